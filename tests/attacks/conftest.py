@@ -12,7 +12,6 @@ import pytest
 
 from engine.execution.sandbox import Sandbox
 from engine.execution.sandbox.ladder import find_rungs
-from tests.attacks.jail import Jail
 from tests.attacks.landing_canary import Canary
 from tests.attacks.victim import Victim, folder_outside_tmp
 from tests.execution.landing_world import World
@@ -25,7 +24,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Give each test marked `attack("class")` a property that its report carries."""
     for item in items:
         for mark in item.iter_markers("attack"):
-            item.user_properties.append((PROPERTY, mark.args[0]))
+            item.user_properties += [(PROPERTY, kind) for kind in mark.args]
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -76,7 +75,7 @@ def working_rung(name: str, rungs: dict[str, Sandbox]) -> Sandbox:
     return rungs[name]
 
 
-LANDLOCK, NONE = (pytest.param(name, marks=pytest.mark.attacks) for name in ("landlock", "none"))
+LANDLOCK, NONE = (pytest.param(name, marks=pytest.mark.attack(slow=True)) for name in ("landlock", "none"))
 
 
 @pytest.fixture(params=["bubblewrap", LANDLOCK])
@@ -95,12 +94,6 @@ def every_rung(request: pytest.FixtureRequest, working_rungs: dict[str, Sandbox]
 def victim(rung: Sandbox, outside: Path) -> Victim:
     """The operator's home, attacked by commands on each rung that confines."""
     return Victim(outside, rung)
-
-
-@pytest.fixture
-def jail(rung: Sandbox, outside: Path) -> Jail:
-    """A session with everything around it that a hostile command might want, on each rung that confines."""
-    return Jail(outside, rung)
 
 
 @pytest.fixture

@@ -7,22 +7,25 @@ from pathlib import Path
 
 from engine.execution.process_termination import pid_folder
 from engine.execution.processes import Processes
+from engine.execution.sandbox import Confinement
+from engine.execution.sandbox.host_paths import session_environment
 from engine.execution.sandbox.ladder import find_rungs
 from engine.home import Home
-from tests.attacks.inside import Inside
 
 
 def main() -> None:
     home, root, rung, session, code = sys.argv[1:]
     sandbox = next(candidate for candidate in find_rungs() if candidate.name == rung)
-    inside = Inside(sandbox, Path(root), session)
-    argv, environment = inside.wrap(code)
+    confinement = Confinement(Path(root, "folder"), Path(root, "scratch"), Path(root, "caches"))
+    confinement.folder.mkdir()
+    confinement.make()
+    argv = sandbox.wrap([sys.executable, "-c", code], confinement, cwd=confinement.folder)
     folder = pid_folder(Home.locate(Path(home)))
     processes = Processes(session, folder, contained=sandbox.has_process_namespaces)
     processes.run(
         argv,
-        cwd=inside.confinement.folder,
-        env=environment,
+        cwd=confinement.folder,
+        env=session_environment(confinement, sandbox, session),
         on_output=lambda chunk: print(chunk.decode(), end="", flush=True),
     )
 

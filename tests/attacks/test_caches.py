@@ -44,7 +44,7 @@ def branch(victim: Victim, name: str, onto: str) -> str:
     return victim.commit(name)
 
 
-def test_a_check_of_the_same_commits_finds_its_cache(victim: Victim, caches: Caches) -> None:
+def test_a_check_of_the_same_or_a_later_commit_finds_its_cache(victim: Victim, caches: Caches) -> None:
     first = victim.commit("one")
     check(victim, caches, first, POISON)
     assert "POISONED" in check(victim, caches, first, LOOK_FOR_POISON)
@@ -53,7 +53,9 @@ def test_a_check_of_the_same_commits_finds_its_cache(victim: Victim, caches: Cac
 
 @pytest.mark.attack("caches")
 @pytest.mark.parametrize("later", ["the commit before", "a sibling", "another root"])
-def test_a_hostile_commit(victim: Victim, caches: Caches, later: str) -> None:
+def test_the_cache_of_a_hostile_commit_is_seen_by_no_unrelated_commit(
+    victim: Victim, caches: Caches, later: str
+) -> None:
     """What the tests of a branch left in the cache is seen by no commit that is not built on it."""
     start = victim.commit("start")
     check(victim, caches, start, LOOK_FOR_POISON)
@@ -68,17 +70,17 @@ def test_a_hostile_commit(victim: Victim, caches: Caches, later: str) -> None:
 
 
 @pytest.mark.attack("caches")
-def test_a_session_that_writes(victim: Victim, caches: Caches) -> None:
+def test_a_session_that_writes_has_a_cache_of_its_own(victim: Victim, caches: Caches) -> None:
     """An agent, a model and a fix have a cache of their own."""
     head = victim.commit("one")
     check(victim, caches, head, LOOK_FOR_POISON)
-    victim.python(POISON, confinement=victim.session("sess_9"))
+    victim.python(POISON, confinement=victim.check("sess_9"))
     assert "clean" in check(victim, caches, head, LOOK_FOR_POISON)
-    assert "clean" in victim.python(LOOK_FOR_POISON, confinement=victim.session("sess_10"))
+    assert "clean" in victim.python(LOOK_FOR_POISON, confinement=victim.check("sess_10"))
 
 
 @pytest.mark.attack("caches")
-def test_a_check_beside_one_of_other_commits(victim: Victim, caches: Caches) -> None:
+def test_a_cache_in_use_is_not_given_to_another_commit(victim: Victim, caches: Caches) -> None:
     """A cache that is in use at one commit is not given to another, also not to one built on it."""
     start = victim.commit("start")
     workspace = str(victim.project)
@@ -89,7 +91,7 @@ def test_a_check_beside_one_of_other_commits(victim: Victim, caches: Caches) -> 
 
 
 @pytest.mark.attack("caches")
-def test_another_workspace(victim: Victim, caches: Caches) -> None:
+def test_a_cache_is_not_seen_by_another_workspace(victim: Victim, caches: Caches) -> None:
     head = victim.commit("one")
     check(victim, caches, head, POISON)
     assert "clean" in check(victim, caches, head, LOOK_FOR_POISON, workspace="/srv/other")
@@ -97,7 +99,7 @@ def test_another_workspace(victim: Victim, caches: Caches) -> None:
 
 @pytest.mark.attack("caches")
 @pytest.mark.parametrize("name", ["head", "tree", "../1"])
-def test_what_lies_beside_a_cache(victim: Victim, caches: Caches, name: str) -> None:
+def test_nothing_beside_a_cache_can_be_forged_or_linked(victim: Victim, caches: Caches, name: str) -> None:
     """Neither the commit that a cache is for can be forged, nor a link be put where the next session mounts."""
     head = victim.commit("one")
     code = (
@@ -115,7 +117,7 @@ def test_what_lies_beside_a_cache(victim: Victim, caches: Caches, name: str) -> 
 
 
 @pytest.mark.attack("caches")
-def test_a_link_in_a_cache_of_the_tree(victim: Victim, caches: Caches) -> None:
+def test_a_cache_in_the_tree_cannot_become_a_link(victim: Victim, caches: Caches) -> None:
     """The folder that stands for .pytest_cache cannot be exchanged for a link that the next check follows."""
     if not victim.confinement.is_ephemeral:
         pytest.skip(f"{victim.rung.name} lays nothing over the tree")
@@ -134,7 +136,7 @@ def test_a_link_in_a_cache_of_the_tree(victim: Victim, caches: Caches) -> None:
     assert victim.state() == before
 
 
-def test_few_caches_are_kept_and_old_ones_go(tmp_path: Path) -> None:
+def test_a_workspace_keeps_three_caches_and_the_unused_are_swept(tmp_path: Path) -> None:
     caches = Caches(tmp_path / "build")
     for head in "abcdef":
         with caches.use_cache("/srv/shop", head, lambda former: False) as folder:

@@ -47,15 +47,15 @@ def secret(outside: Path) -> Path:
 
 
 @pytest.mark.parametrize("command", DESTRUCTIVE_COMMANDS)
-def test_an_agent_cannot_destroy_unseen(world: BeltWorld, secret: Path, command: str) -> None:
+def test_an_agent_cannot_destroy_files_without_an_approval(world: BeltWorld, secret: Path, command: str) -> None:
     world.answer_request(PermissionAnswer.DENY_ONCE)
     world("exec", command=command.replace("$1", str(secret.parent)))
     assert secret.read_text() == SECRET
 
 
-@pytest.mark.attacks
+@pytest.mark.attack(slow=True)
 @pytest.mark.parametrize("name", ["creative_tuned", "creative_blind"])
-def test_the_verb_lets_none_of_these_pass(tmp_path: Path, name: str) -> None:
+def test_clawpy_check_lets_few_hostile_commands_pass(tmp_path: Path, name: str) -> None:
     """Through `clawpy check --batch`: as many are stopped as the lists' own test asks for."""
     lines = tmp_path / "lines.jsonl"
     texts = examples(name)

@@ -71,7 +71,7 @@ KNOCKS = {
 
 @pytest.mark.long
 @pytest.mark.parametrize("knock", KNOCKS)
-def test_a_card_is_not_approved(served: Served, knock: str) -> None:
+def test_a_bad_request_approves_no_card(served: Served, knock: str) -> None:
     card = served.card()
     sent = KNOCKS[knock].replace(b"%T", served.token.encode()).replace(b"%C", card.id.encode())
     with contextlib.suppress(TimeoutError):
@@ -123,18 +123,18 @@ def test_another_user_does_not_reach_the_control_socket(control: ControlServer) 
     assert done.returncode != 0
 
 
-@pytest.mark.attacks
+@pytest.mark.attack(slow=True)
 @pytest.mark.parametrize("name", ["operator", "OWNER", "alfred", "engine", "\u043ewner", "0perator"])
-def test_no_agent_speaks_as_who_has_authority(tmp_path: Path, name: str) -> None:
+def test_no_agent_takes_the_name_of_an_authority(tmp_path: Path, name: str) -> None:
     argv = [sys.executable, "-m", "clawpy_console", "--home", str(tmp_path / "home"), "mcp", "--agent", name]
     done = subprocess.run(argv, input=b"", capture_output=True, timeout=60, cwd=tmp_path)
     assert done.returncode == 1
     assert done.stdout == b""
 
 
-@pytest.mark.attacks
+@pytest.mark.attack(slow=True)
 @pytest.mark.parametrize("what", ["pipe", "link to a pipe", "device", "folder", "empty database"])
-def test_a_home_is_not_waited_for(tmp_path: Path, what: str) -> None:
+def test_an_unusual_file_in_the_home_blocks_nothing(tmp_path: Path, what: str) -> None:
     home = Home.locate(tmp_path / "home")
     home.config.mkdir(parents=True)
     home.data.mkdir(parents=True, exist_ok=True)

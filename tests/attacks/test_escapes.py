@@ -17,7 +17,7 @@ import pytest
 
 from engine.execution import sandbox, session_watch
 from engine.execution.sandbox import host_paths, supervisor
-from tests.attacks.jail import Jail
+from tests.attacks.victim import Victim
 from tests.support.helpers import read_table
 
 ATTEMPTS = read_table(__file__)
@@ -25,121 +25,131 @@ ATTEMPTS = read_table(__file__)
 pytestmark = pytest.mark.attack("escapes")
 
 
-@pytest.mark.parametrize("what", ATTEMPTS["held"])
-def test_an_attempt_is_held(jail: Jail, what: str) -> None:
-    jail.holds(ATTEMPTS["held"][what])
+@pytest.fixture
+def worker(victim: Victim) -> Victim:
+    """The victim of a session that works in a worktree."""
+    victim.use_worktree()
+    return victim
 
 
-@pytest.mark.parametrize("what", ATTEMPTS["in_the_operators_tree"])
-def test_an_attempt_in_the_operators_tree_is_held(jail: Jail, what: str) -> None:
-    jail.in_the_operators_tree()
-    jail.holds(ATTEMPTS["in_the_operators_tree"][what])
+@pytest.fixture
+def checker(victim: Victim) -> Victim:
+    """The victim of a session that works over the operator's tree, where the rung can lay something over it."""
+    if not victim.confinement.is_ephemeral:
+        victim.use_worktree()
+    return victim
+
+
+@pytest.mark.parametrize("name", ATTEMPTS["held"])
+def test_an_attempt_from_a_worktree_is_held(worker: Victim, name: str) -> None:
+    worker.assert_held(ATTEMPTS["held"][name])
+
+
+@pytest.mark.parametrize("name", ATTEMPTS["in_the_operators_tree"])
+def test_an_attempt_from_the_operators_tree_is_held(checker: Victim, name: str) -> None:
+    checker.assert_held(ATTEMPTS["in_the_operators_tree"][name])
 
 
 @pytest.mark.long
-def test_exchanging_what_the_next_command_mounts(jail: Jail) -> None:
-    """A command cannot put a link in the place of a folder that is mounted writable for the next one."""
+def test_no_link_replaces_a_folder_that_the_next_command_mounts(worker: Victim) -> None:
     for name in ("files", "tmp", "home", "layers", "caches"):
-        jail.tries(
+        worker.attempt(
             f"name = P['scratch'] + '/../{name}'\n"
             "for act in (lambda: os.rename(name, name + '2'), lambda: os.rmdir(name), lambda: os.unlink(name),\n"
             "            lambda: os.symlink(P['user'], name)):\n"
             "    attempt(act)"
         )
-        assert (jail.confinement.scratch / name).is_dir()
-        assert not (jail.confinement.scratch / name).is_symlink()
-    jail.tries("write('/tmp/.bashrc'); write('/tmp/notes.txt')")
-    assert (jail.user / ".bashrc").read_text() == "# the operator's\n"
-    assert (jail.user / "notes.txt").read_text() == "the operator's notes\n"
+        assert (worker.confinement.scratch / name).is_dir()
+        assert not (worker.confinement.scratch / name).is_symlink()
+    worker.attempt("write('/tmp/.bashrc'); write('/tmp/notes.txt')")
+    assert (worker.user / ".bashrc").read_text() == "# the operator's\n"
+    assert (worker.user / "notes.txt").read_text() == "the operator's notes\n"
 
 
-def test_moving_a_secret_inside_the_folder_out_of_its_hiding_place(jail: Jail) -> None:
-    """A home of the engine's inside the workspace: its parents cannot be renamed to find it elsewhere later."""
-    inner = jail.project / "deep" / "er"
+def test_a_hidden_folder_in_the_workspace_is_not_moved_out_of_its_place(checker: Victim) -> None:
+    inner = checker.project / "deep" / "er"
     inner.mkdir(parents=True)
     (inner / "key").write_text("PRIVATE")
-    jail.in_the_operators_tree()
-    jail.confinement = type(jail.confinement)(
-        jail.project, jail.confinement.scratch, jail.confinement.caches, hidden=(*jail.confinement.hidden, inner)
+    checker.confinement = type(checker.confinement)(
+        checker.project,
+        checker.confinement.scratch,
+        checker.confinement.caches,
+        hidden=(*checker.confinement.hidden, inner),
     )
-    jail.holds("attempt(read, 'deep/er/key'); attempt(os.rename, 'deep', 'moved')")
-    jail.holds("attempt(read, 'deep/er/key'); attempt(read, 'moved/er/key')")
+    checker.assert_held("attempt(read, 'deep/er/key'); attempt(os.rename, 'deep', 'moved')")
+    checker.assert_held("attempt(read, 'deep/er/key'); attempt(read, 'moved/er/key')")
 
 
-def test_files_of_other_programs_in_tmp(jail: Jail) -> None:
-    with tempfile.NamedTemporaryFile(dir="/tmp", prefix="clawpy-other-", mode="w") as other:
-        other.write("a session of another program")
-        other.flush()
-        tried = jail.tries("attempt(write, P['other']); attempt(read, P['other'])", other=other.name)
-        assert tried.exit_code == 0, tried.errors
-        assert "of another program" not in tried.output
-        assert Path(other.name).read_text() == "a session of another program"
+def test_files_of_other_programs_in_tmp_are_not_seen(worker: Victim) -> None:
+    with tempfile.NamedTemporaryFile(dir="/tmp", prefix="clawpy-other-", mode="w") as file:
+        file.write("a session of another program")
+        file.flush()
+        attempt = worker.attempt("attempt(write, P['file']); attempt(read, P['file'])", file=file.name)
+        assert attempt.exit_code == 0, attempt.errors
+        assert "of another program" not in attempt.output
+        assert Path(file.name).read_text() == "a session of another program"
 
 
-def test_leaving_something_in_the_machines_tmp(jail: Jail) -> None:
+def test_nothing_is_left_in_the_tmp_of_the_machine(worker: Victim) -> None:
     name = f"clawpy-left-{os.getpid()}"
-    jail.tries("for place in ('/tmp/', '/var/tmp/', '/dev/shm/'): attempt(write, place + P['name'])", name=name)
+    worker.attempt("for place in ('/tmp/', '/var/tmp/', '/dev/shm/'): attempt(write, place + P['name'])", name=name)
     assert not any(Path(place, name).exists() for place in ("/tmp", "/var/tmp", "/dev/shm"))
 
 
 @pytest.mark.long
-def test_exchanging_the_worktrees_git_file(jail: Jail) -> None:
-    """Where one file cannot be held in a folder that is written, it is put back after the command."""
-    before = (jail.folder / ".git").read_bytes()
+def test_the_git_file_of_a_worktree_is_unchanged_after_the_command(worker: Victim) -> None:
+    before = (worker.confinement.folder / ".git").read_bytes()
     exchange = "lambda: (os.unlink('.git'), os.symlink('/etc', '.git'))"
-    for attempt in ("write, '.git'", "os.unlink, '.git'", "os.rename, '.git', 'old'", exchange):
-        tried = jail.tries(f"attempt({attempt}); attempt(lambda: os.rename(P['folder'], P['folder'] + '2'))")
-        assert tried.exit_code == 0, tried.errors
-        assert not (jail.folder / ".git").is_symlink()
-        assert (jail.folder / ".git").read_bytes() == before
-        assert jail.folder.is_dir()
+    for action in ("write, '.git'", "os.unlink, '.git'", "os.rename, '.git', 'old'", exchange):
+        attempt = worker.attempt(f"attempt({action}); attempt(lambda: os.rename(P['folder'], P['folder'] + '2'))")
+        assert attempt.exit_code == 0, attempt.errors
+        assert not (worker.confinement.folder / ".git").is_symlink()
+        assert (worker.confinement.folder / ".git").read_bytes() == before
+        assert worker.confinement.folder.is_dir()
 
 
-def test_a_git_folder_that_is_a_link(jail: Jail) -> None:
-    """A link cannot be held in its place, so nothing in such a folder is writable."""
-    jail.in_the_operators_tree()
-    moved = jail.user / "project.git"
-    (jail.project / ".git").rename(moved)
-    (jail.project / ".git").symlink_to(moved)
+def test_a_git_folder_that_is_a_link_is_unchanged(checker: Victim) -> None:
+    moved = checker.user / "project.git"
+    (checker.project / ".git").rename(moved)
+    (checker.project / ".git").symlink_to(moved)
     config = (moved / "config").read_bytes()
-    jail.tries(
+    checker.attempt(
         "git = P['project'] + '/.git'; attempt(os.unlink, git); attempt(os.rename, git, git + '2')\n"
         "attempt(write, git + '/config')"
     )
-    assert (jail.project / ".git").readlink() == moved
+    assert (checker.project / ".git").readlink() == moved
     assert (moved / "config").read_bytes() == config
 
 
-def test_writing_a_submodules_configuration(jail: Jail) -> None:
-    inner = jail.project / "deep" / "inner"
+def test_the_configuration_of_a_submodule_is_unchanged(checker: Victim) -> None:
+    inner = checker.project / "deep" / "inner"
     inner.mkdir(parents=True)
     subprocess.run(["git", "init", "-q"], cwd=inner, check=True)
-    (jail.project / ".gitmodules").write_text('[submodule "inner"]\n\tpath = deep/inner\n\turl = ./inner\n')
-    jail.in_the_operators_tree()
-    before = [(jail.project / name).read_bytes() for name in ("deep/inner/.git/config", ".gitmodules")]
-    jail.tries(
+    (checker.project / ".gitmodules").write_text('[submodule "inner"]\n\tpath = deep/inner\n\turl = ./inner\n')
+    before = [(checker.project / name).read_bytes() for name in ("deep/inner/.git/config", ".gitmodules")]
+    checker.attempt(
         "os.chdir(P['project'])\n"
         "attempt(write, 'deep/inner/.git/config'); attempt(os.rename, 'deep/inner/.git', 'old')\n"
         "attempt(os.rename, 'deep', 'moved'); attempt(write, '.gitmodules'); attempt(os.unlink, '.gitmodules')"
     )
-    assert before == [(jail.project / name).read_bytes() for name in ("deep/inner/.git/config", ".gitmodules")]
+    assert before == [(checker.project / name).read_bytes() for name in ("deep/inner/.git/config", ".gitmodules")]
 
 
-def test_setuid_programs_have_no_effect(jail: Jail) -> None:
-    tried = jail.tries("print(open('/proc/self/status').read())")
-    status = dict(line.split(":\t", 1) for line in tried.output.splitlines() if ":\t" in line)
+def test_setuid_programs_have_no_effect(worker: Victim) -> None:
+    attempt = worker.attempt("print(open('/proc/self/status').read())")
+    status = dict(line.split(":\t", 1) for line in attempt.output.splitlines() if ":\t" in line)
     assert status["NoNewPrivs"] == "1"
     assert status["Seccomp"] == "2"
     assert {status[f"Cap{kind}"].strip("0\n") for kind in ("Inh", "Prm", "Eff", "Amb")} == {""}
-    if os.geteuid() == 0 or jail.sandbox.name == "bubblewrap":  # else nobody may drop it, and NoNewPrivs makes it idle
+    if os.geteuid() == 0 or worker.rung.name == "bubblewrap":  # else nobody may drop it, and NoNewPrivs makes it idle
         assert int(status["CapBnd"], 16) == 0
 
 
-def test_typing_into_the_operators_terminal(jail: Jail) -> None:
+def test_nothing_is_typed_into_the_terminal_of_the_operator(worker: Victim) -> None:
     """TIOCSTI puts characters where the operator's shell reads them."""
     code = (
         "import fcntl\n"
-        "for name in ('/dev/tty', P['terminal']):\n"
+        "for name in ('/dev/tty', P['name']):\n"
         "    def push():\n"
         "        terminal = os.open(name, os.O_RDWR | os.O_NOCTTY)\n"
         "        fcntl.ioctl(terminal, 0x5412, b'x'); return name\n"
@@ -148,30 +158,29 @@ def test_typing_into_the_operators_terminal(jail: Jail) -> None:
     )
     outer, inner = pty.openpty()
     try:
-        tried = jail.tries(code, inner, terminal=os.ttyname(inner))
+        attempt = worker.attempt(code, inner, name=os.ttyname(inner))
     finally:
         os.close(inner)
         os.close(outer)
-    assert tried.held
-    assert not tried.escapes
+    assert attempt.held
+    assert not attempt.escapes
 
 
-def test_what_it_inherits(jail: Jail) -> None:
-    """No descriptor of the engine's comes along: its database, its transcripts, its sockets."""
-    with Path(jail.home.data / "keep.txt").open() as secret:
+def test_no_descriptor_of_the_engine_is_inherited(worker: Victim) -> None:
+    with Path(worker.home.data / "keep.txt").open() as secret:
         os.set_inheritable(secret.fileno(), False)
-        tried = jail.tries(
-            "print(sorted(os.readlink(f'/proc/self/fd/{one}') for one in os.listdir('/proc/self/fd')[:-1]))"
+        attempt = worker.attempt(
+            "print(sorted(os.readlink(f'/proc/self/fd/{number}') for number in os.listdir('/proc/self/fd')[:-1]))"
         )
-    assert str(jail.home.data) not in tried.output
-    assert "memfd" not in tried.output
+    assert str(worker.home.data) not in attempt.output
+    assert "memfd" not in attempt.output
 
 
 BOMB = """
 import os, sys, time
 count = 0
 try:
-    while count < {most}:
+    while count < {maximum}:
         if os.fork() == 0:
             time.sleep(20); os._exit(0)
         count += 1
@@ -182,13 +191,13 @@ else:
 """
 
 
-def test_a_fork_bomb(jail: Jail, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fork_bomb_is_stopped_by_the_limit_on_processes(worker: Victim, monkeypatch: pytest.MonkeyPatch) -> None:
     """Root is exempt from the limit, so the attempt is made as someone else where the tests run as root."""
     monkeypatch.setattr(sandbox, "MAX_PROCESSES", 200)
-    most = 1000 + len(psutil.pids())
+    maximum = 1000 + len(psutil.pids())
     with tempfile.TemporaryDirectory(dir="/var/tmp") as name:
         root = Path(name)
-        confinement = type(jail.confinement)(root / "folder", root / "scratch", root / "caches")
+        confinement = type(worker.confinement)(root / "folder", root / "scratch", root / "caches")
         confinement.folder.mkdir()
         confinement.make()
         with pytest.MonkeyPatch.context() as patched:
@@ -196,8 +205,8 @@ def test_a_fork_bomb(jail: Jail, monkeypatch: pytest.MonkeyPatch) -> None:
             for tool in host_paths.TOOLS:
                 patched.delenv(tool.variable, raising=False)
             patched.setenv("PATH", "/usr/bin:/bin")  # our own environment may lie where nobody else may look
-            argv = jail.sandbox.wrap(
-                ["/usr/bin/python3", "-c", BOMB.format(most=most)],
+            argv = worker.rung.wrap(
+                ["/usr/bin/python3", "-c", BOMB.format(maximum=maximum)],
                 confinement,
                 cwd=root / "folder",
             )
@@ -211,9 +220,9 @@ def test_a_fork_bomb(jail: Jail, monkeypatch: pytest.MonkeyPatch) -> None:
             argv = _for_another_user(argv, root)
             user = [f"--reuid={nobody.pw_uid}", f"--regid={nobody.pw_gid}", "--clear-groups"]
             argv = ["setpriv", *user, *argv]
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=60, env=environment, cwd="/")
-    assert "held" in done.stdout, done.stdout + done.stderr
-    assert "ESCAPED" not in done.stdout
+        completed = subprocess.run(argv, capture_output=True, text=True, timeout=60, env=environment, cwd="/")
+    assert "held" in completed.stdout, completed.stdout + completed.stderr
+    assert "ESCAPED" not in completed.stdout
 
 
 def _for_another_user(argv: list[str], root: Path) -> list[str]:
@@ -228,16 +237,16 @@ def _for_another_user(argv: list[str], root: Path) -> list[str]:
     return ["/dev/null" if word.startswith("/proc/") and "/fd/" in word else word for word in argv]
 
 
-def test_the_session_goes_first_when_memory_runs_out(jail: Jail) -> None:
-    tried = jail.tries(
+def test_the_session_is_killed_first_when_memory_runs_out(worker: Victim) -> None:
+    attempt = worker.attempt(
         "print(open('/proc/self/oom_score_adj').read())\nattempt(write, '/proc/self/oom_score_adj', '-1000')"
     )
-    assert int(tried.output.split()[0]) > int(Path("/proc/self/oom_score_adj").read_text())
+    assert int(attempt.output.split()[0]) > int(Path("/proc/self/oom_score_adj").read_text())
     if sys.platform == "linux" and os.geteuid() != 0:
-        assert not tried.escapes
+        assert not attempt.escapes
 
 
-def test_a_disk_that_is_nearly_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_without_free_space_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert session_watch.disk_shortage(tmp_path, tmp_path / "gone") == ""
     monkeypatch.setattr(session_watch, "MIN_FREE_BYTES", 1 << 60)
     assert str(tmp_path) in session_watch.disk_shortage(tmp_path)

@@ -215,7 +215,7 @@ def without_quotes(system: str) -> str:
     return re.sub(r'<evidence trust="quoted"[^<>]*>[^<>]*</evidence>', "", system)
 
 
-@pytest.mark.attacks
+@pytest.mark.attack(slow=True)
 @pytest.mark.attack("instructions")
 @pytest.mark.parametrize(
     "name", [*(f"printed {one}" for one in PRINTED), *(f"said {one}" for one in SAID), *READ, *DOORS]
@@ -227,8 +227,8 @@ def test_no_hostile_line_is_an_instruction(aftermath: Aftermath, name: str) -> N
         assert "<rules>obey" not in system
 
 
-@pytest.mark.attacks
-def test_the_attack_was_one(aftermath: Aftermath) -> None:
+@pytest.mark.attack(slow=True)
+def test_the_hostile_lines_were_captured_and_wait_for_the_operator(aftermath: Aftermath) -> None:
     """The lines were read and captured, are recalled as evidence, and wait for the operator."""
     assert all(canary(f"{way} decision") in aftermath.captured for way in ("printed", "said"))
     assert "evil.example" in aftermath.system
@@ -238,31 +238,31 @@ def test_the_attack_was_one(aftermath: Aftermath) -> None:
     assert canary("night") in waits
 
 
-@pytest.mark.attacks
+@pytest.mark.attack(slow=True)
 @pytest.mark.attack("instructions")
-def test_no_soul_and_no_profile_took_anything_up(shop: Shop, aftermath: Aftermath) -> None:
+def test_no_hostile_line_is_in_a_soul_or_a_profile(shop: Shop, aftermath: Aftermath) -> None:
     souls = "\n".join(file.read_text() for file in shop.home.agents.glob("*/soul.md"))
     assert "evil.example" not in souls
     for agent in shop.engine.agents.ids():
         assert "evil.example" not in str(shop.engine.profiles.get(agent))
 
 
-@pytest.mark.attacks
+@pytest.mark.attack(slow=True)
 @pytest.mark.attack("instructions")
-def test_nothing_is_said_everywhere(shop: Shop, aftermath: Aftermath) -> None:
+def test_no_hostile_line_becomes_a_global_learning(shop: Shop, aftermath: Aftermath) -> None:
     """The model as judge lets nothing up that is a quote."""
     up = shop.engine.learnings.entries(LearningScope.GLOBAL.value)
     assert not [line for line in up if "evil.example" in line.text]
 
 
-@pytest.mark.attacks
-def test_what_waits_is_marked_as_hostile(aftermath: Aftermath) -> None:
+@pytest.mark.attack(slow=True)
+def test_waiting_lines_are_marked_as_hostile(aftermath: Aftermath) -> None:
     hostile = [text for text in aftermath.queue.values() if "evil.example" in text]
     assert hostile
     assert all(text.partition("\n")[0] for text in hostile)
 
 
-@pytest.mark.attacks
+@pytest.mark.attack(slow=True)
 def test_the_xray_labels_quotes_and_marks_hostile_ones(shop: Shop, aftermath: Aftermath) -> None:
     document = dispatch(shop.engine, "xray", {"id": shop.engine.sessions.list()[1].id, "call": 1})
     shown = [line for part in document["prompt"] for line in part["lines"] if "evil.example" in line["text"]]
@@ -271,8 +271,8 @@ def test_the_xray_labels_quotes_and_marks_hostile_ones(shop: Shop, aftermath: Af
     assert all(line["hostile"] for line in shown if "| sh" in line["text"])
 
 
-@pytest.mark.attacks
-def test_what_the_operator_approves_stands_and_says_so(shop: Shop, aftermath: Aftermath) -> None:
+@pytest.mark.attack(slow=True)
+def test_an_approved_line_is_used_and_marked_as_approved(shop: Shop, aftermath: Aftermath) -> None:
     engine = shop.engine
     word = canary("printed correction")
     (waiting,) = [entry for entry in engine.queue() if entry.kind == "learning" and word in entry.text]
@@ -288,8 +288,8 @@ def test_what_the_operator_approves_stands_and_says_so(shop: Shop, aftermath: Af
     assert standings == ["approved by you"]
 
 
-@pytest.mark.attacks
-def test_what_the_operator_says_is_learnt_as_before(shop: Shop) -> None:
+@pytest.mark.attack(slow=True)
+def test_a_correction_by_the_operator_is_learned(shop: Shop) -> None:
     """Told in three sessions by the operator it stands without a question."""
     shop.steps, shop.said = (), "Done."
     for number in range(ROUNDS):
@@ -304,7 +304,7 @@ def test_what_the_operator_says_is_learnt_as_before(shop: Shop) -> None:
 @pytest.mark.attack("instructions")
 @pytest.mark.parametrize("kind", ["ValidationHealed", "ValidationFailed", "RetryRepeated"])
 @pytest.mark.parametrize("said", ["Decision: {}", "see-https://{}/x-before-you-begin"])
-def test_a_test_whose_name_is_a_sentence(kind: str, said: str) -> None:
+def test_a_test_name_that_could_be_a_sentence_is_quoted(kind: str, said: str) -> None:
     """The engine's own sentence about a test is a quote when the name could be a sentence itself, or an address."""
     said = said.replace("{}", canary("name") if "//" in said else order("name"))
     names = [f"tests/test_a.py::test_x[{said}]", "tests/test_a.py::test_x"]

@@ -81,7 +81,9 @@ Plant = Callable[[Path, Canary], None]
 
 @pytest.mark.parametrize("when", ["before", "planned", "prepare", "write"])
 @pytest.mark.parametrize("plant", PLANTS)
-def test_something_else_at_the_name_of_the_file(world: World, canary: Canary, plant: Plant, when: str) -> None:
+def test_nothing_outside_changes_when_a_file_is_replaced_before_it_is_written(
+    world: World, canary: Canary, plant: Plant, when: str
+) -> None:
     change_set = world.make_change_set(edit)
     place = world.root / "d/f.txt"
 
@@ -98,7 +100,9 @@ def test_something_else_at_the_name_of_the_file(world: World, canary: Canary, pl
 
 
 @pytest.mark.parametrize("plant", PLANTS)
-def test_something_at_the_names_of_temporary_files(world: World, canary: Canary, plant: Plant) -> None:
+def test_nothing_outside_changes_when_names_of_temporary_files_are_taken(
+    world: World, canary: Canary, plant: Plant
+) -> None:
     change_set = world.make_change_set(edit)
     planted = []
 
@@ -143,8 +147,10 @@ GIT_NAMES = (
 
 
 @pytest.mark.parametrize("name", [*GIT_NAMES, "..", "."])
-@pytest.mark.parametrize("at", ["top", pytest.param("below", marks=pytest.mark.attacks)])
-def test_names_that_lead_to_git_or_out(world: World, canary: Canary, name: str, at: str) -> None:
+@pytest.mark.parametrize("at", ["top", pytest.param("below", marks=pytest.mark.attack(slow=True))])
+def test_names_that_lead_to_git_or_out_of_the_project_are_not_landed(
+    world: World, canary: Canary, name: str, at: str
+) -> None:
     blob = world.repository.git("hash-object", "-w", "top")
     inner = git_tree(world, f"100755 blob {blob}\tpost-checkout", f"100644 blob {blob}\tconfig")
     evil = f"040000 tree {inner}\t{name}"
@@ -172,7 +178,7 @@ TARGETS = ("{outside}", "{outside}/authorized_keys", "../{up}{outside}", "d/../.
 
 @pytest.mark.long
 @pytest.mark.parametrize("target", TARGETS)
-def test_a_link_that_leads_out_and_then_a_file_behind_it(world: World, canary: Canary, target: str) -> None:
+def test_no_file_lands_behind_a_link_that_leads_out(world: World, canary: Canary, target: str) -> None:
     up = "../" * len(world.root.parts)
     to = target.format(outside=canary.folder, up=up)
     first = world.make_change_set(lambda folder: (folder / "x").symlink_to(to))
@@ -189,7 +195,7 @@ def test_a_link_that_leads_out_and_then_a_file_behind_it(world: World, canary: C
     canary.check()
 
 
-def test_links_that_lead_out_together(world: World, canary: Canary) -> None:
+def test_links_that_lead_out_only_together_are_not_landed(world: World, canary: Canary) -> None:
     """Neither has more `..` than folders above it; one behind the other they lead out."""
 
     def edit(folder: Path) -> None:
@@ -214,7 +220,7 @@ def test_links_within_the_project_are_landed(world: World) -> None:
 
 
 @pytest.mark.parametrize("mode", [0o4755, 0o2755, 0o6755, 0o1777])
-def test_no_file_gets_the_rights_of_its_owner(world: World, mode: int) -> None:
+def test_no_setuid_bit_is_landed(world: World, mode: int) -> None:
     file = world.root / "d/f.txt"
     change_set = world.make_change_set(edit)
     file.chmod(mode)
@@ -226,7 +232,7 @@ def test_no_file_gets_the_rights_of_its_owner(world: World, mode: int) -> None:
     assert not file.stat().st_mode & 0o7000
 
 
-def test_a_rename_of_case_alone(world: World, canary: Canary) -> None:
+def test_a_rename_that_changes_only_the_case_changes_nothing_outside(world: World, canary: Canary) -> None:
     """With a link to outside at the other spelling."""
 
     def edit(folder: Path) -> None:
@@ -240,8 +246,8 @@ def test_a_rename_of_case_alone(world: World, canary: Canary) -> None:
     canary.check()
 
 
-@pytest.mark.attacks
-def test_a_folder_that_is_a_mount_of_elsewhere(tmp_path: Path, canary: Canary) -> None:
+@pytest.mark.attack(slow=True)
+def test_nothing_is_written_into_a_mounted_folder(tmp_path: Path, canary: Canary) -> None:
     if os.geteuid() != 0 or shutil.which("unshare") is None or beneath._openat2() is None:
         pytest.skip("a mount needs root, unshare and openat2")
     top = make_tree(tmp_path / "top")
@@ -266,7 +272,7 @@ def test_a_folder_that_is_a_mount_of_elsewhere(tmp_path: Path, canary: Canary) -
 # While a session may write there
 
 
-def test_no_landing_while_a_session_works_in_the_same_files(world: World) -> None:
+def test_nothing_lands_while_a_session_works_in_the_same_files(world: World) -> None:
     change_set = world.make_change_set(edit)
     locks = world.worktrees.locks
     with locks.register_writer("session_7", world.root, is_confined=True):
@@ -278,7 +284,7 @@ def test_no_landing_while_a_session_works_in_the_same_files(world: World) -> Non
         assert "session_7" in refusal_of(lambda: world.changes.undo(change_set.id)).message
 
 
-def test_no_landing_while_a_session_without_a_sandbox_works_anywhere(world: World, tmp_path: Path) -> None:
+def test_nothing_lands_while_a_session_runs_without_a_sandbox(world: World, tmp_path: Path) -> None:
     change_set = world.make_change_set(edit)
     with world.worktrees.locks.register_writer("session_7", tmp_path / "elsewhere", is_confined=False):
         assert refusal_of(lambda: world.changes.land(change_set.id)).code == "session_writes"
@@ -296,8 +302,8 @@ Move = Callable[[Beneath], None]
 
 
 @pytest.mark.parametrize("move", MOVES)
-@pytest.mark.parametrize("call", [*CALLS, pytest.param("resolve", marks=pytest.mark.attacks)])
-def test_a_link_in_place_of_the_folder_before_each_call(
+@pytest.mark.parametrize("call", [*CALLS, pytest.param("resolve", marks=pytest.mark.attack(slow=True))])
+def test_a_folder_that_becomes_a_link_before_a_call_leads_nowhere(
     tmp_path: Path, canary: Canary, monkeypatch: pytest.MonkeyPatch, call: str, move: Move
 ) -> None:
     place: Any = beneath if call == "resolve" else os
@@ -332,7 +338,7 @@ def test_a_link_in_place_of_the_folder_before_each_call(
 
 @pytest.mark.parametrize("kernel", ["openat2", "step by step"])
 @pytest.mark.parametrize("move", MOVES)
-def test_parents_that_are_links_from_the_start(
+def test_parents_that_are_links_lead_nowhere(
     tmp_path: Path, canary: Canary, monkeypatch: pytest.MonkeyPatch, move: Move, kernel: str
 ) -> None:
     if kernel == "step by step":
@@ -371,10 +377,10 @@ def exchanging(path: Path, other: Path) -> Iterator[None]:
             process.kill()
 
 
-@pytest.mark.attacks
+@pytest.mark.attack(slow=True)
 @pytest.mark.parametrize("kernel", ["openat2", "step by step"])
 @pytest.mark.parametrize("move", MOVES)
-def test_a_process_that_exchanges_folder_and_link(
+def test_a_folder_that_a_process_exchanges_for_a_link_leads_nowhere(
     tmp_path: Path, canary: Canary, monkeypatch: pytest.MonkeyPatch, move: Move, kernel: str
 ) -> None:
     if kernel == "step by step":
@@ -391,9 +397,9 @@ def test_a_process_that_exchanges_folder_and_link(
         canary.check()
 
 
-@pytest.mark.attacks
+@pytest.mark.attack(slow=True)
 @pytest.mark.parametrize("verb", ["land", "undo"])
-def test_a_process_that_exchanges_during_a_whole_landing(world: World, canary: Canary, verb: str) -> None:
+def test_a_folder_that_is_exchanged_during_a_landing_leads_nowhere(world: World, canary: Canary, verb: str) -> None:
     change_set = world.make_change_set(edit)
     if verb == "undo":
         world.changes.land(change_set.id)
@@ -412,7 +418,9 @@ STEPS = ("planned", "intent", "prepare", "remove d", "remove folder", "make fold
 @pytest.mark.long
 @pytest.mark.parametrize("verb", ["land", "undo"])
 @pytest.mark.parametrize("when", STEPS)
-def test_a_link_in_place_of_the_folder_at_each_step(world: World, canary: Canary, when: str, verb: str) -> None:
+def test_a_folder_that_becomes_a_link_at_a_step_leads_nowhere(
+    world: World, canary: Canary, when: str, verb: str
+) -> None:
     change_set = world.make_change_set(edit)
     if verb == "undo":
         world.changes.land(change_set.id)
@@ -429,7 +437,7 @@ def test_a_link_in_place_of_the_folder_at_each_step(world: World, canary: Canary
 
 
 @pytest.mark.parametrize("killed_at", ["remove d", "remove folder", "write"])
-def test_recovery_after_a_crash_finds_a_link(
+def test_recovery_follows_no_link(
     world: World, canary: Canary, monkeypatch: pytest.MonkeyPatch, killed_at: str
 ) -> None:
     change_set = world.make_change_set(edit)

@@ -78,7 +78,7 @@ def _tried(work: Callable[..., object], *arguments: object) -> None:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_nothing_runs_unconfirmed(engine: Engine, card: Card, mark: Path, way: str) -> None:
+def test_nothing_runs_without_a_sandbox_unless_confirmed(engine: Engine, card: Card, mark: Path, way: str) -> None:
     with pytest.raises(Refusal):
         WAYS[way](engine, card)
     assert engine.sessions.running() == []
@@ -87,7 +87,7 @@ def test_nothing_runs_unconfirmed(engine: Engine, card: Card, mark: Path, way: s
 
 
 @pytest.mark.parametrize("way", ["by itself", "by itself, confirming", "program", "program by force"])
-def test_no_setting_lets_it_run_by_itself(
+def test_no_setting_lets_a_session_start_by_itself_without_a_sandbox(
     engine: Engine, repository: Repository, card: Card, mark: Path, way: str
 ) -> None:
     waive(engine, repository)
@@ -96,7 +96,7 @@ def test_no_setting_lets_it_run_by_itself(
     assert not mark.exists()
 
 
-def test_an_approval_for_a_sandbox_does_not_run_without(engine: Engine, card: Card, mark: Path) -> None:
+def test_an_approval_for_a_sandbox_does_not_run_without_one(engine: Engine, card: Card, mark: Path) -> None:
     """It was approved where a sandbox worked; after a restart none does."""
     with pytest.raises(Refusal) as refused:
         engine.sessions.admit(card.assignment, "approved", without_sandbox=False)
@@ -106,7 +106,7 @@ def test_an_approval_for_a_sandbox_does_not_run_without(engine: Engine, card: Ca
 
 
 @pytest.mark.long
-def test_it_is_said_everywhere_and_runs_when_confirmed(
+def test_every_screen_names_the_missing_sandbox_and_a_confirmed_card_runs(
     engine: Engine, repository: Repository, card: Card, mark: Path
 ) -> None:
     document = dispatch(engine, "cards", {})["predictions"][0]

@@ -125,10 +125,12 @@ SUBMODULE_PLANTS = {
 }
 
 
-@pytest.mark.attacks
+@pytest.mark.attack(slow=True)
 @pytest.mark.parametrize("key", ["path", "PATH"])
 @pytest.mark.parametrize("name", SUBMODULE_PLANTS)
-def test_in_an_uninitialised_submodule_of_the_operators_tree(world: World, outside: Path, name: str, key: str) -> None:
+def test_an_uninitialised_submodule_runs_no_planted_program_in_the_operators_tree(
+    world: World, outside: Path, name: str, key: str
+) -> None:
     plant, proof = SUBMODULE_PLANTS[name]
     shop, trap = project_with_submodule(world, list_key=key), Trap.set(outside)
     plant(shop.path, trap)
@@ -139,9 +141,11 @@ def test_in_an_uninitialised_submodule_of_the_operators_tree(world: World, outsi
     assert not trap.pop_mark()
 
 
-@pytest.mark.attacks
+@pytest.mark.attack(slow=True)
 @pytest.mark.parametrize("name", SUBMODULE_PLANTS)
-def test_in_an_uninitialised_submodule_of_a_sessions_worktree(world: World, outside: Path, name: str) -> None:
+def test_an_uninitialised_submodule_runs_no_planted_program_in_a_worktree(
+    world: World, outside: Path, name: str
+) -> None:
     plant, proof = SUBMODULE_PLANTS[name]
     shop, trap = project_with_submodule(world), Trap.set(outside)
 
@@ -182,9 +186,9 @@ def a_link_to_another(folder: Path, trap: Trap) -> None:
     (folder / ".git").symlink_to("evil/.git")
 
 
-@pytest.mark.attacks
+@pytest.mark.attack(slow=True)
 @pytest.mark.parametrize("exchange", [another_repository, a_file_to_another, a_link_to_another])
-def test_a_worktree_whose_own_git_is_exchanged(world: World, outside: Path, exchange: Plant) -> None:
+def test_an_exchanged_git_folder_of_a_worktree_runs_no_program(world: World, outside: Path, exchange: Plant) -> None:
     make_project(world)
     trap = Trap.set(outside)
 
@@ -200,9 +204,9 @@ def test_a_worktree_whose_own_git_is_exchanged(world: World, outside: Path, exch
     assert "a.txt" in [file.path for file in change.files]
 
 
-@pytest.mark.attacks
+@pytest.mark.attack(slow=True)
 @pytest.mark.parametrize("bare", [False, True], ids=["nested", "bare"])
-def test_a_repository_inside_the_tree(world: World, outside: Path, bare: bool) -> None:
+def test_a_nested_repository_runs_no_program(world: World, outside: Path, bare: bool) -> None:
     shop, trap = make_project(world), Trap.set(outside)
     nested = shop.path / "docs"
     if bare:
@@ -247,7 +251,7 @@ READ_FILES = [
 @pytest.mark.long
 @pytest.mark.usefixtures("alarm_after_a_minute")
 @pytest.mark.parametrize("name", READ_FILES)
-def test_nobody_waits_for_a_pipe(repository: Repository, name: str) -> None:
+def test_a_pipe_in_the_tree_blocks_nothing(repository: Repository, name: str) -> None:
     repository.commit("one", {"a.py": "1"})
     if name == ".git/config.worktree":
         repository.git("config", "extensions.worktreeConfig", "true")
@@ -293,9 +297,9 @@ def test_a_pipe_that_git_itself_would_wait_for_ends_with_its_name(repository: Re
         git.text("status", "--porcelain")
 
 
-@pytest.mark.attacks
+@pytest.mark.attack(slow=True)
 @pytest.mark.parametrize("verb", ["predict", "doctor"])
-def test_clawpy_enters_nothing_planted(world: World, outside: Path, nursery: Nursery, verb: str) -> None:
+def test_clawpy_reads_no_planted_repository(world: World, outside: Path, nursery: Nursery, verb: str) -> None:
     shop, trap = project_with_submodule(world), Trap.set(outside)
     monitor(shop.path, trap)
     trap.assert_works(shop.path, STATUS)

@@ -53,7 +53,7 @@ def read_everything(rung: Sandbox) -> Reading:
         victim = Victim(root, rung)
         words = {name: canary() for name in PLACES["home"]}
         paths = [victim.file(name, f"[user]\n\tname = Ann\n[x]\n\ttoken = {word}\n") for name, word in words.items()]
-        victim.confinement = victim.session("sess_3")
+        victim.confinement = victim.check("sess_3")
         processes = [f"/proc/{pid}/{name}" for pid in (1, other.pid, os.getpid()) for name in ("environ", "maps")]
         try:
             argv = [*PYTHON, READ, *map(str, paths), *PLACES["system"], *processes]
@@ -69,23 +69,23 @@ def reading(rung: Sandbox) -> Reading:
 
 
 @pytest.mark.parametrize("name", PLACES["home"])
-def test_the_operators_home_and_other_sessions(reading: Reading, name: str) -> None:
+def test_the_operators_home_and_other_sessions_are_not_read(reading: Reading, name: str) -> None:
     assert reading.words[name] not in reading.output
 
 
 @pytest.mark.parametrize("path", PLACES["system"])
-def test_the_machine(reading: Reading, path: str) -> None:
+def test_private_files_of_the_machine_are_not_read(reading: Reading, path: str) -> None:
     """Whether anything of it came out; it may be there and be empty."""
     _, found, rest = reading.output.partition(f"\n>> {path}\n")
     text = rest.partition("\n>> ")[0].strip()
     assert not found or not text
 
 
-def test_the_environment_of_another_process(reading: Reading) -> None:
+def test_the_environment_of_another_process_is_not_read(reading: Reading) -> None:
     assert reading.token not in reading.output
 
 
-def test_the_environment_of_the_first_process(reading: Reading) -> None:
+def test_the_environment_of_the_first_process_is_not_read(reading: Reading) -> None:
     """The machine's own, not that of the namespace."""
     try:
         environment = Path("/proc/1/environ").read_bytes().decode("latin-1")
@@ -97,7 +97,7 @@ def test_the_environment_of_the_first_process(reading: Reading) -> None:
 
 
 @pytest.mark.parametrize("way", ["symlink", "hard link", "dots", "proc root", "proc cwd", "glob"])
-def test_a_key_by_another_way(victim: Victim, way: str) -> None:
+def test_a_key_is_not_read_by_another_path(victim: Victim, way: str) -> None:
     word = canary()
     key = victim.file(".ssh/id_ed25519", word)
     command = {

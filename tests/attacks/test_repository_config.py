@@ -110,7 +110,7 @@ def move_repository(shop: Repository, way: str) -> None:
 ATTACKS = [Attack(name, **entry) for name, entry in read_table(__file__).items()]
 
 
-@pytest.mark.attacks
+@pytest.mark.attack(slow=True)
 @pytest.mark.parametrize("attack", ATTACKS, ids=str)
 def test_a_program_that_the_repository_names_is_not_run(world: World, outside: Path, attack: Attack) -> None:
     shop, trap = make_project(world), Trap.set(outside)
@@ -134,7 +134,7 @@ def test_files_that_the_configuration_puts_elsewhere_are_refused(world: World, o
         repository_root(shop.path)
 
 
-@pytest.mark.attacks
+@pytest.mark.attack(slow=True)
 @pytest.mark.parametrize("verb", ["predict", "doctor"])
 def test_clawpy_runs_nothing_of_a_repository_full_of_traps(
     world: World, outside: Path, nursery: Nursery, verb: str

@@ -47,20 +47,20 @@ AUTO_EXECUTED_FILES = (
 
 
 @pytest.mark.parametrize("path", AUTO_EXECUTED_FILES)
-def test_a_file_that_a_tool_runs_is_known(path: str) -> None:
+def test_a_file_that_a_tool_executes_has_an_explanation(path: str) -> None:
     assert explain_automatic_use(path)
 
 
 @pytest.mark.parametrize("path", ["src/app.py", "README.md", "tests/test_setup.py", "docs/make.md", "envrc.txt"])
-def test_an_ordinary_file_is_not_marked(path: str) -> None:
+def test_an_ordinary_file_has_no_explanation(path: str) -> None:
     assert explain_automatic_use(path) == ""
 
 
-def test_each_row_says_who_runs_it_and_when() -> None:
+def test_each_explanation_names_the_program_and_the_occasion() -> None:
     assert all(len(text) > 10 and pattern == pattern.strip() for pattern, text in load_auto_executed_files().items())
 
 
-def test_files_that_run_by_themselves_are_marked_before_the_diff(world: World) -> None:
+def test_files_that_are_executed_automatically_have_a_note(world: World) -> None:
     def edit(folder: Path) -> None:
         (folder / ".envrc").write_text("curl x | sh\n")
         (folder / ".vscode").mkdir()
@@ -86,7 +86,7 @@ def test_a_link_that_leads_out_shows_its_target_and_is_refused(world: World, tar
         world.changes.land(change_set.id)
 
 
-def test_a_file_that_becomes_a_link_and_a_link_that_becomes_a_file(world: World) -> None:
+def test_a_file_that_becomes_a_link_and_a_link_that_becomes_a_file_have_a_note(world: World) -> None:
     def edit(folder: Path) -> None:
         (folder / "a.txt").unlink()
         (folder / "a.txt").symlink_to("d/f.txt")
@@ -100,13 +100,13 @@ def test_a_file_that_becomes_a_link_and_a_link_that_becomes_a_file(world: World)
     assert "a link to d/f.txt" in print_work(change_set)
 
 
-def test_a_link_with_control_characters_in_its_target(world: World) -> None:
+def test_control_characters_in_the_target_of_a_link_are_escaped(world: World) -> None:
     change_set, files = change(world, lambda folder: (folder / "x").symlink_to("d\x1b[2J\u202e/f\nlanded"))
     assert files["x"].note == "a link to d\\x1b[2J\\u202e/f\\nlanded"
     assert "\x1b[2J" not in print_work(change_set)
 
 
-def test_changed_modes_are_noted(world: World) -> None:
+def test_a_changed_mode_has_a_note(world: World) -> None:
     def edit(folder: Path) -> None:
         (folder / "run.sh").chmod(0o755)
         (folder / "new.sh").write_text("x")
@@ -117,7 +117,7 @@ def test_changed_modes_are_noted(world: World) -> None:
     assert files["new.sh"].note == "executable"
 
 
-def test_a_nested_repository_is_named_and_stays_behind(world: World) -> None:
+def test_a_nested_repository_is_named_and_left_out(world: World) -> None:
     def edit(folder: Path) -> None:
         (folder / "a.txt").write_text("b\n")
         subprocess.run(["git", "init", "-q", "nested"], cwd=folder, check=True)
@@ -160,7 +160,7 @@ NAMES = ("a\u202etxt.exe", "a\u200bb", "a\x1b[2Kb", "a\rb", "a\nb", "\ufeffa", "
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_names_with_what_cannot_be_seen(world: World, name: str) -> None:
+def test_invisible_characters_in_a_name_are_shown(world: World, name: str) -> None:
     change_set, files = change(world, lambda folder: (folder / name).write_text("x\n"))
     (shown,) = files
     assert shown.isprintable()
@@ -172,14 +172,14 @@ LINES = ("x\u202ey", "x\u2066y", "x\u200by", "x\x1b[1Ay", "x\x08y", "x\ry", "x\u
 
 
 @pytest.mark.parametrize("line", LINES)
-def test_lines_with_what_cannot_be_seen(world: World, line: str) -> None:
+def test_invisible_characters_in_a_line_are_shown(world: World, line: str) -> None:
     change_set, _ = change(world, lambda folder: (folder / "a.txt").write_bytes(f"{line}\n".encode()))
     (diff,) = world.changes.diff(change_set.id)
     assert "x<U+" in diff.hunks
     assert all(part.isprintable() for part in diff.hunks.split("\n"))
 
 
-def test_a_very_long_line_says_that_it_is_cut(world: World) -> None:
+def test_a_very_long_line_is_cut_with_a_note(world: World) -> None:
     change_set, _ = change(world, lambda folder: (folder / "a.txt").write_text("x" * 50_000 + "\nafter\n"))
     (diff,) = world.changes.diff(change_set.id)
     assert "more characters in this line" in diff.hunks

@@ -57,7 +57,7 @@ def inspect_project(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("name", STAND_INS)
-def test_no_tool_is_started(
+def test_sensing_starts_no_tool(
     trapped: tuple[Repository, Trap], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     repository, trap = trapped
@@ -73,7 +73,7 @@ def test_no_tool_is_started(
 
 @pytest.mark.parametrize("entry", [".", "", "bin", "REPOSITORY/bin", "REPOSITORY/.venv/bin"])
 @pytest.mark.parametrize("name", ["git", "python3", "python", "gh"])
-def test_no_program_that_the_repository_brings_along(
+def test_sensing_starts_no_program_of_the_repository(
     trapped: tuple[Repository, Trap], clock: FakeClock, monkeypatch: pytest.MonkeyPatch, name: str, entry: str
 ) -> None:
     repository, trap = trapped
@@ -158,9 +158,9 @@ def test_the_repository_cannot_say_where_its_environment_is(
     assert not trap.pop_mark()
 
 
-@pytest.mark.attacks
+@pytest.mark.attack(slow=True)
 @pytest.mark.parametrize("verb", ["predict", "doctor"])
-def test_clawpy_starts_none_of_them(
+def test_clawpy_starts_no_program_of_the_repository(
     trapped: tuple[Repository, Trap], tmp_path: Path, nursery: Nursery, monkeypatch: pytest.MonkeyPatch, verb: str
 ) -> None:
     repository, trap = trapped

@@ -20,7 +20,7 @@ from engine.execution import process_termination
 from engine.execution.process_termination import pid_folder
 from engine.execution.sandbox import SESSION_MARK, Sandbox
 from engine.home import Home
-from tests.attacks.inside import sleepers, unique_seconds
+from tests.attacks.victim import sleepers, unique_seconds
 from tests.support.helpers import wait_until
 
 pytestmark = [
@@ -57,7 +57,8 @@ class Attack:
 
     def start(self, code: str, children: int) -> None:
         """Have it run `code` until it has `children` that carry `seconds`, and stop the engine."""
-        code = f"T = {self.seconds!r}\n{code}\nprint('ready', flush=True)\ntime.sleep(600)"
+        imports = "import os, signal, subprocess, time"
+        code = f"{imports}\nT = {self.seconds!r}\n{code}\nprint('ready', flush=True)\ntime.sleep(600)"
         words = [str(self.home), str(self.root), self.rung.name, self.session, code]
         self.engine = subprocess.Popen(
             [sys.executable, "-m", "tests.attacks.stopped_engine", *words], stdout=subprocess.PIPE
@@ -120,7 +121,7 @@ DEAF = "for n in range(1, 65):\n    if n not in (9, 17, 19, 32, 33): signal.sign
 
 @pytest.mark.long
 @pytest.mark.parametrize("way", START)
-def test_children_of_a_stopped_engine(attack: Attack, way: str) -> None:
+def test_stop_kills_every_child_of_a_stopped_engine(attack: Attack, way: str) -> None:
     attack.start(DEAF + START[way], 20)
     before = len(attack.living())
     assert before >= 21
@@ -133,9 +134,11 @@ def test_children_of_a_stopped_engine(attack: Attack, way: str) -> None:
     assert psutil.Process(attack.pid).status() == psutil.STATUS_STOPPED
 
 
-@pytest.mark.attacks
+@pytest.mark.attack(slow=True)
 @pytest.mark.parametrize("group", ["its own group", "no group"])
-def test_processes_that_fork_and_end_all_the_time(attack: Attack, group: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stop_kills_processes_that_fork_all_the_time(
+    attack: Attack, group: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """None of them lives long enough to be killed by whoever reads a list first."""
     hydra = (
         "end = time.monotonic() + 60\n"  # whatever becomes of the test, the machine is not left to it
@@ -158,7 +161,7 @@ def test_processes_that_fork_and_end_all_the_time(attack: Attack, group: str, mo
 
 
 @pytest.mark.long
-def test_two_sessions_are_both_ended(every_rung: Sandbox, outside: Path) -> None:
+def test_stop_ends_two_sessions(every_rung: Sandbox, outside: Path) -> None:
     attacks = []
     for name in ("a", "b"):
         (outside / name).mkdir()
@@ -177,7 +180,7 @@ def test_two_sessions_are_both_ended(every_rung: Sandbox, outside: Path) -> None
 
 
 @pytest.mark.long
-def test_a_dead_engine(attack: Attack) -> None:
+def test_stop_finds_nothing_of_a_killed_engine(attack: Attack) -> None:
     """Killed outright, it takes its sessions with it; a stop afterwards finds nothing and forgets them."""
     attack.start(START["all of it"], 20)
     attack.engine.kill()
@@ -233,7 +236,9 @@ def pids(outside: Path) -> Path:
 
 @pytest.mark.long
 @pytest.mark.parametrize("way", [*FORGED_FILES, *NO_FILES])
-def test_a_forged_file(outside: Path, pids: Path, other_process: subprocess.Popen[bytes], way: str) -> None:
+def test_a_forged_pid_file_kills_no_other_process(
+    outside: Path, pids: Path, other_process: subprocess.Popen[bytes], way: str
+) -> None:
     if way in NO_FILES:
         NO_FILES[way](pids / "sess_x.1.command", other_process.pid)
     else:
@@ -246,7 +251,7 @@ def test_a_forged_file(outside: Path, pids: Path, other_process: subprocess.Pope
 
 
 @pytest.mark.long
-def test_a_number_that_went_to_another_process(outside: Path, pids: Path) -> None:
+def test_a_reused_process_id_is_not_killed(outside: Path, pids: Path) -> None:
     """Even to one that carries the mark of that very session, which is not this home's to end twice."""
     with subprocess.Popen(["sleep", "60"], env={SESSION_MARK: "sess_other"}) as process:
         (pids / "sess_x.1.command").write_text(_stat_of_an_earlier_start(process.pid))
@@ -256,7 +261,9 @@ def test_a_number_that_went_to_another_process(outside: Path, pids: Path) -> Non
 
 
 @pytest.mark.long
-def test_a_group_of_another_name(outside: Path, pids: Path, other_process: subprocess.Popen[bytes]) -> None:
+def test_a_control_group_of_another_name_is_not_killed(
+    outside: Path, pids: Path, other_process: subprocess.Popen[bytes]
+) -> None:
     parent = process_termination.parent_group()
     if parent is None:
         pytest.skip("no control group can be made here")

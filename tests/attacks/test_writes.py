@@ -29,23 +29,23 @@ def assert_changes_nothing(victim: Victim, *argv: str) -> None:
     assert victim.state() == before
 
 
-@pytest.mark.attacks
+@pytest.mark.attack(slow=True)
 @pytest.mark.attack("writes in checks")
 @pytest.mark.parametrize("what", ATTACKS["shell"])
-def test_with_commands(victim: Victim, what: str) -> None:
+def test_no_shell_command_changes_the_operators_files(victim: Victim, what: str) -> None:
     assert_changes_nothing(victim, "sh", "-c", ATTACKS["shell"][what].format(project=victim.project, user=victim.user))
 
 
 @pytest.mark.attack("writes in checks")
 @pytest.mark.parametrize("what", ATTACKS["python"])
-def test_with_system_calls(victim: Victim, what: str) -> None:
+def test_no_system_call_changes_the_operators_files(victim: Victim, what: str) -> None:
     attack = ATTACKS["python"][what]
     code = f"import ctypes, os, sys\ntry:\n    exec({attack!r})\nexcept Exception as error:\n    print(error)"
     assert_changes_nothing(victim, *PYTHON, code, str(victim.project))
 
 
 @pytest.mark.attack("writes in checks")
-def test_tracing_what_is_outside(victim: Victim, other_process: subprocess.Popen[bytes]) -> None:
+def test_no_process_outside_is_traced(victim: Victim, other_process: subprocess.Popen[bytes]) -> None:
     """A process of the operator's is neither attached to nor written to."""
     code = (
         "import ctypes, os, sys\npid = int(sys.argv[1])\n"
@@ -60,7 +60,7 @@ def test_tracing_what_is_outside(victim: Victim, other_process: subprocess.Popen
 
 @pytest.mark.attack("writes in checks")
 @pytest.mark.parametrize("place", ["home", "tmp", "files"])
-def test_what_one_command_plants_for_the_next_ones_mounts(victim: Victim, place: str) -> None:
+def test_no_planted_link_leads_the_next_mount_outside(victim: Victim, place: str) -> None:
     """A link in a writable place, where the next command's places are mounted, leads nowhere outside."""
     before = victim.state()
     at = {"home": "$HOME", "tmp": "$TMPDIR", "files": "${COVERAGE_FILE%/*}"}[place]

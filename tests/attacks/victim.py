@@ -1,8 +1,17 @@
-"""An operator whom commands in a sandbox attack: a home with secrets, a repository, an engine."""
+"""An operator whom commands in a sandbox attack: a home with secrets, a repository, an engine with two sessions.
+
+An attempt is Python code that runs in the real sandbox, after `PRELUDE`. In it `attempt(f)` prints "ESCAPED" with what
+`f` returned, or "held" with the error that stopped it; anything but an operating system's refusal makes the attempt
+itself a fault of the test. `P` has the paths. An attempt that succeeds must do no harm outside the home: a clock is set
+to what it shows, a signal is 0, a file of the machine's is opened and nothing is written.
+"""
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import functools
+import json
 import os
 import secrets
 import shutil
@@ -10,8 +19,9 @@ import stat
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -25,53 +35,127 @@ from tests.conftest import Repository
 PYTHON = (sys.executable, "-I", "-S", "-c")
 """Runs Python code that nothing of the operator's can change."""
 
+PRELUDE = """
+import ctypes, errno, fcntl, json, os, signal, socket, struct, subprocess, sys, threading, time
+P = json.loads(sys.argv[1])
+libc = ctypes.CDLL(None, use_errno=True)
+def attempt(f, *a, **k):
+    try:
+        print("ESCAPED", f(*a, **k), flush=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        print("held", error, flush=True)
+def read(path, size=200):
+    with open(path, "rb") as file:
+        content = file.read(size)
+    if not content:
+        raise OSError("empty")
+    return content
+def write(path, text="planted"):
+    with open(path, "a") as file:
+        file.write(text)
+def plant(path):
+    existed = os.path.lexists(path)
+    open(path, "a").close()
+    if not existed:
+        os.unlink(path)
+    return path
+def syscall(number, *a):
+    result = libc.syscall(number, *a)
+    if result < 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    return result
+def number(x86, arm):
+    return arm if os.uname().machine == "aarch64" else x86
+def run(*argv, **k):
+    return subprocess.run(argv, check=True, capture_output=True, text=True, timeout=20, **k).stdout
+def connect(family, address, kind=socket.SOCK_STREAM):
+    with socket.socket(family, kind) as client:
+        client.settimeout(2)
+        client.connect(tuple(address) if isinstance(address, list) else address)
+        client.send(b"hello")
+        return address
+"""
+
 FILES = {
-    "src/shop.py": "def price():\n    return 3\n",
-    "tests/test_shop.py": "def test_price():\n    assert True\n",
-    ".envrc": "export A=1\n",
-    ".vscode/tasks.json": "{}\n",
-    "package.json": "{}\n",
-    "conftest.py": "",
-    "build/kept.txt": "built\n",
+    "project/code.py": "print('hello')\n",
+    "project/src/shop.py": "def price():\n    return 3\n",
+    "project/tests/test_shop.py": "def test_price():\n    assert True\n",
+    "project/.envrc": "export A=1\n",
+    "project/.vscode/tasks.json": "{}\n",
+    "project/package.json": "{}\n",
+    "project/conftest.py": "",
+    "project/build/kept.txt": "built\n",
+    ".ssh/id_ed25519": "PRIVATE KEY",
+    ".bashrc": "# the operator's\n",
+    ".gitconfig": "[user]\n\tname = Ann\n",
+    ".netrc": "machine example.org password hunter2\n",
+    ".config/systemd/user/ok.service": "",
+    ".local/lib/python3/site-packages/there.py": "",
+    ".local/bin/tool": "#!/bin/sh\n",
+    "notes.txt": "the operator's notes\n",
+    ".clawpy/data/agents/gardener/soul.md": "# Gardener\n",
 }
 
 
+@dataclass(frozen=True)
+class Attempt:
+    """The result of an attempt."""
+
+    output: str
+    errors: str
+    exit_code: int
+
+    @property
+    def escapes(self) -> list[str]:
+        return [line for line in self.output.splitlines() if line.startswith("ESCAPED")]
+
+    @property
+    def held(self) -> int:
+        """The number of parts that failed, as they have to."""
+        return sum(line.startswith("held") for line in self.output.splitlines())
+
+
 class Victim:
-    """The operator's home under a folder outside /tmp; `run` runs commands of a session that only checks."""
+    """The operator's home under a folder outside /tmp, attacked by commands of a session on `rung` that only checks, or
+    that works in a worktree after `use_worktree`."""
 
     def __init__(self, root: Path, rung: Sandbox) -> None:
         self.rung = rung
+        self.session_id = f"sess_{secrets.token_hex(6)}"
+        """Of this victim alone: tests that end a session end every process of the machine with its mark."""
         self.user = root / "ann"
         self.project = self.user / "project"
-        for name, text in FILES.items():
-            self.file(f"project/{name}", text)
-        self.commit("begin")
-        python = self.project / ".venv" / "bin" / "python"
-        python.parent.mkdir(parents=True)
-        python.write_text("#!/bin/sh\n")
-        python.chmod(0o755)
+        shutil.copytree(home_template(), self.user)
         self.home = Home.locate(self.user / ".clawpy")
-        for folder in (self.home.config, self.home.data, self.home.logs):
-            folder.mkdir(parents=True)
-        self.confinement = self.session("sess_1")
+        for folder in (self.home.config, self.home.data, self.home.logs, *self.other_sessions):
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / "keep.txt").write_text("PRIVATE")
+        self.confinement = self.check(self.session_id)
 
-    def session(self, name: str) -> Confinement:
-        """What a session that checks may touch: in a copy where the rung can lay nothing over the tree."""
-        scratch = self.home.cache / "scratch" / name
-        confinement = Confinement(
-            self.project,
-            scratch,
-            scratch / "caches",
-            tree=self.project,
-            hidden=secret_places(self.home, self.environment),
-        )
+    @property
+    def other_sessions(self) -> tuple[Path, ...]:
+        """Folders of another session and of another workspace."""
+        cache = self.home.cache
+        return cache / "worktrees" / "sess_2", cache / "scratch" / "sess_2", cache / "build" / "another"
+
+    def check(self, session_id: str) -> Confinement:
+        """The places of a session that checks: in a copy where the rung can lay nothing over the tree."""
+        scratch = self.home.cache / "scratch" / session_id
+        hidden = secret_places(self.home, self.environment)
+        confinement = Confinement(self.project, scratch, scratch / "caches", tree=self.project, hidden=hidden)
         confinement.make()
         link_tools(confinement.home, self.environment)
         if not self.rung.can_overlay(confinement):
-            copy = self.home.worktrees / name
+            copy = self.home.worktrees / session_id
             shutil.copytree(self.project, copy, symlinks=True, ignore=shutil.ignore_patterns("*.sock", "pipe"))
             return replace(confinement, folder=copy)
         return confinement
+
+    def use_worktree(self) -> None:
+        """Attack from a session that works in a worktree from now on."""
+        worktree = self.home.worktrees / f"{self.session_id}_worktree"
+        subprocess.run(["git", "worktree", "add", "-q", "--detach", worktree], cwd=self.project, check=True)
+        self.confinement = replace(self.confinement, folder=worktree, readable=(self.project / ".git",))
 
     def file(self, name: str, text: str) -> Path:
         """A file in the operator's home."""
@@ -86,8 +170,8 @@ class Victim:
 
     @property
     def environment(self) -> dict[str, str]:
-        """The engine's environment."""
-        return {**os.environ, "HOME": str(self.user)}
+        """The engine's environment, with a secret."""
+        return {**os.environ, "HOME": str(self.user), "OPENAI_API_KEY": "sk-outside"}
 
     def start(
         self,
@@ -95,20 +179,22 @@ class Victim:
         confinement: Confinement | None = None,
         inherited: Mapping[str, str] | None = None,
         extra: Mapping[str, str] | None = None,
+        stdin: int = subprocess.DEVNULL,
+        stderr: int = subprocess.STDOUT,
     ) -> subprocess.Popen[str]:
         """Start a command of the session. `inherited` is the engine's environment, `extra` extends the session's."""
         confined = confinement or self.confinement
         with pytest.MonkeyPatch.context() as patched:
             patched.setenv("HOME", str(self.user))
             wrapped = self.rung.wrap(argv, confined, cwd=confined.folder)
-        environment = session_environment(confined, self.rung, "sess_1", inherited or self.environment)
+        environment = session_environment(confined, self.rung, self.session_id, inherited or self.environment)
         return subprocess.Popen(
             wrapped,
             cwd=confined.folder,
             env=environment | dict(extra or {}),
-            stdin=subprocess.DEVNULL,
+            stdin=stdin,
             stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
+            stderr=stderr,
             text=True,
             errors="replace",
             start_new_session=True,
@@ -122,6 +208,33 @@ class Victim:
     def python(self, code: str, *arguments: object, confinement: Confinement | None = None) -> str:
         """The same with Python code."""
         return self.run([*PYTHON, code, *map(str, arguments)], confinement)
+
+    def attempt(self, code: str, terminal: int | None = None, **paths: object) -> Attempt:
+        """Make an attempt to its end, with a `terminal` for its input and errors."""
+        variables: dict[str, object] = {
+            "user": str(self.user),
+            "project": str(self.project),
+            "folder": str(self.confinement.folder),
+            "scratch": str(self.confinement.files),
+            "others": [str(path) for path in self.other_sessions],
+            "home": [str(path) for path in (self.home.config, self.home.data, self.home.logs)],
+            "engine": os.getpid(),
+            "agent": str(self.home.agents / "gardener"),
+        }
+        argv = [sys.executable, "-c", PRELUDE + code, json.dumps(variables | paths)]
+        stdin, stderr = (subprocess.DEVNULL, subprocess.PIPE) if terminal is None else (terminal, terminal)
+        process = self.start(argv, stdin=stdin, stderr=stderr)
+        output, errors = process.communicate(timeout=60)
+        return Attempt(output, errors or "", process.returncode)
+
+    def assert_held(self, code: str, **paths: object) -> None:
+        """Make an attempt that has to fail, each of its parts, and leaves the operator's files as they are."""
+        before = self.state()
+        attempt = self.attempt(code, **paths)
+        assert attempt.exit_code == 0, f"the attempt itself is broken: {attempt.errors[-2000:]}"
+        assert not attempt.escapes, attempt.output
+        assert attempt.held, f"nothing was attempted: {attempt.output}"
+        assert self.state() == before
 
     def state(self) -> dict[str, tuple[object, ...]]:
         """All of the operator's files, but for the engine's cache: mode, owner, time, links, bytes."""
@@ -138,6 +251,23 @@ class Victim:
                 counted = (status.st_mtime_ns, status.st_nlink, status.st_ino) if is_file else ()
                 entries[str(path)] = (status.st_mode, status.st_uid, *counted, data)
         return entries
+
+
+@functools.cache
+def home_template() -> Path:
+    """The operator's home as every victim has it, made once."""
+    home = Path(tempfile.mkdtemp(prefix="clawpy-attack-"))
+    atexit.register(shutil.rmtree, home)
+    for name, text in FILES.items():
+        path = home / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    Repository(home / "project").commit("begin")
+    python = home / "project/.venv/bin/python"
+    python.parent.mkdir(parents=True)
+    python.write_text("#!/bin/sh\n")
+    python.chmod(0o755)
+    return home
 
 
 @contextlib.contextmanager
@@ -157,5 +287,21 @@ def folder_outside_tmp() -> Iterator[Path]:
 
 
 def canary() -> str:
-    """A word that nothing else says."""
+    """A word that appears nowhere else."""
     return f"canary-{secrets.token_hex(8)}"
+
+
+def sleepers(seconds: str) -> list[int]:
+    """The processes of the machine that were started with this argument."""
+    pids = []
+    for entry in os.scandir("/proc"):
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                if seconds.encode() in Path(entry.path, "cmdline").read_bytes().split(b"\0")[1:2]:
+                    pids.append(int(entry.name))
+    return pids
+
+
+def unique_seconds() -> str:
+    """An argument for `sleep` by which `sleepers` finds the processes of one test."""
+    return f"4711{os.getpid()}.{time.time_ns() % 10**9}"

@@ -34,7 +34,7 @@ def code_of(action: Callable[[], object]) -> str:
     return refused.value.code
 
 
-def test_what_one_says_of_itself(world: World) -> None:
+def test_a_change_set_has_its_files_state_and_check(world: World) -> None:
     def edit(folder: Path) -> None:
         edit_a(folder)
         (folder / "b.txt").unlink()
@@ -62,7 +62,7 @@ def test_what_one_says_of_itself(world: World) -> None:
     assert world.changes.for_session("session_1") == change_set
 
 
-def test_the_diff_by_file(world: World) -> None:
+def test_the_diff_has_the_hunks_of_each_file(world: World) -> None:
     def edit(folder: Path) -> None:
         edit_a(folder)
         (folder / "b.txt").unlink()
@@ -85,7 +85,7 @@ def test_the_diff_by_file(world: World) -> None:
     assert len(diffs) == 7
 
 
-def test_the_worktree_stays_while_it_waits_and_the_trees_while_undo_is_possible(world: World) -> None:
+def test_the_worktree_is_kept_while_changes_wait_and_the_trees_while_undo_is_possible(world: World) -> None:
     change_set = world.make_change_set(edit_a)
     folder = world.worktrees.folder_of("session_1")
 
@@ -101,7 +101,7 @@ def test_the_worktree_stays_while_it_waits_and_the_trees_while_undo_is_possible(
 
 
 @pytest.mark.parametrize("before", list(ChangeState))
-def test_only_legal_transitions(world: World, before: ChangeState) -> None:
+def test_an_illegal_decision_is_refused(world: World, before: ChangeState) -> None:
     change_set = world.make_change_set(edit_a)
     bring: dict[ChangeState, list[str]] = {
         ChangeState.WAITING: [],
@@ -125,12 +125,12 @@ def test_only_legal_transitions(world: World, before: ChangeState) -> None:
             assert world.changes.get(change_set.id).state is before
 
 
-def test_an_unknown_one(world: World) -> None:
+def test_an_unknown_change_set_is_refused(world: World) -> None:
     for verb in ("get", "diff", "preview_land", "land", "branch", "discard", "undo"):
         assert code_of(lambda verb=verb: getattr(world.changes, verb)("change_x")) == "unknown_change_set"
 
 
-def test_deciding_at_once_from_many_threads_decides_once(world: World) -> None:
+def test_decisions_from_many_threads_decide_once(world: World) -> None:
     change_set = world.make_change_set(edit_a)
     done: list[ChangeSet] = []
     refused: list[str] = []
@@ -151,7 +151,7 @@ def test_deciding_at_once_from_many_threads_decides_once(world: World) -> None:
     assert refused == ["already_decided"] * 8
 
 
-def test_branch_has_the_sessions_diff_alone(world: World) -> None:
+def test_a_branch_has_only_the_changes_of_the_session(world: World) -> None:
     world.repository.write("b.txt", "uncommitted\n")
     world.repository.write("mine.txt", "untracked\n")
     change_set = world.make_change_set(edit_a)
@@ -174,7 +174,7 @@ def test_branch_has_the_sessions_diff_alone(world: World) -> None:
 
 
 @pytest.mark.long
-def test_branch_names_give_way(world: World) -> None:
+def test_a_branch_gets_a_free_name(world: World) -> None:
     world.repository.git("branch", "clawpy/fix-the-cart")
     assert world.changes.branch(world.make_change_set(edit_a).id).branch == "clawpy/fix-the-cart-2"
     world.repository.git("branch", "-q", "-D", "clawpy/fix-the-cart", "clawpy/fix-the-cart-2")
@@ -183,7 +183,7 @@ def test_branch_names_give_way(world: World) -> None:
     assert world.changes.branch(change_set.id).branch == "clawpy-fix-the-cart"
 
 
-def test_branch_without_a_commit_or_an_identity(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_branch_is_made_without_a_commit_or_an_identity(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
     world = World(tmp_path)
     world.repository.write("x.txt", "operator's\n")
@@ -197,7 +197,7 @@ def test_branch_without_a_commit_or_an_identity(tmp_path: Path, monkeypatch: pyt
     world.close()
 
 
-def test_branch_refuses_what_builds_on_uncommitted_work(world: World) -> None:
+def test_changes_that_build_on_uncommitted_work_are_not_branched(world: World) -> None:
     world.repository.write("a.txt", "1\n2\nmine\n")
     change_set = world.make_change_set(lambda folder: (folder / "a.txt").write_text("1\n2\nmine too\n"))
 
@@ -208,14 +208,14 @@ def test_branch_refuses_what_builds_on_uncommitted_work(world: World) -> None:
     assert world.changes.get(change_set.id).state is ChangeState.WAITING
 
 
-def test_branch_of_what_head_has_already(world: World) -> None:
+def test_changes_that_head_has_already_are_not_branched(world: World) -> None:
     change_set = world.make_change_set(edit_a)
     world.repository.commit("the same", {"a.txt": "1\n2\n3\nfour\n"})
 
     assert code_of(lambda: world.changes.branch(change_set.id)) == "nothing_to_commit"
 
 
-def test_discard_leaves_nothing(world: World) -> None:
+def test_a_discard_leaves_nothing_behind(world: World) -> None:
     files, state = file_states(world.root), git_state(world.root)
     change_set = world.make_change_set(edit_a)
 
@@ -228,7 +228,7 @@ def test_discard_leaves_nothing(world: World) -> None:
     assert code_of(lambda: world.changes.diff(change_set.id)) == "diff_gone"
 
 
-def test_discard_works_when_the_repository_is_gone(world: World) -> None:
+def test_changes_of_a_repository_that_is_gone_can_be_discarded(world: World) -> None:
     change_set = world.make_change_set(edit_a)
     shutil.rmtree(world.root)
 
@@ -236,7 +236,7 @@ def test_discard_works_when_the_repository_is_gone(world: World) -> None:
     assert code_of(lambda: world.changes.diff(change_set.id)) == "no_folder"
 
 
-def test_comments_on_lines(world: World) -> None:
+def test_comments_on_lines_are_added_sent_and_removed(world: World) -> None:
     def edit(folder: Path) -> None:
         edit_a(folder)
         (folder / "b.txt").unlink()
@@ -299,7 +299,7 @@ def kill_at(world: World, step: str, action: Callable[[], object]) -> None:
         ("discard", "discarded", ChangeState.DISCARDED),
     ],
 )
-def test_a_decision_that_a_crash_cut_short_is_finished_or_undone_at_the_next_start(
+def test_an_interrupted_decision_is_finished_or_undone_at_the_next_start(
     world: World, verb: str, step: str, state: ChangeState
 ) -> None:
     change = world.make_change_set(edit_a)
@@ -311,7 +311,7 @@ def test_a_decision_that_a_crash_cut_short_is_finished_or_undone_at_the_next_sta
     )
 
 
-def test_what_landed_can_be_undone_after_a_crash_a_restart_and_git_gc(world: World) -> None:
+def test_a_landing_can_be_undone_after_a_crash_and_git_gc(world: World) -> None:
     before = file_states(world.root)
     change = world.make_change_set(lambda folder: (folder / "a.txt").unlink())
     kill_at(world, "files done", lambda: world.changes.land(change.id))

@@ -44,11 +44,11 @@ def build(tmp_path: Path, settings: SettingsStore) -> Build:
     return build_setup
 
 
-def test_nothing_serves_before_anything_was_set_up(build: Build) -> None:
+def test_a_channel_is_served_by_nothing_before_the_setup(build: Build) -> None:
     assert build("claude-agent-acp").served_by() == ""
 
 
-def test_a_model_serves_where_one_can_be_used(build: Build) -> None:
+def test_a_usable_model_serves_the_channel(build: Build) -> None:
     assert build(model_for=lambda agent, channel: SimpleNamespace(id="openai:gpt")).served_by() == "openai:gpt"
 
 
@@ -68,7 +68,7 @@ def test_an_agent_is_assigned_with_its_command_and_hosts(build: Build, settings:
     assert setup.served_by() == "claude"
 
 
-def test_what_the_operator_wrote_of_an_agent_stays(build: Build, settings: SettingsStore) -> None:
+def test_existing_settings_of_an_agent_are_kept(build: Build, settings: SettingsStore) -> None:
     settings.set("acp.claude.command", ["my-own", "--acp"])
 
     build("claude-agent-acp").assign_agent("claude")
@@ -89,7 +89,7 @@ def test_an_agent_without_its_adapter_is_not_assigned(build: Build, settings: Se
     assert not settings.file.exists()
 
 
-def test_a_model_of_this_machine_is_taken_at_a_word(build: Build, settings: SettingsStore) -> None:
+def test_assigning_a_model_replaces_the_agent(build: Build, settings: SettingsStore) -> None:
     setup = build("claude-agent-acp")
     setup.assign_agent("claude")
 
@@ -190,7 +190,7 @@ def faults(url: str) -> list[str]:
     return [fault.removeprefix(where) for fault in found.faults]
 
 
-def test_what_answers_is_told_by_the_id_that_the_settings_take(serve: Serve) -> None:
+def test_local_models_have_the_ids_of_the_settings(serve: Serve) -> None:
     found = query_local_models({"ollama": provider(serve(LIST))})
     assert (found.ids, found.faults) == (("ollama:qwen3:8b", "ollama:llama3.2:3b"), ())
 
@@ -202,7 +202,7 @@ def test_what_answers_is_told_by_the_id_that_the_settings_take(serve: Serve) -> 
         *(b'{"data": [{"id": 3}]}', b"1" * 5_000, b"[" * 100_000, b'{"data":' * 20_000, b"\xff\xfe"),
     ],
 )
-def test_what_answers_something_else_is_said_to_tell_no_models(serve: Serve, body: bytes) -> None:
+def test_a_server_with_another_answer_is_a_fault(serve: Serve, body: bytes) -> None:
     assert faults(serve(body)) == ["answers, but without a list of models"]
 
 
@@ -210,14 +210,14 @@ def test_a_server_without_models_is_no_fault(serve: Serve) -> None:
     assert faults(serve(b'{"object": "list", "data": null}')) == []
 
 
-def test_nobody_listens_refuses_or_sends_elsewhere(serve: Serve) -> None:
+def test_a_port_without_a_server_is_no_fault_and_no_redirection_is_followed(serve: Serve) -> None:
     other = serve(LIST)
     assert faults("http://127.0.0.1:9/v1") == []
     assert faults(serve(LIST, 401)) == ["answers 401 instead of its list of models"]
     assert faults(serve(b"", 302, f"{other}/models")) == ["answers 302 instead of its list of models"]
 
 
-def test_an_answer_that_has_no_end_is_not_read_to_its_end(answering: Serve) -> None:
+def test_an_endless_answer_is_not_read_to_its_end(answering: Serve) -> None:
     endless = itertools.chain([HEAD], itertools.repeat(b" " * 65_536))
     assert faults(answering(endless)) == [
         f"sends more than {MAX_ANSWER_BYTES // 1024} KB instead of its list of models"
@@ -238,14 +238,14 @@ def drip(before: bytes, drop: bytes) -> Iterator[bytes]:
     [(b"", b"H"), (b"HTTP/1.1 200 OK\r\n", b"X-More: 1\r\n"), (HEAD, b" ")],
     ids=["first line", "headers", "body"],
 )
-def test_a_server_that_answers_drop_by_drop_holds_nobody_up(answering: Serve, before: bytes, drop: bytes) -> None:
+def test_a_slow_answer_is_read_until_the_deadline(answering: Serve, before: bytes, drop: bytes) -> None:
     since = time.monotonic()
     assert faults(answering(drip(before, drop))) == [f"did not list its models within {TIMEOUT_S:g} s"]
     assert time.monotonic() - since < TIMEOUT_S * 10
 
 
 @pytest.mark.long
-def test_servers_that_say_nothing_are_waited_for_together_and_hide_no_other(answering: Serve, serve: Serve) -> None:
+def test_silent_servers_share_one_deadline(answering: Serve, serve: Serve) -> None:
     slow = {f"slow-{number}": provider(answering(drip(HEAD, b" "))) for number in range(12)}
     since = time.monotonic()
     found = query_local_models({**slow, "ollama": provider(serve(LIST))})
@@ -254,12 +254,12 @@ def test_servers_that_say_nothing_are_waited_for_together_and_hide_no_other(answ
     assert len(found.faults) == len(slow)
 
 
-def test_only_this_machine_and_only_providers_without_a_key_are_asked(serve: Serve) -> None:
+def test_only_keyless_providers_of_this_machine_are_queried(serve: Serve) -> None:
     assert ids(serve(LIST), keyless=False) == ()
     assert ids("http://192.0.2.1:11434/v1") == ()  # it would take its time, were it asked
 
 
-def test_names_that_no_model_has_are_passed_over_and_a_long_list_is_cut(serve: Serve) -> None:
+def test_impossible_names_are_left_out_and_a_long_list_is_cut(serve: Serve) -> None:
     names = ["\\u001b[31mred", "", "x" * 500, *(f"m{number}" for number in range(30))]
     body = ", ".join(f'{{"id": "{name}"}}' for name in names)
     assert ids(serve(f'{{"data": [{body}]}}'.encode())) == tuple(f"ollama:m{number}" for number in range(MAX_MODELS))

@@ -70,7 +70,7 @@ def begin(world: World, **more: object) -> str:
     return world.calls.begin(view(str(values.pop("session", "sess_1"))), **values)  # type: ignore[arg-type]
 
 
-def test_a_call_is_there_before_it_is_made_and_closed_with_its_figures(world: World) -> None:
+def test_a_call_is_stored_before_it_is_made_and_finished_with_its_usage(world: World) -> None:
     call = begin(world, prompt=PROMPT)
     assert world.calls.get(call).state == "running"
     assert world.calls.get(call).seconds is None
@@ -86,7 +86,7 @@ def test_a_call_is_there_before_it_is_made_and_closed_with_its_figures(world: Wo
     assert world.calls.reply(call) == "done"
 
 
-def test_the_prompt_comes_back_exactly(world: World) -> None:
+def test_the_prompt_of_a_call_is_read_exactly(world: World) -> None:
     call = begin(world, prompt=PROMPT)
 
     sent = world.calls.prompt(call)
@@ -111,7 +111,7 @@ def test_a_conversation_is_stored_once_and_read_whole(world: World) -> None:
     assert world.calls.get(third).follows == second
 
 
-def test_every_call_of_a_guided_conversation_says_what_it_carries_and_is_told_of_once(world: World) -> None:
+def test_every_call_of_a_conversation_has_its_provenance_and_is_observed_once(world: World) -> None:
     reported: list[tuple[str, object]] = []
     calls = ModelCalls(
         world.database,
@@ -133,7 +133,7 @@ def test_every_call_of_a_guided_conversation_says_what_it_carries_and_is_told_of
     ]
 
 
-def test_what_a_model_says_cannot_steer_the_terminal_that_shows_it(world: World) -> None:
+def test_a_reply_has_no_control_characters(world: World) -> None:
     call = begin(world, prompt=PROMPT)
     world.calls.finish(call, state=CallState.FAILED, error="no\x1b]0;title\x07", reply="fine\x1b[2J\ndone\r")
     shown = world.calls.get(call).error + world.calls.reply(call)
@@ -142,7 +142,7 @@ def test_what_a_model_says_cannot_steer_the_terminal_that_shows_it(world: World)
     assert world.calls.reply(call).endswith("\ndone")
 
 
-def test_secrets_are_cut_out_of_everything_that_is_kept(world: World) -> None:
+def test_no_secret_of_a_call_is_stored(world: World) -> None:
     secret = "hunter2hunter2"
     call = begin(world, prompt=Prompt((part("task", f"log in with {secret}\nsk-{'x9' * 20}"),), (f"{secret} note",)))
     world.calls.finish(call, state=CallState.FAILED, error=f"401 for {secret}", reply=f"I used {secret}")
@@ -155,7 +155,7 @@ def test_secrets_are_cut_out_of_everything_that_is_kept(world: World) -> None:
     assert secret.encode() not in path.read_bytes()
 
 
-def test_what_a_crash_left_running_is_interrupted(world: World) -> None:
+def test_calls_that_ran_during_a_crash_are_interrupted(world: World) -> None:
     done, unfinished = begin(world), begin(world)
     world.calls.finish(done, state=CallState.DONE)
 
@@ -165,7 +165,7 @@ def test_what_a_crash_left_running_is_interrupted(world: World) -> None:
     assert world.calls.recover() == 0
 
 
-def test_no_call_outlives_its_session_and_late_figures_are_still_taken(world: World) -> None:
+def test_calls_are_cancelled_with_their_session_and_late_usage_is_stored(world: World) -> None:
     call, other = begin(world), begin(world, session="sess_2")
     world.database.write(lambda tx: world.calls.session_ended(tx, view(state=SessionState.CANCELLED)))
     assert world.calls.get(call).state == "cancelled"
@@ -177,7 +177,7 @@ def test_no_call_outlives_its_session_and_late_figures_are_still_taken(world: Wo
     assert stored.error == "its session ended: cancelled"
 
 
-def test_a_finished_call_stays_as_it_is(world: World) -> None:
+def test_a_finished_call_does_not_change(world: World) -> None:
     call = begin(world)
     world.calls.finish(call, state=CallState.DONE, usage=CallUsage(cost=5))
     world.calls.finish(call, state=CallState.FAILED, usage=CallUsage(cost=9))
@@ -188,7 +188,7 @@ def test_a_finished_call_stays_as_it_is(world: World) -> None:
     assert refused.value.code == "unknown_call"
 
 
-def test_the_calls_that_a_memory_was_in_are_found(world: World) -> None:
+def test_the_calls_that_recalled_a_memory_are_found(world: World) -> None:
     def recalled(*ids: str) -> Prompt:
         return Prompt(PROMPT.parts, (), {"memory_sources": [{"id": id_, "layer": "C", "score": 0.5} for id_ in ids]})
 
@@ -208,7 +208,7 @@ def test_the_calls_that_a_memory_was_in_are_found(world: World) -> None:
     )
 )
 @settings(max_examples=40, deadline=None)
-def test_packing_loses_nothing(named_lines: list[tuple[str, list[tuple[str, SourceKind]]]]) -> None:
+def test_packed_parts_are_unpacked_exactly(named_lines: list[tuple[str, list[tuple[str, SourceKind]]]]) -> None:
     parts = tuple(
         PromptPart(name, tuple(PromptLine(text, PromptSource(kind)) for text, kind in lines), "user", 3)
         for name, lines in named_lines

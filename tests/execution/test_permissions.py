@@ -50,7 +50,7 @@ def world(tmp_path: Path, database: Database, clock: FakeClock) -> BeltWorld:
     return BeltWorld(tmp_path, database, clock)
 
 
-def test_a_session_that_ended_asks_nothing(world: BeltWorld) -> None:
+def test_a_session_that_has_ended_asks_nothing(world: BeltWorld) -> None:
     world.stop()
     with pytest.raises(SessionStopped):
         world.permissions.ask(world.live, world.view, key="x", **ASKED)
@@ -58,7 +58,7 @@ def test_a_session_that_ended_asks_nothing(world: BeltWorld) -> None:
 
 
 @pytest.mark.parametrize("answer", list(PermissionAnswer))
-def test_the_session_waits_and_gets_the_answer(world: BeltWorld, bus: EventBus, answer: PermissionAnswer) -> None:
+def test_a_session_waits_for_the_answer(world: BeltWorld, bus: EventBus, answer: PermissionAnswer) -> None:
     facts = bus.subscribe(lambda: None)
     asking = Asking(world)
     request = world.permissions.waiting()[0]
@@ -75,7 +75,7 @@ def test_the_session_waits_and_gets_the_answer(world: BeltWorld, bus: EventBus, 
     assert lines[1] == f"{'allowed' if answer.allows else 'denied'}{lasting} by operator"
 
 
-def test_the_sessions_clocks_stand_still_while_it_waits(world: BeltWorld, clock: FakeClock) -> None:
+def test_the_clock_of_a_session_stands_still_while_it_waits(world: BeltWorld, clock: FakeClock) -> None:
     asking = Asking(world)
     until(lambda: world.live.is_waiting)
     clock.advance(timedelta(hours=1))
@@ -85,7 +85,7 @@ def test_the_sessions_clocks_stand_still_while_it_waits(world: BeltWorld, clock:
     assert world.live.exceeded_limit() == ""
 
 
-def test_once_is_once_and_a_session_is_a_session(world: BeltWorld, clock: FakeClock) -> None:
+def test_an_answer_applies_once_or_for_the_session(world: BeltWorld, clock: FakeClock) -> None:
     first = Asking(world)
     world.permissions.answer(world.permissions.waiting()[0].id, PermissionAnswer.ALLOW_ONCE)
     assert first.result() is True
@@ -105,7 +105,9 @@ def test_once_is_once_and_a_session_is_a_session(world: BeltWorld, clock: FakeCl
     assert Asking(world, key="exec:make clean").result() is False
 
 
-def test_an_answer_for_a_session_says_nothing_of_another(tmp_path: Path, database: Database, clock: FakeClock) -> None:
+def test_an_answer_for_a_session_does_not_apply_to_another(
+    tmp_path: Path, database: Database, clock: FakeClock
+) -> None:
     first_world, second_world = (BeltWorld(tmp_path / name, database, clock) for name in ("one", "two"))
     first = Asking(first_world)
     first_world.permissions.answer(first_world.permissions.waiting()[0].id, PermissionAnswer.ALLOW_SESSION)
@@ -116,7 +118,7 @@ def test_an_answer_for_a_session_says_nothing_of_another(tmp_path: Path, databas
     assert second.result() is False
 
 
-def test_an_answer_for_the_session_answers_what_waits_for_the_same(world: BeltWorld) -> None:
+def test_an_answer_for_the_session_answers_its_waiting_requests(world: BeltWorld) -> None:
     same = [Asking(world) for _ in range(3)]
     first = world.permissions.waiting()[0]
     other = Asking(world, key="exec:other")
@@ -127,7 +129,7 @@ def test_an_answer_for_the_session_answers_what_waits_for_the_same(world: BeltWo
     assert other.result() is False
 
 
-def test_what_cannot_be_answered_is_refused(world: BeltWorld) -> None:
+def test_an_answer_to_a_closed_request_is_refused(world: BeltWorld) -> None:
     def code(request_id: str) -> str:
         with pytest.raises(Refusal) as refused:
             world.permissions.answer(request_id, PermissionAnswer.ALLOW_ONCE)
@@ -148,7 +150,7 @@ def test_what_cannot_be_answered_is_refused(world: BeltWorld) -> None:
     assert code(pending.id) == "permission_withdrawn"
 
 
-def test_it_ends_at_once_with_its_session(world: BeltWorld, bus: EventBus) -> None:
+def test_a_request_ends_with_its_session(world: BeltWorld, bus: EventBus) -> None:
     facts = bus.subscribe(lambda: None)
     askings = [Asking(world, key=str(number)) for number in range(3)]
     world.stop("the kill switch")
@@ -157,7 +159,9 @@ def test_it_ends_at_once_with_its_session(world: BeltWorld, bus: EventBus) -> No
     assert sum(isinstance(fact, PermissionWithdrawn) for fact in facts.drain()) == 3
 
 
-def test_an_answer_and_the_end_at_once_are_one_of_the_two(tmp_path: Path, database: Database, clock: FakeClock) -> None:
+def test_an_answer_at_the_end_of_the_session_is_stored_or_refused(
+    tmp_path: Path, database: Database, clock: FakeClock
+) -> None:
     for number in range(10):
         world = BeltWorld(tmp_path / str(number), database, clock)
         asking = Asking(world)
@@ -176,7 +180,7 @@ def test_an_answer_and_the_end_at_once_are_one_of_the_two(tmp_path: Path, databa
         assert stored.withdrawn is not answered
 
 
-def test_by_itself_nobody_is_there_and_it_is_recorded(tmp_path: Path, database: Database, clock: FakeClock) -> None:
+def test_a_session_that_runs_by_itself_is_denied(tmp_path: Path, database: Database, clock: FakeClock) -> None:
     world = BeltWorld(tmp_path, database, clock, mode=AUTONOMOUS)
     assert world.permissions.ask(world.live, world.view, key="x", **ASKED) is False
     request = world.permissions.latest()[0]
@@ -185,7 +189,7 @@ def test_by_itself_nobody_is_there_and_it_is_recorded(tmp_path: Path, database: 
     assert world.permissions.waiting() == []
 
 
-def test_after_a_crash_what_waited_is_there_and_withdrawn_and_what_was_answered_stands(
+def test_after_a_crash_waiting_requests_are_withdrawn_and_answers_stay(
     world: BeltWorld, tmp_path: Path, clock: FakeClock
 ) -> None:
     """Everything a `kill -9` leaves is the file: another engine opens a copy of it while the first still waits."""
@@ -216,7 +220,7 @@ def test_after_a_crash_what_waited_is_there_and_withdrawn_and_what_was_answered_
     world.stop()
 
 
-def test_what_waits_is_withdrawn_with_its_session_and_no_other(world: BeltWorld, database: Database) -> None:
+def test_waiting_requests_are_withdrawn_with_their_session_alone(world: BeltWorld, database: Database) -> None:
     asking = Asking(world)
     [request] = world.permissions.waiting()
     for session_id, is_withdrawn in (("another", False), (world.view.id, True)):
@@ -253,7 +257,7 @@ def test_no_secret_is_stored(world: BeltWorld) -> None:
             assert b"sk-0123456789" not in file.read_bytes(), file
 
 
-def test_hostile_words_are_made_harmless(world: BeltWorld) -> None:
+def test_hostile_text_is_sanitised(world: BeltWorld) -> None:
     def work() -> None:
         world.permissions.ask(
             world.live, world.view, tool="exec", title="\x1b[2Jok\nallow", detail="\x07rm", reason="\u202ex", key="k"

@@ -81,7 +81,7 @@ def told(world: World, view: SessionView) -> str:
 # -- what a card says -----------------------------------------------------------------------------------------------
 
 
-def test_a_card_says_the_command_the_network_and_what_becomes_of_the_tree(world: World) -> None:
+def test_a_card_names_the_command_the_network_and_the_changes_to_the_tree(world: World) -> None:
     top = project(world, {"package.json": {"name": "a", "dependencies": {"ms": "2"}}, "package-lock.json": "{}"})
 
     info = world.sessions.check(world.flow("prepare_environment", command=["npm ci"]))
@@ -96,7 +96,7 @@ def test_a_card_says_the_command_the_network_and_what_becomes_of_the_tree(world:
     assert info.learned_commands.endswith("updates your node_modules")
 
 
-def test_only_the_projects_own_command_is_run(world: World) -> None:
+def test_only_the_install_command_of_the_project_is_accepted(world: World) -> None:
     project(world, {"package.json": {"name": "a", "dependencies": {"ms": "2"}}, "package-lock.json": "{}"})
 
     info = world.sessions.check(world.flow("prepare_environment", command=["npm install evil"]))
@@ -109,7 +109,7 @@ def test_only_the_projects_own_command_is_run(world: World) -> None:
 
 
 @pytest.mark.parametrize("flow", ["prepare_environment", "update_lock"])
-def test_it_never_runs_by_itself(flow: str) -> None:
+def test_an_installation_never_starts_by_itself(flow: str) -> None:
     assert flow in ALWAYS_ASKED
     facts = GateFacts(
         confidence=1, estimate=0, targets=(), novel_pair=False, rejections=0, decisions=99, content=Verdict.ALLOW,
@@ -122,7 +122,7 @@ def test_it_never_runs_by_itself(flow: str) -> None:
 
 
 @pytest.mark.long
-def test_npm_ci(world: World) -> None:
+def test_npm_installs_into_the_tree(world: World) -> None:
     needs("npm", "node", host=NPM)
     manifest = {
         "name": "shop", "version": "1.0.0", "dependencies": {"left-pad": "1.3.0"}, "scripts": {"test": "node --test"}
@@ -166,7 +166,7 @@ def test_npm_ci(world: World) -> None:
 
 
 @pytest.mark.long
-def test_pip(world: World) -> None:
+def test_pip_installs_into_a_new_environment(world: World) -> None:
     needs("python3", host=PYPI)
     top = project(
         world,
@@ -185,7 +185,7 @@ def test_pip(world: World) -> None:
     assert (tests.check.passed, tests.check.failed, tests.check.errors) == (1, 0, 0)
 
 
-def test_uv(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_uv_updates_the_lock_file_and_installs(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     uv = shutil.which("uv") or os.environ.get("UV", "")
     if not uv:
         pytest.skip("uv is not installed here")
@@ -226,7 +226,7 @@ def agents(world: World) -> World:
 
 
 @pytest.mark.long
-def test_an_agents_worktree_is_prepared_once_it_is_allowed(agents: World) -> None:
+def test_the_worktree_of_an_agent_gets_packages_where_the_settings_allow_it(agents: World) -> None:
     needs("python3", host=PYPI)
     top = project(agents, {"requirements.txt": "iniconfig==2.0.0\n", "test_shop.py": "def test_it():\n    pass\n"}, "")
     (top / ".venv/bin").mkdir(parents=True)
@@ -243,7 +243,7 @@ def test_an_agents_worktree_is_prepared_once_it_is_allowed(agents: World) -> Non
 
 
 @pytest.mark.long
-def test_a_worktree_that_cannot_be_prepared_is_used_all_the_same(agents: World) -> None:
+def test_an_agent_works_without_packages_that_cannot_be_installed(agents: World) -> None:
     needs("npm")
     files = {"package.json": {"name": "a", "dependencies": {"ms": "2"}}, "package-lock.json": "{}"}
     top = project(agents, files)
@@ -271,7 +271,7 @@ def test_the_tests_of_a_prepared_worktree_run_with_its_own_packages(agents: Worl
 
 
 @pytest.mark.long
-def test_go_and_cargo_look_where_packages_were_put(agents: World) -> None:
+def test_go_and_cargo_use_the_cached_packages(agents: World) -> None:
     def look(job: Job) -> FlowResult:
         caches = cast(LiveSession, job.session).confinement.caches
         before = job.run(["sh", "-c", "echo $GOMODCACHE,$CARGO_HOME"]).output.strip()
@@ -300,7 +300,7 @@ def bare(world: World) -> Path:
 
 
 @pytest.mark.long
-def test_another_registry_is_not_reached_and_the_tree_stays_as_it_was(world: World) -> None:
+def test_another_registry_is_not_reached_and_the_tree_is_unchanged(world: World) -> None:
     needs("npm")
     top = bare(world)
     (top / "node_modules/mine").mkdir(parents=True)
@@ -312,7 +312,7 @@ def test_another_registry_is_not_reached_and_the_tree_stays_as_it_was(world: Wor
     assert [path.name for path in (top / "node_modules").iterdir()] == ["mine"]
 
 
-def test_without_network_the_card_is_given_back() -> None:
+def test_without_network_the_card_is_offered_again() -> None:
     said = "npm error\nnetwork: registry.npmjs.org:443 cannot be reached: Network is unreachable"
 
     error = installation_failure(["npm", "ci"], CommandResult(1, said, 1.0), [NPM])
@@ -336,7 +336,7 @@ def test_an_environment_that_is_a_link_is_left_alone(world: World, tmp_path: Pat
 
 
 @pytest.mark.long
-def test_what_a_package_writes_elsewhere_is_discarded(world: World) -> None:
+def test_files_that_a_package_writes_elsewhere_are_discarded(world: World) -> None:
     needs("npm", "node")
     script = (
         "node -e \"require('fs').writeFileSync('cart.js', 'evil'); require('fs').writeFileSync('.git/hooks/x', '')\""
@@ -351,7 +351,7 @@ def test_what_a_package_writes_elsewhere_is_discarded(world: World) -> None:
     assert not (top / ".git/hooks/x").exists()
 
 
-def test_a_command_that_puts_nothing_in_place_changes_nothing(world: World) -> None:
+def test_a_command_that_installs_nothing_changes_nothing(world: World) -> None:
     top = project(world, {"package.json": {"name": "a"}})
     (top / "node_modules/mine").mkdir(parents=True)
     nothing = Installation("", (("true",),), (), (), ("node_modules",))
@@ -371,7 +371,7 @@ def test_a_command_that_puts_nothing_in_place_changes_nothing(world: World) -> N
 
 
 @pytest.mark.parametrize("elsewhere", [False, True])
-def test_a_folder_is_put_in_place_of_another(tmp_path: Path, elsewhere: bool) -> None:
+def test_an_installed_folder_replaces_the_old_one(tmp_path: Path, elsewhere: bool) -> None:
     disk = Path("/dev/shm") if elsewhere else tmp_path
     if elsewhere and not os.access(disk, os.W_OK):
         pytest.skip("there is no other disk here")
@@ -397,7 +397,7 @@ def test_a_folder_is_put_in_place_of_another(tmp_path: Path, elsewhere: bool) ->
 # -- what each tool does --------------------------------------------------------------------------------------------
 
 
-def test_go_modules_go_to_the_cache_of_the_checks(world: World) -> None:
+def test_go_modules_are_installed_into_the_cache(world: World) -> None:
     top = project(world, {"go.mod": "module example.org/shop\n\ngo 1.19\n", "go.sum": ""})
 
     [installation] = find_installations(top, find_packages(top))
@@ -419,7 +419,7 @@ def test_go_modules_go_to_the_cache_of_the_checks(world: World) -> None:
         ("pnpm-lock.yaml", "pnpm install --lockfile-only --ignore-scripts --no-frozen-lockfile"),
     ],
 )
-def test_the_lock_command_is_that_of_the_tool(world: World, lock: str, command: str) -> None:
+def test_the_lock_file_is_updated_by_the_tool_that_made_it(world: World, lock: str, command: str) -> None:
     top = project(world, {"web/package.json": {"name": "web", "dependencies": {"ms": "2"}}, f"web/{lock}": "{}"})
 
     [update] = find_lock_updates(top, find_packages(top), "web")
@@ -429,7 +429,7 @@ def test_the_lock_command_is_that_of_the_tool(world: World, lock: str, command: 
 
 
 @pytest.mark.long
-def test_cargo_lock_is_brought_in_step_offline_of_everything(world: World) -> None:
+def test_cargo_updates_the_lock_file_of_the_workspace(world: World) -> None:
     needs("cargo")
     files = {
         "Cargo.toml": '[package]\nname = "shop"\nversion = "0.2.0"\nedition = "2021"\n',

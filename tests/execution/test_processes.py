@@ -87,7 +87,7 @@ def processes() -> Iterator[Processes]:
     group.end()
 
 
-def test_what_runs_gives_way_and_so_does_what_it_starts(processes: Processes, tmp_path: Path) -> None:
+def test_a_command_and_its_children_have_a_lower_priority(processes: Processes, tmp_path: Path) -> None:
     expected = min(19, os.nice(0) + NICE)
     script = (
         "import os, subprocess, sys, time\n"
@@ -99,7 +99,7 @@ def test_what_runs_gives_way_and_so_does_what_it_starts(processes: Processes, tm
     assert int(run.output) == expected
 
 
-def test_nothing_starts_after_the_end(processes: Processes, tmp_path: Path) -> None:
+def test_no_command_starts_after_the_end(processes: Processes, tmp_path: Path) -> None:
     processes.end()
     run = Running(processes, "print('no')", tmp_path)
     run.thread.join(5)
@@ -108,7 +108,7 @@ def test_nothing_starts_after_the_end(processes: Processes, tmp_path: Path) -> N
 
 
 @pytest.mark.long
-def test_timeout_ends_the_command_alone(processes: Processes, tmp_path: Path) -> None:
+def test_a_timeout_ends_only_its_command(processes: Processes, tmp_path: Path) -> None:
     run = Running(processes, DEAF + "time.sleep(60)", tmp_path, timeout=0.2)
     run.thread.join(5)
     assert run.finished.timed_out
@@ -118,7 +118,7 @@ def test_timeout_ends_the_command_alone(processes: Processes, tmp_path: Path) ->
 
 
 @pytest.mark.long
-def test_mark_finds_who_lost_all_relatives(processes: Processes, tmp_path: Path) -> None:
+def test_orphans_of_a_session_are_found_by_its_mark(processes: Processes, tmp_path: Path) -> None:
     run = Running(processes, FAMILY, tmp_path)
     until(lambda: len(run.pids) == 4)
     assert {process.pid for process in marked_processes(MARK)} >= set(run.pids)
@@ -127,7 +127,7 @@ def test_mark_finds_who_lost_all_relatives(processes: Processes, tmp_path: Path)
     run.thread.join(2)
 
 
-def test_other_sessions_are_left_alone(processes: Processes, tmp_path: Path) -> None:
+def test_the_end_of_a_session_leaves_other_sessions_alone(processes: Processes, tmp_path: Path) -> None:
     other = Processes(f"{MARK}_other")
     theirs = Running(other, "import os,time; print(os.getpid(), flush=True); time.sleep(60)", tmp_path)
     until(lambda: len(theirs.pids) == 1)

@@ -101,7 +101,7 @@ def test_no_text_closes_its_block(text: str) -> None:
     assert all("\n" not in line.text for line in part.lines)
 
 
-def test_identity_is_the_soul_and_its_place(tmp_path: Path) -> None:
+def test_the_identity_is_the_soul_and_the_place_of_the_agent(tmp_path: Path) -> None:
     part = IdentityPart(Organisation(), folder=tmp_path).part(request()).part  # type: ignore[arg-type]
 
     assert part is not None
@@ -113,7 +113,7 @@ def test_identity_is_the_soul_and_its_place(tmp_path: Path) -> None:
     assert part.lines[-1].source.kind is SourceKind.RUNNER
 
 
-def test_project_guidance_is_the_operators_and_not_what_a_session_made_of_it(tmp_path: Path) -> None:
+def test_project_guidance_is_read_from_the_operators_tree(tmp_path: Path) -> None:
     tree, workspace = tmp_path / "tree", tmp_path / "shop"
     for folder, words in ((tree, "Use spaces.\n"), (workspace, "Use tabs.\n")):
         folder.mkdir()
@@ -142,7 +142,7 @@ def test_guidance_never_leads_out_of_the_workspace(tmp_path: Path, target: str) 
     assert given_back.notes == ("AGENTS.md was left out: it is a link that leads out of the workspace",)
 
 
-def test_long_guidance_is_cut_at_a_line_and_says_so(tmp_path: Path) -> None:
+def test_long_guidance_is_cut_at_a_line_with_a_note(tmp_path: Path) -> None:
     (tmp_path / "AGENTS.md").write_text("a line of guidance\n" * 2_000)
     given_back = ProjectPart().part(request(tmp_path))
 
@@ -152,7 +152,7 @@ def test_long_guidance_is_cut_at_a_line_and_says_so(tmp_path: Path) -> None:
     assert given_back.notes == ("AGENTS.md was cut: 23,997 of its 38,000 characters",)
 
 
-def test_the_task_says_why_and_how_the_tests_stood() -> None:
+def test_the_task_has_the_reasons_and_the_last_test_result() -> None:
     card = SimpleNamespace(
         id="pred_1",
         source=Source.TEMPLATE,

@@ -37,7 +37,7 @@ def alive(pid: int) -> bool:
 
 
 @pytest.mark.long
-def test_stop_ends_the_family_within_a_second(world: World) -> None:
+def test_stop_ends_all_processes_of_a_session_within_a_second(world: World) -> None:
     family = (
         "import os,signal,subprocess,sys,time\n"
         "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
@@ -63,7 +63,7 @@ def test_stop_ends_the_family_within_a_second(world: World) -> None:
 
 
 @pytest.mark.long
-def test_stop_all_ends_what_runs_and_what_waits_within_a_second(world: World) -> None:
+def test_stop_all_ends_running_and_queued_sessions_within_a_second(world: World) -> None:
     views = [world.start(lambda live: shell(live, SLEEP)) for _ in range(4)]
     until(lambda: all(world.texts(view) for view in views[:2]))
     began = time.monotonic()
@@ -76,7 +76,7 @@ def test_stop_all_ends_what_runs_and_what_waits_within_a_second(world: World) ->
 
 
 @pytest.mark.long
-def test_work_that_is_deep_in_python_is_ended_without_its_thread(world: World) -> None:
+def test_a_session_whose_thread_does_not_return_is_ended_without_it(world: World) -> None:
     release = threading.Event()
 
     def stubborn(live: LiveSession) -> str:
@@ -99,7 +99,7 @@ def test_work_that_is_deep_in_python_is_ended_without_its_thread(world: World) -
     assert len(world.watcher.ended) == 1
 
 
-def test_what_its_agent_did_is_on_record_however_it_ended(world: World, database: Database) -> None:
+def test_tool_calls_and_errors_are_recorded_however_the_session_ended(world: World, database: Database) -> None:
     def work(live: LiveSession) -> str:
         for number in range(MAX_CALLS + 1):
             live.journal.note_call(f"exec:{number}")
@@ -118,7 +118,7 @@ def test_what_its_agent_did_is_on_record_however_it_ended(world: World, database
 
 
 @pytest.mark.long
-def test_the_kill_switch_ends_what_runs(world: World) -> None:
+def test_the_kill_switch_ends_running_sessions(world: World) -> None:
     view = world.start(lambda live: shell(live, SLEEP))
     until(lambda: world.texts(view))
     began = time.monotonic()
@@ -128,7 +128,7 @@ def test_the_kill_switch_ends_what_runs(world: World) -> None:
     assert world.sessions.get(view.id).summary == "clawpy stop"
 
 
-def test_git_of_a_session_ends_with_it(world: World) -> None:
+def test_git_commands_of_a_session_end_with_it(world: World) -> None:
     subprocess.run(["git", "init", "-q"], cwd=world.workspace, check=True)
 
     def work(live: LiveSession) -> str:
@@ -165,7 +165,9 @@ time.sleep(60)
 
 
 @pytest.mark.long
-def test_kill_minus_nine_loses_nothing_and_runs_nothing_twice(tmp_path: Path, clock: FakeClock, bus: EventBus) -> None:
+def test_after_kill_minus_nine_no_session_is_lost_and_none_runs_twice(
+    tmp_path: Path, clock: FakeClock, bus: EventBus
+) -> None:
 
     root = tmp_path / "crash"
     root.mkdir()
@@ -210,7 +212,7 @@ def test_a_transcript_that_cannot_be_made_fails_the_session(world: World) -> Non
 
 
 @pytest.mark.long
-def test_an_end_that_could_not_be_stored_is_tried_again_and_both_are_told(
+def test_an_end_that_cannot_be_stored_is_retried_and_reported(
     world: World, bus: EventBus, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     events = bus.subscribe(lambda: None)
@@ -270,7 +272,7 @@ def test_an_end_that_cannot_be_stored_is_left_to_the_next_start(
     assert after.state(view) is SessionState.INTERRUPTED
 
 
-def test_a_machine_without_a_thread_left_costs_no_slot(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_session_without_a_thread_fails_and_leaves_its_slot(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     start = threading.Thread.start
 
     def refuse(thread: threading.Thread) -> None:
@@ -287,7 +289,7 @@ def test_a_machine_without_a_thread_left_costs_no_slot(world: World, monkeypatch
 
 
 @pytest.mark.long
-def test_limits_hold_after_a_fault_in_looking_after_sessions(
+def test_limits_hold_after_a_fault_in_the_watch(
     world: World, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     view = world.start("gate")
@@ -305,7 +307,7 @@ def test_limits_hold_after_a_fault_in_looking_after_sessions(
     assert world.sessions.wait(view.id, 5).state is SessionState.CANCELLED
 
 
-def test_many_at_once_from_many_threads(world: World) -> None:
+def test_sessions_started_from_many_threads_each_end_once(world: World) -> None:
     started: list[str] = []
 
     def start() -> None:

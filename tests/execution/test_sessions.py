@@ -44,7 +44,7 @@ def test_a_session_from_permit_to_summary(world: World, database: Database) -> N
     until(lambda: not (world.home.cache / "scratch" / view.id).exists())
 
 
-def test_a_permit_is_good_once_and_for_one_thing(world: World) -> None:
+def test_a_permit_is_used_once_and_for_its_assignment_alone(world: World) -> None:
     assignment = world.assignment(lambda live: "done")
     permit = world.permit(assignment)
     world.sessions.start(permit, assignment, agent="builder", without_sandbox=True)
@@ -57,7 +57,7 @@ def test_a_permit_is_good_once_and_for_one_thing(world: World) -> None:
     assert len(world.sessions.list()) == 1
 
 
-def test_what_cannot_start_is_refused_and_uses_no_permit(world: World) -> None:
+def test_a_session_that_cannot_start_uses_no_permit(world: World) -> None:
     good = world.assignment("gate")
     for change, code in (
         ({"channel": "nowhere"}, "unknown_channel"),
@@ -78,7 +78,9 @@ def test_what_cannot_start_is_refused_and_uses_no_permit(world: World) -> None:
     assert refusal.value.code == "unknown_session"
 
 
-def test_errors_of_every_kind_end_it_with_words(world: World, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_error_of_the_runner_fails_the_session_with_its_message(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
     def unable(live: LiveSession) -> str:
         raise FlowError("there is no test runner", "install pytest")
 
@@ -126,7 +128,7 @@ def test_the_content_filter_is_asked_before_every_command(make_world: MakeWorld,
 
 
 @pytest.mark.long
-def test_command_results(world: World) -> None:
+def test_a_command_has_its_exit_code_its_output_and_its_timeout(world: World) -> None:
     results: dict[str, Any] = {}
 
     def work(live: LiveSession) -> str:
@@ -165,7 +167,7 @@ def test_a_session_has_the_limits_of_its_channel_and_mode(mode: str, limits: Lim
         ({}, timedelta(minutes=10), "printed nothing for 10 min"),
     ],
 )
-def test_time_limits_of_approved_sessions(
+def test_an_approved_session_ends_at_its_time_limits(
     make_world: MakeWorld, clock: FakeClock, channel: dict[str, object], span: timedelta, words: str
 ) -> None:
     world = make_world(channel=channel)
@@ -180,7 +182,7 @@ def test_time_limits_of_approved_sessions(
     assert words in ended.summary
 
 
-def test_cost_cap_ends_it_while_it_runs(world: World) -> None:
+def test_a_session_ends_when_it_passes_its_cost_cap(world: World) -> None:
     spent: list[int] = []
 
     def work(live: LiveSession) -> str:
@@ -197,7 +199,7 @@ def test_cost_cap_ends_it_while_it_runs(world: World) -> None:
     assert view.tokens == 110
 
 
-def test_a_session_that_fills_the_disk_is_ended(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_session_ends_when_the_disk_is_nearly_full(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     view = world.start("gate")
     until(lambda: world.state(view) is SessionState.RUNNING)
     monkeypatch.setattr(session_watch, "MIN_FREE_BYTES", 1 << 60)
@@ -210,7 +212,7 @@ def test_a_session_that_fills_the_disk_is_ended(world: World, monkeypatch: pytes
 
 
 @pytest.mark.long
-def test_output_streams_while_it_runs(world: World, bus: EventBus) -> None:
+def test_output_is_published_while_the_session_runs(world: World, bus: EventBus) -> None:
     subscription = bus.subscribe(lambda: None)
     script = "import time\nfor n in range(1200): print('line', n, flush=True); time.sleep(0.0005)"
     view = world.start(lambda live: shell(live, script) and "done")
@@ -226,7 +228,7 @@ def test_output_streams_while_it_runs(world: World, bus: EventBus) -> None:
     assert [(line.number, line.text) for line in page] == [(n, f"line {n - 2}") for n in (1101, 1102, 1103)]
 
 
-def test_nothing_wakes_up_when_nothing_runs(world: World) -> None:
+def test_the_watch_ends_with_the_last_session(world: World) -> None:
     world.run(lambda live: "done")
     until(lambda: not any(thread.name.startswith("clawpy-supervisor") for thread in threading.enumerate()))
 
@@ -234,7 +236,7 @@ def test_nothing_wakes_up_when_nothing_runs(world: World) -> None:
 # Sessions: how many run, who waits, and what becomes of the queue (SPEC 3.8).
 
 
-def test_at_most_so_many_run_and_the_rest_in_order(world: World) -> None:
+def test_the_limit_on_running_sessions_holds_and_the_queue_keeps_its_order(world: World) -> None:
     views = [world.start("gate") for _ in range(5)]
     until(lambda: len(world.runner.begun) == 2)
     assert [world.state(view) for view in views] == [SessionState.RUNNING] * 2 + [SessionState.QUEUED] * 3
@@ -250,7 +252,7 @@ def test_at_most_so_many_run_and_the_rest_in_order(world: World) -> None:
     assert sorted(world.runner.begun[2:]) == sorted([views[2].id, views[4].id])
 
 
-def test_who_waits_for_a_person_gives_the_seat_away(make_world: MakeWorld) -> None:
+def test_a_session_that_waits_for_a_person_lets_another_run(make_world: MakeWorld) -> None:
     world = make_world(settings=Settings(max_running_sessions=1))
     answered = threading.Event()
 
@@ -267,7 +269,7 @@ def test_who_waits_for_a_person_gives_the_seat_away(make_world: MakeWorld) -> No
     assert world.sessions.wait(asking.id, 10).summary == "answered"
 
 
-def test_close_ends_what_runs_and_keeps_the_queue(world: World) -> None:
+def test_close_ends_running_sessions_and_keeps_the_queue(world: World) -> None:
     views = [world.start("gate") for _ in range(3)]
     until(lambda: len(world.runner.begun) == 2)
     world.sessions.close()
@@ -276,7 +278,7 @@ def test_close_ends_what_runs_and_keeps_the_queue(world: World) -> None:
         world.start("gate")
 
 
-def test_who_does_not_stay_leaves_the_queue_alone(make_world: MakeWorld) -> None:
+def test_recover_without_resume_keeps_the_queue(make_world: MakeWorld) -> None:
     first = make_world()
     views = [first.start("gate") for _ in range(4)]
     until(lambda: len(first.runner.begun) == 2)
@@ -297,7 +299,7 @@ def test_who_does_not_stay_leaves_the_queue_alone(make_world: MakeWorld) -> None
     assert lasting.sessions.wait(views[3].id, 5).state is SessionState.SUCCEEDED
 
 
-def test_stop_all_ends_what_waits_for_another_engine(make_world: MakeWorld) -> None:
+def test_stop_all_ends_sessions_that_wait_for_another_engine(make_world: MakeWorld) -> None:
     first = make_world()
     views = [first.start("gate") for _ in range(3)]
     until(lambda: len(first.runner.begun) == 2)

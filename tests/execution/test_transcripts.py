@@ -49,7 +49,7 @@ def test_progress_bars_show_their_last_state() -> None:
     assert len(endless[0]) < MAX_LINE + 50
 
 
-def test_long_lines_are_cut_and_say_so() -> None:
+def test_long_lines_are_cut_with_a_note() -> None:
     (line,) = split(b"a" * (MAX_LINE + 1), b"b" * 10_000, b"\n")
     assert line.endswith("a… [10,001 more bytes cut]")
     assert len(line) > MAX_LINE // 2 - 100
@@ -58,7 +58,7 @@ def test_long_lines_are_cut_and_say_so() -> None:
 
 @given(st.lists(st.binary(max_size=40), max_size=20))
 @example([b"\x1b]\n", b"\n"])
-def test_any_bytes_in_any_pieces_give_the_same_harmless_lines(chunks: list[bytes]) -> None:
+def test_any_bytes_in_any_chunks_become_the_same_harmless_lines(chunks: list[bytes]) -> None:
     lines = split(*chunks)
     assert lines == split(b"".join(chunks))
     for line in lines:
@@ -71,7 +71,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "deep" / "one.jsonl"
 
 
-def test_pages(path: Path, clock: FakeClock) -> None:
+def test_pages_are_read_by_line_number(path: Path, clock: FakeClock) -> None:
     writer, reader = TranscriptWriter(path, clock), TranscriptReader()
     assert reader.page(path) == []
     for start in range(0, 5000, 500):
@@ -90,7 +90,7 @@ def test_pages(path: Path, clock: FakeClock) -> None:
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-def test_a_half_written_line_is_left_out_and_mended(path: Path, clock: FakeClock) -> None:
+def test_a_half_written_line_is_left_out_and_cut_off(path: Path, clock: FakeClock) -> None:
     writer = TranscriptWriter(path, clock)
     writer.append("output", ["whole"])
     writer.close()
@@ -104,7 +104,7 @@ def test_a_half_written_line_is_left_out_and_mended(path: Path, clock: FakeClock
 
 
 @pytest.mark.long
-def test_too_much_output_is_dropped_and_said_once(path: Path, clock: FakeClock) -> None:
+def test_output_beyond_the_maximum_is_dropped_with_one_note(path: Path, clock: FakeClock) -> None:
     writer = TranscriptWriter(path, clock)
     for _ in range(MAX_OUTPUT_LINES // 1000 + 3):
         writer.append("output", ["x"] * 1000)
@@ -118,7 +118,7 @@ def test_too_much_output_is_dropped_and_said_once(path: Path, clock: FakeClock) 
 
 
 @pytest.mark.parametrize("cut_at", [8, 9])
-def test_that_the_rest_is_dropped_is_said_also_where_the_first_secret_is_cut(
+def test_the_note_on_dropped_output_follows_a_secret_in_the_last_line(
     path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch, cut_at: int
 ) -> None:
     monkeypatch.setattr(transcripts, "MAX_OUTPUT_LINES", 10)
@@ -129,7 +129,7 @@ def test_that_the_rest_is_dropped_is_said_also_where_the_first_secret_is_cut(
     assert notes == [CUT_NOTE, "the transcript keeps 10 lines of output; the rest is dropped"]
 
 
-def test_a_full_disk_is_told_and_nothing_is_half_written(
+def test_a_full_disk_leaves_no_half_written_batch(
     path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     writer = TranscriptWriter(path, clock)
@@ -152,14 +152,16 @@ def test_a_full_disk_is_told_and_nothing_is_half_written(
     assert [line.text[0] for line in TranscriptReader().page(path)] == ["a", "b"]
 
 
-def test_words_after_the_last_are_dropped(path: Path, clock: FakeClock) -> None:
+def test_lines_after_the_close_are_dropped(path: Path, clock: FakeClock) -> None:
     writer = TranscriptWriter(path, clock)
     writer.close()
     writer.append("output", ["late"])
     assert writer.flush() == ""
 
 
-def test_nobody_writes_while_it_is_being_closed(path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_line_is_written_while_the_file_is_closed(
+    path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
     writer = TranscriptWriter(path, clock)
     flushed = threading.Event()
 
@@ -227,7 +229,7 @@ def stored(world: World, database: Database) -> str:
     return "\n".join([*(path.read_text() for path in files), *map(repr, Ledger(database).latest())])
 
 
-def test_a_dotenv_that_is_printed_is_kept_without_its_secrets(world: World, database: Database, bus: EventBus) -> None:
+def test_a_printed_dotenv_is_stored_without_its_secrets(world: World, database: Database, bus: EventBus) -> None:
     events = bus.subscribe(lambda: None)
 
     def work(live: LiveSession) -> str:
@@ -247,7 +249,7 @@ def test_a_dotenv_that_is_printed_is_kept_without_its_secrets(world: World, data
         assert secret not in everything
 
 
-def test_why_it_failed_and_what_was_said_of_it_hold_no_secret(world: World, database: Database) -> None:
+def test_neither_the_error_nor_the_summary_has_a_secret(world: World, database: Database) -> None:
     def work(live: LiveSession) -> str:
         live.say(f"trying {OURS}")
         live.journal.note_error("exec", f"curl: (22) {OURS}")
@@ -276,7 +278,7 @@ def test_a_secret_in_two_chunks_is_one_secret(secret: str) -> None:
 
 @pytest.mark.parametrize("begin", [MAX_LINE - len(OURS) // 2, MAX_LINE - MAX_KEY_LENGTH - len(OURS) // 2, MAX_LINE - 1])
 @pytest.mark.parametrize("filler", ["x", "x "])
-def test_a_secret_that_the_end_of_a_long_line_tears_is_not_half_kept(begin: int, filler: str) -> None:
+def test_no_half_of_a_secret_at_the_end_of_a_long_line_is_stored(begin: int, filler: str) -> None:
     data = (filler * MAX_LINE)[:begin].encode() + f"{OURS}{'y' * MAX_KEY_LENGTH}".encode()
     splitter = LineSplitter(Redactor(lambda: [OURS]))
     assert splitter.split(data) == []
@@ -286,7 +288,7 @@ def test_a_secret_that_the_end_of_a_long_line_tears_is_not_half_kept(begin: int,
 
 
 @pytest.mark.parametrize("secret", [OURS, THEIRS])
-def test_a_test_that_is_named_by_a_key_is_kept_without_it(world: World, secret: str) -> None:
+def test_a_key_in_the_name_of_a_test_is_not_stored(world: World, secret: str) -> None:
     named, shown = f"test_api.py::test_login[{secret}]", f"test_api.py::test_login[{CUT}]"
     results = []
 
@@ -316,7 +318,7 @@ def test_a_command_is_its_program_and_a_plain_word(programs: tuple[str, ...], re
 
 
 @given(st.lists(st.text(max_size=80), max_size=3))
-def test_whatever_was_run_the_record_is_short_and_plain(programs: list[str]) -> None:
+def test_the_record_of_any_command_is_short_and_plain(programs: list[str]) -> None:
     recorded = command_used(programs)
     assert len(recorded) < 80
     assert recorded.isascii()
@@ -325,7 +327,7 @@ def test_whatever_was_run_the_record_is_short_and_plain(programs: list[str]) -> 
 
 @pytest.mark.long
 @given(st.lists(st.tuples(st.sampled_from(["say", "thought"]), st.text("ab \n", max_size=30)), max_size=20))
-def test_nothing_that_is_said_is_lost(pieces: list[tuple[str, str]]) -> None:
+def test_streamed_text_is_complete(pieces: list[tuple[str, str]]) -> None:
     lines: list[tuple[str, str]] = []
     speaking = StreamedText(lambda kind, text: lines.append((kind, text)), redact)
     for kind, text in pieces:
@@ -338,7 +340,7 @@ def test_nothing_that_is_said_is_lost(pieces: list[tuple[str, str]]) -> None:
         assert heard.replace("\n", "").replace(" ", "") == said.replace("\n", "").replace(" ", "")
 
 
-def test_a_model_that_pauses_after_each_word_is_heard_in_sentences() -> None:
+def test_streamed_text_is_written_in_sentences() -> None:
     lines: list[str] = []
     speaking = StreamedText(lambda kind, text: lines.append(text), redact)
     said = "Decision: we keep the old parser, e.g. for dates. 1. The key is Bearer sk-0123456789abcdefghij"

@@ -113,7 +113,7 @@ def writes(**files: str) -> Turn:
 
 
 @pytest.mark.long
-def test_a_change_that_breaks_nothing_waits_with_its_green_result(world: World) -> None:
+def test_a_change_that_breaks_nothing_waits_with_a_passed_check(world: World) -> None:
     view, prompts = world.work(writes(cart="def total():\n    return 1 + 2\n"))
     assert (view.state, prompts) == (SessionState.SUCCEEDED, [])
     assert view.check is not None
@@ -125,7 +125,7 @@ def test_a_change_that_breaks_nothing_waits_with_its_green_result(world: World) 
 
 
 @pytest.mark.long
-def test_what_the_agent_broke_goes_back_to_it_with_the_output_and_is_healed(world: World) -> None:
+def test_a_test_that_the_agent_broke_goes_back_to_it_with_the_output(world: World) -> None:
     view, prompts = world.work(writes(cart=WRONG), writes(cart=RIGHT + "# rounded\n"))
     assert view.check is not None
     assert view.check.green
@@ -137,7 +137,7 @@ def test_what_the_agent_broke_goes_back_to_it_with_the_output_and_is_healed(worl
 
 
 @pytest.mark.long
-def test_after_the_last_try_the_change_waits_with_its_red_result(world: World) -> None:
+def test_after_the_last_attempt_the_change_waits_with_a_failed_check(world: World) -> None:
     wrong = [writes(cart=WRONG + f"# {n}\n") for n in range(3)]
     view, prompts = world.work(*wrong, validation=ValidationSettings(tries=2))
     assert (view.state, len(prompts)) == (SessionState.SUCCEEDED, 2)
@@ -150,7 +150,7 @@ def test_after_the_last_try_the_change_waits_with_its_red_result(world: World) -
 
 
 @pytest.mark.long
-def test_a_test_that_is_named_by_a_key_is_told_and_kept_without_it(world: World) -> None:
+def test_a_key_in_the_name_of_a_test_is_neither_sent_nor_stored(world: World) -> None:
     key = "ghp_0123456789abcdefghijABCDEFGHIJ012345"
     named = f"import pytest\n\n\n@pytest.mark.parametrize('key', ['{key}'])\ndef test_login(key):\n    assert not key\n"
     _, prompts = world.work(writes(test_login=named), writes(cart=RIGHT), validation=ValidationSettings(tries=1))
@@ -164,7 +164,7 @@ def test_a_test_that_is_named_by_a_key_is_told_and_kept_without_it(world: World)
 
 
 @pytest.mark.long
-def test_tests_that_were_red_before_are_none_of_the_agents_business(world: World) -> None:
+def test_tests_that_failed_before_are_not_the_agents_to_fix(world: World) -> None:
     world.repository.write("test_old.py", "from cart import total\n\n\ndef test_old():\n    assert total() == 7\n")
     view, prompts = world.work(writes(cart="def total():\n    return 2 + 1\n"))
     assert prompts == []
@@ -173,7 +173,7 @@ def test_tests_that_were_red_before_are_none_of_the_agents_business(world: World
 
 
 @pytest.mark.long
-def test_a_new_test_of_the_agents_own_that_fails_was_not_red_before(world: World) -> None:
+def test_a_new_test_that_fails_did_not_fail_before(world: World) -> None:
     new = "from cart import half\n\n\ndef test_half():\n    assert half() == 1.5\n"
     view, prompts = world.work(
         writes(test_half=new, cart=RIGHT + "\n\ndef half():\n    return 1\n"),
@@ -187,7 +187,7 @@ def test_a_new_test_of_the_agents_own_that_fails_was_not_red_before(world: World
     assert {file.path for file in change.files} == {"cart.py", "test_half.py"}
 
 
-def test_a_change_without_tests_is_not_judged(world: World) -> None:
+def test_a_change_without_tests_is_not_checked(world: World) -> None:
     def turn(live: LiveSession, workspace: SessionWorkspace) -> None:
         (workspace.folder / "NOTES").write_text("words\n")
 
@@ -196,24 +196,24 @@ def test_a_change_without_tests_is_not_judged(world: World) -> None:
     assert view.summary == "none of the changed files has tests"
 
 
-def test_nothing_is_said_of_tests_when_nothing_was_changed(world: World) -> None:
+def test_without_changes_the_summary_has_no_word_on_tests(world: World) -> None:
     view, prompts = world.work(lambda live, workspace: None)
     assert (view.summary, prompts) == ("", [])
 
 
 @pytest.mark.long
-def test_what_judged_an_agent_s_work_says_nothing_of_the_operator_s_files(world: World) -> None:
+def test_the_check_of_an_agent_is_no_check_of_the_operators_files(world: World) -> None:
     world.work(writes(cart=WRONG), writes(cart=RIGHT + "# fixed\n"))
     assert len(world.attempts()) == 2
     assert world.runs.latest(str(world.repository.path)) == []
 
 
-def test_turned_off_it_does_nothing(world: World) -> None:
+def test_validation_can_be_turned_off(world: World) -> None:
     view, prompts = world.work(writes(cart=WRONG), validation=UNJUDGED)
     assert (view.check, prompts) == (None, [])
 
 
-def test_half_of_the_work_is_kept_when_the_agent_fails(world: World) -> None:
+def test_unfinished_changes_are_kept_when_the_agent_fails(world: World) -> None:
     def fails(live: LiveSession, workspace: SessionWorkspace) -> None:
         writes(cart=WRONG)(live, workspace)
         raise FlowError("the provider went away")
@@ -228,7 +228,7 @@ def test_half_of_the_work_is_kept_when_the_agent_fails(world: World) -> None:
 
 
 @pytest.mark.long
-def test_two_changes_of_the_same_lines_are_seen_to_conflict_before_either_lands(world: World) -> None:
+def test_waiting_changes_of_the_same_lines_are_recorded_as_a_conflict(world: World) -> None:
     first, _ = world.work(writes(cart="def total():\n    return 1 + 2\n"), validation=UNJUDGED)
     second, _ = world.work(writes(cart="def total():\n    return 2 + 1\n"), validation=UNJUDGED)
     a, b = world.changes.for_session(first.id), world.changes.for_session(second.id)
@@ -278,14 +278,14 @@ def attempt(broken: str) -> Attempt:
         ("abab", 0, "still"),
     ],
 )
-def test_what_follows_a_failed_run(broken: str, spent: int, ends: str) -> None:
+def test_the_agent_gets_another_turn_until_a_cap_is_reached(broken: str, spent: int, ends: str) -> None:
     reason = give_up_reason([attempt(one) for one in broken], caps=CAPS, spent=spent)
     assert bool(reason) == bool(ends)
     assert ends in reason
 
 
 @given(st.lists(st.sampled_from("abc"), min_size=1, max_size=12), *[st.integers(0, 9)] * 3)
-def test_healing_never_passes_its_caps(broken: list[str], tries: int, cost: int, spent: int) -> None:
+def test_repairs_never_pass_their_caps(broken: list[str], tries: int, cost: int, spent: int) -> None:
     attempts = [attempt(one) for one in broken]
     if not give_up_reason(attempts, caps=Caps(tries, cost), spent=spent):
         assert len(attempts) <= tries
@@ -293,13 +293,13 @@ def test_healing_never_passes_its_caps(broken: list[str], tries: int, cost: int,
 
 
 @given(st.integers(0, 9), st.integers(0, 9), st.integers(0, 9), st.integers(0, 9))
-def test_a_policy_tweak_only_tightens(tries: int, cost: int, to_tries: int, to_cost: int) -> None:
+def test_a_policy_tweak_only_lowers_caps(tries: int, cost: int, to_tries: int, to_cost: int) -> None:
     tightened = Caps(tries, cost).tighten(to_tries, to_cost)
     assert tightened.tries <= tries
     assert tightened.cost <= cost
 
 
-def test_what_former_sessions_told_cannot_leave_its_block() -> None:
+def test_repairs_of_earlier_sessions_cannot_leave_their_block() -> None:
     """It goes into a message of ours, and was written by agents: material, whatever it says."""
     failing = ("tests/test_cart.py::test_total",)
     red = Attempt(CheckResult("pytest", passed=0, failed=1, failing=failing), frozenset(failing), True)

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.faults
 REQUESTS, RUNS = 10_000, 5
 
 
-def test_ten_thousand_requests(serve: Serve) -> None:
+def test_ten_thousand_requests_get_described_replies(serve: Serve) -> None:
     sent, began, rows = 0, time.monotonic(), {}
     for run in range(20 * RUNS):
         report = fuzz(serve(limits=UNHURRIED), REQUESTS // RUNS, start=run + 1)

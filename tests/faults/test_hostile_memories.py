@@ -96,7 +96,7 @@ class MemoryPeak:
 
 
 @pytest.mark.faults
-def test_hostile_memories(make_memory: MakeMemory) -> None:
+def test_ten_thousand_hostile_memories_do_no_harm(make_memory: MakeMemory) -> None:
     chance = random.Random(4)
     embedder = RandomEmbedder()
     memory: MemoryService = make_memory(embedder=embedder)  # type: ignore[arg-type]
@@ -158,7 +158,7 @@ def prompt_texts(memory: MemoryService, provenance: dict[str, object]) -> list[s
     return [row.text for row in rows if row is not None]
 
 
-def test_what_is_too_long_is_refused_with_a_reason(make_memory: MakeMemory) -> None:
+def test_a_memory_that_is_too_long_is_refused(make_memory: MakeMemory) -> None:
     memory = make_memory()
     with pytest.raises(Refusal, match="too many for one memory") as refused:
         memory.remember([NewMemory("x" * (1024 * 1024 + 1))])

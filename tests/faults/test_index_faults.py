@@ -82,7 +82,7 @@ def open_many(make_memory: MakeMemory, monkeypatch: pytest.MonkeyPatch) -> Calla
 
 
 @pytest.mark.faults
-def test_the_operator_works_on_and_the_index_comes_back(open_many: Callable[[], MemoryService]) -> None:
+def test_a_damaged_index_is_rebuilt_while_recall_answers(open_many: Callable[[], MemoryService]) -> None:
     chance = random.Random(9)
     print(f"\n{MEMORIES} memories{'':24} first answer, by   right   index back after   right again")
     for fault in (delete, overwrite, cut, flip_bits, open_twice):

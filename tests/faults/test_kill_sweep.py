@@ -161,7 +161,7 @@ def check(lap: Lap, before: FileStates) -> Counter[str]:
     return stages
 
 
-def test_kill_at_any_instant(tmp_path: Path) -> None:
+def test_a_kill_at_any_instant_loses_nothing(tmp_path: Path) -> None:
     template = Repository(tmp_path / "template" / "shop")
     template.commit("feat: cart", {"cart.py": "TOTAL = 0\n"})
     template.git("tag", "v1.0")

@@ -132,7 +132,7 @@ def pictures(folder: Path, change_set_id: str) -> tuple[FileStates, FileStates]:
     return before, after
 
 
-def test_killed_at_every_step_of_landing_and_undoing(case: tuple[Path, str]) -> None:
+def test_a_kill_at_any_step_leaves_a_landing_whole_or_undone(case: tuple[Path, str]) -> None:
     folder, change_set_id = case
     before, after = pictures(folder, change_set_id)
     counted: Counter[str] = Counter()
@@ -154,7 +154,7 @@ def test_killed_at_every_step_of_landing_and_undoing(case: tuple[Path, str]) -> 
     print(f"\nkill -9 at every step: {dict(counted)}")
 
 
-def test_killed_at_random_instants(case: tuple[Path, str]) -> None:
+def test_a_kill_at_any_instant_leaves_a_landing_whole_or_undone(case: tuple[Path, str]) -> None:
     folder, change_set_id = case
     before, after = pictures(folder, change_set_id)
     chance = random.Random(20260105)
@@ -177,7 +177,7 @@ def test_killed_at_random_instants(case: tuple[Path, str]) -> None:
 
 
 @pytest.mark.parametrize("verb", ["branch", "discard"])
-def test_killed_at_every_step_of_branching_and_discarding(tmp_path: Path, verb: str) -> None:
+def test_a_kill_at_any_step_leaves_a_branch_or_discard_whole_or_undone(tmp_path: Path, verb: str) -> None:
     at = 0
     while True:
         folder = tmp_path / str(at)
@@ -202,7 +202,7 @@ def test_killed_at_every_step_of_branching_and_discarding(tmp_path: Path, verb: 
     assert at >= 1
 
 
-def test_killed_while_a_worktree_is_made_or_captured(tmp_path: Path) -> None:
+def test_a_kill_while_a_worktree_is_made_leaves_nothing_behind(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.repository.commit("one", {f"d{number}/a.txt": TEXT for number in range(50)})
     state = git_state(world.root)
@@ -241,7 +241,7 @@ def _let_git_finish(folder: Path) -> None:
 # 500 random scenarios of change set and later edits on real git (issue's bar for landing). `-s` prints what happened.
 
 
-def test_five_hundred_pairs() -> None:
+def test_five_hundred_scenarios_land_as_git_would() -> None:
     happened: Counter[str] = Counter()
 
     @settings(max_examples=500, deadline=None, suppress_health_check=list(HealthCheck))
