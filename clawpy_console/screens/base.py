@@ -117,8 +117,13 @@ class ConsoleScreen(BaseScreen[None]):
         """Bring the body up to date."""
 
     def tick(self, now: datetime) -> None:
-        """Draw what depends on the time."""
+        """Draw what depends on the time: the lines on top, and `draw_times`."""
         self.query_one(Frame).draw(self.app, now)
+        if self.ready:
+            self.draw_times(now)
+
+    def draw_times(self, now: datetime) -> None:
+        """Bring the parts of the body that depend on the time up to date."""
 
     def update_static(self, selector: str, content: Content) -> None:
         """Put `content` into the Static at `selector`, unless it is there already."""

@@ -82,9 +82,8 @@ class HierarchyScreen(AgentActions):
             self._draw_tree()
             self._read_detail()
 
-    def tick(self, now: datetime) -> None:
-        super().tick(now)
-        if self.ready and self.tab == "work":
+    def draw_times(self, now: datetime) -> None:
+        if self.tab == "work":
             self._draw_items(now)
 
     def refresh_topics(self, topics: frozenset[str]) -> None:

@@ -70,9 +70,8 @@ class InsightsScreen(ConsoleScreen):
         if topics & RELEVANT_TOPICS:
             self.read_again(DEBOUNCE_S)
 
-    def tick(self, now: datetime) -> None:
-        super().tick(now)
-        if self.ready and self._insights is not None and self._insights.training.active is not None:
+    def draw_times(self, now: datetime) -> None:
+        if self._insights is not None and self._insights.training.active is not None:
             self.read_again()  # the state of a run at its provider changes without an event
 
     def read_again(self, wait: float = 0.0) -> None:

@@ -99,10 +99,8 @@ class MemoryScreen(ConsoleScreen):
         if self.is_current:
             self.app.reload(["memory"])
 
-    def tick(self, now: datetime) -> None:
-        super().tick(now)
-        if self.ready:
-            self._draw_lists(now)
+    def draw_times(self, now: datetime) -> None:
+        self._draw_lists(now)
 
     # Drawing
 

@@ -128,10 +128,8 @@ class MissionScreen(ConsoleScreen):
             self._set_layout_class("-unused", not state.sessions)
             self._live.follow(state.newest_running)
 
-    def tick(self, now: datetime) -> None:
-        super().tick(now)
-        if self._complete:
-            self._draw_lists(self.state, now)
+    def draw_times(self, now: datetime) -> None:
+        self._draw_lists(self.state, now)
 
     def on_resize(self, event: events.Resize) -> None:
         self.call_after_refresh(self._draw_for_widths)

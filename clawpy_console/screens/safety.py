@@ -298,10 +298,8 @@ class SafetyScreen(ConsoleScreen):
         self._read_at = now
         self.app.reload(["rails", "autonomy", "phase"])
 
-    def tick(self, now: datetime) -> None:
-        super().tick(now)
-        if self.ready:
-            self._draw_standing(now)
+    def draw_times(self, now: datetime) -> None:
+        self._draw_standing(now)
 
     # Drawing
 

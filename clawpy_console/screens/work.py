@@ -120,12 +120,10 @@ class WorkScreen(SessionActions):
         if not changed or changed & {"sessions", "changes", "permissions"}:
             self._draw_session()
 
-    def tick(self, now: datetime) -> None:
-        super().tick(now)
-        if self._complete:
-            self._draw_sessions(now)
-            self._draw_about(now)
-            self._draw_asked(now)
+    def draw_times(self, now: datetime) -> None:
+        self._draw_sessions(now)
+        self._draw_about(now)
+        self._draw_asked(now)
 
     def _draw_sessions(self, now: datetime) -> None:
         rows, state = self._rows, self.state
