@@ -17,7 +17,7 @@ from engine.model import Refusal, SessionState
 from tests.bad_input.conftest import Clawpy, assert_ok, assert_refused, file_contents, predicted
 from tests.cli.conftest import A_FORMER_DAY, collide
 from tests.conftest import Repository
-from tests.console.conftest import live, screen_text
+from tests.console.conftest import screen_text, until_loaded
 
 
 @pytest.fixture
@@ -212,7 +212,7 @@ async def test_the_console_shows_them_literally(engine: Engine, home: Home, host
     app = ConsoleApp(lambda: engine, home, [str(hostile.path)])
     app.animation_level = "none"
     async with app.run_test(size=(120, 40)) as pilot:
-        await live(pilot)
+        await until_loaded(pilot)
         seen = ""
         for _ in range(len(engine.cards.pending())):
             seen += screen_text(app)

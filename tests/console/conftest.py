@@ -77,7 +77,7 @@ async def _noted_to_thread(*what: Any, **more: Any) -> Any:
     return await call
 
 
-async def settled(*_: object) -> bool:
+async def until_idle(*_: object) -> bool:
     """Let the app do all that it can do now: messages, calls in threads, and the frame that is due, without the wait
     for its turn. What a test holds back in a thread is not waited for."""
     loop, app = asyncio.get_running_loop(), active_app.get()
@@ -113,9 +113,9 @@ def _the_pilot_sees_what_is_to_do() -> Iterator[None]:
     where other programs work too."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(asyncio, "to_thread", _noted_to_thread)
-        patch.setattr("textual.app.wait_for_idle", settled)
-        patch.setattr("textual.pilot.wait_for_idle", settled)
-        patch.setattr(Pilot, "_wait_for_screen", settled)
+        patch.setattr("textual.app.wait_for_idle", until_idle)
+        patch.setattr("textual.pilot.wait_for_idle", until_idle)
+        patch.setattr(Pilot, "_wait_for_screen", until_idle)
         patch.setattr("textual.screen.UPDATE_PERIOD", 0.5)
         yield
 
@@ -214,14 +214,14 @@ def compare_snapshot(snap_compare: Callable[..., bool]) -> object:
 async def until(pilot: Pilot, condition: Callable[[], object], what: str = "") -> None:
     """Let the app run until `condition` holds; fails after twenty seconds."""
     deadline = time.monotonic() + 20
-    await settled()
+    await until_idle()
     while not condition():
         assert time.monotonic() < deadline, f"waited in vain {what}"
         await asyncio.sleep(0.005)
-        await settled()
+        await until_idle()
 
 
-async def live(pilot: Pilot) -> None:
+async def until_loaded(pilot: Pilot) -> None:
     """Until the engine is open and everything was read once."""
     app = pilot.app
     await until(pilot, lambda: app.state.phase and not app._is_reading, "for the engine")  # type: ignore[attr-defined]
@@ -233,7 +233,7 @@ async def running(
 ) -> AsyncIterator[Pilot]:
     """The console once everything was read; `keys` are pressed then."""
     async with console.run_test(size=size, notifications=notifications) as pilot:
-        await live(pilot)
+        await until_loaded(pilot)
         await pilot.press(*keys)
         yield pilot
 

@@ -9,19 +9,19 @@ from typing import Any
 from textual.pilot import Pilot
 
 from clawpy_console.app import ConsoleApp
-from tests.console.conftest import live, until
+from tests.console.conftest import until, until_loaded
 
 SIZES = {"80x24": (80, 24), "120x40": (120, 40), "160x50": (160, 50), "200x60": (200, 60)}
 
 
 CompareSnapshot = Callable[..., None]
-"""`compare(console, size, *keys, theme="", go=live)`: the console looks as in its picture, after `go` and the keys."""
+"""`compare(console, size, *keys, theme="", go=until_loaded)`: the console looks as in its picture, after `go` and the keys."""
 
 
 def comparison(snap_compare: Callable[..., bool]) -> CompareSnapshot:
     """How a test compares, with the fixture of pytest-textual-snapshot."""
 
-    def compare(console: ConsoleApp, size: str, *keys: str, theme: str = "", go: Any = live) -> None:
+    def compare(console: ConsoleApp, size: str, *keys: str, theme: str = "", go: Any = until_loaded) -> None:
         async def before(pilot: Pilot) -> None:
             await go(pilot)
             await workers_end(pilot)

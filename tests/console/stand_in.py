@@ -1,7 +1,7 @@
 """A still engine with fixed data: the ports that the console calls, and nothing behind them.
 
 The only fake engine there is: screens are looked at, and tested, on something that does not move by itself. Every call
-is noted in `noted`, and `refuse` makes the next call of a name raise.
+is call_log in `call_log`, and `refuse` makes the next call of a name raise.
 """
 
 from __future__ import annotations
@@ -321,7 +321,7 @@ class StandIn:
     """The attributes of an `Engine` that the console uses."""
 
     def __init__(self) -> None:
-        self.noted: list[tuple[Any, ...]] = []
+        self.call_log: list[tuple[Any, ...]] = []
         self.refuse: dict[str, Refusal] = {}
         self.now = NOW
         self.dnd: datetime | None = None
@@ -366,7 +366,7 @@ class StandIn:
                 threshold=0.8,
             ),
             silence=lambda: timedelta(minutes=12),
-            note_activity=lambda source: self.noted.append(("note_activity", source)),
+            note_activity=lambda source: self.call_log.append(("note_activity", source)),
             quiet=lambda: self.dnd is not None,
             dnd_until=lambda: self.dnd,
             dnd=self._dnd,
@@ -379,11 +379,11 @@ class StandIn:
         )
 
     def _run_cycle(self, *, requested: bool) -> CycleReport:
-        self.noted.append(("run_cycle", requested))
+        self.call_log.append(("run_cycle", requested))
         return CycleReport(seconds=0.2)
 
     def _dnd(self, span: timedelta | None) -> datetime | None:
-        self.noted.append(("dnd", span))
+        self.call_log.append(("dnd", span))
         self.dnd = None if span is None else self.now + span
         return self.dnd
 

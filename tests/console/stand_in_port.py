@@ -19,6 +19,6 @@ class Port:
         """Put in what the port has to show."""
 
     def note(self, name: str, *arguments: Any) -> None:
-        self._engine.noted.append((name, *arguments))
+        self._engine.call_log.append((name, *arguments))
         if (refusal := self._engine.refuse.pop(name, None)) is not None:
             raise refusal

@@ -40,7 +40,7 @@ Step = str | Given | Until | Callable[[ConsoleApp], object]
 """A key that is pressed, what is given or waited for, or something that is done."""
 
 
-async def go_on(pilot: Pilot[Any], *steps: Step) -> None:
+async def carry_out(pilot: Pilot[Any], *steps: Step) -> None:
     """Carry out the steps of a story."""
     app = pilot.app
     assert isinstance(app, ConsoleApp)
@@ -60,10 +60,10 @@ async def play(console: ConsoleApp, *steps: Step, size: tuple[int, int] = (120, 
         if isinstance(step, Given):
             step.change(console._open_engine())  # type: ignore[arg-type]
     async with running(console, size=size, notifications=True) as pilot:
-        await go_on(pilot, *steps)
+        await carry_out(pilot, *steps)
 
 
-def said(app: ConsoleApp) -> str:
+def visible_text(app: ConsoleApp) -> str:
     """What stands on the screen and in toasts, as it is, and with single spaces and without frames."""
     text = screen_text(app)
     return "\n".join([text, " ".join(text.replace("│", " ").split()), toasts(app)])
@@ -71,7 +71,7 @@ def said(app: ConsoleApp) -> str:
 
 def sees(*texts: str) -> Until:
     """All of these texts are on the screen."""
-    return Until(f"{texts}", lambda app: all(text in said(app) for text in texts))
+    return Until(f"{texts}", lambda app: all(text in visible_text(app) for text in texts))
 
 
 def hides(*texts: str) -> Until:
@@ -81,17 +81,17 @@ def hides(*texts: str) -> Until:
 
 def called(*call: Any, times: int = 1) -> Until:
     """The engine was called like this, by name and arguments."""
-    return Until(f"{call}", lambda app: noted(app).count(call) == times)
+    return Until(f"{call}", lambda app: call_log(app).count(call) == times)
 
 
 def never_called(*names: str) -> Until:
     """The engine was not called by any of these names."""
-    return Until(f"no call of {names}", lambda app: not [call for call in noted(app) if call[0] in names])
+    return Until(f"no call of {names}", lambda app: not [call for call in call_log(app) if call[0] in names])
 
 
-def noted(app: ConsoleApp) -> list[tuple[Any, ...]]:
+def call_log(app: ConsoleApp) -> list[tuple[Any, ...]]:
     """The calls of the stand-in."""
-    return app.engine.noted  # type: ignore[union-attr]
+    return app.engine.call_log  # type: ignore[union-attr]
 
 
 def cursor(rows: str, id: str) -> Until:
@@ -149,7 +149,7 @@ def in_front(card: str) -> Until:
 
 
 def calls_of(engine: StandIn, *names: str) -> list[tuple[Any, ...]]:
-    return [call for call in engine.noted if call[0] in names]
+    return [call for call in engine.call_log if call[0] in names]
 
 
 def shown(app: ConsoleApp, place: Region) -> str:

@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clawpy_console.fields.agent import edited_fields, finding_fields, profile_fields
 from clawpy_console.screens.agent_tree import FOLD_ABOVE, Folds, Node, ids_below, leaders, tree_nodes
 from engine.model import AgentView
 
@@ -26,7 +25,7 @@ def drawn(nodes: list[Node]) -> list[str]:
     ]
 
 
-def test_everyone_stands_below_his_leader() -> None:
+def test_each_agent_is_below_its_leader() -> None:
     agents = [agent("ceo", "owner"), agent("cto", "ceo"), agent("lead", "cto"), agent("coo", "ceo")]
     assert drawn(tree_nodes(agents, folds=Folds())) == ["owner", "  ceo", "    cto", "      lead", "    coo"]
     assert drawn(tree_nodes(agents, folds=Folds(frozenset({"cto"})))) == ["owner", "  ceo", "    cto", "    coo"]
@@ -34,7 +33,7 @@ def test_everyone_stands_below_his_leader() -> None:
     assert leaders(agents, ["lead"]) == ["cto", "ceo"]
 
 
-def test_those_who_never_worked_are_folded_in_a_long_organisation() -> None:
+def test_unused_agents_are_folded_from_nine_agents_on() -> None:
     agents = [
         agent("ceo", "owner", worked=False),
         *(agent(f"w{number}", "ceo", worked=number == 0) for number in range(FOLD_ABOVE - 1)),
@@ -50,7 +49,7 @@ def test_those_who_never_worked_are_folded_in_a_long_organisation() -> None:
     assert "    w3" in drawn(tree_nodes(agents, folds=Folds().showing(agents[4], ["ceo"])))
 
 
-def test_whom_no_chain_leads_to_the_owner_stands_below_with_the_reason() -> None:
+def test_agents_whose_chain_does_not_reach_the_owner_are_grouped_below_with_the_reason() -> None:
     agents = [
         agent("ceo", "owner"), agent("orphan", "ghost"), agent("child", "orphan"), agent("a", "b"), agent("b", "a"),
         agent("tail", "b"), agent("self", "self"), agent("torn", "", broken="comms.json: is missing"),
@@ -74,7 +73,7 @@ def test_whom_no_chain_leads_to_the_owner_stands_below_with_the_reason() -> None
     ]
 
 
-def test_words_show_whom_they_find_and_their_leaders() -> None:
+def test_a_filter_shows_the_matching_agents_and_their_leaders() -> None:
     agents = [
         agent("ceo", "owner"), agent("cto", "ceo"), agent("lead", "cto", tier=3), agent("coo", "ceo"),
         agent("lost", "ghost", tier=3), agent("torn", "", broken="comms.json: x"),
@@ -86,7 +85,7 @@ def test_words_show_whom_they_find_and_their_leaders() -> None:
     assert drawn(tree_nodes(agents, folds=Folds(), words=["broken"])) == ["owner", "=broken: broken (1)", "  torn"]
 
 
-def test_who_was_retired_is_out_of_sight_until_asked_for() -> None:
+def test_retired_agents_are_folded() -> None:
     gone = [AgentView("old", "", "ceo", 4, "default", "", (), "retired")]
     assert drawn(tree_nodes([], gone, folds=Folds())) == ["owner", "=retired: retired (1)"]
     assert drawn(tree_nodes([], gone, folds=Folds(frozenset({"=retired"}))))[-1] == "  old"
@@ -96,7 +95,7 @@ NAMES = [f"n{number}" for number in range(12)]
 
 
 @given(st.dictionaries(st.sampled_from(NAMES), st.sampled_from([*NAMES, "owner", "ghost", ""])), st.booleans())
-def test_whoever_reports_to_whom_everybody_is_drawn_once(reports_to: dict[str, str], worked: bool) -> None:
+def test_each_agent_is_drawn_once_whatever_its_leader(reports_to: dict[str, str], worked: bool) -> None:
     agents = [agent(name, leader, worked=worked) for name, leader in reports_to.items()]
     nodes = tree_nodes(agents, folds=Folds(show_all=True))
     assert sorted(node.id for node in nodes if node.agent) == sorted(reports_to)
@@ -108,31 +107,3 @@ def test_a_chain_as_long_as_there_are_agents_is_drawn() -> None:
 
 
 NOW = datetime(2026, 1, 5, 9, tzinfo=UTC)
-SAID = "Round a discount once, at the end"
-
-
-def test_patterns_say_who_found_them_and_how_often_they_were_used() -> None:
-    patterns = [{"text": SAID, "foundBy": 0, "uses": 0}, {"text": f"cents: {SAID}", "foundBy": 2, "uses": 1}]
-    text = [
-        line.text
-        for line in profile_fields({"principles": [], "guardrails": [], "patterns": patterns, "decisions": []})
-    ]
-    assert text == ["patterns", f"- {SAID}", f"- cents: {SAID}  · found by 2 workers  · in 1 prompt"]
-
-
-def test_a_finding_that_arrived_is_a_pattern_by_its_name_where_it_has_one() -> None:
-    def told(pattern: str) -> str:
-        item = {
-            "state": "flushed", "text": SAID, "targetAgent": "ui", "leader": "lead", "createdAt": NOW.isoformat(),
-            "flushedAt": NOW.isoformat(), "trust": "measured", "pattern": pattern, "confidence": 0.9,
-            "importance": 0.8, "reasons": [], "category": "", "evidence": [], "gates": [],
-        }  # fmt: skip
-        return "\n".join(line.text for line in finding_fields(item, NOW))
-
-    assert "as a pattern of lead," in told("les_0123456789ab")
-    assert "as the pattern money_in_cents," in told("money_in_cents")
-
-
-def test_a_section_that_an_edit_empties_says_that_soul_md_is_used_again() -> None:
-    text = [line.text for line in edited_fields({"edits": [{}], "fromSoul": ["principles"], "prompts": []})]
-    assert text[0] == "▲ principles is empty: what soul.md says of it is used again."

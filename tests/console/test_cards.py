@@ -26,15 +26,15 @@ from tests.console.stories import (
     Given,
     Step,
     Until,
+    call_log,
     called,
     calls_of,
+    carry_out,
     cursor,
     front,
-    go_on,
     hides,
     in_front,
     never_called,
-    noted,
     on_screen,
     play,
     refused,
@@ -79,11 +79,11 @@ def write(text: str) -> Step:
 
 
 def approved(*call: object) -> Until:
-    return Until(f"{call}", lambda app: [item[1:] for item in noted(app) if item[0] == "approve"] == [call])
+    return Until(f"{call}", lambda app: [item[1:] for item in call_log(app) if item[0] == "approve"] == [call])
 
 
 def undone(*ids: str) -> Until:
-    return Until(f"{ids}", lambda app: [call[1] for call in noted(app) if call[0] == "undo"] == [*ids])
+    return Until(f"{ids}", lambda app: [call[1] for call in call_log(app) if call[0] == "undo"] == [*ids])
 
 
 def tiers(*words: str) -> Until:
@@ -168,7 +168,7 @@ STORIES: dict[str, tuple[Step, ...]] = {
 
 @pytest.mark.long
 @pytest.mark.parametrize("steps", STORIES.values(), ids=STORIES)
-async def test_keys(console: ConsoleApp, steps: tuple[Step, ...]) -> None:
+async def test_story(console: ConsoleApp, steps: tuple[Step, ...]) -> None:
     await play(console, *steps)
 
 
@@ -176,7 +176,7 @@ async def test_keys(console: ConsoleApp, steps: tuple[Step, ...]) -> None:
     ("key", "call"),
     [("right", "approve"), ("l", "approve"), ("left", "dismiss"), ("h", "dismiss"), ("up", "snooze"), ("s", "snooze")],
 )
-async def test_a_swipe_decides_the_card_on_screen_and_the_next_stands_there(
+async def test_a_decision_shows_the_next_card_at_once(
     console: ConsoleApp, engine: StandIn, key: str, call: str
 ) -> None:
     async with running(console) as pilot:
@@ -196,9 +196,7 @@ MEND = (
 
 @pytest.mark.parametrize("size", [(80, 24), (200, 60)])
 @pytest.mark.parametrize("key", ["approve", "undo"])
-async def test_the_whole_of_a_refusal_can_be_read(
-    console: ConsoleApp, engine: StandIn, key: str, size: tuple[int, int]
-) -> None:
+async def test_a_refusal_is_shown_whole(console: ConsoleApp, engine: StandIn, key: str, size: tuple[int, int]) -> None:
     engine.refuse[key] = Refusal("blocked", WHY, MEND)
     async with running(console, *(["right"] if key == "approve" else ["left", "u"]), size=size) as pilot:
         message = console.screen.query_one("#message")
@@ -210,7 +208,7 @@ async def test_the_whole_of_a_refusal_can_be_read(
 
 
 @pytest.mark.long
-async def test_a_card_taken_back_is_on_top_at_once_and_stays(console: ConsoleApp, engine: StandIn) -> None:
+async def test_an_undone_card_is_in_front_at_once_and_stays(console: ConsoleApp, engine: StandIn) -> None:
     answered = threading.Event()
     snooze, undo = engine.cards.snooze, engine.cards.undo
     engine.cards.snooze = lambda *a, **k: (answered.wait(5), snooze(*a, **k))[1]  # type: ignore[method-assign]
@@ -223,14 +221,14 @@ async def test_a_card_taken_back_is_on_top_at_once_and_stays(console: ConsoleApp
         assert [call[0] for call in calls_of(engine, "snooze", "undo")] == ["snooze", "undo"]
         assert (front(console), len(stack(console).cards)) == (FIRST, 5)
         engine.cards.snooze, engine.cards.undo = snooze, undo  # type: ignore[method-assign]
-        await go_on(pilot, engine_says(None, FIRST), in_front(SECOND))  # what was taken back does not outlive that
+        await carry_out(pilot, engine_says(None, FIRST), in_front(SECOND))  # what was taken back does not outlive that
 
 
-async def test_keys_are_ignored_for_a_moment_after_the_card_changed_under_the_hands(console: ConsoleApp) -> None:
+async def test_keys_are_ignored_for_150_ms_after_the_engine_replaced_the_card(console: ConsoleApp) -> None:
     async with running(console) as pilot:
         now = [100.0]
         stack(console).clock = lambda: now[0]
-        await go_on(pilot, engine_says(None, FIRST), in_front(SECOND))
+        await carry_out(pilot, engine_says(None, FIRST), in_front(SECOND))
         for wait, then in ((0.149, SECOND), (0.002, RISKY), (0.0, CHECK)):  # one's own swipe makes nobody wait
             now[0] += wait
             await pilot.press("left")
@@ -250,30 +248,30 @@ async def test_a_click_on_a_row_shows_its_card_and_a_second_one_its_details(
 
         await pilot.press("escape", *(["tab"] if size[0] > 80 else []))  # on a narrow terminal another pane hides them
         await click("Rehearse merging")
-        await go_on(pilot, in_front(RISKY), sees("CARDS  3 of 5"))
+        await carry_out(pilot, in_front(RISKY), sees("CARDS  3 of 5"))
         assert stack(console).has_focus  # the keys of the cards work at once
         await click("Rehearse merging")
-        await go_on(pilot, sees("Card details"), "escape")
+        await carry_out(pilot, sees("Card details"), "escape")
         await click("← dismiss")  # a key of the footer
-        await go_on(pilot, called("dismiss", RISKY))
+        await carry_out(pilot, called("dismiss", RISKY))
 
 
 REASONS = {"1": "not-now", "2": "wrong", "3": "already-done", "4": "never-here", "5": "never-anywhere"}
 
 
 @pytest.mark.parametrize("key", REASONS)
-async def test_a_key_just_after_a_dismissal_says_why(console: ConsoleApp, key: str) -> None:
+async def test_a_digit_just_after_a_dismissal_is_its_reason(console: ConsoleApp, key: str) -> None:
     told = (
         called("explain", FIRST, REASONS[key]),
         on_screen("mission"),
-        sees(f"noted: {REASONS[key]}".replace("-", " ")),
+        sees(f"call_log: {REASONS[key]}".replace("-", " ")),
     )
     await play(console, "left", key, *told, "2", on_screen("work"))  # once said, digits lead to screens again
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("between", ["j", "k", "w", "tab", "7", "u", "wait", "no dismissal"])
-async def test_any_other_key_ends_the_time_for_a_reason(console: ConsoleApp, between: str) -> None:
+async def test_any_other_key_ends_the_question_for_a_reason(console: ConsoleApp, between: str) -> None:
     async with running(console) as pilot:
         moment = [0.0]
         stack(console).clock = lambda: moment[0]
@@ -281,8 +279,8 @@ async def test_any_other_key_ends_the_time_for_a_reason(console: ConsoleApp, bet
         if between == "wait":
             moment[0] += 60.0
         elif between != "no dismissal":
-            await go_on(pilot, sees("5 never"), between, hides("5 never"))
-        await go_on(pilot, "4", on_screen("memory"), never_called("explain"))
+            await carry_out(pilot, sees("5 never"), between, hides("5 never"))
+        await carry_out(pilot, "4", on_screen("memory"), never_called("explain"))
 
 
 async def test_details_say_that_there_is_more_below_until_it_is_in_sight(console: ConsoleApp) -> None:
@@ -290,14 +288,16 @@ async def test_details_say_that_there_is_more_below_until_it_is_in_sight(console
     await play(console, *more, size=(80, 24))
 
 
-async def test_details_have_no_heading_with_nothing_under_it(console: ConsoleApp) -> None:
+async def test_details_have_no_empty_heading(console: ConsoleApp) -> None:
     async with running(console, size=(120, 60)) as pilot:
         card = stack(console).front
         assert card is not None
-        await go_on(pilot, "enter", sees("approved 6 of 7", "SIGNALS"), "escape")
+        await carry_out(pilot, "enter", sees("approved 6 of 7", "SIGNALS"), "escape")
         bare = dataclasses.replace(card, id="pred_bare", signals=(), verdicts=(), note="", reasoning="")
         bare = dataclasses.replace(bare, assignment=dataclasses.replace(bare.assignment, parameters={}))
-        await go_on(pilot, engine_says(bare), lambda app: app.push_screen(Details(bare)), sees("No parameters set."))
+        await carry_out(
+            pilot, engine_says(bare), lambda app: app.push_screen(Details(bare)), sees("No parameters set.")
+        )
         told = [line.strip(" │") for line in screen_text(console).splitlines()]
         assert "WORK" in told
         assert not [item for item, below in itertools.pairwise(told) if item.isupper() and not below]
@@ -310,7 +310,7 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)])
-async def test_text_from_elsewhere_is_shown_literally_and_breaks_no_column(
+async def test_hostile_text_is_shown_literally_and_breaks_no_column(
     console: ConsoleApp, engine: StandIn, size: tuple[int, int]
 ) -> None:
     card = engine.cards.all[FIRST]
@@ -321,7 +321,7 @@ async def test_text_from_elsewhere_is_shown_literally_and_breaks_no_column(
                 "signals": (replace(card.signals[4], evidence=(text,)),),
                 "verdicts": (RailVerdict("content", Verdict.BLOCK, text, text),),
             }  # fmt: skip
-            await go_on(pilot, engine_says(replace(card, **hostile), FIRST))  # type: ignore[arg-type]
+            await carry_out(pilot, engine_says(replace(card, **hostile), FIRST))  # type: ignore[arg-type]
             await until(pilot, lambda text=text: stack(console).front.assignment.prompt == text)
             await pilot.pause()
             strips = console.screen._compositor.render_strips()
@@ -330,7 +330,7 @@ async def test_text_from_elsewhere_is_shown_literally_and_breaks_no_column(
         await pilot.press("enter", "escape")
 
 
-def test_every_flow_has_a_kind_of_work_that_a_card_can_say() -> None:
+def test_every_flow_has_a_kind_of_work() -> None:
     assert {flow for flows in KINDS_OF_WORK.values() for flow in flows} == set(FLOWS)
     kinds = {
         "lint": "lint",
@@ -340,6 +340,6 @@ def test_every_flow_has_a_kind_of_work_that_a_card_can_say() -> None:
     assert {flow: kind_of_work(stand_in.card(1, "x", flow=flow)) for flow in kinds} == kinds
 
 
-def test_what_costs_nothing_shows_no_cost() -> None:
+def test_a_card_without_a_cost_shows_none() -> None:
     assert "est. $0.05" in work_facts(stand_in.card(1, "x", estimate=50_000))
     assert "$" not in work_facts(stand_in.card(1, "x", estimate=0))

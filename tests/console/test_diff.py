@@ -16,7 +16,7 @@ from engine.model import FileChange, FileDiff, FilePart, Refusal
 from tests.console.conftest import screen_text
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import HUNKS as STAND_IN_HUNKS
-from tests.console.stories import CHANGE, Given, Step, Until, called, cursor, hides, never_called, noted, play, sees
+from tests.console.stories import CHANGE, Given, Step, Until, call_log, called, cursor, hides, never_called, play, sees
 
 HUNKS = """@@ -1,4 +1,5 @@ def total(cart):
  lines = cart.lines
@@ -39,7 +39,7 @@ def diff_of(hunks: str = HUNKS, **more: object) -> diff.DiffFile:
     return file
 
 
-def test_lines_have_the_numbers_of_both_files_and_stand_beside_what_took_their_place() -> None:
+def test_lines_have_the_numbers_of_both_files_and_stand_beside_their_replacement() -> None:
     file = diff_of()
     first, second = file.hunks
     assert [(line.sign, line.old, line.new) for line in first.lines] == [
@@ -65,7 +65,7 @@ def test_lines_have_the_numbers_of_both_files_and_stand_beside_what_took_their_p
         ("", "a", ""),
     ],
 )
-def test_what_changed_within_a_line(item: str, other: str, part: str) -> None:
+def test_the_changed_part_of_a_line(item: str, other: str, part: str) -> None:
     start, end = diff.changed_part(item, other)
     assert item[start:end] == part
 
@@ -94,7 +94,7 @@ def test_a_folder_with_one_folder_in_it_is_one_row_with_its_counts() -> None:
         ({"cut": True, "all_or_nothing": True}, {1}, [()]),
     ],
 )
-def test_what_is_marked_as_it_lands(more: dict[str, object], marked: set[int], hunks: list[tuple[int, ...]]) -> None:
+def test_marked_hunks_as_parts_to_land(more: dict[str, object], marked: set[int], hunks: list[tuple[int, ...]]) -> None:
     file = diff_of(**more)
     parts = diff.file_parts([file], {(file.change.path, number) for number in marked})
     assert parts == [FilePart(file.change.path, numbers) for numbers in hunks]
@@ -217,7 +217,7 @@ STORIES = {
     ),
     "comments go to the agent as a card that continues its session": (
         Given(of_an_agent), "]", "down", "c", *"use Decimal", "enter", sees("C send comments"), "C",
-        Until("the card", lambda app: any(call[0] == "propose" and "use Decimal" in call for call in noted(app))),
+        Until("the card", lambda app: any(call[0] == "propose" and "use Decimal" in call for call in call_log(app))),
         Until("sent", lambda app: app.engine.changes.all[0].comments[0].sent),
     ),
 }  # fmt: skip
@@ -225,12 +225,12 @@ STORIES = {
 
 @pytest.mark.long
 @pytest.mark.parametrize("steps", STORIES.values(), ids=STORIES)
-async def test_keys(console: ConsoleApp, steps: tuple[Step, ...]) -> None:
+async def test_story(console: ConsoleApp, steps: tuple[Step, ...]) -> None:
     given = [step for step in steps if isinstance(step, Given)]
     await play(console, *given, *IN_DIFF, *steps)
 
 
-async def test_every_sort_of_file_is_said_in_words(console: ConsoleApp) -> None:
+async def test_every_sort_of_change_is_described(console: ConsoleApp) -> None:
     await play(
         console, Given(every_sort), *IN_DIFF, "z", sees(*(words for *_, words in SORTS.values())), size=(120, 100)
     )
@@ -252,7 +252,7 @@ async def test_side_by_side_where_there_is_room(console: ConsoleApp, size: tuple
 
 
 @pytest.mark.long
-async def test_nothing_lands_while_the_diff_is_read_and_none_is_drawn_on_another_session(
+async def test_nothing_lands_and_no_other_session_changes_while_a_diff_is_read(
     console: ConsoleApp, engine: StandIn
 ) -> None:
     read, go_on = engine.changes.diff, threading.Event()

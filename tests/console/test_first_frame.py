@@ -15,7 +15,7 @@ from clawpy_console.state import AppState
 from engine.home import Home
 from engine.model import Refusal
 from tests.console import stand_in
-from tests.console.conftest import live, make_console, running, screen_text, until, wait_for_text
+from tests.console.conftest import make_console, running, screen_text, until, until_loaded, wait_for_text
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import NOW
 from tests.support.helpers import assert_contains
@@ -28,7 +28,7 @@ LIGHT = {"engine", "engine.frozen", "engine.home", "engine.model"}
 
 
 @pytest.mark.long
-def test_importing_the_app_loads_nothing_heavy() -> None:
+def test_importing_the_app_imports_nothing_heavy() -> None:
     code = "import json, sys, clawpy_console.app; print(json.dumps(sorted(sys.modules)))"
     loaded = json.loads(subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout)
     assert [item for item in loaded if item.partition(".")[0] in HEAVY] == []
@@ -61,14 +61,12 @@ async def test_the_first_frame_shows_the_last_known_cards_before_the_engine_is_o
         opened.set()
         await until(pilot, lambda: app.engine is engine)
         await pilot.press("ctrl+s")
-        await until(pilot, lambda: ("propose", "run", stand_in.SHOP) in engine.noted)
-        await live(pilot)
+        await until(pilot, lambda: ("propose", "run", stand_in.SHOP) in engine.call_log)
+        await until_loaded(pilot)
         assert "WATCHING" in screen_text(app)
 
 
-async def test_the_output_of_a_session_known_from_last_time_is_read_once_the_engine_is_open(
-    home: Home, engine: StandIn
-) -> None:
+async def test_output_of_the_last_screens_session_is_read_once_the_engine_is_open(home: Home, engine: StandIn) -> None:
     known = AppState(sessions=tuple(engine.sessions.all[1:]))
     state.save(home.last_screen, state.LastScreen(known, saved_at=NOW))
     engine.sessions.all = list(known.sessions)
@@ -97,11 +95,11 @@ async def test_a_home_that_cannot_be_opened_is_explained_and_can_be_tried_again(
         text = screen_text(app)
         assert_contains(text, "quit it, or use --home", "try again")
         await pilot.press("r")
-        await live(pilot)
+        await until_loaded(pilot)
         assert len(app.screen_stack) == 1
 
 
-async def test_an_unexpected_failure_to_open_is_told_too(home: Home) -> None:
+async def test_an_unexpected_failure_to_open_is_shown(home: Home) -> None:
     def broken() -> object:
         raise RuntimeError("disk on fire")
 

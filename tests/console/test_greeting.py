@@ -8,7 +8,6 @@ import pytest
 
 from clawpy_console import state as last_screen
 from clawpy_console.app import ConsoleApp
-from clawpy_console.fields.states import LEARNED_FORMS, absence_fields
 from clawpy_console.state import AppState
 from engine.home import Home
 from engine.model import LocalModels
@@ -50,12 +49,12 @@ STORIES: dict[str, tuple[Step, ...]] = {
 
 @pytest.mark.long
 @pytest.mark.parametrize("steps", STORIES.values(), ids=STORIES)
-async def test_the_first_run_says(console: ConsoleApp, steps: tuple[Step, ...]) -> None:
+async def test_a_first_run_offers_agents_and_models(console: ConsoleApp, steps: tuple[Step, ...]) -> None:
     await play(console, *steps, size=(200, 60))
 
 
 @pytest.mark.parametrize("size", [(80, 24), (200, 60)])
-async def test_the_first_run_says_what_to_press_and_what_happens(
+async def test_the_hints_of_a_first_run_fit_their_lines(
     console: ConsoleApp, engine: StandIn, size: tuple[int, int]
 ) -> None:
     engine.settings.current.keys = {"work.land": "P"}
@@ -68,20 +67,8 @@ async def test_the_first_run_says_what_to_press_and_what_happens(
     await play(console, served(), sees(*lines), size=size)
 
 
-async def test_after_an_absence_lines_until_a_key(home: Home, engine: StandIn) -> None:
+async def test_a_summary_after_an_absence_stays_until_a_key(home: Home, engine: StandIn) -> None:
     since = last_screen.LastScreen(AppState(), welcomed=True, saved_at=NOW - timedelta(hours=3))
     last_screen.save(home.last_screen, since)
     words = ("While you were away, 3h", "done", "approved", "dismissed", "2 learnings promoted", "spent")
     await play(make_console(home, lambda: engine), sees(*words), "y", hides("While you were away"))
-
-
-def test_what_could_not_run_is_no_decision_and_what_found_a_problem_no_failure() -> None:
-    states = (("succeeded", "failed"), ("failed", "failed"), ("cannot_run", "cannot_run"), ("discarded", "succeeded"))
-    away = {
-        "ran": [{"state": state, "result": result, "mode": "approved"} for state, result in states],
-        "blocked": [], "approved": 4, "rejected": 1, "approvedByItself": 0, "spent": 0,
-        "learnt": dict.fromkeys(LEARNED_FORMS, 0),
-    }  # fmt: skip
-    said = {field.name: field.text for field in absence_fields(away)}
-    assert said["done"] == "4 sessions, 1 found a problem, 2 did not finish"
-    assert (said["approved"], said["learned"]) == ("4", "nothing new, from 4 decisions")

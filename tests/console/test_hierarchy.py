@@ -18,10 +18,10 @@ from engine.events import AgentFileChanged
 from engine.hierarchy.agents import Agents
 from engine.model import BubbleState, PromptSource, SourceKind
 from tests.console.conftest import running, screen_text
-from tests.console.people import make_people, with_people
 from tests.console.snapshots import SIZES, CompareSnapshot
 from tests.console.stand_in import StandIn
-from tests.console.stories import CLOSED, Given, Step, Until, go_on, play, sees
+from tests.console.stand_in_organisation import make_organisation, with_organisation
+from tests.console.stories import CLOSED, Given, Step, Until, carry_out, play, sees
 from tests.hierarchy.guidance_world import World
 from tests.support.helpers import assert_contains
 
@@ -33,12 +33,12 @@ TABS = ("who", "guidance", "findings", "teaching", "work")
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_people(tmp_path_factory.mktemp("people"))
+    return make_organisation(tmp_path_factory.mktemp("people"))
 
 
 @pytest.fixture
 def people(engine: StandIn, made: Path, tmp_path: Path) -> Iterator[World]:
-    world = with_people(engine, made, tmp_path / "people")
+    world = with_organisation(engine, made, tmp_path / "people")
     engine.world = world  # type: ignore[attr-defined]
     yield world
     world.database.close()
@@ -221,7 +221,7 @@ STORIES: dict[str, tuple[Step, ...]] = {
 
 
 @pytest.mark.parametrize("steps", STORIES.values(), ids=STORIES)
-async def test_keys(console: ConsoleApp, people: World, steps: tuple[Step, ...]) -> None:
+async def test_story(console: ConsoleApp, people: World, steps: tuple[Step, ...]) -> None:
     await play(console, *steps, size=WIDE)
 
 
@@ -239,18 +239,18 @@ async def test_guidance_is_the_block_the_next_prompt_carries(console: ConsoleApp
 
 async def test_findings_show_each_gate_with_its_figures(console: ConsoleApp, people: World) -> None:
     async with running(console, size=WIDE) as pilot:
-        await go_on(pilot, *agent("backend_builder", "findings"), "enter")
+        await carry_out(pilot, *agent("backend_builder", "findings"), "enter")
         assert "FOUND BY IT  1 waiting to be sent up  ·  2 refused  ·  1 delivered" in screen_text(console)
         findings = people.bubbles.list(agent="backend_builder")
         for finding in findings:
             console.screen.query_one("#items", Rows).select(finding.id)
             last = finding.gates[-1]
-            await go_on(pilot, sees(f"{'✓' if last.passed else '✗'} {last.number} {last.name}: {last.reason[:20]}"))
+            await carry_out(pilot, sees(f"{'✓' if last.passed else '✗'} {last.number} {last.name}: {last.reason[:20]}"))
         assert {finding.refused_by.name for finding in findings if finding.refused_by} == {"importance", "novelty"}
         assert_contains("".join(gate.reason for finding in findings for gate in finding.gates), "0.41 of 0.60")
 
 
-async def test_an_empty_organisation_is_an_owner_and_a_way_on(
+async def test_an_empty_organisation_shows_its_owner_and_offers_a_new_agent(
     console: ConsoleApp, engine: StandIn, people: World, tmp_path: Path
 ) -> None:
     engine.agents = Agents(  # type: ignore[assignment]

@@ -29,7 +29,7 @@ from engine.model import (
     Shift,
     Slice,
 )
-from tests.console.conftest import live, until
+from tests.console.conftest import until, until_loaded
 from tests.console.snapshots import SIZES, CompareSnapshot
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import NOW, SHOP
@@ -39,7 +39,7 @@ from tests.support.helpers import assert_contains
 
 
 async def open_insights(pilot: Pilot, *keys: str) -> None:
-    await live(pilot)
+    await until_loaded(pilot)
     await pilot.press("7")
     await until(pilot, lambda: getattr(pilot.app.screen, "_insights", None) is not None, "for the figures")
     await pilot.press(*keys)
@@ -133,15 +133,13 @@ STORIES: dict[str, tuple[Step, ...]] = {
 
 @pytest.mark.long
 @pytest.mark.parametrize("steps", STORIES.values(), ids=STORIES)
-async def test_keys(console: ConsoleApp, steps: tuple[Step, ...]) -> None:
+async def test_story(console: ConsoleApp, steps: tuple[Step, ...]) -> None:
     given = [step for step in steps if isinstance(step, Given)]
     await play(console, *given, "7", READ, *steps)
 
 
 @pytest.mark.long
-async def test_a_key_pressed_twice_while_the_engine_looks_opens_one_dialog(
-    console: ConsoleApp, engine: StandIn
-) -> None:
+async def test_a_key_pressed_twice_opens_one_dialog(console: ConsoleApp, engine: StandIn) -> None:
     looked, offer = threading.Event(), engine.training.offer
     engine.training.offer = lambda: (looked.wait(5), offer())[1]  # type: ignore[method-assign]
     one = Until(
@@ -150,7 +148,7 @@ async def test_a_key_pressed_twice_while_the_engine_looks_opens_one_dialog(
     await play(console, "7", READ, "t", "t", lambda app: looked.set(), one, "escape", CLOSED, "t", one)
 
 
-async def test_the_end_of_a_training_is_told_and_read(
+async def test_the_end_of_a_training_is_a_toast_and_new_figures(
     console: ConsoleApp, engine: StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(insights, "DEBOUNCE_S", 0.05)
@@ -198,7 +196,7 @@ def test_the_verdict_on_a_range_of_confidence(found: dict[str, Any], said: str) 
     assert predictions.calibration_verdict(found)[0] == said
 
 
-def test_nothing_decided_none_approved_and_some_look_different(read: Insights) -> None:
+def test_no_decision_none_approved_and_some_approved_look_different(read: Insights) -> None:
     assert spark([None, 0.0, 0.5, 1.0], 1.0) == "·▁▅█"
     days = [FIRST + timedelta(days=number) for number in range(5)]
     decided = ((0, 0), (0, 3), (1, 1), (3, 0))
@@ -209,7 +207,7 @@ def test_nothing_decided_none_approved_and_some_look_different(read: Insights) -
     assert list(predictions.over_time_fields(document(nothing))) == []  # no plot without data
 
 
-def test_a_table_has_the_first_groups_and_a_cost_where_there_is_one(read: Insights) -> None:
+def test_a_table_shows_its_first_groups_and_a_cost_only_where_there_is_one(read: Insights) -> None:
     groups = tuple(Group(f"a name of some length {at}", 1000 * at, at, 1, 0.5, 90_000) for at in range(3))
     told = text(predictions.table_fields(document(with_sources(read, groups)), ("sources",), limit=2))
     assert_contains(told, "SOURCE", "1,000       2      50%  $0.09")
@@ -238,7 +236,7 @@ def test_every_line_fits(read: Insights, width: int) -> None:
     assert max(line.cell_length for line in render_fields(fields, width)) <= width
 
 
-def test_a_change_of_taste_is_told_by_kind(read: Insights) -> None:
+def test_drift_names_the_kinds_of_cards_that_changed(read: Insights) -> None:
     drift = Drift(50, "your taste changed", (Shift("run_tests", 1, 20, 0.8), Shift("bisect", 19, 20, 0.3)))
     told = text(predictions.drift_fields(document(dataclasses.replace(read, drift=drift))["drift"]))
     assert_contains(

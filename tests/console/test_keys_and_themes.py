@@ -13,7 +13,7 @@ from clawpy_console.app import ConsoleApp
 from clawpy_console.keys import ACTIONS, BY_ID, check_keymap, shown_key
 from engine.home import Home
 from engine.model import Refusal
-from tests.console.conftest import live, screen_text, until
+from tests.console.conftest import screen_text, until, until_loaded
 from tests.console.stand_in import StandIn
 from tests.console.stories import CLOSED, FIRST, Given, Step, Until, called, choose, hides, never_called, play, sees
 
@@ -52,7 +52,7 @@ def test_the_keys_as_shipped_do_not_clash() -> None:
         ({"stack.undo": "6"}, "app.safety"),
     ],
 )
-def test_what_cannot_be_used_is_named(keys: dict[str, str], named: str) -> None:
+def test_a_bad_entry_of_the_keymap_is_named(keys: dict[str, str], named: str) -> None:
     good, (refusal,) = check_keymap(keys)
     assert good == {}
     assert named in str(refusal)
@@ -68,12 +68,12 @@ def test_f12_stops_whatever_the_keymap_says() -> None:
 
 @pytest.mark.long
 @given(st.dictionaries(st.sampled_from(sorted(BY_ID)) | st.text(max_size=8), st.text(max_size=12), max_size=6))
-def test_no_keymap_makes_it_fail(keys: dict[str, str]) -> None:
+def test_any_keymap_is_used_or_refused(keys: dict[str, str]) -> None:
     good, refusals = check_keymap(keys)
     assert len(good) + len({str(refusal) for refusal in refusals}) >= min(1, len(keys))
 
 
-def test_every_key_has_a_sign_that_can_be_printed() -> None:
+def test_every_key_is_printable() -> None:
     assert not [action.id for action in ACTIONS if not shown_key(action.id, {}).isprintable()]
 
 
@@ -120,7 +120,7 @@ STORIES: dict[str, tuple[Step, ...]] = {
 
 @pytest.mark.long
 @pytest.mark.parametrize("steps", STORIES.values(), ids=STORIES)
-async def test_keys(console: ConsoleApp, steps: tuple[Step, ...]) -> None:
+async def test_story(console: ConsoleApp, steps: tuple[Step, ...]) -> None:
     await play(console, *steps, size=(120, 40))
 
 
@@ -176,7 +176,7 @@ def test_text_can_be_read(name: str, least: float) -> None:
     assert contrast(colors["faint"], colors["background"]) >= 3
 
 
-async def test_the_operators_own_theme_and_a_bad_one_beside_it(home: Home, engine: StandIn) -> None:
+async def test_a_bad_theme_leaves_the_operators_own_in_use(home: Home, engine: StandIn) -> None:
     folder = home.config / "themes"
     folder.mkdir(parents=True)
     (folder / "own.toml").write_text(OWN)
@@ -184,6 +184,6 @@ async def test_the_operators_own_theme_and_a_bad_one_beside_it(home: Home, engin
     engine.settings.current.console.theme = "own"
     app = ConsoleApp(lambda: engine, home, [])  # type: ignore[arg-type, return-value]
     async with app.run_test(size=(120, 40), notifications=True) as pilot:
-        await live(pilot)
+        await until_loaded(pilot)
         assert app.theme == "own"
         await until(pilot, lambda: "torn.toml" in screen_text(app))

@@ -13,7 +13,7 @@ from clawpy_console.screens.learning import DecisionDialog, LearningScreen
 from clawpy_console.screens.prompt_views import open_source
 from clawpy_console.widgets.rows import Rows
 from engine.model import PromptSource, SourceKind
-from tests.console.conftest import live
+from tests.console.conftest import until_loaded
 from tests.console.snapshots import SIZES, CompareSnapshot
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_learning import (
@@ -36,7 +36,7 @@ from tests.console.stories import (
     Step,
     Until,
     called,
-    go_on,
+    carry_out,
     never_called,
     on_screen,
     play,
@@ -150,12 +150,12 @@ STORIES: dict[str, tuple[Step, ...]] = {
 
 @pytest.mark.long
 @pytest.mark.parametrize("steps", STORIES.values(), ids=STORIES)
-async def test_keys(console: ConsoleApp, steps: tuple[Step, ...]) -> None:
+async def test_story(console: ConsoleApp, steps: tuple[Step, ...]) -> None:
     await play(console, *steps, size=WIDE)
 
 
 @pytest.mark.long
-async def test_a_key_pressed_while_an_undo_runs_is_answered(console: ConsoleApp, engine: StandIn) -> None:
+async def test_keys_during_an_undo_say_that_it_is_still_running(console: ConsoleApp, engine: StandIn) -> None:
     answered, undo = threading.Event(), engine.adaptation.undo
     engine.adaptation.undo = lambda id: (answered.wait(5), undo(id))[1]  # type: ignore[method-assign]
     removed = sees("Its changes are removed:", "- 3. Look at what changed since it was green.")
@@ -187,8 +187,8 @@ async def test_keys_that_can_do_nothing_are_not_offered(console: ConsoleApp) -> 
 @pytest.mark.parametrize("id", [ROUNDING.id, STOCK.id, PROJECT.id], ids=["candidate", "lift", "learning"])
 def test_how_it_looks(console: ConsoleApp, compare_snapshot: CompareSnapshot, size: str, id: str) -> None:
     async def to(pilot: Pilot) -> None:
-        await live(pilot)
-        await go_on(pilot, *opened(id))
+        await until_loaded(pilot)
+        await carry_out(pilot, *opened(id))
 
     compare_snapshot(console, size, "right", go=to)
 

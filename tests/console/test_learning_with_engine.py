@@ -21,7 +21,7 @@ from engine.model import LearningScope, PromptRequest
 from engine.model.adaptation import CandidateStatus, RecordKind
 from engine.services import Overrides
 from tests.conftest import MONDAY_MORNING
-from tests.console.conftest import live, until
+from tests.console.conftest import until, until_loaded
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def lines(engine: Engine) -> list[str]:
 
 
 @pytest.mark.long
-async def test_from_sessions_to_a_prompt_and_back(engine: Engine, tmp_path: Path) -> None:
+async def test_an_activated_candidate_reaches_the_prompt_until_it_is_undone(engine: Engine, tmp_path: Path) -> None:
     demo.run_recurring_sessions(engine, str(engine.workspaces[0]))
     demo.learn_now(engine)
     then = engine.since(engine.clock.now() - timedelta(hours=1))
@@ -60,7 +60,7 @@ async def test_from_sessions_to_a_prompt_and_back(engine: Engine, tmp_path: Path
     app = ConsoleApp(lambda: engine, Home.locate(tmp_path / "home"), [], now=engine.clock.now)
     app.animation_level = "none"
     async with app.run_test(size=(150, 50)) as pilot:
-        await live(pilot)
+        await until_loaded(pilot)
         await pilot.press("5")
         screen = app.screen
         await until(pilot, lambda: screen.view is not None, "for a candidate")
@@ -85,7 +85,7 @@ async def test_from_sessions_to_a_prompt_and_back(engine: Engine, tmp_path: Path
 
 
 @pytest.mark.long
-def test_parameters_of_a_flow_are_no_words_of_the_operator(engine: Engine) -> None:
+def test_parameters_of_a_flow_are_not_learned_as_words_of_the_operator(engine: Engine) -> None:
     since = (engine.clock.now() - timedelta(days=1)).isoformat()
     for _ in range(2):
         card = engine.cards.propose(demo.TASK, workspace=str(engine.workspaces[0]))

@@ -16,7 +16,7 @@ from engine.events import CycleFinished, SessionOutput
 from engine.home import Home
 from engine.model import SessionState, TranscriptLine
 from tests.benchmarks.test_key_latency import busy_repository
-from tests.console.conftest import live, running, until
+from tests.console.conftest import running, until, until_loaded
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import NOW
 
@@ -53,7 +53,7 @@ class Watchdog:
 
 
 @pytest.mark.long
-async def test_a_slow_port_does_not_block_the_loop(console: ConsoleApp, engine: StandIn) -> None:
+async def test_a_slow_service_does_not_block_the_loop(console: ConsoleApp, engine: StandIn) -> None:
     slow, asked, answer = engine.cards.pending, threading.Event(), threading.Event()
 
     def pending(**more):
@@ -129,7 +129,7 @@ async def test_the_loop_is_free_while_everything_happens_in_a_real_engine(
             engine.predictions.run_cycle(requested=True)
 
     async with app.run_test(size=(120, 40)) as pilot:
-        await live(pilot)
+        await until_loaded(pilot)
         gc.freeze()  # as the app itself does in a terminal, once the engine is there
         await asyncio.to_thread(engine.predictions.run_cycle, requested=True)
         card = next(card for card in engine.cards.pending() if card.assignment.flow == "run_tests")

@@ -21,12 +21,12 @@ from tests.console.stories import (
     Given,
     Step,
     Until,
+    call_log,
     called,
     calls_of,
-    go_on,
+    carry_out,
     hides,
     never_called,
-    noted,
     play,
     refused,
     sees,
@@ -115,7 +115,7 @@ SHOWS = {
 }  # fmt: skip
 TASK = PromptSource(SourceKind.MEMORY, "mem_0000000000000002", "C sess_3")
 ASKED_NOW = Until(
-    "another task", lambda app: [call for call in noted(app) if call[0] == "preview"][-1][1].endswith(" now")
+    "another task", lambda app: [call for call in call_log(app) if call[0] == "preview"][-1][1].endswith(" now")
 )
 
 STORIES: dict[str, tuple[Step, ...]] = {
@@ -124,7 +124,7 @@ STORIES: dict[str, tuple[Step, ...]] = {
     ),
     "words filter as one types": (
         *layer(Layer.VECTORS), "slash", *"rounded once", entries(1), "enter", "escape", entries(5),
-        Until("not once a key", lambda app: len({call[2] for call in noted(app) if call[0] == "entries"}) < 6),
+        Until("not once a key", lambda app: len({call[2] for call in call_log(app) if call[0] == "entries"}) < 6),
     ),
     "a search by meaning has a key of its own": (
         *layer(Layer.VECTORS), "m", *"cents", never_called("recall"), "enter",
@@ -181,24 +181,24 @@ STORIES: dict[str, tuple[Step, ...]] = {
     "forgetting shows what it touches and asks for a second key": (
         *layer(Layer.VECTORS), "x", sees("Forget it in 3 places", "stays: prompts that were sent already"),
         "y", "up", "enter", "x", "enter", never_called("forget"), "X", hides("We take Decimal"),
-        Until("it is forgotten", lambda app: len([call for call in noted(app) if call[0] == "forget"]) == 1),
+        Until("it is forgotten", lambda app: len([call for call in call_log(app) if call[0] == "forget"]) == 1),
     ),
     "rows of the ledger are not forgotten": (*layer(Layer.LEDGER), "x", CLOSED, hides("x forget")),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("steps", STORIES.values(), ids=STORIES)
-async def test_keys(console: ConsoleApp, steps: tuple[Step, ...]) -> None:
+async def test_story(console: ConsoleApp, steps: tuple[Step, ...]) -> None:
     await play(console, *steps, size=WIDE)
 
 
-async def test_what_is_being_built_says_so_and_is_looked_at_again(console: ConsoleApp, engine: StandIn) -> None:
+async def test_a_layer_that_is_built_shows_its_progress(console: ConsoleApp, engine: StandIn) -> None:
     engine.memory.building = 0.41
     async with running(console, size=WIDE) as pilot:
-        await go_on(pilot, *layer(Layer.VECTORS), sees("41%", "building"))
+        await carry_out(pilot, *layer(Layer.VECTORS), sees("41%", "building"))
         engine.memory.building = 0.0
         console.screen._refresh_layers()
-        await go_on(pilot, hides("41%"))
+        await carry_out(pilot, hides("41%"))
 
 
 async def test_the_first_preview_is_for_the_first_card(console: ConsoleApp, engine: StandIn) -> None:
@@ -238,7 +238,7 @@ def test_an_erased_memory_keeps_its_place_and_says_so(value: Memory, shown: str,
     assert full_text(entry).startswith(shown)
 
 
-def test_the_attributes_and_the_problem_of_an_entry_are_shown() -> None:
+def test_an_entry_shows_its_attributes_and_its_problem() -> None:
     file = AgentFile("cto", "memory.md", "", "", problem="is not UTF-8")
     texts = [field.text for field in detail_fields(to_entry(file), "/agents", NOW)]
     assert {"/agents/cto/memory.md", "✗ is not UTF-8"} <= set(texts)

@@ -12,6 +12,7 @@ from clawpy_console.widgets.rows import Rows
 from engine.model import RailVerdict, SessionState, Verdict
 from tests.console.conftest import running, screen_text
 from tests.console.stand_in import StandIn
+from tests.console.stand_in_data import NOW
 from tests.console.stories import (
     FIRST,
     SECOND,
@@ -19,7 +20,7 @@ from tests.console.stories import (
     Step,
     Until,
     called,
-    go_on,
+    carry_out,
     hides,
     in_front,
     never_called,
@@ -99,12 +100,12 @@ STORIES: dict[str, tuple[Step, ...]] = {
 
 
 @pytest.mark.parametrize("steps", STORIES.values(), ids=STORIES)
-async def test_keys(console: ConsoleApp, steps: tuple[Step, ...]) -> None:
+async def test_story(console: ConsoleApp, steps: tuple[Step, ...]) -> None:
     await play(console, *steps)
 
 
 @pytest.mark.long
-async def test_panes_are_walked_with_tab_both_ways_and_unfold_when_they_are_looked_at(console: ConsoleApp) -> None:
+async def test_tab_walks_through_all_panes_of_a_narrow_terminal(console: ConsoleApp) -> None:
     walk = [step for name in (*PANES, "stack") for step in ("tab", pane(name))]
     high = Until("its height", lambda app: app.screen.query_one("#live").region.height > 3)
     await play(console, *walk, "shift+tab", pane("live"), high, size=(80, 24))
@@ -124,14 +125,14 @@ async def test_every_pane_has_the_common_keys_and_escape_leads_back_to_the_cards
 
 @pytest.mark.long
 @pytest.mark.parametrize("keys", [(), ("2",), ("2", "f"), *((digit,) for digit in "34567")])
-async def test_toasts_cover_nothing_of_a_small_screen(
+async def test_toasts_cover_nothing_on_a_small_terminal(
     console: ConsoleApp, engine: StandIn, keys: tuple[str, ...]
 ) -> None:
     engine.with_agent()
     async with running(console, *keys, size=(80, 24), notifications=True) as pilot:
         console.show_toast("something is wrong, and how to fix it")
         console.show_toast("something else is wrong, in more words than fit one line of so small a terminal, thus")
-        await go_on(pilot, sees("something is wrong, and how to fix it", "thus"))
+        await carry_out(pilot, sees("something is wrong, and how to fix it", "thus"))
         seen = {
             widget: region.intersection(clip)
             for widget, (region, clip) in console.screen._compositor.visible_widgets.items()
@@ -146,7 +147,7 @@ async def test_toasts_cover_nothing_of_a_small_screen(
 async def test_a_toast_covers_no_card(console: ConsoleApp, size: tuple[int, int]) -> None:
     async with running(console, size=size, notifications=True) as pilot:
         console.show_toast("something is wrong, in more words than fit one line of a toast that is as narrow as this")
-        await go_on(pilot, sees("something is wrong"))
+        await carry_out(pilot, sees("something is wrong"))
         toasts = [toast.region for toast in console.screen.query("Toast")]
         assert toasts
         assert not [toast for toast in toasts if toast.overlaps(console.screen.query_one("#stack").region)]
@@ -157,22 +158,30 @@ async def test_the_evidence_says_what_the_rails_say_now(console: ConsoleApp, eng
     said = "first days: 7 of 10 decisions made"
     engine.cards.rails = lambda id: (RailVerdict("gate", Verdict.ASK, said),)  # type: ignore[method-assign]
     async with running(console, size=(200, 60)) as pilot:
-        await go_on(pilot, sees(said))
+        await carry_out(pilot, sees(said))
         said = "first days: 8 of 10 decisions made"
         engine.cards.dismiss(SECOND)  # in another console
         console.reload(["cards"])
-        await go_on(pilot, sees(said))
+        await carry_out(pilot, sees(said))
 
 
 @pytest.mark.parametrize(("since", "told"), [(timedelta(seconds=59), "just now"), (timedelta(minutes=1), "oldest 1m")])
-async def test_folded_the_queue_tells_how_long_something_waits(
+async def test_the_folded_queue_says_how_long_its_oldest_item_waits(
     console: ConsoleApp, since: timedelta, told: str
 ) -> None:
     await play(console, waits_for(since), sees(f", {told}"), size=(80, 24))
 
 
-async def test_the_line_about_what_was_just_done_goes_after_a_while(
-    console: ConsoleApp, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_message_is_removed_after_a_while(console: ConsoleApp, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("clawpy_console.screens.mission.MESSAGE_S", 0.3)
     await play(console, "escape", "up", sees("Snoozed"), hides("Snoozed"))
+
+
+async def test_all_clocks_change_in_the_same_frame(console: ConsoleApp, engine: StandIn) -> None:
+    async with running(console):
+        tasks = console.screen.query_one("#sessions", Rows)
+        seen = set()
+        for tenth in range(10):
+            console.screen.tick(NOW.replace(microsecond=0) + timedelta(seconds=tenth / 10))
+            seen.add(tuple(tasks.rows))
+        assert len(seen) == 1

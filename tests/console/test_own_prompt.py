@@ -17,13 +17,13 @@ from engine.execution.runners.flows import FLOWS
 from engine.home import Home
 from engine.model import Card, FlowForm, Refusal
 from tests.console import stand_in
-from tests.console.conftest import live
+from tests.console.conftest import until_loaded
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import BLOG, SHOP, found_agent
 from tests.console.stories import Given, Step, Until, called, in_front, never_called, play, sees
 
 FORMS = FlowRegistry(FLOWS, list).forms()
-MADE = in_front(stand_in.card(90, "").id)
+OWN_CARD = in_front(stand_in.card(90, "").id)
 UNSENT = never_called("propose")
 
 
@@ -92,14 +92,14 @@ STORIES: dict[str, tuple[Step, ...]] = {
         sees("✓ Started: run the tests"),
     ),
     "a flow that needs the network is a card first": (
-        becomes_flow(served="installs with uv; network: pypi.org for it alone"), *box(), *"tests", "enter", MADE,
+        becomes_flow(served="installs with uv; network: pypi.org for it alone"), *box(), *"tests", "enter", OWN_CARD,
         never_called("approve"),
     ),
     "a flow that lacks something is a card first": (
-        becomes_flow(note="needs test"), *box(), *"tests", "enter", MADE, never_called("approve")
+        becomes_flow(note="needs test"), *box(), *"tests", "enter", OWN_CARD, never_called("approve")
     ),
     "text becomes a card on top of the workspace that was chosen": (
-        *box(), *"look", "ctrl+j", *"twice", "ctrl+t", has("look\ntwice"), "enter", MADE,
+        *box(), *"look", "ctrl+j", *"twice", "ctrl+t", has("look\ntwice"), "enter", OWN_CARD,
         called("propose", "look\ntwice", BLOG), never_called("approve"),
     ),
     "without a model that is said before the text is sent, and an agent is offered": (
@@ -141,20 +141,20 @@ STORIES: dict[str, tuple[Step, ...]] = {
 
 @pytest.mark.long
 @pytest.mark.parametrize("steps", STORIES.values(), ids=STORIES)
-async def test_keys(console: ConsoleApp, steps: tuple[Step, ...]) -> None:
+async def test_story(console: ConsoleApp, steps: tuple[Step, ...]) -> None:
     await play(console, *steps)
 
 
 @pytest.mark.long
-async def test_consoles_of_one_process_keep_what_was_typed_in_another(
+async def test_consoles_of_one_process_share_drafts_and_prompts(
     console: ConsoleApp, engine: StandIn, home: Home
 ) -> None:
     other = ConsoleApp(lambda: engine, home, [], now=console.now)  # type: ignore[arg-type, return-value]
     console.host = other.host = Host(owns_engine=True)
     console.host.apps = {"first": console, "second": other}
     async with console.run_test(size=(120, 40)) as pilot, other.run_test(size=(120, 40)) as others:
-        await live(pilot)
-        await live(others)
+        await until_loaded(pilot)
+        await until_loaded(others)
         console.save_prompt("half", "", sent="look")
         assert (other.last.draft, other.last.prompts) == ("half", ("look",))
 
@@ -172,7 +172,7 @@ GOOD = FlowForm("bisect", "Bisect", (("good", "a commit at which it passed", Tru
         ("rewrite the parser", []),
     ],
 )
-def test_what_a_text_may_become(text: str, becomes: list[str]) -> None:
+def test_completions_of_a_prompt(text: str, becomes: list[str]) -> None:
     assert [completion for completion, _ in completions(text, FORMS)] == becomes
 
 

@@ -49,7 +49,7 @@ STORIES: dict[str, tuple[Step, ...]] = {
 
 
 @pytest.mark.parametrize("steps", STORIES.values(), ids=STORIES)
-async def test_keys(console: ConsoleApp, steps: tuple[Step, ...]) -> None:
+async def test_story(console: ConsoleApp, steps: tuple[Step, ...]) -> None:
     await play(console, *steps)
 
 

@@ -20,11 +20,11 @@ from engine import open_engine
 from engine.home import Home
 from engine.model import RailVerdict, Refusal, Verdict
 from tests.conftest import Repository
-from tests.console.conftest import live, until
+from tests.console.conftest import until, until_loaded
 from tests.console.snapshots import SIZES, CompareSnapshot
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import BLOG, NOW, SHOP, ago, burns
-from tests.console.stories import CLOSED, Given, Until, called, go_on, hides, never_called, play, refused, sees
+from tests.console.stories import CLOSED, Given, Until, called, carry_out, hides, never_called, play, refused, sees
 from tests.support.helpers import assert_contains
 
 SMALL = (80, 24)
@@ -79,7 +79,7 @@ STORIES = {
 
 @pytest.mark.long
 @pytest.mark.parametrize("steps", STORIES.values(), ids=STORIES)
-async def test_keys(console: ConsoleApp, steps: tuple[object, ...]) -> None:
+async def test_story(console: ConsoleApp, steps: tuple[object, ...]) -> None:
     await play(console, *OPEN, *steps)
 
 
@@ -95,8 +95,8 @@ async def test_a_narrow_terminal_shows_one_column_and_its_cursor_brings_the_rest
 
 
 async def to_safety(pilot: Pilot) -> None:
-    await live(pilot)
-    await go_on(pilot, *OPEN)
+    await until_loaded(pilot)
+    await carry_out(pilot, *OPEN)
 
 
 OPEN = ("6", Until("the rails", lambda app: app.state.rails and not app._is_reading))
@@ -133,7 +133,7 @@ def test_gauges_of_costs(spent: tuple[object, ...], said: list[str]) -> None:
     assert_contains(text(safety.cost_fields(spent, NOW)), *said)  # type: ignore[arg-type]
 
 
-def test_a_wait_that_is_over_is_not_counted_down_and_only_a_stop_holds_everything() -> None:
+def test_a_wait_that_is_over_does_not_count_down_and_only_a_stop_holds_all_work() -> None:
     rate, *_, kill = StandIn().safety.rails()
     assert safety.rail_status(dataclasses.replace(rate, until=ago(seconds=1)), NOW, True)[:2] == ("✗", "waits")
     for until_then, said in ((NOW + timedelta(minutes=63), ("▲", "by you")), (None, ("■", "held"))):
@@ -201,14 +201,14 @@ def test_without_colour(looked_at: StandIn, plain_console: ConsoleApp, compare_s
 
 
 @pytest.mark.long
-async def test_it_shows_and_lifts_what_a_real_engine_blocked(
+async def test_blocked_work_of_a_real_engine_is_shown_and_allowed_once(
     home: Home, repository: Repository, tmp_path: Path
 ) -> None:
     workspace = str(repository.path)
     app = ConsoleApp(lambda: open_engine(home, workspaces=[workspace], start_schedule=False), home, [workspace])
     app.animation_level = "none"
     async with app.run_test(size=(120, 40), notifications=True) as pilot:
-        await live(pilot)
+        await until_loaded(pilot)
         engine = app.engine
         assert engine is not None
         card = engine.cards.propose("run_tests", workspace=workspace)
@@ -217,8 +217,8 @@ async def test_it_shows_and_lifts_what_a_real_engine_blocked(
             patch.setattr("engine.safety.pipeline.check_assignment", lambda *arguments, **more: block)
             with pytest.raises(Refusal, match="deletes everything"):
                 engine.cards.approve(card.id)
-            await go_on(pilot, "6", "tab", sees("rule test-rule", "✗ content", "first 10"), hides("■ DISABLED"))
-            await go_on(pilot, "a", "X", sees("Allowed once. Approve the card"), "f12", sees("■ stop"), "R", "y")
+            await carry_out(pilot, "6", "tab", sees("rule test-rule", "✗ content", "first 10"), hides("■ DISABLED"))
+            await carry_out(pilot, "a", "X", sees("Allowed once. Approve the card"), "f12", sees("■ stop"), "R", "y")
             await until(pilot, lambda: not engine.safety.holds(), "for the end of the stop")
             await pilot.press("tab", "down", "enter", "y")
             await until(pilot, lambda: engine.settings.current.autonomous_mode_enabled, "for the switch")

@@ -6,13 +6,13 @@ import pytest
 from rich.cells import cell_len
 
 from clawpy_console.app import ConsoleApp
-from clawpy_console.state import AppState, Autonomy, used_screens
+from clawpy_console.state import AppState, Autonomy
 from clawpy_console.widgets.status import SCREENS, STOP_TEXT, screen_tabs, state_line
-from engine.model import MICRO, Hold, Phase
+from engine.model import MICRO, Phase
 from engine.model.rails import CostState
 from tests.console.conftest import running, screen_text
 from tests.console.stand_in import StandIn
-from tests.console.stand_in_data import NOW, agents
+from tests.console.stand_in_data import NOW
 from tests.support.helpers import assert_contains
 
 
@@ -25,7 +25,7 @@ from tests.support.helpers import assert_contains
         (Phase(1, 30, "", 30), ""),
     ],
 )
-def test_learning_is_told_from_the_first_decision_until_the_twin_joins_in(phase: Phase, said: str) -> None:
+def test_learning_is_counted_from_the_first_decision_until_the_twin_starts(phase: Phase, said: str) -> None:
     known = AppState(autonomy=Autonomy(state="WATCHING", threshold=1800), learning=phase.learning)
     line = state_line(known, NOW, "", 120).plain
     assert ("Learning" in line) is bool(said)
@@ -33,7 +33,7 @@ def test_learning_is_told_from_the_first_decision_until_the_twin_joins_in(phase:
 
 
 @pytest.mark.parametrize("width", [24, 38, 58, 78, 98, 118, 198])
-def test_both_lines_fit_and_say_where_one_is_and_how_it_stands(width: int) -> None:
+def test_both_lines_fit_and_name_the_screen_and_the_state(width: int) -> None:
     costs = CostState(hour=0, day=0, month=0, hour_cap=2 * MICRO, day_cap=20 * MICRO, month_cap=200 * MICRO)
     known = AppState(autonomy=Autonomy(state="WATCHING", threshold=1800), costs=costs, used=frozenset({"costs"}))
     said = state_line(known, NOW, "", width).plain
@@ -58,7 +58,7 @@ def never_used(engine: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine.safety.costs, "state", lambda: free)
 
 
-async def test_what_is_not_used_yet_stays_out_of_sight_until_it_is_called(
+async def test_a_screen_that_is_not_in_use_has_no_tab_until_it_is_opened(
     console: ConsoleApp, engine: StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     never_used(engine, monkeypatch)
@@ -71,23 +71,7 @@ async def test_what_is_not_used_yet_stays_out_of_sight_until_it_is_called(
         assert "2 work  4 memory" in screen_text(console).splitlines()[0], "it was called by its key"
 
 
-@pytest.mark.parametrize(
-    ("known", "used"),
-    [
-        (AppState(), set()),
-        (AppState(agents=tuple(agents())), {"hierarchy"}),
-        (AppState(served=(("koji-core", "openai:gpt-5"),)), {"hierarchy", "costs"}),
-        (AppState(costs=CostState(0, 0, 3, MICRO, MICRO, MICRO)), {"costs"}),
-        (AppState(holds=(Hold("pause", "d pressed", NOW),)), {"safety"}),
-        (AppState(has_learnings=True), {"learning"}),
-        (AppState(used=frozenset({"insights"})), {"insights"}),
-    ],
-)
-def test_what_is_in_use(known: AppState, used: set[str]) -> None:
-    assert used_screens(known) == used
-
-
-def test_a_fault_of_the_settings_stands_in_the_status_line_until_it_is_mended() -> None:
+def test_a_fault_of_the_settings_stands_in_place_of_the_costs() -> None:
     broken = AppState(autonomy=Autonomy(state="WATCHING"), fault="/home/me/config.toml:7: not TOML")
     said = state_line(broken, NOW, "", 80).plain
     assert_contains(said, "WATCHING", "config.toml:7")

@@ -14,7 +14,19 @@ from engine.home import Home
 from tests.console.conftest import make_console, running, until
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import NOW
-from tests.console.stories import CLOSED, Step, Until, called, choose, go_on, hides, never_called, play, refused, sees
+from tests.console.stories import (
+    CLOSED,
+    Step,
+    Until,
+    called,
+    carry_out,
+    choose,
+    hides,
+    never_called,
+    play,
+    refused,
+    sees,
+)
 
 STOPPED = Until("the stop", lambda app: any(hold.word == "stop" for hold in app.state.holds))
 NOT_RESUMED = never_called("resume")
@@ -33,15 +45,15 @@ async def test_f12_stops_on_every_screen_and_in_every_dialog_and_text_field(
     async with running(console) as pilot:
         for keys in PLACES.values():
             stopped = called("stop", "F12 pressed in the console")
-            await go_on(pilot, *keys, "f12", stopped, STOPPED, sees("■ STOPPED"), lambda app: app.resume("stop"))
-            await go_on(pilot, sees("● WATCHING"))  # live again, also below a dialog
+            await carry_out(pilot, *keys, "f12", stopped, STOPPED, sees("■ STOPPED"), lambda app: app.resume("stop"))
+            await carry_out(pilot, sees("● WATCHING"))  # live again, also below a dialog
             while len(console.screen_stack) > 1:
                 console.pop_screen()
             await pilot.pause()
-            engine.noted.clear()
+            engine.call_log.clear()
 
 
-async def test_f12_waits_for_nobody_and_is_seen_at_once(console: ConsoleApp, engine: StandIn) -> None:
+async def test_f12_shows_at_once_without_waiting_for_the_engine(console: ConsoleApp, engine: StandIn) -> None:
     hang = threading.Event()
     engine.safety.stop = lambda reason, by: hang.wait(10)  # type: ignore[assignment, method-assign]
     await play(console, "f12", sees("STOPPED"), lambda app: hang.set())
@@ -54,7 +66,7 @@ async def test_f12_before_the_engine_is_open_stops_as_soon_as_it_is(home: Home) 
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.press("f12")
         opened.set()
-        await until(pilot, lambda: any(call[0] == "stop" for call in engine.noted))
+        await until(pilot, lambda: any(call[0] == "stop" for call in engine.call_log))
 
 
 def publish(*events: object) -> Step:
@@ -90,7 +102,7 @@ STORIES: dict[str, tuple[Step, ...]] = {
 
 
 @pytest.mark.parametrize("steps", STORIES.values(), ids=STORIES)
-async def test_keys(console: ConsoleApp, steps: tuple[Step, ...]) -> None:
+async def test_story(console: ConsoleApp, steps: tuple[Step, ...]) -> None:
     await play(console, *steps)
 
 
@@ -118,7 +130,7 @@ ASKED = sees("Quit?", "1 running session")
 
 @pytest.mark.long
 @pytest.mark.parametrize(("key", "kept"), [("Q", False), ("k", True)])
-async def test_leaving_asks_whether_the_engine_goes_on(
+async def test_quitting_asks_whether_the_engine_keeps_running(
     home: Home, engine: StandIn, consoles: Consoles, key: str, kept: bool
 ) -> None:
     app = make_console(home, lambda: engine, host=consoles)
@@ -126,7 +138,9 @@ async def test_leaving_asks_whether_the_engine_goes_on(
     assert consoles.keeps_running is kept
 
 
-async def test_nothing_is_asked_while_the_engine_stays_anyway(home: Home, engine: StandIn, consoles: Consoles) -> None:
+async def test_quitting_asks_nothing_if_the_engine_outlives_the_console(
+    home: Home, engine: StandIn, consoles: Consoles
+) -> None:
     """That of `clawpy run`, or one that has another console."""
     consoles.owns_engine = False
     await play(make_console(home, lambda: engine, host=consoles), "ctrl+q", LEFT)

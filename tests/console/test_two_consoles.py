@@ -18,7 +18,7 @@ from engine.home import Home
 from engine.model import Status
 from engine.services import Overrides
 from tests.conftest import MONDAY_MORNING
-from tests.console.conftest import live, screen_text, until
+from tests.console.conftest import screen_text, until, until_loaded
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def engine(tmp_path: Path) -> Iterator[Engine]:
 
 
 @pytest.mark.long
-async def test_the_second_approval_is_refused_and_both_see_what_became_of_the_card(
+async def test_the_second_approval_is_refused_and_both_consoles_show_the_session(
     engine: Engine, tmp_path: Path
 ) -> None:
     def console() -> ConsoleApp:
@@ -48,8 +48,8 @@ async def test_the_second_approval_is_refused_and_both_see_what_became_of_the_ca
         item.run_test(size=(120, 40), notifications=True) as keys,
         other.run_test(size=(120, 40), notifications=True) as other_keys,
     ):
-        await live(keys)
-        await live(other_keys)
+        await until_loaded(keys)
+        await until_loaded(other_keys)
         card = item.state.cards[0]
         assert other.state.cards[0].id == card.id
         item.simulate_key("right")

@@ -24,7 +24,7 @@ from tests.console.stories import (
     Given,
     Until,
     called,
-    go_on,
+    carry_out,
     hides,
     never_called,
     play,
@@ -117,11 +117,11 @@ STORIES = {
 
 @pytest.mark.long
 @pytest.mark.parametrize("steps", STORIES.values(), ids=STORIES)
-async def test_keys(console: ConsoleApp, steps: tuple[object, ...]) -> None:
+async def test_story(console: ConsoleApp, steps: tuple[object, ...]) -> None:
     await play(console, *steps)
 
 
-async def test_commands_and_exit_codes_are_told_from_output(console: ConsoleApp) -> None:
+async def test_commands_and_exit_codes_differ_from_output(console: ConsoleApp) -> None:
     told = (sees("$ python -m pytest", "✗ exit 1"), "down", sees("→ exit 0"))
     await play(console, "2", "up", *told, size=(200, 60))
 
@@ -147,7 +147,7 @@ async def test_after_an_approval_it_opens_on_the_new_session_once(console: Conso
 
 
 @pytest.mark.long
-async def test_a_key_pressed_while_an_undo_runs_is_answered(console: ConsoleApp, engine: StandIn) -> None:
+async def test_keys_during_an_undo_say_that_it_is_still_running(console: ConsoleApp, engine: StandIn) -> None:
     answered, undo = threading.Event(), engine.changes.undo
     engine.changes.undo = lambda id: (answered.wait(5), undo(id))[1]  # type: ignore[method-assign]
     busy = sees("is still running. Try again in a moment.")
@@ -161,7 +161,7 @@ def output(first: int, last: int) -> list[TranscriptLine]:
 
 
 @pytest.mark.parametrize("scrolled", [False, True])
-async def test_the_end_of_a_transcript_stays_in_sight_unless_one_scrolled_up(
+async def test_the_end_of_a_transcript_stays_in_sight_unless_it_was_scrolled(
     console: ConsoleApp, engine: StandIn, scrolled: bool
 ) -> None:
     lines = engine.sessions.transcripts[RUNS] = output(1, 100)
@@ -181,7 +181,7 @@ async def test_the_end_of_a_transcript_stays_in_sight_unless_one_scrolled_up(
         top = view.scroll_offset.y
         for number in range(3):  # toasts need lines
             console.show_toast(f"said {number}")
-        await go_on(pilot, sees("said 2"))
+        await carry_out(pilot, sees("said 2"))
         for count in (1, 5000):
             await grow(count)
             assert (lines[-1].text in screen_text(console)) != scrolled
@@ -189,7 +189,7 @@ async def test_the_end_of_a_transcript_stays_in_sight_unless_one_scrolled_up(
 
 
 @pytest.mark.long
-async def test_a_long_transcript_is_read_from_its_tail_and_capped(console: ConsoleApp, engine: StandIn) -> None:
+async def test_a_transcript_shows_the_last_20000_lines(console: ConsoleApp, engine: StandIn) -> None:
     engine.sessions.transcripts[RUNS] = output(1, 30_000)
     engine.sessions.all[0] = dataclasses.replace(engine.sessions.all[0], lines=30_000)
     async with running(console, "2", "up") as pilot:
@@ -198,7 +198,7 @@ async def test_a_long_transcript_is_read_from_its_tail_and_capped(console: Conso
         assert len(view._lines) == 20_000
 
 
-def test_of_an_interrupted_session_nobody_knows_how_long_it_took() -> None:
+def test_an_interrupted_session_shows_no_duration() -> None:
     whole = next(session for session in sessions() if session.state is SessionState.SUCCEEDED)
     cut = dataclasses.replace(whole, state=SessionState.INTERRUPTED)
     told = "\n".join(line.plain for line in heading_lines(cut, (), NOW, 100))

@@ -1,4 +1,4 @@
-"""How candidates and learnings are told, on the screen and by a verb."""
+"""Nouns as fields, for the screens and for verbs: learnings, candidates, agents, an absence."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ import pytest
 from clawpy_console.cli.printing.style import field_lines, plain
 from clawpy_console.fields import Field, change_fields
 from clawpy_console.fields import learning as learning_fields
+from clawpy_console.fields.agent import edited_fields, finding_fields, profile_fields
+from clawpy_console.fields.states import LEARNED_FORMS, absence_fields
 from clawpy_console.screens.learning_rows import link_rows
 from clawpy_console.widgets.reflowing_text import render_fields
 from engine import document
@@ -61,7 +63,7 @@ def test_no_line_is_wider_than_its_room(port: Adaptation, learnings: Learnings, 
     assert [line.plain for line in render_fields(fields, width) if line.cell_length > width] == []
 
 
-def test_only_what_is_near_to_a_change_is_shown() -> None:
+def test_a_change_shows_only_the_lines_near_it() -> None:
     many = [f"line {number}" for number in range(60)]
     changed = [*many[:10], "other", *many[11:40], "last", *many[41:]]
     told = [field.text for field in change_fields(many, changed)]
@@ -85,7 +87,7 @@ def test_a_record_says_why_it_has_its_score_and_what_was_recorded(port: Adaptati
     )
 
 
-def test_lift_says_runs_share_difference_and_interval(port: Adaptation) -> None:
+def test_lift_shows_runs_share_difference_and_interval(port: Adaptation) -> None:
     def lift(value: object) -> str:
         view = dataclasses.replace(port.view(STOCK.id), lift=value)
         return text(learning_fields.lift_fields(document(view)["lift"]))
@@ -107,3 +109,45 @@ def test_a_learning_is_linked_both_ways(learnings: Learnings) -> None:
     assert next(row.text for row in rows if row.id == f"session:{SESSIONS[1]}") == "Round totals"
     ids = [row.id for row in rows if row.id]
     assert len(ids) == len(set(ids))
+
+
+SAID = "Round a discount once, at the end"
+
+
+def test_patterns_name_their_finders_and_uses() -> None:
+    patterns = [{"text": SAID, "foundBy": 0, "uses": 0}, {"text": f"cents: {SAID}", "foundBy": 2, "uses": 1}]
+    text = [
+        line.text
+        for line in profile_fields({"principles": [], "guardrails": [], "patterns": patterns, "decisions": []})
+    ]
+    assert text == ["patterns", f"- {SAID}", f"- cents: {SAID}  · found by 2 workers  · in 1 prompt"]
+
+
+def test_a_delivered_finding_names_its_pattern() -> None:
+    def told(pattern: str) -> str:
+        item = {
+            "state": "flushed", "text": SAID, "targetAgent": "ui", "leader": "lead", "createdAt": NOW.isoformat(),
+            "flushedAt": NOW.isoformat(), "trust": "measured", "pattern": pattern, "confidence": 0.9,
+            "importance": 0.8, "reasons": [], "category": "", "evidence": [], "gates": [],
+        }  # fmt: skip
+        return "\n".join(line.text for line in finding_fields(item, NOW))
+
+    assert "as a pattern of lead," in told("les_0123456789ab")
+    assert "as the pattern money_in_cents," in told("money_in_cents")
+
+
+def test_a_section_that_an_edit_empties_says_that_soul_md_is_used_again() -> None:
+    text = [line.text for line in edited_fields({"edits": [{}], "fromSoul": ["principles"], "prompts": []})]
+    assert text[0] == "▲ principles is empty: what soul.md says of it is used again."
+
+
+def test_an_absence_counts_problems_apart_from_failures() -> None:
+    states = (("succeeded", "failed"), ("failed", "failed"), ("cannot_run", "cannot_run"), ("discarded", "succeeded"))
+    away = {
+        "ran": [{"state": state, "result": result, "mode": "approved"} for state, result in states],
+        "blocked": [], "approved": 4, "rejected": 1, "approvedByItself": 0, "spent": 0,
+        "learnt": dict.fromkeys(LEARNED_FORMS, 0),
+    }  # fmt: skip
+    said = {field.name: field.text for field in absence_fields(away)}
+    assert said["done"] == "4 sessions, 1 found a problem, 2 did not finish"
+    assert (said["approved"], said["learned"]) == ("4", "nothing new, from 4 decisions")

@@ -170,7 +170,7 @@ async def play_here(console: ConsoleApp, *steps: Step, size: tuple[int, int] = (
 
 @pytest.mark.long
 @pytest.mark.parametrize("steps", STORIES.values(), ids=STORIES)
-async def test_keys(console: ConsoleApp, steps: tuple[Step, ...]) -> None:
+async def test_story(console: ConsoleApp, steps: tuple[Step, ...]) -> None:
     await play_here(console, *steps)
 
 
@@ -181,7 +181,7 @@ async def test_each_answer_has_a_key(console: ConsoleApp, key: str, answer: str)
     await play_here(console, key, called("answer", PUSH, answer))
 
 
-async def test_a_long_request_leaves_its_keys_in_sight_and_says_that_it_goes_on(console: ConsoleApp) -> None:
+async def test_a_long_request_keeps_its_keys_in_sight_and_says_that_there_is_more(console: ConsoleApp) -> None:
     long = asks(dataclasses.replace(permissions()[0], detail=LONG))
     told = (
         sees("more below", "deny for this session", "line 0 of the script"),

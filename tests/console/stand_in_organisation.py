@@ -16,14 +16,14 @@ from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import NOW
 from tests.hierarchy.guidance_world import World, make_world
 
-DID = {
+ACTIVITY = {
     "backend_builder": Doing("running", 4210, sessions=41, used=182_400, spent=2_310_000),
     "chronicler": Doing(sessions=12, used=48_000, spent=410_000),
     "researcher": Doing("waiting", 900, sessions=7, used=95_000, spent=730_000),
 }
 
 
-def make_people(folder: Path) -> Path:
+def make_organisation(folder: Path) -> Path:
     """The organisation's files and database in `folder`, for tests to copy; returns `folder`."""
     engine = StandIn()
     world = _over(engine, folder)
@@ -33,7 +33,7 @@ def make_people(folder: Path) -> Path:
     return folder
 
 
-def with_people(engine: StandIn, made: Path, folder: Path) -> World:
+def with_organisation(engine: StandIn, made: Path, folder: Path) -> World:
     """Give `engine` a copy, in `folder`, of the organisation that was `made`. Close its `database` at the end."""
     shutil.copytree(made, folder, dirs_exist_ok=True)
     world = _over(engine, folder)
@@ -45,7 +45,7 @@ def with_people(engine: StandIn, made: Path, folder: Path) -> World:
 def _over(engine: StandIn, folder: Path) -> World:
     clock = FakeClock(NOW)
     database = Database(folder / "people.db", clock=clock, bus=engine.bus, durable=False)
-    world = make_world(folder, database, clock, members=(), activity=lambda: DID)
+    world = make_world(folder, database, clock, members=(), activity=lambda: ACTIVITY)
     engine.agents = world.agents  # type: ignore[assignment]
     engine.profiles, engine.cascade = world.profiles, world.cascade  # type: ignore[attr-defined]
     engine.bubbles, engine.teaching = world.bubbles, world.teaching  # type: ignore[attr-defined]

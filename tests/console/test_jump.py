@@ -1,0 +1,93 @@
+"""Jump mode: a label on everything that can be reached, on every screen and dialog."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from textual.screen import Screen
+from textual.widget import Widget
+
+from clawpy_console.app import ConsoleApp
+from clawpy_console.dialogs.jump import Jump, labels, spots
+from clawpy_console.dialogs.prompt import OwnPrompt
+from clawpy_console.dialogs.question import Question
+from clawpy_console.widgets.bars import KeyLine
+from clawpy_console.widgets.rows import Rows
+from tests.console.conftest import running, screen_text, until
+from tests.console.stand_in import StandIn
+
+
+def label_of(jump: Screen[Any], widget: Widget, at: int) -> str:
+    """The label on the spot number `at` of `widget`."""
+    assert isinstance(jump, Jump)
+    return [label for label, spot in jump._spots.items() if spot.widget is widget][at]
+
+
+@pytest.mark.parametrize("count", [0, 1, 26, 27, 51, 52, 300, 676])
+def test_no_label_is_the_beginning_of_another(count: int) -> None:
+    made = sorted(labels(count))
+    assert len(made) == len(set(made)) == count
+    assert not any(after.startswith(item) for item, after in pairwise(made))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("size", [(80, 24), (200, 60)])
+@pytest.mark.parametrize("screen", ["1", "2", "3", "4", "5", "6", "7"])
+async def test_every_screen_has_a_label_on_each_tab_pane_and_key(
+    console: ConsoleApp, screen: str, size: tuple[int, int]
+) -> None:
+    async with running(console, screen, size=size) as pilot:
+        await until(pilot, lambda: console.screen.query(KeyLine) and console.screen.query_one(KeyLine).keys)
+        screen_text(console)  # the keys have their places once they are drawn
+        found = spots(console.screen)
+        assert len([item for item in found if item.widget.id == "state"]) >= 3
+        assert [item for item in found if isinstance(item.widget, KeyLine)]
+        assert [item for item in found if item.widget is console.screen.focused]
+        await pilot.press("apostrophe")
+        await until(pilot, lambda: isinstance(console.screen, Jump))
+        drawn = screen_text(console).splitlines()
+        for label, spot in list(console.screen._spots.items())[:40]:
+            x, y = spot.on_screen
+            assert label in (drawn[y][x : x + len(label)], drawn[y][x - len(label) : x])
+        await pilot.press("escape")
+        await until(pilot, lambda: not isinstance(console.screen, Jump))
+
+
+@pytest.mark.long
+async def test_a_label_goes_to_a_screen_a_row_and_a_key(console: ConsoleApp, engine: StandIn) -> None:
+    async with running(console) as pilot:
+        bar = console.screen.query_one("#state")
+        await pilot.press("apostrophe")
+        await pilot.press(*label_of(console.screen, bar, 1))
+        await until(pilot, lambda: console.current_mode == "work")
+        rows = console.screen.query_one("#sessions", Rows)
+        await until(pilot, lambda: len(rows.spots) > 3)
+        await pilot.press("apostrophe")
+        await pilot.press(*label_of(console.screen, rows, 3))
+        await until(pilot, lambda: rows.cursor == rows.spots[3][0].y and rows.has_focus)
+        await pilot.press("apostrophe", "escape")
+        await until(pilot, lambda: console.screen.focused is rows)
+
+
+@pytest.mark.long
+async def test_a_label_chooses_an_answer_and_another_letter_ends_jump_mode(console: ConsoleApp) -> None:
+    async with running(console, "ctrl+q", size=(80, 24)) as pilot:
+        await until(pilot, lambda: isinstance(console.screen, Question))
+        await pilot.press("apostrophe", "M")
+        await until(pilot, lambda: isinstance(console.screen, Question))
+        await pilot.press("apostrophe")
+        await until(pilot, lambda: isinstance(console.screen, Jump))
+        await pilot.press(list(console.screen._spots)[-1])  # cancel
+        await until(pilot, lambda: len(console.screen_stack) == 1)
+
+
+@pytest.mark.long
+async def test_f2_jumps_while_text_is_typed(console: ConsoleApp) -> None:
+    async with running(console, "n", size=(80, 24)) as pilot:
+        await until(pilot, lambda: isinstance(console.screen, OwnPrompt) and console.focused)
+        await pilot.press("apostrophe")
+        assert console.focused.text == "'"
+        await pilot.press("f2")
+        await until(pilot, lambda: isinstance(console.screen, Jump))

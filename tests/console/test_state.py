@@ -1,0 +1,103 @@
+"""The state of the console: topics that are read, screens in use, the last screen that survives a restart."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from clawpy_console import state
+from clawpy_console.app import ConsoleApp
+from clawpy_console.state import TOPICS, AppState, ReadScope, read_topics, used_screens
+from engine.events import Event
+from engine.home import Home
+from engine.model import MICRO, Hold
+from engine.model.rails import CostState
+from tests.console import stand_in
+from tests.console.conftest import running, wait_for_text
+from tests.console.stand_in import StandIn
+from tests.console.stand_in_data import NOW, agents
+
+
+def test_the_topics_of_events_are_those_of_the_screens() -> None:
+    assert {topic for kind in Event.kinds.values() for topic in kind.topics} <= {
+        *TOPICS,
+        "training",
+    }  # the insights screen reads trainings itself
+
+
+async def test_a_failing_topic_leaves_the_others(console: ConsoleApp, engine: StandIn) -> None:
+    def broken() -> None:
+        raise RuntimeError("no such table: agents")
+
+    engine.agents.list = broken
+    async with running(console, notifications=True) as pilot:
+        assert console.state.cards
+        assert console.state.tasks
+        await wait_for_text(pilot, "no such table")
+
+
+def known() -> AppState:
+    values, failed = read_topics(StandIn(), TOPICS, ReadScope())  # type: ignore[arg-type]
+    assert failed == []
+    return AppState(**values)
+
+
+def test_the_last_screen_survives_a_restart(tmp_path: Path) -> None:
+    file = tmp_path / "cache" / "last_screen.json"
+    screen = state.LastScreen(known(), "clawpy-light", {"work.land": "l"}, False, True, NOW)
+    state.save(file, screen)
+    again = state.load(file)
+    assert again == state.trim(screen)
+    assert again.state.cards == known().cards
+    assert again.state.sessions == known().sessions
+    assert [item.name for item in file.parent.iterdir()] == ["last_screen.json"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda text: "",
+        lambda text: text[: len(text) // 2],
+        lambda text: "[]",
+        lambda text: "null",
+        lambda text: text.replace(f'"version": {state.VERSION}', '"version": 999'),
+        lambda text: text.replace('"status": "pending"', '"status": "levitating"'),
+        lambda text: text.replace('"theme"', '"themes"'),
+        lambda text: json.dumps(json.loads(text) | {"state": {"cards": "none"}}),
+        lambda text: json.dumps(json.loads(text) | {"state": 7}),
+        lambda text: "[" * 100_000,
+    ],
+)
+def test_an_unreadable_last_screen_counts_as_none(tmp_path: Path, change) -> None:
+    file = tmp_path / "last_screen.json"
+    state.save(file, state.LastScreen(known()))
+    file.write_text(change(file.read_text()))
+    assert state.load(file) == state.LastScreen()
+
+
+@pytest.mark.long
+async def test_quitting_saves_the_screen_and_asks_while_sessions_run(console: ConsoleApp, home: Home) -> None:
+    async with running(console, "ctrl+q") as pilot:
+        await wait_for_text(pilot, "1 running session")
+        await pilot.press("enter", "escape")
+        assert len(console.screen_stack) == 1
+        await pilot.press("ctrl+q", "Q")
+    assert state.load(home.last_screen).state.cards == tuple(stand_in.cards())
+
+
+@pytest.mark.parametrize(
+    ("known", "used"),
+    [
+        (AppState(), set()),
+        (AppState(agents=tuple(agents())), {"hierarchy"}),
+        (AppState(served=(("koji-core", "openai:gpt-5"),)), {"hierarchy", "costs"}),
+        (AppState(costs=CostState(0, 0, 3, MICRO, MICRO, MICRO)), {"costs"}),
+        (AppState(holds=(Hold("pause", "d pressed", NOW),)), {"safety"}),
+        (AppState(has_learnings=True), {"learning"}),
+        (AppState(used=frozenset({"insights"})), {"insights"}),
+    ],
+)
+def test_screens_in_use(known: AppState, used: set[str]) -> None:
+    assert used_screens(known) == used

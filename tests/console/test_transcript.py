@@ -1,0 +1,199 @@
+"""Output: long lines wrap at words, a selection is copied as it was, progress is one row with a bar."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+from textual.app import App, ComposeResult
+from textual.content import Content
+from textual.geometry import Offset
+from textual.selection import Selection
+from textual.widget import Widget
+
+from clawpy_console.app import ConsoleApp
+from clawpy_console.widgets.prompt_lines import SOURCE_CELLS, PromptLines
+from clawpy_console.widgets.reflowing_text import ReflowingText
+from clawpy_console.widgets.transcript import BAR_CELLS, LinesView, Progress, row_starts
+from engine.model import CheckResult, PromptLine, PromptPart, PromptSource, SessionState, SourceKind, TranscriptLine
+from tests.console.conftest import running, screen_text, wait_for_text
+from tests.console.stand_in import StandIn
+from tests.console.stand_in_data import NOW
+
+LONG = "the quick brown fox jumps over the lazy dog and then over it once more"
+
+
+def rows_of(text: str, room: int) -> list[str]:
+    starts = row_starts(text, room)
+    return [text[a:b] for a, b in zip(starts, [*starts[1:], None], strict=True)]
+
+
+@pytest.mark.parametrize(
+    ("text", "rows"),
+    [
+        ("one two three", ["one two ", "three"]),
+        ("12345678", ["12345678"]),
+        ("123456789", ["12345678", "9"]),
+        ("to unbelievable", ["to ", "unbeliev", "able"]),
+        ("漢字漢字漢字", ["漢字漢字", "漢字"]),
+        ("", [""]),
+    ],
+)
+def test_rows_break_at_words_and_within_a_word_only_where_it_is_too_long(text: str, rows: list[str]) -> None:
+    assert rows_of(text, 8) == rows
+
+
+@given(st.text(st.sampled_from("ab 漢é-"), max_size=60), st.integers(8, 30))
+def test_wrapped_rows_are_the_whole_text_and_none_is_too_wide(text: str, room: int) -> None:
+    rows = rows_of(text, room)
+    assert "".join(rows) == text
+    assert all(cell_len(row.rstrip()) <= room for row in rows)
+
+
+class Showing(App[None]):
+    def __init__(self, view: Widget) -> None:
+        super().__init__()
+        self.view = view
+
+    get_theme_variable_defaults = ConsoleApp.get_theme_variable_defaults  # type: ignore[assignment]
+
+    def compose(self) -> ComposeResult:
+        yield self.view
+
+
+def shown(view: LinesView, y: int) -> str:
+    return "".join(segment.text for segment in view.render_line(y)).rstrip()
+
+
+def lit(view: LinesView, y: int) -> str:
+    """What of row `y` is shown as selected."""
+    colour = view.screen.get_component_rich_style("screen--selection").bgcolor
+    return "".join(item.text for item in view.render_line(y) if item.style and item.style.bgcolor == colour)
+
+
+async def test_a_selection_over_rows_is_copied_as_one_line() -> None:
+    view = LinesView()
+    app = Showing(view)
+    async with app.run_test(size=(40, 10)) as pilot:
+        view.extend([("say", LONG), ("output", "漢字 and the end")])
+        await pilot.pause()
+        assert [shown(view, y) for y in range(3)] == [
+            "● the quick brown fox jumps over the", "  lazy dog and then over it once more", "  漢字 and the end",
+        ]  # fmt: skip
+        _, start = app.screen.get_widget_and_offset_at(6, 0)
+        _, end = app.screen.get_widget_and_offset_at(10, 1)
+        assert start is not None
+        assert end is not None
+        chosen = Selection.from_offsets(start, end)
+        app.screen.selections = {view: chosen}
+        assert view.get_selection(chosen) == ("quick brown fox jumps over the lazy dog", "\n")
+        assert [lit(view, y).strip() for y in range(3)] == ["quick brown fox jumps over the", "lazy dog", ""]
+        _, end = app.screen.get_widget_and_offset_at(6, 2)
+        assert end is not None
+        chosen = Selection.from_offsets(start, end)
+        app.screen.selections = {view: chosen}
+        copied = view.get_selection(chosen)
+        assert copied is not None
+        assert copied[0].endswith("once more\n  漢字")
+        assert lit(view, 2) == "  漢字", "what is lit is what is copied"
+
+
+async def test_a_prompt_is_copied_without_its_sources() -> None:
+    view = PromptLines()
+    app = Showing(view)
+    async with app.run_test(size=(60, 10)) as pilot:
+        source = PromptSource(SourceKind.SOUL, label="soul.md")
+        view.show([PromptPart("identity", (PromptLine(LONG, source),))])
+        await pilot.pause()
+        row = next(y for y in range(6) if "the quick" in shown(view, y))
+        for x in (0, SOURCE_CELLS):  # in the gutter, and on the first character
+            _, start = app.screen.get_widget_and_offset_at(x, row)
+            _, end = app.screen.get_widget_and_offset_at(SOURCE_CELLS + 3, row)
+            assert start is not None
+            assert end is not None
+            chosen = Selection.from_offsets(start, end)
+            assert view.get_selection(chosen) == ("the", "\n")
+        _, below = app.screen.get_widget_and_offset_at(3, row + 1)
+        assert below is not None
+        copied = view.get_selection(Selection.from_offsets(start, below))
+        assert copied is not None
+        assert LONG.startswith(copied[0])
+        assert copied[0].endswith(" ")
+
+
+class Lines(App[None]):
+    """Three drawn lines."""
+
+    def compose(self) -> ComposeResult:
+        yield ReflowingText()
+
+
+async def test_drawn_lines_can_be_selected() -> None:
+    app = Lines()
+    async with app.run_test(size=(40, 5)) as pilot:
+        drawn = app.query_one(ReflowingText)
+        drawn.show(lambda width: [Content("one"), Content("two"), Content("three")])
+        await pilot.pause()
+        chosen = Selection(Offset(1, 1), Offset(2, 2))
+        app.screen.selections = {drawn: chosen}
+        await pilot.pause()
+        marked = app.screen.get_component_rich_style("screen--selection").bgcolor
+        rows = (drawn.render_line(y) for y in range(3))
+        lit = ["".join(item.text for item in row if item.style and item.style.bgcolor == marked) for row in rows]
+        assert lit == ["", "wo", "th"]
+        assert drawn.get_selection(chosen) == ("wo\nth", "\n")
+
+
+@pytest.mark.parametrize(
+    ("lines", "row"),
+    [
+        (["........F. [ 59%]", "..F [100%]"], "100 %  13 run, 2 failed"),
+        (["tests/test_cart.py ..                       [ 40%]"], " 40 %  2 run"),
+        (["tests/test_cart.py::test_total PASSED       [  3%]"], "  3 %  1 run"),
+        (["running 4 tests", "test cart::total ... ok", "test cart::tax ... FAILED"], " 50 %  2 of 4 run, 1 failed"),
+        (["    Building [======>            ] 33/120: serde"], " 28 %  33 of 120"),
+        ([" 45%|████▌     | 45/100 [00:01<00:01]"], " 45 %  45 of 100"),
+        (["[##########........] | reify: timing 55%"], " 55 %"),
+        (["#####################        72.4%"], None),
+        (["coverage of cart.py: 80 %"], None),
+        (["=== Coverage: 61% (minimum 80%) FAILED ==="], None),
+        (["[.] 2/5 ERROR in billing"], None),
+        (["[#] 10/12/2026 connection refused"], None),
+        (["[----] 10/12/2026 the release"], None),
+        (["[----] 3/4 segfault"], None),
+        (["3 failed, 118 passed in 0.26s"], None),
+        ([""], None),
+    ],
+)
+def test_lines_of_progress_are_a_bar_with_numbers(lines: list[str], row: str | None) -> None:
+    progress = Progress()
+    shown = [progress.progress_row(line) for line in lines][-1]
+    assert shown == row if row is None else shown is not None and shown[BAR_CELLS + 1 :] == row
+
+
+async def test_a_running_test_suite_moves_one_row_and_ends_with_its_causes(
+    console: ConsoleApp, engine: StandIn
+) -> None:
+    session = engine.sessions.all[0]
+    output = ["collected 40 items", "...... [ 20%]", "......F [ 60%]", "...F... [100%]", "2 failed, 18 passed"]
+    lines = [TranscriptLine(number, NOW, "output", text) for number, text in enumerate(output, 1)]
+    failing = ("tests/test_cart.py::test_total", "tests/test_cart.py::test_tax")
+    engine.sessions.transcripts[session.id] = lines[:2]
+    engine.sessions.all[0] = dataclasses.replace(session, state=SessionState.RUNNING, lines=2)
+    async with running(console, size=(200, 60)) as pilot:
+        console.open("work", session.id)
+        await wait_for_text(pilot, " 20 %  6 run")
+        engine.sessions.transcripts[session.id] = lines
+        engine.sessions.all[0] = dataclasses.replace(
+            session, state=SessionState.SUCCEEDED, ended_at=NOW, lines=5,
+            check=CheckResult("pytest", 18, 2, failing=failing),
+            facts={"signatures": dict.fromkeys(failing, "TypeError: N is no price in cart.py")},
+        )  # fmt: skip
+        console.reload(["sessions"])
+        await wait_for_text(pilot, "2 tests: TypeError: N is no price in cart.py")
+        assert "100 %  20 run, 2 failed" in screen_text(console)
+        assert " 20 %" not in screen_text(console)
+        assert "test_total  and 1 more like it" in screen_text(console)
