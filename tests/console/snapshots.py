@@ -15,7 +15,8 @@ SIZES = {"80x24": (80, 24), "120x40": (120, 40), "160x50": (160, 50), "200x60": 
 
 
 CompareSnapshot = Callable[..., None]
-"""`compare(console, size, *keys, theme="", go=until_loaded)`: the console looks as in its picture, after `go` and the keys."""
+"""`compare(console, size, *keys, theme="", go=until_loaded)`: the console looks as in its picture, after `go` and the
+keys."""
 
 
 def comparison(snap_compare: Callable[..., bool]) -> CompareSnapshot:

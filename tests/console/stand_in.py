@@ -1,7 +1,7 @@
 """A still engine with fixed data: the ports that the console calls, and nothing behind them.
 
 The only fake engine there is: screens are looked at, and tested, on something that does not move by itself. Every call
-is call_log in `call_log`, and `refuse` makes the next call of a name raise.
+is in `call_log`, and `refuse` makes the next call of a name raise.
 """
 
 from __future__ import annotations

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+import pytest
 from textual.geometry import Region
 from textual.pilot import Pilot
 
@@ -61,6 +62,18 @@ async def play(console: ConsoleApp, *steps: Step, size: tuple[int, int] = (120, 
             step.change(console._open_engine())  # type: ignore[arg-type]
     async with running(console, size=size, notifications=True) as pilot:
         await carry_out(pilot, *steps)
+
+
+def story_test(
+    stories: Mapping[str, tuple[Step, ...]], *opening: Step, size: tuple[int, int] = (120, 40)
+) -> Callable[..., Awaitable[None]]:
+    """A test that plays each of `stories`, after the steps of `opening`."""
+
+    @pytest.mark.parametrize("steps", stories.values(), ids=stories)
+    async def test(console: ConsoleApp, steps: tuple[Step, ...]) -> None:
+        await play(console, *opening, *steps, size=size)
+
+    return test
 
 
 def visible_text(app: ConsoleApp) -> str:

@@ -1,16 +1,12 @@
-"""How a leader's guidance and a finding are written, for the screen and for a verb."""
+"""The agents as a tree: who is below whom, which are folded, whose chain does not reach the owner."""
 
 from __future__ import annotations
-
-from datetime import UTC, datetime
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from clawpy_console.screens.agent_tree import FOLD_ABOVE, Folds, Node, ids_below, leaders, tree_nodes
 from engine.model import AgentView
-
-# The organisation as a tree: who is below whom, what is folded, who hangs loose.
 
 
 def agent(id: str, reports_to: str, *, worked: bool = True, tier: int = 4, broken: str = "") -> AgentView:
@@ -104,6 +100,3 @@ def test_each_agent_is_drawn_once_whatever_its_leader(reports_to: dict[str, str]
 def test_a_chain_as_long_as_there_are_agents_is_drawn() -> None:
     agents = [agent("n0", "owner"), *(agent(f"n{number}", f"n{number - 1}") for number in range(1, 3000))]
     assert tree_nodes(agents, folds=Folds())[-1].depth == 3000
-
-
-NOW = datetime(2026, 1, 5, 9, tzinfo=UTC)

@@ -1,4 +1,4 @@
-"""Engine events reach the screen coalesced; the last screen survives a restart, and nothing else of it matters."""
+"""Events of the engine reach the console as a few messages, which update the screen and become toasts."""
 
 from __future__ import annotations
 

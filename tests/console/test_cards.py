@@ -41,6 +41,7 @@ from tests.console.stories import (
     sees,
     shown,
     stack,
+    story_test,
 )
 
 CHECK, BLOG_CARD = "pred_000000000005", "pred_000000000004"
@@ -166,10 +167,7 @@ STORIES: dict[str, tuple[Step, ...]] = {
 }  # fmt: skip
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("steps", STORIES.values(), ids=STORIES)
-async def test_story(console: ConsoleApp, steps: tuple[Step, ...]) -> None:
-    await play(console, *steps)
+test_story = pytest.mark.long(story_test(STORIES))
 
 
 @pytest.mark.parametrize(
@@ -264,7 +262,7 @@ async def test_a_digit_just_after_a_dismissal_is_its_reason(console: ConsoleApp,
     told = (
         called("explain", FIRST, REASONS[key]),
         on_screen("mission"),
-        sees(f"call_log: {REASONS[key]}".replace("-", " ")),
+        sees(f"noted: {REASONS[key]}".replace("-", " ")),
     )
     await play(console, "left", key, *told, "2", on_screen("work"))  # once said, digits lead to screens again
 

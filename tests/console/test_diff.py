@@ -16,7 +16,20 @@ from engine.model import FileChange, FileDiff, FilePart, Refusal
 from tests.console.conftest import screen_text
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import HUNKS as STAND_IN_HUNKS
-from tests.console.stories import CHANGE, Given, Step, Until, call_log, called, cursor, hides, never_called, play, sees
+from tests.console.stories import (
+    CHANGE,
+    Given,
+    Step,
+    Until,
+    call_log,
+    called,
+    cursor,
+    hides,
+    never_called,
+    play,
+    sees,
+    story_test,
+)
 
 HUNKS = """@@ -1,4 +1,5 @@ def total(cart):
  lines = cart.lines
@@ -223,11 +236,7 @@ STORIES = {
 }  # fmt: skip
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("steps", STORIES.values(), ids=STORIES)
-async def test_story(console: ConsoleApp, steps: tuple[Step, ...]) -> None:
-    given = [step for step in steps if isinstance(step, Given)]
-    await play(console, *given, *IN_DIFF, *steps)
+test_story = pytest.mark.long(story_test(STORIES, *IN_DIFF))
 
 
 async def test_every_sort_of_change_is_described(console: ConsoleApp) -> None:

@@ -76,35 +76,30 @@ async def test_output_of_the_last_screens_session_is_read_once_the_engine_is_ope
         await wait_for_text(pilot, "LAST OUTPUT", text[:30])
 
 
-async def test_a_home_that_cannot_be_opened_is_explained_and_can_be_tried_again(home: Home) -> None:
-    engine = StandIn()
-    answers: list[object] = [
-        Refusal("home_held", "another clawpy (process 4711) holds this home", "quit it, or use --home"),
-        engine,
-    ]
+@pytest.mark.parametrize(
+    ("error", "texts"),
+    [
+        (Refusal("home_held", "another clawpy (process 4711) holds it", "use --home"), ("4711", "use --home")),
+        (RuntimeError("disk on fire"), ("disk on fire",)),
+    ],
+    ids=["a_refusal", "an_unexpected_error"],
+)
+@pytest.mark.parametrize("key", ["r", "q"])
+async def test_a_home_that_cannot_be_opened_is_explained_and_tried_again_or_left(
+    home: Home, error: Exception, texts: tuple[str, ...], key: str
+) -> None:
+    errors = [error]
 
-    def opening() -> object:
-        answer = answers.pop(0)
-        if isinstance(answer, Refusal):
-            raise answer
-        return answer
+    def open_engine() -> StandIn:
+        if errors:
+            raise errors.pop()
+        return StandIn()
 
-    app = ConsoleApp(opening, home, [], now=lambda: NOW)  # type: ignore[arg-type]
+    app = make_console(home, open_engine)
     async with app.run_test(size=(100, 30)) as pilot:
-        await until(pilot, lambda: "4711" in screen_text(app))
-        text = screen_text(app)
-        assert_contains(text, "quit it, or use --home", "try again")
-        await pilot.press("r")
-        await until_loaded(pilot)
-        assert len(app.screen_stack) == 1
-
-
-async def test_an_unexpected_failure_to_open_is_shown(home: Home) -> None:
-    def broken() -> object:
-        raise RuntimeError("disk on fire")
-
-    app = ConsoleApp(broken, home, [], now=lambda: NOW)  # type: ignore[arg-type]
-    async with app.run_test(size=(100, 30)) as pilot:
-        await until(pilot, lambda: "disk on fire" in screen_text(app))
-        await pilot.press("q")
-    assert app.return_code == 1
+        await wait_for_text(pilot, *texts, "try again")
+        await pilot.press(key)
+        if key == "r":
+            await until_loaded(pilot)
+            assert len(app.screen_stack) == 1
+    assert (app.return_code == 1) is (key == "q")

@@ -14,7 +14,7 @@ from engine.model import LocalModels
 from tests.console.conftest import make_console
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import NOW, found_agent
-from tests.console.stories import CLOSED, Given, Step, called, hides, never_called, play, sees
+from tests.console.stories import CLOSED, Given, Step, called, hides, never_called, play, sees, story_test
 
 
 def served(by: str = "", agents: bool = False, **local: tuple[str, ...]) -> Given:
@@ -47,10 +47,7 @@ STORIES: dict[str, tuple[Step, ...]] = {
 }  # fmt: skip
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("steps", STORIES.values(), ids=STORIES)
-async def test_a_first_run_offers_agents_and_models(console: ConsoleApp, steps: tuple[Step, ...]) -> None:
-    await play(console, *steps, size=(200, 60))
+test_a_first_run_offers_agents_and_models = pytest.mark.long(story_test(STORIES, size=(200, 60)))
 
 
 @pytest.mark.parametrize("size", [(80, 24), (200, 60)])

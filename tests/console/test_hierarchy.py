@@ -21,7 +21,7 @@ from tests.console.conftest import running, screen_text
 from tests.console.snapshots import SIZES, CompareSnapshot
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_organisation import make_organisation, with_organisation
-from tests.console.stories import CLOSED, Given, Step, Until, carry_out, play, sees
+from tests.console.stories import CLOSED, Given, Step, Until, carry_out, play, sees, story_test
 from tests.hierarchy.guidance_world import World
 from tests.support.helpers import assert_contains
 
@@ -220,9 +220,7 @@ STORIES: dict[str, tuple[Step, ...]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("steps", STORIES.values(), ids=STORIES)
-async def test_story(console: ConsoleApp, people: World, steps: tuple[Step, ...]) -> None:
-    await play(console, *steps, size=WIDE)
+test_story = pytest.mark.usefixtures("people")(story_test(STORIES, size=WIDE))
 
 
 async def test_guidance_is_the_block_the_next_prompt_carries(console: ConsoleApp, people: World) -> None:

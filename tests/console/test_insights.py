@@ -34,7 +34,19 @@ from tests.console.snapshots import SIZES, CompareSnapshot
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import NOW, SHOP
 from tests.console.stand_in_figures import run
-from tests.console.stories import CLOSED, Given, Step, Until, called, hides, never_called, play, refused, sees
+from tests.console.stories import (
+    CLOSED,
+    Given,
+    Step,
+    Until,
+    called,
+    hides,
+    never_called,
+    play,
+    refused,
+    sees,
+    story_test,
+)
 from tests.support.helpers import assert_contains
 
 
@@ -131,11 +143,7 @@ STORIES: dict[str, tuple[Step, ...]] = {
 }  # fmt: skip
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("steps", STORIES.values(), ids=STORIES)
-async def test_story(console: ConsoleApp, steps: tuple[Step, ...]) -> None:
-    given = [step for step in steps if isinstance(step, Given)]
-    await play(console, *given, "7", READ, *steps)
+test_story = pytest.mark.long(story_test(STORIES, "7", READ))
 
 
 @pytest.mark.long

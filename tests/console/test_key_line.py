@@ -73,6 +73,3 @@ async def test_every_key_of_the_key_line_does_something(
 
 def _state(console: ConsoleApp, engine: StandIn) -> object:
     return len(console.screen_stack), console.screen.focused, screen_text(console), len(engine.call_log)
-
-
-# Jump mode: a label on everything that can be reached, on every screen and dialog.

@@ -15,7 +15,19 @@ from engine.home import Home
 from engine.model import Refusal
 from tests.console.conftest import screen_text, until, until_loaded
 from tests.console.stand_in import StandIn
-from tests.console.stories import CLOSED, FIRST, Given, Step, Until, called, choose, hides, never_called, play, sees
+from tests.console.stories import (
+    CLOSED,
+    FIRST,
+    Given,
+    Step,
+    Until,
+    called,
+    choose,
+    hides,
+    never_called,
+    sees,
+    story_test,
+)
 
 OWN = """
 dark = true
@@ -118,10 +130,7 @@ STORIES: dict[str, tuple[Step, ...]] = {
 }  # fmt: skip
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("steps", STORIES.values(), ids=STORIES)
-async def test_story(console: ConsoleApp, steps: tuple[Step, ...]) -> None:
-    await play(console, *steps, size=(120, 40))
+test_story = pytest.mark.long(story_test(STORIES))
 
 
 def test_all_shipped_themes_are_good() -> None:

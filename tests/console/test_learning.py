@@ -43,6 +43,7 @@ from tests.console.stories import (
     refused,
     sees,
     select,
+    story_test,
 )
 
 WIDE = (150, 50)
@@ -148,10 +149,7 @@ STORIES: dict[str, tuple[Step, ...]] = {
 }  # fmt: skip
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("steps", STORIES.values(), ids=STORIES)
-async def test_story(console: ConsoleApp, steps: tuple[Step, ...]) -> None:
-    await play(console, *steps, size=WIDE)
+test_story = pytest.mark.long(story_test(STORIES, size=WIDE))
 
 
 @pytest.mark.long

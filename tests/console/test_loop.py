@@ -12,13 +12,11 @@ import pytest
 
 from clawpy_console.app import ConsoleApp
 from engine import open_engine
-from engine.events import CycleFinished, SessionOutput
 from engine.home import Home
-from engine.model import SessionState, TranscriptLine
+from engine.model import SessionState
 from tests.benchmarks.test_key_latency import busy_repository
 from tests.console.conftest import running, until, until_loaded
 from tests.console.stand_in import StandIn
-from tests.console.stand_in_data import NOW
 
 pytestmark = pytest.mark.usefixtures("frames_by_the_clock")
 
@@ -70,27 +68,6 @@ async def test_a_slow_service_does_not_block_the_loop(console: ConsoleApp, engin
         assert console.current_mode == "work"
         answer.set()
         await until(pilot, lambda: not console._is_reading)
-
-
-@pytest.mark.benchmark  # it judges time
-async def test_streaming_a_thousand_lines_a_second_leaves_the_loop_free(
-    console: ConsoleApp, engine: StandIn, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    session = engine.sessions.all[0].id
-    lines = engine.sessions.transcripts[session]
-    async with running(console, "escape") as pilot:
-        watchdog = Watchdog(monkeypatch)
-        for burst in range(40):
-            start = len(lines)
-            lines.extend(TranscriptLine(start + n + 1, NOW, "output", f"line {start + n} " * 8) for n in range(25))
-            engine.bus.publish(SessionOutput(subject=session, last_line=len(lines), text=""))
-            engine.bus.publish(CycleFinished(created=0, withdrawn=0, seconds=0.1))
-            await asyncio.sleep(0.025)
-            if burst % 10 == 5:
-                console.screen.query_one("#stack").action_decide("dismiss")
-        live_view = console.screen.query_one("#live")
-        await until(pilot, lambda: live_view.last_line == lines[-1].text)
-        assert watchdog.worst < LIMIT, watchdog.culprit
 
 
 async def test_nothing_ticks_faster_than_a_second_and_a_still_screen_is_not_drawn_again(

@@ -31,6 +31,7 @@ from tests.console.stories import (
     refused,
     sees,
     select,
+    story_test,
 )
 
 pytestmark = pytest.mark.long
@@ -187,9 +188,7 @@ STORIES: dict[str, tuple[Step, ...]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("steps", STORIES.values(), ids=STORIES)
-async def test_story(console: ConsoleApp, steps: tuple[Step, ...]) -> None:
-    await play(console, *steps, size=WIDE)
+test_story = story_test(STORIES, size=WIDE)
 
 
 async def test_a_layer_that_is_built_shows_its_progress(console: ConsoleApp, engine: StandIn) -> None:

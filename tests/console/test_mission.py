@@ -27,6 +27,7 @@ from tests.console.stories import (
     on_screen,
     play,
     sees,
+    story_test,
 )
 
 PANES = ("queue", "tasks", "agents", "sessions", "live")
@@ -99,9 +100,7 @@ STORIES: dict[str, tuple[Step, ...]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("steps", STORIES.values(), ids=STORIES)
-async def test_story(console: ConsoleApp, steps: tuple[Step, ...]) -> None:
-    await play(console, *steps)
+test_story = story_test(STORIES)
 
 
 @pytest.mark.long

@@ -14,8 +14,6 @@ from clawpy_console.widgets.rows import Row, Rows
 from clawpy_console.widgets.transcript import Transcript
 from tests.console.conftest import running, screen_text, until
 
-# `z` shows the pane in focus on the full screen, Esc shows all panes again, on every screen.
-
 
 class LongList(BaseScreen[None]):
     """A screen with a list that is longer than it."""

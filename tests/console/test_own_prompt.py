@@ -20,7 +20,7 @@ from tests.console import stand_in
 from tests.console.conftest import until_loaded
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import BLOG, SHOP, found_agent
-from tests.console.stories import Given, Step, Until, called, in_front, never_called, play, sees
+from tests.console.stories import Given, Step, Until, called, in_front, never_called, sees, story_test
 
 FORMS = FlowRegistry(FLOWS, list).forms()
 OWN_CARD = in_front(stand_in.card(90, "").id)
@@ -139,10 +139,7 @@ STORIES: dict[str, tuple[Step, ...]] = {
 }  # fmt: skip
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("steps", STORIES.values(), ids=STORIES)
-async def test_story(console: ConsoleApp, steps: tuple[Step, ...]) -> None:
-    await play(console, *steps)
+test_story = pytest.mark.long(story_test(STORIES))
 
 
 @pytest.mark.long

@@ -5,14 +5,23 @@ from __future__ import annotations
 import dataclasses
 from datetime import timedelta
 
-import pytest
-
 from clawpy_console.app import ConsoleApp
 from clawpy_console.dialogs.palette import MUTE_KEYS
 from engine.model import DismissReason, Mute
 from tests.console.conftest import running
 from tests.console.stand_in_data import NOW, SHOP
-from tests.console.stories import CLOSED, Given, Step, called, choose, hides, never_called, palette_titles, play, sees
+from tests.console.stories import (
+    CLOSED,
+    Given,
+    Step,
+    called,
+    choose,
+    hides,
+    never_called,
+    palette_titles,
+    sees,
+    story_test,
+)
 
 WEEK = NOW + timedelta(days=7)
 SUBJECT = Mute("mute_1", "run-tests", SHOP, "tests/test_cart.py", 1, NOW, WEEK, prompt="Run the tests of the cart")
@@ -48,9 +57,7 @@ STORIES: dict[str, tuple[Step, ...]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("steps", STORIES.values(), ids=STORIES)
-async def test_story(console: ConsoleApp, steps: tuple[Step, ...]) -> None:
-    await play(console, *steps)
+test_story = story_test(STORIES)
 
 
 async def test_the_palette_has_each_action_once(console: ConsoleApp) -> None:

@@ -24,10 +24,23 @@ from tests.console.conftest import until, until_loaded
 from tests.console.snapshots import SIZES, CompareSnapshot
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import BLOG, NOW, SHOP, ago, burns
-from tests.console.stories import CLOSED, Given, Until, called, carry_out, hides, never_called, play, refused, sees
+from tests.console.stories import (
+    CLOSED,
+    Given,
+    Until,
+    called,
+    carry_out,
+    hides,
+    never_called,
+    play,
+    refused,
+    sees,
+    story_test,
+)
 from tests.support.helpers import assert_contains
 
 SMALL = (80, 24)
+OPEN = ("6", Until("the rails", lambda app: app.state.rails and not app._is_reading))
 HOLDS = Given(
     lambda engine: (
         engine.safety.hold("month", "cost: the month's cap"),
@@ -77,10 +90,7 @@ STORIES = {
 }  # fmt: skip
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("steps", STORIES.values(), ids=STORIES)
-async def test_story(console: ConsoleApp, steps: tuple[object, ...]) -> None:
-    await play(console, *OPEN, *steps)
+test_story = pytest.mark.long(story_test(STORIES, *OPEN))
 
 
 @pytest.mark.long
@@ -97,9 +107,6 @@ async def test_a_narrow_terminal_shows_one_column_and_its_cursor_brings_the_rest
 async def to_safety(pilot: Pilot) -> None:
     await until_loaded(pilot)
     await carry_out(pilot, *OPEN)
-
-
-OPEN = ("6", Until("the rails", lambda app: app.state.rails and not app._is_reading))
 
 
 # Fields

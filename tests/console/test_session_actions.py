@@ -31,6 +31,7 @@ from tests.console.stories import (
     sees,
     select,
     stack,
+    story_test,
 )
 
 PUSH, WRITE = "perm_000000000001", "perm_000000000002"
@@ -159,26 +160,20 @@ STORIES: dict[str, tuple[Step, ...]] = {
     ),
     "a folder that does not exist is said": ("o", sees("only the diff is left")),
 }  # fmt: skip
-HERE = (Until("the agent", lambda app: app.screen.query("#asked") and app.screen.session.id == AGENT), settle)
+HERE: tuple[Step, ...] = (
+    Given(StandIn.with_agent), lambda app: app.open("work", AGENT),
+    Until("the agent", lambda app: app.screen.query("#asked") and app.screen.session.id == AGENT), settle,
+)  # fmt: skip
+"""The work screen, on the session of the agent."""
 
-
-async def play_here(console: ConsoleApp, *steps: Step, size: tuple[int, int] = (120, 40)) -> None:
-    """A story that begins on the work screen, on the session of the agent."""
-    given = [Given(StandIn.with_agent), *(step for step in steps if isinstance(step, Given))]
-    await play(console, *given, lambda app: app.open("work", AGENT), *HERE, *steps, size=size)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("steps", STORIES.values(), ids=STORIES)
-async def test_story(console: ConsoleApp, steps: tuple[Step, ...]) -> None:
-    await play_here(console, *steps)
+test_story = pytest.mark.long(story_test(STORIES, *HERE))
 
 
 @pytest.mark.parametrize(
     ("key", "answer"), [("a", "allow-once"), ("A", "allow-session"), ("n", "deny-once"), ("N", "deny-session")]
 )
 async def test_each_answer_has_a_key(console: ConsoleApp, key: str, answer: str) -> None:
-    await play_here(console, key, called("answer", PUSH, answer))
+    await play(console, *HERE, key, called("answer", PUSH, answer))
 
 
 async def test_a_long_request_keeps_its_keys_in_sight_and_says_that_there_is_more(console: ConsoleApp) -> None:
@@ -187,7 +182,7 @@ async def test_a_long_request_keeps_its_keys_in_sight_and_says_that_there_is_mor
         sees("more below", "deny for this session", "line 0 of the script"),
         lambda app: app.screen.go_to("asked-detail"),
     )
-    await play_here(console, long, *told, "G", sees("line 59 of the script", "a allow once"), size=(80, 24))
+    await play(console, *HERE, long, *told, "G", sees("line 59 of the script", "a allow once"), size=(80, 24))
 
 
 @pytest.mark.long
@@ -196,7 +191,7 @@ async def test_enter_on_a_line_opens_the_file_it_came_from(
 ) -> None:
     opened: list[str] = []
     monkeypatch.setattr("clawpy_console.external_programs.open_editor", lambda app, path: opened.append(path))
-    await play_here(console, *UNTIL_XRAY, *SOULS_LINE, "enter", Until("its file", lambda app: opened == [SOUL_FILE]))
+    await play(console, *HERE, *UNTIL_XRAY, *SOULS_LINE, "enter", Until("its file", lambda app: opened == [SOUL_FILE]))
 
 
 async def test_the_folder_opens_in_a_window_of_tmux(
@@ -207,4 +202,4 @@ async def test_the_folder_opens_in_a_window_of_tmux(
     monkeypatch.setattr(subprocess, "run", lambda command, **_: ran.append(command))
     opened = Until("tmux", lambda app: ran == [["tmux", "new-window", "-c", str(tmp_path)]])
     told = sees("new tmux window", "To come back", "The session keeps")
-    await play_here(console, agent(cwd=str(tmp_path)), "o", opened, told)
+    await play(console, *HERE, agent(cwd=str(tmp_path)), "o", opened, told)

@@ -26,6 +26,7 @@ from tests.console.stories import (
     play,
     refused,
     sees,
+    story_test,
 )
 
 STOPPED = Until("the stop", lambda app: any(hold.word == "stop" for hold in app.state.holds))
@@ -101,9 +102,7 @@ STORIES: dict[str, tuple[Step, ...]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("steps", STORIES.values(), ids=STORIES)
-async def test_story(console: ConsoleApp, steps: tuple[Step, ...]) -> None:
-    await play(console, *steps)
+test_story = story_test(STORIES)
 
 
 @pytest.mark.long

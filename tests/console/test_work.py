@@ -30,6 +30,7 @@ from tests.console.stories import (
     play,
     refused,
     sees,
+    story_test,
 )
 
 RUNS, LANDS, RED, LINT = (f"sess_{number:012}" for number in range(1, 5))
@@ -115,10 +116,7 @@ STORIES = {
 }  # fmt: skip
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("steps", STORIES.values(), ids=STORIES)
-async def test_story(console: ConsoleApp, steps: tuple[object, ...]) -> None:
-    await play(console, *steps)
+test_story = pytest.mark.long(story_test(STORIES))
 
 
 async def test_commands_and_exit_codes_differ_from_output(console: ConsoleApp) -> None:

@@ -8,18 +8,14 @@ from __future__ import annotations
 import asyncio
 import re
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-
-from textual.pilot import Pilot
 
 from clawpy_console.app import ConsoleApp
 from clawpy_console.cli.demo import temporary_home
 from clawpy_console.cli.main import _open_demo
 from engine.home import Home
-from tests.console.conftest import screen_text
+from tests.console.conftest import wait_for_text
 
 SIZE = (120, 34)
 SECONDS = 3.0
@@ -49,26 +45,14 @@ async def pictures(home: Home, workspace: Path) -> list[str]:
     """One SVG for each step, made with the real engine."""
     app = ConsoleApp(lambda: _open_demo(home, workspaces=[workspace]), home, [str(workspace)], demo=True)
     async with app.run_test(size=SIZE) as pilot:
-        await _until(pilot, partial(_shows, app, "CARDS  1 of"), "the first card")
-        made = []
+        await wait_for_text(pilot, "CARDS  1 of")
+        frames = []
         for step in STEPS:
             await pilot.press(*step.keys)
-            await _until(pilot, partial(_shows, app, step.shows), step.shows)
+            await wait_for_text(pilot, step.shows)
             await pilot.pause(0.5)  # the card has flown away
-            made.append(app.export_screenshot(title="clawpy --demo"))
-    return made
-
-
-def _shows(app: ConsoleApp, text: str) -> bool:
-    return text in screen_text(app)
-
-
-async def _until(pilot: Pilot[None], condition: Callable[[], bool], what: str) -> None:
-    for _ in range(600):
-        if condition():
-            return
-        await pilot.pause(0.1)
-    raise TimeoutError(f"a minute passed without: {what}")
+            frames.append(app.export_screenshot(title="clawpy --demo"))
+    return frames
 
 
 def film(frames: list[str]) -> str:
