@@ -43,13 +43,13 @@ def _plain_terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.fixture(scope="package", autouse=True)
 def _style_sheets_are_parsed_once() -> Iterator[None]:
     """The same text with the same variables gives the same rules; Textual forgets them with each app."""
-    parse, known = Stylesheet._parse_rules, dict[tuple[Any, ...], list[RuleSet]]()
+    parse, parsed_rules = Stylesheet._parse_rules, dict[tuple[Any, ...], list[RuleSet]]()
 
     def parse_once(self: Stylesheet, *what: Any, **how: Any) -> list[RuleSet]:
         key = (what, *sorted(how.items()), *sorted(self._variables.items()))
-        if key not in known:
-            known[key] = parse(self, *what, **how)
-        return known[key]
+        if key not in parsed_rules:
+            parsed_rules[key] = parse(self, *what, **how)
+        return parsed_rules[key]
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Stylesheet, "_parse_rules", parse_once)

@@ -123,9 +123,9 @@ class Cards(Port):
 
     def propose(self, text: str, *, workspace: str, continues: str = "") -> Card:
         self.note("propose", text, workspace, *([continues] if continues else []))
-        made = card(90, text, flow=None, source=Source.OPERATOR, workspace=workspace, confidence=1.0)
-        self.all[made.id] = made
-        return made
+        own_prompt = card(90, text, flow=None, source=Source.OPERATOR, workspace=workspace, confidence=1.0)
+        self.all[own_prompt.id] = own_prompt
+        return own_prompt
 
     def mark_shown(self, ids: list[str]) -> None:
         self.note("mark_shown", *ids)
@@ -225,8 +225,8 @@ class ChangeComments:
         self._changes = changes
 
     def add(self, id: str, path: str, line: int, text: str, *, old: bool = False) -> ChangeSet:
-        said = DiffComment(1, path, line, "quoted", text, "2026-01-05T09:30:00+00:00", old)
-        return self._changes._set(id, ChangeState.WAITING, comments=(said,))
+        comment = DiffComment(1, path, line, "quoted", text, "2026-01-05T09:30:00+00:00", old)
+        return self._changes._set(id, ChangeState.WAITING, comments=(comment,))
 
     def remove(self, id: str, number: int) -> ChangeSet:
         return self._changes._set(id, ChangeState.WAITING, comments=())
@@ -342,7 +342,7 @@ class StandIn:
         self.recall_part = Recalling(self)
         self.adaptation = Adaptation(self)
         self.learnings = Learnings(self)
-        self.learns = False  # what was learnt is among what waits
+        self.learnings_wait = False  # whether candidates and learnings are in the queue
         self.clock = SimpleNamespace(now=lambda: self.now)
         self.ledger = SimpleNamespace(latest=ledger)
         self.safety = Safety(self)
@@ -407,22 +407,17 @@ class StandIn:
         return [[""] * len(part.lines) for part in parts]
 
     def queue(self) -> list[Waiting]:
-        waiting = [change for change in self.changes.all if change.state is ChangeState.WAITING]
-        asked = [
-            Waiting(
-                "permission", request.id, f"{request.agent} asks: {request.title}", request.asked_at, request.session_id
-            )
-            for request in self.permissions.all
+        requests = [
+            Waiting("permission", item.id, f"{item.agent} asks: {item.title}", item.asked_at, item.session_id)
+            for item in self.permissions.all
         ]
-        learnt = [*self.adaptation.waiting(), *self.learnings.waiting()] if self.learns else []
-        return (
-            asked
-            + [
-                Waiting("change_set", item.id, f"land {len(item.files)} files?", item.created_at, item.session_id)
-                for item in waiting
-            ]
-            + learnt
-        )
+        changes = [
+            Waiting("change_set", item.id, f"land {len(item.files)} files?", item.created_at, item.session_id)
+            for item in self.changes.all
+            if item.state is ChangeState.WAITING
+        ]
+        learned = [*self.adaptation.waiting(), *self.learnings.waiting()] if self.learnings_wait else []
+        return [*requests, *changes, *learned]
 
     def place(self, workspace: str) -> str:
         return f"{workspace.rpartition('/')[2]}  main*"

@@ -48,10 +48,10 @@ def ago(**span: float) -> datetime:
     return NOW - timedelta(**span)
 
 
-def allow(*others: RailVerdict) -> tuple[RailVerdict, ...]:
-    """Every rail allows, except those in `others`."""
-    named = {other.rail: other for other in others}
-    return tuple(named.get(rail, RailVerdict(rail, Verdict.ALLOW, "")) for rail in RAILS)
+def allow(*exceptions: RailVerdict) -> tuple[RailVerdict, ...]:
+    """Every rail allows, except those in `exceptions`."""
+    by_rail = {verdict.rail: verdict for verdict in exceptions}
+    return tuple(by_rail.get(rail, RailVerdict(rail, Verdict.ALLOW, "")) for rail in RAILS)
 
 
 def signals(git: str, *, tasks: str = "", relevance: float = 0.9) -> tuple[Signal, ...]:
@@ -70,14 +70,14 @@ def card(number: int, prompt: str, **more: Any) -> Card:
     parameters = more.pop("parameters", {})
     workspace, channel = more.pop("workspace", SHOP), more.pop("channel", "koji-core")
     confidence = more.pop("confidence", 0.5)
-    said = more.pop("words", ("31 decisions", "6 of 7 like it", "", ""))
+    words = more.pop("words", ("31 decisions", "6 of 7 like it", "", ""))
     bands = ((0.8, Band.ACT), (0.6, Band.SUGGESTED), (0.0, Band.CARD))
     values: dict[str, Any] = {
         "kind": flow or "prose",
         "tier": Tier.CHECK,
         "agent": "backend_builder",
         "band": next(band for limit, band in bands if confidence >= limit),
-        "parts": ConfidenceParts(0.71, 0.62, 0.80, 0.55, confidence, said, stated=True),
+        "parts": ConfidenceParts(0.71, 0.62, 0.80, 0.55, confidence, words, stated=True),
         "reasoning": "You usually run the tests of what you changed before noon and after lunch; they have not run "
         "since 11:02, and three modules changed since.",
         "status": Status.PENDING,
@@ -100,7 +100,7 @@ def card(number: int, prompt: str, **more: Any) -> Card:
 def cards(*, stated: bool = True) -> list[Card]:
     """The stack from the top. `stated`: the Twin has learnt, so that a confidence is stated."""
     sure = "moved up to “blocks soon”: you approved 19 of 19 like it"
-    found = [
+    stack = [
         card(
             1,
             "HEAD is red since 11:02: bisect test_cart between v1.4 and HEAD",
@@ -144,7 +144,7 @@ def cards(*, stated: bool = True) -> list[Card]:
             parameters={"since": "v1.2", "until": "HEAD"},
         ),
     ]
-    return found if stated else [_unstated(item) for item in sorted(found, key=lambda item: item.tier)]
+    return stack if stated else [_unstated(item) for item in sorted(stack, key=lambda item: item.tier)]
 
 
 def _unstated(card: Card) -> Card:
@@ -290,14 +290,16 @@ def model_calls() -> list[ModelCall]:
 
 
 def permissions() -> list[PermissionRequest]:
-    def one(number: int, tool: str, title: str, detail: str, reason: str, seconds: float) -> PermissionRequest:
+    def request(number: int, tool: str, title: str, detail: str, reason: str, seconds: float) -> PermissionRequest:
         return PermissionRequest(
             f"perm_{number:012}", AGENT, "backend_builder", SHOP, tool, title, detail, reason, ago(seconds=seconds)
         )
 
     return [
-        one(1, "exec", "run `git push origin main`", "git push origin main", "it leaves this machine", 80),
-        one(2, "write", "write deploy.yml", "@@ -1,2 +1,3 @@\n on: push\n+  branches: [main]\n-old", "CI is ask", 20),
+        request(1, "exec", "run `git push origin main`", "git push origin main", "it leaves this machine", 80),
+        request(
+            2, "write", "write deploy.yml", "@@ -1,2 +1,3 @@\n on: push\n+  branches: [main]\n-old", "CI is ask", 20
+        ),
     ]
 
 
@@ -374,33 +376,35 @@ def change_sets() -> list[ChangeSet]:
 
 
 def tasks() -> list[Task]:
-    def one(number: int, title: str, state: str, minutes: float, session_id: str | None = None, note: str = "") -> Task:
+    def task(
+        number: int, title: str, state: str, minutes: float, session_id: str | None = None, note: str = ""
+    ) -> Task:
         return Task(
             f"task_{number}", title, state, "koji-core", SHOP, "session", ago(minutes=minutes), ago(minutes=minutes),
             session_id, note,
         )  # fmt: skip
 
     return [
-        one(1, "Hunt flakes: 4 slowest tests", "running", 0.25, "sess_000000000001"),
-        one(2, "cart rounding", "open", 5760),
-        one(3, "Format and fix 3 files", "done", 4, "sess_000000000002"),
-        one(4, "Run the tests of the 3 modules", "done", 21, "sess_000000000003"),
-        one(5, "Lint the 6 files", "failed", 41, "sess_000000000004", "ruff is not found"),
+        task(1, "Hunt flakes: 4 slowest tests", "running", 0.25, "sess_000000000001"),
+        task(2, "cart rounding", "open", 5760),
+        task(3, "Format and fix 3 files", "done", 4, "sess_000000000002"),
+        task(4, "Run the tests of the 3 modules", "done", 21, "sess_000000000003"),
+        task(5, "Lint the 6 files", "failed", 41, "sess_000000000004", "ruff is not found"),
     ]
 
 
 def agents() -> list[AgentView]:
-    def one(id: str, tier: int, reports_to: str, channels: tuple[str, ...] = (), tokens: int = 0) -> AgentView:
+    def agent(id: str, tier: int, reports_to: str, channels: tuple[str, ...] = (), tokens: int = 0) -> AgentView:
         return AgentView(id, id.replace("_", " "), reports_to, tier, "name", "", channels, "idle", tokens)
 
     return [
-        one("backend_builder", 4, "backend_lead", ("koji-core",), 3210),
-        one("chronicler", 4, "coo", ("chronicle-hub",), 1130),
-        one("dreamer", 4, "cino", ("dream-weaver",)),
-        one("researcher", 4, "cro", ("research",), 5400),
-        one("gardener", 4, "coo", ("garden",)),
-        one("ceo", 1, "owner"),
-        one("cto", 2, "ceo"),
+        agent("backend_builder", 4, "backend_lead", ("koji-core",), 3210),
+        agent("chronicler", 4, "coo", ("chronicle-hub",), 1130),
+        agent("dreamer", 4, "cino", ("dream-weaver",)),
+        agent("researcher", 4, "cro", ("research",), 5400),
+        agent("gardener", 4, "coo", ("garden",)),
+        agent("ceo", 1, "owner"),
+        agent("cto", 2, "ceo"),
     ]
 
 

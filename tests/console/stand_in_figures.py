@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from engine.learning.decisions.insights import CardFigures, bucket, by_person, drift, metrics, over_time
 from engine.model import (
@@ -25,10 +25,6 @@ from engine.model import (
 )
 from tests.console.stand_in_data import BLOG, NOW, SHOP, ago, allow, burns
 from tests.console.stand_in_port import Port
-
-if TYPE_CHECKING:
-    pass
-
 
 # The safety port of the still engine.
 
@@ -78,24 +74,35 @@ class Safety(Port):
         )
 
     def rails(self) -> tuple[RailState, ...]:
-        said = {verdict.rail: verdict for verdict in self.log(1)[0].verdicts}
-        held = next((hold for hold in self._holds), None)
+        last_verdicts = {verdict.rail: verdict for verdict in self.log(1)[0].verdicts}
+        hold = next((hold for hold in self._holds), None)
 
-        def one(rail: str, verdict: Verdict, brief: str, reason: str, until: datetime | None = None, stopped: int = 0):
-            return RailState(rail, verdict, brief, reason, until, said[rail], ago(minutes=4), stopped)
+        def state(
+            rail: str, verdict: Verdict, brief: str, reason: str, until: datetime | None = None, stopped: int = 0
+        ):
+            return RailState(rail, verdict, brief, reason, until, last_verdicts[rail], ago(minutes=4), stopped)
 
-        kill = (Verdict.BLOCK, held.word, held.reason) if held else (Verdict.ALLOW, "open", "not stopped")
+        kill = (Verdict.BLOCK, hold.word, hold.reason) if hold else (Verdict.ALLOW, "open", "not stopped")
         return (
-            one("rate", Verdict.BLOCK, "waits", "the last trigger was at 14:08:30 UTC", ago(minutes=-6)),
-            one("loop", Verdict.ALLOW, "2 links", "2 links of the last 10 min are counted; 3 loops were stopped so far",
-                stopped=1),
-            one("cost", Verdict.ALLOW, "$1.85", "$0.05 of $18.80 left today"),
-            one("content", Verdict.ALLOW, "on", "checks every prompt, edit and command of a session",
-                stopped=1),
-            one("gate", Verdict.ASK, "asks you", "autonomousModeEnabled is off; the workspace's autonomy is not `act`",
-                stopped=4),
-            one("kill", *kill, held.until if held else None),
-        )  # fmt: skip
+            state("rate", Verdict.BLOCK, "waits", "the last trigger was at 14:08:30 UTC", ago(minutes=-6)),
+            state(
+                "loop",
+                Verdict.ALLOW,
+                "2 links",
+                "2 links of the last 10 min are counted; 3 loops were stopped so far",
+                stopped=1,
+            ),
+            state("cost", Verdict.ALLOW, "$1.85", "$0.05 of $18.80 left today"),
+            state("content", Verdict.ALLOW, "on", "checks every prompt, edit and command of a session", stopped=1),
+            state(
+                "gate",
+                Verdict.ASK,
+                "asks you",
+                "autonomousModeEnabled is off; the workspace's autonomy is not `act`",
+                stopped=4,
+            ),
+            state("kill", *kill, hold.until if hold else None),
+        )
 
     def chain(self, limit: int = 20) -> list[ChainStep]:
         return [

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
 
 from engine.model import (
     LearningEntry,
@@ -39,10 +38,6 @@ from engine.model.adaptation import (
 from engine.model.learnings import ChainReport, EntrySource, RetractReport, ScopeState
 from tests.console.stand_in_data import SHOP, ago
 from tests.console.stand_in_port import Port
-
-if TYPE_CHECKING:
-    pass
-
 
 # Candidates behind the still engine: one of each type and of each standing, with what they rest on.
 
@@ -129,18 +124,18 @@ NAMES = ("detect", "draft", "score", "corroborate", "review")
 
 def stations(candidate: Candidate) -> tuple[Station, ...]:
     """As the engine tells them, in short."""
-    told = (
+    words_by_station = (
         "failed_tdd 4 times in backend_builder", "a fix template from 2 records",
         f"{candidate.score:.0f}: the record's own",
         "73: 2 other records support it, 60 passes", "waits for you",
     )  # fmt: skip
     reached = {CandidateStatus.DRAFTED: 3, CandidateStatus.REVIEW: 4}.get(candidate.status, 5)
-    made = [
+    stations = [
         Station(
             name, ago(hours=20 - 4 * number) if number <= reached else None, words if number <= reached else "",
             "done" if number < reached else "now" if number == reached else "ahead",
         )
-        for number, (name, words) in enumerate(zip(NAMES, told, strict=True))
+        for number, (name, words) in enumerate(zip(NAMES, words_by_station, strict=True))
     ]  # fmt: skip
     rejected = candidate.status is CandidateStatus.REJECTED
     last = Station("reject" if rejected else "promote", None, "", "ahead")
@@ -148,7 +143,7 @@ def stations(candidate: Candidate) -> tuple[Station, ...]:
         last = Station(
             last.name, candidate.changed_at, f"by the operator: {candidate.reason}", "failed" if rejected else "done"
         )
-    return (*made, last)
+    return (*stations, last)
 
 
 HEAD = ("playbook of backend_builder in shop", "1. Run the failing test alone, and read its first error.")
@@ -230,7 +225,7 @@ def entry(
     number: int, scope: LearningScope, scope_id: str, text: str, kind: LearningKind = LearningKind.INSTITUTIONAL,
     **more: object,
 ) -> LearningEntry:  # fmt: skip
-    made = LearningEntry(
+    learning = LearningEntry(
         id=f"learn_{number:012}", scope=scope, scope_id=scope_id, kind=kind, type=LearningType.DIRECTIVE, domain="task",
         text=text, title=text.partition(":")[0], importance=0.62, confidence=0.9,
         reasons=("tests confirmed it: 0.90", "a failure was avoided: +0.50", "it concerns 4 files: +0.12"),
@@ -238,7 +233,7 @@ def entry(
         workspace="" if scope is LearningScope.GLOBAL else SHOP, agent="backend_builder",
         path=f"learnings/{scope.value}/{scope_id}/institutional.md",
     )  # fmt: skip
-    return dataclasses.replace(made, **more)  # type: ignore[arg-type]
+    return dataclasses.replace(learning, **more)  # type: ignore[arg-type]
 
 
 MONEY = "Money is whole cents: from the cart to the receipt, never a float; a discount is rounded once, at the end."
@@ -288,16 +283,20 @@ class Learnings(Port):
     def view(self, id: str) -> LearningView:
         item = self.all[id]
         sources = [self.all[source.entry] for source in item.promoted_from]
-        to = [two for two in self.all.values() if any(source.entry == id for source in two.promoted_from)]
+        copies = [copy for copy in self.all.values() if any(source.entry == id for source in copy.promoted_from)]
         sessions = dict.fromkeys([item.session_id, *(source.session for source in item.promoted_from)])
         reached = tuple(
             LearningReach(f"call_{number:012}", SESSIONS[0], "backend_builder", ago(minutes=20 * number))
             for number in range(1, 4)
         )
         return LearningView(
-            item, tuple(sources), tuple(to), reached if item in (PROJECT, GLOBAL) else (), 12 if item is PROJECT else 0,
+            item,
+            tuple(sources),
+            tuple(copies),
+            reached if item in (PROJECT, GLOBAL) else (),
+            12 if item is PROJECT else 0,
             tuple(name for name in sessions if name),
-        )  # fmt: skip
+        )
 
     def retract(self, id: str, reason: str = "") -> RetractReport:
         self.note("retract", id, reason)
@@ -314,12 +313,12 @@ class Learnings(Port):
 
     def promote(self, id: str) -> LearningEntry:
         self.note("promote", id)
-        made = dataclasses.replace(
+        copy = dataclasses.replace(
             self.all[id], id="learn_000000000099", scope=LearningScope.GLOBAL, scope_id="", workspace="",
             promoted_from=(EntrySource(id),), promoted_at=self._engine.now,
         )  # fmt: skip
-        self.all[made.id] = made
-        return made
+        self.all[copy.id] = copy
+        return copy
 
     def chain(self) -> ChainReport:
         self.note("chain")

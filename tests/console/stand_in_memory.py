@@ -89,7 +89,7 @@ class Files(Port):
 
 
 def memories(now: datetime) -> list[Memory]:
-    def one(number: int, layer: Layer, kind: str, text: str, hours: float, **more: Any) -> Memory:
+    def memory(number: int, layer: Layer, kind: str, text: str, hours: float, **more: Any) -> Memory:
         at = now - timedelta(hours=hours)
         values: dict[str, Any] = {"session": "sess_000000000003", "agent": "backend_builder", "workspace": SHOP} | more
         return Memory(
@@ -98,16 +98,35 @@ def memories(now: datetime) -> list[Memory]:
         )  # fmt: skip
 
     return [
-        one(1, Layer.VECTORS, "decision", "We take Decimal for money, never float; the tax authority counts cents.", 2,
-            speaker="ada", tags=("money", "decimal"), source="sess_000000000003:14"),
-        one(2, Layer.VECTORS, "correction", "Totals are rounded once, at the end, not per line.", 3, speaker="builder"),
-        one(3, Layer.VECTORS, "turn", "Can you look at why test_total is red since v1.4? [/not markup] 🎉 漢字", 26,
-            speaker="ada", retention=Retention.MONTH),
-        one(4, Layer.VECTORS, "fact", "Totals are rounded per line.", 50, superseded_by=f"mem_{2:016}"),
-        one(5, Layer.VECTORS, "turn", "", 70, forgotten=True, retention=Retention.MONTH),
-        one(6, Layer.CONTEXT, "summary", "Rounded cart totals to whole cents with Decimal; 3 files; tests green.", 5),
-        one(7, Layer.CONTEXT, "summary", "Hunted flakes in test_tax: a date that was fixed to 2025.", 30),
-    ]  # fmt: skip
+        memory(
+            1,
+            Layer.VECTORS,
+            "decision",
+            "We take Decimal for money, never float; the tax authority counts cents.",
+            2,
+            speaker="ada",
+            tags=("money", "decimal"),
+            source="sess_000000000003:14",
+        ),
+        memory(
+            2, Layer.VECTORS, "correction", "Totals are rounded once, at the end, not per line.", 3, speaker="builder"
+        ),
+        memory(
+            3,
+            Layer.VECTORS,
+            "turn",
+            "Can you look at why test_total is red since v1.4? [/not markup] 🎉 漢字",
+            26,
+            speaker="ada",
+            retention=Retention.MONTH,
+        ),
+        memory(4, Layer.VECTORS, "fact", "Totals are rounded per line.", 50, superseded_by=f"mem_{2:016}"),
+        memory(5, Layer.VECTORS, "turn", "", 70, forgotten=True, retention=Retention.MONTH),
+        memory(
+            6, Layer.CONTEXT, "summary", "Rounded cart totals to whole cents with Decimal; 3 files; tests green.", 5
+        ),
+        memory(7, Layer.CONTEXT, "summary", "Hunted flakes in test_tax: a date that was fixed to 2025.", 30),
+    ]
 
 
 def captures(now: datetime) -> list[Capture]:
@@ -139,18 +158,18 @@ EDGES = (
 
 
 def facts(now: datetime) -> list[ParaFact]:
-    def one(number: int, fact: str, days: float, **more: Any) -> ParaFact:
+    def fact_of(number: int, fact: str, days: float, **more: Any) -> ParaFact:
         values: dict[str, Any] = {"status": "active", "bucket": Bucket.PROJECTS, "group": "shop"} | more
         return ParaFact(
             f"fact_{number:04}", fact, "money", "sess_000000000003:14", created_at=now - timedelta(days=days), **values
         )
 
     return [
-        one(3, "Cart totals are Decimal, rounded once at the end.", 1, access_count=4,
+        fact_of(3, "Cart totals are Decimal, rounded once at the end.", 1, access_count=4,
             last_accessed=now - timedelta(hours=2)),
-        one(2, "Cart totals are rounded once, at the end.", 20, status="superseded", superseded_by="fact_0003"),
-        one(1, "Cart totals are rounded per line.", 60, status="superseded", superseded_by="fact_0002"),
-        one(4, "Ada reviews in the morning and wants small changes.", 12, bucket=Bucket.AREAS, group="work"),
+        fact_of(2, "Cart totals are rounded once, at the end.", 20, status="superseded", superseded_by="fact_0003"),
+        fact_of(1, "Cart totals are rounded per line.", 60, status="superseded", superseded_by="fact_0002"),
+        fact_of(4, "Ada reviews in the morning and wants small changes.", 12, bucket=Bucket.AREAS, group="work"),
     ]  # fmt: skip
 
 
@@ -177,20 +196,20 @@ class Remembering(Port):
         now = self._engine.now
         self.all = memories(now)
         self.building = 0.0
-        self.captures = SimpleNamespace(entries=self._captures, entry=lambda id: self._one(captures(now), id))
-        self.graph = SimpleNamespace(newest=self._nodes, get=self._node, neighbourhood=self._around)
+        self.captures = SimpleNamespace(entries=self._captures, entry=lambda id: self._find(captures(now), id))
+        self.graph = SimpleNamespace(newest=self._nodes, get=self._node, neighbourhood=self._neighbourhood)
         self.facts = facts(now)
         self.para = SimpleNamespace(
             facts=lambda words="": [fact for fact in self.facts if words.lower() in fact.fact.lower()],
-            get=lambda id: self._one(self.facts, id),
+            get=lambda id: self._find(self.facts, id),
             corrections=self._chain,
         )
         self.forgetting = self
         self.waiting = drafts(now)
         self.drafts = SimpleNamespace(waiting=lambda: list(self.waiting), promote=self._promote, reject=self._reject)
 
-    def _one(self, things: list[Any], id: str) -> Any:
-        return next((thing for thing in things if thing.id == id), None)
+    def _find(self, values: list[Any], id: str) -> Any:
+        return next((value for value in values if value.id == id), None)
 
     def layers(self) -> list[LayerState]:
         now = self._engine.now
@@ -211,17 +230,17 @@ class Remembering(Port):
 
     def entries(self, layer: Layer, *, words: str = "", before: int | None = None, limit: int = 200) -> list[Memory]:
         self.note("entries", layer, words, before)
-        found = [item for item in self.all if item.layer is layer and (before is None or item.seq < before)]
-        return [item for item in found if all(word in item.text.lower() for word in words.lower().split())][:limit]
+        memories = [item for item in self.all if item.layer is layer and (before is None or item.seq < before)]
+        return [item for item in memories if all(word in item.text.lower() for word in words.lower().split())][:limit]
 
     def entry(self, layer: Layer, id: str) -> Memory | None:
         return next((item for item in self.all if item.id == id and item.layer is layer), None)
 
     def recall(self, query: RecallQuery) -> Recall:
         self.note("recall", query.text, query.layers)
-        found = [recalled(item, 0.9 - number / 10) for number, item in enumerate(self.all) if item.text]
+        matches = [recalled(item, 0.9 - number / 10) for number, item in enumerate(self.all) if item.text]
         layers = query.layers or frozenset(Layer)
-        return Recall(tuple(item for item in found if item.layer in layers), ("graph: no answer within 0.2 s",))
+        return Recall(tuple(item for item in matches if item.layer in layers), ("graph: no answer within 0.2 s",))
 
     def _captures(self, *, words: str = "", before: str | None = None, limit: int = 200) -> list[Capture]:
         return [capture for capture in captures(self._engine.now) if words in capture.text] if before is None else []
@@ -232,14 +251,14 @@ class Remembering(Port):
     def _node(self, id: str) -> GraphNode | None:
         return next((node for node in nodes(self._engine.now) if node.task_id == id), None)
 
-    def _around(self, id: str) -> Neighbourhood:
+    def _neighbourhood(self, id: str) -> Neighbourhood:
         edges = tuple(edge for edge in EDGES if id in (edge.source, edge.target))
         others = {edge.target if edge.source == id else edge.source for edge in edges}
         return Neighbourhood(self._node(id), edges, tuple(self._node(other) for other in sorted(others)))  # type: ignore[arg-type]
 
     def _chain(self, id: str) -> list[ParaFact]:
         chain = ["fact_0001", "fact_0002", "fact_0003"]
-        return [self._one(self.facts, item) for item in (chain if id in chain else [id])]
+        return [self._find(self.facts, item) for item in (chain if id in chain else [id])]
 
     def _promote(self, id: str) -> ParaFact:
         self.note("promote", id)
@@ -258,10 +277,10 @@ class Remembering(Port):
             (("vectors", 1), ("transcripts", 2)), ("prompts that were sent already",),
         )  # fmt: skip
 
-    def forget(self, wanted: tuple[str, ...]) -> ForgetReport:
-        self.note("forget", *wanted)
+    def forget(self, texts: tuple[str, ...]) -> ForgetReport:
+        self.note("forget", *texts)
         stub = {"text": "", "forgotten": True}
-        self.all = [dataclasses.replace(item, **stub) if item.text in wanted else item for item in self.all]
+        self.all = [dataclasses.replace(item, **stub) if item.text in texts else item for item in self.all]
         return ForgetReport((("vectors", 1), ("transcripts", 2)))
 
 
@@ -278,13 +297,13 @@ class Recalling(Port):
 
     def preview(self, request: PromptRequest) -> Injection:
         self.note("preview", request.task, request.workspace, request.agent)
-        found = self._engine.memory.recall(RecallQuery(request.task))
-        ours = PromptSource(SourceKind.RUNNER, "", "clawpy")
-        lines = [PromptLine("<recalled-memory>", ours), PromptLine("Remembered from earlier work.", ours)]
-        for item in found.items[:3]:
+        recall = self._engine.memory.recall(RecallQuery(request.task))
+        runner = PromptSource(SourceKind.RUNNER, "", "clawpy")
+        lines = [PromptLine("<recalled-memory>", runner), PromptLine("Remembered from earlier work.", runner)]
+        for item in recall.items[:3]:
             source = PromptSource(SourceKind.MEMORY, item.id, f"{item.layer.value} {item.source or item.id}")
-            told = f'<memory layer="{item.layer.value}" by="{item.speaker}">{item.text}</memory>'
-            lines.append(PromptLine(told, source))
-        lines.append(PromptLine("</recalled-memory>", ours))
+            line = f'<memory layer="{item.layer.value}" by="{item.speaker}">{item.text}</memory>'
+            lines.append(PromptLine(line, source))
+        lines.append(PromptLine("</recalled-memory>", runner))
         part = PromptPart("recalled-memory", tuple(lines), "system", 212)
-        return Injection(part, found.items[:3], found.items[3:], found.left_out, 212, 600, 0.043)
+        return Injection(part, recall.items[:3], recall.items[3:], recall.left_out, 212, 600, 0.043)

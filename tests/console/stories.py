@@ -165,7 +165,7 @@ def calls_of(engine: StandIn, *names: str) -> list[tuple[Any, ...]]:
     return [call for call in engine.call_log if call[0] in names]
 
 
-def shown(app: ConsoleApp, place: Region) -> str:
+def text_in(app: ConsoleApp, place: Region) -> str:
     """What stands on this part of the screen, as one line."""
     rows = screen_text(app).split("\n")[place.y : place.bottom]
     return " ".join(" ".join(row[place.x : place.right] for row in rows).split())

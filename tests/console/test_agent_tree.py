@@ -74,8 +74,8 @@ def test_a_filter_shows_the_matching_agents_and_their_leaders() -> None:
         agent("ceo", "owner"), agent("cto", "ceo"), agent("lead", "cto", tier=3), agent("coo", "ceo"),
         agent("lost", "ghost", tier=3), agent("torn", "", broken="comms.json: x"),
     ]  # fmt: skip
-    found = tree_nodes(agents, folds=Folds(frozenset({"ceo"})), words=["tier", "3"])
-    assert [(item.id, item.matches) for item in found if item.agent] == [
+    nodes = tree_nodes(agents, folds=Folds(frozenset({"ceo"})), words=["tier", "3"])
+    assert [(item.id, item.matches) for item in nodes if item.agent] == [
         ("ceo", False), ("cto", False), ("lead", True), ("lost", True),
     ]  # fmt: skip
     assert drawn(tree_nodes(agents, folds=Folds(), words=["broken"])) == ["owner", "=broken: broken (1)", "  torn"]

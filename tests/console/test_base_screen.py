@@ -21,7 +21,7 @@ from tests.console.conftest import running, until, until_loaded
 MODES = [*ConsoleApp.MODES]
 
 
-async def _shown(pilot: Pilot, mode: str) -> ConsoleScreen:
+async def open_screen(pilot: Pilot, mode: str) -> ConsoleScreen:
     await until_loaded(pilot)
     await pilot.app.switch_mode(mode)  # type: ignore[arg-type]
     await pilot.press("escape")  # the greeting goes with the first key
@@ -35,7 +35,7 @@ async def _shown(pilot: Pilot, mode: str) -> ConsoleScreen:
 @pytest.mark.parametrize("mode", MODES)
 async def test_every_pane_zooms_and_returns(console: ConsoleApp, mode: str) -> None:
     async with console.run_test(size=(120, 40)) as pilot:
-        screen = await _shown(pilot, mode)
+        screen = await open_screen(pilot, mode)
         reached = [pane for pane in screen.PANES if screen.go_to(pane)]
         assert reached
         for pane in reached:
@@ -58,7 +58,7 @@ async def test_every_pane_zooms_and_returns(console: ConsoleApp, mode: str) -> N
 
 async def test_the_zoom_goes_with_the_focus(console: ConsoleApp) -> None:
     async with console.run_test(size=(120, 40)) as pilot:
-        screen = await _shown(pilot, "work")
+        screen = await open_screen(pilot, "work")
         await pilot.press("z", "enter")  # a session under the cursor is opened
         assert screen.pane == "transcript"
         assert screen.focused in screen.maximized.walk_children(with_self=True)
@@ -68,7 +68,7 @@ async def test_the_zoom_goes_with_the_focus(console: ConsoleApp) -> None:
 
 async def test_z_is_a_letter_while_a_filter_is_typed_and_escape_leaves_the_filter_first(console: ConsoleApp) -> None:
     async with console.run_test(size=(120, 40)) as pilot:
-        screen = await _shown(pilot, "work")
+        screen = await open_screen(pilot, "work")
         await pilot.press("z", "slash", "z")
         assert screen.query_one(Filter).words == ["z"]
         await pilot.press("escape")

@@ -34,8 +34,8 @@ async def test_many_events_at_once_are_a_few_messages() -> None:
     await asyncio.gather(*(asyncio.to_thread(burst) for _ in range(4)))
     bus.publish(SessionEnded(subject="s", prediction_id="", state="failed", summary="", cost=0))
     await last.wait()
-    each = (time.monotonic() - began) / BATCH_INTERVAL_S + 2
-    assert 1 <= len(posted) <= each
+    max_messages = (time.monotonic() - began) / BATCH_INTERVAL_S + 2
+    assert 1 <= len(posted) <= max_messages
     assert {session for message in posted for session in message.sessions} == {"sess_1"}
     assert {"cards", "sessions"} <= {topic for message in posted for topic in message.topics}
     bridge.close()
@@ -61,11 +61,11 @@ async def test_events_of_toasts_come_one_by_one_in_order() -> None:
     bridge = Bridge(bus, posted.put_nowait)
     for number in range(3):
         bus.publish(SessionEnded(subject=f"s{number}", prediction_id="", state="failed", summary=f"{number}", cost=0))
-    told: list[str] = []
-    while len(told) < 3:
+    subjects: list[str] = []
+    while len(subjects) < 3:
         message = await asyncio.wait_for(posted.get(), 10)
-        told += [event.subject for event in message.toast_events]
-    assert told == ["s0", "s1", "s2"]
+        subjects += [event.subject for event in message.toast_events]
+    assert subjects == ["s0", "s1", "s2"]
     bridge.close()
 
 
@@ -73,9 +73,9 @@ async def test_events_of_toasts_come_one_by_one_in_order() -> None:
 async def test_an_event_updates_the_screen_and_rings_without_the_focus(
     console: ConsoleApp, engine: StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    said: list[str] = []
-    monkeypatch.setattr("clawpy_console.app.notify_in_terminal", lambda app, text: said.append(text))
-    monkeypatch.setattr(type(console), "bell", lambda self: said.append("bell"))
+    alerts: list[str] = []
+    monkeypatch.setattr("clawpy_console.app.notify_in_terminal", lambda app, text: alerts.append(text))
+    monkeypatch.setattr(type(console), "bell", lambda self: alerts.append("bell"))
     async with running(console, size=(120, 60), notifications=True) as pilot:
         engine.cards.all["pred_new"] = stand_in.card(77, "Something new on the horizon")
         engine.bus.publish(
@@ -84,7 +84,7 @@ async def test_an_event_updates_the_screen_and_rings_without_the_focus(
         await wait_for_text(pilot, "Something new")
         engine.bus.publish(SessionEnded(subject="s", prediction_id="", state="succeeded", summary="all green", cost=0))
         await wait_for_text(pilot, "Done: all green")
-        assert said == []
+        assert alerts == []
         console.app_focus = False
         engine.bus.publish(SessionEnded(subject="s", prediction_id="", state="failed", summary="2 red", cost=0))
-        await until(pilot, lambda: said == ["bell", "clawpy: Failed: 2 red"])
+        await until(pilot, lambda: alerts == ["bell", "clawpy: Failed: 2 red"])

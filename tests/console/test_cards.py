@@ -63,8 +63,8 @@ def engine_says(card: Card | None, *gone: str) -> Step:
 
     def act(app: ConsoleApp) -> None:
         cards = app.engine.cards  # type: ignore[union-attr]
-        kept = {id: item for id, item in cards.all.items() if id not in gone}
-        cards.all = kept if card is None else {card.id: card, **kept}
+        remaining = {id: item for id, item in cards.all.items() if id not in gone}
+        cards.all = remaining if card is None else {card.id: card, **remaining}
         app.reload(["cards"])
 
     return act
@@ -227,10 +227,14 @@ async def test_keys_are_ignored_for_150_ms_after_the_engine_replaced_the_card(co
         now = [100.0]
         stack(console).clock = lambda: now[0]
         await carry_out(pilot, engine_says(None, FIRST), in_front(SECOND))
-        for wait, then in ((0.149, SECOND), (0.002, RISKY), (0.0, CHECK)):  # one's own swipe makes nobody wait
-            now[0] += wait
+        for seconds, card_in_front in (
+            (0.149, SECOND),
+            (0.002, RISKY),
+            (0.0, CHECK),
+        ):
+            now[0] += seconds
             await pilot.press("left")
-            assert front(console) == then
+            assert front(console) == card_in_front
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60)])

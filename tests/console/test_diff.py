@@ -130,8 +130,8 @@ SORTS = {
 
 def every_sort(engine: StandIn) -> None:
     change_set(engine, files=tuple(change for change, *_ in SORTS.values()))
-    found = [FileDiff(item.path, item.status, item.old_path, binary, text) for item, text, binary, _ in SORTS.values()]
-    engine.changes.diff = lambda id: found  # type: ignore[method-assign]
+    diffs = [FileDiff(item.path, item.status, item.old_path, binary, text) for item, text, binary, _ in SORTS.values()]
+    engine.changes.diff = lambda id: diffs  # type: ignore[method-assign]
 
 
 def change_set(engine: StandIn, **more: object) -> None:

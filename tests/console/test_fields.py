@@ -66,21 +66,21 @@ def test_no_line_is_wider_than_its_room(port: Adaptation, learnings: Learnings, 
 def test_a_change_shows_only_the_lines_near_it() -> None:
     many = [f"line {number}" for number in range(60)]
     changed = [*many[:10], "other", *many[11:40], "last", *many[41:]]
-    told = [field.text for field in change_fields(many, changed)]
-    assert told[0] == "  ⋮"
-    assert told.count("  ⋮") == 2
-    assert_contains(told, "+ other", "- line 40")
-    assert "  line 0" not in told
+    lines = [field.text for field in change_fields(many, changed)]
+    assert lines[0] == "  ⋮"
+    assert lines.count("  ⋮") == 2
+    assert_contains(lines, "+ other", "- line 40")
+    assert "  line 0" not in lines
     assert list(change_fields(many, many)) == []
     assert [change.text for change in change_fields(["a", "b"], ["c", "b"])] == ["- a", "+ c", "  b"]
 
 
 def test_a_record_says_why_it_has_its_score_and_what_was_recorded(port: Adaptation) -> None:
-    said = {"attempts": 3, "failing": ["a", "b"], "gave_up": "", "cost": 120_000}
-    item = recorded(dataclasses.replace(RECORDS[0], details=said), port)
-    told = text(learning_fields.record_fields(item, NOW))
+    details = {"attempts": 3, "failing": ["a", "b"], "gave_up": "", "cost": 120_000}
+    item = recorded(dataclasses.replace(RECORDS[0], details=details), port)
+    lines = text(learning_fields.record_fields(item, NOW))
     assert_contains(
-        told,
+        lines,
         f"failed_tdd/{TEST}: 82 of 100",
         "60 + 3 · 8",
         "session sess_000000000002 · attempts 3 · failing a, b · cost $0.12",
@@ -124,7 +124,7 @@ def test_patterns_name_their_finders_and_uses() -> None:
 
 
 def test_a_delivered_finding_names_its_pattern() -> None:
-    def told(pattern: str) -> str:
+    def lines(pattern: str) -> str:
         item = {
             "state": "flushed", "text": SAID, "targetAgent": "ui", "leader": "lead", "createdAt": NOW.isoformat(),
             "flushedAt": NOW.isoformat(), "trust": "measured", "pattern": pattern, "confidence": 0.9,
@@ -132,8 +132,8 @@ def test_a_delivered_finding_names_its_pattern() -> None:
         }  # fmt: skip
         return "\n".join(line.text for line in finding_fields(item, NOW))
 
-    assert "as a pattern of lead," in told("les_0123456789ab")
-    assert "as the pattern money_in_cents," in told("money_in_cents")
+    assert "as a pattern of lead," in lines("les_0123456789ab")
+    assert "as the pattern money_in_cents," in lines("money_in_cents")
 
 
 def test_a_section_that_an_edit_empties_says_that_soul_md_is_used_again() -> None:
@@ -148,6 +148,6 @@ def test_an_absence_counts_problems_apart_from_failures() -> None:
         "blocked": [], "approved": 4, "rejected": 1, "approvedByItself": 0, "spent": 0,
         "learnt": dict.fromkeys(LEARNED_FORMS, 0),
     }  # fmt: skip
-    said = {field.name: field.text for field in absence_fields(away)}
-    assert said["done"] == "4 sessions, 1 found a problem, 2 did not finish"
-    assert (said["approved"], said["learned"]) == ("4", "nothing new, from 4 decisions")
+    details = {field.name: field.text for field in absence_fields(away)}
+    assert details["done"] == "4 sessions, 1 found a problem, 2 did not finish"
+    assert (details["approved"], details["learned"]) == ("4", "nothing new, from 4 decisions")

@@ -39,8 +39,8 @@ def test_importing_the_app_imports_nothing_heavy() -> None:
 
 @pytest.mark.long
 async def test_the_first_frame_shows_the_last_known_cards_before_the_engine_is_open(home: Home) -> None:
-    known = AppState(cards=tuple(stand_in.cards()), workspaces=(stand_in.SHOP,))
-    state.save(home.last_screen, state.LastScreen(known, saved_at=NOW))
+    last_state = AppState(cards=tuple(stand_in.cards()), workspaces=(stand_in.SHOP,))
+    state.save(home.last_screen, state.LastScreen(last_state, saved_at=NOW))
     opened = threading.Event()
     engine = StandIn()
 
@@ -55,7 +55,7 @@ async def test_the_first_frame_shows_the_last_known_cards_before_the_engine_is_o
         assert_contains(text, "Run the tests of the 3 modules", "opening")
         await pilot.press("right")  # a decision before the engine is there is not lost in silence
         await until(pilot, lambda: "still starting" in screen_text(app))
-        assert app.screen.query_one("#stack").front.id == known.cards[0].id
+        assert app.screen.query_one("#stack").front.id == last_state.cards[0].id
         await pilot.press("n", *"run", "ctrl+s")  # nor is a prompt
         await until(pilot, lambda: app.last.draft == "run")
         opened.set()
@@ -67,12 +67,12 @@ async def test_the_first_frame_shows_the_last_known_cards_before_the_engine_is_o
 
 
 async def test_output_of_the_last_screens_session_is_read_once_the_engine_is_open(home: Home, engine: StandIn) -> None:
-    known = AppState(sessions=tuple(engine.sessions.all[1:]))
-    state.save(home.last_screen, state.LastScreen(known, saved_at=NOW))
-    engine.sessions.all = list(known.sessions)
+    last_state = AppState(sessions=tuple(engine.sessions.all[1:]))
+    state.save(home.last_screen, state.LastScreen(last_state, saved_at=NOW))
+    engine.sessions.all = list(last_state.sessions)
     console = make_console(home, lambda: engine)
     async with running(console, size=(200, 60)) as pilot:
-        text = engine.sessions.transcripts[known.sessions[0].id][-1].text
+        text = engine.sessions.transcripts[last_state.sessions[0].id][-1].text
         await wait_for_text(pilot, "LAST OUTPUT", text[:30])
 
 

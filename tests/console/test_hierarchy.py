@@ -32,19 +32,19 @@ TABS = ("who", "guidance", "findings", "teaching", "work")
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_organisation(tmp_path_factory.mktemp("people"))
+def organisation(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_organisation(tmp_path_factory.mktemp("world"))
 
 
 @pytest.fixture
-def people(engine: StandIn, made: Path, tmp_path: Path) -> Iterator[World]:
-    world = with_organisation(engine, made, tmp_path / "people")
-    engine.world = world  # type: ignore[attr-defined]
-    yield world
-    world.database.close()
+def world(engine: StandIn, organisation: Path, tmp_path: Path) -> Iterator[World]:
+    world_of = with_organisation(engine, organisation, tmp_path / "people")
+    engine.world = world_of  # type: ignore[attr-defined]
+    yield world_of
+    world_of.database.close()
 
 
-def world(app: ConsoleApp) -> World:
+def world_of(app: ConsoleApp) -> World:
     return app.engine.world  # type: ignore[union-attr, no-any-return]
 
 
@@ -75,17 +75,17 @@ def unlisted(*ids: str) -> Until:
 
 
 def under(agent: str, leader: str) -> Until:
-    return Until(f"{agent} under {leader}", lambda app: world(app).agents.get(agent).reports_to == leader)
+    return Until(f"{agent} under {leader}", lambda app: world_of(app).agents.get(agent).reports_to == leader)
 
 
 def tier(agent: str, tier: int) -> Until:
     return Until(
-        f"tier {tier}", lambda app: world(app).agents.get(agent).tier == tier and app.screen.agent.tier == tier
+        f"tier {tier}", lambda app: world_of(app).agents.get(agent).tier == tier and app.screen.agent.tier == tier
     )
 
 
 def retired(*ids: str) -> Until:
-    return Until(f"retired {ids}", lambda app: [item.id for item in world(app).agents.retired()] == [*ids])
+    return Until(f"retired {ids}", lambda app: [item.id for item in world_of(app).agents.retired()] == [*ids])
 
 
 def write(text: str, before: str = "") -> tuple[Step, ...]:
@@ -103,11 +103,11 @@ def fill(name: str, text: str) -> Step:
 
 
 def soul(agent: str, text: str) -> Until:
-    return Until(text, lambda app: text in (world(app).folder / agent / "soul.md").read_text())
+    return Until(text, lambda app: text in (world_of(app).folder / agent / "soul.md").read_text())
 
 
 def block(text: str) -> Until:
-    return Until(text, lambda app: text in world(app).cascade.guidance("backend_builder").block)
+    return Until(text, lambda app: text in world_of(app).cascade.guidance("backend_builder").block)
 
 
 def click(row: str) -> Step:
@@ -115,7 +115,7 @@ def click(row: str) -> Step:
 
 
 def breaks(app: ConsoleApp) -> None:
-    (world(app).folder / "dreamer" / "comms.json").write_text('{"reports_to": 7}')
+    (world_of(app).folder / "dreamer" / "comms.json").write_text('{"reports_to": 7}')
     app.engine.bus.publish(AgentFileChanged(subject="dreamer", file="comms.json", how="on disk"))  # type: ignore[union-attr]
 
 
@@ -124,9 +124,9 @@ def offers(action: str, offered: bool) -> Until:
 
 
 def strays(engine: StandIn) -> None:
-    people = engine.world  # type: ignore[attr-defined]
+    world = engine.world  # type: ignore[attr-defined]
     for name, leader in (("a", "b"), ("b", "a"), ("lost", "ghost")):
-        people.member(name, leader, 4)
+        world.member(name, leader, 4)
 
 
 AT_TREE = Until("the tree", lambda app: app.screen.query_one(Tree).current == "backend_lead")
@@ -152,7 +152,7 @@ STORIES: dict[str, tuple[Step, ...]] = {
     ),
     "findings are sent up after a question": (
         *agent("backend_builder"), "f", sees("Reserve stock before the payment"), "y", sees("1 finding sent up"),
-        Until("none waits", lambda app: world(app).bubbles.list(state=BubbleState.QUEUED) == []),
+        Until("none waits", lambda app: world_of(app).bubbles.list(state=BubbleState.QUEUED) == []),
     ),
     "teaching shows the change, and is done after a question": (
         *agent("backend_builder", "teaching"),
@@ -175,7 +175,7 @@ STORIES: dict[str, tuple[Step, ...]] = {
         *agent("cto"), "m", Until("a preview", lambda app: app.screen._has_preview),
         Until("not below it", lambda app: "backend_builder" not in
               [row.id for row in app.screen.query_one("#leaders", Rows).rows]),
-        lambda app: world(app).agents.move("cfo", "backend_builder"),  # meanwhile, elsewhere
+        lambda app: world_of(app).agents.move("cfo", "backend_builder"),  # meanwhile, elsewhere
         *"cfo", sees("cto leads cfo, so it cannot report to it"), "enter", "escape", CLOSED, under("cto", "ceo"),
     ),
     "a tier is given and taken back": (
@@ -196,7 +196,7 @@ STORIES: dict[str, tuple[Step, ...]] = {
         *agent("cro"), "n", Until("the form", lambda app: app.screen.query("#id")), *"Librarian", "ctrl+s",
         sees("is not an agent id"), fill("id", "librarian"), "ctrl+s", shows("librarian"), under("librarian", "cro"),
         "D", sees("Retire librarian?"), "y", unlisted("librarian"), listed("=retired"),
-        Until("retired", lambda app: "librarian" in [item.id for item in world(app).agents.retired()]), "u",
+        Until("retired", lambda app: "librarian" in [item.id for item in world_of(app).agents.retired()]), "u",
         listed("librarian"),
     ),
     "who was retired can be brought back": (
@@ -209,7 +209,7 @@ STORIES: dict[str, tuple[Step, ...]] = {
     "broken folders show what to mend, and outside edits appear": (
         *agent("dreamer"), breaks, sees("✗ comms.json: reports_to", "1 broken",
              "→ fix /home/ada/.local/share/clawpy/agents/dreamer/comms.json"), offers("move", False), "e",
-        *write(COMMS), "ctrl+s", CLOSED, Until("mended", lambda app: not world(app).agents.get("dreamer").broken),
+        *write(COMMS), "ctrl+s", CLOSED, Until("mended", lambda app: not world_of(app).agents.get("dreamer").broken),
     ),
     "circles and missing leaders are drawn as such": (
         Given(strays), *agent("a"),
@@ -220,26 +220,28 @@ STORIES: dict[str, tuple[Step, ...]] = {
 }  # fmt: skip
 
 
-test_story = pytest.mark.usefixtures("people")(story_test(STORIES, size=WIDE))
+test_story = pytest.mark.usefixtures("world")(story_test(STORIES, size=WIDE))
 
 
-async def test_guidance_is_the_block_the_next_prompt_carries(console: ConsoleApp, people: World) -> None:
-    people.configure(m1_token_budget=300)
-    told = people.cascade.guidance("backend_builder")
-    assert any(hop.cut for hop in told.hops)
-    hops = [(f"{hop.leader}, tier {hop.tier}", f"{hop.tokens} of {hop.share} tokens") for hop in told.hops]
-    is_shown = Until("the block", lambda app: app.screen.query_one("#block").prompt_text == told.block)
-    words = sees(f"{told.tokens} of 300 tokens from", "▼ left out (budget)", *(text for hop in hops for text in hop))
+async def test_guidance_is_the_block_the_next_prompt_carries(console: ConsoleApp, world: World) -> None:
+    world.configure(m1_token_budget=300)
+    guidance = world.cascade.guidance("backend_builder")
+    assert any(hop.cut for hop in guidance.hops)
+    hops = [(f"{hop.leader}, tier {hop.tier}", f"{hop.tokens} of {hop.share} tokens") for hop in guidance.hops]
+    is_shown = Until("the block", lambda app: app.screen.query_one("#block").prompt_text == guidance.block)
+    words = sees(
+        f"{guidance.tokens} of 300 tokens from", "▼ left out (budget)", *(text for hop in hops for text in hop)
+    )
     # into the block, and from its line to the leader that says it
     leads = ("enter", "enter", shows("backend_lead"), sees("tier 3 leads and receives no guidance", "found by 1"))
     await play(console, *agent("backend_builder", "guidance"), is_shown, words, *leads, size=WIDE)
 
 
-async def test_findings_show_each_gate_with_its_figures(console: ConsoleApp, people: World) -> None:
+async def test_findings_show_each_gate_with_its_figures(console: ConsoleApp, world: World) -> None:
     async with running(console, size=WIDE) as pilot:
         await carry_out(pilot, *agent("backend_builder", "findings"), "enter")
         assert "FOUND BY IT  1 waiting to be sent up  ·  2 refused  ·  1 delivered" in screen_text(console)
-        findings = people.bubbles.list(agent="backend_builder")
+        findings = world.bubbles.list(agent="backend_builder")
         for finding in findings:
             console.screen.query_one("#items", Rows).select(finding.id)
             last = finding.gates[-1]
@@ -249,10 +251,10 @@ async def test_findings_show_each_gate_with_its_figures(console: ConsoleApp, peo
 
 
 async def test_an_empty_organisation_shows_its_owner_and_offers_a_new_agent(
-    console: ConsoleApp, engine: StandIn, people: World, tmp_path: Path
+    console: ConsoleApp, engine: StandIn, world: World, tmp_path: Path
 ) -> None:
     engine.agents = Agents(  # type: ignore[assignment]
-        tmp_path / "agents", cascade_config=people.config, settings=FixedSettings(), database=people.database
+        tmp_path / "agents", cascade_config=world.config, settings=FixedSettings(), database=world.database
     )
     alone = Until("the owner alone", lambda app: rows(app) == ["owner"])
     await play(console, "3", shows("owner"), alone, offers("new", True), offers("retire", False), size=(80, 24))
@@ -273,11 +275,11 @@ SHOTS = {
     ],
 )
 def test_how_it_looks(
-    console: ConsoleApp, people: World, compare_snapshot: CompareSnapshot, shot: str, size: str
+    console: ConsoleApp, world: World, compare_snapshot: CompareSnapshot, shot: str, size: str
 ) -> None:
     compare_snapshot(console, size, *SHOTS[shot])
 
 
-def test_how_a_move_looks(console: ConsoleApp, people: World, compare_snapshot: CompareSnapshot) -> None:
+def test_how_a_move_looks(console: ConsoleApp, world: World, compare_snapshot: CompareSnapshot) -> None:
     keys = (*SHOTS["who"], "m", *"frontend_l")
     compare_snapshot(console, "120x40", *keys, theme="clawpy-light")

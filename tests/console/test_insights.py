@@ -150,10 +150,10 @@ test_story = pytest.mark.long(story_test(STORIES, "7", READ))
 async def test_a_key_pressed_twice_opens_one_dialog(console: ConsoleApp, engine: StandIn) -> None:
     looked, offer = threading.Event(), engine.training.offer
     engine.training.offer = lambda: (looked.wait(5), offer())[1]  # type: ignore[method-assign]
-    one = Until(
+    one_dialog = Until(
         "one dialog", lambda app: len(app.screen_stack) == 2 and not any(item.is_running for item in app.workers)
     )
-    await play(console, "7", READ, "t", "t", lambda app: looked.set(), one, "escape", CLOSED, "t", one)
+    await play(console, "7", READ, "t", "t", lambda app: looked.set(), one_dialog, "escape", CLOSED, "t", one_dialog)
 
 
 async def test_the_end_of_a_training_is_a_toast_and_new_figures(
@@ -165,8 +165,8 @@ async def test_the_end_of_a_training_is_a_toast_and_new_figures(
         engine.insights.training = dataclasses.replace(engine.insights.training, pairs=7)
         engine.bus.publish(TrainingMoved(subject="train_1", state="kept_old", note="agrees with 71% of 23"))
 
-    told = sees("training: the new model is not used; agrees with 71%")
-    await play(console, "7", READ, ends, told, "shift+tab", sees("7 of 100 new"))
+    lines = sees("training: the new model is not used; agrees with 71%")
+    await play(console, "7", READ, ends, lines, "shift+tab", sees("7 of 100 new"))
 
 
 # Fields
@@ -191,7 +191,7 @@ def bucket(stated: float, rate: float, decided: int = 20, unstated: int = 0) -> 
 
 
 @pytest.mark.parametrize(
-    ("found", "said"),
+    ("bucket_document", "verdict"),
     [
         (bucket(0.65, 0.74), "✓ stated 65%"),
         (bucket(0.65, 0.7501), "▲ too low: 65%"),
@@ -200,8 +200,8 @@ def bucket(stated: float, rate: float, decided: int = 20, unstated: int = 0) -> 
         (bucket(0.4, 0.9, 3, unstated=3), "cold start"),
     ],
 )
-def test_the_verdict_on_a_range_of_confidence(found: dict[str, Any], said: str) -> None:
-    assert predictions.calibration_verdict(found)[0] == said
+def test_the_verdict_on_a_range_of_confidence(bucket_document: dict[str, Any], verdict: str) -> None:
+    assert predictions.calibration_verdict(bucket_document)[0] == verdict
 
 
 def test_no_decision_none_approved_and_some_approved_look_different(read: Insights) -> None:
@@ -209,17 +209,17 @@ def test_no_decision_none_approved_and_some_approved_look_different(read: Insigh
     days = [FIRST + timedelta(days=number) for number in range(5)]
     decided = ((0, 0), (0, 3), (1, 1), (3, 0))
     slices = tuple(Slice(days[at], days[at + 1], *counts) for at, counts in enumerate(decided))
-    told = text(predictions.over_time_fields(document(dataclasses.replace(read, over_time=slices))))
-    assert_contains(told, "approval since 1 Jan", "·▁▅█", "at most 3")
+    lines = text(predictions.over_time_fields(document(dataclasses.replace(read, over_time=slices))))
+    assert_contains(lines, "approval since 1 Jan", "·▁▅█", "at most 3")
     nothing = dataclasses.replace(read, over_time=slices[:1])
     assert list(predictions.over_time_fields(document(nothing))) == []  # no plot without data
 
 
 def test_a_table_shows_its_first_groups_and_a_cost_only_where_there_is_one(read: Insights) -> None:
     groups = tuple(Group(f"a name of some length {at}", 1000 * at, at, 1, 0.5, 90_000) for at in range(3))
-    told = text(predictions.table_fields(document(with_sources(read, groups)), ("sources",), limit=2))
-    assert_contains(told, "SOURCE", "1,000       2      50%  $0.09")
-    assert told.endswith("and 1 more")
+    lines = text(predictions.table_fields(document(with_sources(read, groups)), ("sources",), limit=2))
+    assert_contains(lines, "SOURCE", "1,000       2      50%  $0.09")
+    assert lines.endswith("and 1 more")
     free = tuple(dataclasses.replace(group, cost_per_accepted=None) for group in groups)
     assert "cost" not in text(predictions.table_fields(document(with_sources(read, free)), ("sources",)))
 
@@ -246,9 +246,9 @@ def test_every_line_fits(read: Insights, width: int) -> None:
 
 def test_drift_names_the_kinds_of_cards_that_changed(read: Insights) -> None:
     drift = Drift(50, "your taste changed", (Shift("run_tests", 1, 20, 0.8), Shift("bisect", 19, 20, 0.3)))
-    told = text(predictions.drift_fields(document(dataclasses.replace(read, drift=drift))["drift"]))
+    lines = text(predictions.drift_fields(document(dataclasses.replace(read, drift=drift))["drift"]))
     assert_contains(
-        told,
+        lines,
         "your taste changed",
         "▼ less  Tests of what changed: approved 1 of 20, before 80%",
         "▲ more  Test that broke: approved 19 of 20, before 30%",

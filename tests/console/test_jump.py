@@ -27,9 +27,9 @@ def label_of(jump: Screen[Any], widget: Widget, at: int) -> str:
 
 @pytest.mark.parametrize("count", [0, 1, 26, 27, 51, 52, 300, 676])
 def test_no_label_is_the_beginning_of_another(count: int) -> None:
-    made = sorted(labels(count))
-    assert len(made) == len(set(made)) == count
-    assert not any(after.startswith(item) for item, after in pairwise(made))
+    ordered = sorted(labels(count))
+    assert len(ordered) == len(set(ordered)) == count
+    assert not any(following.startswith(item) for item, following in pairwise(ordered))
 
 
 @pytest.mark.long
@@ -41,10 +41,10 @@ async def test_every_screen_has_a_label_on_each_tab_pane_and_key(
     async with running(console, screen, size=size) as pilot:
         await until(pilot, lambda: console.screen.query(KeyLine) and console.screen.query_one(KeyLine).keys)
         screen_text(console)  # the keys have their places once they are drawn
-        found = spots(console.screen)
-        assert len([item for item in found if item.widget.id == "state"]) >= 3
-        assert [item for item in found if isinstance(item.widget, KeyLine)]
-        assert [item for item in found if item.widget is console.screen.focused]
+        spots_on_screen = spots(console.screen)
+        assert len([item for item in spots_on_screen if item.widget.id == "state"]) >= 3
+        assert [item for item in spots_on_screen if isinstance(item.widget, KeyLine)]
+        assert [item for item in spots_on_screen if item.widget is console.screen.focused]
         await pilot.press("apostrophe")
         await until(pilot, lambda: isinstance(console.screen, Jump))
         drawn = screen_text(console).splitlines()

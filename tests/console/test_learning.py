@@ -50,8 +50,8 @@ WIDE = (150, 50)
 
 
 @pytest.fixture(autouse=True)
-def _learns(engine: StandIn) -> None:
-    engine.learns = True
+def learnings_wait(engine: StandIn) -> None:
+    engine.learnings_wait = True
 
 
 def at(id: str) -> Until:

@@ -77,9 +77,9 @@ async def test_an_activated_candidate_reaches_the_prompt_until_it_is_undone(engi
         await pilot.press("u")
         await until(pilot, lambda: screen.view and screen.view["candidate"]["status"] == CandidateStatus.REVIEW)
         assert block not in prompt(engine)
-        known = engine.learnings.entries("project")[0]
-        app.open("learning", known.id)
-        await until(pilot, lambda: screen.view and screen.view["id"] == known.id, "for the learning")
+        learning = engine.learnings.entries("project")[0]
+        app.open("learning", learning.id)
+        await until(pilot, lambda: screen.view and screen.view["id"] == learning.id, "for the learning")
         assert screen.view["scope"] == LearningScope.PROJECT
         assert len(screen.view["from"]) == len(screen.view["sessions"]) == demo.SESSIONS
 

@@ -45,9 +45,9 @@ def row(rows: str, start: str, below: str = "", mark: str = "") -> Until:
     """A list has a row that begins like this; what stands below it, and its mark."""
 
     def holds(app: ConsoleApp) -> bool:
-        found = app.screen.query_one(rows, Rows).rows
-        at = next(at for at, item in enumerate(found) if start in item.text)
-        return (not below or below in found[at + 1].text) and mark in ("", found[at].mark)
+        all_rows = app.screen.query_one(rows, Rows).rows
+        at = next(at for at, item in enumerate(all_rows) if start in item.text)
+        return (not below or below in all_rows[at + 1].text) and mark in ("", all_rows[at].mark)
 
     return Until(start, holds)
 
@@ -118,8 +118,8 @@ async def test_every_pane_has_the_common_keys_and_escape_leads_back_to_the_cards
 ) -> None:
     useless = Until("no key of cards", lambda app: "→ approve" not in screen_text(app).split("\n")[-1])
     common = ("w", "p", called("run_cycle", True), "n", sees("New prompt"), "escape")
-    back = ("escape", pane("stack"), sees("only shop"), "right", called("approve", FIRST, None))
-    await play(console, to(name), pane(name), useless, *common, *back, size=size)
+    leave = ("escape", pane("stack"), sees("only shop"), "right", called("approve", FIRST, None))
+    await play(console, to(name), pane(name), useless, *common, *leave, size=size)
 
 
 @pytest.mark.long
@@ -132,14 +132,14 @@ async def test_toasts_cover_nothing_on_a_small_terminal(
         console.show_toast("something is wrong, and how to fix it")
         console.show_toast("something else is wrong, in more words than fit one line of so small a terminal, thus")
         await carry_out(pilot, sees("something is wrong, and how to fix it", "thus"))
-        seen = {
+        visible_regions = {
             widget: region.intersection(clip)
             for widget, (region, clip) in console.screen._compositor.visible_widgets.items()
             if widget.visible and not widget.children
         }
-        toasts = [seen.pop(toast) for toast in console.screen.query("Toast") if toast in seen]
+        toasts = [visible_regions.pop(toast) for toast in console.screen.query("Toast") if toast in visible_regions]
         assert len(toasts) >= 2  # a slow machine has more to say
-        assert not [item for item, region in seen.items() for toast in toasts if region.overlaps(toast)]
+        assert not [item for item, region in visible_regions.items() for toast in toasts if region.overlaps(toast)]
 
 
 @pytest.mark.parametrize("size", [(100, 40), (120, 40), (159, 50), (160, 50), (200, 60)])
@@ -154,21 +154,21 @@ async def test_a_toast_covers_no_card(console: ConsoleApp, size: tuple[int, int]
 
 async def test_the_evidence_says_what_the_rails_say_now(console: ConsoleApp, engine: StandIn) -> None:
     """Not what they said when the card was made."""
-    said = "first days: 7 of 10 decisions made"
-    engine.cards.rails = lambda id: (RailVerdict("gate", Verdict.ASK, said),)  # type: ignore[method-assign]
+    reason = "first days: 7 of 10 decisions made"
+    engine.cards.rails = lambda id: (RailVerdict("gate", Verdict.ASK, reason),)  # type: ignore[method-assign]
     async with running(console, size=(200, 60)) as pilot:
-        await carry_out(pilot, sees(said))
-        said = "first days: 8 of 10 decisions made"
+        await carry_out(pilot, sees(reason))
+        reason = "first days: 8 of 10 decisions made"
         engine.cards.dismiss(SECOND)  # in another console
         console.reload(["cards"])
-        await carry_out(pilot, sees(said))
+        await carry_out(pilot, sees(reason))
 
 
-@pytest.mark.parametrize(("since", "told"), [(timedelta(seconds=59), "just now"), (timedelta(minutes=1), "oldest 1m")])
+@pytest.mark.parametrize(("since", "age"), [(timedelta(seconds=59), "just now"), (timedelta(minutes=1), "oldest 1m")])
 async def test_the_folded_queue_says_how_long_its_oldest_item_waits(
-    console: ConsoleApp, since: timedelta, told: str
+    console: ConsoleApp, since: timedelta, age: str
 ) -> None:
-    await play(console, waits_for(since), sees(f", {told}"), size=(80, 24))
+    await play(console, waits_for(since), sees(f", {age}"), size=(80, 24))
 
 
 async def test_a_message_is_removed_after_a_while(console: ConsoleApp, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,8 +179,8 @@ async def test_a_message_is_removed_after_a_while(console: ConsoleApp, monkeypat
 async def test_all_clocks_change_in_the_same_frame(console: ConsoleApp, engine: StandIn) -> None:
     async with running(console):
         tasks = console.screen.query_one("#sessions", Rows)
-        seen = set()
+        row_sets = set()
         for tenth in range(10):
             console.screen.tick(NOW.replace(microsecond=0) + timedelta(seconds=tenth / 10))
-            seen.add(tuple(tasks.rows))
-        assert len(seen) == 1
+            row_sets.add(tuple(tasks.rows))
+        assert len(row_sets) == 1

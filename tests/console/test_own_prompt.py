@@ -40,7 +40,7 @@ def has(text: str) -> Until:
     return Until(repr(text), lambda app: area(app).text == text)
 
 
-def kept(draft: str, *prompts: str) -> Until:
+def saved(draft: str, *prompts: str) -> Until:
     return Until(f"{draft!r} {prompts}", lambda app: (app.last.draft, app.last.prompts) == (draft, prompts))
 
 
@@ -48,10 +48,10 @@ def becomes_flow(**more: Any) -> Given:
     """The engine makes a card of a flow of the next prompt."""
 
     def change(engine: StandIn) -> None:
-        made = engine.cards.propose
+        propose_card = engine.cards.propose
 
         def propose(text: str, *, workspace: str) -> Card:
-            card = made(text, workspace=workspace)
+            card = propose_card(text, workspace=workspace)
             card = dataclasses.replace(card, assignment=dataclasses.replace(card.assignment, flow="run_tests"), **more)
             engine.cards.all[card.id] = card
             return card
@@ -62,11 +62,11 @@ def becomes_flow(**more: Any) -> Given:
 
 
 def wants_parameters(engine: StandIn) -> None:
-    made = engine.cards.propose
+    propose_card = engine.cards.propose
 
     def propose(text: str, *, workspace: str) -> Card:
         if "=" in text:
-            return made(text, workspace=workspace)
+            return propose_card(text, workspace=workspace)
         raise Refusal("bad_parameters", f"bisect: '{text[7:]}' is not a parameter", "`bisect test=… good=… [bad=…]`")
 
     engine.cards.propose = propose  # type: ignore[assignment, method-assign]
@@ -115,7 +115,7 @@ STORIES: dict[str, tuple[Step, ...]] = {
     "what was typed is never lost": (
         *box(), *"look", "escape", *box("look"), *"cook", "escape",  # typing replaces what was kept
         *box("cook"), "home", "delete", "l", "end", *"er", "enter", called("propose", "looker", SHOP), *box(), *"half",
-        "up", has("looker"), "down", has("half"), kept("half", "looker"),
+        "up", has("looker"), "down", has("half"), saved("half", "looker"),
     ),
     "a draft is offered where it was written": (
         *box(), sees("in shop  (1 of 2; ^t: the next)"), "ctrl+t", *"look", "escape", *box(), "up", has("look")
@@ -125,7 +125,7 @@ STORIES: dict[str, tuple[Step, ...]] = {
         has("look"),
     ),
     "what may be a key is not written down": (
-        *box(), lambda app: setattr(area(app), "text", f"use {SECRET}"), "end", "escape", kept("")
+        *box(), lambda app: setattr(area(app), "text", f"use {SECRET}"), "end", "escape", saved("")
     ),
     "a prompt that is refused stays with what would be right": (
         Given(wants_parameters), *box(), *"bisect a.py", "enter", sees("`bisect test=… good=… [bad=…]`"), "=", "b",

@@ -118,8 +118,8 @@ def text(fields: Iterable[Field]) -> str:
 
 @pytest.mark.parametrize("state", safety.AUTONOMY_STATES)
 def test_the_present_state_is_marked_among_all(state: str) -> None:
-    told = text(safety.state_fields(AppState(autonomy=Autonomy(state=state)), (), NOW, "R", "d"))
-    assert_contains(told, f"[{state}]", *safety.AUTONOMY_STATES)
+    lines = text(safety.state_fields(AppState(autonomy=Autonomy(state=state)), (), NOW, "R", "d"))
+    assert_contains(lines, f"[{state}]", *safety.AUTONOMY_STATES)
 
 
 HOUR = burns()[0]
@@ -127,7 +127,7 @@ UNUSED = tuple(dataclasses.replace(burn, spent=0, reserved=0, buckets=(0,) * len
 
 
 @pytest.mark.parametrize(
-    ("spent", "said"),
+    ("spent", "texts"),
     [
         (UNUSED, ["Nothing spent. Caps: $2 an hour, $20 a day, $200 a month"]),
         (burns(), ["$0.15 of $2, $0.05 reserved", "$0.16/h: stays below", "cap at 26 Jan"]),
@@ -136,16 +136,16 @@ UNUSED = tuple(dataclasses.replace(burn, spent=0, reserved=0, buckets=(0,) * len
     ],
     ids=["nothing", "some", "all", "no cap"],
 )
-def test_gauges_of_costs(spent: tuple[object, ...], said: list[str]) -> None:
-    assert_contains(text(safety.cost_fields(spent, NOW)), *said)  # type: ignore[arg-type]
+def test_gauges_of_costs(spent: tuple[object, ...], texts: list[str]) -> None:
+    assert_contains(text(safety.cost_fields(spent, NOW)), *texts)  # type: ignore[arg-type]
 
 
 def test_a_wait_that_is_over_does_not_count_down_and_only_a_stop_holds_all_work() -> None:
     rate, *_, kill = StandIn().safety.rails()
     assert safety.rail_status(dataclasses.replace(rate, until=ago(seconds=1)), NOW, True)[:2] == ("✗", "waits")
-    for until_then, said in ((NOW + timedelta(minutes=63), ("▲", "by you")), (None, ("■", "held"))):
-        held = dataclasses.replace(kill, rail="kill", verdict=Verdict.BLOCK, until=until_then)
-        assert safety.unapproved_work_status((held,), True)[:2] == said
+    for until_then, texts in ((NOW + timedelta(minutes=63), ("▲", "by you")), (None, ("■", "held"))):
+        kill_switch = dataclasses.replace(kill, rail="kill", verdict=Verdict.BLOCK, until=until_then)
+        assert safety.unapproved_work_status((kill_switch,), True)[:2] == texts
 
 
 # How it looks

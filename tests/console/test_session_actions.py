@@ -178,11 +178,11 @@ async def test_each_answer_has_a_key(console: ConsoleApp, key: str, answer: str)
 
 async def test_a_long_request_keeps_its_keys_in_sight_and_says_that_there_is_more(console: ConsoleApp) -> None:
     long = asks(dataclasses.replace(permissions()[0], detail=LONG))
-    told = (
+    texts = (
         sees("more below", "deny for this session", "line 0 of the script"),
         lambda app: app.screen.go_to("asked-detail"),
     )
-    await play(console, *HERE, long, *told, "G", sees("line 59 of the script", "a allow once"), size=(80, 24))
+    await play(console, *HERE, long, *texts, "G", sees("line 59 of the script", "a allow once"), size=(80, 24))
 
 
 @pytest.mark.long
@@ -201,5 +201,5 @@ async def test_the_folder_opens_in_a_window_of_tmux(
     monkeypatch.setenv("TMUX", "/tmp/tmux-0/default,1,0")
     monkeypatch.setattr(subprocess, "run", lambda command, **_: ran.append(command))
     opened = Until("tmux", lambda app: ran == [["tmux", "new-window", "-c", str(tmp_path)]])
-    told = sees("new tmux window", "To come back", "The session keeps")
-    await play(console, *HERE, agent(cwd=str(tmp_path)), "o", opened, told)
+    texts = sees("new tmux window", "To come back", "The session keeps")
+    await play(console, *HERE, agent(cwd=str(tmp_path)), "o", opened, texts)

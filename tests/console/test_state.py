@@ -38,7 +38,7 @@ async def test_a_failing_topic_leaves_the_others(console: ConsoleApp, engine: St
         await wait_for_text(pilot, "no such table")
 
 
-def known() -> AppState:
+def state_of_stand_in() -> AppState:
     values, failed = read_topics(StandIn(), TOPICS, ReadScope())  # type: ignore[arg-type]
     assert failed == []
     return AppState(**values)
@@ -46,12 +46,12 @@ def known() -> AppState:
 
 def test_the_last_screen_survives_a_restart(tmp_path: Path) -> None:
     file = tmp_path / "cache" / "last_screen.json"
-    screen = state.LastScreen(known(), "clawpy-light", {"work.land": "l"}, False, True, NOW)
+    screen = state.LastScreen(state_of_stand_in(), "clawpy-light", {"work.land": "l"}, False, True, NOW)
     state.save(file, screen)
     again = state.load(file)
     assert again == state.trim(screen)
-    assert again.state.cards == known().cards
-    assert again.state.sessions == known().sessions
+    assert again.state.cards == state_of_stand_in().cards
+    assert again.state.sessions == state_of_stand_in().sessions
     assert [item.name for item in file.parent.iterdir()] == ["last_screen.json"]
 
 
@@ -72,7 +72,7 @@ def test_the_last_screen_survives_a_restart(tmp_path: Path) -> None:
 )
 def test_an_unreadable_last_screen_counts_as_none(tmp_path: Path, change) -> None:
     file = tmp_path / "last_screen.json"
-    state.save(file, state.LastScreen(known()))
+    state.save(file, state.LastScreen(state_of_stand_in()))
     file.write_text(change(file.read_text()))
     assert state.load(file) == state.LastScreen()
 
@@ -88,7 +88,7 @@ async def test_quitting_saves_the_screen_and_asks_while_sessions_run(console: Co
 
 
 @pytest.mark.parametrize(
-    ("known", "used"),
+    ("app_state", "screens"),
     [
         (AppState(), set()),
         (AppState(agents=tuple(agents())), {"hierarchy"}),
@@ -99,5 +99,5 @@ async def test_quitting_saves_the_screen_and_asks_while_sessions_run(console: Co
         (AppState(used=frozenset({"insights"})), {"insights"}),
     ],
 )
-def test_screens_in_use(known: AppState, used: set[str]) -> None:
-    assert used_screens(known) == used
+def test_screens_in_use(app_state: AppState, screens: set[str]) -> None:
+    assert used_screens(app_state) == screens

@@ -17,7 +17,7 @@ from tests.support.helpers import assert_contains
 
 
 @pytest.mark.parametrize(
-    ("phase", "said"),
+    ("phase", "line"),
     [
         (Phase(0, 0, "", 30), ""),  # before any decision there is nothing to say
         (Phase(0, 1, "", 30), "Learning: 1 of 30"),
@@ -25,21 +25,21 @@ from tests.support.helpers import assert_contains
         (Phase(1, 30, "", 30), ""),
     ],
 )
-def test_learning_is_counted_from_the_first_decision_until_the_twin_starts(phase: Phase, said: str) -> None:
-    known = AppState(autonomy=Autonomy(state="WATCHING", threshold=1800), learning=phase.learning)
-    line = state_line(known, NOW, "", 120).plain
-    assert ("Learning" in line) is bool(said)
-    assert said in line
+def test_learning_is_counted_from_the_first_decision_until_the_twin_starts(phase: Phase, line: str) -> None:
+    app_state = AppState(autonomy=Autonomy(state="WATCHING", threshold=1800), learning=phase.learning)
+    line = state_line(app_state, NOW, "", 120).plain
+    assert ("Learning" in line) is bool(line)
+    assert line in line
 
 
 @pytest.mark.parametrize("width", [24, 38, 58, 78, 98, 118, 198])
 def test_both_lines_fit_and_name_the_screen_and_the_state(width: int) -> None:
     costs = CostState(hour=0, day=0, month=0, hour_cap=2 * MICRO, day_cap=20 * MICRO, month_cap=200 * MICRO)
-    known = AppState(autonomy=Autonomy(state="WATCHING", threshold=1800), costs=costs, used=frozenset({"costs"}))
-    said = state_line(known, NOW, "", width).plain
-    assert "WATCHING" in said
-    assert said.endswith(STOP_TEXT)
-    assert cell_len(said) <= width
+    app_state = AppState(autonomy=Autonomy(state="WATCHING", threshold=1800), costs=costs, used=frozenset({"costs"}))
+    line = state_line(app_state, NOW, "", width).plain
+    assert "WATCHING" in line
+    assert line.endswith(STOP_TEXT)
+    assert cell_len(line) <= width
     for mode, key, label in SCREENS:
         tabs = screen_tabs(mode, [mode for mode, _, _ in SCREENS], width - 2).plain
         assert f"{key} {label}" in tabs or width < 30
@@ -73,10 +73,10 @@ async def test_a_screen_that_is_not_in_use_has_no_tab_until_it_is_opened(
 
 def test_a_fault_of_the_settings_stands_in_place_of_the_costs() -> None:
     broken = AppState(autonomy=Autonomy(state="WATCHING"), fault="/home/me/config.toml:7: not TOML")
-    said = state_line(broken, NOW, "", 80).plain
-    assert_contains(said, "WATCHING", "config.toml:7")
-    assert said.endswith("F12 stop")
-    assert len(said) <= 80
+    line = state_line(broken, NOW, "", 80).plain
+    assert_contains(line, "WATCHING", "config.toml:7")
+    assert line.endswith("F12 stop")
+    assert len(line) <= 80
 
 
 @pytest.mark.parametrize("keys", ["34567", "3456"], ids=["seven_screens", "six_screens"])

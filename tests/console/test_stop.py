@@ -108,8 +108,8 @@ test_story = story_test(STORIES)
 @pytest.mark.long
 @pytest.mark.parametrize("screen", ["1", "6"])
 async def test_the_palette_resumes_only_after_y(console: ConsoleApp, screen: str) -> None:
-    asked = Until("a question", lambda app: len(app.screen_stack) == 2)
-    await play(console, screen, "f12", STOPPED, choose("Resume after the stop"), asked, "enter", CLOSED, NOT_RESUMED)
+    question = Until("a question", lambda app: len(app.screen_stack) == 2)
+    await play(console, screen, "f12", STOPPED, choose("Resume after the stop"), question, "enter", CLOSED, NOT_RESUMED)
 
 
 # Leaving
@@ -128,13 +128,13 @@ ASKED = sees("Quit?", "1 running session")
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("key", "kept"), [("Q", False), ("k", True)])
+@pytest.mark.parametrize(("key", "keeps_running"), [("Q", False), ("k", True)])
 async def test_quitting_asks_whether_the_engine_keeps_running(
-    home: Home, engine: StandIn, consoles: Consoles, key: str, kept: bool
+    home: Home, engine: StandIn, consoles: Consoles, key: str, keeps_running: bool
 ) -> None:
     app = make_console(home, lambda: engine, host=consoles)
     await play(app, "ctrl+q", ASKED, "enter", CLOSED, "ctrl+q", ASKED, key, LEFT)  # Enter gives the safe answer
-    assert consoles.keeps_running is kept
+    assert consoles.keeps_running is keeps_running
 
 
 async def test_quitting_asks_nothing_if_the_engine_outlives_the_console(

@@ -28,7 +28,7 @@ LONG = "the quick brown fox jumps over the lazy dog and then over it once more"
 
 def rows_of(text: str, room: int) -> list[str]:
     starts = row_starts(text, room)
-    return [text[a:b] for a, b in zip(starts, [*starts[1:], None], strict=True)]
+    return [text[start:end] for start, end in zip(starts, [*starts[1:], None], strict=True)]
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ class Showing(App[None]):
         yield self.view
 
 
-def shown(view: LinesView, y: int) -> str:
+def row_text(view: LinesView, y: int) -> str:
     return "".join(segment.text for segment in view.render_line(y)).rstrip()
 
 
@@ -80,7 +80,7 @@ async def test_a_selection_over_rows_is_copied_as_one_line() -> None:
     async with app.run_test(size=(40, 10)) as pilot:
         view.extend([("say", LONG), ("output", "漢字 and the end")])
         await pilot.pause()
-        assert [shown(view, y) for y in range(3)] == [
+        assert [row_text(view, y) for y in range(3)] == [
             "● the quick brown fox jumps over the", "  lazy dog and then over it once more", "  漢字 and the end",
         ]  # fmt: skip
         _, start = app.screen.get_widget_and_offset_at(6, 0)
@@ -108,7 +108,7 @@ async def test_a_prompt_is_copied_without_its_sources() -> None:
         source = PromptSource(SourceKind.SOUL, label="soul.md")
         view.show([PromptPart("identity", (PromptLine(LONG, source),))])
         await pilot.pause()
-        row = next(y for y in range(6) if "the quick" in shown(view, y))
+        row = next(y for y in range(6) if "the quick" in row_text(view, y))
         for x in (0, SOURCE_CELLS):  # in the gutter, and on the first character
             _, start = app.screen.get_widget_and_offset_at(x, row)
             _, end = app.screen.get_widget_and_offset_at(SOURCE_CELLS + 3, row)
@@ -170,8 +170,8 @@ async def test_drawn_lines_can_be_selected() -> None:
 )
 def test_lines_of_progress_are_a_bar_with_numbers(lines: list[str], row: str | None) -> None:
     progress = Progress()
-    shown = [progress.progress_row(line) for line in lines][-1]
-    assert shown == row if row is None else shown is not None and shown[BAR_CELLS + 1 :] == row
+    row_text = [progress.progress_row(line) for line in lines][-1]
+    assert row_text == row if row is None else row_text is not None and row_text[BAR_CELLS + 1 :] == row
 
 
 async def test_a_running_test_suite_moves_one_row_and_ends_with_its_causes(

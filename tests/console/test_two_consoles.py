@@ -43,23 +43,25 @@ async def test_the_second_approval_is_refused_and_both_consoles_show_the_session
     def console() -> ConsoleApp:
         return ConsoleApp(lambda: engine, Home.locate(tmp_path / "home"), [], now=engine.clock.now)
 
-    item, other = console(), console()
+    first, second = console(), console()
     async with (
-        item.run_test(size=(120, 40), notifications=True) as keys,
-        other.run_test(size=(120, 40), notifications=True) as other_keys,
+        first.run_test(size=(120, 40), notifications=True) as keys,
+        second.run_test(size=(120, 40), notifications=True) as second_keys,
     ):
         await until_loaded(keys)
-        await until_loaded(other_keys)
-        card = item.state.cards[0]
-        assert other.state.cards[0].id == card.id
-        item.simulate_key("right")
-        other.simulate_key("right")
-        await until(keys, lambda: item.state.sessions and card.id not in {each.id for each in item.state.cards})
-        await until(other_keys, lambda: other.state.sessions and card.id not in {each.id for each in other.state.cards})
+        await until_loaded(second_keys)
+        card = first.state.cards[0]
+        assert second.state.cards[0].id == card.id
+        first.simulate_key("right")
+        second.simulate_key("right")
+        await until(keys, lambda: first.state.sessions and card.id not in {item.id for item in first.state.cards})
+        await until(
+            second_keys, lambda: second.state.sessions and card.id not in {item.id for item in second.state.cards}
+        )
         assert engine.cards.get(card.id).status in (Status.CONFIRMED, Status.EXECUTED)
         assert len(engine.sessions.list()) == 1
 
         def refusals() -> int:
-            return sum(" ".join(screen_text(app).split()).count("cannot be approved") for app in (item, other))
+            return sum(" ".join(screen_text(app).split()).count("cannot be approved") for app in (first, second))
 
         await until(keys, lambda: refusals() == 1, "for one refusal")

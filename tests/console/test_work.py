@@ -52,7 +52,9 @@ def also_waits(engine: StandIn) -> None:
 
 def old_sessions(engine: StandIn) -> None:
     last = engine.sessions.all[-1]
-    engine.sessions.all += [dataclasses.replace(last, id=f"sess_old_{n:03}", prompt=f"old one {n}") for n in range(70)]
+    engine.sessions.all += [
+        dataclasses.replace(last, id=f"sess_old_{number:03}", prompt=f"old one {number}") for number in range(70)
+    ]
 
 
 def bare(engine: StandIn) -> None:
@@ -120,8 +122,8 @@ test_story = pytest.mark.long(story_test(STORIES))
 
 
 async def test_commands_and_exit_codes_differ_from_output(console: ConsoleApp) -> None:
-    told = (sees("$ python -m pytest", "✗ exit 1"), "down", sees("→ exit 0"))
-    await play(console, "2", "up", *told, size=(200, 60))
+    texts = (sees("$ python -m pytest", "✗ exit 1"), "down", sees("→ exit 0"))
+    await play(console, "2", "up", *texts, size=(200, 60))
 
 
 @pytest.mark.long
@@ -155,7 +157,7 @@ async def test_keys_during_an_undo_say_that_it_is_still_running(console: Console
 
 
 def output(first: int, last: int) -> list[TranscriptLine]:
-    return [TranscriptLine(n, NOW, "output", f"line {n}") for n in range(first, last + 1)]
+    return [TranscriptLine(number, NOW, "output", f"line {number}") for number in range(first, last + 1)]
 
 
 @pytest.mark.parametrize("scrolled", [False, True])
@@ -199,5 +201,5 @@ async def test_a_transcript_shows_the_last_20000_lines(console: ConsoleApp, engi
 def test_an_interrupted_session_shows_no_duration() -> None:
     whole = next(session for session in sessions() if session.state is SessionState.SUCCEEDED)
     cut = dataclasses.replace(whole, state=SessionState.INTERRUPTED)
-    told = "\n".join(line.plain for line in heading_lines(cut, (), NOW, 100))
-    assert f"interrupted  started {moment(cut.started_at, NOW)}" in told
+    texts = "\n".join(line.plain for line in heading_lines(cut, (), NOW, 100))
+    assert f"interrupted  started {moment(cut.started_at, NOW)}" in texts
