@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
-import itertools
 import threading
 from dataclasses import replace
 
 import pytest
 
 from clawpy_console.app import ConsoleApp
-from clawpy_console.screens.card_details import Details
 from clawpy_console.screens.card_stack import KINDS_OF_WORK, kind_of_work, work_facts
 from clawpy_console.widgets.rows import Rows
 from engine.execution.runners.flows import FLOWS
@@ -288,21 +285,6 @@ async def test_any_other_key_ends_the_question_for_a_reason(console: ConsoleApp,
 async def test_details_say_that_there_is_more_below_until_it_is_in_sight(console: ConsoleApp) -> None:
     more = ("enter", sees("▼ more below: PgDn"), *["pagedown"] * 9, hides("▼ more below"))
     await play(console, *more, size=(80, 24))
-
-
-async def test_details_have_no_empty_heading(console: ConsoleApp) -> None:
-    async with running(console, size=(120, 60)) as pilot:
-        card = stack(console).front
-        assert card is not None
-        await carry_out(pilot, "enter", sees("approved 6 of 7", "SIGNALS"), "escape")
-        bare = dataclasses.replace(card, id="pred_bare", signals=(), verdicts=(), note="", reasoning="")
-        bare = dataclasses.replace(bare, assignment=dataclasses.replace(bare.assignment, parameters={}))
-        await carry_out(
-            pilot, engine_says(bare), lambda app: app.push_screen(Details(bare)), sees("No parameters set.")
-        )
-        told = [line.strip(" │") for line in screen_text(console).splitlines()]
-        assert "WORK" in told
-        assert not [item for item, below in itertools.pairwise(told) if item.isupper() and not below]
 
 
 HOSTILE = [

@@ -12,7 +12,6 @@ from textual.widget import Widget
 from clawpy_console.app import ConsoleApp
 from clawpy_console.dialogs.jump import Jump, labels, spots
 from clawpy_console.dialogs.prompt import OwnPrompt
-from clawpy_console.dialogs.question import Question
 from clawpy_console.widgets.bars import KeyLine
 from clawpy_console.widgets.rows import Rows
 from tests.console.conftest import running, screen_text, until
@@ -69,18 +68,6 @@ async def test_a_label_goes_to_a_screen_a_row_and_a_key(console: ConsoleApp, eng
         await until(pilot, lambda: rows.cursor == rows.spots[3][0].y and rows.has_focus)
         await pilot.press("apostrophe", "escape")
         await until(pilot, lambda: console.screen.focused is rows)
-
-
-@pytest.mark.long
-async def test_a_label_chooses_an_answer_and_another_letter_ends_jump_mode(console: ConsoleApp) -> None:
-    async with running(console, "ctrl+q", size=(80, 24)) as pilot:
-        await until(pilot, lambda: isinstance(console.screen, Question))
-        await pilot.press("apostrophe", "M")
-        await until(pilot, lambda: isinstance(console.screen, Question))
-        await pilot.press("apostrophe")
-        await until(pilot, lambda: isinstance(console.screen, Jump))
-        await pilot.press(list(console.screen._spots)[-1])  # cancel
-        await until(pilot, lambda: len(console.screen_stack) == 1)
 
 
 @pytest.mark.long

@@ -2,31 +2,13 @@
 
 from __future__ import annotations
 
-from textual.app import ComposeResult
-from textual.containers import Horizontal
 from textual.events import MouseScrollDown
 
 from clawpy_console.app import ConsoleApp
-from clawpy_console.keys import bindings
 from clawpy_console.widgets.bars import KeyLine
-from clawpy_console.widgets.base_screen import BaseScreen
-from clawpy_console.widgets.rows import Row, Rows
+from clawpy_console.widgets.rows import Rows
 from clawpy_console.widgets.transcript import Transcript
 from tests.console.conftest import running, screen_text, until
-
-
-class LongList(BaseScreen[None]):
-    """A screen with a list that is longer than it."""
-
-    BINDINGS = bindings("zoom", "panes")
-
-    def compose(self) -> ComposeResult:
-        with Horizontal():
-            yield Rows(id="list")
-            yield Rows(id="beside")
-
-    def on_mount(self) -> None:
-        self.query_one("#list", Rows).show([Row(str(number), f"row {number}") for number in range(200)])
 
 
 async def _click_words(pilot, widget, words: str, line: int) -> None:
@@ -47,14 +29,10 @@ async def test_tabs_rows_and_keys_are_clicked(console: ConsoleApp) -> None:
         assert console.screen.maximized is not None
 
 
-async def test_the_wheel_scrolls_lists_and_output(console: ConsoleApp) -> None:
+async def test_the_wheel_scrolls_output(console: ConsoleApp) -> None:
     async with running(console, "escape", "2") as pilot:
         output = console.screen.query_one(Transcript)
         output.extend([("output", f"line {number}") for number in range(200)])
         output.scroll_home(animate=False)
         await pilot._post_mouse_events([MouseScrollDown], widget=output, offset=(4, 4))
         await until(pilot, lambda: output.scroll_offset.y > 0)
-        await console.push_screen(LongList())
-        rows = console.screen.query_one("#list", Rows)
-        await pilot._post_mouse_events([MouseScrollDown], widget=rows, offset=(4, 4))
-        await until(pilot, lambda: rows.scroll_offset.y > 0)
