@@ -61,8 +61,9 @@ GROUPS = {name: title.strip() for name, title in _TITLES.items() if title}
 
 ACTIONS = tuple(_action(group, row) for group in GROUPS for row in _ROWS[group])
 BY_ID = {action.id: action for action in ACTIONS}
-LINE_ORDER = _ROWS["line-order"][0].split()
-"""The groups in the order of the key line."""
+_LINE_ORDER = _ROWS["line-order"][0].split()
+KEY_LINE = sorted((action for action in ACTIONS if action.label), key=lambda action: _LINE_ORDER.index(action.group))
+"""The actions of the key line, in its order."""
 
 _LIVE_TOGETHER = [set(row.split()) for row in _ROWS["live-together"]]
 _SHARED = [set(row.split()) for row in _ROWS["shared-keys"]]
@@ -96,7 +97,7 @@ def shown_key(action_id: str, keymap: Mapping[str, str]) -> str:
 def find_key_line_action(mode: str, keys: Collection[str], keymap: Mapping[str, str]) -> Action | None:
     """The action of the key line that one of `keys` does somewhere on the screen `mode`, or everywhere."""
     groups = {"app"}.union(*(live for live in _LIVE_TOGETHER if mode in live))
-    actions = (action for action in ACTIONS if action.label and action.group in groups)
+    actions = (action for action in KEY_LINE if action.group in groups)
     return next((action for action in actions if not _keys_of(action, keymap).isdisjoint(keys)), None)
 
 

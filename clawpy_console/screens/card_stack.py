@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from textual import events
@@ -242,9 +242,10 @@ class CardStack(Widget, can_focus=True):
     class Changed(Message):
         """Another card is in front, the number of cards changed, or the stack asks something else."""
 
-    def __init__(self, *, clock: Callable[[], float] = time.monotonic, id: str | None = None) -> None:
+    clock = staticmethod(time.monotonic)
+
+    def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
-        self.clock = clock
         self.cards: tuple[Card, ...] = ()
         """The pending cards, as the engine ranks them."""
         self._front_index = 0

@@ -64,9 +64,10 @@ class PermissionPane(Vertical):
 
     _detail = getters.query_one("#asked-detail", LinesView)
 
-    def __init__(self, *, clock: Callable[[], float] = time.monotonic, id: str | None = None) -> None:
+    clock = staticmethod(time.monotonic)
+
+    def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
-        self.clock = clock
         self.requests: tuple[PermissionRequest, ...] = ()
         """The requests of the session under the cursor."""
         self._selected_id = ""  # of the request that is to be shown

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from textual.content import Content
 from textual.reactive import Reactive, reactive
 from textual.widget import Widget
 from textual.widgets import Input
 
-from clawpy_console.keys import BY_ID, LINE_ORDER, shown_key
+from clawpy_console.keys import KEY_LINE, shown_key
+
+if TYPE_CHECKING:
+    from clawpy_console.console import Console
 
 
 class Tabs(Widget):
@@ -60,6 +63,8 @@ LAST_ACTIONS = ("app.help", "app.quit")
 class KeyLine(Widget):
     """Shows the active bindings that have a label, those of the focus first. A click presses the key."""
 
+    app: Console
+
     DEFAULT_CSS = "KeyLine { dock: bottom; height: 1; padding: 0 1; background: $background; }"
 
     auto_links = Reactive(False)
@@ -73,15 +78,11 @@ class KeyLine(Widget):
         """Take over the bindings that are active now."""
         if not self.is_attached or not self.screen.is_current:
             return
-        keymap = getattr(self.app, "keymap", {})
-        keys_by_id: dict[str, tuple[str, str, str]] = {}
-        for _, binding, enabled, _ in self.screen.active_bindings.values():
-            action = BY_ID.get(binding.id or "")
-            if action is not None and action.label and enabled and action.id not in keys_by_id:
-                keys_by_id[action.id] = (action.id, shown_key(action.id, keymap), action.label)
-        place = {action_id: number for number, action_id in enumerate(BY_ID)}
+        active = {binding.id for _, binding, enabled, _ in self.screen.active_bindings.values() if enabled}
         self.keys = tuple(
-            sorted(keys_by_id.values(), key=lambda item: (LINE_ORDER.index(item[0].partition(".")[0]), place[item[0]]))
+            (action.id, shown_key(action.id, self.app.keymap), action.label)
+            for action in KEY_LINE
+            if action.id in active
         )
 
     def render(self) -> Content:
