@@ -131,7 +131,7 @@ def _stop_all(core: Services, reason: str) -> None:
 def build_effects(core: Services) -> None:
     """Build the store of active candidates, before anything that they may change."""
     core.overlays = Overlays(core.database)
-    core.trials = Trials(core.database, core.overlays, core.settings, facts=core.ledger)
+    core.trials = Trials(core.database, core.overlays, core.settings, ledger=core.ledger)
     core.learned_guidance = LearnedGuidance(core.overlays, core.trials, core.settings)
     core.flows = FlowRegistry(FLOWS, partial(_learned_flows, core))
 

@@ -1,5 +1,5 @@
-"""The service `engine.adaptation`: turns learning records into candidates, carries out your decisions, and shows
-candidates to screens and verbs (SPEC 5).
+"""The service `engine.adaptation`: drafts candidates from learning records, carries out the operator's decisions on
+them, and reads them for screens, verbs and cards (SPEC 5).
 
 A round reads what happened, drafts candidates from the strongest records, and evaluates the pending ones by newer
 records. Rounds are idempotent: a candidate's key is unique, and the position up to which records were processed is
@@ -66,8 +66,25 @@ from engine.storage import state
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import Ledger
 
-# Reads candidates for screens, verbs and cards (SPEC 5.3, 9.5): details, fixes that cards offer, open questions.
+log = logging.getLogger(__name__)
 
+LAST_PROCESSED = "adaptation.digested"
+"""Key in the state table: `seq` of the newest record that was processed."""
+
+MAX_AGE = timedelta(days=90)
+"""Maximum age of a record that becomes a candidate."""
+
+MAX_RECORDS = 2_000
+"""Maximum number of such records that are read."""
+
+MAX_OPPORTUNITIES = 25
+"""Maximum number of opportunities that a round tries to reach `MAX_DRAFTS` drafts."""
+
+COUNTER_EVIDENCE = {
+    CandidateType.POLICY_TWEAK: RecordKind.SUCCESSFUL_HEAL,
+    CandidateType.ROUTING_HINT: RecordKind.FAILED_TDD,
+}
+"""Kinds of records against these types that are stored for workspaces, not for agents."""
 
 _END_WORDS = {
     CandidateStatus.PROMOTED: "it is active",
@@ -77,7 +94,7 @@ _END_WORDS = {
 
 
 class CandidateViews:
-    """Reads candidates with what they rest on and what they change. Callable from any thread."""
+    """Reads candidates with their evidence and their changes. Callable from any thread."""
 
     def __init__(self, database: Database, *, settings: SettingsSource, sources: Sources, trials: Trials) -> None:
         self._database = database
@@ -213,29 +230,8 @@ def _stations(row: CandidateRow, drafted_from: Sequence[LearningRecord]) -> tupl
     )
 
 
-log = logging.getLogger(__name__)
-
-LAST_PROCESSED = "adaptation.digested"
-"""Key in the state table: `seq` of the newest record that was processed."""
-
-MAX_AGE = timedelta(days=90)
-"""Maximum age of a record that becomes a candidate."""
-
-MAX_RECORDS = 2_000
-"""Maximum number of such records that are read."""
-
-MAX_OPPORTUNITIES = 25
-"""Maximum number of opportunities that a round tries to reach `MAX_DRAFTS` drafts."""
-
-COUNTER_EVIDENCE = {
-    CandidateType.POLICY_TWEAK: RecordKind.SUCCESSFUL_HEAL,
-    CandidateType.ROUTING_HINT: RecordKind.FAILED_TDD,
-}
-"""Kinds of records against these types that are stored for workspaces, not for agents."""
-
-
 class Adaptation(CandidateViews):
-    """Callable from any thread; one round at a time."""
+    """Reads candidates, decides on them, and runs rounds, one at a time. Callable from any thread."""
 
     def __init__(
         self,
@@ -284,12 +280,12 @@ class Adaptation(CandidateViews):
         )
 
     def _change(self, candidate_id: str, change: Callable[[Transaction, CandidateRow], None]) -> Candidate:
-        def work(tx: Transaction) -> Candidate:
+        def change_row(tx: Transaction) -> Candidate:
             row = find_candidate(tx.session, candidate_id)
             change(tx, row)
             return row.value
 
-        return self._database.write(work)
+        return self._database.write(change_row)
 
     # -- rounds
 
@@ -330,13 +326,13 @@ class Adaptation(CandidateViews):
             if len(drafted) == MAX_DRAFTS:
                 break
             try:
-                drafted.append(self._draft_one(opportunity))
+                drafted.append(self._draft_candidate(opportunity))
             except (NothingToDraft, Refusal) as reason:
                 self.not_drafted[opportunity.key] = str(reason)
                 is_waiting = is_waiting or isinstance(reason, StillRunning)
         return drafted, is_waiting
 
-    def _draft_one(self, opportunity: Opportunity) -> str:
+    def _draft_candidate(self, opportunity: Opportunity) -> str:
         """Draft and store a candidate; returns its id. Raises `NothingToDraft` and `Refusal`."""
         record, now = opportunity.record, self._clock.now()
         draft = draft_candidate(opportunity, self._related_records(opportunity), self._sources)
@@ -410,19 +406,19 @@ class Adaptation(CandidateViews):
                 if not rejected or not has_new_evidence(candidate, drafted, records, step_time(rejected)):
                     return
                 move = CandidateMove.REOPEN
-        found = (evaluation.corroborated_by, evaluation.against, evaluation.score)
-        if move is None and found == (candidate.corroborated_by, candidate.against, candidate.score):
+        before = (candidate.corroborated_by, candidate.against, candidate.score)
+        if move is None and before == (evaluation.corroborated_by, evaluation.against, evaluation.score):
             return
 
-        def work(tx: Transaction) -> None:
-            present = find_candidate(tx.session, candidate.id)
-            if present.status != row.status:  # decided meanwhile
+        def store(tx: Transaction) -> None:
+            current = find_candidate(tx.session, candidate.id)
+            if current.status != row.status:  # decided meanwhile
                 return
-            store_evaluation(tx, present, evaluation, move)
+            store_evaluation(tx, current, evaluation, move)
             if move is CandidateMove.REOPEN and evaluation.has_passed:
-                store_evaluation(tx, present, evaluation, CandidateMove.CORROBORATE)
+                store_evaluation(tx, current, evaluation, CandidateMove.CORROBORATE)
 
-        self._database.write(work)
+        self._database.write(store)
 
     def _promote(self) -> None:
         """Activate what may become active without the operator; quotes wait for one (SPEC 6.8)."""

@@ -59,14 +59,14 @@ def share(amount: float, full: float) -> float:
 
 @frozen
 class Reading:
-    """A ledger entry that is read, and what its reader may ask."""
+    """A ledger entry, what a reader needs besides it, and the records that it makes of it."""
 
     entry: LedgerEntry
     sources: Sources
     count_before: CountBefore
 
-    def get(self, *names: str) -> list[Any]:
-        """These fields of the entry."""
+    def values(self, *names: str) -> list[Any]:
+        """The values of these fields of the entry."""
         return [self.entry.payload[name] for name in names]
 
     def select(self, *names: str) -> dict[str, Any]:
@@ -121,13 +121,13 @@ def label_of(kind: RecordKind, cause: str) -> str:
     return f"{kind}/{cause}" if cause else kind.value
 
 
-Records = Iterator[LearningRecord]
+NewRecords = Iterator[LearningRecord]
 
 
-def _read_validation(reading: Reading) -> Records:
+def _read_validation(reading: Reading) -> NewRecords:
     """Healing was given up: 45, 10 for each further run up to 30, 15 by its cost, 10 by how much is red; or tests bear
     a repair out, see `heal_parts`."""
-    attempts, cost, failing, agent = reading.get("attempts", "cost", "failing", "agent")
+    attempts, cost, failing, agent = reading.values("attempts", "cost", "failing", "agent")
     details, tries = reading.select("attempts", "cost"), max(0, attempts - 1)
     kind, parts = RecordKind.SUCCESSFUL_HEAL, heal_parts(attempts, cost, len(failing))
     if reading.entry.kind == "ValidationFailed":
@@ -160,7 +160,7 @@ def _test_records(
     agent: str,
     session_id: str,
     details: Mapping[str, Any],
-) -> Records:
+) -> NewRecords:
     """A record for each test, in the scope of its workspace; once for each change set that was `landed`."""
     failing, parts = sorted(map(str, tests)), tuple(parts)
     for test in failing[:MAX_TESTS]:
@@ -171,9 +171,9 @@ def _test_records(
         )
 
 
-def _read_retry(reading: Reading) -> Records:
+def _read_retry(reading: Reading) -> NewRecords:
     """A try changed nothing: 45, 10 for each try made up to 30, 25 by their cost."""
-    agent, attempts, cost = reading.get("agent", "attempts", "cost")
+    agent, attempts, cost = reading.values("agent", "attempts", "cost")
     tries = max(0, attempts - 1)
     parts = (
         (45.0, "another attempt left the same tests failing"),
@@ -184,10 +184,10 @@ def _read_retry(reading: Reading) -> Records:
     yield reading.record(RecordKind.REPEATED_RETRY, ("agent", agent), parts, details, session_id=reading.entry.subject)
 
 
-def _read_overlap(reading: Reading) -> Records:
+def _read_overlap(reading: Reading) -> NewRecords:
     """Two agents changed the same files: 20 and 4 a file while both can land; 50, 25 by the share of files that
     conflict and 4 for each of them, up to 20 each way."""
-    agent, session_id, files, conflicting = reading.get("agent", "session_id", "files", "conflicting")
+    agent, session_id, files, conflicting = reading.values("agent", "session_id", "files", "conflicting")
     parts: tuple[Part, ...] = (
         (50.0, "only one of the two can land"),
         (25.0 * share(len(conflicting), len(files)), f"{len(conflicting)} of {_common(files)} conflict"),
@@ -200,11 +200,11 @@ def _read_overlap(reading: Reading) -> Records:
     yield reading.record(RecordKind.TASK_CONFLICT, ("agent", agent), parts, details, session_id=session_id)
 
 
-def _read_exceeded_budget(reading: Reading) -> Records:
+def _read_exceeded_budget(reading: Reading) -> NewRecords:
     """A budget was, or would have been, passed: 50, 10 by how much of it was spent, 40 by how far it was passed. One
     record a day, although a spent budget blocks the agent again and again."""
     agent, day = reading.entry.subject, reading.sources.local_day(reading.entry.at)
-    spent, budget = reading.get("spent", "budget")
+    spent, budget = reading.values("spent", "budget")
     parts = (
         (50.0, f"the day's budget of ${dollars(budget):.2f} blocked work"),
         (10.0 * share(spent, budget), f"${dollars(spent):.2f} of it was spent"),
@@ -214,10 +214,10 @@ def _read_exceeded_budget(reading: Reading) -> Records:
     yield reading.record(RecordKind.BUDGET_INCIDENT, ("agent", agent), parts, details, once=f"{agent}/{day}")
 
 
-def _read_card_approval(reading: Reading) -> Records:
+def _read_card_approval(reading: Reading) -> NewRecords:
     """The operator edited a prompt before approving it: 50, 40 by the share of words that changed, 10 if words were
     added, for each sentence added; an approval as it was 20, which calls for no change."""
-    (by,) = reading.get("decided_by")
+    (by,) = reading.values("decided_by")
     if by == "autonomy":
         return
     edit = reading.sources.card_correction(reading.entry.subject) if reading.entry.payload.get("edited") else None
@@ -253,9 +253,9 @@ def _read_card_approval(reading: Reading) -> Records:
         )
 
 
-def _read_permission(reading: Reading) -> Records:
+def _read_permission(reading: Reading) -> NewRecords:
     """A tool was allowed: 25 once, 30 for the session, which calls for no change."""
-    tool, answer, session_id = reading.get("tool", "answer", "session_id")
+    tool, answer, session_id = reading.values("tool", "answer", "session_id")
     if not PermissionAnswer(answer).allows or reading.entry.payload.get("by"):  # an earlier answer that counts again
         return
     part = (25.0, "a tool was allowed once")
@@ -266,7 +266,7 @@ def _read_permission(reading: Reading) -> Records:
     )
 
 
-def _read_landing(reading: Reading) -> Records:
+def _read_landing(reading: Reading) -> NewRecords:
     """Changes were landed or committed, once for each change set: 25, 2 for each file up to 10; and the tests that they
     fixed, see `heal_parts`."""
     payload = reading.entry.payload
@@ -288,10 +288,10 @@ def _read_landing(reading: Reading) -> Records:
         )
 
 
-def _read_kept_fact(reading: Reading) -> Records:
+def _read_kept_fact(reading: Reading) -> NewRecords:
     """A fact that the operator keeps: 65, 10 when the words are the operator's own or were measured, 5 for each time
     that the same was kept before, up to four."""
-    kept = reading.sources.kept_fact(reading.entry.subject) if reading.get("by") == ["operator"] else None
+    kept = reading.sources.kept_fact(reading.entry.subject) if reading.values("by") == ["operator"] else None
     if kept is None or not kept.fact:
         return
     cause = f"fact:{'-'.join(normalise(kept.fact).split())[:80]}"
@@ -305,10 +305,10 @@ def _read_kept_fact(reading: Reading) -> Records:
     yield reading.in_workspace(RecordKind.HUMAN_APPROVAL, parts, details, cause=cause)
 
 
-def _read_error(reading: Reading) -> Records:
+def _read_error(reading: Reading) -> NewRecords:
     """An error: 50 for a call that a tool refused, 45 for a command that could not run or did not end, 30 for a failed
     model or program, which guidance cannot change; 10 if it has an error code, 5 for each earlier one up to four."""
-    agent, tool, message = map(str, reading.get("agent", "tool", "message"))
+    agent, tool, message = map(str, reading.values("agent", "tool", "message"))
     coded = _CODE.match(message)
     points, words = 50.0, f"{tool} refused the call" if coded else f"a call of {tool} was wrong"
     if tool == "exec":
@@ -326,9 +326,9 @@ def _read_error(reading: Reading) -> Records:
     yield reading.record(RecordKind.AGENT_ERROR, scope, parts, {"tool": tool, "message": message}, **how)
 
 
-def _read_findings(reading: Reading) -> Records:
+def _read_findings(reading: Reading) -> NewRecords:
     """A finding reached a leader: half by how sure, half by how weighty it is (0 to 1 each)."""
-    columns = reading.get("bubbles", "patterns", "agents", "confidences", "importances")
+    columns = reading.values("bubbles", "patterns", "agents", "confidences", "importances")
     for bubble, pattern, agent, confidence, importance in zip(*columns, strict=True):
         parts = (
             (50.0 * share(confidence, 1.0), f"confidence {confidence:.2f}"),
@@ -338,9 +338,9 @@ def _read_findings(reading: Reading) -> Records:
         yield reading.record(RecordKind.SUCCESSFUL_BUBBLE, ("agent", agent), parts, details, key=bubble)
 
 
-def _read_guidance(reading: Reading) -> Records:
+def _read_guidance(reading: Reading) -> NewRecords:
     """Guidance was carried: 20, 2 for each thing said up to 20, 5 for each leader up to 15."""
-    items, leaders, session_id = reading.get("items", "sources", "session_id")
+    items, leaders, session_id = reading.values("items", "sources", "session_id")
     parts = (
         (20.0, "guidance was in the prompt"),
         (2.0 * min(10, len(items)), count(len(items), "item")),
@@ -350,7 +350,7 @@ def _read_guidance(reading: Reading) -> Records:
     yield reading.record(RecordKind.GUIDANCE_APPLIED, scope, parts, details, session_id=session_id)
 
 
-def _read_harm(reading: Reading) -> Records:
+def _read_harm(reading: Reading) -> NewRecords:
     """Guidance, or an overlay, goes with worse work: 60, 40 by how much more ends badly with it (half and more in
     full). A harmful overlay is rolled back, and counts against similar candidates."""
     payload = reading.entry.payload
@@ -364,10 +364,10 @@ def _read_harm(reading: Reading) -> Records:
     yield reading.record(RecordKind.GUIDANCE_NOISY, scope, parts, _with_ref(reading), cause=cause)
 
 
-def _read_stale_guidance(reading: Reading) -> Records:
+def _read_stale_guidance(reading: Reading) -> NewRecords:
     """Guidance outlived its time: 40, 20 by how far it is past it (twice its time in full), 2 for each session that
     carried it up to 20."""
-    days, most, told, leader = reading.get("days", "most", "told", "leader")
+    days, most, told, leader = reading.values("days", "most", "told", "leader")
     parts = (
         (40.0, "it is past its age limit"),
         (20.0 * share(days - most, most), f"{count(days, 'day')} old; the limit is {most}"),
@@ -381,9 +381,9 @@ def _with_ref(reading: Reading) -> Mapping[str, Any]:
     return {"ref": reading.entry.subject, **reading.entry.payload}
 
 
-def _read_teaching(reading: Reading) -> Records:
+def _read_teaching(reading: Reading) -> NewRecords:
     """Souls were taught: 10, 40 by the share that was rewritten."""
-    taught, unchanged = reading.get("taught", "unchanged")
+    taught, unchanged = reading.values("taught", "unchanged")
     parts = (
         (10.0, "guidance was written into soul.md"),
         (40.0 * share(taught, taught + unchanged), count(taught, "soul")),
@@ -391,11 +391,11 @@ def _read_teaching(reading: Reading) -> Records:
     yield reading.record(RecordKind.TEACHING_REFRESH, ("leader", ""), parts, reading.entry.payload)
 
 
-def _read_sync_failure(reading: Reading) -> Records:
+def _read_sync_failure(reading: Reading) -> NewRecords:
     """What machines share could not be exchanged: 40, 2 for each row unsent up to 30, 5 for each outage before up to
     30."""
     scope, cause = ("leader", ""), reading.entry.subject
-    (unsent,), before = reading.get("unsent"), reading.before(RecordKind.CLOUD_SYNC_FAILURE, cause, scope)
+    (unsent,), before = reading.values("unsent"), reading.before(RecordKind.CLOUD_SYNC_FAILURE, cause, scope)
     parts = (
         (40.0, "the shared database could not be reached"),
         (2.0 * min(15, unsent), f"{unsent} unsent"),
@@ -404,10 +404,10 @@ def _read_sync_failure(reading: Reading) -> Records:
     yield reading.record(RecordKind.CLOUD_SYNC_FAILURE, scope, parts, reading.entry.payload, cause=cause)
 
 
-def _read_recall(reading: Reading) -> Records:
+def _read_recall(reading: Reading) -> NewRecords:
     """What another machine found out served here: 45, 5 for each time that it did before, up to eight."""
     scope = ("agent", reading.entry.subject)
-    memories, origins, session_id = reading.get("memories", "origins", "session_id")
+    memories, origins, session_id = reading.values("memories", "origins", "session_id")
     for memory, origin in zip(memories, origins, strict=True):
         before = reading.before(RecordKind.CLOUD_MEMORY_RECALL_HIT, memory, scope)
         parts = (
@@ -447,7 +447,7 @@ def slug(text: str) -> str:
     return "-".join(words[:6])[:60]
 
 
-READERS: Mapping[str, Callable[[Reading], Records]] = {
+READERS: Mapping[str, Callable[[Reading], NewRecords]] = {
     "ValidationFailed": _read_validation,
     "ValidationHealed": _read_validation,
     "RetryRepeated": _read_retry,

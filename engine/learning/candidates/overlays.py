@@ -8,7 +8,6 @@ sessions with it went.
 from __future__ import annotations
 
 import hashlib
-import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import astuple
 from datetime import datetime
@@ -45,8 +44,6 @@ from engine.statistics import Arms, difference_interval
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import Ledger
 from engine.storage.rows import Row, utc_field
-
-log = logging.getLogger(__name__)
 
 
 class Overlays:
@@ -121,6 +118,7 @@ def measure_lift(overlay_id: str, strata: Sequence[Arms]) -> Lift:
 # -- trials
 
 TRIAL_CURSOR = "adaptation.trials"
+"""Name of the cursor in the ledger."""
 
 MAX_REPAIRS = 8
 """Maximum number of repairs that an agent gets at once, the newest."""
@@ -177,8 +175,8 @@ class Draw:
 class Trials(SessionFollower[OverlayRun]):
     """Withholds overlays from a share of the sessions, and follows the results of all. Callable from any thread."""
 
-    def __init__(self, database: Database, overlays: Overlays, settings: SettingsSource, *, facts: Ledger) -> None:
-        super().__init__(database, facts, OverlayRun, cursor=TRIAL_CURSOR)
+    def __init__(self, database: Database, overlays: Overlays, settings: SettingsSource, *, ledger: Ledger) -> None:
+        super().__init__(database, ledger, OverlayRun, cursor=TRIAL_CURSOR)
         self.overlays = overlays
         self._settings = settings
 
@@ -272,6 +270,8 @@ INTRODUCTION = (
     "Learnt from earlier work of this kind here. It is advice: the rules, the task and the project's own guidance come "
     "first, and nothing in it allows what they forbid."
 )
+_HEAD = (PromptLine(f"<{BLOCK}>", OWN_TEXT), PromptLine(INTRODUCTION, OWN_TEXT))
+_END = PromptLine(f"</{BLOCK}>", OWN_TEXT)
 
 
 class LearnedGuidance:
@@ -350,7 +350,3 @@ def fragment_lines(overlay: Overlay) -> list[PromptLine]:
     source = PromptSource(SourceKind.OVERLAY, overlay.candidate_id, f"overlay {overlay.id}", overlay.trust, approved)
     lines = (escape(without_invalid_xml(text)) for text in overlay.effect.guidance)
     return [PromptLine(f"- {approved_text(line, is_quote=approved)}", source) for line in lines]
-
-
-_HEAD = (PromptLine(f"<{BLOCK}>", OWN_TEXT), PromptLine(INTRODUCTION, OWN_TEXT))
-_END = PromptLine(f"</{BLOCK}>", OWN_TEXT)

@@ -42,7 +42,7 @@ EXEC = "exec:"
 
 Calls = tuple[str, ...]
 Places = Mapping[int, Sequence[int]]
-"""Where a sequence begins, by the number of the run."""
+"""The indexes where a sequence begins, by the number of the run."""
 
 
 @frozen
@@ -65,61 +65,87 @@ def find_sequences(runs: Sequence[Sequence[str]]) -> Sequence[CallSequence]:
     calls separate sequences, because a flow cannot run them.
 
     Sessions are counted, not occurrences, so a single session that loops proves nothing. A sequence must occur in more
-    of them than if each session's own calls were in random order. The longest comes first, and takes its places.
+    of them than if each session's own calls were in random order. The longest comes first; shorter ones are searched in
+    the calls that are left.
     """
     lines = [
-        tuple(call if call.startswith(EXEC) else f"\0{number}:{place}" for place, call in enumerate(run))
+        tuple(call if call.startswith(EXEC) else f"\0{number}:{index}" for index, call in enumerate(run))
         for number, run in enumerate(runs)
     ]
-    counts = [Counter(line) for line in lines]
-    common = sum(number >= MIN_RUNS for number in Counter(call for each in counts for call in each).values())
-    found: list[CallSequence] = []
-    taken: set[tuple[int, int]] = set()
-    grams = {length: _places(lines, length) for length in range(MIN_LENGTH - 1, MAX_LENGTH + 1)}
+    chance = _Chance(lines)
+    places = {length: _places(lines, length) for length in range(MIN_LENGTH - 1, MAX_LENGTH + 1)}
+    sequences: list[CallSequence] = []
+    used: set[tuple[int, int]] = set()
     for length in range(MAX_LENGTH, MIN_LENGTH - 1, -1):
-        for gram, places in sorted(grams[length].items(), key=lambda item: _rank(*item)):
-            free = {
-                number: kept
-                for number, starts in places.items()
-                if (kept := [at for at in starts if not any((number, at + step) in taken for step in range(length))])
-            }
-            repeats = any(call == following for call, following in pairwise(gram))  # agents often repeat one call
-            parts = max(len(grams[length - 1][gram[1:]]), len(grams[length - 1][gram[:-1]]))
-            if len(free) < MIN_RUNS or repeats or (length > MIN_LENGTH and len(places) < DOMINANT_SHARE * parts):
+        for calls, starts_by_run in sorted(places[length].items(), key=lambda item: _rank(*item)):
+            unused = _unused_places(starts_by_run, length, used)
+            is_repetition = any(call == following for call, following in pairwise(calls))  # agents often repeat a call
+            if len(unused) < MIN_RUNS or is_repetition:
                 continue
-            chances = [_chance(gram, each, len(line)) for each, line in zip(counts, lines, strict=True)]
-            expected, spread = sum(chances), math.sqrt(sum(chance * (1 - chance) for chance in chances))
-            z = (len(free) - expected) / spread if spread else 0.0
-            if z >= MIN_Z and poisson_tail(len(free), expected) * common**length <= MAX_PROBABILITY:
-                number = sum(map(len, free.values()))
-                found.append(CallSequence(gram, number, expected, z, tuple(sorted(free))))
-                taken |= {(run, at + step) for run, starts in free.items() for at in starts for step in range(length)}
-    return sorted(found, key=lambda sequence: (-sequence.z, sequence.calls))
+            most_runs_of_part = max(len(places[length - 1][calls[1:]]), len(places[length - 1][calls[:-1]]))
+            if length > MIN_LENGTH and len(starts_by_run) < DOMINANT_SHARE * most_runs_of_part:
+                continue
+            if sequence := chance.test(calls, unused):
+                sequences.append(sequence)
+                used |= {
+                    (run, index) for run, starts in unused.items() for start in starts
+                    for index in range(start, start + length)
+                }  # fmt: skip
+    return sorted(sequences, key=lambda sequence: (-sequence.z, sequence.calls))
 
 
 def _places(lines: Sequence[Calls], length: int) -> dict[Calls, dict[int, list[int]]]:
     """All sequences of a length with their places; of places that overlap, the first."""
-    by_gram: dict[Calls, dict[int, list[int]]] = defaultdict(dict)
+    by_calls: dict[Calls, dict[int, list[int]]] = defaultdict(dict)
     for number, line in enumerate(lines):
         for start in range(len(line) - length + 1):
-            starts = by_gram[line[start : start + length]].setdefault(number, [])
+            starts = by_calls[line[start : start + length]].setdefault(number, [])
             if not starts or start >= starts[-1] + length:
                 starts.append(start)
-    return by_gram
+    return by_calls
 
 
-def _rank(gram: Calls, places: Places) -> tuple[int, float, Calls]:
+def _rank(calls: Calls, places: Places) -> tuple[int, float, Calls]:
     """Sort key: the sequence of most runs; of parts of one longer sequence, the earlier one."""
-    return -len(places), sum(starts[0] for starts in places.values()) / len(places), gram
+    return -len(places), sum(starts[0] for starts in places.values()) / len(places), calls
 
 
-def _chance(gram: Calls, counts: Mapping[str, int], calls: int) -> float:
-    """The probability that a run with so many calls of each has `gram` if they were in random order."""
-    share, used = 1.0, Counter[str]()
-    for place, call in enumerate(gram):
-        share *= max(0, counts.get(call, 0) - used[call]) / max(1, calls - place)
+def _unused_places(places: Places, length: int, used: set[tuple[int, int]]) -> dict[int, list[int]]:
+    """The places none of whose calls is in a longer sequence; `used` are (run, index) of those."""
+    unused: dict[int, list[int]] = {}
+    for run, starts in places.items():
+        free = [start for start in starts if used.isdisjoint((run, start + step) for step in range(length))]
+        if free:
+            unused[run] = free
+    return unused
+
+
+class _Chance:
+    """Tests sequences against the same calls of each run in random order."""
+
+    def __init__(self, lines: Sequence[Calls]) -> None:
+        self._runs = [(Counter(line), len(line)) for line in lines]
+        runs_with = Counter(call for counts, _ in self._runs for call in counts)
+        self._common_calls = sum(runs >= MIN_RUNS for runs in runs_with.values())
+
+    def test(self, calls: Calls, places: Places) -> CallSequence | None:
+        """The sequence with these places if it occurs in more runs than by chance."""
+        probabilities = [_probability(calls, *run) for run in self._runs]
+        expected = sum(probabilities)
+        spread = math.sqrt(sum(probability * (1 - probability) for probability in probabilities))
+        z = (len(places) - expected) / spread if spread else 0.0
+        if z < MIN_Z or poisson_tail(len(places), expected) * self._common_calls ** len(calls) > MAX_PROBABILITY:
+            return None
+        return CallSequence(calls, sum(map(len, places.values())), expected, z, tuple(sorted(places)))
+
+
+def _probability(calls: Calls, counts: Mapping[str, int], total: int) -> float:
+    """The probability that a run of `total` calls, so many of each, has a sequence in random order."""
+    probability, used = 1.0, Counter[str]()
+    for index, call in enumerate(calls):
+        probability *= max(0, counts.get(call, 0) - used[call]) / max(1, total - index)
         used[call] += 1
-    return 1 - (1 - share) ** max(0, calls - len(gram) + 1)
+    return 1 - (1 - probability) ** max(0, total - len(calls) + 1)
 
 
 def poisson_tail(count: int, mean: float) -> float:
@@ -131,16 +157,18 @@ def poisson_tail(count: int, mean: float) -> float:
         return 0.0
     # From the largest term on, which is the first one: nothing cancels, however small the sum is.
     term = math.exp(count * math.log(mean) - mean - math.lgamma(count + 1))
-    total, at = 0.0, count
+    total = 0.0
     while term > total * 1e-12:
         total += term
-        at += 1
-        term *= mean / at
+        count += 1
+        term *= mean / count
     return min(1.0, total)
 
 
-ENTRY_CURSOR = "adaptation.reflection"
-CALL_CURSOR = "adaptation.sequences"
+# -- the reader of the ledger
+
+ENTRY_CURSOR, CALL_CURSOR = "adaptation.reflection", "adaptation.sequences"
+"""Names of the cursors in the ledger."""
 
 TOOLS_USED = "ToolsUsed"
 """The kind of ledger entries that name the tool calls of a session."""
@@ -181,16 +209,16 @@ class Reflection:
         self, cursor: LedgerCursor, read: Callable[[Sequence[LedgerEntry]], Sequence[LearningRecord]]
     ) -> int:
         """Store what `read` makes of the new entries; returns the number of records."""
-        count = 0
+        stored = 0
 
         def handle(entries: Sequence[LedgerEntry]) -> None:
-            nonlocal count
+            nonlocal stored
             if records := read(entries):
                 self._database.write(lambda tx: self._records.add(tx, records))
-                count += len(records)
+                stored += len(records)
 
         cursor.each(handle)
-        return count
+        return stored
 
     def _read_entries(self, entries: Sequence[LedgerEntry]) -> list[LearningRecord]:
         unwritten: Counter[tuple[str, Scope]] = Counter()

@@ -16,12 +16,12 @@ from engine.model.adaptation import Candidate, CandidateMove, CandidateStatus, E
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import Ledger
 
-OWN_FLOWS = ("run_tests", "lint")
+FLOW_NAMES = ("run_tests", "lint")
 
 
 @dataclass
 class World:
-    """The services; `settings` may be replaced, they ask it each time."""
+    """The services. `settings` may be replaced."""
 
     database: Database
     clock: FakeClock
@@ -31,7 +31,7 @@ class World:
         self.numbers = itertools.count()
         self.overlays = Overlays(self.database)
         self.ledger = Ledger(self.database)
-        self.trials = Trials(self.database, self.overlays, self, facts=self.ledger)
+        self.trials = Trials(self.database, self.overlays, self, ledger=self.ledger)
         self.fragments = LearnedGuidance(self.overlays, self.trials, self)
 
     @property
@@ -63,27 +63,27 @@ class World:
         )
 
     def promote(self, candidate: Candidate) -> Overlay:
-        """Put it in force; again, if it was rolled back."""
+        """Activate a candidate, also one that was rolled back."""
 
-        def work(tx: Transaction) -> Overlay:
+        def activate(tx: Transaction) -> Overlay:
             row = add_candidate(tx, candidate, "drafted")
             if row.status == CandidateStatus.DRAFTED:
                 row.status = CandidateStatus.REVIEW.value
-            decide_candidate(tx, row, CandidateMove.APPROVE, "operator", "", OWN_FLOWS)
+            decide_candidate(tx, row, CandidateMove.APPROVE, "operator", "", FLOW_NAMES)
             return row.overlays[0]
 
-        return self.database.write(work)
+        return self.database.write(activate)
 
-    def put(self, effect: Effect, **where: str) -> Overlay:
-        """In force from now on, and a second goes by: what comes later is newer."""
-        overlay = self.promote(self.candidate(effect, **where))
+    def activate_effect(self, effect: Effect, **scope: str) -> Overlay:
+        """Activate an effect; the next one is a second newer."""
+        overlay = self.promote(self.candidate(effect, **scope))
         self.clock.advance(timedelta(seconds=1))
         return overlay
 
-    def guide(self, *lines: str, **where: str) -> Overlay:
-        return self.put(PromptFragment(lines or ("Keep it small.",)), **where)
+    def guide(self, *lines: str, **scope: str) -> Overlay:
+        return self.activate_effect(PromptFragment(lines or ("Keep it small.",)), **scope)
 
-    def withdraw(self, candidate_id: str) -> None:
+    def roll_back(self, candidate_id: str) -> None:
         self.database.write(
             lambda tx: decide_candidate(
                 tx, find_candidate(tx.session, candidate_id), CandidateMove.ROLL_BACK, "operator", ""
@@ -96,21 +96,23 @@ class World:
         return self.fragments.part(PromptRequest(agent, "koji-core", workspace, "do it", run_kind, session_id=session))
 
     def run(self, session: str, *, good: bool = True, landed: bool | None = None) -> None:
-        """A session whose prompt is made and sent, and which ends."""
-        told = self.part(session).provenance
-        self.database.write(lambda tx: self.trials.applied(tx, told, session_id=session, agent="cto", workspace=""))
+        """A session whose prompt is sent, and which ends."""
+        provenance = self.part(session).provenance
+        self.database.write(
+            lambda tx: self.trials.applied(tx, provenance, session_id=session, agent="cto", workspace="")
+        )
         self.end(session, good=good, landed=landed)
 
     def end(self, session: str, *, good: bool = True, landed: bool | None = None) -> None:
         state = "succeeded" if good else "failed"
-        facts = [
+        events = [
             ToolsUsed(subject=session, workspace="", agent="cto", calls=("read",)),
             SessionEnded(subject=session, workspace="", prediction_id="", state=state, summary="", cost=0),
         ]
         if landed is not None:
             kind = ChangeSetLanded if landed else ChangeSetDiscarded
-            facts.append(kind(subject="chg", workspace="", session_id=session, **({"files": 1} if landed else {})))
-        self.database.write(lambda tx: [tx.record(fact) for fact in facts])
+            events.append(kind(subject="chg", workspace="", session_id=session, **({"files": 1} if landed else {})))
+        self.database.write(lambda tx: [tx.record(event) for event in events])
 
-    def kinds(self) -> list[str]:
+    def event_kinds(self) -> list[str]:
         return [entry.kind for entry in reversed(self.ledger.latest(500))]

@@ -1,4 +1,4 @@
-"""Repairs, hints and bounds: what fits is said, what does not is not, and nothing is ever widened."""
+"""Active effects: repairs, routing hints and limits apply where they fit, and never raise a limit."""
 
 from __future__ import annotations
 
@@ -32,47 +32,49 @@ from tests.learning.candidates.overlay_world import World
 
 @pytest.fixture
 def world(database: Database, clock: FakeClock) -> World:
-    made = World(database, clock)
-    made.adapt(withheld=0.0)
-    return made
+    world = World(database, clock)
+    world.adapt(withheld=0.0)
+    return world
 
 
-def repairs(world: World, *broken: str, agent: str = "cto", workspace: str = "/w") -> tuple[str, ...]:
-    book = world.trials
-    return tuple(book.repairs(agent=agent, workspace=workspace, broken=broken, session_id="ses_1"))
+def repairs(world: World, *failing: str, agent: str = "cto", workspace: str = "/w") -> tuple[str, ...]:
+    return tuple(world.trials.repairs(agent=agent, workspace=workspace, broken=failing, session_id="ses_1"))
 
 
-def test_a_repair_is_told_when_one_of_its_tests_is_red(world: World) -> None:
-    world.put(FixTemplate(("t::a", "t::b"), ("Fix the sum.",)), agent="cto", run_kind="heal", workspace="/w")
+def test_a_repair_is_given_when_one_of_its_tests_fails(world: World) -> None:
+    world.activate_effect(
+        FixTemplate(("t::a", "t::b"), ("Fix the sum.",)), agent="cto", run_kind="heal", workspace="/w"
+    )
     assert repairs(world, "t::b", "t::c") == ("Fix the sum.",)
     assert repairs(world, "t::c") == ()
     assert repairs(world, "t::a", agent="cfo") == ()
     assert repairs(world, "t::a", workspace="/other") == ()
 
 
-def test_the_latest_repairs_come_first_each_once_and_not_too_many(world: World) -> None:
+def test_the_newest_repairs_come_first_each_once_and_at_most_eight(world: World) -> None:
     for number in range(MAX_REPAIRS + 2):
-        world.put(FixTemplate(("t::a",), (f"Repair {number}.", "Read the test first.")))
-    told = repairs(world, "t::a")
-    assert told[:3] == (f"Repair {MAX_REPAIRS + 1}.", "Read the test first.", f"Repair {MAX_REPAIRS}.")
-    assert len(told) == MAX_REPAIRS
-    assert len(set(told)) == MAX_REPAIRS
+        world.activate_effect(FixTemplate(("t::a",), (f"Repair {number}.", "Read the test first.")))
+    given = repairs(world, "t::a")
+    assert given[:3] == (f"Repair {MAX_REPAIRS + 1}.", "Read the test first.", f"Repair {MAX_REPAIRS}.")
+    assert len(given) == MAX_REPAIRS
+    assert len(set(given)) == MAX_REPAIRS
 
 
-def test_the_newest_hint_that_fits_is_followed(world: World) -> None:
-    models = world.overlays
-    assert models.model("cto", "koji-core", "task", "short") is None
-    world.put(RoutingHint("openai:wide", "", None, "for everything"), agent="cto")
-    narrow = world.put(RoutingHint("openai:narrow", "koji-core", 5, "short ones"), agent="cto", run_kind="task")
-    assert models.model("cto", "koji-core", "task", "short") == (
+def test_the_newest_routing_hint_that_applies_is_followed(world: World) -> None:
+    assert world.overlays.model("cto", "koji-core", "task", "short") is None
+    world.activate_effect(RoutingHint("openai:wide", "", None, "for everything"), agent="cto")
+    narrow = world.activate_effect(
+        RoutingHint("openai:narrow", "koji-core", 5, "short ones"), agent="cto", run_kind="task"
+    )
+    assert world.overlays.model("cto", "koji-core", "task", "short") == (
         "openai:narrow",
         f"short ones (candidate {narrow.candidate_id})",
     )
     for channel, kind, prompt in (("koji-core", "task", "longer"), ("garden", "task", "x"), ("koji-core", "heal", "x")):
-        said = models.model("cto", channel, kind, prompt)
-        assert said is not None
-        assert said[0] == "openai:wide"
-    assert models.model("cfo", "koji-core", "task", "short") is None
+        hint = world.overlays.model("cto", channel, kind, prompt)
+        assert hint is not None
+        assert hint[0] == "openai:wide"
+    assert world.overlays.model("cfo", "koji-core", "task", "short") is None
 
 
 BOUND = st.none() | st.integers(-5, 10**7)
@@ -80,7 +82,7 @@ BOUND = st.none() | st.integers(-5, 10**7)
 
 @given(st.lists(st.builds(PolicyTweak, BOUND, BOUND), max_size=5), st.integers(0, 10), st.integers(0, 10**7))
 @settings(deadline=None)
-def test_tweaks_only_tighten_whatever_they_say(tweaks: list[PolicyTweak], tries: int, cost: int) -> None:
+def test_policy_tweaks_never_raise_a_limit(tweaks: list[PolicyTweak], tries: int, cost: int) -> None:
     caps = Caps(tries, cost)
     for tweak in tweaks:
         caps = caps.tighten(tweak.tries, tweak.cost)
@@ -93,29 +95,28 @@ def test_tweaks_only_tighten_whatever_they_say(tweaks: list[PolicyTweak], tries:
 # Effects survive storage, and a candidate takes only legal steps (SPEC 5.3, 5.4).
 
 
-texts = st.lists(st.text(max_size=20), max_size=4).map(tuple)
-numbers = st.none() | st.integers(min_value=0, max_value=10**9)
-effects = st.one_of(
-    st.builds(PromptFragment, texts),
-    st.builds(FixTemplate, texts, texts),
-    st.builds(RoutingHint, st.text(), st.text(), numbers, st.text()),
-    st.builds(PolicyTweak, numbers, numbers),
-    st.builds(FlowOffload, st.text(), st.text(), texts),
+TEXTS = st.lists(st.text(max_size=20), max_size=4).map(tuple)
+NUMBERS = st.none() | st.integers(min_value=0, max_value=10**9)
+EFFECTS = st.one_of(
+    st.builds(PromptFragment, TEXTS),
+    st.builds(FixTemplate, TEXTS, TEXTS),
+    st.builds(RoutingHint, st.text(), st.text(), NUMBERS, st.text()),
+    st.builds(PolicyTweak, NUMBERS, NUMBERS),
+    st.builds(FlowOffload, st.text(), st.text(), TEXTS),
 )
 
 
-@given(effects)
-def test_an_effect_comes_back_as_it_was(effect: Effect) -> None:
+@given(EFFECTS)
+def test_an_effect_is_read_from_json_as_it_was_written(effect: Effect) -> None:
     assert effect_from_json(json.loads(json.dumps(effect.to_json()))) == effect
 
 
 @pytest.mark.parametrize(("status", "move"), list(product(CandidateStatus, CandidateMove)))
-def test_everything_else_is_refused_in_words(status: CandidateStatus, move: CandidateMove) -> None:
+def test_only_legal_transitions_are_made(status: CandidateStatus, move: CandidateMove) -> None:
     if (status, move) in CANDIDATE_MOVES:
         assert candidate_after("cand_x", status, move) is CANDIDATE_MOVES[status, move]
         return
     with pytest.raises(Refusal, match="cand_x") as refused:
         candidate_after("cand_x", status, move)
-    # where an undo leads follows from what happened: see test_undo.py
-    known = {"nothing_to_roll_back"} if move is CandidateMove.ROLL_BACK else {"already_decided", "not_corroborated"}
-    assert refused.value.code in known
+    codes = {"nothing_to_roll_back"} if move is CandidateMove.ROLL_BACK else {"already_decided", "not_corroborated"}
+    assert refused.value.code in codes

@@ -47,16 +47,16 @@ from engine.model.adaptation import (
 )
 from engine.storage.database import Database
 from tests.conftest import MONDAY_MORNING
-from tests.learning.candidates.world import World, erred, failed, lines, retried
+from tests.learning.candidates.world import World, agent_erred, retry_repeated, transcript_of, validation_failed
 
-# Whatever happens in whatever order, status and behaviour agree, and every step was a legal one (SPEC 5.3, 5.4).
+# In any order of steps, statuses and active effects agree, and every transition is legal (SPEC 5.3, 5.4).
 
 
 LEGAL = {(before.value, after.value) for (before, _), after in CANDIDATE_MOVES.items()}
 
 
-class Days(RuleBasedStateMachine):
-    """Sessions that go well and badly, and an operator who decides anything at any time."""
+class RandomSteps(RuleBasedStateMachine):
+    """Sessions that go well and badly, and an operator who decides at random."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -70,52 +70,52 @@ class Days(RuleBasedStateMachine):
         self.world.database.close()
         self.folder.cleanup()
 
-    @rule(what=st.sampled_from(["heal", "late heal", "fail", "retry", "err"]))
-    def something_happens(self, what: str) -> None:
+    @rule(event=st.sampled_from(["heal", "late heal", "fail", "retry", "err"]))
+    def end_a_session(self, event: str) -> None:
         self.number += 1
         session = f"sess_{self.number}"
-        match what:
+        match event:
             case "heal":
                 self.world.heal(session)
             case "late heal":
                 self.world.heal(session, attempts=4)
             case "fail":
-                self.world.happened(failed(session))
+                self.world.record(validation_failed(session))
             case "retry":
-                self.world.happened(retried(session))
+                self.world.record(retry_repeated(session))
             case "err":
-                self.world.told.transcripts[session] = lines(
+                self.world.sources.transcripts[session] = transcript_of(
                     ("tool", "edit a failed: the old text is not in src/a.py"), ("tool", "edit src/a.py:3"),
                 )  # fmt: skip
-                self.world.happened(erred(session))
+                self.world.record(agent_erred(session))
 
     @rule()
-    def a_round_comes(self) -> None:
+    def run_a_round(self) -> None:
         self.world.adaptation.run_round()
 
     @precondition(lambda self: self.number)
-    @rule(act=st.sampled_from(["approve", "reject", "roll_back", "undo"]), which=st.integers(0, 3))
-    def the_operator_decides(self, act: str, which: int) -> None:
-        found = sorted(self.world.adaptation.candidates(), key=lambda one: one.id)
-        if found:
+    @rule(decision=st.sampled_from(["approve", "reject", "roll_back", "undo"]), which=st.integers(0, 3))
+    def decide(self, decision: str, which: int) -> None:
+        candidates = sorted(self.world.adaptation.candidates(), key=lambda candidate: candidate.id)
+        if candidates:
             with suppress(Refusal):
-                getattr(self.world.adaptation, act)(found[which % len(found)].id)
+                getattr(self.world.adaptation, decision)(candidates[which % len(candidates)].id)
 
     @rule(mode=st.sampled_from(list(AdaptationMode)))
-    def the_mode_changes(self, mode: AdaptationMode) -> None:
+    def change_the_mode(self, mode: AdaptationMode) -> None:
         changed = self.world.current.adaptation.model_copy(update={"mode": mode})
         self.world.current = self.world.current.model_copy(update={"adaptation": changed})
 
     @rule()
-    def the_engine_starts_anew(self) -> None:
+    def restart(self) -> None:
         self.world.clock.advance(timedelta(hours=1))
-        self.world.adaptation = self.world.opened()
+        self.world.adaptation = self.world.reopen()
 
     @invariant()
-    def status_and_behaviour_agree(self) -> None:
+    def status_and_active_effects_agree(self) -> None:
         rows = load_candidates(self.world.database)
         promoted = {row.id for row in rows if row.status == CandidateStatus.PROMOTED}
-        assert promoted == set(self.world.shelf.in_force)
+        assert promoted == set(self.world.overlays.candidate_ids)
         assert len({row.dedupe_key for row in rows}) == len(rows)
         for row in rows:
             steps = [step["status"] for step in row.history]
@@ -132,8 +132,8 @@ class Days(RuleBasedStateMachine):
                 assert row.corroborated_by
 
 
-TestAnyOrder = Days.TestCase
-TestAnyOrder.settings = settings(
+TestRandomSteps = RandomSteps.TestCase
+TestRandomSteps.settings = settings(
     max_examples=8, stateful_step_count=25, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 
@@ -144,19 +144,19 @@ TEST = "tests/test_cart.py::test_total"
 
 def record(number: int, *, label: str = "repeated_retry", score: float = 80.0, **changes: object) -> LearningRecord:
     kind = RecordKind(label.partition("/")[0])
-    one = LearningRecord(
+    made = LearningRecord(
         f"rec_{number}", MONDAY_MORNING + timedelta(hours=number), kind, label, "agent", AGENT, score, "",
         agent=AGENT, session_id=f"sess_{number}", fact=number,
     )  # fmt: skip
-    return replace(one, **changes)  # type: ignore[arg-type]
+    return replace(made, **changes)  # type: ignore[arg-type]
 
 
 def candidate(of: LearningRecord, effect: Effect | None = None, **changes: object) -> Candidate:
-    one = Candidate(
+    made = Candidate(
         "cand_1", CandidateType.POLICY_TWEAK, of.scope_type, of.scope_id, of.source_label, "t", CandidateStatus.DRAFTED,
         of.score, effect or PolicyTweak(1), of.at, of.at, agent_id=AGENT, drafted_from=(of.id,),
     )  # fmt: skip
-    return replace(one, **changes)  # type: ignore[arg-type]
+    return replace(made, **changes)  # type: ignore[arg-type]
 
 
 # -- detect
@@ -188,19 +188,19 @@ def test_each_type_is_drafted_from_the_kinds_of_the_specification(type: Candidat
     assert all(types_of(kind) for kind in RecordKind)
 
 
-@pytest.mark.parametrize(("score", "found"), [(59.9, 0), (60.0, 1), (100.0, 1)])
-def test_from_60_points_on_it_is_an_opportunity(score: float, found: int) -> None:
-    assert len(select_opportunities([record(1, score=score)])) == found
+@pytest.mark.parametrize(("score", "opportunities"), [(59.9, 0), (60.0, 1), (100.0, 1)])
+def test_a_record_is_an_opportunity_from_60_points_on(score: float, opportunities: int) -> None:
+    assert len(select_opportunities([record(1, score=score)])) == opportunities
 
 
-def test_one_of_each_key_the_best_and_newest_and_five_in_all() -> None:
+def test_opportunities_are_the_best_and_newest_of_each_key_and_five_in_all() -> None:
     same = [record(1, score=70), record(2, score=90), record(3, score=90), record(4, score=61)]
-    (one,) = select_opportunities(same)
-    assert one.record.id == "rec_3"
-    assert one.key == f"validator_policy_tweak:agent:{AGENT}:repeated_retry"
-    assert select_opportunities(same, {one.key}) == []
+    (opportunity,) = select_opportunities(same)
+    assert opportunity.record.id == "rec_3"
+    assert opportunity.key == f"validator_policy_tweak:agent:{AGENT}:repeated_retry"
+    assert select_opportunities(same, {opportunity.key}) == []
     others = [record(n, scope_id=f"agent_{n}", score=60 + n) for n in range(10)]
-    assert [each.record.score for each in select_opportunities(others)] == [69, 68, 67, 66, 65]
+    assert [opportunity.record.score for opportunity in select_opportunities(others)] == [69, 68, 67, 66, 65]
     assert MAX_DRAFTS == 5
 
 
@@ -244,7 +244,7 @@ def test_kept_facts_support_each_other_only_if_they_say_much_the_same() -> None:
     assert supporting_records(candidate(first), [first], [first, alike, other]) == [alike]
 
 
-def test_held_out_is_the_same_label_and_scope_of_other_sessions() -> None:
+def test_supporting_records_have_the_same_label_and_scope_and_another_session() -> None:
     first = record(1)
     others = [
         first,
@@ -257,10 +257,14 @@ def test_held_out_is_the_same_label_and_scope_of_other_sessions() -> None:
         record(8, session_id=""),
         record(9, session_id=""),  # without a session each is one of its own
     ]
-    assert {one.id for one in supporting_records(candidate(first), [first], others)} == {"rec_7", "rec_8", "rec_9"}
+    assert {support.id for support in supporting_records(candidate(first), [first], others)} == {
+        "rec_7",
+        "rec_8",
+        "rec_9",
+    }
 
 
-def test_alone_it_fails_and_with_one_more_it_may_pass() -> None:
+def test_a_candidate_passes_only_with_a_supporting_record() -> None:
     first = record(1, score=100)
     alone = evaluate(candidate(first), [first], [first])
     assert (alone.score, alone.has_passed, alone.corroborated_by) == (45.0, False, ())
@@ -299,20 +303,22 @@ HEAL = {"attempts": 3, "cost": 200_000, "test": TEST, "failing": [TEST]}
         ),
     ],
 )  # fmt: skip
-def test_what_speaks_against_an_effect(effect: Effect, against: LearningRecord, speaks: bool) -> None:
+def test_records_against_an_effect_are_listed_and_do_not_change_the_score(
+    effect: Effect, against: LearningRecord, speaks: bool
+) -> None:
     first = record(1)
-    told = evaluate(candidate(first, effect), [first], [first, against])
-    assert (told.against == (against.id,)) is speaks
-    assert told.score == 45.0  # it is named, and moves no score
+    evaluation = evaluate(candidate(first, effect), [first], [first, against])
+    assert (evaluation.against == (against.id,)) is speaks
+    assert evaluation.score == 45.0  # it is named, and moves no score
 
 
-def test_a_repair_is_spoken_against_only_once_it_is_in_force() -> None:
+def test_records_against_a_fix_template_are_those_since_it_became_active() -> None:
     heal = record(1, label=f"successful_heal/{TEST}", details=HEAL)
     red = record(5, label=f"failed_tdd/{TEST}", details={"test": TEST})
-    one = candidate(heal, FixTemplate((TEST,), ("fix it",)), type=CandidateType.FIX_TEMPLATE)
-    assert not speaks_against(one, red, heal.at)
-    assert speaks_against(one, red, heal.at, promoted_at=heal.at)
-    assert not speaks_against(one, red, heal.at, promoted_at=red.at)
+    template = candidate(heal, FixTemplate((TEST,), ("fix it",)), type=CandidateType.FIX_TEMPLATE)
+    assert not speaks_against(template, red, heal.at)
+    assert speaks_against(template, red, heal.at, promoted_at=heal.at)
+    assert not speaks_against(template, red, heal.at, promoted_at=red.at)
 
 
 @pytest.mark.parametrize(
@@ -329,7 +335,7 @@ def test_a_repair_is_spoken_against_only_once_it_is_in_force() -> None:
         (PromptFragment(("x",)), PolicyTweak(1), False),
     ],
 )
-def test_what_comes_to_the_same_change(effect: Effect, other: Effect, same: bool) -> None:
+def test_effects_that_make_the_same_change(effect: Effect, other: Effect, same: bool) -> None:
     assert same_change(effect, other) is same_change(other, effect) is same
 
 
@@ -337,14 +343,16 @@ def test_what_comes_to_the_same_change(effect: Effect, other: Effect, same: bool
 
 
 @pytest.mark.parametrize(
-    ("had", "new", "again"), [(1, 2, False), (1, 3, True), (4, 3, False), (4, 4, False), (4, 5, True)]
+    ("before", "new", "is_reopened"), [(1, 2, False), (1, 3, True), (4, 3, False), (4, 4, False), (4, 5, True)]
 )
-def test_as_many_new_ones_as_there_were_and_no_fewer_than_three(had: int, new: int, again: bool) -> None:
-    """`had` bore it out when it was rejected, besides the one it was drafted from."""
+def test_a_rejected_candidate_is_reopened_by_as_many_new_records_as_before_and_at_least_three(
+    before: int, new: int, is_reopened: bool
+) -> None:
+    """`before` records supported it when it was rejected, besides the one it was drafted from."""
     first = record(0)
-    old = [record(n) for n in range(1, had + 1)]
+    old = [record(n) for n in range(1, before + 1)]
     rejected = record(50).at
     later = [record(50 + n) for n in range(1, new + 1)]
-    one = candidate(first, corroborated_by=tuple(each.id for each in old))
-    assert has_new_evidence(one, [first], [first, *old, *later], rejected) is again
+    rejected_candidate = candidate(first, corroborated_by=tuple(each.id for each in old))
+    assert has_new_evidence(rejected_candidate, [first], [first, *old, *later], rejected) is is_reopened
     assert MIN_NEW_EVIDENCE == 3

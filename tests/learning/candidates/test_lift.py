@@ -1,4 +1,4 @@
-"""Lift: what is said of an effect, and when nothing is said (SPEC 5.7)."""
+"""Lift: how much better sessions go with an effect, and when there is no verdict (SPEC 5.7)."""
 
 from __future__ import annotations
 
@@ -17,18 +17,20 @@ COUNTS = st.tuples(st.integers(0, 120), st.integers(0, 120)).map(lambda pair: (m
 
 @given(COUNTS, COUNTS)
 @settings(max_examples=50, deadline=None)
-def test_what_always_holds(told: tuple[int, int], untold: tuple[int, int]) -> None:
-    arms = Arms(*told, *untold)
-    found = measure_lift("over_1", [arms])
-    assert -1 <= found.low <= found.difference <= found.high <= 1
-    mirrored = measure_lift("over_1", [Arms(*untold, *told)])
-    assert mirrored.difference == pytest.approx(-found.difference)
-    assert (mirrored.low, mirrored.high) == pytest.approx((-found.high, -found.low))
-    assert (found.verdict == "harms") is (difference_interval([arms], ERROR_RATE)[2] < 0)
-    assert difference_interval([arms], ERROR_RATE / 2)[2] >= found.high, "who wants to be surer says less"
-    if told[1] < told[0]:
-        better = measure_lift("over_1", [replace(arms, with_good=told[1] + 1)])
-        assert better.difference >= found.difference, "one more good run with it never speaks for harm"
+def test_the_interval_is_symmetric_and_more_good_runs_never_lower_the_difference(
+    with_counts: tuple[int, int], without_counts: tuple[int, int]
+) -> None:
+    arms = Arms(*with_counts, *without_counts)
+    lift = measure_lift("over_1", [arms])
+    assert -1 <= lift.low <= lift.difference <= lift.high <= 1
+    mirrored = measure_lift("over_1", [Arms(*without_counts, *with_counts)])
+    assert mirrored.difference == pytest.approx(-lift.difference)
+    assert (mirrored.low, mirrored.high) == pytest.approx((-lift.high, -lift.low))
+    assert (lift.verdict == "harms") is (difference_interval([arms], ERROR_RATE)[2] < 0)
+    assert difference_interval([arms], ERROR_RATE / 2)[2] >= lift.high, "more certainty is a wider interval"
+    if with_counts[1] < with_counts[0]:
+        better = measure_lift("over_1", [replace(arms, with_good=with_counts[1] + 1)])
+        assert better.difference >= lift.difference
 
 
 @pytest.mark.parametrize(
@@ -54,19 +56,19 @@ def test_the_interval_by_its_numbers() -> None:
     assert difference_interval([Arms(40, 10, 10, 9)], 0.05) == pytest.approx((-0.5714, -1.0, -0.1244), abs=1e-4)
 
 
-def test_runs_that_were_drawn_with_another_chance_are_compared_among_themselves() -> None:
+def test_runs_with_another_probability_are_a_stratum_of_their_own() -> None:
     """Work got easier, and at the same time more runs went without: all of them together would look like harm."""
     hard, easy = Arms(90, 27, 10, 3), Arms(50, 45, 50, 45)
     assert measure_lift("o", [Arms(140, 72, 60, 48)]).verdict == "harms"
-    found = measure_lift("o", [hard, easy])
-    assert found.verdict == "not enough evidence"
-    assert (found.with_runs, found.with_good, found.without_runs, found.without_good) == (140, 72, 60, 48)
-    assert found.difference == pytest.approx(0, abs=0.02)
+    lift = measure_lift("o", [hard, easy])
+    assert lift.verdict == "not enough evidence"
+    assert (lift.with_runs, lift.with_good, lift.without_runs, lift.without_good) == (140, 72, 60, 48)
+    assert lift.difference == pytest.approx(0, abs=0.02)
 
 
 @given(st.floats(0, 1), st.integers(0, 10**6))
 @settings(deadline=None)
-def test_the_same_run_always_gets_the_same_answer(share: float, run: int) -> None:
+def test_a_run_always_draws_the_same(share: float, run: int) -> None:
     first = is_withheld(f"ses_{run}", "over_1", share)
     assert first is is_withheld(f"ses_{run}", "over_1", share)
     assert not is_withheld(f"ses_{run}", "over_1", 0.0)

@@ -1,4 +1,4 @@
-"""Who promotes, what is rolled back by itself, and that nothing is ever half (SPEC 5.6, 5.7, 11.3)."""
+"""Who activates candidates, which are rolled back by themselves, and failures on the way (SPEC 5.6, 5.7, 11.3)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from engine.model import Trust
 from engine.model.adaptation import Candidate, CandidateStatus, Lift
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import Ledger
-from tests.learning.candidates.world import AGENT, SHOP, TOTAL, World, para_fact, retried
+from tests.learning.candidates.world import AGENT, SHOP, TOTAL, World, para_fact, retry_repeated
 
 REVIEW, PROMOTED = CandidateStatus.REVIEW, CandidateStatus.PROMOTED
 
@@ -26,228 +26,242 @@ def autonomous(database: Database, clock: FakeClock) -> World:
     return World(database, clock, mode=AdaptationMode.AUTONOMOUS)
 
 
-def reviewed(world: World) -> Candidate:
-    """A candidate that two sessions bear out."""
+def candidate_in_review(world: World) -> Candidate:
+    """A candidate that two sessions support."""
     world.heal("sess_1")
     world.heal("sess_2")
     world.adaptation.run_round()
-    (one,) = world.adaptation.candidates()
-    return one
+    (candidate,) = world.adaptation.candidates()
+    return candidate
 
 
-def measured(world: World) -> Candidate:
-    """A candidate that two sessions bear out, and that says nothing in anybody's words."""
-    world.happened(retried("sess_1"), retried("sess_2"))
+def measured_candidate(world: World) -> Candidate:
+    """A measured candidate, without quotes, that two sessions support."""
+    world.record(retry_repeated("sess_1"), retry_repeated("sess_2"))
     world.adaptation.run_round()
-    (one,) = world.adaptation.candidates()
-    return one
+    (candidate,) = world.adaptation.candidates()
+    return candidate
 
 
-def harms(world: World, candidate: str, verdict: str = "harms") -> None:
-    overlay = next(one for one in world.shelf.active() if one.candidate_id == candidate)
-    world.trials.seen[candidate] = Lift(overlay.id, 12, 3, 12, 10, -0.58, -0.8, -0.2, verdict)
+def set_lift(world: World, candidate: str, verdict: str = "harms") -> None:
+    overlay = next(overlay for overlay in world.overlays.active() if overlay.candidate_id == candidate)
+    world.trials.lifts_by_candidate[candidate] = Lift(overlay.id, 12, 3, 12, 10, -0.58, -0.8, -0.2, verdict)
 
 
-def test_in_autonomous_mode_words_of_others_wait_for_the_operator(autonomous: World) -> None:
-    one = reviewed(autonomous)
-    assert (one.status, one.trust) == (REVIEW, Trust.QUOTED)
-    autonomous.adaptation.approve(one.id)
-    assert autonomous.shelf.in_force == [one.id]
+def test_in_autonomous_mode_quotes_wait_for_the_operator(autonomous: World) -> None:
+    candidate = candidate_in_review(autonomous)
+    assert (candidate.status, candidate.trust) == (REVIEW, Trust.QUOTED)
+    autonomous.adaptation.approve(candidate.id)
+    assert autonomous.overlays.candidate_ids == [candidate.id]
 
 
-def test_in_autonomous_mode_what_passes_is_promoted(autonomous: World) -> None:
-    one = measured(autonomous)
-    assert (one.status, one.decided_by) == (PROMOTED, "autonomy")
-    assert autonomous.shelf.in_force == [one.id]
+def test_in_autonomous_mode_measured_candidates_are_activated(autonomous: World) -> None:
+    candidate = measured_candidate(autonomous)
+    assert (candidate.status, candidate.decided_by) == (PROMOTED, "autonomy")
+    assert autonomous.overlays.candidate_ids == [candidate.id]
 
 
 @pytest.mark.parametrize(
-    ("hinder", "lift"),
+    ("hold", "release"),
     [
-        (lambda world: setattr(world.told, "own_phase", 0), lambda world: setattr(world.told, "own_phase", 1)),
-        (lambda world: setattr(world.told, "hold", "stopped"), lambda world: setattr(world.told, "hold", "")),
+        (
+            lambda world: setattr(world.sources, "phase_number", 0),
+            lambda world: setattr(world.sources, "phase_number", 1),
+        ),
+        (
+            lambda world: setattr(world.sources, "hold_reason", "stopped"),
+            lambda world: setattr(world.sources, "hold_reason", ""),
+        ),
     ],
 )
-def test_not_in_phase_0_and_not_while_something_is_held(
-    autonomous: World, hinder: Callable[[World], None], lift: Callable[[World], None]
+def test_nothing_is_activated_in_phase_0_or_while_work_is_held(
+    autonomous: World, hold: Callable[[World], None], release: Callable[[World], None]
 ) -> None:
-    hinder(autonomous)
-    assert measured(autonomous).status is REVIEW
-    lift(autonomous)
+    hold(autonomous)
+    assert measured_candidate(autonomous).status is REVIEW
+    release(autonomous)
     autonomous.adaptation.run_round()
     assert autonomous.adaptation.candidates()[0].status is PROMOTED
 
 
-def test_what_the_content_filter_does_not_let_through_waits_for_the_operator(autonomous: World) -> None:
-    autonomous.told.objection = "it speaks of rm -rf /"
-    one = measured(autonomous)
-    assert one.status is REVIEW
-    autonomous.adaptation.approve(one.id)
-    assert autonomous.shelf.in_force == [one.id]
+def test_a_candidate_that_the_content_filter_objects_to_waits_for_the_operator(autonomous: World) -> None:
+    autonomous.sources.objection = "it speaks of rm -rf /"
+    candidate = measured_candidate(autonomous)
+    assert candidate.status is REVIEW
+    autonomous.adaptation.approve(candidate.id)
+    assert autonomous.overlays.candidate_ids == [candidate.id]
 
 
-def test_what_the_operator_took_back_is_decided_by_him(autonomous: World) -> None:
-    autonomous.told.own_phase = 0
-    one = measured(autonomous)
-    autonomous.adaptation.approve(one.id)
-    autonomous.adaptation.undo(one.id)
-    autonomous.told.own_phase = 1
+def test_a_candidate_whose_approval_was_undone_waits_for_the_operator(autonomous: World) -> None:
+    autonomous.sources.phase_number = 0
+    candidate = measured_candidate(autonomous)
+    autonomous.adaptation.approve(candidate.id)
+    autonomous.adaptation.undo(candidate.id)
+    autonomous.sources.phase_number = 1
     autonomous.adaptation.run_round()
     assert autonomous.adaptation.candidates()[0].status is REVIEW
-    assert autonomous.shelf.in_force == []
+    assert autonomous.overlays.candidate_ids == []
 
 
-def test_what_as_much_speaks_against_waits_for_the_operator(autonomous: World) -> None:
-    autonomous.happened(retried("sess_1"))
+def test_a_candidate_with_as_much_evidence_against_it_waits_for_the_operator(autonomous: World) -> None:
+    autonomous.record(retry_repeated("sess_1"))
     autonomous.adaptation.run_round()  # at most one try
     autonomous.heal("sess_3", attempts=4)  # which it would have cut short
-    autonomous.happened(retried("sess_2"))
+    autonomous.record(retry_repeated("sess_2"))
     autonomous.adaptation.run_round()
-    (one,) = [each for each in autonomous.adaptation.candidates() if each.source_label == "repeated_retry"]
-    assert one.status is REVIEW
-    assert len(one.against) == len(one.corroborated_by) == 1
-    autonomous.happened(retried("sess_4"))
+    (candidate,) = [
+        candidate for candidate in autonomous.adaptation.candidates() if candidate.source_label == "repeated_retry"
+    ]
+    assert candidate.status is REVIEW
+    assert len(candidate.against) == len(candidate.corroborated_by) == 1
+    autonomous.record(retry_repeated("sess_4"))
     autonomous.adaptation.run_round()
-    (one,) = [each for each in autonomous.adaptation.candidates() if each.source_label == "repeated_retry"]
-    assert one.status is PROMOTED
+    (candidate,) = [
+        candidate for candidate in autonomous.adaptation.candidates() if candidate.source_label == "repeated_retry"
+    ]
+    assert candidate.status is PROMOTED
 
 
 def test_a_candidate_leaves_review_when_the_landing_that_supported_it_is_undone(world: World) -> None:
     for session in ("sess_1", "sess_2"):
-        world.told.turned_green[session] = HealedTests({TOTAL: ""}, "", AGENT, 0)
-        world.told.summaries[session] = "Rounded once."
-        world.happened(ChangeSetLanded(subject=f"chg_{session}", workspace=SHOP, session_id=session, files=1))
+        world.sources.healed_by_session[session] = HealedTests({TOTAL: ""}, "", AGENT, 0)
+        world.sources.summaries[session] = "Rounded once."
+        world.record(ChangeSetLanded(subject=f"chg_{session}", workspace=SHOP, session_id=session, files=1))
     world.adaptation.run_round()
     (candidate,) = world.adaptation.candidates()
     assert candidate.status is REVIEW
-    world.told.taken_back |= {
+    world.sources.undone_sessions |= {
         record.session_id for record in world.adaptation.records() if record.id in candidate.corroborated_by
     }
-    world.happened(retried("sess_3"))
+    world.record(retry_repeated("sess_3"))
     world.adaptation.run_round()
-    (candidate,) = [each for each in world.adaptation.candidates() if each.id == candidate.id]
+    (candidate,) = [candidate for candidate in world.adaptation.candidates() if candidate.id == candidate.id]
     assert (candidate.status, candidate.score) == (CandidateStatus.DRAFTED, 45.0)
     assert world.adaptation.waiting() == []
 
 
 def test_of_facts_that_say_much_the_same_one_candidate_comes_up_for_review(world: World) -> None:
     for number, text in enumerate(["Prices are whole cents in every file", "All prices are whole cents in every file"]):
-        world.told.facts[f"fact_{number}"] = para_fact(text)
-        world.happened(FactPromoted(subject=f"fact_{number}", workspace=SHOP, by="operator"))
+        world.sources.facts[f"fact_{number}"] = para_fact(text)
+        world.record(FactPromoted(subject=f"fact_{number}", workspace=SHOP, by="operator"))
     world.adaptation.run_round()
     (in_review,) = world.adaptation.candidates(REVIEW)
     (drafted,) = world.adaptation.candidates(CandidateStatus.DRAFTED)
     assert drafted.reason == f"{in_review.id} already proposes that"
 
 
-def test_what_does_harm_is_proposed_for_roll_back(world: World) -> None:
-    one = reviewed(world)
-    world.adaptation.approve(one.id)
-    harms(world, one.id, "makes no difference")
+def test_in_manual_mode_a_roll_back_of_a_harmful_candidate_is_proposed(world: World) -> None:
+    candidate = candidate_in_review(world)
+    world.adaptation.approve(candidate.id)
+    set_lift(world, candidate.id, "makes no difference")
     assert world.adaptation.waiting() == []
-    harms(world, one.id)
-    (wait,) = world.adaptation.waiting()
-    assert (wait.kind, wait.id) == ("candidate", one.id)
-    assert wait.title.startswith("roll back? ")
-    assert "3 of 12 went well with it, 10 of 12 without it" in wait.title
+    set_lift(world, candidate.id)
+    (waiting,) = world.adaptation.waiting()
+    assert (waiting.kind, waiting.id) == ("candidate", candidate.id)
+    assert waiting.title.startswith("roll back? ")
+    assert "3 of 12 went well with it, 10 of 12 without it" in waiting.title
     world.adaptation.run_round()
     assert world.adaptation.candidates()[0].status is PROMOTED  # the operator decides
-    world.adaptation.roll_back(one.id)
+    world.adaptation.roll_back(candidate.id)
     assert world.adaptation.waiting() == []
 
 
-def test_in_autonomous_mode_it_is_rolled_back_even_while_something_is_held(autonomous: World) -> None:
-    one = measured(autonomous)
-    harms(autonomous, one.id)
-    autonomous.told.hold, autonomous.told.own_phase = "stopped", 0
+def test_in_autonomous_mode_a_harmful_candidate_is_rolled_back_even_while_work_is_held(autonomous: World) -> None:
+    candidate = measured_candidate(autonomous)
+    set_lift(autonomous, candidate.id)
+    autonomous.sources.hold_reason, autonomous.sources.phase_number = "stopped", 0
     autonomous.adaptation.run_round()
-    (gone,) = autonomous.adaptation.candidates()
-    assert (gone.status, gone.decided_by) == (CandidateStatus.ROLLED_BACK, "autonomy")
-    assert "it makes work worse: 3 of 12 went well with it, 10 of 12 without it" in gone.reason
-    assert autonomous.shelf.in_force == []
-    autonomous.told.hold, autonomous.told.own_phase = "", 1
-    autonomous.happened(retried("sess_3"))
+    (candidate,) = autonomous.adaptation.candidates()
+    assert (candidate.status, candidate.decided_by) == (CandidateStatus.ROLLED_BACK, "autonomy")
+    assert "it makes work worse: 3 of 12 went well with it, 10 of 12 without it" in candidate.reason
+    assert autonomous.overlays.candidate_ids == []
+    autonomous.sources.hold_reason, autonomous.sources.phase_number = "", 1
+    autonomous.record(retry_repeated("sess_3"))
     autonomous.adaptation.run_round()  # and is not put back by itself
     assert autonomous.adaptation.candidates()[0].status is CandidateStatus.ROLLED_BACK
 
 
-def test_a_draft_waits_for_the_end_of_its_session(world: World) -> None:
-    world.told.running.add("sess_1")
+def test_a_candidate_is_drafted_after_its_session_ended(world: World) -> None:
+    world.sources.running.add("sess_1")
     world.heal("sess_1")
     assert world.adaptation.run_round() == []
-    world.told.running.clear()
+    world.sources.running.clear()
     assert len(world.adaptation.run_round()) == 1
 
 
-# -- never half
+# -- failures
 
 
 def state_of(world: World, candidate: str) -> tuple[CandidateStatus, list[str], int, int]:
-    """Status, effects in force, and how much history and how many facts there are: what changes together."""
+    """What changes together: the status, the active candidates, the lengths of the history and of the ledger."""
     row = next(row for row in load_candidates(world.database) if row.id == candidate)
-    facts = [one for one in Ledger(world.database).since(0, 10_000) if one.kind.startswith("Candidate")]
-    return CandidateStatus(row.status), world.shelf.in_force, len(row.history), len(facts)
+    events = [entry for entry in Ledger(world.database).since(0, 10_000) if entry.kind.startswith("Candidate")]
+    return CandidateStatus(row.status), world.overlays.candidate_ids, len(row.history), len(events)
 
 
 STEPS: dict[str, Callable[[World, pytest.MonkeyPatch], None]] = {
-    "the fact": lambda world, patch: patch.setattr(Transaction, "record", _no_power),
-    "the commit": lambda world, patch: patch.setattr(Session, "flush", _no_power),
+    "the event": lambda world, patch: patch.setattr(Transaction, "record", _fail),
+    "the commit": lambda world, patch: patch.setattr(Session, "flush", _fail),
 }
 
 
-def _no_power(*_: object) -> None:
-    raise RuntimeError("the power went")
+def _fail(*_: object) -> None:
+    raise RuntimeError("the power failed")
 
 
 @pytest.mark.parametrize("step", STEPS)
-@pytest.mark.parametrize("act", ["approve", "roll_back"])
-def test_broken_off_at_any_step_it_is_as_before(
-    world: World, monkeypatch: pytest.MonkeyPatch, step: str, act: str
+@pytest.mark.parametrize("decision", ["approve", "roll_back"])
+def test_a_decision_that_fails_at_any_step_changes_nothing(
+    world: World, monkeypatch: pytest.MonkeyPatch, step: str, decision: str
 ) -> None:
-    one = reviewed(world)
-    if act == "roll_back":
-        world.adaptation.approve(one.id)
-    before = state_of(world, one.id)
+    candidate = candidate_in_review(world)
+    if decision == "roll_back":
+        world.adaptation.approve(candidate.id)
+    before = state_of(world, candidate.id)
     with monkeypatch.context() as patch:
         STEPS[step](world, patch)
-        with pytest.raises(RuntimeError, match="the power went"):
-            getattr(world.adaptation, act)(one.id)
-    assert state_of(world, one.id) == before
-    getattr(world.adaptation, act)(one.id)
-    status, in_force, history, facts = state_of(world, one.id)
-    assert (status, in_force) == ((PROMOTED, [one.id]) if act == "approve" else (CandidateStatus.ROLLED_BACK, []))
-    assert (history, facts) == (before[2] + 1, before[3] + 1)
+        with pytest.raises(RuntimeError, match="the power failed"):
+            getattr(world.adaptation, decision)(candidate.id)
+    assert state_of(world, candidate.id) == before
+    getattr(world.adaptation, decision)(candidate.id)
+    status, candidate_ids, history, events = state_of(world, candidate.id)
+    assert (status, candidate_ids) == (
+        (PROMOTED, [candidate.id]) if decision == "approve" else (CandidateStatus.ROLLED_BACK, [])
+    )
+    assert (history, events) == (before[2] + 1, before[3] + 1)
 
 
-def test_a_round_that_breaks_off_anywhere_comes_to_the_same_end(
+def test_a_round_that_fails_at_any_write_is_finished_by_the_next(
     database: Database, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After the n-th write of a round the power goes; the next engine's round makes up for it, and nothing twice."""
+    """After the n-th write of a round the power fails; the next round finishes it, and does nothing twice."""
     world = World(database, clock)
     world.heal("sess_1")
     world.heal("sess_2")
     write = database.write
-    broken = 0
+    failures = 0
     for number in range(20):
         left = [number]
 
-        def failing(work: Callable[[Transaction], object], left: list[int] = left) -> object:
+        def write_until_failure(work: Callable[[Transaction], object], left: list[int] = left) -> object:
             if left[0] == 0:
-                raise RuntimeError("the power went")
+                raise RuntimeError("the power failed")
             left[0] -= 1
             return write(work)
 
-        monkeypatch.setattr(database, "write", failing)
+        monkeypatch.setattr(database, "write", write_until_failure)
         try:
-            world.opened().run_round()
+            world.reopen().run_round()
         except RuntimeError:
-            broken += 1
+            failures += 1
             continue
         break
     monkeypatch.setattr(database, "write", write)
-    assert broken >= 3
-    (one,) = world.adaptation.candidates()
-    assert one.status is REVIEW
-    facts = [each.kind for each in Ledger(database).since(0, 10_000) if each.kind.startswith("Candidate")]
-    assert facts == ["CandidateDrafted", "CandidateWeighed"]
+    assert failures >= 3
+    (candidate,) = world.adaptation.candidates()
+    assert candidate.status is REVIEW
+    events = [
+        candidate.kind for candidate in Ledger(database).since(0, 10_000) if candidate.kind.startswith("Candidate")
+    ]
+    assert events == ["CandidateDrafted", "CandidateWeighed"]
     assert len(world.adaptation.records("successful_heal")) == 2

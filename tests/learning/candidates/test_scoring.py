@@ -19,13 +19,13 @@ from engine.model import Trust
 from engine.model.adaptation import LearningRecord
 from engine.storage.ledger import LedgerEntry
 from tests.conftest import MONDAY_MORNING
-from tests.learning.candidates.world import AGENT, SHOP, Told, para_fact, rewritten
+from tests.learning.candidates.world import AGENT, SHOP, FakeSources, correction, para_fact
 
 
-def read(kind: str, payload: dict[str, Any], before: int = 0, told: Told | None = None) -> LearningRecord:
+def read(kind: str, payload: dict[str, Any], before: int = 0, sources: FakeSources | None = None) -> LearningRecord:
     """The record of an entry, where `before` records had the same cause."""
     entry = LedgerEntry(1, MONDAY_MORNING, kind, "it", SHOP, {"agent": AGENT, **payload})
-    return next(iter(READERS[kind](Reading(entry, told or Told(), lambda label, scope: before))))
+    return next(iter(READERS[kind](Reading(entry, sources or FakeSources(), lambda label, scope: before))))
 
 
 def validation(attempts: int, cost: int, tests: int) -> dict[str, Any]:
@@ -80,17 +80,17 @@ RECALLED = {"memories": ["m"], "origins": ["o"], "session_id": "s"}
         ("ChangeSetLanded", {"files": 99, "session_id": "s"}, 0, 35.0),
     ],
 )
-def test_every_formula_at_its_boundaries(kind: str, payload: dict[str, Any], before: int, score: float) -> None:
-    found = read(kind, payload, before)
-    assert found.score == score
-    assert found.reason
+def test_formulas_at_their_boundaries(kind: str, payload: dict[str, Any], before: int, score: float) -> None:
+    record = read(kind, payload, before)
+    assert record.score == score
+    assert record.reason
 
 
-def test_an_edit_weighs_by_its_words() -> None:
-    told = Told(rewritten={"it": rewritten("a b c d", "a b c d. Run it.")})
-    found = read("PredictionConfirmed", {"decided_by": "operator", "edited": True}, told=told)
-    assert found.score > OPPORTUNITY
-    assert found.reason.endswith("+10.0 2 words added")
+def test_an_edit_scores_by_its_words() -> None:
+    sources = FakeSources(corrections_by_card={"it": correction("a b c d", "a b c d. Run it.")})
+    record = read("PredictionConfirmed", {"decided_by": "operator", "edited": True}, sources=sources)
+    assert record.score > OPPORTUNITY
+    assert record.reason.endswith("+10.0 2 words added")
 
 
 @pytest.mark.parametrize(
@@ -100,11 +100,11 @@ def test_an_edit_weighs_by_its_words() -> None:
 def test_a_kept_fact_scores_by_whose_words_it_is_and_by_how_often_it_was_kept_before(
     trust: Trust, before: int, score: float
 ) -> None:
-    told = Told(facts={"it": para_fact("Prices are cents.", trust=trust)})
-    assert read("FactPromoted", {"by": "operator"}, before, told).score == score
+    sources = FakeSources(facts={"it": para_fact("Prices are cents.", trust=trust)})
+    assert read("FactPromoted", {"by": "operator"}, before, sources).score == score
 
 
-def test_a_heal_at_a_later_try_is_the_weaker_repair() -> None:
+def test_a_heal_at_a_later_attempt_scores_less() -> None:
     scores = [add_parts(*heal_parts(attempts, 0, 1))[0] for attempts in (1, 2, 3, 9)]
     assert scores == sorted(scores, reverse=True)
     assert scores[1] == 82.0
@@ -122,29 +122,31 @@ def test_a_reason_names_its_parts() -> None:
     )
 
 
-# Sequences of tool calls: planted ones are found, chance makes none, the longest wins over its parts.
+# Sequences of tool calls.
 
 
 def find_sequences(runs: Sequence[Sequence[str]]) -> Sequence[CallSequence]:
-    """Of letters, each of which stands for a command."""
+    """The sequences in runs of letters, each of which stands for a command."""
     if any(call.startswith(EXEC) for run in runs for call in run):
         return detect_commands(runs)
-    found = detect_commands([[EXEC + call for call in run] for run in runs])
-    return [replace(one, calls=tuple(call.removeprefix(EXEC) for call in one.calls)) for one in found]
+    sequences = detect_commands([[EXEC + call for call in run] for run in runs])
+    return [
+        replace(sequence, calls=tuple(call.removeprefix(EXEC) for call in sequence.calls)) for sequence in sequences
+    ]
 
 
 WORDS = [f"exec:tool{number}" for number in range(12)]
 
 
-def made_up(seed: int, *, planted: Sequence[str] = (), share: float = 0.4, sticky: float = 0.0) -> list[list[str]]:
+def random_runs(seed: int, *, planted: Sequence[str] = (), share: float = 0.4, sticky: float = 0.0) -> list[list[str]]:
     """30 sessions of 20 calls, some frequent and some rare; `planted` somewhere in a `share` of them."""
     chance = random.Random(seed)
     runs = []
     for _ in range(30):
         run: list[str] = []
         while len(run) < 20:
-            again = run and chance.random() < sticky
-            run.append(run[-1] if again else WORDS[min(int(chance.expovariate(0.25)), 11)])
+            repeats = run and chance.random() < sticky
+            run.append(run[-1] if repeats else WORDS[min(int(chance.expovariate(0.25)), 11)])
         if planted and chance.random() < share:
             at = chance.randrange(len(run) + 1)
             run[at:at] = planted
@@ -152,60 +154,63 @@ def made_up(seed: int, *, planted: Sequence[str] = (), share: float = 0.4, stick
     return runs
 
 
-def test_what_is_planted_is_found_and_chance_makes_nothing() -> None:
-    """The small table: 20 worlds for each length that is planted, and 20 with nothing in them."""
+def test_planted_sequences_are_found_and_random_calls_have_none() -> None:
+    """20 random histories for each planted length, and 20 with nothing planted."""
     found = {0: 0, 3: 0, 4: 0, 5: 0}
     others = dict.fromkeys(found, 0)
     for length in found:
         for seed in range(20):
             planted = tuple(random.Random(seed).sample(WORDS, length))
-            said = [one.calls for one in find_sequences(made_up(seed, planted=planted))]
-            found[length] += planted in said
-            others[length] += len(said) - (planted in said)
+            calls = [sequence.calls for sequence in find_sequences(random_runs(seed, planted=planted))]
+            found[length] += planted in calls
+            others[length] += len(calls) - (planted in calls)
     assert all(found[length] >= least for length, least in ((3, 16), (4, 18), (5, 20))), found
     assert others[0] <= 1, others
     assert max(others.values()) <= 4, others
 
 
-def test_the_longest_wins_and_a_part_only_by_what_is_its_own() -> None:
+def test_the_longest_sequence_wins_over_its_parts() -> None:
     whole = [["p", "a", "b", "c", "d", "e", "q"]] * 8
-    assert [one.calls for one in find_sequences(whole)] == [("p", "a", "b", "c", "d")], "of equals, what comes first"
+    assert [sequence.calls for sequence in find_sequences(whole)] == [("p", "a", "b", "c", "d")], "of equals the first"
     noise = []
     for number in range(12):
         around = random.Random(number).sample(["n1", "n2", "n3", "n4", "n5", "n6"], 6)
         noise.append([*around[:3], "b", "c", "d", *around[3:]])
-    said = {one.calls: one.runs for one in find_sequences([*whole, *noise])}
-    assert said[("b", "c", "d")] == tuple(range(8, 20)), "only where the longer one is not"
+    runs_by_calls = {sequence.calls: sequence.runs for sequence in find_sequences([*whole, *noise])}
+    assert runs_by_calls[("b", "c", "d")] == tuple(range(8, 20)), "only where the longer one does not occur"
 
 
-def test_three_sessions_are_the_least() -> None:
+def test_a_sequence_must_occur_in_three_sessions() -> None:
     surroundings = [[f"{number}{place}" for place in "abcdefgh"] for number in range(4)]
     runs = [[*around[:4], "x", "y", "z", *around[4:]] for around in surroundings]
     assert find_sequences(runs[:MIN_RUNS])
     assert not find_sequences(runs[: MIN_RUNS - 1])
-    assert not find_sequences([runs[0] * 20, *runs[1:2]]), "one session that goes in circles proves nothing"
+    assert not find_sequences([runs[0] * 20, *runs[1:2]]), "one session that loops proves nothing"
 
 
 @given(st.lists(st.lists(st.sampled_from("abcde"), max_size=14), max_size=14))
 @settings(max_examples=80, deadline=None)
-def test_whatever_is_found_stands_there(runs: list[list[str]]) -> None:
-    for one in find_sequences(runs):
-        assert 3 <= len(one.calls) <= 5
-        assert MIN_RUNS <= len(one.runs) <= one.count
-        assert all(before != after for before, after in pairwise(one.calls))
-        assert one.expected < len(one.runs)
-        assert one.z >= 3
-        for number in one.runs:
+def test_sequences_occur_in_their_runs_more_often_than_by_chance(runs: list[list[str]]) -> None:
+    for sequence in find_sequences(runs):
+        assert 3 <= len(sequence.calls) <= 5
+        assert MIN_RUNS <= len(sequence.runs) <= sequence.count
+        assert all(before != after for before, after in pairwise(sequence.calls))
+        assert sequence.expected < len(sequence.runs)
+        assert sequence.z >= 3
+        for number in sequence.runs:
             starts = [
-                at for at in range(len(runs[number])) if tuple(runs[number][at : at + len(one.calls)]) == one.calls
+                at
+                for at in range(len(runs[number]))
+                if tuple(runs[number][at : at + len(sequence.calls)]) == sequence.calls
             ]
             assert starts
     assert find_sequences(runs) == find_sequences([tuple(run) for run in runs])
 
 
-def test_commands_are_taken_out_of_what_stands_around_them() -> None:
-    """An agent reads and writes around the commands that it runs every time; those alone can become a flow."""
+def test_sequences_consist_of_commands_only() -> None:
     steps = ["read", "exec:git status", "exec:git diff", "exec:pytest", "write", "read", "edit", "grep"]
-    assert [one.calls for one in find_sequences([steps] * 8)] == [("exec:git status", "exec:git diff", "exec:pytest")]
-    assert detect_commands([["read", "edit", "write", "grep"]] * 8) == [], "no flow could take it"
+    assert [sequence.calls for sequence in find_sequences([steps] * 8)] == [
+        ("exec:git status", "exec:git diff", "exec:pytest")
+    ]
+    assert detect_commands([["read", "edit", "write", "grep"]] * 8) == [], "a flow cannot run them"
     assert find_sequences([]) == []

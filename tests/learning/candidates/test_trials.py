@@ -1,4 +1,4 @@
-"""Trials: every run is counted once with what became of it; harm is told once, and only of what is in force."""
+"""Trials: every run is counted once with its result; harm is reported once, and only of active overlays."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from tests.learning.candidates.overlay_world import World
 
 @pytest.fixture
 def world(database: Database, clock: FakeClock) -> World:
-    made = World(database, clock)
-    made.adapt(withheld=0.5)
-    return made
+    world = World(database, clock)
+    world.adapt(withheld=0.5)
+    return world
 
 
 def rows(world: World) -> dict[str, OverlayRun]:
@@ -25,16 +25,16 @@ def rows(world: World) -> dict[str, OverlayRun]:
         return {row.session_id: row for row in session.exec(select(OverlayRun)).all()}
 
 
-def without(world: World, session: str) -> bool:
+def is_withheld(world: World, session: str) -> bool:
     return bool(world.part(session).provenance["overlays"][0]["withheld"])
 
 
-def test_a_fifth_of_the_runs_goes_without() -> None:
+def test_an_overlay_is_withheld_from_a_fifth_of_the_runs() -> None:
     assert Settings().adaptation.withheld == 0.2
 
 
 @pytest.mark.long
-def test_harm_is_told_once_and_proposed_for_roll_back(world: World) -> None:
+def test_a_harmful_overlay_is_reported_once(world: World) -> None:
     harmful, good = world.guide("Never test.", agent="cto"), world.guide("Test first.", agent="cto")
     for number in range(80):
         session = f"ses_{number}"
@@ -47,25 +47,24 @@ def test_harm_is_told_once_and_proposed_for_roll_back(world: World) -> None:
     assert world.trials.lifts()[good.id].verdict != "harms"
     world.run("ses_more", good=False)
     world.trials.catch_up()
-    assert world.kinds().count("OverlayFoundHarmful") == 1
-    world.withdraw(harmful.candidate_id)
+    assert world.event_kinds().count("OverlayFoundHarmful") == 1
+    world.roll_back(harmful.candidate_id)
     assert world.trials.harmful() == []
-    assert harmful.id in world.trials.lifts(), "what was measured is still to be seen"
+    assert harmful.id in world.trials.lifts()
 
 
-def test_repairs_are_on_trial_too(world: World) -> None:
-    playbook = world.trials
-    overlay = world.put(FixTemplate(("test_total",), ("Round once.",)))
-    said = {}
+def test_repairs_are_withheld_by_chance_too(world: World) -> None:
+    overlay = world.activate_effect(FixTemplate(("test_total",), ("Round once.",)))
+    repairs = {}
     for number in range(40):
         session = f"ses_{number}"
-        about = {"agent": "cto", "workspace": "", "broken": ["test_total", "test_other"], "session_id": session}
-        said[session] = playbook.repairs(**about)
-        assert playbook.repairs(**about) == said[session], "each try of a session is told the same"
-    found = rows(world)
-    assert set(found) == set(said)
-    assert {row.overlay_id for row in found.values()} == {overlay.id}
-    assert all((said[session] == ()) is row.withheld for session, row in found.items())
-    assert 8 < sum(row.withheld for row in found.values()) < 32
-    assert playbook.repairs(agent="cto", workspace="", broken=["test_green"], session_id="ses_x") == ()
-    assert "ses_x" not in rows(world), "what would not have been said is on no trial"
+        arguments = {"agent": "cto", "workspace": "", "broken": ["test_total", "test_other"], "session_id": session}
+        repairs[session] = world.trials.repairs(**arguments)
+        assert world.trials.repairs(**arguments) == repairs[session], "each attempt of a session gets the same"
+    runs = rows(world)
+    assert set(runs) == set(repairs)
+    assert {row.overlay_id for row in runs.values()} == {overlay.id}
+    assert all((repairs[session] == ()) is row.withheld for session, row in runs.items())
+    assert 8 < sum(row.withheld for row in runs.values()) < 32
+    assert world.trials.repairs(agent="cto", workspace="", broken=["test_green"], session_id="ses_x") == ()
+    assert "ses_x" not in rows(world), "tests that pass are in no trial"

@@ -1,5 +1,5 @@
-"""Adaptation on a real database and a real ledger: facts are recorded as their producers record them, what sessions
-said is given, and effects in force are rows of the same database, so that a transaction has both or neither."""
+"""Adaptation on a real database and a real ledger. Events are as their producers record them; what is read of sessions
+and other packages is given by the test."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ TOTAL = "tests/test_cart.py::test_total"
 HEALED_BY = "total() left the discount out; it is subtracted now."
 
 
-def rewritten(original: str, edited: str, *, session: str = "") -> Correction:
-    """What the operator made of a card's prompt."""
+def correction(original: str, edited: str, *, session: str = "") -> Correction:
+    """The operator's edit of a card's prompt."""
     return Correction(original, edited, AGENT, "fix", "koji-core", session)
 
 
@@ -45,51 +45,51 @@ def para_fact(fact: str, category: str = "preference", trust: Trust = Trust.QUOT
 
 
 @dataclass
-class Told:
-    """What owners of other things tell: see `engine.learning.candidates.records.Sources`."""
+class FakeSources:
+    """A `Sources` with the values that a test puts in."""
 
-    rewritten: dict[str, Correction] = field(default_factory=dict)
+    corrections_by_card: dict[str, Correction] = field(default_factory=dict)
     facts: dict[str, ParaFact] = field(default_factory=dict)
     transcripts: dict[str, list[TranscriptLine]] = field(default_factory=dict)
     files: dict[str, list[str]] = field(default_factory=dict)
     summaries: dict[str, str] = field(default_factory=dict)
-    said: dict[str, str] = field(default_factory=dict)
-    learnt: dict[str, list[str]] = field(default_factory=dict)
-    used: ModelsUsed | None = None
+    texts: dict[str, str] = field(default_factory=dict)
+    corrections_by_session: dict[str, list[str]] = field(default_factory=dict)
+    models_used: ModelsUsed | None = None
     patches: dict[str, str] = field(default_factory=dict)
-    turned_green: dict[str, HealedTests] = field(default_factory=dict)
-    taken_back: set[str] = field(default_factory=set)
+    healed_by_session: dict[str, HealedTests] = field(default_factory=dict)
+    undone_sessions: set[str] = field(default_factory=set)
     max_attempts: int = 3
     running: set[str] = field(default_factory=set)
 
     ledger: Ledger | None = None
-    own_flows: tuple[str, ...] = ("run_tests",)
-    own_phase: int = 1
-    hold: str = ""
+    flow_names: tuple[str, ...] = ("run_tests",)
+    phase_number: int = 1
+    hold_reason: str = ""
     objection: str = ""
-    keys: tuple[str, ...] = ()
+    secret_values: tuple[str, ...] = ()
 
     def entries_between(self, start: datetime, end: datetime, kinds: tuple[str, ...]) -> Sequence[LedgerEntry]:
         assert self.ledger is not None
         return self.ledger.between(start, end, kinds)
 
     def flows(self) -> tuple[str, ...]:
-        return self.own_flows
+        return self.flow_names
 
     def phase(self) -> int:
-        return self.own_phase
+        return self.phase_number
 
     def block_reason(self) -> str:
-        return self.hold
+        return self.hold_reason
 
     def objection_to(self, candidate: Candidate) -> str:
         return self.objection
 
     def secrets(self) -> tuple[str, ...]:
-        return self.keys
+        return self.secret_values
 
     def card_correction(self, card_id: str) -> Correction | None:
-        return self.rewritten.get(card_id)
+        return self.corrections_by_card.get(card_id)
 
     def kept_fact(self, fact_id: str) -> ParaFact | None:
         return self.facts.get(fact_id)
@@ -110,79 +110,79 @@ class Told:
         return self.patches.get(session_id, "")
 
     def title(self, session_id: str) -> str:
-        return "" if session_id in self.taken_back else f"the task of {session_id}"
+        return "" if session_id in self.undone_sessions else f"the task of {session_id}"
 
     def healed_tests(self, session_id: str) -> HealedTests | None:
-        return self.turned_green.get(session_id)
+        return self.healed_by_session.get(session_id)
 
     def summary(self, session_id: str) -> str:
         return self.summaries.get(session_id, "")
 
     def corrections(self, session_id: str) -> Sequence[str]:
-        return self.learnt.get(session_id, [])
+        return self.corrections_by_session.get(session_id, [])
 
     def memory_text(self, memory_id: str) -> tuple[str, Trust]:
-        return self.said.get(memory_id, ""), Trust.QUOTED
+        return self.texts.get(memory_id, ""), Trust.QUOTED
 
     guidance_text = memory_text
 
     def models(self, agent: str) -> ModelsUsed | None:
-        return self.used
+        return self.models_used
 
     def max_healing_attempts(self) -> int:
         return self.max_attempts
 
 
-class Shelf(Overlays):
+class ActiveOverlays(Overlays):
     """The real overlays."""
 
     @property
-    def in_force(self) -> list[str]:
-        """Ids of the candidates whose effect is in force."""
-        return [one.candidate_id for one in self.active()]
+    def candidate_ids(self) -> list[str]:
+        """The ids of the active candidates."""
+        return [overlay.candidate_id for overlay in self.active()]
 
 
 @dataclass
-class Trials:
-    """What overlays do: `seen` by candidate."""
+class FakeTrials:
+    """Trials with the lifts that a test puts in, by candidate."""
 
-    overlays: Shelf
-    seen: dict[str, Lift] = field(default_factory=dict)
+    overlays: ActiveOverlays
+    lifts_by_candidate: dict[str, Lift] = field(default_factory=dict)
 
     def lifts(self) -> dict[str, Lift]:
-        return {lift.overlay_id: lift for lift in self.seen.values()}
+        return {lift.overlay_id: lift for lift in self.lifts_by_candidate.values()}
 
     def harmful(self) -> list[tuple[Overlay, Lift]]:
-        known = {lift.overlay_id: lift for lift in self.seen.values() if lift.verdict == "harms"}
-        return [(one, known[one.id]) for one in self.overlays.active() if one.id in known]
+        harmful = {lift.overlay_id: lift for lift in self.lifts_by_candidate.values() if lift.verdict == "harms"}
+        return [(overlay, harmful[overlay.id]) for overlay in self.overlays.active() if overlay.id in harmful]
 
 
 class World:
-    """An engine's adaptation without the engine."""
+    """Adaptation without an engine."""
 
     def __init__(self, database: Database, clock: FakeClock, *, mode: AdaptationMode = AdaptationMode.MANUAL) -> None:
         self.database = database
         self.clock = clock
-        self.told = Told(ledger=Ledger(database))
-        self.shelf = Shelf(database)
-        self.trials = Trials(self.shelf)
+        self.sources = FakeSources(ledger=Ledger(database))
+        self.overlays = ActiveOverlays(database)
+        self.trials = FakeTrials(self.overlays)
         self.current = Settings(adaptation=AdaptationSettings(mode=mode))
-        self.adaptation = self.opened()
+        self.adaptation = self.reopen()
 
-    def opened(self) -> Adaptation:
-        """Adaptation as a start of the engine makes it."""
+    def reopen(self) -> Adaptation:
+        """Adaptation after a restart."""
         return Adaptation(
             self.database,
             clock=self.clock,
             settings=self,
             randomness=Randomness(),
             ledger=Ledger(self.database),
-            sources=self.told,
+            sources=self.sources,
             trials=self.trials,  # type: ignore[arg-type]
         )
 
-    def happened(self, *events: Event) -> None:
-        """Facts, a minute apart."""
+    def record(self, *events: Event) -> None:
+        """Record events, a minute apart."""
         for event in events:
             self.clock.advance(timedelta(minutes=1))
             self.database.write(lambda tx, event=event: tx.record(event))
@@ -190,41 +190,45 @@ class World:
     def heal(
         self, session: str, *, attempts: int = 2, cost: int = 100_000, failing: tuple[str, ...] = (TOTAL,)
     ) -> None:
-        """A session that mended what it broke, with a transcript that says how."""
-        self.told.transcripts[session] = lines(
+        """A session that fixed the tests it broke, with a transcript that says how."""
+        self.sources.transcripts[session] = transcript_of(
             ("note", "1 test failed; back to the agent, try 1"), ("say", HEALED_BY), ("tool", "edit cart.py:4"),
             ("command", "pytest -q"), ("output", "1 passed"),
         )  # fmt: skip
-        self.told.files[session] = ["cart.py"]
-        self.happened(
+        self.sources.files[session] = ["cart.py"]
+        self.record(
             ValidationHealed(
                 subject=session, workspace=SHOP, agent=AGENT, attempts=attempts, cost=cost, failing=failing
             )
         )
 
 
-def lines(*said: tuple[str, str]) -> list[TranscriptLine]:
+def transcript_of(*kinds_and_texts: tuple[str, str]) -> list[TranscriptLine]:
     """A transcript."""
-    return [TranscriptLine(number, MONDAY_MORNING, kind, text) for number, (kind, text) in enumerate(said, 1)]
+    return [
+        TranscriptLine(number, MONDAY_MORNING, kind, text) for number, (kind, text) in enumerate(kinds_and_texts, 1)
+    ]
 
 
-def failed(session: str, *, attempts: int = 4, cost: int = 100_000, failing: tuple[str, ...] = (TOTAL,)) -> Event:
+def validation_failed(
+    session: str, *, attempts: int = 4, cost: int = 100_000, failing: tuple[str, ...] = (TOTAL,)
+) -> Event:
     return ValidationFailed(
         subject=session, workspace=SHOP, agent=AGENT, attempts=attempts, cost=cost, failing=failing, reason="given up"
     )
 
 
-def retried(session: str, *, attempts: int = 4, cost: int = 200_000) -> Event:
+def retry_repeated(session: str, *, attempts: int = 4, cost: int = 200_000) -> Event:
     return RetryRepeated(subject=session, workspace=SHOP, agent=AGENT, attempts=attempts, cost=cost, failing=(TOTAL,))
 
 
-def erred(session: str, message: str = "no_match: the old text is not in src/a.py", tool: str = "edit") -> Event:
+def agent_erred(session: str, message: str = "no_match: the old text is not in src/a.py", tool: str = "edit") -> Event:
     return AgentErred(subject=session, workspace=SHOP, agent=AGENT, tool=tool, message=message)
 
 
-def over_budget(spent: int = 1_500_000, budget: int = 1_000_000) -> Event:
+def budget_exceeded(spent: int = 1_500_000, budget: int = 1_000_000) -> Event:
     return BudgetExceeded(subject=AGENT, spent=spent, budget=budget)
 
 
-def called(session: str, *calls: str) -> Event:
+def tools_used(session: str, *calls: str) -> Event:
     return ToolsUsed(subject=session, workspace=SHOP, agent=AGENT, calls=calls)
