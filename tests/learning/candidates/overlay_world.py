@@ -20,7 +20,7 @@ FLOW_NAMES = ("run_tests", "lint")
 
 
 @dataclass
-class World:
+class OverlayWorld:
     """The services. `settings` may be replaced."""
 
     database: Database

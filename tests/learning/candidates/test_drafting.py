@@ -214,7 +214,7 @@ def test_a_fragment_from_an_error_says_what_worked_then() -> None:
     assert "What worked then: `read src/a.py`" in guidance_of(ERROR, sources)[0]
 
 
-GUIDANCE = {"leader": "cto", "ref": "cto#patterns/x", "sources": 12, "told_bad": 9, "untold": 14, "untold_bad": 2}
+GUIDANCE = {"leader": "cto", "ref": "cto#patterns/x", "told": 12, "told_bad": 9, "untold": 14, "untold_bad": 2}
 
 
 def test_a_fragment_from_noisy_or_stale_guidance_has_its_figures() -> None:

@@ -3,93 +3,34 @@
 from __future__ import annotations
 
 import json
-from itertools import product
+from datetime import timedelta
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.clock import FakeClock
-from engine.execution.validation import Caps
-from engine.learning.candidates.overlays import MAX_REPAIRS
+from engine.learning.candidates.effects import MAX_LINE_LENGTH, MAX_LINES, preview_lines, validate_effect
 from engine.model import Refusal
 from engine.model.adaptation import (
-    CANDIDATE_MOVES,
-    CandidateMove,
-    CandidateStatus,
+    CandidateType,
     Effect,
     FixTemplate,
     FlowOffload,
     PolicyTweak,
     PromptFragment,
     RoutingHint,
-    candidate_after,
     effect_from_json,
 )
 from engine.storage.database import Database
-from tests.learning.candidates.overlay_world import World
+from tests.learning.candidates.overlay_world import FLOW_NAMES, OverlayWorld
 
 
 @pytest.fixture
-def world(database: Database, clock: FakeClock) -> World:
-    world = World(database, clock)
+def world(database: Database, clock: FakeClock) -> OverlayWorld:
+    world = OverlayWorld(database, clock)
     world.adapt(withheld=0.0)
     return world
-
-
-def repairs(world: World, *failing: str, agent: str = "cto", workspace: str = "/w") -> tuple[str, ...]:
-    return tuple(world.trials.repairs(agent=agent, workspace=workspace, broken=failing, session_id="ses_1"))
-
-
-def test_a_repair_is_given_when_one_of_its_tests_fails(world: World) -> None:
-    world.activate_effect(
-        FixTemplate(("t::a", "t::b"), ("Fix the sum.",)), agent="cto", run_kind="heal", workspace="/w"
-    )
-    assert repairs(world, "t::b", "t::c") == ("Fix the sum.",)
-    assert repairs(world, "t::c") == ()
-    assert repairs(world, "t::a", agent="cfo") == ()
-    assert repairs(world, "t::a", workspace="/other") == ()
-
-
-def test_the_newest_repairs_come_first_each_once_and_at_most_eight(world: World) -> None:
-    for number in range(MAX_REPAIRS + 2):
-        world.activate_effect(FixTemplate(("t::a",), (f"Repair {number}.", "Read the test first.")))
-    given = repairs(world, "t::a")
-    assert given[:3] == (f"Repair {MAX_REPAIRS + 1}.", "Read the test first.", f"Repair {MAX_REPAIRS}.")
-    assert len(given) == MAX_REPAIRS
-    assert len(set(given)) == MAX_REPAIRS
-
-
-def test_the_newest_routing_hint_that_applies_is_followed(world: World) -> None:
-    assert world.overlays.model("cto", "koji-core", "task", "short") is None
-    world.activate_effect(RoutingHint("openai:wide", "", None, "for everything"), agent="cto")
-    narrow = world.activate_effect(
-        RoutingHint("openai:narrow", "koji-core", 5, "short ones"), agent="cto", run_kind="task"
-    )
-    assert world.overlays.model("cto", "koji-core", "task", "short") == (
-        "openai:narrow",
-        f"short ones (candidate {narrow.candidate_id})",
-    )
-    for channel, kind, prompt in (("koji-core", "task", "longer"), ("garden", "task", "x"), ("koji-core", "heal", "x")):
-        hint = world.overlays.model("cto", channel, kind, prompt)
-        assert hint is not None
-        assert hint[0] == "openai:wide"
-    assert world.overlays.model("cfo", "koji-core", "task", "short") is None
-
-
-BOUND = st.none() | st.integers(-5, 10**7)
-
-
-@given(st.lists(st.builds(PolicyTweak, BOUND, BOUND), max_size=5), st.integers(0, 10), st.integers(0, 10**7))
-@settings(deadline=None)
-def test_policy_tweaks_never_raise_a_limit(tweaks: list[PolicyTweak], tries: int, cost: int) -> None:
-    caps = Caps(tries, cost)
-    for tweak in tweaks:
-        caps = caps.tighten(tweak.tries, tweak.cost)
-    assert 0 <= caps.tries <= tries
-    assert 0 <= caps.cost <= cost
-    tightest = [tweak.tries for tweak in tweaks if tweak.tries is not None]
-    assert caps.tries == max(0, min([tries, *tightest]))
 
 
 # Effects survive storage, and a candidate takes only legal steps (SPEC 5.3, 5.4).
@@ -111,12 +52,80 @@ def test_an_effect_is_read_from_json_as_it_was_written(effect: Effect) -> None:
     assert effect_from_json(json.loads(json.dumps(effect.to_json()))) == effect
 
 
-@pytest.mark.parametrize(("status", "move"), list(product(CandidateStatus, CandidateMove)))
-def test_only_legal_transitions_are_made(status: CandidateStatus, move: CandidateMove) -> None:
-    if (status, move) in CANDIDATE_MOVES:
-        assert candidate_after("cand_x", status, move) is CANDIDATE_MOVES[status, move]
-        return
-    with pytest.raises(Refusal, match="cand_x") as refused:
-        candidate_after("cand_x", status, move)
-    codes = {"nothing_to_roll_back"} if move is CandidateMove.ROLL_BACK else {"already_decided", "not_corroborated"}
-    assert refused.value.code in codes
+FRAGMENT = PromptFragment(("Prefer concrete patterns.",))
+
+
+EXAMPLES: tuple[Effect, ...] = (
+    FRAGMENT,
+    FixTemplate(("tests/test_cart.py::test_total",), ("Round once, at the end.",)),
+    RoutingHint("openai:gpt-6-luna", "koji-core", 400, "short questions cost less there"),
+    PolicyTweak(tries=1),
+    FlowOffload("check_release", "Check the release", ("git status", "pytest tests")),
+)
+
+
+def test_a_flow_whose_name_is_taken_gets_a_number_and_the_same_commands_are_refused(world: OverlayWorld) -> None:
+    long = "a" * 40
+    wanted_names = ("check_release", "check_release", "run_tests", long, long)
+    for number, name in enumerate(wanted_names):
+        candidate = world.candidate(FlowOffload(name, "Some", ("git status", f"echo {number}")))
+        present = [flow.effect for flow in world.overlays.flows()]
+        previewed = [
+            line.split()[1] for line in preview(candidate.type, *present, candidate.effect) if line.startswith("flow: ")
+        ]
+        world.promote(candidate)
+        world.clock.advance(timedelta(seconds=1))
+        names = [flow.effect.name for flow in world.overlays.flows() if isinstance(flow.effect, FlowOffload)]
+        assert previewed == names
+    assert names == ["check_release", "check_release_2", "run_tests_2", long, f"{'a' * 36}_2"]
+    world.activate_effect(FlowOffload("here", "Here", ("make",)), workspace="/a")
+    world.activate_effect(FlowOffload("there", "There", ("make",)), workspace="/b")
+    for workspace in ("/a", ""):
+        with pytest.raises(Refusal) as refused:
+            world.activate_effect(FlowOffload("again", "Again", ("git status", "echo 0")), workspace=workspace)
+        assert refused.value.code == "already_in_force"
+
+
+@pytest.mark.parametrize(
+    ("effect", "reason"),
+    [
+        (PromptFragment(()), "says nothing"),
+        (PromptFragment((" \n",)), "says nothing"),
+        (PromptFragment(tuple("x" * 3 for _ in range(MAX_LINES + 1))), "at most 20"),
+        (PromptFragment(("x" * (MAX_LINE_LENGTH + 1),)), "at most 500"),
+        (FixTemplate((), ("fix it",)), "no failing test"),
+        (FixTemplate(("t",), ()), "says nothing"),
+        (RoutingHint("gpt"), "not a model"),
+        (PolicyTweak(), "changes no limit"),
+        (FlowOffload("Run it!", "x", ("git status",)), "not a valid flow name"),
+        (FlowOffload("ok_flow", "x", ()), "says nothing"),
+        (FlowOffload("ok_flow", "x", ("git 'status",)), "not a command"),
+        (FlowOffload("ok_flow", "x", ("--help",)), "not a command"),
+        (FlowOffload("ok_flow", "x", ("pytest -q | tail",)), "needs a shell"),
+        (FlowOffload("ok_flow", "x", ("cd src && make",)), "needs a shell"),
+    ],
+)
+def test_an_invalid_effect_is_refused_with_the_reason(effect: Effect, reason: str) -> None:
+    with pytest.raises(Refusal, match=reason) as refused:
+        validate_effect(effect)
+    assert refused.value.code == "bad_effect"
+
+
+def preview(type: CandidateType, *effects: Effect) -> list[str]:
+    return preview_lines(type, effects, model="openai:gpt-5", tries=3, cost=500_000, flows=FLOW_NAMES)
+
+
+def test_previews_in_words() -> None:
+    def changes(effect: Effect) -> tuple[set[str], set[str]]:
+        before, after = set(preview(effect.kind)), set(preview(effect.kind, effect))
+        return before - after, after - before
+
+    assert changes(EXAMPLES[0])[1] == {"- Prefer concrete patterns."}
+    assert changes(EXAMPLES[1])[1] == {"failing: tests/test_cart.py::test_total", "advice: Round once, at the end."}
+    assert changes(EXAMPLES[2])[1] == {
+        "prompts of at most 400 characters on koji-core: openai:gpt-6-luna (short questions cost less there)"
+    }
+    assert changes(EXAMPLES[3]) == ({"tries to heal: 3"}, {"tries to heal: 1"})
+    assert changes(PolicyTweak(tries=9, cost=9_000_000)) == (set(), set()), "a tweak never widens"
+    assert changes(EXAMPLES[4])[1] == {"flow: check_release (Check the release)", "  $ git status", "  $ pytest tests"}
+    assert "+    return 1" in changes(FixTemplate(("t",), ("fix",), "diff --git a/a b/a\n+    return 1\n"))[1]

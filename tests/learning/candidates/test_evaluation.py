@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-import tempfile
-from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
-from itertools import pairwise
-from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from engine.clock import FakeClock
-from engine.config import AdaptationMode
-from engine.events import EventBus
-from engine.learning.candidates.candidates import load_candidates
 from engine.learning.candidates.evaluation import (
     MAX_DRAFTS,
     MIN_NEW_EVIDENCE,
@@ -30,9 +21,7 @@ from engine.learning.candidates.evaluation import (
     supporting_records,
     types_of,
 )
-from engine.model import Refusal
 from engine.model.adaptation import (
-    CANDIDATE_MOVES,
     Candidate,
     CandidateStatus,
     CandidateType,
@@ -45,97 +34,9 @@ from engine.model.adaptation import (
     RecordKind,
     RoutingHint,
 )
-from engine.storage.database import Database
 from tests.conftest import MONDAY_MORNING
-from tests.learning.candidates.world import World, agent_erred, retry_repeated, transcript_of, validation_failed
 
 # In any order of steps, statuses and active effects agree, and every transition is legal (SPEC 5.3, 5.4).
-
-
-LEGAL = {(before.value, after.value) for (before, _), after in CANDIDATE_MOVES.items()}
-
-
-class RandomSteps(RuleBasedStateMachine):
-    """Sessions that go well and badly, and an operator who decides at random."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.folder = tempfile.TemporaryDirectory()
-        clock = FakeClock(MONDAY_MORNING)
-        database = Database(Path(self.folder.name) / "clawpy.db", clock=clock, bus=EventBus())
-        self.world = World(database, clock)
-        self.number = 0
-
-    def teardown(self) -> None:
-        self.world.database.close()
-        self.folder.cleanup()
-
-    @rule(event=st.sampled_from(["heal", "late heal", "fail", "retry", "err"]))
-    def end_a_session(self, event: str) -> None:
-        self.number += 1
-        session = f"sess_{self.number}"
-        match event:
-            case "heal":
-                self.world.heal(session)
-            case "late heal":
-                self.world.heal(session, attempts=4)
-            case "fail":
-                self.world.record(validation_failed(session))
-            case "retry":
-                self.world.record(retry_repeated(session))
-            case "err":
-                self.world.sources.transcripts[session] = transcript_of(
-                    ("tool", "edit a failed: the old text is not in src/a.py"), ("tool", "edit src/a.py:3"),
-                )  # fmt: skip
-                self.world.record(agent_erred(session))
-
-    @rule()
-    def run_a_round(self) -> None:
-        self.world.adaptation.run_round()
-
-    @precondition(lambda self: self.number)
-    @rule(decision=st.sampled_from(["approve", "reject", "roll_back", "undo"]), which=st.integers(0, 3))
-    def decide(self, decision: str, which: int) -> None:
-        candidates = sorted(self.world.adaptation.candidates(), key=lambda candidate: candidate.id)
-        if candidates:
-            with suppress(Refusal):
-                getattr(self.world.adaptation, decision)(candidates[which % len(candidates)].id)
-
-    @rule(mode=st.sampled_from(list(AdaptationMode)))
-    def change_the_mode(self, mode: AdaptationMode) -> None:
-        changed = self.world.current.adaptation.model_copy(update={"mode": mode})
-        self.world.current = self.world.current.model_copy(update={"adaptation": changed})
-
-    @rule()
-    def restart(self) -> None:
-        self.world.clock.advance(timedelta(hours=1))
-        self.world.adaptation = self.world.reopen()
-
-    @invariant()
-    def status_and_active_effects_agree(self) -> None:
-        rows = load_candidates(self.world.database)
-        promoted = {row.id for row in rows if row.status == CandidateStatus.PROMOTED}
-        assert promoted == set(self.world.overlays.candidate_ids)
-        assert len({row.dedupe_key for row in rows}) == len(rows)
-        for row in rows:
-            steps = [step["status"] for step in row.history]
-            assert steps[0] == CandidateStatus.DRAFTED
-            assert steps[-1] == row.status
-            for before, after in pairwise(row.history):
-                if after["move"] == "undo":
-                    assert before["move"] in ("approve", "reject", "roll back")
-                else:
-                    assert (before["status"], after["status"]) in LEGAL
-            assert not set(row.drafted_from) & set(row.corroborated_by)
-            if row.status == CandidateStatus.REVIEW:
-                assert row.score >= 60
-                assert row.corroborated_by
-
-
-TestRandomSteps = RandomSteps.TestCase
-TestRandomSteps.settings = settings(
-    max_examples=8, stateful_step_count=25, deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)
 
 
 AGENT = "backend_builder"

@@ -2,50 +2,60 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from dataclasses import replace
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sqlmodel import select
 
+from engine import tokenizer
 from engine.clock import FakeClock
+from engine.config import Settings
+from engine.execution.prompts import PromptAssembly, RulesPart
+from engine.execution.validation import Caps
 from engine.learning.candidates.candidates import CandidateTexts
-from engine.learning.candidates.effects import MAX_LINE_LENGTH, MAX_LINES, preview_lines, validate_effect
-from engine.model import Refusal
+from engine.learning.candidates.overlays import (
+    BLOCK,
+    ERROR_RATE,
+    MAX_REPAIRS,
+    OverlayRun,
+    fragment_lines,
+    is_withheld,
+    measure_lift,
+)
+from engine.model import PromptRequest, SourceKind
 from engine.model.adaptation import (
     CandidateType,
-    Effect,
     FixTemplate,
     FlowOffload,
+    Overlay,
     PolicyTweak,
     PromptFragment,
     RoutingHint,
 )
+from engine.statistics import Arms, difference_interval
 from engine.storage.database import Database
 from engine.storage.erasing import SearchTerms
-from tests.learning.candidates.overlay_world import FLOW_NAMES, World
-
-FRAGMENT = PromptFragment(("Prefer concrete patterns.",))
-EFFECTS: tuple[Effect, ...] = (
-    FRAGMENT,
-    FixTemplate(("tests/test_cart.py::test_total",), ("Round once, at the end.",)),
-    RoutingHint("openai:gpt-6-luna", "koji-core", 400, "short questions cost less there"),
-    PolicyTweak(tries=1),
-    FlowOffload("check_release", "Check the release", ("git status", "pytest tests")),
-)
+from tests.learning.candidates.overlay_world import OverlayWorld
 
 
 @pytest.fixture
-def world(database: Database, clock: FakeClock) -> World:
-    return World(database, clock)
+def world(database: Database, clock: FakeClock) -> OverlayWorld:
+    """Nothing is withheld."""
+    world = OverlayWorld(database, clock)
+    world.adapt(withheld=0.0)
+    return world
 
 
 def active_ids(
-    world: World, type: CandidateType, agent: str = "cto", kind: str = "task", workspace: str = "/w"
+    world: OverlayWorld, type: CandidateType, agent: str = "cto", kind: str = "task", workspace: str = "/w"
 ) -> list[str]:
     run_kind = kind if type in (CandidateType.PROMPT_FRAGMENT, CandidateType.ROUTING_HINT) else None
     return [overlay.id for overlay in world.overlays.of(type, agent, run_kind, workspace)]
 
 
-def test_fragments_apply_by_agent_kind_of_run_and_workspace(world: World) -> None:
+def test_fragments_apply_by_agent_kind_of_run_and_workspace(world: OverlayWorld) -> None:
     everywhere = world.guide()
     of_agent = world.guide(agent="introspection_loop", run_kind="introspection_evaluation")
     of_workspace = world.guide(agent="cto", workspace="/w")
@@ -60,80 +70,7 @@ def test_fragments_apply_by_agent_kind_of_run_and_workspace(world: World) -> Non
     assert fragments(agent_id="cto", run_kind="task") == {everywhere.id}, "no workspace is none of them"
 
 
-def test_a_flow_whose_name_is_taken_gets_a_number_and_the_same_commands_are_refused(world: World) -> None:
-    long = "a" * 40
-    wanted_names = ("check_release", "check_release", "run_tests", long, long)
-    for number, name in enumerate(wanted_names):
-        candidate = world.candidate(FlowOffload(name, "Some", ("git status", f"echo {number}")))
-        present = [flow.effect for flow in world.overlays.flows()]
-        previewed = [
-            line.split()[1] for line in preview(candidate.type, *present, candidate.effect) if line.startswith("flow: ")
-        ]
-        world.promote(candidate)
-        world.clock.advance(timedelta(seconds=1))
-        names = [flow.effect.name for flow in world.overlays.flows() if isinstance(flow.effect, FlowOffload)]
-        assert previewed == names
-    assert names == ["check_release", "check_release_2", "run_tests_2", long, f"{'a' * 36}_2"]
-    world.activate_effect(FlowOffload("here", "Here", ("make",)), workspace="/a")
-    world.activate_effect(FlowOffload("there", "There", ("make",)), workspace="/b")
-    for workspace in ("/a", ""):
-        with pytest.raises(Refusal) as refused:
-            world.activate_effect(FlowOffload("again", "Again", ("git status", "echo 0")), workspace=workspace)
-        assert refused.value.code == "already_in_force"
-
-
-@pytest.mark.parametrize(
-    ("effect", "reason"),
-    [
-        (PromptFragment(()), "says nothing"),
-        (PromptFragment((" \n",)), "says nothing"),
-        (PromptFragment(tuple("x" * 3 for _ in range(MAX_LINES + 1))), "at most 20"),
-        (PromptFragment(("x" * (MAX_LINE_LENGTH + 1),)), "at most 500"),
-        (FixTemplate((), ("fix it",)), "no failing test"),
-        (FixTemplate(("t",), ()), "says nothing"),
-        (RoutingHint("gpt"), "not a model"),
-        (PolicyTweak(), "changes no limit"),
-        (FlowOffload("Run it!", "x", ("git status",)), "not a valid flow name"),
-        (FlowOffload("ok_flow", "x", ()), "says nothing"),
-        (FlowOffload("ok_flow", "x", ("git 'status",)), "not a command"),
-        (FlowOffload("ok_flow", "x", ("--help",)), "not a command"),
-        (FlowOffload("ok_flow", "x", ("pytest -q | tail",)), "needs a shell"),
-        (FlowOffload("ok_flow", "x", ("cd src && make",)), "needs a shell"),
-    ],
-)
-def test_an_invalid_effect_is_refused_with_the_reason(effect: Effect, reason: str) -> None:
-    with pytest.raises(Refusal, match=reason) as refused:
-        validate_effect(effect)
-    assert refused.value.code == "bad_effect"
-
-
-# -- previews
-
-
-def preview(type: CandidateType, *effects: Effect) -> list[str]:
-    return preview_lines(type, effects, model="openai:gpt-5", tries=3, cost=500_000, flows=FLOW_NAMES)
-
-
-def test_previews_in_words() -> None:
-    def changes(effect: Effect) -> tuple[set[str], set[str]]:
-        before, after = set(preview(effect.kind)), set(preview(effect.kind, effect))
-        return before - after, after - before
-
-    assert changes(EFFECTS[0])[1] == {"- Prefer concrete patterns."}
-    assert changes(EFFECTS[1])[1] == {"failing: tests/test_cart.py::test_total", "advice: Round once, at the end."}
-    assert changes(EFFECTS[2])[1] == {
-        "prompts of at most 400 characters on koji-core: openai:gpt-6-luna (short questions cost less there)"
-    }
-    assert changes(EFFECTS[3]) == ({"tries to heal: 3"}, {"tries to heal: 1"})
-    assert changes(PolicyTweak(tries=9, cost=9_000_000)) == (set(), set()), "a tweak never widens"
-    assert changes(EFFECTS[4])[1] == {"flow: check_release (Check the release)", "  $ git status", "  $ pytest tests"}
-    assert "+    return 1" in changes(FixTemplate(("t",), ("fix",), "diff --git a/a b/a\n+    return 1\n"))[1]
-
-
-# -- forgetting
-
-
-def test_forgotten_words_leave_prompts_at_once_and_commands_go_whole(world: World) -> None:
+def test_forgotten_words_leave_prompts_at_once_and_commands_go_whole(world: OverlayWorld) -> None:
     texts = CandidateTexts(world.database)
     fragment = world.guide("Ask Ann before you deploy.", "Test first.")
     alone = world.guide("Ann knows.")
@@ -152,3 +89,258 @@ def test_forgotten_words_leave_prompts_at_once_and_commands_go_whole(world: Worl
         FixTemplate(("t::a",), ("Round once.",))
     ]
     world.roll_back(repair.candidate_id)
+
+
+# Repairs, routing hints and limits.
+
+
+def repairs(world: OverlayWorld, *failing: str, agent: str = "cto", workspace: str = "/w") -> tuple[str, ...]:
+    return tuple(world.trials.repairs(agent=agent, workspace=workspace, broken=failing, session_id="ses_1"))
+
+
+def test_a_repair_is_given_when_one_of_its_tests_fails(world: OverlayWorld) -> None:
+    world.activate_effect(
+        FixTemplate(("t::a", "t::b"), ("Fix the sum.",)), agent="cto", run_kind="heal", workspace="/w"
+    )
+    assert repairs(world, "t::b", "t::c") == ("Fix the sum.",)
+    assert repairs(world, "t::c") == ()
+    assert repairs(world, "t::a", agent="cfo") == ()
+    assert repairs(world, "t::a", workspace="/other") == ()
+
+
+def test_the_newest_repairs_come_first_each_once_and_at_most_eight(world: OverlayWorld) -> None:
+    for number in range(MAX_REPAIRS + 2):
+        world.activate_effect(FixTemplate(("t::a",), (f"Repair {number}.", "Read the test first.")))
+    given = repairs(world, "t::a")
+    assert given[:3] == (f"Repair {MAX_REPAIRS + 1}.", "Read the test first.", f"Repair {MAX_REPAIRS}.")
+    assert len(given) == MAX_REPAIRS
+    assert len(set(given)) == MAX_REPAIRS
+
+
+def test_the_newest_routing_hint_that_applies_is_followed(world: OverlayWorld) -> None:
+    assert world.overlays.model("cto", "koji-core", "task", "short") is None
+    world.activate_effect(RoutingHint("openai:wide", "", None, "for everything"), agent="cto")
+    narrow = world.activate_effect(
+        RoutingHint("openai:narrow", "koji-core", 5, "short ones"), agent="cto", run_kind="task"
+    )
+    assert world.overlays.model("cto", "koji-core", "task", "short") == (
+        "openai:narrow",
+        f"short ones (candidate {narrow.candidate_id})",
+    )
+    for channel, kind, prompt in (("koji-core", "task", "longer"), ("garden", "task", "x"), ("koji-core", "heal", "x")):
+        hint = world.overlays.model("cto", channel, kind, prompt)
+        assert hint is not None
+        assert hint[0] == "openai:wide"
+    assert world.overlays.model("cfo", "koji-core", "task", "short") is None
+
+
+BOUND = st.none() | st.integers(-5, 10**7)
+
+
+@given(st.lists(st.builds(PolicyTweak, BOUND, BOUND), max_size=5), st.integers(0, 10), st.integers(0, 10**7))
+@settings(deadline=None)
+def test_policy_tweaks_never_raise_a_limit(tweaks: list[PolicyTweak], tries: int, cost: int) -> None:
+    caps = Caps(tries, cost)
+    for tweak in tweaks:
+        caps = caps.tighten(tweak.tries, tweak.cost)
+    assert 0 <= caps.tries <= tries
+    assert 0 <= caps.cost <= cost
+    tightest = [tweak.tries for tweak in tweaks if tweak.tries is not None]
+    assert caps.tries == max(0, min([tries, *tightest]))
+
+
+# Lift: how much better sessions go with an effect (SPEC 5.7).
+
+
+COUNTS = st.tuples(st.integers(0, 120), st.integers(0, 120)).map(lambda pair: (max(pair), min(pair)))
+"""Runs, and how many of them were good."""
+
+
+@given(COUNTS, COUNTS)
+@settings(max_examples=50, deadline=None)
+def test_the_interval_is_symmetric_and_more_good_runs_never_lower_the_difference(
+    with_counts: tuple[int, int], without_counts: tuple[int, int]
+) -> None:
+    arms = Arms(*with_counts, *without_counts)
+    lift = measure_lift("over_1", [arms])
+    assert -1 <= lift.low <= lift.difference <= lift.high <= 1
+    mirrored = measure_lift("over_1", [Arms(*without_counts, *with_counts)])
+    assert mirrored.difference == pytest.approx(-lift.difference)
+    assert (mirrored.low, mirrored.high) == pytest.approx((-lift.high, -lift.low))
+    assert (lift.verdict == "harms") is (difference_interval([arms], ERROR_RATE)[2] < 0)
+    assert difference_interval([arms], ERROR_RATE / 2)[2] >= lift.high, "more certainty is a wider interval"
+    if with_counts[1] < with_counts[0]:
+        better = measure_lift("over_1", [replace(arms, with_good=with_counts[1] + 1)])
+        assert better.difference >= lift.difference
+
+
+@pytest.mark.parametrize(
+    ("arms", "verdict"),
+    [
+        (Arms(), "not enough evidence"),
+        (Arms(40, 0, 0, 0), "not enough evidence"),  # nothing to compare with
+        (Arms(4, 0, 1, 1), "not enough evidence"),
+        (Arms(8, 0, 4, 4), "harms"),
+        (Arms(40, 10, 10, 9), "harms"),
+        (Arms(10, 10, 10, 0), "helps"),
+        (Arms(40, 28, 10, 7), "not enough evidence"),  # no difference was seen, but one of any size could be there
+        (Arms(2000, 1000, 500, 250), "makes no difference"),
+        (Arms(40, 20, 10, 7), "not enough evidence"),  # what chance does at one of many looks
+    ],
+)
+def test_verdicts(arms: Arms, verdict: str) -> None:
+    assert measure_lift("over_1", [arms]).verdict == verdict
+
+
+def test_the_interval_by_its_numbers() -> None:
+    assert difference_interval([Arms(9, 9, 1, 0)], 0.1) == pytest.approx((0.5758, -0.2093, 1.0), abs=1e-4)
+    assert difference_interval([Arms(40, 10, 10, 9)], 0.05) == pytest.approx((-0.5714, -1.0, -0.1244), abs=1e-4)
+
+
+def test_runs_with_another_probability_are_a_stratum_of_their_own() -> None:
+    """Work got easier, and at the same time more runs went without: all of them together would look like harm."""
+    hard, easy = Arms(90, 27, 10, 3), Arms(50, 45, 50, 45)
+    assert measure_lift("o", [Arms(140, 72, 60, 48)]).verdict == "harms"
+    lift = measure_lift("o", [hard, easy])
+    assert lift.verdict == "not enough evidence"
+    assert (lift.with_runs, lift.with_good, lift.without_runs, lift.without_good) == (140, 72, 60, 48)
+    assert lift.difference == pytest.approx(0, abs=0.02)
+
+
+@given(st.floats(0, 1), st.integers(0, 10**6))
+@settings(deadline=None)
+def test_a_run_always_draws_the_same(share: float, run: int) -> None:
+    first = is_withheld(f"ses_{run}", "over_1", share)
+    assert first is is_withheld(f"ses_{run}", "over_1", share)
+    assert not is_withheld(f"ses_{run}", "over_1", 0.0)
+    assert is_withheld(f"ses_{run}", "over_1", 1.0)
+    if first:
+        assert is_withheld(f"ses_{run}", "over_1", min(1.0, share + 0.1))
+
+
+# Trials.
+
+
+@pytest.fixture
+def trial_world(database: Database, clock: FakeClock) -> OverlayWorld:
+    trial_world = OverlayWorld(database, clock)
+    trial_world.adapt(withheld=0.5)
+    return trial_world
+
+
+def runs_by_session(trial_world: OverlayWorld) -> dict[str, OverlayRun]:
+    with trial_world.database.read() as session:
+        return {row.session_id: row for row in session.exec(select(OverlayRun)).all()}
+
+
+def test_an_overlay_is_withheld_from_a_fifth_of_the_runs() -> None:
+    assert Settings().adaptation.withheld == 0.2
+
+
+@pytest.mark.long
+def test_a_harmful_overlay_is_reported_once(trial_world: OverlayWorld) -> None:
+    harmful, good = trial_world.guide("Never test.", agent="cto"), trial_world.guide("Test first.", agent="cto")
+    for number in range(80):
+        session = f"ses_{number}"
+        withheld = {overlay["id"]: overlay["withheld"] for overlay in trial_world.part(session).provenance["overlays"]}
+        trial_world.run(session, good=withheld[harmful.id])
+    assert trial_world.trials.harmful() == []
+    trial_world.trials.catch_up()
+    ((overlay, lift),) = trial_world.trials.harmful()
+    assert (overlay, lift.verdict) == (harmful, "harms")
+    assert trial_world.trials.lifts()[good.id].verdict != "harms"
+    trial_world.run("ses_more", good=False)
+    trial_world.trials.catch_up()
+    assert trial_world.event_kinds().count("OverlayFoundHarmful") == 1
+    trial_world.roll_back(harmful.candidate_id)
+    assert trial_world.trials.harmful() == []
+    assert harmful.id in trial_world.trials.lifts()
+
+
+def test_repairs_are_withheld_by_chance_too(trial_world: OverlayWorld) -> None:
+    overlay = trial_world.activate_effect(FixTemplate(("test_total",), ("Round once.",)))
+    repairs = {}
+    for number in range(40):
+        session = f"ses_{number}"
+        arguments = {"agent": "cto", "workspace": "", "broken": ["test_total", "test_other"], "session_id": session}
+        repairs[session] = trial_world.trials.repairs(**arguments)
+        assert trial_world.trials.repairs(**arguments) == repairs[session], "each attempt of a session gets the same"
+    runs = runs_by_session(trial_world)
+    assert set(runs) == set(repairs)
+    assert {row.overlay_id for row in runs.values()} == {overlay.id}
+    assert all((repairs[session] == ()) is row.withheld for session, row in runs.items())
+    assert 8 < sum(row.withheld for row in runs.values()) < 32
+    assert trial_world.trials.repairs(agent="cto", workspace="", broken=["test_green"], session_id="ses_x") == ()
+    assert "ses_x" not in runs_by_session(trial_world), "tests that pass are in no trial"
+
+
+# Active fragments in prompts.
+
+
+def text(world: OverlayWorld, session: str = "") -> str:
+    part = world.part(session).part
+    return part.text if part else ""
+
+
+def test_a_fragment_is_in_the_prompt_until_it_is_rolled_back(world: OverlayWorld) -> None:
+    prompts = PromptAssembly([RulesPart(), world.fragments])
+    request = PromptRequest("cto", "koji-core", "/w", "do it", session_id="ses_1")
+    before = prompts.assemble(request)
+    overlay = world.guide("Prefer <concrete> patterns.", agent="cto", run_kind="task")
+    with_it = prompts.assemble(request)
+    assert with_it.text("system").startswith(before.text("system"))
+    assert "- Prefer &lt;concrete&gt; patterns. (approved by the operator)" in with_it.text("system").splitlines()
+    assert with_it.provenance["overlays"] == [
+        {"id": overlay.id, "candidate": overlay.candidate_id, "withheld": False, "propensity": 0.0}
+    ]
+    (line,) = [line for part in with_it.parts for line in part.lines if line.source.kind is SourceKind.OVERLAY]
+    assert line.source.ref == overlay.candidate_id
+    world.roll_back(overlay.candidate_id)
+    after = prompts.assemble(request)
+    assert after == before
+
+
+@given(st.lists(st.text(min_size=1, max_size=60), min_size=1, max_size=4))
+@settings(max_examples=60, deadline=None)
+def test_no_text_can_close_the_block(lines: list[str]) -> None:
+    overlay = Overlay("over_1", "cand_1", CandidateType.PROMPT_FRAGMENT, "", "", "", PromptFragment(tuple(lines)), None)  # type: ignore[arg-type]
+    for line in fragment_lines(overlay):
+        assert line.text.startswith("- ")
+        assert "<" not in line.text
+        assert "\x1b" not in line.text
+
+
+def test_the_oldest_fragments_are_left_out_over_budget_with_a_note(world: OverlayWorld) -> None:
+    for number in range(4):
+        world.guide(f"Fragment {number}: " + "keep every function short and every name telling. " * 6)
+    empty = tokenizer.count(f"<{BLOCK}>") + tokenizer.count(f"</{BLOCK}>")
+    everything = world.part()
+    assert everything.part is not None
+    fragment_tokens = (tokenizer.count(everything.part.text) - empty) // 4
+    world.adapt(withheld=0.0, fragmentTokens=2 * fragment_tokens + 60)
+    contribution = world.part()
+    assert contribution.part is not None
+    assert tokenizer.count(contribution.part.text) <= 2 * fragment_tokens + 60
+    assert [line.text[:12] for line in contribution.part.lines[2:-1]] == ["- Fragment 2", "- Fragment 3"]
+    assert contribution.notes == ("learned guidance: 2 of 4 fragments had no room",)
+    world.adapt(withheld=0.0, fragmentTokens=0)
+    assert world.part().part is None
+    assert world.part().provenance == {}, "what no prompt had room for is on no trial"
+
+
+def test_a_fragment_is_withheld_from_all_prompts_of_a_share_of_the_sessions(world: OverlayWorld) -> None:
+    world.adapt(withheld=0.2)
+    first, second = world.guide("First."), world.guide("Second.")
+    texts = {f"ses_{number}": text(world, f"ses_{number}") for number in range(400)}
+    without = [session for session, words in texts.items() if "First." not in words]
+    assert 50 <= len(without) <= 110
+    assert any("Second." in texts[session] for session in without), "each is drawn apart"
+    for session in list(texts)[:20]:
+        assert text(world, session) == texts[session]
+        lacks = [word for word in ("First.", "Second.") if word not in texts[session]]
+        words = f"learned guidance: {len(lacks)} of 2 left out by chance, to measure what it does"
+        assert world.part(session).notes == ((words,) if lacks else ())
+        draws = {draw["id"]: draw for draw in world.part(session).provenance["overlays"]}
+        assert draws[first.id]["withheld"] is ("First." not in texts[session])
+        assert draws[second.id]["propensity"] == 0.2
+    assert "First." in text(world), "what belongs to no run has everything"

@@ -135,7 +135,7 @@ def test_a_candidate_leaves_review_when_the_landing_that_supported_it_is_undone(
     }
     world.record(retry_repeated("sess_3"))
     world.adaptation.run_round()
-    (candidate,) = [candidate for candidate in world.adaptation.candidates() if candidate.id == candidate.id]
+    candidate = world.adaptation.view(candidate.id).candidate
     assert (candidate.status, candidate.score) == (CandidateStatus.DRAFTED, 45.0)
     assert world.adaptation.waiting() == []
 
