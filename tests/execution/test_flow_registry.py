@@ -1,78 +1,91 @@
-"""Which flow a prompt of the operator names, and with which parameters."""
+"""Parameters of flows as text: edits are accepted, or refused with what is accepted (SPEC 9.2)."""
 
 from __future__ import annotations
 
-from datetime import datetime
-from zoneinfo import ZoneInfo
+import contextlib
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import Field
 
-from engine.execution.runners.flow_registry import ALIASES, edit_parameters, named_flow, validate_parameters
-from engine.execution.runners.flows import FLOWS as REAL_FLOWS
-from engine.model import Refusal
-from engine.prediction.templates.history import implied
+from engine.execution.runners.flow import Flow, Place
+from engine.execution.runners.flow_registry import PROSE, edit_parameters, validate_parameters
+from engine.execution.runners.flows import FLOWS
+from engine.model import (
+    Refusal,
+)
 
-FLOWS = ("run_tests", "draft_changelog", "fix_lint", "lint", "summarise_day", "report_branches")
+
+class RerunTests(Flow):
+    """A flow with parameters of each type."""
+
+    name = "rerun_tests"
+    label = "Rerun tests"
+    place = Place.CHECK
+    tests: list[str] = Field(description="test ids")
+    times: int = Field(default=20, ge=1, le=500)
+    note: str = ""
+
+    def describe(self) -> str:
+        return f"Rerun {len(self.tests)} tests {self.times} times"
 
 
-EVENING = datetime(2026, 1, 5, 21, 30, tzinfo=ZoneInfo("Europe/Vienna"))
+def test_missing_parameters_are_named_with_their_meaning() -> None:
+    with pytest.raises(Refusal) as refusal:
+        validate_parameters(FLOWS["bisect"], {})
+    assert refusal.value.message == "bisect needs test and good"
+    assert "test: text (id of the test that fails, as its tool names it); good: text (a commit at" in refusal.value.fix
+
+
+PRESENT = {"tests": ["a"], "times": 20}
 
 
 @pytest.mark.parametrize(
-    "prompt",
-    ["run the tests of the cart", "why is lint red?", "the", "", "rewrite the parser", "do not run the tests",
-     "format the disk", "test the payment service", "sum up today for the board", "which branches are mine?"],
-)  # fmt: skip
-def test_anything_more_is_prose(prompt: str) -> None:
-    assert named_flow(prompt, FLOWS) is None
-
-
-def test_parameters_may_follow_the_name() -> None:
-    assert named_flow("run_tests paths=src", FLOWS) == ("run_tests", "paths=src")
-    assert named_flow('run_tests {"paths": ["src"]}', FLOWS) == ("run_tests", '{"paths": ["src"]}')
-    assert named_flow("run_tests paths=src\n\nkeyword = tax", FLOWS) == ("run_tests", "paths=src\n\nkeyword = tax")
-    assert named_flow("run_tests paths=src\nand then rm -rf ~ = fine", FLOWS) is None  # a paragraph that was pasted
-
-
-@pytest.mark.parametrize(
-    ("prompt", "values"),
+    ("edit", "expected"),
     [
-        ("bisect tests/test_cart.py::test_total", "tests/test_cart.py::test_total"),
-        ("bisect test_total v1.2", "test_total v1.2"),
-        ("bisect test_total HEAD~3", "test_total HEAD~3"),
-        ("hunt_flakes 50", "50"),
-        ("lint src/cart.py", "src/cart.py"),
+        ('{"times": 3}', {"times": 3}),
+        ("times=3", {"times": 3}),
+        ("times: 3", {"times": 3}),
+        ("times = 3 tests=a,b", {"times": 3, "tests": ["a", "b"]}),
+        ("tests: x.py::T::t[a-1] y.py::u\ntimes: 7", {"tests": ["x.py::T::t[a-1]", "y.py::u"], "times": 7}),
+        ('tests=["one two"], times=2', {"tests": ["one two"], "times": 2}),
+        ("note=all of it, please", {"note": "all of it, please"}),
+        ("note=", {"note": ""}),
     ],
 )
-def test_values_without_their_names_are_parameters_too_and_the_flow_says_which_it_takes(
-    prompt: str, values: str
-) -> None:
-    flow = prompt.partition(" ")[0]
-    assert named_flow(prompt, tuple(REAL_FLOWS)) == (flow, values)
-    with pytest.raises(Refusal) as refusal:
-        edit_parameters(REAL_FLOWS[flow], {}, values)
-    assert refusal.value.message == f"{flow}: which parameter is '{values}'?"
-    assert refusal.value.fix.startswith(f"`{flow} ")
+def test_an_edit_changes_the_named_parameters(edit: str, expected: dict[str, Any]) -> None:
+    assert edit_parameters(RerunTests, PRESENT, edit).model_dump() == {
+        "tests": ["a"],
+        "times": 20,
+        "note": "",
+        **expected,
+    }
 
 
 @pytest.mark.parametrize(
-    "prompt",
-    ["bisect why the cart is wrong", "lint everything.", "lint src/cart.py and say what each warning means",
-     "bisect it... please", "lint and fix"],
+    "edit",
+    ["", "   ", "often=3", "often=3 please", "times=3 often=4", "times=0", "times=501", '{"times": }', "[1]",
+     '{"often": 1}', "tests", "times=3.5"],
 )  # fmt: skip
-def test_a_sentence_that_begins_as_a_flow_is_prose(prompt: str) -> None:
-    assert named_flow(prompt, tuple(REAL_FLOWS)) is None
-
-
-def test_a_flow_says_how_its_parameters_are_written() -> None:
+def test_a_refused_edit_names_what_is_accepted(edit: str) -> None:
     with pytest.raises(Refusal) as refusal:
-        edit_parameters(REAL_FLOWS["bisect"], {}, "tst=test_total")
-    assert refusal.value.message == "bisect has no parameter tst"
-    assert refusal.value.fix.startswith("`bisect test=… good=… [project=…] [bad=…]`; test: text (id of the test")
+        edit_parameters(RerunTests, PRESENT, edit)
+    assert refusal.value.code == "bad_parameters"
+    for name in ("tests: list (test ids)", "times: int = 20", "note: text"):
+        assert name in refusal.value.fix
 
 
-def test_every_alias_names_its_flow_and_no_other_and_the_flow_takes_what_is_implied() -> None:
-    for flow, names in ALIASES.items():
-        validate_parameters(REAL_FLOWS[flow], implied(flow, EVENING))
-        for name in names:
-            assert named_flow(f"Please {name}.", tuple(REAL_FLOWS)) == (flow, ""), name
+@pytest.mark.parametrize("edit", ["run it more often", "only the cart: nothing else", "say why it is red"])
+def test_a_sentence_is_no_mistyped_parameter(edit: str) -> None:
+    with pytest.raises(Refusal) as refusal:
+        edit_parameters(RerunTests, PRESENT, edit)
+    assert refusal.value.code == PROSE
+    assert "is not a parameter" not in str(refusal.value)
+
+
+@given(st.text(max_size=60))
+def test_any_edit_is_accepted_or_refused(edit: str) -> None:
+    with contextlib.suppress(Refusal):
+        assert edit_parameters(RerunTests, PRESENT, edit)

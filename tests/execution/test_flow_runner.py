@@ -1,8 +1,7 @@
-"""Flows as sessions run them: parameters, places, what is kept, what is thrown away (SPEC 3.8, 3.9)."""
+"""Flows as sessions run them: in their places, with what is stored and what is discarded (SPEC 3.8, 3.9)."""
 
 from __future__ import annotations
 
-import contextlib
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -10,15 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from pydantic import Field
 
 from engine.clock import FakeClock
 from engine.config import Settings, WorkspaceSettings
 from engine.events import EventBus
 from engine.execution.runners.flow import Flow, FlowError, FlowResult, Job, Place
-from engine.execution.runners.flow_registry import PROSE, edit_parameters, validate_parameters
 from engine.execution.runners.flow_runner import FlowRunner
 from engine.execution.runners.flows import FLOWS
 from engine.execution.sandbox.ladder import best_sandbox
@@ -34,31 +29,19 @@ from engine.storage.database import Database
 from engine.storage.validation_runs import ValidationRuns
 from tests.conftest import Repository
 from tests.execution.session_world import RepositoryWorld, until
-
-
-class Hunt(Flow):
-    """A flow whose work a test gives, see `scripted`."""
-
-    name = "hunt"
-    label = "Scripted"
-    place = Place.CHECK
-    tests: list[str] = Field(description="test ids")
-    times: int = Field(default=20, ge=1, le=500)
-    note: str = ""
-
-    def describe(self) -> str:
-        return f"Rerun {len(self.tests)} tests {self.times} times"
+from tests.execution.test_flow_registry import RerunTests
 
 
 def scripted(place: Place, work: Callable[[Job], FlowResult]) -> type[Flow]:
-    told = {"name": "scripted", "place": place, "run": lambda self, job: work(job), "__module__": __name__}
-    return type("Scripted", (Hunt,), told)
+    """A flow that does this work."""
+    attributes = {"name": "scripted", "place": place, "run": lambda self, job: work(job), "__module__": __name__}
+    return type("Scripted", (RerunTests,), attributes)
 
 
 CHECK = CheckResult("pytest", passed=2, failed=1, failing=("t::a",), durations=(("t::a", 1.5),))
 
 
-def judge(command: str) -> Verdict:
+def verdict_of(command: str) -> Verdict:
     return Verdict.BLOCK if "rm -rf" in command else Verdict.ALLOW
 
 
@@ -66,7 +49,7 @@ class World(RepositoryWorld):
     """Sessions of flows, in the best sandbox of this machine."""
 
     def __init__(self, root: Path, database: Database, clock: FakeClock, bus: EventBus, repository: Repository) -> None:
-        super().__init__(root, database, clock, bus, repository, best_sandbox(), verdict=judge)
+        super().__init__(root, database, clock, bus, repository, best_sandbox(), verdict=verdict_of)
         self.flows: dict[str, Any] = dict(FLOWS)
         self.flow_runner = FlowRunner(self.flows, workspaces=self.workspaces)
         self.sessions._runners = {"flow": self.flow_runner}
@@ -110,10 +93,10 @@ def write(job: Job, name: str, text: str = "x\n") -> None:
 
 
 def test_a_check_runs_in_the_operators_tree(world: World) -> None:
-    seen: list[Job] = []
+    jobs: list[Job] = []
 
     def work(job: Job) -> FlowResult:
-        seen.append(job)
+        jobs.append(job)
         (job.scratch / "report").write_text("here")
         assert job.run(["cat", str(job.scratch / "report")]).output == "here\n"
         assert job.git.text("rev-parse", "--abbrev-ref", "HEAD") == "main"
@@ -121,7 +104,7 @@ def test_a_check_runs_in_the_operators_tree(world: World) -> None:
 
     view = world.script(Place.CHECK, work)
     assert (view.state, view.summary, view.check) == (SessionState.SUCCEEDED, "fine", CHECK)
-    assert seen[0].folder == seen[0].workspace == world.repository.path
+    assert jobs[0].folder == jobs[0].workspace == world.repository.path
     (run,) = world.runs.latest(str(world.repository.path))
     assert run.head == world.repository.git("rev-parse", "HEAD")
     assert run.tree == world.repository.git("rev-parse", "HEAD^{tree}")
@@ -308,60 +291,3 @@ def test_an_edit_changes_parameters_prompt_and_digest(world: World) -> None:
     with pytest.raises(Refusal) as refusal:
         world.sessions.apply_edit(world.flow(None), "times=5")
     assert refusal.value.code == "no_runner"
-
-
-# Edited parameters
-
-
-def test_missing_parameters_are_named_with_their_meaning() -> None:
-    with pytest.raises(Refusal) as refusal:
-        validate_parameters(FLOWS["bisect"], {})
-    assert refusal.value.message == "bisect needs test and good"
-    assert "test: text (id of the test that fails, as its tool names it); good: text (a commit at" in refusal.value.fix
-
-
-PRESENT = {"tests": ["a"], "times": 20}
-
-
-@pytest.mark.parametrize(
-    ("edit", "expected"),
-    [
-        ('{"times": 3}', {"times": 3}),
-        ("times=3", {"times": 3}),
-        ("times: 3", {"times": 3}),
-        ("times = 3 tests=a,b", {"times": 3, "tests": ["a", "b"]}),
-        ("tests: x.py::T::t[a-1] y.py::u\ntimes: 7", {"tests": ["x.py::T::t[a-1]", "y.py::u"], "times": 7}),
-        ('tests=["one two"], times=2', {"tests": ["one two"], "times": 2}),
-        ("note=all of it, please", {"note": "all of it, please"}),
-        ("note=", {"note": ""}),
-    ],
-)
-def test_an_edit_changes_the_named_parameters(edit: str, expected: dict[str, Any]) -> None:
-    assert edit_parameters(Hunt, PRESENT, edit).model_dump() == {"tests": ["a"], "times": 20, "note": "", **expected}
-
-
-@pytest.mark.parametrize(
-    "edit",
-    ["", "   ", "often=3", "often=3 please", "times=3 often=4", "times=0", "times=501", '{"times": }', "[1]",
-     '{"often": 1}', "tests", "times=3.5"],
-)  # fmt: skip
-def test_a_refused_edit_names_what_is_accepted(edit: str) -> None:
-    with pytest.raises(Refusal) as refusal:
-        edit_parameters(Hunt, PRESENT, edit)
-    assert refusal.value.code == "bad_parameters"
-    for name in ("tests: list (test ids)", "times: int = 20", "note: text"):
-        assert name in refusal.value.fix
-
-
-@pytest.mark.parametrize("edit", ["run it more often", "only the cart: nothing else", "say why it is red"])
-def test_a_sentence_is_no_mistyped_parameter(edit: str) -> None:
-    with pytest.raises(Refusal) as refusal:
-        edit_parameters(Hunt, PRESENT, edit)
-    assert refusal.value.code == PROSE
-    assert "is not a parameter" not in str(refusal.value)
-
-
-@given(st.text(max_size=60))
-def test_any_edit_is_accepted_or_refused(edit: str) -> None:
-    with contextlib.suppress(Refusal):
-        assert edit_parameters(Hunt, PRESENT, edit)

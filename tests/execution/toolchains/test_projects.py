@@ -40,23 +40,25 @@ def every_tool(tmp_path: Path, repository: Repository, monkeypatch: pytest.Monke
     (repository.path / ".venv").symlink_to(sys.prefix, target_is_directory=True)
 
 
-def look(repository: Repository, files: dict[str, str]) -> dict[str, Project]:
+def commit_projects(repository: Repository, files: dict[str, str]) -> dict[str, Project]:
     repository.commit("begin", {".gitignore": ".venv\nnode_modules\n", **files})
     return {project.path: project for project in find_projects(repository.path)}
 
 
-def names(found: dict[str, Project]) -> dict[str, list[str]]:
-    return {path: [tool.name for tool in project.tools] for path, project in found.items()}
+def names(projects: dict[str, Project]) -> dict[str, list[str]]:
+    return {path: [tool.name for tool in project.tools] for path, project in projects.items()}
 
 
 def test_each_folder_with_a_manifest_is_a_project(repository: Repository) -> None:
-    found = look(repository, {**below("packages/py", PYTHON), **below("web", node("vitest")), **below("srv/x", GO)})
-    assert names(found) == {"": [], "packages/py": ["pytest"], "srv/x": ["go"], "web": ["vitest"]}
-    assert found[""].untested_reason == "it has no tests"
-    assert found["packages/py"].name == "cart"
-    assert found["packages/py"].packages[0].install == "python3 -m venv .venv && .venv/bin/pip install pytest -e ."
-    assert found["web"].packages[0].install == "npm install"
-    assert found["srv/x"].packages[0].install == "go mod download"
+    projects = commit_projects(
+        repository, {**below("packages/py", PYTHON), **below("web", node("vitest")), **below("srv/x", GO)}
+    )
+    assert names(projects) == {"": [], "packages/py": ["pytest"], "srv/x": ["go"], "web": ["vitest"]}
+    assert projects[""].untested_reason == "it has no tests"
+    assert projects["packages/py"].name == "cart"
+    assert projects["packages/py"].packages[0].install == "python3 -m venv .venv && .venv/bin/pip install pytest -e ."
+    assert projects["web"].packages[0].install == "npm install"
+    assert projects["srv/x"].packages[0].install == "go mod download"
 
 
 @pytest.mark.parametrize(
@@ -64,13 +66,13 @@ def test_each_folder_with_a_manifest_is_a_project(repository: Repository) -> Non
 )
 def test_folders_that_are_too_deep_or_foreign_are_no_projects(repository: Repository, folder: str) -> None:
     repository.write(".gitignore", "")
-    found = look(repository, {**below(folder, GO), **below("a/b/c/d", GO), ".gitignore": ".venv\n"})
-    assert list(found) == ["", "a/b/c/d"]
+    projects = commit_projects(repository, {**below(folder, GO), **below("a/b/c/d", GO), ".gitignore": ".venv\n"})
+    assert list(projects) == ["", "a/b/c/d"]
 
 
 def test_an_untracked_test_file_counts(repository: Repository) -> None:
-    found = look(repository, {"packages/py/pyproject.toml": ""})
-    assert names(found) == {"": [], "packages/py": []}
+    projects = commit_projects(repository, {"packages/py/pyproject.toml": ""})
+    assert names(projects) == {"": [], "packages/py": []}
     repository.write("packages/py/tests/test_new.py", "")
     assert [tool.name for tool in find_projects(repository.path)[1].tools] == ["pytest"]
 
@@ -79,8 +81,8 @@ def test_a_project_below_has_its_own_environment_first(repository: Repository) -
     own = repository.path / "packages" / "py" / ".venv"
     own.parent.mkdir(parents=True)
     own.symlink_to(sys.prefix, target_is_directory=True)
-    found = look(repository, {**below("packages/py", PYTHON), **below("packages/other", PYTHON)})
-    tools = {path: project.tool for path, project in found.items()}
+    projects = commit_projects(repository, {**below("packages/py", PYTHON), **below("packages/other", PYTHON)})
+    tools = {path: project.tool for path, project in projects.items()}
     assert tools["packages/py"] is not None
     assert tools["packages/other"] is not None
     assert tools["packages/py"].interpreter == str(own / "bin" / "python")
@@ -88,18 +90,20 @@ def test_a_project_below_has_its_own_environment_first(repository: Repository) -
 
 
 def test_the_top_runs_the_tests_outside_of_the_projects_below(repository: Repository, tmp_path: Path) -> None:
-    found = look(repository, {**PYTHON, **below("packages/py", PYTHON)})
-    top = found[""].tool
+    projects = commit_projects(repository, {**PYTHON, **below("packages/py", PYTHON)})
+    top = projects[""].tool
     assert top is not None
-    assert names(found) == {"": ["pytest"], "packages/py": ["pytest"]}
+    assert names(projects) == {"": ["pytest"], "packages/py": ["pytest"]}
     assert top.test_command([], tmp_path / "r").argv[-1] == "--ignore=packages/py"
     assert "--ignore=packages/py" not in top.test_command(["tests/test_cart.py"], tmp_path / "r").argv
 
 
 def test_the_top_without_tests_of_its_own_has_none(repository: Repository) -> None:
-    found = look(repository, {"pyproject.toml": "[tool.uv.workspace]\n", "uv.lock": "", **below("packages/py", PYTHON)})
-    assert names(found) == {"": [], "packages/py": ["pytest"]}
-    assert (found["packages/py"].packages[0].lock, found["packages/py"].packages[0].folder) == ("uv.lock", "")
+    projects = commit_projects(
+        repository, {"pyproject.toml": "[tool.uv.workspace]\n", "uv.lock": "", **below("packages/py", PYTHON)}
+    )
+    assert names(projects) == {"": [], "packages/py": ["pytest"]}
+    assert (projects["packages/py"].packages[0].lock, projects["packages/py"].packages[0].folder) == ("uv.lock", "")
 
 
 @pytest.mark.parametrize(
@@ -122,21 +126,25 @@ def test_the_top_without_tests_of_its_own_has_none(repository: Repository) -> No
 def test_a_runner_that_collects_the_members_runs_them(
     repository: Repository, top: dict[str, str], member: dict[str, str], tested: list[str]
 ) -> None:
-    found = look(repository, {**top, **below("packages/m", member)})
-    assert names(found) == {"": tested, "packages/m": []}
-    assert found["packages/m"].tested_by == ""
-    assert found["packages/m"].untested_reason == "its tests run with those of the top folder"
+    projects = commit_projects(repository, {**top, **below("packages/m", member)})
+    assert names(projects) == {"": tested, "packages/m": []}
+    assert projects["packages/m"].tested_by == ""
+    assert projects["packages/m"].untested_reason == "its tests run with those of the top folder"
 
 
 @pytest.mark.parametrize(
     "script", ["npm test --workspaces", "npm test -ws", "pnpm -r test", "turbo run test", "nx run-many -t test"]
 )
 def test_a_script_that_delegates_gives_way_to_the_members(repository: Repository, script: str) -> None:
-    found = look(
+    projects = commit_projects(
         repository, {**node(script, workspaces=["p/*"]), "package-lock.json": "", **below("p/a", node("vitest"))}
     )
-    assert names(found) == {"": [], "p/a": ["vitest"]}
-    assert (found["p/a"].packages[0].install, found["p/a"].packages[0].lock, found["p/a"].packages[0].folder) == (
+    assert names(projects) == {"": [], "p/a": ["vitest"]}
+    assert (
+        projects["p/a"].packages[0].install,
+        projects["p/a"].packages[0].lock,
+        projects["p/a"].packages[0].folder,
+    ) == (
         "npm ci",
         "package-lock.json",
         "",
@@ -145,25 +153,25 @@ def test_a_script_that_delegates_gives_way_to_the_members(repository: Repository
 
 @pytest.mark.parametrize("script", ["mocha", "jest src", "node --test test/", "tsc && mocha"])
 def test_a_script_of_the_top_leaves_the_members_their_tests(repository: Repository, script: str) -> None:
-    found = look(repository, {**node(script), **below("p/a", node("vitest"))})
-    assert names(found)["p/a"] == ["vitest"]
-    assert len(names(found)[""]) == 1
+    projects = commit_projects(repository, {**node(script), **below("p/a", node("vitest"))})
+    assert names(projects)["p/a"] == ["vitest"]
+    assert len(names(projects)[""]) == 1
 
 
 def test_the_missing_tool_is_named(repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = {**below("web", node("vitest", devDependencies={"vitest": "3"})), **below("srv", GO)}
-    found = look(repository, {**files, **below("shop", {"phpunit.xml": "phpunit", "CartTest.php": ""})})
-    assert (found["web"].missing_tool, found["web"].packages[0].installed) == ("node_modules", False)
-    assert (found["srv"].missing_tool, found["srv"].untested_reason) == ("", "")
+    projects = commit_projects(repository, {**files, **below("shop", {"phpunit.xml": "phpunit", "CartTest.php": ""})})
+    assert (projects["web"].missing_tool, projects["web"].packages[0].installed) == ("node_modules", False)
+    assert (projects["srv"].missing_tool, projects["srv"].untested_reason) == ("", "")
     only = tmp_path / "only git"
     only.mkdir()
     (only / "git").symlink_to(shutil.which("git") or "git")
     monkeypatch.setenv("PATH", str(only))
-    found = {project.path: project for project in find_projects(repository.path)}
-    assert {path: project.missing_tool for path, project in found.items()} == {
+    projects = {project.path: project for project in find_projects(repository.path)}
+    assert {path: project.missing_tool for path, project in projects.items()} == {
         "": "", "shop": "phpunit", "srv": "go", "web": "npm"
     }  # fmt: skip
-    assert found["srv"].untested_reason == "its tests need go"
+    assert projects["srv"].untested_reason == "its tests need go"
 
 
 def test_a_repository_that_git_cannot_list_is_no_repository_without_projects(repository: Repository) -> None:
@@ -173,9 +181,9 @@ def test_a_repository_that_git_cannot_list_is_no_repository_without_projects(rep
         find_projects(repository.path)
 
 
-def looks(clock: FakeClock, *found: tuple[Project, ...]) -> ProjectCache:
+def looks(clock: FakeClock, *projects: tuple[Project, ...]) -> ProjectCache:
     """Finds these, one look after the other."""
-    answers = iter(found)
+    answers = iter(projects)
     return ProjectCache(clock, lambda folder: next(answers))
 
 

@@ -37,7 +37,7 @@ from engine.safety.gate import GateFacts, gate_rules
 from engine.storage.database import Database
 from tests.conftest import Repository
 from tests.execution.test_flow_runner import World
-from tests.execution.test_lock_files import run
+from tests.execution.toolchains.test_lock_files import run
 from tests.support.helpers import needs
 
 PYPI, NPM = "pypi.org", "registry.npmjs.org"
@@ -74,7 +74,7 @@ def command_of(top: Path, path: str = "") -> list[str]:
     return installation.lines
 
 
-def told(world: World, view: SessionView) -> str:
+def outcome_of(world: World, view: SessionView) -> str:
     return f"{view.state} {view.summary}\n{world.transcript(view)}"
 
 
@@ -145,7 +145,7 @@ def test_npm_installs_into_the_tree(world: World) -> None:
 
     view = world.run_flow("prepare_environment", command=command_of(top))
 
-    assert view.state is SessionState.SUCCEEDED, told(world, view)
+    assert view.state is SessionState.SUCCEEDED, outcome_of(world, view)
     assert world.transcript(view).startswith(
         "Install packages · sandbox: bubblewrap, network only to registry.npmjs.org\n`npm ci`; network: "
     )
@@ -154,12 +154,12 @@ def test_npm_installs_into_the_tree(world: World) -> None:
     assert world.watcher.ended[-1].facts["next"] == "run_tests"
     assert world.repository.git("status", "--porcelain") == ""
     tests = world.run_flow("run_tests")
-    assert tests.check is not None, told(world, tests)
+    assert tests.check is not None, outcome_of(world, tests)
     assert (tests.check.passed, tests.check.failed) == (1, 0)
     # Once more: what is there is replaced by what the lock file says.
     (top / "node_modules/stranger.js").write_text("x")
     view = world.run_flow("prepare_environment", command=command_of(top))
-    assert view.state is SessionState.SUCCEEDED, told(world, view)
+    assert view.state is SessionState.SUCCEEDED, outcome_of(world, view)
     assert not (top / "node_modules/stranger.js").exists()
     assert (top / "node_modules/left-pad/package.json").is_file()
     assert [path.name for path in top.iterdir() if "clawpy" in path.name] == []
@@ -178,10 +178,10 @@ def test_pip_installs_into_a_new_environment(world: World) -> None:
 
     view = world.run_flow("prepare_environment", command=command)
 
-    assert view.state is SessionState.SUCCEEDED, told(world, view)
+    assert view.state is SessionState.SUCCEEDED, outcome_of(world, view)
     assert world.repository.git("status", "--porcelain") == ""  # though the project does not ignore .venv
     tests = world.run_flow("run_tests")
-    assert tests.check is not None, told(world, tests)
+    assert tests.check is not None, outcome_of(world, tests)
     assert (tests.check.passed, tests.check.failed, tests.check.errors) == (1, 0, 0)
 
 
@@ -195,13 +195,13 @@ def test_uv_updates_the_lock_file_and_installs(world: World, monkeypatch: pytest
 
     view = world.run_flow("update_lock", command=["uv lock"])
 
-    assert view.state is SessionState.SUCCEEDED, told(world, view)
+    assert view.state is SessionState.SUCCEEDED, outcome_of(world, view)
     [change] = world.changes.list()
     assert [file.path for file in world.changes.get(change.id).files] == ["uv.lock"]
     assert "iniconfig" not in (top / "uv.lock").read_text()  # it waits to be landed
     world.changes.land(change.id)
     view = world.run_flow("prepare_environment", command=command_of(top))
-    assert view.state is SessionState.SUCCEEDED, told(world, view)
+    assert view.state is SessionState.SUCCEEDED, outcome_of(world, view)
     assert list((top / ".venv").glob("lib/python3*/site-packages/iniconfig"))
 
 
@@ -236,7 +236,7 @@ def test_the_worktree_of_an_agent_gets_packages_where_the_settings_allow_it(agen
 
     view = agents.run_flow("anything")
 
-    assert f"worktrees/{view.id}/.venv" in view.summary, told(agents, view)
+    assert f"worktrees/{view.id}/.venv" in view.summary, outcome_of(agents, view)
     assert "prepare: python3 -m venv .venv && .venv/bin/pip install" in agents.transcript(view)
     assert "network: pypi.org, files.pythonhosted.org" in agents.transcript(view)
     assert agents.changes.list() == []  # what was installed is no part of its diff
@@ -307,7 +307,7 @@ def test_another_registry_is_not_reached_and_the_tree_is_unchanged(world: World)
 
     view = world.run_flow("prepare_environment", command=["npm ci"])
 
-    assert view.state is SessionState.CANNOT_RUN, told(world, view)
+    assert view.state is SessionState.CANNOT_RUN, outcome_of(world, view)
     assert "asked for registry.invalid, which is not one of its registries (registry.npmjs.org)" in view.summary
     assert [path.name for path in (top / "node_modules").iterdir()] == ["mine"]
 
@@ -330,7 +330,7 @@ def test_an_environment_that_is_a_link_is_left_alone(world: World, tmp_path: Pat
 
     view = world.run_flow("prepare_environment", command=["npm ci"])
 
-    assert view.state is SessionState.CANNOT_RUN, told(world, view)
+    assert view.state is SessionState.CANNOT_RUN, outcome_of(world, view)
     assert "node_modules is a link" in view.summary
     assert (top / "node_modules").is_symlink()
 
@@ -364,7 +364,7 @@ def test_a_command_that_installs_nothing_changes_nothing(world: World) -> None:
 
     view = world.script(Place.INSTALL, work)
 
-    assert view.state is SessionState.CANNOT_RUN, told(world, view)
+    assert view.state is SessionState.CANNOT_RUN, outcome_of(world, view)
     assert "`true` put nothing into node_modules, so nothing was changed" in view.summary
     assert (top / "node_modules/mine").is_dir()
     assert not (top / ".pnp.cjs").exists()
@@ -408,7 +408,7 @@ def test_go_modules_are_installed_into_the_cache(world: World) -> None:
     assert "your tree is not touched" in installation.summary
     if shutil.which("go"):
         view = world.run_flow("prepare_environment", command=["go mod download"])
-        assert view.state is SessionState.SUCCEEDED, told(world, view)
+        assert view.state is SessionState.SUCCEEDED, outcome_of(world, view)
         assert list((world.home.cache / "build").glob("*/*/files/go-mod"))
 
 
@@ -440,7 +440,7 @@ def test_cargo_updates_the_lock_file_of_the_workspace(world: World) -> None:
 
     view = world.run_flow("update_lock", command=["cargo update --workspace"])
 
-    assert view.state is SessionState.SUCCEEDED, told(world, view)
+    assert view.state is SessionState.SUCCEEDED, outcome_of(world, view)
     assert view.summary == "`cargo update --workspace` updated Cargo.lock"
     [change] = world.changes.list()
     assert [file.path for file in world.changes.get(change.id).files] == ["Cargo.lock"]

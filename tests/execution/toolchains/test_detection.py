@@ -1,0 +1,238 @@
+"""Tools and package managers of a folder, and the commands that install what it needs."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from engine.execution.runners.flows.suite_runs import how_to_run_tests
+from engine.execution.runners.toolchains.detection import ProjectFolder, environment_command
+from engine.execution.runners.toolchains.projects import find_projects, project_at
+from tests.conftest import Repository
+
+
+def programs(folder: Path, *names: str) -> Path:
+    """A folder of programs, beside a project, that are there and do nothing."""
+    place = folder.parent / f"{folder.name} programs"
+    place.mkdir()
+    for name in names:
+        (place / name).write_text("#!/bin/sh\nexit 1\n")
+        (place / name).chmod(0o755)
+    return place
+
+
+def environment(project: Path, *, pytest_in_it: bool, shares: bool = False) -> Path:
+    """A made-up `.venv`, whose interpreter leaves a file when it is run."""
+    program = project / ".venv" / "bin" / "python"
+    program.parent.mkdir(parents=True)
+    program.write_text("#!/bin/sh\necho run >> ran\nexit 1\n")
+    program.chmod(0o755)
+    (project / ".venv" / "pyvenv.cfg").write_text(f"include-system-site-packages = {str(shares).lower()}\n")
+    if pytest_in_it:
+        package = project / ".venv" / "lib" / "python3.11" / "site-packages" / "pytest"
+        package.mkdir(parents=True)
+        (package / "__init__.py").touch()
+    return program
+
+
+@pytest.mark.parametrize(
+    ("script", "runner"),
+    [
+        ("node --test", "node:test"),
+        ("node --test test/", "node:test"),
+        ("jest", "jest"),
+        ("vitest run", "vitest"),
+        ("mocha -r x", "mocha"),
+        ("bun test", "bun"),
+        ("eslint . && jest", "script"),
+        ("node test.js", "script"),
+        ("echo 'unbalanced", "script"),
+    ],
+)
+def test_a_script_that_is_one_runner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, runner: str) -> None:
+    monkeypatch.setenv("PATH", str(programs(tmp_path, "npm", "bun")))
+    (tmp_path / "package.json").write_text(f'{{"scripts": {{"test": "{script}"}}}}')
+    tool = project_at(tmp_path).tool
+    assert tool is not None
+    assert (tool.name, tool.runs_single_tests, tool.title) == (
+        runner,
+        runner != "script",
+        "bun test" if runner == "bun" else "npm test",
+    )
+
+
+@pytest.mark.parametrize(
+    ("lock", "manager", "test", "single_test"),
+    [
+        ("package-lock.json", "npm", "npm run --silent test", "npm run --silent test -- -t ^(a \\(b\\))$"),
+        ("pnpm-lock.yaml", "pnpm", "pnpm --silent run test", "pnpm --silent run test -t ^(a \\(b\\))$"),
+        ("yarn.lock", "yarn", "yarn run test", "yarn run test -t ^(a \\(b\\))$"),
+        ("bun.lock", "bun", "bun run test", "bun run test -t ^(a \\(b\\))$"),
+    ],
+)
+def test_the_package_manager_is_that_of_the_lock_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lock: str, manager: str, test: str, single_test: str
+) -> None:
+    monkeypatch.setenv("PATH", str(programs(tmp_path, manager)))
+    (tmp_path / "package.json").write_text('{"scripts": {"test": "jest"}, "devDependencies": {"jest": "^29"}}')
+    (tmp_path / lock).touch()
+    project = project_at(tmp_path)
+    assert project.tool is not None
+    assert project.tool.title == f"{manager} test"
+    assert " ".join(project.tool.test_command([], tmp_path / "r").argv) == test
+    assert " ".join(project.tool.test_command(["a (b)"], tmp_path / "r").argv) == single_test
+    assert (project.packages[0].lock, project.missing_tool) == (lock, "node_modules")
+    assert project.packages[0].manager == manager
+
+
+@pytest.mark.parametrize(
+    ("files", "manager", "install"),
+    [
+        ({"pyproject.toml": '[dependency-groups]\ntest = ["pytest"]\n', "uv.lock": ""}, "uv", "uv sync --group test"),
+        ({"pyproject.toml": "[tool.poetry]\n"}, "poetry", "poetry install"),
+        ({"pyproject.toml": "", "pdm.lock": ""}, "pdm", "pdm sync -d"),
+        ({"Pipfile": ""}, "pipenv", "pipenv install --dev"),
+        ({"requirements.txt": ""}, "pip", "python3 -m venv .venv && .venv/bin/pip install pytest -r requirements.txt"),
+        ({"package.json": "{}", "package-lock.json": ""}, "npm", "npm ci"),
+        ({"package.json": '{"packageManager": "pnpm@9"}'}, "pnpm", "pnpm install"),
+        ({"package.json": "{}", "pnpm-lock.yaml": ""}, "pnpm", "pnpm install --frozen-lockfile"),
+        ({"package.json": "{}", "yarn.lock": ""}, "yarn", "yarn install --frozen-lockfile"),
+        ({"package.json": "{}", "yarn.lock": "", ".yarnrc.yml": ""}, "yarn", "yarn install --immutable"),
+        ({"package.json": "{}", "bun.lockb": ""}, "bun", "bun install --frozen-lockfile"),
+        ({"go.mod": "", "go.sum": ""}, "go", "go mod download"),
+        ({"Cargo.toml": "", "Cargo.lock": ""}, "cargo", "cargo fetch --locked"),
+        ({"build.gradle": "", "gradlew": ""}, "gradle", "./gradlew --console=plain testClasses"),
+        ({"pom.xml": ""}, "maven", "mvn --batch-mode dependency:go-offline"),
+        ({"Gemfile": ""}, "bundler", "bundle install"),
+        ({"composer.json": "{}"}, "composer", "composer install --no-interaction --no-scripts"),
+        ({"mix.exs": ""}, "mix", "mix deps.get"),
+        ({"a.csproj": "", "packages.lock.json": ""}, "dotnet", "dotnet restore --locked-mode"),
+    ],
+)
+def test_the_install_command_of_each_package_manager(
+    tmp_path: Path, files: dict[str, str], manager: str, install: str
+) -> None:
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    packages = project_at(tmp_path).packages[0]
+    assert (packages.manager, packages.install) == (manager, install)
+    assert packages.hosts
+
+
+@pytest.mark.parametrize(
+    ("files", "command"),
+    [
+        ({}, "python3 -m venv .venv && .venv/bin/pip install pytest"),
+        ({"requirements.txt": ""}, "python3 -m venv .venv && .venv/bin/pip install pytest -r requirements.txt"),
+        ({"setup.py": ""}, "python3 -m venv .venv && .venv/bin/pip install pytest -e ."),
+        ({"venv/bin/pip": "", "pyproject.toml": "[project]"}, "venv/bin/pip install pytest -e ."),
+        ({"uv.lock": "", "pyproject.toml": ""}, "uv add --dev pytest"),
+        ({"uv.lock": "", "pyproject.toml": 'dev = ["pytest"]'}, "uv sync"),
+        ({"uv.lock": "", "pyproject.toml": "[tool.pytest.ini_options]"}, "uv add --dev pytest"),
+        ({"pyproject.toml": "[tool.poetry]\npytest = '*'"}, "poetry install"),
+        ({"poetry.lock": "", "pyproject.toml": ""}, "poetry add --group dev pytest"),
+        ({"pdm.lock": "", "pyproject.toml": 'dev = ["pytest"]'}, "pdm sync -d"),
+        ({"pdm.lock": "", "pyproject.toml": ""}, "pdm add -d pytest"),
+        ({"pyproject.toml": '[dependency-groups]\ndev = ["pytest"]'}, "uv sync"),
+        (
+            {"pyproject.toml": '[project]\n[dependency-groups]\ndev = ["pytest"]', ".venv/bin/pip": ""},
+            ".venv/bin/pip install pytest -e .",
+        ),
+        (
+            {"pyproject.toml": '[project.optional-dependencies]\ntest = ["pytest"]\n[project]', ".venv/bin/pip": ""},
+            ".venv/bin/pip install pytest -e '.[test]'",
+        ),
+        ({"pyproject.toml": '[dependency-groups]\ntest = ["pytest>=8"]'}, "uv sync --group test"),
+        ({"uv.lock": "", "pyproject.toml": '[project.optional-dependencies]\nci = ["pytest"]'}, "uv sync --extra ci"),
+        ({"uv.lock": "", "pyproject.toml": '[project]\ndependencies = ["pytest"]'}, "uv sync"),
+        ({"uv.lock": "", "pyproject.toml": '[tool.uv]\ndev-dependencies = ["pytest"]'}, "uv sync"),
+        ({"uv.lock": "", "pyproject.toml": 'project = 3\nneeds = ["pytest"]'}, "uv sync"),
+        ({"Pipfile": ""}, "pipenv install --dev pytest"),
+        ({"Pipfile": "[dev-packages]\npytest = '*'"}, "pipenv install --dev"),
+    ],
+)
+def test_the_command_that_makes_an_environment(tmp_path: Path, files: dict[str, str], command: str) -> None:
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    assert environment_command(ProjectFolder.of_operator(tmp_path, tmp_path)) == command
+
+
+def test_missing_pytest_is_named_with_the_command_that_installs_it(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "engine.execution.runners.toolchains.python_projects.find_interpreters", lambda workspace, top: []
+    )
+    folder = repository.path
+    repository.write("pyproject.toml", '[project]\nname = "shop"\n')
+    assert find_projects(folder)[0].missing_tool == "", "no tests, nothing to install for them"
+    repository.write("tests/unit/test_cart.py", "")
+    assert find_projects(folder)[0].missing_tool == "pytest"
+    assert (
+        environment_command(ProjectFolder.of_operator(folder, folder))
+        == "python3 -m venv .venv && .venv/bin/pip install pytest -e ."
+    )
+    repository.write("uv.lock", "")
+    assert environment_command(ProjectFolder.of_operator(folder, folder)) == "uv add --dev pytest"
+    assert how_to_run_tests(find_projects(folder)[0], folder) == "uv add --dev pytest"
+
+
+def test_an_environment_without_pytest_gives_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "pyproject.toml").touch()
+    environment(tmp_path, pytest_in_it=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    project = project_at(tmp_path)
+    assert (project.tools, project.searched, project.missing_tool) == ((), ("pytest in .venv",), "pytest")
+    assert not (tmp_path / "ran").exists()
+
+
+def test_the_engines_own_environment_is_not_the_projects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    project, ours = tmp_path / "shop", tmp_path / "clawpy"
+    project.mkdir()
+    (project / "pyproject.toml").write_text("[tool.ruff]\n")
+    program = environment(ours, pytest_in_it=True)
+    for name in ("python3", "ruff"):
+        (program.parent / name).symlink_to(program)
+    monkeypatch.setenv("PATH", str(program.parent))
+    assert project_at(project).tool is not None, "another's environment that is active counts"
+    assert project_at(project).linters
+    monkeypatch.setattr(sys, "prefix", str(ours / ".venv"))
+    assert project_at(project).tool is None
+    assert project_at(project).linters == ()
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", '{"scripts": 3}', '{"scripts": null}'])
+def test_a_broken_package_json_is_no_test(tmp_path: Path, text: str) -> None:
+    (tmp_path / "package.json").write_text(text)
+    assert project_at(tmp_path).tools == ()
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "title"),
+    [
+        ("Makefile", "VERSION := 1\n.PHONY: test\nother: build\n\tgo\ntest ::\n\tx\ncheck = b:c\n", "make test"),
+        ("Makefile", "test := 1\ncheck: build\n\tgo\n", "make check"),
+        ("justfile", "test := 'x'\n@test *args: build\n  go\n", "just test"),
+        ("Taskfile.yml", "version: '3'\ntasks:\n  build:\n    cmds: [go]\n  test:\n    cmds: [go]\n", "task test"),
+    ],
+)
+def test_targets_of_makefiles_justfiles_and_taskfiles(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str, text: str, title: str
+) -> None:
+    (tmp_path / file).write_text(text)
+    monkeypatch.setenv("PATH", str(programs(tmp_path, "make", "just", "task")))
+    tool = project_at(tmp_path).tool
+    assert tool is not None
+    assert (tool.title, tool.test_command([], tmp_path / "r").argv) == (title, tuple(title.split()))
+
+
+def test_make_gives_way_to_what_runs_tests_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "Makefile").write_text("test:\n\tgo test ./...\nlint:\n\tgo vet\n")
+    (tmp_path / "go.mod").write_text("module x\n")
+    monkeypatch.setenv("PATH", str(programs(tmp_path, "make", "go")))
+    project = project_at(tmp_path)
+    assert [tool.name for tool in project.tools] == ["go"]
+    assert [linter.name for linter in project.linters] == ["go vet"]

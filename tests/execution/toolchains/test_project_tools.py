@@ -1,0 +1,48 @@
+"""Command lines of tools that are bound to a project."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from engine.execution.runners.toolchains.project_tools import Toolchain
+from engine.execution.runners.toolchains.projects import project_at
+from engine.execution.runners.toolchains.tool_table import (
+    TEST_RUNNERS,
+)
+from tests.execution.toolchains.test_detection import environment
+
+
+def bound(name: str, folder: Path, **words: tuple[str, ...]) -> Toolchain:
+    """A row of the table in a folder, whether or not its tool is installed here."""
+    row = next(row for row in TEST_RUNNERS if row.name == name)
+    return Toolchain(row=row, folder=folder, workspace=folder, top=folder, title=row.title, words=words)
+
+
+def test_go_runs_a_single_test(tmp_path: Path) -> None:
+    argv = bound("go", tmp_path).test_command(["example.com/shop/cart::TestTax/gift_1.5"], tmp_path / "r").argv
+    assert argv == ("go", "test", "-v", "-count=1", r"-run=^TestTax$/^gift_1\.5$", "example.com/shop/cart")
+
+
+def test_go_maps_a_file_to_its_package(tmp_path: Path) -> None:
+    (tmp_path / "cart").mkdir()
+    (tmp_path / "cart" / "cart_test.go").touch()
+    go = bound("go", tmp_path)
+    assert go.tests_for(["cart/cart.go", "other/x.go"]) == {"cart/cart.go": ["./cart"], "other/x.go": []}
+
+
+def test_a_worktree_uses_the_environment_of_the_workspace_but_its_own_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    workspace, worktree = tmp_path / "shop", tmp_path / "worktree"
+    (worktree / "src").mkdir(parents=True)
+    (worktree / "pyproject.toml").touch()
+    environment(workspace, pytest_in_it=True)
+    tool = project_at(worktree, workspace).tool
+    assert tool is not None
+    command = tool.test_command(["-x/test_a.py"], tmp_path / "report.xml")
+    assert command.argv[0] == str(workspace / ".venv" / "bin" / "python")
+    assert command.argv[4] == "./-x/test_a.py"
+    assert command.environment["PYTHONPATH"] == f"{worktree}/src:{worktree}"
