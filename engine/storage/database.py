@@ -206,7 +206,7 @@ class Transaction:
 
     def insert(self, row: SQLModel) -> None:
         """Write a new row now: a third of what adding it to the session costs. It is no object of the session."""
-        insert(self.driver, row)
+        insert(self.session, row)
 
     def record(self, event: Event) -> None:
         """Write `event` to the ledger now, in this transaction; publish it once the transaction is committed."""

@@ -1,8 +1,8 @@
-"""Rows of tables, and statements that are asked often.
+"""Rows of tables: column types, and ways to read and write rows that cost less than the ORM's.
 
-Building a `select` costs more than SQLite needs to answer it, and so does making objects of what it found. So what is
-asked on every decision is a module's constant, with `bindparam`s, compiled once, and given to SQLite's driver as text
-and plain values. `ids_with_prefix` finds ids by how they begin (SPEC 9.8).
+Building a `select` costs more than SQLite needs to answer it, and so does what the ORM does with the answer. So what is
+asked often is a module's constant, with `bindparam`s or as plain SQL, and is read as tuples by `ask`, or as objects by
+`load_all` and `load`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from sqlalchemy import (
     ColumnElement,
     Dialect,
     Executable,
-    Insert,
     Integer,
     Select,
     String,
@@ -35,7 +34,6 @@ from sqlalchemy import (
 from sqlalchemy.dialects.sqlite import pysqlite
 from sqlalchemy.orm import ClassManager, class_mapper, make_transient_to_detached
 from sqlalchemy.orm.util import identity_key
-from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.types import TypeEngine
 from sqlmodel import Field, Session, SQLModel, select
 
@@ -43,7 +41,7 @@ if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
 
-# Column types that SQLite needs help with.
+# Column types
 
 
 def as_stored(value: datetime) -> str:
@@ -148,10 +146,10 @@ def shallow_dict(value: Any) -> dict[str, Any]:
 DIALECT = pysqlite.dialect()
 
 DRIVER = "driver"
-"""Under this name a session's `info` has SQLite's own connection, in the session's transaction already."""
+"""Key in a session's `info`: SQLite's own connection, which is in the session's transaction."""
 
 READS = "reads"
-"""Under this name it says whether the session only reads: rows are then not attached to it, changes not tracked."""
+"""Key in a session's `info`: whether the session only reads. Rows are then not attached to it, changes not tracked."""
 
 
 def driver_of(session: Session) -> sqlite3.Connection:
@@ -166,13 +164,9 @@ def driver_of(session: Session) -> sqlite3.Connection:
 class Row(SQLModel):
     """Base class of table rows. Values are not validated."""
 
-    model_config = {"defer_build": True}  # what would validate is never made
+    model_config = {"defer_build": True}  # the validator is never built
 
 
-MAX_PREPARED_STATEMENTS = 2_000
-"""Maximum number of statements that are kept ready: more than there are constants."""
-
-Convert = Callable[[Any], Any]
 AnyRow = TypeVar("AnyRow", bound=SQLModel)
 T = TypeVar("T")
 
@@ -207,92 +201,38 @@ class Rows(list[tuple[Any, ...]]):
         return self[0][0] if self else None
 
 
-class _Prepared:
-    """A statement as SQLite's driver takes it: its text, and how values become columns and columns values."""
-
-    def __init__(self, statement: Executable, values: Mapping[str, Any]) -> None:
-        assert isinstance(statement, Select | Insert)
-        compiled = statement.compile(
-            dialect=DIALECT, column_keys=list(values) if isinstance(statement, Insert) else None
-        )
-        assert isinstance(compiled, SQLCompiler)
-        state = compiled.construct_expanded_state(values)  # an `IN` of constants has a question mark for each
-        self._text = state.statement
-        origin = {each: name for name, several in state.parameter_expansion.items() for each in several}
-        self._bound: list[tuple[str, Convert | None, Any]] = []
-        for name in state.positiontup or ():
-            convert = compiled.binds[origin.get(name, name)].type.dialect_impl(DIALECT).bind_processor(DIALECT)
-            value = state.parameters[name]
-            self._bound.append((name, convert, value if convert is None else convert(value)))
-        columns = statement.selected_columns if isinstance(statement, Select) else ()
-        self._converted = [
-            (place, convert)
-            for place, column in enumerate(columns)
-            if (convert := column.type.dialect_impl(DIALECT).result_processor(DIALECT, None)) is not None
-        ]
-
-    def run(self, driver: sqlite3.Connection, values: Mapping[str, Any]) -> sqlite3.Cursor:
-        return driver.execute(
-            self._text,
-            [
-                fixed if name not in values else values[name] if convert is None else convert(values[name])
-                for name, convert, fixed in self._bound
-            ],
-        )
-
-    def rows(self, cursor: sqlite3.Cursor) -> Rows:
-        if not self._converted:
-            return Rows(cursor)
-        rows = Rows()
-        for values in cursor:
-            row = list(values)
-            for place, convert in self._converted:
-                row[place] = convert(row[place])
-            rows.append(tuple(row))
-        return rows
-
-
-_prepared_statements: dict[int, tuple[Executable, _Prepared]] = {}
-"""By the identity of the statement, which lives as long as it is known here."""
-
-
-def _prepared(statement: Executable, values: Mapping[str, Any]) -> _Prepared:
-    cached = _prepared_statements.get(id(statement))
-    if cached is None:
-        if len(_prepared_statements) >= MAX_PREPARED_STATEMENTS:
-            _prepared_statements.clear()
-        cached = _prepared_statements[id(statement)] = (statement, _Prepared(statement, values))
-    return cached[1]
-
-
 def ask(session: Session, statement: Executable | str, values: Mapping[str, Any] | None = None) -> Rows:
-    """Execute a module's constant, or plain SQL, in the session's transaction; what the session has not written yet is,
-    first.
+    """Execute a statement in the session's transaction; what the session has not written yet is written before.
 
-    An insert names the same columns each time. Plain SQL takes and gives what the driver does: an instant is text, as
-    `as_stored` has it. Raises what the driver raises.
+    Plain SQL costs the least. It takes and gives what the driver does: an instant is text, as `as_stored` has it.
     """
     if not session.info[READS]:
         session.flush()
     if isinstance(statement, str):
         return Rows(driver_of(session).execute(statement, values or {}))
-    prepared = _prepared(statement, values or {})
-    return prepared.rows(prepared.run(driver_of(session), values or {}))
+    driver_of(session)  # raises when the transaction was rolled back
+    result = session.connection().execute(statement, values or {})
+    return Rows(map(tuple, result) if result.returns_rows else ())
 
 
-def insert(driver: sqlite3.Connection, row: SQLModel) -> None:
-    """Write a new row now; a key that SQLite makes is given to it. It is no object of a session."""
-    statement, key, names = _insert(type(row))
-    values = {name: row.__dict__.get(name) for name in names}
-    cursor = _prepared(statement, values).run(driver, values)
-    if values[key] is None:
+def insert(session: Session, row: SQLModel) -> None:
+    """Write a new row now; a key that SQLite makes is given to it. It is no object of the session."""
+    statement, columns = _insert_statement(type(row))
+    values = [row.__dict__.get(name) for name, _ in columns]
+    stored = [value if bind is None else bind(value) for value, (_, bind) in zip(values, columns, strict=True)]
+    cursor = driver_of(session).execute(statement, stored)
+    key = next(iter(table_of(type(row)).primary_key)).key
+    if row.__dict__.get(key) is None:
         setattr(row, key, cursor.lastrowid)
 
 
 @cache
-def _insert(model: type[SQLModel]) -> tuple[Insert, str, tuple[str, ...]]:
-    table = table_of(model)
-    return table.insert(), next(iter(table.primary_key)).key, tuple(column.key for column in table.columns)
+def _insert_statement(model: type[SQLModel]) -> tuple[str, list[tuple[str, Callable[[Any], Any] | None]]]:
+    """The statement, and name and conversion of each value: half of what SQLAlchemy would take each time."""
+    columns = table_of(model).columns
+    names, marks = ", ".join(f'"{column.name}"' for column in columns), ", ".join("?" for _ in columns)
+    statement = f"INSERT INTO {table_of(model).name} ({names}) VALUES ({marks})"
+    return statement, [(column.key, column.type.bind_processor(DIALECT)) for column in columns]
 
 
 @cache

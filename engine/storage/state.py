@@ -7,11 +7,10 @@ finishes or undoes the change, and reports it.
 
 from __future__ import annotations
 
+import json
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import bindparam
-from sqlalchemy.dialects.sqlite import insert
 from sqlmodel import Field, Session, col, select
 
 from engine.storage.database import Database, Transaction
@@ -27,29 +26,26 @@ class EngineState(Row, table=True):
     value: Any = json_field()
 
 
-_SELECT_VALUE = select(col(EngineState.value)).where(col(EngineState.key) == bindparam("name"))
-_SELECT_PREFIXED = select(col(EngineState.key), col(EngineState.value)).where(
-    col(EngineState.key) >= bindparam("prefix"), col(EngineState.key) < bindparam("end")
-)
-_INSERT = insert(EngineState)
-_UPSERT = _INSERT.on_conflict_do_update(index_elements=["key"], set_={"value": _INSERT.excluded.value})
+_SELECT_VALUE = "SELECT CAST(value AS TEXT) FROM engine_state WHERE key = :key"
+_SELECT_PREFIXED = "SELECT key, CAST(value AS TEXT) FROM engine_state WHERE key >= :prefix AND key < :end"
+_UPSERT = "INSERT INTO engine_state VALUES (:key, :value) ON CONFLICT (key) DO UPDATE SET value = excluded.value"
 
 
 def get(session: Session, key: str, default: Any = None) -> Any:
     """The value under `key`, or `default`."""
-    row = ask(session, _SELECT_VALUE, {"name": key}).first()
-    return default if row is None else row[0]
+    row = ask(session, _SELECT_VALUE, {"key": key}).first()
+    return default if row is None else json.loads(row[0])
 
 
 def get_all(session: Session, prefix: str) -> dict[str, Any]:
     """All values whose key begins with `prefix`, by the rest of the key."""
     rows = ask(session, _SELECT_PREFIXED, {"prefix": prefix, "end": prefix + "\U0010ffff"})
-    return {key.removeprefix(prefix): value for key, value in rows}
+    return {key.removeprefix(prefix): json.loads(value) for key, value in rows}
 
 
 def put(transaction: Transaction, key: str, value: Any) -> None:
     """Store a JSON-able `value` under `key`."""
-    ask(transaction.session, _UPSERT, {"key": key, "value": value})
+    ask(transaction.session, _UPSERT, {"key": key, "value": json.dumps(value)})
 
 
 def put_with_next_write(database: Database, key: str, value: Any) -> None:

@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 import sqlalchemy
+from sqlmodel import Session
 
 from engine.clock import FakeClock
 from engine.hierarchy.bubbles import GATES, ask_gates, find_pattern, is_relevant, similarity
@@ -19,8 +19,9 @@ from engine.hierarchy.organisation import AgentTier, CascadeConfig
 from engine.hierarchy.teaching import remove_lesson
 from engine.model import Bubble, BubbleState, LeaderProfile, Learning, Pattern, Refusal, Trust
 from engine.model.lessons import lesson_id
+from engine.storage import rows
 from engine.storage.database import Database
-from engine.storage.rows import _Prepared
+from engine.storage.rows import driver_of
 from tests.hierarchy.guidance_world import World, edit_profile, learning, make_world, texts
 
 LEADER = AgentTier("lead", 3, "", "code tests")
@@ -275,14 +276,14 @@ def failing_at(database: Database, step: int) -> Iterator[list[int]]:
         if statements[0] == step:
             raise RuntimeError(f"the power went at statement {step}")
 
-    def run(prepared: _Prepared, *arguments: Any) -> sqlite3.Cursor:
+    def counted_driver(session: Session) -> sqlite3.Connection:
         count()
-        return run_prepared(prepared, *arguments)
+        return driver_of(session)
 
-    engine, run_prepared = database._engine, _Prepared.run
+    engine = database._engine
     sqlalchemy.event.listen(engine, "before_cursor_execute", count)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_Prepared, "run", run)
+        patch.setattr(rows, "driver_of", counted_driver)
         try:
             yield statements
         finally:

@@ -155,20 +155,18 @@ class Decision(Row, table=True):
 _IS_STANDING = col(Decision.taken_back_at).is_(None)
 _BY_PERSON = col(Decision.decided_by) != DecidedBy.AUTONOMY.value
 _IS_EXPLICIT = col(Decision.signal).in_([signal.value for signal in EXPLICIT])
-_TOTAL = sqlalchemy.select(func.count(col(Decision.id))).where(_IS_STANDING, _IS_EXPLICIT, _BY_PERSON)
-_LAST_APPROVAL = (
-    sqlalchemy.select(func.coalesce(func.max(col(Decision.id)), 0))
-    .where(_IS_STANDING, col(Decision.signal) == DecisionSignal.APPROVED.value)
-    .scalar_subquery()
-)
-_REJECTED_IN_A_ROW = sqlalchemy.select(func.count(col(Decision.id))).where(
-    col(Decision.id) > _LAST_APPROVAL,
-    col(Decision.id) > bindparam("after"),
-    _IS_STANDING,
-    col(Decision.signal) == DecisionSignal.DISMISSED.value,
-    _BY_PERSON,
-)
-_NEWEST = sqlalchemy.select(func.coalesce(func.max(col(Decision.id)), 0))
+_EXPLICIT_SQL = ", ".join(f"'{signal.value}'" for signal in EXPLICIT)
+_DECIDED = f"taken_back_at IS NULL AND signal IN ({_EXPLICIT_SQL})"
+_TOTAL = f"SELECT count(*) FROM decisions WHERE {_DECIDED} AND decided_by <> '{DecidedBy.AUTONOMY.value}'"
+_REJECTED_IN_A_ROW = f"""
+    SELECT count(*) FROM decisions
+    WHERE id > :after AND taken_back_at IS NULL AND signal = '{DecisionSignal.DISMISSED.value}'
+    AND decided_by <> '{DecidedBy.AUTONOMY.value}' AND id > (
+        SELECT coalesce(max(id), 0) FROM decisions
+        WHERE taken_back_at IS NULL AND signal = '{DecisionSignal.APPROVED.value}'
+    )
+"""
+_NEWEST = "SELECT coalesce(max(id), 0) FROM decisions"
 _LEARNER_COLUMNS: tuple[Any, ...] = (
     Decision.id, Decision.kind, Decision.channel, Decision.workspace, Decision.flow, Decision.prompt, Decision.part,
     Decision.weekend, Decision.decided_at, Decision.hour, Decision.seen, Decision.chosen, Decision.weight,
@@ -192,13 +190,12 @@ _REJECTED = (
     .order_by(col(Decision.id).desc())
     .limit(1)
 )
-_GROUP = (col(Decision.kind), col(Decision.channel), col(Decision.workspace))
-_UNEDITED_APPROVAL = (col(Decision.signal) == DecisionSignal.APPROVED.value) & col(Decision.edited).is_(False)
-_APPROVALS = (
-    sqlalchemy.select(*_GROUP, func.count().filter(_UNEDITED_APPROVAL), func.count())
-    .where(col(Decision.decided_by) == DecidedBy.OPERATOR.value, _IS_STANDING, _IS_EXPLICIT)
-    .group_by(*_GROUP)
-)
+_APPROVALS = f"""
+    SELECT kind, channel, workspace,
+           count(*) FILTER (WHERE signal = '{DecisionSignal.APPROVED.value}' AND NOT edited), count(*)
+    FROM decisions WHERE decided_by = '{DecidedBy.OPERATOR.value}' AND {_DECIDED}
+    GROUP BY kind, channel, workspace
+"""
 
 
 _CARD_FIELDS = ("prediction_id", "kind", "channel", "workspace", "flow", "confidence", "seen", "raw")
