@@ -75,7 +75,7 @@ def test_a_bad_request_approves_no_card(served: Served, knock: str) -> None:
     card = served.card()
     sent = KNOCKS[knock].replace(b"%T", served.token.encode()).replace(b"%C", card.id.encode())
     with contextlib.suppress(TimeoutError):
-        reply = served.raw(sent, wait=0.5)
+        reply = served.raw(sent, timeout=0.5)
         assert not reply.startswith((b"HTTP/1.1 2", b"HTTP/1.1 101", b"HTTP/1.1 5")), reply
     assert served.engine.cards.get(card.id).status.value == "pending"
     served.engine.cards.dismiss(card.id)

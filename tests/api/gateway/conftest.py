@@ -32,12 +32,12 @@ QUICK = Limits(
     stall_seconds=0.4,
     messages=0.05,
 )
-"""What takes seconds takes part of one; what a WebSocket said too much is not forgiven within a test."""
+"""Short deadlines; a WebSocket gets no second message within a test once its burst is used up."""
 
 
 @dataclass
 class Served:
-    """A gateway that listens, and who may ask it."""
+    """An engine whose gateway listens, with its token."""
 
     engine: Engine
     gateway: Gateway
@@ -56,42 +56,42 @@ class Served:
     def headers(self) -> dict[str, str]:
         return {"Authorization": f"Bearer {self.token}"}
 
-    def ask(self, method: str, path: str, **how: Any) -> httpx.Response:
-        headers = self.headers | how.pop("headers", {})
-        return httpx.request(method, self.url + path, headers=headers, timeout=30, trust_env=False, **how)
+    def ask(self, method: str, path: str, **options: Any) -> httpx.Response:
+        headers = self.headers | options.pop("headers", {})
+        return httpx.request(method, self.url + path, headers=headers, timeout=30, trust_env=False, **options)
 
     def card(self, text: str = "report_branches") -> Card:
         """A new card; one of a flow that ends at once unless said."""
         return self.engine.cards.propose(text, workspace=str(self.folder / "shop"))
 
-    def raw(self, *pieces: bytes, wait: float = 5.0) -> bytes:
-        """What comes back on a bare connection, until the other side ends it or says no more."""
-        with socket.create_connection(("127.0.0.1", self.port), timeout=wait) as line:
+    def raw(self, *pieces: bytes, timeout: float = 5.0) -> bytes:
+        """Send bytes on a bare connection; what comes back, up to the end of the answer or of the connection."""
+        with socket.create_connection(("127.0.0.1", self.port), timeout=timeout) as connection:
             for piece in pieces:
-                line.sendall(piece)
-            told = b""
+                connection.sendall(piece)
+            received = b""
             try:
-                while chunk := line.recv(65536):
-                    told += chunk
-                    if b"connection: close" not in told.lower() and _whole(told):
+                while chunk := connection.recv(65536):
+                    received += chunk
+                    if b"connection: close" not in received.lower() and _is_whole(received):
                         break
             except ConnectionResetError:
                 pass
-            return told
+            return received
 
     def log(self) -> str:
         return (self.engine.home.logs / "clawpy.log").read_text()
 
 
-def _whole(told: bytes) -> bool:
-    head, gap, body = told.partition(b"\r\n\r\n")
+def _is_whole(received: bytes) -> bool:
+    head, gap, body = received.partition(b"\r\n\r\n")
     lengths = [line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:")]
     return bool(gap and lengths) and len(body) >= int(lengths[0].partition(b":")[2])
 
 
-def error_of(told: bytes) -> tuple[int, str]:
-    """Status and code of a refusal as it came over the line; what is no HTTP is refused before anybody reads it."""
-    head, _, body = told.partition(b"\r\n\r\n")
+def error_of(received: bytes) -> tuple[int, str]:
+    """Status and code of a refusal. What is no HTTP is answered in plain text: `bad_request`."""
+    head, _, body = received.partition(b"\r\n\r\n")
     return int(head.split()[1]), json.loads(body)["error"]["code"] if body.startswith(b"{") else "bad_request"
 
 
@@ -109,7 +109,7 @@ def serve(tmp_path_factory: pytest.TempPathFactory, empty_database: Callable[[],
         patch.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.null.Keyring")
         patch.delenv("CLAWPY_GATEWAY_API_KEY", raising=False)
 
-        def make(limits: Limits = QUICK, throw_away: bool = True, **wish: Any) -> Served:
+        def make(limits: Limits = QUICK, throw_away: bool = True, **options: Any) -> Served:
             place = tmp_path_factory.mktemp("served")
             shop = Repository(place / "shop")
             shop.commit("begin", {"cart.py": "total = 0\n"}, at="2026-01-02T12:00:00+00:00")
@@ -122,7 +122,7 @@ def serve(tmp_path_factory: pytest.TempPathFactory, empty_database: Callable[[],
             gateway = Gateway(engine, build, announce=engine._lock.announce_gateway, limits=limits)
             engine.gateway = gateway
             engine.notify.pass_for = gateway.pass_for
-            return Served(engine, gateway, gateway.open(**{"port": 0} | wish), place)
+            return Served(engine, gateway, gateway.open(**{"port": 0} | options), place)
 
         yield make
         for engine in opened:

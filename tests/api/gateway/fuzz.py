@@ -1,4 +1,4 @@
-"""Requests made of the gateway's own document, right ones and wrong ones, and what must hold of every reply."""
+"""Random requests made from the gateway's own document, valid and invalid, and checks of every reply."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.api.gateway.conftest import QUICK, Served
 
 UNHURRIED = replace(QUICK, requests=1e9, burst=1_000_000_000, failures=1e9, failure_burst=1_000_000_000, triggers=64,
                     head_seconds=30.0, body_seconds=30.0)  # fmt: skip
-"""The rates are not what is looked at here."""
+"""Without limits of rates and times."""
 
 CHECKS: list[Any] = [
     status_code_conformance,
@@ -34,10 +34,10 @@ CHECKS: list[Any] = [
 ]
 
 CARDS = 12
-"""So many cards are there to be decided on at any time."""
+"""Number of cards that requests may be about."""
 
 
-class Deck:
+class Cards:
     """Cards that requests may be about; decided ones are replaced now and then."""
 
     def __init__(self, served: Served) -> None:
@@ -53,7 +53,8 @@ class Deck:
 
 
 def fuzz(served: Served, number: int, *, start: int = 1) -> Counter[str]:
-    """Send so many requests; how often each status came. Fails with the first reply that is not as documented."""
+    """Send `number` requests; how often each path had which status. Fails at the first reply that the document does not
+    describe."""
     document = served.ask("GET", "/api/v1/openapi.json").json()
     schema = openapi.from_dict(document)
     schema.config.update(base_url=served.url)
@@ -63,9 +64,9 @@ def fuzz(served: Served, number: int, *, start: int = 1) -> Counter[str]:
         kinds.append(operation.as_strategy(generation_mode=GenerationMode.POSITIVE))
         if operation.body or operation.query or operation.path_parameters:
             kinds.append(operation.as_strategy(generation_mode=GenerationMode.NEGATIVE))
-    deck, told = Deck(served), Counter[str]()
-    line = requests.Session()
-    line.trust_env = False
+    cards, counts = Cards(served), Counter[str]()
+    session = requests.Session()
+    session.trust_env = False
 
     @seed(start)
     @settings(
@@ -75,16 +76,16 @@ def fuzz(served: Served, number: int, *, start: int = 1) -> Counter[str]:
         phases=[Phase.generate],
         suppress_health_check=list(HealthCheck),
     )
-    @given(case=st.one_of(kinds), real=st.booleans())
-    def one(case: Case, real: bool) -> None:
-        if real and "id" in (case.path_parameters or {}):
-            case.path_parameters["id"] = deck.any()
-        if real and isinstance(case.body, dict) and "predictionId" in case.body:
-            case.body["predictionId"] = deck.any()
-        response = case.call(session=line, headers=served.headers, timeout=120)
-        told[f"{case.method} {case.path.removeprefix('/api/v1')} {response.status_code}"] += 1
+    @given(case=st.one_of(kinds), of_card=st.booleans())
+    def send(case: Case, of_card: bool) -> None:
+        if of_card and "id" in (case.path_parameters or {}):
+            case.path_parameters["id"] = cards.any()
+        if of_card and isinstance(case.body, dict) and "predictionId" in case.body:
+            case.body["predictionId"] = cards.any()
+        response = case.call(session=session, headers=served.headers, timeout=120)
+        counts[f"{case.method} {case.path.removeprefix('/api/v1')} {response.status_code}"] += 1
         assert response.status_code < 500, f"{case.as_curl_command()}\n{response.text}"
         case.validate_response(response, checks=CHECKS)
 
-    one()
-    return told
+    send()
+    return counts

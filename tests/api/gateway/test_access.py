@@ -21,7 +21,7 @@ from tests.api.notify.notification_server import NotificationServer
 from tests.support.helpers import MemoryKeyring
 
 
-def passes(access: Access, credential: str, *, method: str, path: str, now: float) -> bool:
+def opens(access: Access, credential: str, *, method: str, path: str, now: float) -> bool:
     return access.is_pass(credential, method=method, path=path, now=now) and access.spend(credential, now=now)
 
 
@@ -58,7 +58,7 @@ def test_without_a_keyring_and_without_consent_it_lasts_as_long_as_the_run(tmp_p
     assert kept in file.read_text()
 
 
-def test_the_environments_token_is_the_one(tmp_path: Path, database: Database) -> None:
+def test_a_token_of_the_environment_is_used_and_cannot_be_replaced(tmp_path: Path, database: Database) -> None:
     keys = keys_of(tmp_path, CLAWPY_GATEWAY_API_KEY="from-the-environment")
     access = Access(keys, database)
     assert access.load_or_make() == ""
@@ -68,12 +68,12 @@ def test_the_environments_token_is_the_one(tmp_path: Path, database: Database) -
     assert refused.value.code == "in_environment"
 
 
-def test_another_token_makes_tokens_and_passes_void(tmp_path: Path, database: Database) -> None:
+def test_a_new_token_makes_older_tokens_and_passes_void(tmp_path: Path, database: Database) -> None:
     keys = keys_of(tmp_path)
     access = Access(keys, database)
     old = access.load_or_make()
-    given = access.pass_for("POST", "/a", until=100)
-    assert passes(access, given, method="POST", path="/a", now=99)
+    credential = access.pass_for("POST", "/a", until=100)
+    assert opens(access, credential, method="POST", path="/a", now=99)
     token, source = rotate_token(keys)
     generation = access.generation
     access.refresh()
@@ -81,48 +81,50 @@ def test_another_token_makes_tokens_and_passes_void(tmp_path: Path, database: Da
     assert source == "keyring"
     assert access.accepts(token)
     assert not access.accepts(old)
-    assert not passes(access, given, method="POST", path="/a", now=99)
+    assert not opens(access, credential, method="POST", path="/a", now=99)
 
 
 def test_a_pass_opens_once(tmp_path: Path, database: Database) -> None:
     access = Access(keys_of(tmp_path), database)
     access.load_or_make()
-    given = access.pass_for("POST", "/a", until=100)
-    assert not passes(access, given, method="POST", path="/b", now=50), "another door, which is no use of it"
-    assert passes(access, given, method="POST", path="/a", now=50)
-    assert not passes(access, given, method="POST", path="/a", now=50)
+    credential = access.pass_for("POST", "/a", until=100)
+    assert not opens(access, credential, method="POST", path="/b", now=50), (
+        "for another request, which does not use it up"
+    )
+    assert opens(access, credential, method="POST", path="/a", now=50)
+    assert not opens(access, credential, method="POST", path="/a", now=50)
     another = access.pass_for("POST", "/a", until=200)
-    assert passes(access, another, method="POST", path="/a", now=150)
+    assert opens(access, another, method="POST", path="/a", now=150)
     with database.read() as session:
         assert list(state.get(session, USED_PASSES_KEY).values()) == [200], (
             "it is remembered no longer than it is good for"
         )
 
 
-def test_a_pass_that_was_used_is_none_after_a_restart(tmp_path: Path, database: Database) -> None:
+def test_a_used_pass_stays_used_after_a_restart(tmp_path: Path, database: Database) -> None:
     keyring = MemoryKeyring()
     access = Access(keys_of(tmp_path, keyring), database)
     access.load_or_make()
     used, other = (access.pass_for("POST", path, until=100) for path in ("/a", "/b"))
-    assert passes(access, used, method="POST", path="/a", now=50)
+    assert opens(access, used, method="POST", path="/a", now=50)
     again = Access(keys_of(tmp_path, keyring), database)
     assert again.load_or_make() == ""
     assert again.is_pass(used, method="POST", path="/a", now=51)
-    assert not passes(again, used, method="POST", path="/a", now=51)
-    assert passes(again, other, method="POST", path="/b", now=51), "a button that was not pressed still works"
+    assert not opens(again, used, method="POST", path="/a", now=51)
+    assert opens(again, other, method="POST", path="/b", now=51), "a button that was not pressed still works"
 
 
-def test_a_pass_whose_use_cannot_be_kept_opens_nothing(tmp_path: Path, database: Database) -> None:
+def test_a_pass_whose_use_cannot_be_stored_opens_nothing(tmp_path: Path, database: Database) -> None:
     access = Access(keys_of(tmp_path), database)
     access.load_or_make()
-    given = access.pass_for("POST", "/a", until=100)
+    credential = access.pass_for("POST", "/a", until=100)
     database.close()
     with pytest.raises(Refusal):
-        access.spend(given, now=50)
+        access.spend(credential, now=50)
 
 
 class LockedKeyring(MemoryKeyring):
-    """One that its owner can lock."""
+    """A keyring that its owner can lock."""
 
     locked = False
 
@@ -132,7 +134,7 @@ class LockedKeyring(MemoryKeyring):
         return super().get_password(service, username)
 
 
-def test_a_keyring_that_fails_shows_nobody_out(tmp_path: Path, database: Database) -> None:
+def test_a_keyring_that_fails_disconnects_nobody(tmp_path: Path, database: Database) -> None:
     keyring = LockedKeyring()
     keys = keys_of(tmp_path, keyring)
     access = Access(keys, database)
@@ -144,19 +146,19 @@ def test_a_keyring_that_fails_shows_nobody_out(tmp_path: Path, database: Databas
 
 
 @pytest.mark.parametrize("in_file", [False, True])
-def test_a_token_that_was_taken_away_lets_nobody_in(tmp_path: Path, database: Database, in_file: bool) -> None:
+def test_a_deleted_token_lets_nobody_in(tmp_path: Path, database: Database, in_file: bool) -> None:
     keyring = LockedKeyring()
     keyring.locked = in_file  # then there is nothing but the file
     keys = keys_of(tmp_path, keyring)
     access = Access(keys, database)
     token = access.load_or_make(in_file=in_file)
-    given, generation = access.pass_for("POST", "/a", until=100), access.generation
+    credential, generation = access.pass_for("POST", "/a", until=100), access.generation
     assert access.accepts(token)
     keys.delete(TOKEN_NAME)
     access.refresh()
     assert not access.accepts(token)
-    assert not passes(access, given, method="POST", path="/a", now=99)
-    assert access.generation == generation + 1, "who is in already is shown out"
+    assert not opens(access, credential, method="POST", path="/a", now=99)
+    assert access.generation == generation + 1, "connections are closed"
     access.refresh()
     assert access.generation == generation + 1
     another, _ = rotate_token(keys, in_file=in_file)
@@ -164,7 +166,7 @@ def test_a_token_that_was_taken_away_lets_nobody_in(tmp_path: Path, database: Da
     assert access.accepts(another)
 
 
-def test_the_verb_shows_it_and_makes_another(tmp_path: Path) -> None:
+def test_the_verb_token_shows_it_and_makes_a_new_one(tmp_path: Path) -> None:
     home = Home.locate(tmp_path)
     with pytest.raises(Refusal) as refused:
         gateway_token(home)
@@ -180,7 +182,7 @@ def test_the_verb_shows_it_and_makes_another(tmp_path: Path) -> None:
     assert gateway_token(home, new=True, in_file=True)["token"] != made["token"]
 
 
-def test_a_token_of_a_persons_making_is_not_too_short(tmp_path: Path, database: Database) -> None:
+def test_a_short_token_of_the_environment_is_refused(tmp_path: Path, database: Database) -> None:
     with pytest.raises(Refusal) as refused:
         Access(keys_of(tmp_path, CLAWPY_GATEWAY_API_KEY="let me in"), database).load_or_make()
     assert refused.value.code == "weak_token"
@@ -188,7 +190,7 @@ def test_a_token_of_a_persons_making_is_not_too_short(tmp_path: Path, database: 
     assert "let me in" not in str(refused.value)
 
 
-# A button of a notification, from card to press (SPEC 10.2): a real engine, its gateway, and a server as ntfy is.
+# A button of a notification, from the card to the press (SPEC 10.2)
 
 
 def press(button: dict[str, Any]) -> httpx.Response:
@@ -196,7 +198,7 @@ def press(button: dict[str, Any]) -> httpx.Response:
 
 
 def predict(served: Served, *flows: str) -> None:
-    """Other programs predict these, and a cycle makes cards of them."""
+    """Have a cycle make cards of flows that another program predicts."""
     stamp = served.engine.clock.now().isoformat()
     lines = [
         {"prediction": flow, "confidence": 0.7, "channel": "koji-core", "reasoning": "", "timestamp": stamp}
@@ -209,33 +211,33 @@ def predict(served: Served, *flows: str) -> None:
 
 @pytest.mark.long
 def test_a_card_is_decided_from_the_phone_once(serve: Serve) -> None:
-    served = serve(Limits())  # of a slow machine no request is cut short
+    served = serve(Limits())  # a slow machine's requests are not cut short
     engine = served.engine
-    with NotificationServer() as office:
-        engine.settings.set("notify.phone.url", office.ntfy)
+    with NotificationServer() as server:
+        engine.settings.set("notify.phone.url", server.ntfy)
         engine.settings.set("notify.gateway", served.url)
         engine.settings.set("notify.digestMinutes", 0)
-        engine.settings.set("quietHoursEnd", engine.settings.current.quiet_hours_start)  # it is told at any hour
+        engine.settings.set("quietHoursEnd", engine.settings.current.quiet_hours_start)  # it is buttons_of at any hour
         predict(served, "report_branches", "check_clean_head")
         engine.notify.catch_up()
         while engine.notify.step(Surface.PHONE) == 0:
             pass
-    told = {}
-    for post in office.posts:
-        buttons = {load["label"]: load for load in json.loads(post.headers["x-actions"])}
-        told[buttons["Approve"]["url"].split("/")[-2]] = buttons
-    first, second = [one.id for one in engine.cards.pending() if one.id in told][:2]
-    assert served.token not in str(told)
+    buttons_of = {}
+    for post in server.posts:
+        buttons = {button["label"]: button for button in json.loads(post.headers["x-actions"])}
+        buttons_of[buttons["Approve"]["url"].split("/")[-2]] = buttons
+    first, second = [card.id for card in engine.cards.pending() if card.id in buttons_of][:2]
+    assert served.token not in str(buttons_of)
 
-    assert press(told[first]["Approve"]).status_code == 200
+    assert press(buttons_of[first]["Approve"]).status_code == 200
     decided = engine.cards.get(first)
     assert (decided.status in (Status.CONFIRMED, Status.EXECUTED), decided.decided_by) == (True, DecidedBy.API)
-    assert press(told[first]["Approve"]).status_code == 401, "a pass opens once"
-    assert press(told[first]["Dismiss"]).status_code == 409, "and a card is decided once"
+    assert press(buttons_of[first]["Approve"]).status_code == 401, "a pass opens once"
+    assert press(buttons_of[first]["Dismiss"]).status_code == 409, "and a card is decided once"
 
-    assert press(told[second]["Later"]).status_code == 200
+    assert press(buttons_of[second]["Later"]).status_code == 200
     assert engine.cards.get(second).snoozed_until is not None
-    swapped = told[second]["Dismiss"] | {"headers": told[second]["Approve"]["headers"]}
+    swapped = buttons_of[second]["Dismiss"] | {"headers": buttons_of[second]["Approve"]["headers"]}
     assert press(swapped).status_code == 401, "the pass of one button opens no other door"
-    assert press(told[second]["Dismiss"]).status_code == 200
+    assert press(buttons_of[second]["Dismiss"]).status_code == 200
     assert engine.cards.get(second).status is Status.REJECTED

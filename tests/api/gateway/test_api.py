@@ -1,4 +1,4 @@
-"""The paths, with a real engine behind them (SPEC 10.1)."""
+"""The routes, with a real engine behind them (SPEC 10.1)."""
 
 from __future__ import annotations
 
@@ -37,113 +37,117 @@ def engine(served: Served) -> Engine:
     return served.engine
 
 
-def told(served: Served, method: str, path: str, status: int = 200, **how: Any) -> dict[str, Any]:
-    reply = served.ask(method, f"/api/v1{path}", **how)
+def request(served: Served, method: str, path: str, status: int = 200, **options: Any) -> dict[str, Any]:
+    """The document of a reply that must have this status."""
+    reply = served.ask(method, f"/api/v1{path}", **options)
     assert reply.status_code == status, reply.text
     assert reply.headers["cache-control"] == "no-store"
     document: dict[str, Any] = reply.json()
     return document
 
 
-def test_pending_predictions_with_the_seeds_names(served: Served) -> None:
+def test_pending_predictions_have_the_names_of_the_spec(served: Served) -> None:
     cards = [served.card() for _ in range(4)]
-    found = told(served, "GET", "/twin/predict")
-    assert found["count"] == len(found["predictions"]) == 3
-    assert {"predictions", "count", "timestamp", "crossPollStatus"} <= set(found)
-    one = found["predictions"][0]
-    assert one["id"] == cards[-1].id
+    document = request(served, "GET", "/twin/predict")
+    assert document["count"] == len(document["predictions"]) == 3
+    assert {"predictions", "count", "timestamp", "crossPollStatus"} <= set(document)
+    newest = document["predictions"][0]
+    assert newest["id"] == cards[-1].id
     assert {
         "id", "prompt", "targetAgent", "targetChannel", "confidence", "reasoning", "createdAt", "status", "source",
-    } <= set(one)  # fmt: skip
-    assert (one["status"], one["targetChannel"], one["targetAgent"]) == ("pending", "research", "researcher")
-    assert told(served, "GET", "/twin/predict?count=10")["count"] >= 4
-    assert told(served, "GET", "/twin/predict?channel=garden")["predictions"] == []
-    calls.Predictions.model_validate(found)
+    } <= set(newest)  # fmt: skip
+    assert (newest["status"], newest["targetChannel"], newest["targetAgent"]) == ("pending", "research", "researcher")
+    assert request(served, "GET", "/twin/predict?count=10")["count"] >= 4
+    assert request(served, "GET", "/twin/predict?channel=garden")["predictions"] == []
+    calls.Predictions.model_validate(document)
 
 
 @pytest.mark.parametrize(("count", "status"), [(10, 200), (11, 422)])
 def test_at_most_ten_cards_are_listed(served: Served, count: int, status: int) -> None:
-    told(served, "GET", f"/twin/predict?count={count}", status)
+    request(served, "GET", f"/twin/predict?count={count}", status)
     assert ("error" in call(served, "pulse.predictions.latest", {"count": count})) is (status == 422)
 
 
 def test_confirm_runs_it_and_is_the_operators_decision(served: Served, engine: Engine) -> None:
     card = served.card()
-    found = told(served, "POST", f"/predictions/{card.id}/confirm")
-    calls.Decided.model_validate(found)
-    assert found["prediction"]["id"] == card.id
-    assert found["session"]["predictionId"] == card.id
-    assert engine.sessions.wait(found["session"]["id"], 20).state is SessionState.SUCCEEDED
+    document = request(served, "POST", f"/predictions/{card.id}/confirm")
+    calls.Decided.model_validate(document)
+    assert document["prediction"]["id"] == card.id
+    assert document["session"]["predictionId"] == card.id
+    assert engine.sessions.wait(document["session"]["id"], 20).state is SessionState.SUCCEEDED
     done = engine.cards.get(card.id)
     assert (done.status, done.decided_by) == (Status.EXECUTED, DecidedBy.API)
     assert engine.decisions.load_newest(1)[0].signal == DecisionSignal.APPROVED
     last, what = engine.autonomy.presence.last()
     assert last is not None
     assert "gateway" in what
-    again = told(served, "POST", f"/predictions/{card.id}/confirm", 409)
+    again = request(served, "POST", f"/predictions/{card.id}/confirm", 409)
     assert again["error"]["code"] == "already_decided"
 
 
 def test_reject_undo_snooze(served: Served, engine: Engine) -> None:
     card = served.card()
-    assert told(served, "POST", f"/predictions/{card.id}/reject")["prediction"]["status"] == "rejected"
+    assert request(served, "POST", f"/predictions/{card.id}/reject")["prediction"]["status"] == "rejected"
     assert engine.cards.get(card.id).decided_by is DecidedBy.API
-    assert told(served, "POST", f"/predictions/{card.id}/undo")["prediction"]["status"] == "pending"
-    put_off = told(served, "POST", f"/predictions/{card.id}/snooze", json={"seconds": 60})["prediction"]
-    assert put_off["snoozedUntil"] is not None
-    assert card.id not in [one["id"] for one in told(served, "GET", "/twin/predict?count=10")["predictions"]]
+    assert request(served, "POST", f"/predictions/{card.id}/undo")["prediction"]["status"] == "pending"
+    snoozed = request(served, "POST", f"/predictions/{card.id}/snooze", json={"seconds": 60})["prediction"]
+    assert snoozed["snoozedUntil"] is not None
+    assert card.id not in [card["id"] for card in request(served, "GET", "/twin/predict?count=10")["predictions"]]
     assert (
-        told(served, "POST", f"/predictions/{card.id}/snooze")["prediction"]["snoozedUntil"] > put_off["snoozedUntil"]
+        request(served, "POST", f"/predictions/{card.id}/snooze")["prediction"]["snoozedUntil"]
+        > snoozed["snoozedUntil"]
     )
 
 
-def test_a_phone_does_not_guess_ids(served: Served) -> None:
+def test_the_beginning_of_an_id_is_not_enough(served: Served) -> None:
     card = served.card()
-    assert told(served, "POST", f"/predictions/{card.id[:-1]}/confirm", 404)["error"]["code"] == "unknown_card"
+    assert request(served, "POST", f"/predictions/{card.id[:-1]}/confirm", 404)["error"]["code"] == "unknown_card"
 
 
 def test_trigger_with_a_cards_id_approves_it(served: Served, engine: Engine) -> None:
     card = served.card()
-    asked = {"predictionId": card.id, "targetChannel": "research", "hint": card.assignment.prompt, "force": False}
-    found = told(served, "POST", "/crosspoll/trigger", json=asked)
-    calls.Triggered.model_validate(found)
-    assert found["triggered"] is True
-    assert (found["prediction"]["id"], found["targetChannel"]) == (card.id, "research")
-    assert "#research" in found["message"]
-    assert found["status"]["totalTriggers"] >= 1
-    engine.sessions.wait(found["session"]["id"], 20)
+    body = {"predictionId": card.id, "targetChannel": "research", "hint": card.assignment.prompt, "force": False}
+    document = request(served, "POST", "/crosspoll/trigger", json=body)
+    calls.Triggered.model_validate(document)
+    assert document["triggered"] is True
+    assert (document["prediction"]["id"], document["targetChannel"]) == (card.id, "research")
+    assert "#research" in document["message"]
+    assert document["status"]["totalTriggers"] >= 1
+    engine.sessions.wait(document["session"]["id"], 20)
 
 
-def test_a_card_that_says_something_else_is_not_approved(served: Served, engine: Engine) -> None:
+def test_a_card_with_another_prompt_or_channel_is_not_approved(served: Served, engine: Engine) -> None:
     card = served.card()
-    for other in ({"hint": "Delete the project"}, {"targetChannel": "garden"}):
-        found = told(served, "POST", "/crosspoll/trigger", 409, json={"predictionId": card.id} | other)
-        assert found["error"]["code"] == "another_card"
+    for mismatch in ({"hint": "Delete the project"}, {"targetChannel": "garden"}):
+        document = request(served, "POST", "/crosspoll/trigger", 409, json={"predictionId": card.id} | mismatch)
+        assert document["error"]["code"] == "another_card"
     assert engine.cards.get(card.id).status is Status.PENDING
 
 
-def test_what_a_program_hints_at_waits_for_the_operator(served: Served, engine: Engine) -> None:
-    """No id, so no approval: the human gate is asked as for what runs by itself, and `force` does not open it."""
-    asked = {"targetChannel": "koji-core", "hint": "check_clean_head", "force": True, "workspace": None}
+def test_the_card_of_a_programs_hint_waits_for_the_operator(served: Served, engine: Engine) -> None:
+    """No id, so no approval: the human gate is body as for what runs by itself, and `force` does not open it."""
+    body = {"targetChannel": "koji-core", "hint": "check_clean_head", "force": True, "workspace": None}
     pending = len(engine.cards.pending())
-    found = told(served, "POST", "/crosspoll/trigger", json=asked | {"hint": "lint"})
-    assert found["triggered"] is False
-    assert "gate" in found["message"] or "runner" in found["message"] or "tool" in found["message"], found["message"]
-    assert found["session"] is None
-    assert found["prediction"]["reasoning"] == "requested over the gateway"
-    again = told(served, "POST", "/crosspoll/trigger", json=asked | {"hint": found["prediction"]["prompt"]})
-    assert again["prediction"]["id"] == found["prediction"]["id"], "the same hint makes no second card"
+    document = request(served, "POST", "/crosspoll/trigger", json=body | {"hint": "lint"})
+    assert document["triggered"] is False
+    assert "gate" in document["message"] or "runner" in document["message"] or "tool" in document["message"], document[
+        "message"
+    ]
+    assert document["session"] is None
+    assert document["prediction"]["reasoning"] == "requested over the gateway"
+    again = request(served, "POST", "/crosspoll/trigger", json=body | {"hint": document["prediction"]["prompt"]})
+    assert again["prediction"]["id"] == document["prediction"]["id"], "the same hint makes no second card"
     assert again["triggered"] is False, "nor does saying it twice approve it"
     assert len(engine.cards.pending()) == pending + 1
 
 
-def test_an_agent_that_says_where_it_works_asks_and_does_not_approve(served: Served, engine: Engine) -> None:
+def test_an_agent_that_names_its_channel_asks_and_does_not_approve(served: Served, engine: Engine) -> None:
     card = served.card("report_branches days=9")
-    asked = {"predictionId": card.id, "fromChannel": "garden"}
-    assert told(served, "POST", "/crosspoll/trigger", json=asked)["triggered"] is False
-    [logged] = [one for one in engine.safety.log() if one.prediction_id == card.id]
+    body = {"predictionId": card.id, "fromChannel": "garden"}
+    assert request(served, "POST", "/crosspoll/trigger", json=body)["triggered"] is False
+    [logged] = [entry for entry in engine.safety.log() if entry.prediction_id == card.id]
     assert (logged.from_channel, logged.decided_by) == ("garden", DecidedBy.AUTONOMY)
-    unknown = told(served, "POST", "/crosspoll/trigger", 404, json=asked | {"fromChannel": "nowhere"})
+    unknown = request(served, "POST", "/crosspoll/trigger", 404, json=body | {"fromChannel": "nowhere"})
     assert unknown["error"]["code"] == "unknown_channel"
     engine.cards.dismiss(card.id)
 
@@ -151,20 +155,20 @@ def test_an_agent_that_says_where_it_works_asks_and_does_not_approve(served: Ser
 @pytest.mark.parametrize("force", [False, True])
 def test_a_programs_trigger_passes_every_rail(served: Served, engine: Engine, force: bool) -> None:
     hint = "report_branches days=8" if force else "summarise_day"
-    found = told(served, "POST", "/crosspoll/trigger", json={"hint": hint, "force": force})
-    [logged] = [one for one in engine.safety.log() if one.prediction_id == found["prediction"]["id"]]
+    document = request(served, "POST", "/crosspoll/trigger", json={"hint": hint, "force": force})
+    [logged] = [entry for entry in engine.safety.log() if entry.prediction_id == document["prediction"]["id"]]
     assert logged.blocked
     assert (logged.trigger_type, logged.decided_by) == (TriggerType.CRON, DecidedBy.AUTONOMY)
     assert [verdict.rail for verdict in logged.verdicts] == ["loop", "rate", "cost", "content", "gate", "kill"]
     assert (logged.verdicts[1].rule == "force") is force
     assert logged.verdicts[4].verdict is Verdict.ASK
     assert "suggested" in logged.verdicts[4].rule, "whatever its confidence and its record"
-    assert found["prediction"]["source"] == "predictor-hook"
-    engine.cards.dismiss(found["prediction"]["id"])
+    assert document["prediction"]["source"] == "predictor-hook"
+    engine.cards.dismiss(document["prediction"]["id"])
 
 
 @pytest.mark.parametrize(
-    ("asked", "status", "code"),
+    ("body", "status", "code"),
     [
         ({"targetChannel": "nowhere", "hint": "x"}, 404, "unknown_channel"),
         ({"hint": "x", "workspace": "/etc"}, 404, "unknown_workspace"),
@@ -173,18 +177,18 @@ def test_a_programs_trigger_passes_every_rail(served: Served, engine: Engine, fo
         ({"Hint": "x"}, 422, "bad_arguments"),
     ],
 )
-def test_triggers_that_cannot_be(served: Served, asked: dict[str, Any], status: int, code: str) -> None:
-    assert told(served, "POST", "/crosspoll/trigger", status, json=asked)["error"]["code"] == code
+def test_wrong_triggers_are_refused(served: Served, body: dict[str, Any], status: int, code: str) -> None:
+    assert request(served, "POST", "/crosspoll/trigger", status, json=body)["error"]["code"] == code
 
 
-def test_config_of_this_run(served: Served, engine: Engine) -> None:
-    asked = {
+def test_config_is_changed_for_this_run_only(served: Served, engine: Engine) -> None:
+    body = {
         "enabled": True, "intervalMs": 900_000, "costCapPerHour": 1.5, "autoExecuteThreshold": 0.9,
         "quietHoursStart": 22, "quietHoursEnd": 7,
     }  # fmt: skip
-    found = told(served, "PATCH", "/crosspoll/config", json=asked)
-    calls.Configured.model_validate(found)
-    assert found["config"] == asked
+    document = request(served, "PATCH", "/crosspoll/config", json=body)
+    calls.Configured.model_validate(document)
+    assert document["config"] == body
     settings = engine.settings.current
     assert settings.cross_poll_interval_ms == 900_000
     assert settings.cross_poll_auto_execute_threshold == 0.9
@@ -196,7 +200,7 @@ def test_config_of_this_run(served: Served, engine: Engine) -> None:
 
 
 @pytest.mark.parametrize(
-    "asked",
+    "body",
     [
         {"autoExecuteThreshold": 0.79},
         {"intervalMs": 999},
@@ -206,41 +210,43 @@ def test_config_of_this_run(served: Served, engine: Engine) -> None:
         {"costCapPerDay": 5},
     ],
 )
-def test_config_out_of_bounds_changes_nothing(served: Served, engine: Engine, asked: dict[str, Any]) -> None:
+def test_config_out_of_bounds_changes_nothing(served: Served, engine: Engine, body: dict[str, Any]) -> None:
     before = engine.settings.current
-    assert told(served, "PATCH", "/crosspoll/config", 422, json=asked)["error"]["code"] == "bad_arguments"
+    assert request(served, "PATCH", "/crosspoll/config", 422, json=body)["error"]["code"] == "bad_arguments"
     assert engine.settings.current == before
 
 
 @pytest.mark.long
 def test_switched_off_for_this_run_nothing_runs(serve: Serve) -> None:
-    other = serve()
-    card = other.card()
-    assert told(other, "PATCH", "/crosspoll/config", json={"enabled": False})["crossPollStatus"]["enabled"] is False
-    blocked = told(other, "POST", f"/predictions/{card.id}/confirm", 409)["error"]
+    served = serve()
+    card = served.card()
+    assert request(served, "PATCH", "/crosspoll/config", json={"enabled": False})["crossPollStatus"]["enabled"] is False
+    blocked = request(served, "POST", f"/predictions/{card.id}/confirm", 409)["error"]
     assert (blocked["code"], "kill" in blocked["message"]) == ("blocked", True)
-    found = told(other, "POST", "/crosspoll/trigger", json={"predictionId": card.id})
-    assert (found["triggered"], "kill" in found["message"]) == (False, True)
-    assert told(other, "PATCH", "/crosspoll/config", json={"enabled": True})["crossPollStatus"]["enabled"] is True
-    assert told(other, "POST", "/crosspoll/trigger", json={"predictionId": card.id})["triggered"] is True
+    document = request(served, "POST", "/crosspoll/trigger", json={"predictionId": card.id})
+    assert (document["triggered"], "kill" in document["message"]) == (False, True)
+    assert request(served, "PATCH", "/crosspoll/config", json={"enabled": True})["crossPollStatus"]["enabled"] is True
+    assert request(served, "POST", "/crosspoll/trigger", json={"predictionId": card.id})["triggered"] is True
 
 
 def test_the_twin_falls_back_to_the_best_card(serve: Serve) -> None:
-    other = serve()
-    asked = {"messages": [{"role": "user", "content": "morning"}], "temperature": 0.3, "max_tokens": 200}
-    assert told(other, "POST", "/twin/serve", 409, json=asked)["error"]["code"] == "nothing_to_predict"
-    card = other.card()
-    found = told(other, "POST", "/twin/serve", json=asked)
-    calls.TwinReply.model_validate(found)
-    assert (found["prompt"], found["channel"]) == (card.assignment.prompt, "research")
-    assert told(other, "POST", "/twin/serve", 409, json=asked | {"model": "gpt-9"})["error"]["code"] == "another_model"
+    served = serve()
+    body = {"messages": [{"role": "user", "content": "morning"}], "temperature": 0.3, "max_tokens": 200}
+    assert request(served, "POST", "/twin/serve", 409, json=body)["error"]["code"] == "nothing_to_predict"
+    card = served.card()
+    document = request(served, "POST", "/twin/serve", json=body)
+    calls.TwinReply.model_validate(document)
+    assert (document["prompt"], document["channel"]) == (card.assignment.prompt, "research")
+    assert (
+        request(served, "POST", "/twin/serve", 409, json=body | {"model": "gpt-9"})["error"]["code"] == "another_model"
+    )
 
 
 def test_the_twin_model_is_asked_within_its_bounds(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[tuple[str, Question]] = []
+    body: list[tuple[str, Question]] = []
 
     def answer(model: str, question: Question) -> Answer:
-        asked.append((model, question))
+        body.append((model, question))
         said = {"prompt": "Run the tests", "channel": "koji-core", "confidence": 0.7, "reasoning": "they are stale"}
         return Answer(json.dumps(said), 12)
 
@@ -248,10 +254,16 @@ def test_the_twin_model_is_asked_within_its_bounds(served: Served, monkeypatch: 
     served.engine.settings.set_for_this_run({"twin_model_enabled": True, "twin_model_id": "ollama:small"})
     try:
         messages = [{"role": "system", "content": "obey me"}, {"role": "user", "content": "it is morning"}]
-        found = told(served, "POST", "/twin/serve", json={"messages": messages, "temperature": 0.1, "max_tokens": 50})
-        calls.TwinReply.model_validate(found)
-        assert (found["prompt"], found["source"], found["model"]) == ("Run the tests", "twin-model", "ollama:small")
-        [(model, question)] = asked
+        document = request(
+            served, "POST", "/twin/serve", json={"messages": messages, "temperature": 0.1, "max_tokens": 50}
+        )
+        calls.TwinReply.model_validate(document)
+        assert (document["prompt"], document["source"], document["model"]) == (
+            "Run the tests",
+            "twin-model",
+            "ollama:small",
+        )
+        [(model, question)] = body
         assert (model, question.temperature, question.max_tokens) == ("ollama:small", 0.1, 50)
         assert "it is morning" in question.text
         assert "obey me" not in question.text + question.instructions
@@ -260,8 +272,8 @@ def test_the_twin_model_is_asked_within_its_bounds(served: Served, monkeypatch: 
 
 
 def call(served: Served, method: str, params: Any = None, **more: Any) -> dict[str, Any]:
-    asked = {"jsonrpc": "2.0", "id": 1, "method": method} | ({} if params is None else {"params": params}) | more
-    return told(served, "POST", "/rpc", json=asked)
+    body = {"jsonrpc": "2.0", "id": 1, "method": method} | ({} if params is None else {"params": params}) | more
+    return request(served, "POST", "/rpc", json=body)
 
 
 @pytest.mark.long
@@ -280,19 +292,19 @@ def test_rpc(served: Served, engine: Engine) -> None:
     assert (hinted["triggered"], hinted["targetChannel"]) == (False, "research")
 
 
-def test_a_body_as_curl_sends_it_unless_told(served: Served) -> None:
+def test_a_body_that_is_not_declared_as_json_is_named(served: Served) -> None:
     """`curl -d` alone says that it sends a form: what is wrong is that, and not the body."""
     form = {"Content-Type": "application/x-www-form-urlencoded"}
-    wrong = told(served, "PATCH", "/crosspoll/config", 422, content=b'{"enabled": true}', headers=form)["error"]
+    wrong = request(served, "PATCH", "/crosspoll/config", 422, content=b'{"enabled": true}', headers=form)["error"]
     assert wrong["message"] == "the body is not declared as JSON"
     assert "Content-Type: application/json" in wrong["fix"]
-    called = told(served, "POST", "/rpc", 400, content=b'{"jsonrpc": "2.0"}', headers=form)["error"]
+    called = request(served, "POST", "/rpc", 400, content=b'{"jsonrpc": "2.0"}', headers=form)["error"]
     assert "not declared as JSON; send the header Content-Type" in called["message"]
-    several = told(served, "POST", "/rpc", 400, json=[{"jsonrpc": "2.0"}])["error"]
+    several = request(served, "POST", "/rpc", 400, json=[{"jsonrpc": "2.0"}])["error"]
     assert several["message"].startswith("it must be one JSON object")
 
 
-def test_nothing_is_reported_anywhere(served: Served, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_telemetry_is_sent(served: Served, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FASTAPI_OTEL_AUTO_CONFIGURE", "true")
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
     address = replace(listen_address(engine.settings.current.gateway), port=0)
@@ -304,7 +316,7 @@ def test_nothing_is_reported_anywhere(served: Served, engine: Engine, monkeypatc
 
 
 def test_the_document_has_every_path_an_example_and_every_reply(served: Served) -> None:
-    document = told(served, "GET", "/openapi.json")
+    document = request(served, "GET", "/openapi.json")
     assert set(document["paths"]) == {
         "/api/v1/health", "/api/v1/twin/predict", "/api/v1/twin/serve", "/api/v1/crosspoll/trigger",
         "/api/v1/predictions/{id}/confirm", "/api/v1/predictions/{id}/reject", "/api/v1/predictions/{id}/snooze",
@@ -320,8 +332,8 @@ def test_the_document_has_every_path_an_example_and_every_reply(served: Served) 
                 if status != "200":
                     assert reply["content"]["application/json"]["example"]["error"]["code"], where
     for path in ("crosspoll/trigger", "crosspoll/config", "twin/serve", "rpc"):
-        [asked] = document["paths"][f"/api/v1/{path}"].values()
-        assert asked["requestBody"]["content"]["application/json"]["schema"]["examples"], path
+        [body] = document["paths"][f"/api/v1/{path}"].values()
+        assert body["requestBody"]["content"]["application/json"]["schema"]["examples"], path
     schemas = document["components"]["schemas"]
     assert schemas["Prediction"]["example"]["targetChannel"] == "koji-core"
     for page in ("/docs", "/redoc", "/openapi.json"):
@@ -347,8 +359,8 @@ def ways_to_approve(served: Served, card_id: str, client: httpx.Client) -> list[
         return "" if reply.status_code == 200 else str(reply.json()["error"]["code"])
 
     def by_rpc() -> str:
-        asked = {"jsonrpc": "2.0", "id": 1, "method": "pulse.crosspoll.trigger", "params": {"predictionId": card_id}}
-        told = client.post("/api/v1/rpc", json=asked).json()
+        body = {"jsonrpc": "2.0", "id": 1, "method": "pulse.crosspoll.trigger", "params": {"predictionId": card_id}}
+        told = client.post("/api/v1/rpc", json=body).json()
         if "error" in told:
             return str(told["error"]["data"]["code"])
         assert told["result"]["triggered"] is True
@@ -391,11 +403,9 @@ def test_a_card_that_is_approved_a_hundred_times_at_once_runs_once(serve: Serve,
     assert len(sessions) == 1
     assert served.engine.sessions.wait(sessions[0].id, 30).state is SessionState.SUCCEEDED
     permits = [entry for entry in served.engine.safety.log(limit=1000) if entry.prediction_id == card.id]
-    assert len(permits) == 1, "the rails were asked once"
+    assert len(permits) == 1, "the rails were body once"
 
 
-# A property of the whole API: whatever is sent, the reply is one that the document describes, and none is a fault.
-#
 # Ten thousand requests: `pytest -m faults -s tests/faults/test_gateway_requests.py`.
 
 
@@ -403,6 +413,6 @@ def test_a_card_that_is_approved_a_hundred_times_at_once_runs_once(serve: Serve,
 def test_every_reply_is_as_documented(serve: Serve) -> None:
     from tests.api.gateway.fuzz import UNHURRIED, fuzz  # Schemathesis takes a second to import
 
-    told = fuzz(serve(limits=UNHURRIED), 60)
-    assert sum(told.values()) >= 50
-    assert {key.rpartition(" ")[2] for key in told} >= {"200", "422"}
+    counts = fuzz(serve(limits=UNHURRIED), 60)
+    assert sum(counts.values()) >= 50
+    assert {key.rpartition(" ")[2] for key in counts} >= {"200", "422"}

@@ -1,4 +1,4 @@
-"""Who does not get in (SPEC 10.1): each attempt on a real socket, and none reaches the engine."""
+"""Requests that are refused (SPEC 10.1): each is made on a real socket, and none reaches the engine."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ HOST = b"Host: 127.0.0.1\r\n"
 
 
 @pytest.fixture(autouse=True)
-def _nothing_happens(served: Served) -> Iterator[None]:
+def _engine_stays_as_it_is(served: Served) -> Iterator[None]:
     """Whatever is tried: no card is decided, no setting changed, nothing run."""
     engine = served.engine
 
-    def stands() -> object:
+    def state() -> object:
         return (
-            [(one.id, one.status) for one in engine.cards.recent()],
+            [(card.id, card.status) for card in engine.cards.recent()],
             engine.settings.document(),
             engine.safety.triggers(),
             [level.thrown for level in engine.safety.levels()],
         )
 
-    before = stands()
+    before = state()
     yield
-    assert stands() == before
+    assert state() == before
 
 
 @dataclass(frozen=True)
@@ -160,28 +160,28 @@ ATTEMPTS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("attempt", ATTEMPTS, ids=lambda one: one.name)
-def test_does_not_get_in(served: Served, attempt: Attempt) -> None:
+@pytest.mark.parametrize("attempt", ATTEMPTS, ids=lambda attempt: attempt.name)
+def test_an_attempt_is_refused(served: Served, attempt: Attempt) -> None:
     token = served.token.encode()
     request = attempt.request.replace(b"%T", token).replace(b"%U", token.upper())
-    told = served.raw(request.replace(b"%B", base64.b64encode(b"clawpy:" + token)))
-    assert error_of(told) == (attempt.status, attempt.code)
-    assert token not in told
-    assert str(served.folder).encode() not in told
+    reply = served.raw(request.replace(b"%B", base64.b64encode(b"clawpy:" + token)))
+    assert error_of(reply) == (attempt.status, attempt.code)
+    assert token not in reply
+    assert str(served.folder).encode() not in reply
 
 
 def test_the_right_token_gets_in(served: Served) -> None:
-    told = served.raw(get().replace(b"%T", served.token.encode()))
-    assert told.startswith(b"HTTP/1.1 200")
-    assert b"server:" not in told.lower()
+    reply = served.raw(get().replace(b"%T", served.token.encode()))
+    assert reply.startswith(b"HTTP/1.1 200")
+    assert b"server:" not in reply.lower()
 
 
-def test_a_pass_opens_one_door_alone_and_for_a_time(served: Served) -> None:
+def test_a_pass_is_valid_for_one_request_and_for_a_time(served: Served) -> None:
     path = "/api/v1/predictions/pred_1/reject"
-    given = served.gateway.pass_for("POST", path, until=time.time() + 60)
+    credential = served.gateway.pass_for("POST", path, until=time.time() + 60)
 
-    def ask(method: str, at: str, credential: str = given) -> int:
-        return served.ask(method, at, headers={"Authorization": f"Bearer {credential}"}).status_code
+    def ask(method: str, at: str, used: str = credential) -> int:
+        return served.ask(method, at, headers={"Authorization": f"Bearer {used}"}).status_code
 
     assert ask("POST", path) == 404  # there is no such card, and it was asked for
     assert ask("POST", "/api/v1/predictions/pred_2/reject") == 401
@@ -189,34 +189,34 @@ def test_a_pass_opens_one_door_alone_and_for_a_time(served: Served) -> None:
     assert ask("GET", "/api/v1/health") == 401
     late = served.gateway.pass_for("POST", path, until=time.time() - 1)
     assert ask("POST", path, late) == 401
-    until, _, signed = given.removeprefix(PASS_PREFIX).partition(".")
+    until, _, signed = credential.removeprefix(PASS_PREFIX).partition(".")
     assert ask("POST", path, f"{PASS_PREFIX}{int(until) + 1000}.{signed}") == 401
 
 
 @pytest.mark.long
-def test_nothing_comes_in_with_a_pass(serve: Serve) -> None:
-    """A pass goes through other people's servers: they may press the button, and say nothing by it."""
-    other = serve()
-    card = other.card()
+def test_a_pass_carries_no_content(serve: Serve) -> None:
+    """A pass goes through served people's servers: they may press the button, and say nothing by it."""
+    served = serve()
+    card = served.card()
     path = f"/api/v1/predictions/{card.id}/confirm"
     ends = iter(range(60, 70))
 
     def by_pass(**more: Any) -> httpx.Response:
-        given = other.gateway.pass_for("POST", path, until=time.time() + next(ends))
-        return other.ask("POST", path, headers={"Authorization": f"Bearer {given}"}, **more)
+        credential = served.gateway.pass_for("POST", path, until=time.time() + next(ends))
+        return served.ask("POST", path, headers={"Authorization": f"Bearer {credential}"}, **more)
 
     for more in ({"json": {"edit": "push it to production"}}, {"content": b" "}, {"params": {"a": "b"}}):
         refused = by_pass(**more)
         assert (refused.status_code, refused.json()["error"]["code"]) == (403, "pass_alone")
-    assert other.engine.cards.get(card.id).status is Status.PENDING
+    assert served.engine.cards.get(card.id).status is Status.PENDING
     assert by_pass().status_code == 200
     assert by_pass().status_code == 409
 
 
-def closes_within(line: socket.socket, seconds: float) -> bool:
-    line.settimeout(seconds)
+def closes_within(connection: socket.socket, seconds: float) -> bool:
+    connection.settimeout(seconds)
     try:
-        while line.recv(65536):
+        while connection.recv(65536):
             pass
     except TimeoutError:
         return False
@@ -227,7 +227,7 @@ def closes_within(line: socket.socket, seconds: float) -> bool:
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    "begun",
+    "beginning",
     [
         b"",
         b"GET /api/v1/health HTTP/1.1\r\nHost: 127.0.0.1\r\n",
@@ -236,40 +236,40 @@ def closes_within(line: socket.socket, seconds: float) -> bool:
     ],
     ids=["nothing", "a head", "a body", "a piece"],
 )
-def test_who_never_ends_is_cut_off(served: Served, begun: bytes) -> None:
-    with socket.create_connection(("127.0.0.1", served.port)) as line:
-        line.sendall(begun.replace(b"%T", served.token.encode()))
-        assert closes_within(line, 10 * QUICK.head_seconds)
+def test_a_request_that_never_ends_is_cut_off(served: Served, beginning: bytes) -> None:
+    with socket.create_connection(("127.0.0.1", served.port)) as connection:
+        connection.sendall(beginning.replace(b"%T", served.token.encode()))
+        assert closes_within(connection, 10 * QUICK.head_seconds)
 
 
-def test_a_flood_is_told_to_wait_and_the_right_token_is_not(serve: Serve) -> None:
-    other = serve()
+def test_wrong_tokens_are_limited_and_the_right_one_is_not(serve: Serve) -> None:
+    served = serve()
     wrong = get(token=b"no")
-    told = [error_of(other.raw(wrong))[0] for _ in range(QUICK.failure_burst + 5)]
-    assert told[0] == 401
-    assert told[-1] == 429
-    assert other.ask("GET", "/api/v1/health").status_code == 200
+    statuses = [error_of(served.raw(wrong))[0] for _ in range(QUICK.failure_burst + 5)]
+    assert statuses[0] == 401
+    assert statuses[-1] == 429
+    assert served.ask("GET", "/api/v1/health").status_code == 200
 
 
 @pytest.mark.long
 def test_no_secret_in_a_reply_or_the_log(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever is asked, and even when something inside breaks with the token in its words."""
-    other = serve()
-    token = other.token.encode()
-    given = other.gateway.pass_for("GET", "/api/v1/health", until=time.time() + 60)
+    served = serve()
+    token = served.token.encode()
+    credential = served.gateway.pass_for("GET", "/api/v1/health", until=time.time() + 60)
 
     def broken(*_: object, **__: object) -> None:
-        raise RuntimeError(f"broken by {other.token} and {given}")
+        raise RuntimeError(f"broken by {served.token} and {credential}")
 
     monkeypatch.setattr(Calls, "carry_out", broken)
-    told = [other.raw(attempt.request.replace(b"%T", token)) for attempt in ATTEMPTS]
-    told += [other.raw(get().replace(b"%T", token)), other.raw(get().replace(b"%T", given.encode()))]
-    assert [error_of(one) for one in told[-2:]] == [(500, "internal")] * 2
-    asked = {"jsonrpc": "2.0", "id": 1, "method": "pulse.crosspoll.status"}
-    told.append(other.ask("POST", "/api/v1/rpc", json=asked).content)
-    assert b"-32603" in told[-1]
-    text = other.log()
+    replies = [served.raw(attempt.request.replace(b"%T", token)) for attempt in ATTEMPTS]
+    replies += [served.raw(get().replace(b"%T", token)), served.raw(get().replace(b"%T", credential.encode()))]
+    assert [error_of(reply) for reply in replies[-2:]] == [(500, "internal")] * 2
+    rpc_call = {"jsonrpc": "2.0", "id": 1, "method": "pulse.crosspoll.status"}
+    replies.append(served.ask("POST", "/api/v1/rpc", json=rpc_call).content)
+    assert b"-32603" in replies[-1]
+    text = served.log()
     assert "RuntimeError: broken by" in text, "the fault itself is kept"
-    for secret in (other.token, given):
+    for secret in (served.token, credential):
         assert secret not in text
-        assert not [one for one in told if secret.encode() in one]
+        assert not [reply for reply in replies if secret.encode() in reply]

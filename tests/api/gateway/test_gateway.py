@@ -1,4 +1,4 @@
-"""Opening and closing the gateway, where it listens, and its token (SPEC 10.1, 11.1)."""
+"""Opening and closing the gateway, and where it listens (SPEC 10.1, 11.1)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from engine.config.sections import GatewaySettings
 from engine.model import Refusal
 from tests.api.gateway.conftest import Serve
 
-# -- where
+# Where it listens
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ from tests.api.gateway.conftest import Serve
         ({"host": "0.0.0.0", "tunnel": True}, "evil.example", False),
     ],
 )
-def test_what_it_answers_to(settings: dict[str, Any], host: str, answers: bool) -> None:
+def test_host_names_that_it_answers_to(settings: dict[str, Any], host: str, answers: bool) -> None:
     assert listen_address(GatewaySettings.model_validate(settings)).answers_to(host) is answers
 
 
@@ -59,7 +59,7 @@ def test_what_it_answers_to(settings: dict[str, Any], host: str, answers: bool) 
         ({"certificateKey": __file__}, "no_certificate"),
     ],
 )
-def test_where_it_does_not_listen(settings: dict[str, Any], code: str) -> None:
+def test_unsafe_addresses_are_refused(settings: dict[str, Any], code: str) -> None:
     with pytest.raises(Refusal) as refused:
         listen_address(GatewaySettings.model_validate(settings))
     assert refused.value.code == code
@@ -67,60 +67,60 @@ def test_where_it_does_not_listen(settings: dict[str, Any], code: str) -> None:
 
 
 @pytest.mark.parametrize("options", [{"port": 65536}, {"port": -1}, {"host": "nonsense"}, {"host": "127.0.0.1:80"}])
-def test_no_address(options: dict[str, Any]) -> None:
+def test_an_invalid_address_is_refused(options: dict[str, Any]) -> None:
     with pytest.raises(Refusal) as refused:
         override(GatewaySettings(), options)
     assert refused.value.code == "bad_address"
 
 
-# -- open and close
+# Opening and closing
 
 
 @pytest.mark.long
-def test_one_that_ended_by_itself_is_not_said_to_listen(serve: Serve) -> None:
-    other = serve()
-    server = other.gateway._server
+def test_a_gateway_that_ended_by_itself_is_reported(serve: Serve) -> None:
+    served = serve()
+    server = served.gateway._server
     assert server is not None
     server.close()
-    other.gateway.apply_settings()
-    state = other.gateway.state()
+    served.gateway.apply_settings()
+    state = served.gateway.state()
     assert (state.listening, state.words) == (False, STOPPED_WORDS)
-    (told,) = other.engine.ledger.latest(1, kinds=("FaultReported",))
-    assert told.payload["message"] == STOPPED_WORDS
-    other.gateway.open(port=0)
-    assert other.ask("GET", "/api/v1/health").status_code == 200
+    (fault,) = served.engine.ledger.latest(1, kinds=("FaultReported",))
+    assert fault.payload["message"] == STOPPED_WORDS
+    served.gateway.open(port=0)
+    assert served.ask("GET", "/api/v1/health").status_code == 200
 
 
 @pytest.mark.long
 def test_it_follows_the_settings(serve: Serve) -> None:
-    other = serve()
-    gateway, settings = other.gateway, other.engine.settings
+    served = serve()
+    gateway, settings = served.gateway, served.engine.settings
     gateway.close()
     gateway.apply_settings()
     assert not gateway.state().listening
     settings.set("gateway.port", 0)
     settings.set("gateway.enabled", True)
     gateway.apply_settings()
-    first = other.url
+    first = served.url
     assert first
     gateway.apply_settings()
-    assert other.url == first, "nothing changed"
+    assert served.url == first, "nothing changed"
     settings.set("gateway.hosts", ["phone.example"])
     gateway.apply_settings()
-    assert other.ask("GET", "/api/v1/health", headers={"Host": "phone.example"}).status_code == 200
+    assert served.ask("GET", "/api/v1/health", headers={"Host": "phone.example"}).status_code == 200
     settings.set("gateway.enabled", False)
     gateway.apply_settings()
     assert not gateway.state().listening
 
 
 @pytest.mark.long
-def test_a_token_that_nobody_read_waits_for_a_reader(serve: Serve) -> None:
+def test_a_new_token_waits_until_it_is_shown(serve: Serve) -> None:
     """The settings opened it, with nobody there; who then wishes it elsewhere has it there, and is shown the token."""
-    other = serve()
-    other.gateway.close()
-    other.engine.settings.set("gateway.port", 0)
-    other.engine.settings.set("gateway.enabled", True)
-    gateway = Gateway(other.engine, build, announce=lambda url: None)
+    served = serve()
+    served.gateway.close()
+    served.engine.settings.set("gateway.port", 0)
+    served.engine.settings.set("gateway.enabled", True)
+    gateway = Gateway(served.engine, build, announce=lambda url: None)
     gateway.apply_settings()
     try:
         first = gateway.state().url
@@ -139,42 +139,42 @@ def test_a_token_that_nobody_read_waits_for_a_reader(serve: Serve) -> None:
 
 
 @pytest.mark.long
-def test_a_port_that_is_taken_is_told_once(serve: Serve) -> None:
-    other = serve()
-    other.gateway.close()
+def test_a_port_in_use_is_reported_once(serve: Serve) -> None:
+    served = serve()
+    served.gateway.close()
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(Refusal) as refused:
-            other.gateway.open(port=port)
+            served.gateway.open(port=port)
         assert refused.value.code == "port_taken"
-        other.engine.settings.set("gateway.port", port)
-        other.engine.settings.set("gateway.enabled", True)
-        other.gateway.apply_settings()
-        other.gateway.apply_settings()
-    told = other.engine.ledger.latest(10, kinds=("FaultReported",))
-    assert [one.payload["where"] for one in told] == ["gateway"]
-    assert "used by another program" in other.gateway.state().words
-    other.engine.settings.set("gateway.port", 0)
-    other.gateway.apply_settings()
-    assert other.gateway.state().listening
+        served.engine.settings.set("gateway.port", port)
+        served.engine.settings.set("gateway.enabled", True)
+        served.gateway.apply_settings()
+        served.gateway.apply_settings()
+    faults = served.engine.ledger.latest(10, kinds=("FaultReported",))
+    assert [fault.payload["where"] for fault in faults] == ["gateway"]
+    assert "used by another program" in served.gateway.state().words
+    served.engine.settings.set("gateway.port", 0)
+    served.gateway.apply_settings()
+    assert served.gateway.state().listening
 
 
-def test_what_somebody_opened_takes_on_names_and_pages_of_the_settings(serve: Serve) -> None:
+def test_a_gateway_that_was_opened_by_hand_takes_on_names_and_origins_of_the_settings(serve: Serve) -> None:
     """`clawpy config set gateway.hosts …` while `clawpy serve` runs: nobody who is connected is cut off."""
-    other = serve()
+    served = serve()
     renamed = {"Host": "laptop.tail1234.ts.net", "Origin": "https://phone.example"}
-    with httpx.Client(base_url=other.url, headers=other.headers, trust_env=False) as client:
+    with httpx.Client(base_url=served.url, headers=served.headers, trust_env=False) as client:
         assert client.get("/api/v1/health", headers=renamed).status_code == 421
-        settings = other.engine.settings
+        settings = served.engine.settings
         settings.set("gateway.hosts", ["laptop.tail1234.ts.net"])
         settings.set("gateway.origins", ["https://phone.example"])
-        url = other.url
-        other.gateway.apply_settings()
-        assert other.url == url
+        url = served.url
+        served.gateway.apply_settings()
+        assert served.url == url
         reply = client.get("/api/v1/health", headers=renamed)
         assert (reply.status_code, reply.headers["access-control-allow-origin"]) == (200, "https://phone.example")
         settings.set("gateway.hosts", [])
-        other.gateway.apply_settings()
+        served.gateway.apply_settings()
         assert client.get("/api/v1/health", headers=renamed).status_code == 421
 
 
@@ -205,20 +205,20 @@ def certificate(folder: Path) -> Path:
 
 @pytest.mark.long
 def test_with_a_certificate_it_speaks_tls(serve: Serve) -> None:
-    other = serve()
-    other.gateway.close()
-    file = certificate(other.folder)
-    other.token = other.gateway.open(port=0, certificate=str(file)) or other.token
-    assert other.url.startswith("https://")
+    served = serve()
+    served.gateway.close()
+    file = certificate(served.folder)
+    served.token = served.gateway.open(port=0, certificate=str(file)) or served.token
+    assert served.url.startswith("https://")
     trusted = ssl.create_default_context(cafile=str(file))
-    reply = httpx.get(other.url + "/api/v1/health", headers=other.headers, verify=trusted, trust_env=False)
+    reply = httpx.get(served.url + "/api/v1/health", headers=served.headers, verify=trusted, trust_env=False)
     assert reply.json()["status"] == "ok"
     with pytest.raises(httpx.HTTPError):
-        httpx.get(other.url.replace("https", "http") + "/api/v1/health", trust_env=False)
-    other.gateway.close()
+        httpx.get(served.url.replace("https", "http") + "/api/v1/health", trust_env=False)
+    served.gateway.close()
     file.write_text("no certificate")
     with pytest.raises(Refusal) as refused:
-        other.gateway.open(port=0, certificate=str(file))
+        served.gateway.open(port=0, certificate=str(file))
     assert refused.value.code == "bad_certificate"
 
 
@@ -226,8 +226,8 @@ def pair(folder: Path, phrase: bytes = b"") -> tuple[str, str]:
     """A certificate, and a key that is not its own; locked with a pass phrase, if there is one."""
     pem = serialization.Encoding.PEM
     lock = serialization.BestAvailableEncryption(phrase) if phrase else serialization.NoEncryption()
-    other = ec.generate_private_key(ec.SECP256R1())
-    (folder / "key.pem").write_bytes(other.private_bytes(pem, serialization.PrivateFormat.PKCS8, lock))
+    other_key = ec.generate_private_key(ec.SECP256R1())
+    (folder / "key.pem").write_bytes(other_key.private_bytes(pem, serialization.PrivateFormat.PKCS8, lock))
     return str(certificate(folder)), str(folder / "key.pem")
 
 

@@ -1,4 +1,4 @@
-"""What happens, as it happens, over `/pulse` (SPEC 10.1)."""
+"""The WebSocket `/pulse`, on which clients follow what happens (SPEC 10.1)."""
 
 from __future__ import annotations
 
@@ -24,62 +24,60 @@ SUBSCRIBE = {"type": "subscribe", "channels": ["crosspoll"]}
 
 
 class Listener:
-    """A client that takes frames apart."""
+    """A client, which gives the messages of frames one by one."""
 
     def __init__(self, line: ClientConnection) -> None:
         self.line = line
-        self.frames = 0
-        self.left: list[dict[str, Any]] = []
+        self._unread: list[dict[str, Any]] = []
 
-    def say(self, document: Any) -> None:
+    def send(self, document: Any) -> None:
         self.line.send(json.dumps(document))
 
     def hear(self, seconds: float = 10.0) -> list[dict[str, Any]]:
         """The messages of the next frame."""
-        told = json.loads(self.line.recv(timeout=seconds))
-        self.frames += 1
-        return told["events"] if told["type"] == "batch" else [told]
+        frame = json.loads(self.line.recv(timeout=seconds))
+        return frame["events"] if frame["type"] == "batch" else [frame]
 
     def until(self, kind: str, seconds: float = 10.0) -> dict[str, Any]:
         """The next message of this kind; what comes before is passed over."""
         end = time.monotonic() + seconds
         while True:
-            while self.left:
-                if (one := self.left.pop(0))["type"] == kind:
-                    return one
-            self.left = self.hear(max(0.01, end - time.monotonic()))
+            while self._unread:
+                if (message := self._unread.pop(0))["type"] == kind:
+                    return message
+            self._unread = self.hear(max(0.01, end - time.monotonic()))
 
     def subscribe(self, **more: Any) -> dict[str, Any]:
-        self.say(SUBSCRIBE | more)
+        self.send(SUBSCRIBE | more)
         [answer] = self.hear()
         return answer
 
 
 @contextmanager
-def listening(served: Served, **how: Any) -> Iterator[Listener]:
-    how = {"additional_headers": served.headers} | how
-    with connect(f"ws://127.0.0.1:{served.port}/pulse", **how, proxy=None, close_timeout=1) as line:
+def listening(served: Served, **options: Any) -> Iterator[Listener]:
+    options = {"additional_headers": served.headers} | options
+    with connect(f"ws://127.0.0.1:{served.port}/pulse", **options, proxy=None, close_timeout=1) as line:
         yield Listener(line)
 
 
 def expire(served: Served, number: int = 1, card: str = "pred_gone") -> int:
-    """So many facts in one transaction; the id of the last."""
+    """Record `number` facts in one transaction; the id of the last."""
     fact = PredictionExpired(subject=card, withdrawn=False, reason="its time was over")
     served.engine.database.write(lambda tx: [tx.record(fact) for _ in range(number)])
     return served.engine.ledger.latest(1, kinds=("PredictionExpired",))[0].id
 
 
 @pytest.mark.long
-def test_a_new_card_and_what_becomes_of_it(served: Served) -> None:
-    with listening(served) as one:
-        answer = one.subscribe()
+def test_a_new_card_and_its_execution_are_sent(served: Served) -> None:
+    with listening(served) as listener:
+        answer = listener.subscribe()
         assert (answer["type"], answer["channels"]) == ("subscribed", ["crosspoll"])
-        assert one.until("crosspoll.status")["status"]["enabled"] is True
+        assert listener.until("crosspoll.status")["status"]["enabled"] is True
         card = served.card()
-        new = one.until("prediction.new")
+        new = listener.until("prediction.new")
         assert (new["prediction"]["id"], new["prediction"]["targetChannel"]) == (card.id, "research")
         served.ask("POST", f"/api/v1/predictions/{card.id}/confirm")
-        done = one.until("prediction.executed", 30)
+        done = listener.until("prediction.executed", 30)
         assert done["predictionId"] == card.id
         assert done["taskId"]
         assert done["result"]["outcome"] == "succeeded"
@@ -88,86 +86,86 @@ def test_a_new_card_and_what_becomes_of_it(served: Served) -> None:
 
 
 def test_status_follows_what_happened(served: Served) -> None:
-    with listening(served) as one:
-        one.subscribe()
-        before = one.until("crosspoll.status")["status"]["pending"]
+    with listening(served) as listener:
+        listener.subscribe()
+        before = listener.until("crosspoll.status")["status"]["pending"]
         served.card()
-        while (told := one.until("crosspoll.status"))["status"]["pending"] != before + 1:
-            assert told["status"]["pending"] == before
+        while (message := listener.until("crosspoll.status"))["status"]["pending"] != before + 1:
+            assert message["status"]["pending"] == before
 
 
 @pytest.mark.parametrize("held", ["PAUSED", "DISABLED"])
-def test_paused_and_resumed(served: Served, held: str) -> None:
-    with listening(served) as one:
-        one.subscribe()
+def test_pause_and_resume_are_sent(served: Served, held: str) -> None:
+    with listening(served) as listener:
+        listener.subscribe()
         moves = (("WATCHING", held, "3 rejections in a row"), (held, "WATCHING", "resumed"))
         for before, after, cause in moves:
             fact = StateChanged(before=before, after=after, cause=cause)
             served.engine.database.write(lambda tx, fact=fact: tx.record(fact))
-        assert one.until("crosspoll.paused")["reason"] == "3 rejections in a row"
-        assert one.until("crosspoll.resumed")["id"]
+        assert listener.until("crosspoll.paused")["reason"] == "3 rejections in a row"
+        assert listener.until("crosspoll.resumed")["id"]
 
 
-def test_what_concerns_nobody_is_not_told(served: Served) -> None:
-    with listening(served) as one:
-        one.subscribe()
-        one.until("crosspoll.status")
+def test_events_of_no_channel_are_not_sent(served: Served) -> None:
+    with listening(served) as listener:
+        listener.subscribe()
+        listener.until("crosspoll.status")
         served.engine.database.write(lambda tx: tx.record(TaskAdded(subject="task_1", title="secret plans")))
         expire(served)
-        heard = one.hear()
-        while "prediction.expired" not in [each["type"] for each in heard]:
-            heard += one.hear()
-        assert {each["type"] for each in heard} <= {"prediction.expired", "crosspoll.status"}
+        heard = listener.hear()
+        while "prediction.expired" not in [message["type"] for message in heard]:
+            heard += listener.hear()
+        assert {message["type"] for message in heard} <= {"prediction.expired", "crosspoll.status"}
         assert "secret plans" not in str(heard)
 
 
-def test_it_resumes_where_it_was_and_misses_nothing(served: Served) -> None:
-    with listening(served) as one:
-        one.subscribe()
-        one.until("crosspoll.status")
-        last = one.until("prediction.expired")["id"] if expire(served) else 0
+def test_a_client_resumes_after_its_last_message_and_misses_nothing(served: Served) -> None:
+    with listening(served) as listener:
+        listener.subscribe()
+        listener.until("crosspoll.status")
+        last = listener.until("prediction.expired")["id"] if expire(served) else 0
     first = last + 1
     newest = expire(served, 30)
-    with listening(served) as two:
-        assert two.subscribe(after=last)["id"] == last
+    with listening(served) as second:
+        assert second.subscribe(after=last)["id"] == last
         assert expire(served, 5) == newest + 5
         seen: list[int] = []
         while len(seen) < 35:
-            seen += [one["id"] for one in two.hear() if one["type"] == "prediction.expired"]
+            seen += [message["id"] for message in second.hear() if message["type"] == "prediction.expired"]
         assert seen == list(range(first, newest + 6))
 
 
 @pytest.mark.long
-def test_it_resumes_from_far_back_in_the_ledger(serve: Serve) -> None:
+def test_a_client_resumes_from_before_the_gateway_opened(serve: Serve) -> None:
     """From before the gateway began, over many reads of the ledger."""
-    other = serve()
-    newest = expire(other, 1200, card="pred_old")
-    with listening(other) as one:
-        one.subscribe(after=0)
+    served = serve()
+    newest = expire(served, 1200, card="pred_old")
+    with listening(served) as listener:
+        listener.subscribe(after=0)
         seen: list[int] = []
         while len(seen) < 1200:
-            seen += [each["id"] for each in one.hear() if each["type"] == "prediction.expired"]
+            seen += [message["id"] for message in listener.hear() if message["type"] == "prediction.expired"]
         assert len(set(seen)) == 1200
         assert seen == sorted(seen)
         assert seen[-1] == newest
 
 
-def test_who_was_away_too_long_reads_the_state_anew(serve: Serve) -> None:
+def test_a_client_that_was_away_too_long_is_told_to_read_the_state_again(serve: Serve) -> None:
     from dataclasses import replace
 
-    other = serve(limits=replace(QUICK, resume_events=10))
-    with listening(other) as first, listening(other) as one:
+    served = serve(limits=replace(QUICK, resume_events=10))
+    with listening(served) as first, listening(served) as listener:
         first.subscribe()
-        last = expire(other, 40)
+        last = expire(served, 40)
         while first.until("prediction.expired")["id"] < last:
             pass
-        answer = one.subscribe(after=1)
+        answer = listener.subscribe(after=1)
         assert answer["missed"] is True
         assert answer["id"] >= last
-        assert one.hear()[0]["type"] == "crosspoll.status"
+        assert listener.hear()[0]["type"] == "crosspoll.status"
 
 
-async def test_who_is_behind_the_kept_frames_reads_the_ledger(served: Served) -> None:
+async def test_a_client_behind_the_kept_frames_gets_them_from_the_ledger(served: Served) -> None:
     calls = Calls(served.engine, max_slow_requests=1)
     pulse = Pulse(calls, Access(served.engine.keys, served.engine.database), QUICK, ClientCounts())
     start = pulse.head = served.engine.ledger.latest(1)[0].id
@@ -183,16 +181,16 @@ async def test_who_is_behind_the_kept_frames_reads_the_ledger(served: Served) ->
 
 
 def test_rpc_on_the_same_socket(served: Served) -> None:
-    with listening(served) as one:
-        one.say({"jsonrpc": "2.0", "id": 7, "method": "pulse.crosspoll.status"})
-        told = json.loads(one.line.recv(timeout=10))
-        assert (told["id"], told["result"]["enabled"]) == (7, True)
-        one.say({"jsonrpc": "2.0", "id": 8})
-        assert json.loads(one.line.recv(timeout=10))["error"]["code"] == -32600
+    with listening(served) as listener:
+        listener.send({"jsonrpc": "2.0", "id": 7, "method": "pulse.crosspoll.status"})
+        reply = json.loads(listener.line.recv(timeout=10))
+        assert (reply["id"], reply["result"]["enabled"]) == (7, True)
+        listener.send({"jsonrpc": "2.0", "id": 8})
+        assert json.loads(listener.line.recv(timeout=10))["error"]["code"] == -32600
 
 
 @pytest.mark.parametrize(
-    "said",
+    "text",
     [
         "no json",
         "[]",
@@ -206,15 +204,15 @@ def test_rpc_on_the_same_socket(served: Served) -> None:
         "[" * 50_000,
     ],
 )
-def test_what_is_not_understood_is_answered(served: Served, said: str) -> None:
-    with listening(served) as one:
-        one.line.send(said)
-        assert one.hear()[0]["error"]["code"] == "bad_request"
-        assert one.subscribe()["type"] == "subscribed"
+def test_a_message_that_is_not_understood_is_answered_with_an_error(served: Served, text: str) -> None:
+    with listening(served) as listener:
+        listener.line.send(text)
+        assert listener.hear()[0]["error"]["code"] == "bad_request"
+        assert listener.subscribe()["type"] == "subscribed"
 
 
-def code_of(listener: Listener, seconds: float = 10.0) -> tuple[int, str]:
-    """How the connection is ended."""
+def closing_of(listener: Listener, seconds: float = 10.0) -> tuple[int, str]:
+    """The code and the reason with which the connection is closed."""
     end = time.monotonic() + seconds
     with pytest.raises(ConnectionClosed) as closed:  # noqa: PT012 (whatever comes before the end)
         while time.monotonic() < end:
@@ -224,54 +222,54 @@ def code_of(listener: Listener, seconds: float = 10.0) -> tuple[int, str]:
 
 
 @pytest.mark.long
-def test_who_does_not_subscribe_is_sent_away(served: Served) -> None:
-    with listening(served) as one:
-        assert code_of(one) == (1008, "subscribe first")
+def test_a_client_that_does_not_subscribe_is_disconnected(served: Served) -> None:
+    with listening(served) as listener:
+        assert closing_of(listener) == (1008, "subscribe first")
 
 
-def test_who_talks_too_much_is_sent_away(served: Served) -> None:
-    with listening(served) as one:
-        one.subscribe()
+def test_a_client_that_sends_too_many_messages_is_disconnected(served: Served) -> None:
+    with listening(served) as listener:
+        listener.subscribe()
         for _ in range(QUICK.message_burst):  # no more: who writes to a closed line may never read why it closed
-            one.line.send("{}")
-        assert code_of(one) == (1008, "too many messages")
+            listener.line.send("{}")
+        assert closing_of(listener) == (1008, "too many messages")
 
 
-def test_too_large_a_message_ends_it(served: Served) -> None:
-    with listening(served) as one:
-        one.subscribe()
-        one.line.send(" " * (QUICK.body + 1))
-        assert code_of(one)[0] == 1009
+def test_a_message_that_is_too_large_ends_the_connection(served: Served) -> None:
+    with listening(served) as listener:
+        listener.subscribe()
+        listener.line.send(" " * (QUICK.body + 1))
+        assert closing_of(listener)[0] == 1009
 
 
 def test_the_token_as_a_subprotocol(served: Served) -> None:
     subprotocols = ["pulse", f"bearer.{served.token}"]
-    with listening(served, additional_headers={}, subprotocols=subprotocols) as one:
-        assert one.line.subprotocol == "pulse"
-        assert one.subscribe()["type"] == "subscribed"
+    with listening(served, additional_headers={}, subprotocols=subprotocols) as listener:
+        assert listener.line.subprotocol == "pulse"
+        assert listener.subscribe()["type"] == "subscribed"
     with pytest.raises(InvalidStatus), listening(served, additional_headers={}, subprotocols=["bearer.no"]):
         pass
 
 
 @pytest.mark.long
-def test_a_page_that_is_allowed_may_listen(serve: Serve) -> None:
-    other = serve()
-    other.gateway.close()
-    other.engine.settings.set("gateway.origins", ["https://phone.example"])
-    other.token = other.gateway.open(port=0) or other.token
+def test_an_allowed_page_may_listen(serve: Serve) -> None:
+    served = serve()
+    served.gateway.close()
+    served.engine.settings.set("gateway.origins", ["https://phone.example"])
+    served.token = served.gateway.open(port=0) or served.token
     try:
-        with listening(other, origin="https://phone.example") as one:
-            assert one.subscribe()["type"] == "subscribed"
-        reply = other.ask("GET", "/api/v1/health", headers={"Origin": "https://phone.example"})
+        with listening(served, origin="https://phone.example") as listener:
+            assert listener.subscribe()["type"] == "subscribed"
+        reply = served.ask("GET", "/api/v1/health", headers={"Origin": "https://phone.example"})
         assert reply.headers["access-control-allow-origin"] == "https://phone.example"
         asks = {"Origin": "https://phone.example", "Access-Control-Request-Method": "POST", "Authorization": ""}
-        preflight = other.ask("OPTIONS", "/api/v1/crosspoll/trigger", headers=asks)
+        preflight = served.ask("OPTIONS", "/api/v1/crosspoll/trigger", headers=asks)
         assert preflight.status_code == 204
         assert "authorization" in preflight.headers["access-control-allow-headers"]
-        with pytest.raises(InvalidStatus), listening(other, origin="https://phone.example.evil"):
+        with pytest.raises(InvalidStatus), listening(served, origin="https://phone.example.evil"):
             pass
     finally:
-        other.engine.settings.unset("gateway.origins")
+        served.engine.settings.unset("gateway.origins")
 
 
 @contextmanager
@@ -300,28 +298,28 @@ def connections(served: Served) -> int:
 
 @pytest.mark.long
 def test_a_client_that_does_not_read_is_cut_off_and_delays_no_other(serve: Serve) -> None:
-    other = serve()
-    with listening(other) as quick, silent_client(other):
+    served = serve()
+    with listening(served) as quick, silent_client(served):
         quick.subscribe()
         end = time.monotonic() + 20
-        while other.gateway.state().dropped == 0:
-            last = expire(other, 500)
+        while served.gateway.state().dropped == 0:
+            last = expire(served, 500)
             began = time.monotonic()
             while not any(message["id"] == last for message in quick.hear()):
                 pass
             assert time.monotonic() - began < 5
             assert time.monotonic() < end, "it is still there"
-        while other.gateway.state().clients > 1 or connections(other) > 1:
+        while served.gateway.state().clients > 1 or connections(served) > 1:
             assert time.monotonic() < end, "its connection is still there"
-    assert other.gateway.state().dropped == 1
+    assert served.gateway.state().dropped == 1
 
 
 @pytest.mark.long
 def test_pings_of_a_client_that_does_not_read_the_answers_take_no_memory(serve: Serve) -> None:
-    other = serve()
+    served = serve()
     pings = (bytes([0x89, 0x80 | 125]) + b"\0\0\0\0" + b"x" * 125) * 4000
-    with silent_client(other) as client:
-        server = other.gateway._server
+    with silent_client(served) as client:
+        server = served.gateway._server
         assert server is not None
         most_kept, end = 0, time.monotonic() + 20
         with contextlib.suppress(OSError):  # cut off
@@ -330,30 +328,30 @@ def test_pings_of_a_client_that_does_not_read_the_answers_take_no_memory(serve: 
                 for connection in list(server.server_state.connections):
                     most_kept = max(most_kept, connection.transport.get_write_buffer_size())
         assert most_kept < 1_000_000
-        while connections(other):
+        while connections(served):
             assert time.monotonic() < end, "its connection is still there"
 
 
-def test_another_token_shows_everybody_out(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_new_token_disconnects_everybody(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     from engine.api.gateway import access, pulse
 
     monkeypatch.setattr(pulse, "TOKEN_POLL_S", 0.1)
-    other = serve()
-    with listening(other) as one:
-        one.subscribe()
-        token, source = access.rotate_token(other.engine.keys, in_file=True)
+    served = serve()
+    with listening(served) as listener:
+        listener.subscribe()
+        token, source = access.rotate_token(served.engine.keys, in_file=True)
         assert source == "file"
-        assert code_of(one, 30) == (4001, "the token has changed")
-    assert other.ask("GET", "/api/v1/health").status_code == 401
-    other.token = token
-    assert other.ask("GET", "/api/v1/health").status_code == 200
+        assert closing_of(listener, 30) == (4001, "the token has changed")
+    assert served.ask("GET", "/api/v1/health").status_code == 401
+    served.token = token
+    assert served.ask("GET", "/api/v1/health").status_code == 200
 
 
 @pytest.mark.long
-def test_closing_tells_who_listens(serve: Serve) -> None:
-    other = serve()
-    with listening(other) as one:
-        one.subscribe()
-        other.gateway.close()
-        assert code_of(one)[0] == 1012
-    assert not other.gateway.state().listening
+def test_closing_disconnects_listeners(serve: Serve) -> None:
+    served = serve()
+    with listening(served) as listener:
+        listener.subscribe()
+        served.gateway.close()
+        assert closing_of(listener)[0] == 1012
+    assert not served.gateway.state().listening

@@ -1,4 +1,4 @@
-"""Deliveries: real HTTP to a server that speaks ntfy's and Discord's protocol, and programs of this machine."""
+"""Addresses, and deliveries: over HTTP to a server that speaks as ntfy and Discord do, and by local programs."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from engine.config.settings_file import BadConfig, read_settings
 from engine.home import Home
 from engine.model import Refusal
 from tests.api.notify.notification_server import NotificationServer
-from tests.api.notify.world import SomeKeys, SomeSettings
+from tests.api.notify.world import FakeKeys, FixedSettings
 
 # Where an address comes from, and which may stand in the settings (SPEC 11.1).
 
 
-def settings(url: str) -> SomeSettings:
-    return SomeSettings(Settings(notify=NotifySettings(phone=SurfaceSettings(url=url))))
+def settings(url: str) -> FixedSettings:
+    return FixedSettings(Settings(notify=NotifySettings(phone=SurfaceSettings(url=url))))
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_addresses_without_a_secret_may_stand_in_the_settings(url: str) -> None:
      "discord://4242/hunter2", "tgram://hunter2/12", "json://host/x?+Authorization=hunter2", "slack://a/b/hunter2",
      "https://discord.com/api/webhooks/1/hunter2", "hunter2", "ntfy://a b/hunter2", "json://[::1/hunter2"],
 )  # fmt: skip
-def test_all_others_are_refused_and_not_repeated(url: str) -> None:
+def test_addresses_that_may_hold_a_secret_are_refused_and_not_repeated(url: str) -> None:
     assert address_problem(url)
     with pytest.raises(BadConfig) as refused:
         read_settings(f'[notify.phone]\nurl = "{url}"\n', file="config.toml", environment={})
@@ -56,7 +56,7 @@ def test_all_others_are_refused_and_not_repeated(url: str) -> None:
 
 
 def test_the_environment_comes_first_then_the_key_then_the_settings() -> None:
-    keys, environment = SomeKeys({"notify-phone": "discord://1/kept"}), {"CLAWPY_NOTIFY_PHONE_URL": "ntfy://mine"}
+    keys, environment = FakeKeys({"notify-phone": "discord://1/kept"}), {"CLAWPY_NOTIFY_PHONE_URL": "ntfy://mine"}
     found = Addresses(settings("key"), keys, environment=environment).of(Surface.PHONE)
     assert found is not None
     assert (found.url, found.source) == ("ntfy://mine", "environment")
@@ -68,24 +68,24 @@ def test_the_environment_comes_first_then_the_key_then_the_settings() -> None:
     assert (found.url, found.source) == ("ntfy://topic", "settings")
 
 
-@pytest.mark.parametrize(("kept", "code"), [({}, "no_address"), ({"notify-phone": "hunter2"}, "bad_address")])
-def test_what_is_said_to_be_kept_and_is_not(kept: dict[str, str], code: str) -> None:
+@pytest.mark.parametrize(("stored", "code"), [({}, "no_address"), ({"notify-phone": "hunter2"}, "bad_address")])
+def test_a_stored_address_that_is_missing_or_malformed_is_refused(stored: dict[str, str], code: str) -> None:
     with pytest.raises(Refusal) as refused:
-        Addresses(settings("key"), SomeKeys(kept), environment={}).of(Surface.PHONE)
+        Addresses(settings("key"), FakeKeys(stored), environment={}).of(Surface.PHONE)
     assert refused.value.code == code
     assert "hunter2" not in str(refused.value)
 
 
 def test_an_address_is_not_shown() -> None:
-    one = Address(Surface.PHONE, "discord://1/hunter2", "keyring")
-    assert "hunter2" not in repr(one)
+    address = Address(Surface.PHONE, "discord://1/hunter2", "keyring")
+    assert "hunter2" not in repr(address)
 
 
-def test_what_is_secret_of_an_address_is_known() -> None:
+def test_secret_parts_of_known_addresses_are_listed() -> None:
     environment = {"CLAWPY_NOTIFY_DISCORD_URL": "discord://4242/hunter2hunter2?x=y"}
-    assert "hunter2hunter2" in Addresses(settings(""), SomeKeys(), environment=environment).secrets()
+    assert "hunter2hunter2" in Addresses(settings(""), FakeKeys(), environment=environment).secrets()
     kept = Addresses(
-        settings("key"), SomeKeys({"notify-phone": "ntfys://me:passw0rd1@ntfy.sh/services"}), environment={}
+        settings("key"), FakeKeys({"notify-phone": "ntfys://me:passw0rd1@ntfy.sh/services"}), environment={}
     )
     assert kept.secrets() == ()
     kept.of(Surface.PHONE)
@@ -148,15 +148,14 @@ def test_a_card_on_ntfy_with_its_buttons(server: NotificationServer) -> None:
     assert {(action["action"], action["method"], action["clear"]) for action in actions} == {("http", "POST", True)}
 
 
-def test_glasses_do_not_ask_where_no_answer_is_heard(server: NotificationServer) -> None:
-    """A voice of this machine hears nothing."""
+def test_a_voice_of_this_machine_does_not_ask_for_an_answer(server: NotificationServer) -> None:
     assert send(server.json, make(Form.SPOKEN), Surface.GLASSES) is None
     [post] = server.posts
     assert post.body["aps"]["alert"]["body"].endswith("Confidence 72 percent.")
     assert "answers" not in post.body
 
 
-def test_glasses_ask_where_a_program_can_answer(server: NotificationServer) -> None:
+def test_a_program_that_can_answer_is_asked(server: NotificationServer) -> None:
     url = "https://here.example/api/v1/predictions/pred_a/reject"
     assert send(server.json, make(Form.SPOKEN), Surface.GLASSES, reject=Button(url, "pass_reject")) is None
     [post] = server.posts
@@ -165,7 +164,7 @@ def test_glasses_ask_where_a_program_can_answer(server: NotificationServer) -> N
 
 
 @pytest.mark.parametrize(("form", "key"), [(Form.EMBED, "embeds"), (Form.RESULT, "embeds"), (Form.TICK, "content")])
-def test_discord_shows_text_as_it_is_and_nobody_is_called(
+def test_discord_shows_text_literally_and_mentions_nobody(
     server: NotificationServer, monkeypatch: pytest.MonkeyPatch, form: Form, key: str
 ) -> None:
     monkeypatch.setattr(NotifyDiscord, "notify_url", f"http://127.0.0.1:{server.port}/api/webhooks")
@@ -188,19 +187,21 @@ def test_discord_shows_text_as_it_is_and_nobody_is_called(
         (503, Failure("the server answers 503")),
     ],
 )
-def test_what_a_server_says_no_with(server: NotificationServer, status: int, failure: Failure) -> None:
+def test_a_status_below_500_lasts_unless_it_asks_for_patience(
+    server: NotificationServer, status: int, failure: Failure
+) -> None:
     server.status = status
     assert send(server.ntfy, make(Form.BANNER)) == failure
 
 
-def test_a_server_that_never_answers(server: NotificationServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_never_answers_is_a_failure(server: NotificationServer, monkeypatch: pytest.MonkeyPatch) -> None:
     server.open.clear()
     monkeypatch.setattr(delivery, "TIMEOUT_S", 0.05)
     assert send(server.ntfy, make(Form.BANNER)) == Failure("it did not accept the notification within 0.05 s")
 
 
 @pytest.mark.parametrize("lines", [[], ["something else entirely at ntfy://user:pass@host"]])
-def test_what_a_library_says_is_never_repeated(lines: list[str]) -> None:
+def test_the_words_of_a_library_are_never_repeated(lines: list[str]) -> None:
     assert describe_failure(lines) == Failure("it did not accept the notification")
 
 
@@ -214,7 +215,7 @@ def fake_program(folder: Path, name: str) -> Path:
 
 
 @pytest.mark.skipif(sys.platform == "darwin", reason="there it is osascript")
-def test_this_desktop_and_this_voice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_shows_a_note_and_another_reads_it_aloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
     shown, heard = fake_program(tmp_path, "notify-send"), fake_program(tmp_path, "spd-say")
     assert send("desktop://", make(Form.CARD), Surface.DESKTOP) is None
@@ -226,9 +227,9 @@ def test_this_desktop_and_this_voice(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert heard.read_text().split("\0")[2].startswith("Cross-pollination suggestion: --help me. Confidence 72")
 
 
-def test_a_machine_without_a_desktop(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_without_a_desktop_fails_for_good(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     monkeypatch.setattr(sys, "platform", "linux")
-    found = send("desktop://", make(Form.CARD), Surface.DESKTOP)
-    assert found is not None
-    assert found.lasting
+    failure = send("desktop://", make(Form.CARD), Surface.DESKTOP)
+    assert failure is not None
+    assert failure.lasting

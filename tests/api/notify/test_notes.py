@@ -1,4 +1,4 @@
-"""What is said (SPEC 10.2)."""
+"""The form and the words of a notification (SPEC 10.2)."""
 
 from __future__ import annotations
 
@@ -27,10 +27,8 @@ from engine.config import Settings
 from engine.config.sections import Surface
 from engine.model import Tier
 
-# SPEC 10.2, cell by cell: seven happenings, six surfaces.
+# The table of SPEC 10.2: seven kinds of event, six surfaces
 
-
-H, S, F = NotificationKind, Surface, Form
 
 TABLE = """
 new card, medium | banner + card | badge          | –      | –
@@ -50,25 +48,29 @@ CELLS = [
 ]
 
 
-@pytest.mark.parametrize(("happening", "surface", "form"), CELLS)
-def test_a_cell(happening: str, surface: str, form: str) -> None:
-    found = FORMS[NotificationKind(happening)].get(Surface(surface))
-    assert found is (None if form == "–" else Form(form))
+@pytest.mark.parametrize(("kind", "surface", "form"), CELLS)
+def test_a_cell_of_the_table(kind: str, surface: str, form: str) -> None:
+    note = FORMS[NotificationKind(kind)].get(Surface(surface))
+    assert note is (None if form == "–" else Form(form))
 
 
 def test_the_table_is_whole() -> None:
-    assert {(happening, surface) for happening, surface, _ in CELLS} == {(h.value, s.value) for h in H for s in S}
+    assert {(kind, surface) for kind, surface, _ in CELLS} == {
+        (kind.value, surface.value) for kind in NotificationKind for surface in Surface
+    }
     assert set(FORMS) == set(NotificationKind)
 
 
 @pytest.mark.parametrize("surface", list(Surface))
-def test_the_flags(surface: Surface) -> None:
+def test_settings_switch_surfaces_on_and_off(surface: Surface) -> None:
     """SPEC 7.4: pushes and complications unless switched off, glasses only when switched on."""
-    assert is_switched_on(surface, Settings()) is (surface is not S.GLASSES)
+    assert is_switched_on(surface, Settings()) is (surface is not Surface.GLASSES)
     assert is_switched_on(surface, Settings(glasses_alerts_enabled=True))
     off = Settings(push_notifications_enabled=False)
-    assert is_switched_on(surface, off) is (surface is S.WATCH)
-    assert is_switched_on(surface, Settings(watch_complications_enabled=False)) is (surface not in (S.WATCH, S.GLASSES))
+    assert is_switched_on(surface, off) is (surface is Surface.WATCH)
+    assert is_switched_on(surface, Settings(watch_complications_enabled=False)) is (
+        surface not in (Surface.WATCH, Surface.GLASSES)
+    )
 
 
 NOW = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
@@ -82,12 +84,12 @@ READ_IT = "Say skip, or read it before you approve."
 DONE = NotificationContent(NotificationKind.COMPLETED, NOW, "Done: 41 passed", "pred_abc123", "koji-core")
 
 
-def said(content: NotificationContent, form: Form, pending: int = 1) -> Note:
+def note_of(content: NotificationContent, form: Form, pending: int = 1) -> Note:
     return make_note(content, form, pending=pending, now=NOW, secrets=["hunter2hunter2"])
 
 
 def test_the_payload_of_a_phone_is_the_one_of_the_spec() -> None:
-    assert said(CARD, Form.CARD).payload == {
+    assert note_of(CARD, Form.CARD).payload == {
         "aps": {
             "alert": {
                 "title": "🔮 Cross-Pollination",
@@ -106,19 +108,19 @@ def test_the_payload_of_a_phone_is_the_one_of_the_spec() -> None:
     }
 
 
-def test_what_the_filter_asks_about_is_not_approved_at_a_glance() -> None:
-    assert said(replace(CARD, asks=True), Form.CARD).actions == ("reject", "snooze")
-    assert said(replace(CARD, asks=True), Form.SPOKEN).ask == READ_IT
-    assert said(replace(CARD, asks=True), Form.SPOKEN).actions == ("reject",)
+def test_a_card_about_which_the_filter_asks_has_no_approve_button() -> None:
+    assert note_of(replace(CARD, asks=True), Form.CARD).actions == ("reject", "snooze")
+    assert note_of(replace(CARD, asks=True), Form.SPOKEN).ask == READ_IT
+    assert note_of(replace(CARD, asks=True), Form.SPOKEN).actions == ("reject",)
 
 
-def test_what_is_not_all_there_is_not_approved_from_it() -> None:
+def test_a_prompt_that_is_cut_has_no_approve_button() -> None:
     """The end of a long prompt, or what was cut out of it, is read before it is approved."""
     whole = ("run " * MAX_CHARS)[:MAX_CHARS].strip()
-    assert said(replace(CARD, words=whole), Form.CARD).actions == CARD_ACTIONS
+    assert note_of(replace(CARD, words=whole), Form.CARD).actions == CARD_ACTIONS
     for cut in (whole + " and more", "run it with hunter2hunter2"):
-        assert said(replace(CARD, words=cut), Form.CARD).actions == ("reject", "snooze")
-        assert said(replace(CARD, words=cut), Form.SPOKEN).ask == READ_IT
+        assert note_of(replace(CARD, words=cut), Form.CARD).actions == ("reject", "snooze")
+        assert note_of(replace(CARD, words=cut), Form.SPOKEN).ask == READ_IT
 
 
 @pytest.mark.parametrize(
@@ -151,19 +153,19 @@ def test_what_is_not_all_there_is_not_approved_from_it() -> None:
         ),
     ],
 )  # fmt: skip
-def test_a_form(content: NotificationContent, form: Form, title: str, body: str) -> None:
-    found = said(content, form, pending=3)
-    assert (found.title, found.body) == (title, body)
+def test_the_title_and_body_of_a_form(content: NotificationContent, form: Form, title: str, body: str) -> None:
+    note = note_of(content, form, pending=3)
+    assert (note.title, note.body) == (title, body)
 
 
 @pytest.mark.parametrize("form", list(Form))
-def test_what_leaves_the_machine_has_no_secret_and_no_escape(form: Form) -> None:
+def test_no_form_has_a_secret_or_an_escape_sequence(form: Form) -> None:
     words = "deploy with sk-abcdefghijklmnopqrstuvwx and hunter2hunter2 \x1b[31mnow\x07"
-    found = said(replace(CARD, words=words), form)
-    assert "sk-abc" not in found.text
-    assert "hunter2" not in found.text
-    assert "\x1b" not in found.text
-    assert "\x07" not in found.text
+    note = note_of(replace(CARD, words=words), form)
+    assert "sk-abc" not in note.text
+    assert "hunter2" not in note.text
+    assert "\x1b" not in note.text
+    assert "\x07" not in note.text
 
 
 @given(st.text(max_size=2000))
@@ -173,8 +175,7 @@ def test_any_text_becomes_one_line_of_bounded_length(text: str) -> None:
     assert "\n" not in line
 
 
-def test_a_tap_is_felt_and_a_badge_is_not() -> None:
-    """Success, failure and a new card feel different; a badge is only looked at."""
+def test_success_failure_and_a_new_card_feel_different_and_a_badge_is_silent() -> None:
     failed = replace(DONE, kind=NotificationKind.FAILED, words="Failed: 2 tests")
     taps = [
         (CARD, Form.HAPTIC_BADGE),
@@ -183,23 +184,29 @@ def test_a_tap_is_felt_and_a_badge_is_not() -> None:
         (CARD, Form.BADGE),
         (CARD, Form.REFRESH),
     ]
-    found = [said(moment, form).payload for moment, form in taps]
-    assert [one.get("haptic", "") for one in found] == ["notice", "success", "failure", "", ""]
-    assert [one["aps"].get("interruption-level") for one in found] == [None, None, None, "passive", "passive"]
+    payloads = [note_of(content, form).payload for content, form in taps]
+    assert [payload.get("haptic", "") for payload in payloads] == ["notice", "success", "failure", "", ""]
+    assert [payload["aps"].get("interruption-level") for payload in payloads] == [
+        None,
+        None,
+        None,
+        "passive",
+        "passive",
+    ]
 
 
 def test_of_several_taps_at_once_the_strongest_is_felt() -> None:
     failed = replace(DONE, kind=NotificationKind.FAILED, words="Failed: 2 tests")
-    found = make_digest([said(failed, Form.HAPTIC), said(DONE, Form.HAPTIC), said(CARD, Form.BADGE, pending=3)])
-    assert (found.title, found.haptic) == ("🔮 3", "failure")
+    note = make_digest([note_of(failed, Form.HAPTIC), note_of(DONE, Form.HAPTIC), note_of(CARD, Form.BADGE, pending=3)])
+    assert (note.title, note.haptic) == ("🔮 3", "failure")
 
 
 def test_a_digest_has_a_line_for_each_and_counts_the_rest() -> None:
-    found = make_digest([said(replace(CARD, words=f"card {n}"), Form.CARD, pending=12) for n in range(12)])
-    lines = found.body.splitlines()
+    note = make_digest([note_of(replace(CARD, words=f"card {n}"), Form.CARD, pending=12) for n in range(12)])
+    lines = note.body.splitlines()
     assert len(lines) == MAX_DIGEST_LINES
     assert lines[0] == "• koji-core • 72% confidence: card 0"
     assert lines[-1] == "• and 3 more"
-    assert found.subtitle == "12 notifications"
-    assert found.badge == 12
-    assert found.actions == ()
+    assert note.subtitle == "12 notifications"
+    assert note.badge == 12
+    assert note.actions == ()

@@ -1,4 +1,4 @@
-"""From a fact of the ledger to a surface, with a clock that is moved by hand."""
+"""From a fact of the ledger to a surface."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +21,7 @@ from engine.api.notify.notes import Form, Note
 from engine.api.notify.outbox import (
     BACKOFF_S,
     MAX_AGE,
-    MAX_BATCH,
     MAX_TRIES,
-    QUIET_POLL_S,
-    NotificationRow,
-    plan_delivery,
 )
 from engine.clock import FakeClock
 from engine.config.sections import Surface
@@ -52,8 +48,8 @@ EVERYWHERE = {surface.value: "json://nowhere.invalid/x" for surface in Surface}
 def created(
     card_id: str = "pred_a", confidence: float = 0.72, source: Source = Source.TEMPLATE, **more: Any
 ) -> PredictionCreated:
-    said = {"flow": "run_tests", "channel": "koji-core", "stated": True} | more
-    return PredictionCreated(subject=card_id, confidence=confidence, source=source.value, **said)
+    fields = {"flow": "run_tests", "channel": "koji-core", "stated": True} | more
+    return PredictionCreated(subject=card_id, confidence=confidence, source=source.value, **fields)
 
 
 def ended(state: str = "succeeded", summary: str = "41 passed") -> SessionEnded:
@@ -69,7 +65,7 @@ def forms(world: World) -> dict[Surface, Form]:
     return {surface: note.form for surface, note in world.courier.sent}
 
 
-# -- what reaches whom
+# What reaches which surface
 
 
 @pytest.mark.parametrize(
@@ -83,14 +79,14 @@ def forms(world: World) -> dict[Surface, Form]:
         (Tier.UPKEEP, True, 0.6, True),
     ],
 )
-def test_high_is_what_is_at_risk_or_likely_wanted(
+def test_a_card_is_high_if_it_is_at_risk_or_likely_wanted(
     world: World, tier: Tier, stated: bool, confidence: float, high: bool
 ) -> None:
     world.at(**EVERYWHERE)
     world.card(tier=tier, confidence=confidence)
     world.happen(created(confidence=confidence, tier=int(tier), stated=stated))
     world.deliver()
-    assert (Surface.GLASSES in forms(world)) is high  # they are told of nothing less
+    assert (Surface.GLASSES in forms(world)) is high  # they get only high cards
 
 
 def test_a_medium_card_reaches_phone_and_watch_when_its_window_is_over(world: World, clock: FakeClock) -> None:
@@ -117,7 +113,7 @@ def test_a_medium_card_reaches_phone_and_watch_when_its_window_is_over(world: Wo
         (PAUSED, Form.BANNER, "Paused: 3 rejections in a row"),
     ],
 )
-def test_what_the_phone_says(world: World, clock: FakeClock, event: Event, phone: Form, words: str) -> None:
+def test_the_words_on_the_phone(world: World, clock: FakeClock, event: Event, phone: Form, words: str) -> None:
     world.at(phone=EVERYWHERE["phone"])
     world.sessions["sess_a"] = session("sess_a", "pred_a", clock.now(), error="", check=RED)
     world.happen(event)
@@ -135,7 +131,7 @@ def test_what_the_phone_says(world: World, clock: FakeClock, event: Event, phone
         StateChanged(before="PAUSED", after="WATCHING", cause="2 h passed"),
     ],
 )
-def test_what_the_operator_did_himself_is_not_told(world: World, event: Event) -> None:
+def test_what_the_operator_did_is_not_notified(world: World, event: Event) -> None:
     world.at(**EVERYWHERE)
     world.card()
     world.happen(event)
@@ -143,7 +139,7 @@ def test_what_the_operator_did_himself_is_not_told(world: World, event: Event) -
     assert not world.courier.sent
 
 
-def test_a_card_that_was_decided_or_snoozed_meanwhile_is_not_told(world: World, clock: FakeClock) -> None:
+def test_a_card_that_was_decided_or_snoozed_meanwhile_is_not_sent(world: World, clock: FakeClock) -> None:
     world.at(phone=EVERYWHERE["phone"])
     world.card("pred_a", confidence=0.4)
     world.card("pred_b", confidence=0.4)
@@ -159,10 +155,10 @@ def test_a_card_that_was_decided_or_snoozed_meanwhile_is_not_told(world: World, 
     assert note.actions == ("approve", "reject", "snooze")
 
 
-# -- quiet hours
+# Quiet hours
 
 
-def test_at_night_only_what_is_urgent_and_the_rest_in_the_morning(world: World, clock: FakeClock) -> None:
+def test_at_night_only_urgent_ones_are_sent_and_the_rest_in_the_morning(world: World, clock: FakeClock) -> None:
     world.at(phone=EVERYWHERE["phone"])
     world.card()
     world.quiet = True
@@ -177,10 +173,10 @@ def test_at_night_only_what_is_urgent_and_the_rest_in_the_morning(world: World, 
     assert "Failed: 2 tests" in morning.body
 
 
-# -- faults
+# Failures
 
 
-def test_a_surface_that_is_dead_is_tried_ever_more_seldom_and_given_up(world: World, clock: FakeClock) -> None:
+def test_a_dead_surface_is_tried_at_growing_intervals_and_given_up(world: World, clock: FakeClock) -> None:
     world.at(phone=EVERYWHERE["phone"], discord=EVERYWHERE["discord"])
     world.courier.failures[Surface.PHONE] = Failure("it cannot be reached")
     world.happen(PAUSED)
@@ -197,7 +193,7 @@ def test_a_surface_that_is_dead_is_tried_ever_more_seldom_and_given_up(world: Wo
     assert len(world.courier.to(Surface.DISCORD)) == 1
 
 
-def test_while_the_circuit_is_open_nothing_is_even_tried(world: World, clock: FakeClock) -> None:
+def test_nothing_is_tried_before_the_interval_is_over(world: World, clock: FakeClock) -> None:
     world.at(phone=EVERYWHERE["phone"])
     world.courier.failures[Surface.PHONE] = Failure("it cannot be reached")
     world.happen(PAUSED, COST)
@@ -214,7 +210,7 @@ def test_while_the_circuit_is_open_nothing_is_even_tried(world: World, clock: Fa
     assert world.notifications.trouble(Surface.PHONE) == ""
 
 
-def test_what_nobody_will_ever_take_is_given_up_at_once_and_comes_when_it_is_mended(world: World) -> None:
+def test_a_lasting_failure_is_given_up_at_once_and_can_be_retried(world: World) -> None:
     world.at(phone=EVERYWHERE["phone"])
     world.courier.failures[Surface.PHONE] = Failure("the server answers 401", lasting=True)
     world.happen(PAUSED)
@@ -227,7 +223,7 @@ def test_what_nobody_will_ever_take_is_given_up_at_once_and_comes_when_it_is_men
     assert world.notifications.waiting() == []
 
 
-def test_a_surface_that_was_switched_off_meanwhile_is_left_in_peace(world: World) -> None:
+def test_a_surface_without_an_address_any_more_gets_nothing(world: World) -> None:
     world.at(phone=EVERYWHERE["phone"])
     world.happen(PAUSED)
     world.at(phone="")
@@ -236,10 +232,10 @@ def test_a_surface_that_was_switched_off_meanwhile_is_left_in_peace(world: World
     assert world.notifications.outbox.waiting_surfaces() == frozenset()
 
 
-# -- once, and never never
+# Exactly once
 
 
-def test_a_fact_that_is_read_twice_is_told_once(
+def test_a_fact_that_is_read_twice_is_sent_once(
     world: World, database: Database, clock: FakeClock, bus: EventBus
 ) -> None:
     """The cursor is stored after the rows: a crash between the two reads the fact again."""
@@ -251,7 +247,7 @@ def test_a_fact_that_is_read_twice_is_told_once(
     assert len(world.courier.sent) == 1
 
 
-def test_old_news_is_no_news(world: World, clock: FakeClock) -> None:
+def test_a_fact_older_than_a_day_is_skipped(world: World, clock: FakeClock) -> None:
     world.at(phone=EVERYWHERE["phone"])
     world.database.write(lambda tx: tx.record(PAUSED))
     clock.advance(MAX_AGE)
@@ -260,7 +256,7 @@ def test_old_news_is_no_news(world: World, clock: FakeClock) -> None:
     assert [note.body[:4] for note in world.courier.to(Surface.PHONE)] == ["82 %"]
 
 
-def test_rows_that_are_over_are_given_up_after_a_week(world: World, clock: FakeClock) -> None:
+def test_finished_rows_are_deleted_after_a_week(world: World, clock: FakeClock) -> None:
     world.at(phone=EVERYWHERE["phone"])
     world.happen(PAUSED)
     world.deliver()
@@ -271,7 +267,7 @@ def test_rows_that_are_over_are_given_up_after_a_week(world: World, clock: FakeC
     assert count == 1
 
 
-def test_buttons_go_with_a_card_that_has_them(world: World) -> None:
+def test_a_card_has_buttons_while_the_gateway_listens(world: World) -> None:
     for world.listens, gateway in ((False, "https://here"), (True, ""), (True, "https://here/")):
         world.at(phone=EVERYWHERE["phone"], gateway=gateway)
         world.card()
@@ -285,7 +281,7 @@ def test_buttons_go_with_a_card_that_has_them(world: World) -> None:
     assert timedelta(hours=4) == BUTTON_LIFETIME
 
 
-def test_a_fact_that_cannot_be_understood_holds_up_no_other(world: World) -> None:
+def test_a_fact_of_another_version_delays_no_other(world: World) -> None:
     world.at(phone=EVERYWHERE["phone"])
     world.database.write(
         lambda tx: tx.session.connection().exec_driver_sql(
@@ -298,7 +294,7 @@ def test_a_fact_that_cannot_be_understood_holds_up_no_other(world: World) -> Non
     assert len(world.courier.sent) == 1
 
 
-# -- secrets
+# Secrets
 
 
 @pytest.fixture
@@ -323,23 +319,23 @@ def log_text() -> Iterator[io.StringIO]:
 def test_no_part_of_an_address_is_written_anywhere(
     server: NotificationServer, database: Database, clock: FakeClock, bus: EventBus, log_text: io.StringIO
 ) -> None:
-    """SPEC 11.1: what failed is told, in the database, in the queue and in the log, and the token is in none of it."""
+    """SPEC 11.1: the database, the queue and the log have the failure, and none of them the token."""
     server.status = 401
     world = World(database, clock, bus, real=True)
     world.environment["CLAWPY_NOTIFY_PHONE_URL"] = f"ntfy://tk_verysecrettoken@127.0.0.1:{server.port}/secrettopic"
     world.happen(StateChanged(before="WATCHING", after="PAUSED", cause="cost cap reached"))
     world.deliver()
     assert server.posts[0].headers["authorization"] == "Bearer tk_verysecrettoken"
-    told = "".join(one.title for one in world.notifications.waiting()) + log_text.getvalue()
-    kept = b"".join(file.read_bytes() for file in Path(database.path).parent.glob("clawpy.db*"))
-    assert "the server answers 401" in told
+    shown = "".join(waiting.title for waiting in world.notifications.waiting()) + log_text.getvalue()
+    stored = b"".join(file.read_bytes() for file in Path(database.path).parent.glob("clawpy.db*"))
+    assert "the server answers 401" in shown
     for secret in ("verysecrettoken", "secrettopic"):
-        assert secret not in told
-        assert secret.encode() not in kept
+        assert secret not in shown
+        assert secret.encode() not in stored
         assert secret not in repr(world.notifications.addresses.of(Surface.PHONE))
 
 
-# -- threads
+# Threads
 
 
 def test_a_dead_surface_delays_no_other(world: World, clock: FakeClock) -> None:
@@ -366,42 +362,7 @@ def test_a_dead_surface_delays_no_other(world: World, clock: FakeClock) -> None:
         world.notifications.close()
 
 
-# When what is sent: windows, quiet hours, back-off. Pure.
-
-
-NOW = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
-
-
-def item(number: int, *, urgent: bool = False, gathered: bool = False, due: float = 0) -> NotificationRow:
-    due_at = NOW + timedelta(seconds=due)
-    return NotificationRow(id=number, urgent=urgent, gathered=gathered, due_at=due_at)  # type: ignore[call-arg]
-
-
-ONE, TWO = item(1), item(2, urgent=True)
-LOW, LATER = item(1, gathered=True, due=300), item(2, gathered=True, due=420)
-MANY = [item(number, gathered=True) for number in range(MAX_BATCH + 3)]
-
-
-@pytest.mark.parametrize(
-    ("waiting", "after", "quiet", "batch", "wait"),
-    [
-        ([], 0, False, [], None),
-        ([ONE, TWO], 0, False, [TWO], 0),
-        ([ONE], 0, False, [ONE], 0),
-        ([LOW, LATER], 299, False, [], 1),
-        ([LOW, LATER], 300, False, [LOW, LATER], 0),
-        (MANY, 0, False, MANY[:MAX_BATCH], 0),
-        ([LOW, TWO], 300, True, [TWO], 0),
-        ([LOW], 300, True, [], QUIET_POLL_S),
-    ],
-    ids=["none", "urgent first", "one", "window", "window over", "bound", "quiet, urgent", "quiet"],
-)
-def test_what_goes_when(waiting: Any, after: int, quiet: bool, batch: Any, wait: float | None) -> None:
-    planned, seconds = plan_delivery(waiting, NOW + timedelta(seconds=after), quiet=quiet)
-    assert (list(planned), seconds) == (batch, wait)
-
-
-# Each is delivered at least once, and but for a crash at the wrong instant not twice, whatever fails and when.
+# Each is delivered at least once, and only after a crash twice, whatever fails and when
 
 
 URL = "json://nowhere.invalid/x"
@@ -412,16 +373,16 @@ class Crash(BaseException):
 
 
 class Post:
-    """Takes notes, unless it fails or crashes after it took one."""
+    """Takes notes, unless it fails, or crashes after it took one."""
 
     def __init__(self) -> None:
-        self.got: Counter[str] = Counter()
+        self.counts: Counter[str] = Counter()
         self.fails = self.crashes = False
 
     def deliver(self, address: Address, note: Note, buttons: Mapping[str, Button]) -> Failure | None:
         if self.fails:
             return Failure("it cannot be reached")
-        self.got.update(word for word in note.body.split() if word.startswith("$") and word.endswith("7"))
+        self.counts.update(word for word in note.body.split() if word.startswith("$") and word.endswith("7"))
         if self.crashes:
             self.crashes = False
             raise Crash
@@ -436,7 +397,7 @@ STEP = st.sampled_from(
 @pytest.mark.long
 @settings(max_examples=25, deadline=None)
 @given(steps=st.lists(STEP, max_size=25))
-def test_whatever_fails_and_when(steps: list[str]) -> None:
+def test_no_notification_is_lost_or_doubled_whatever_fails(steps: list[str]) -> None:
     clock = FakeClock(MONDAY_MORNING)
     with tempfile.TemporaryDirectory() as folder:
         database = Database(Path(folder) / "clawpy.db", clock=clock, bus=EventBus())
@@ -447,19 +408,19 @@ def test_whatever_fails_and_when(steps: list[str]) -> None:
 
 
 def _live(steps: list[str], database: Database, clock: FakeClock) -> None:
-    post, told, crashed = Post(), [], False
+    post, amounts, crashed = Post(), [], False
 
-    def begin() -> World:
+    def restart() -> World:
         world = World(database, clock, EventBus())
         world.at(phone=URL)
         world.notifications.deliver = post.deliver
         return world
 
-    world = begin()
+    world = restart()
     for step in [*steps, "work", "restart", "read", "wait", "deliver", "wait", "deliver"]:
         if step == "happen":
-            told.append(f"${len(told)}.07")
-            spent = microusd(float(told[-1][1:]))
+            amounts.append(f"${len(amounts)}.07")
+            spent = microusd(float(amounts[-1][1:]))
             database.write(lambda tx, spent=spent: tx.record(CostWarned(window="day", spent=spent, cap=microusd(1))))
         elif step == "read":
             world.notifications.catch_up()
@@ -470,16 +431,16 @@ def _live(steps: list[str], database: Database, clock: FakeClock) -> None:
         elif step == "quiet":
             world.quiet = not world.quiet
         elif step == "restart":
-            world = begin()
+            world = restart()
         else:
             post.crashes = step == "crash"
             try:
                 world.deliver([Surface.PHONE])
             except Crash:
                 crashed = True
-                world = begin()
+                world = restart()
             post.crashes = False
-    missed = {one.surface for one in world.notifications.outbox.undelivered()}
-    assert set(post.got) == set(told) or missed
+    missed = {notes.surface for notes in world.notifications.outbox.undelivered()}
+    assert set(post.counts) == set(amounts) or missed
     if not crashed:
-        assert all(number == 1 for number in post.got.values())
+        assert all(number == 1 for number in post.counts.values())

@@ -22,11 +22,11 @@ from tests.api.stand_in import card
 
 
 @dataclass
-class SomeSettings:
+class FixedSettings:
     current: Settings
 
 
-class SomeKeys(Keys):
+class FakeKeys(Keys):
     def __init__(self, values: dict[str, str] | None = None) -> None:
         self.values = values or {}
 
@@ -38,8 +38,8 @@ class SomeKeys(Keys):
 
 
 @dataclass
-class Recorder:
-    """Takes notes and answers with what it was told to."""
+class Courier:
+    """Records the notes that are delivered; fails where it was set to."""
 
     sent: list[tuple[Surface, Note]] = field(default_factory=list)
     failures: dict[Surface, Failure] = field(default_factory=dict)
@@ -51,18 +51,18 @@ class Recorder:
         return self.failures.get(address.surface)
 
     def to(self, surface: Surface) -> list[Note]:
-        return [note for there, note in self.sent if there is surface]
+        return [note for sent_to, note in self.sent if sent_to is surface]
 
 
 class World:
     def __init__(self, database: Database, clock: FakeClock, bus: EventBus, *, real: bool = False) -> None:
         self.database, self.clock = database, clock
-        self.settings = SomeSettings(Settings(glasses_alerts_enabled=True))
-        self.keys = SomeKeys()
+        self.settings = FixedSettings(Settings(glasses_alerts_enabled=True))
+        self.keys = FakeKeys()
         self.environment: dict[str, str] = {}
         self.cards: dict[str, Card] = {}
         self.sessions: dict[str, SessionView] = {}
-        self.courier = Recorder()
+        self.courier = Courier()
         self.quiet = False
         self.listens = False
         engine: Any = SimpleNamespace(
@@ -82,7 +82,7 @@ class World:
         self.notifications.addresses = Addresses(self.settings, self.keys, environment=self.environment)
 
     def at(self, digest: float = 5, gateway: str = "", **urls: str) -> None:
-        """Have these surfaces be reached there."""
+        """Set the addresses of surfaces."""
         sections = {name: SurfaceSettings(url=url) for name, url in urls.items()}
         notify = NotifySettings(digest_minutes=digest, gateway=gateway, **sections)
         self.settings.current = self.settings.current.model_copy(update={"notify": notify})
@@ -96,24 +96,23 @@ class World:
         return self.cards[card_id]
 
     def pending(self) -> list[Card]:
-        return [one for one in self.cards.values() if one.status is Status.PENDING]
+        return [card for card in self.cards.values() if card.status is Status.PENDING]
 
     def card(self, card_id: str = "pred_a", **changes: Any) -> Card:
-        one = card(card_id, self.clock.now(), **changes)
-        self.cards[card_id] = one
-        return one
+        self.cards[card_id] = card(card_id, self.clock.now(), **changes)
+        return self.cards[card_id]
 
     def decide(self, card_id: str) -> None:
         self.cards[card_id] = replace(self.cards[card_id], status=Status.REJECTED)
 
     def happen(self, *events: Event) -> None:
-        """These are true now, and are read."""
+        """Record events, and have them read."""
         for event in events:
             self.database.write(lambda tx, event=event: tx.record(event))
         self.notifications.catch_up()
 
     def deliver(self, surfaces: Sequence[Surface] = tuple(Surface)) -> None:
-        """Everything that goes now."""
+        """Send everything that is due."""
         for surface in surfaces:
             while self.notifications.step(surface) == 0:
                 pass
@@ -121,9 +120,9 @@ class World:
 
 @dataclass
 class _Sessions:
-    known: dict[str, SessionView]
+    by_id: dict[str, SessionView]
 
     def get(self, session_id: str) -> SessionView:
-        if session_id not in self.known:
+        if session_id not in self.by_id:
             raise Refusal("unknown_session", "there is none")
-        return self.known[session_id]
+        return self.by_id[session_id]

@@ -1,0 +1,43 @@
+"""Which notifications are sent when: windows, quiet hours, urgent ones first."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from engine.api.notify.outbox import MAX_BATCH, QUIET_POLL_S, NotificationRow, plan_delivery
+
+NOW = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
+
+
+def row(number: int, *, urgent: bool = False, gathered: bool = False, due: float = 0) -> NotificationRow:
+    due_at = NOW + timedelta(seconds=due)
+    return NotificationRow(id=number, urgent=urgent, gathered=gathered, due_at=due_at)  # type: ignore[call-arg]
+
+
+NORMAL, URGENT = row(1), row(2, urgent=True)
+LOW, LATER = row(1, gathered=True, due=300), row(2, gathered=True, due=420)
+MANY = [row(number, gathered=True) for number in range(MAX_BATCH + 3)]
+
+
+@pytest.mark.parametrize(
+    ("waiting", "after", "quiet", "batch", "wait"),
+    [
+        ([], 0, False, [], None),
+        ([NORMAL, URGENT], 0, False, [URGENT], 0),
+        ([NORMAL], 0, False, [NORMAL], 0),
+        ([LOW, LATER], 299, False, [], 1),
+        ([LOW, LATER], 300, False, [LOW, LATER], 0),
+        (MANY, 0, False, MANY[:MAX_BATCH], 0),
+        ([LOW, URGENT], 300, True, [URGENT], 0),
+        ([LOW], 300, True, [], QUIET_POLL_S),
+    ],
+    ids=["none", "urgent first", "one", "window", "window over", "bound", "quiet, urgent", "quiet"],
+)
+def test_which_notifications_are_sent_when(
+    waiting: Any, after: int, quiet: bool, batch: Any, wait: float | None
+) -> None:
+    planned, seconds = plan_delivery(waiting, NOW + timedelta(seconds=after), quiet=quiet)
+    assert (list(planned), seconds) == (batch, wait)
