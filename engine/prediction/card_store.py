@@ -58,7 +58,7 @@ CURSOR = "cards.aftermath"
 SIGNAL_OF_EVENT = {"LandingUndone": DecisionSignal.UNDONE, "ChangeSetDiscarded": DecisionSignal.DISCARDED}
 """The signal about a card that follows from an event of its session's change set."""
 
-TAKEN = frozenset({"ChangeSetLanded", "ChangeSetBranched"})
+LANDING_EVENTS = frozenset({"ChangeSetLanded", "ChangeSetBranched"})
 """Events after which changes that were undone before are wanted again."""
 
 KEPT_AFTER, MAX_KEPT_AGE = timedelta(hours=24), timedelta(days=14)
@@ -68,7 +68,7 @@ read."""
 NOT_NOW = 0.5
 """Weight of the dismissal reason "not now"; other dismissals weigh 1."""
 
-_KEPT = select_all(Prediction).where(
+_KEPT_RESULTS = select_all(Prediction).where(
     col(Prediction.status) == Status.EXECUTED,
     col(Prediction.decided_by) == DecidedBy.AUTONOMY,
     col(Prediction.outcome) == Outcome.SUCCEEDED,
@@ -113,7 +113,9 @@ class CardStore:
         self._deleted = deleted
         self.deciding = threading.RLock()
         """Held during a decision, so that an undo finds either no session or one that it can stop."""
-        self._change_cursor = LedgerCursor(ledger, CURSOR, lambda fact: fact.kind in {*SIGNAL_OF_EVENT, *TAKEN})
+        self._change_cursor = LedgerCursor(
+            ledger, CURSOR, lambda fact: fact.kind in {*SIGNAL_OF_EVENT, *LANDING_EVENTS}
+        )
         self._pending = database.cached(self._load_pending)
 
     def pending(self) -> Sequence[Card]:
@@ -329,7 +331,7 @@ class CardStore:
             return 0
 
         def work(tx: Transaction) -> int:
-            over = 0
+            ended = 0
             for row in load_pending(tx.session):
                 if row.workspace in deleted:
                     self.withdraw(tx, row, "its workspace was deleted")
@@ -339,8 +341,8 @@ class CardStore:
                     self.withdraw(tx, row, "autonomy is off in this workspace")
                 else:
                     continue
-                over += 1
-            return over
+                ended += 1
+            return ended
 
         return self.database.write(work)
 
@@ -350,12 +352,12 @@ class CardStore:
 
     def _apply_entries(self, tx: Transaction, entries: Sequence[LedgerEntry]) -> None:
         for fact in entries:
-            is_taken = fact.kind in TAKEN
-            if not is_taken and (fact.payload.get("continued_in") or fact.payload.get("left")):
+            is_landing = fact.kind in LANDING_EVENTS
+            if not is_landing and (fact.payload.get("continued_in") or fact.payload.get("left")):
                 continue  # another session continues it, or other parts of it are still landed
             session_id = fact.payload["session_id"]
             row = tx.session.exec(select(Prediction).where(col(Prediction.session_id) == session_id)).first()
-            if row is not None and is_taken:
+            if row is not None and is_landing:
                 self._restore_approval(tx, row, fact.at)
             elif row is not None:
                 self.retract_approval(tx, row, SIGNAL_OF_EVENT[fact.kind], fact.at)
@@ -375,11 +377,11 @@ class CardStore:
         now = self.clock.now()
         span = {"since": now - MAX_KEPT_AGE, "until": now - KEPT_AFTER}
         with self.database.read() as session:
-            if not load_all(session, Prediction, _KEPT, span):
+            if not load_all(session, Prediction, _KEPT_RESULTS, span):
                 return 0
 
         def work(tx: Transaction) -> int:
-            rows = load_all(tx.session, Prediction, _KEPT, span)
+            rows = load_all(tx.session, Prediction, _KEPT_RESULTS, span)
             for row in rows:
                 self.history.record(tx, DecisionSignal.KEPT, decided_card(row, DecidedBy.AUTONOMY))
             return len(rows)

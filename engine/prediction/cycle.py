@@ -118,13 +118,13 @@ class Findings:
     proposals: tuple[Proposal, ...]
     complete: bool
     """False when a collector failed: then nothing is withdrawn."""
-    unseen: frozenset[str] = frozenset()
+    unchecked: frozenset[str] = frozenset()
     """Kinds whose check failed: their cards are not withdrawn."""
 
     def has_lost(self, card: Card, now: datetime) -> bool:
         """Whether the evidence of a pending card is gone. A snoozed card stays while its subject exists, since new
         evidence would show it before its time."""
-        if not self.complete or card.source not in BOUND_TO_EVIDENCE or card.kind in self.unseen:
+        if not self.complete or card.source not in BOUND_TO_EVIDENCE or card.kind in self.unchecked:
             return False
         if any(proposal.fingerprint == card.fingerprint for proposal in self.proposals):
             return False
@@ -156,9 +156,9 @@ class Predictions:
         self._selector = CardSelector(store, approvals, router, twin, randomness)
         self._lock = threading.RLock()
         self._last_contexts: dict[str, WorkspaceContext] = {}
-        """Each workspace as it was looked at last."""
+        """Each workspace as the last cycle saw it."""
         self._blocked: set[str] = set()
-        """Fingerprints of what the content filter blocked and was told."""
+        """Fingerprints of cards that the content filter blocked, each of which was recorded once."""
         self._ended = LedgerCursor(store.ledger, FOLLOW_UP_CURSOR, lambda fact: fact.kind == "SessionEnded")
 
     def run_cycle(self, *, workspaces: Sequence[str] | None = None, requested: bool = False) -> CycleReport:
@@ -193,7 +193,7 @@ class Predictions:
 
     def situation(self, workspace: str) -> str:
         """The situation of a workspace in words, as preference pairs keep it (SPEC 8.2): as the last cycle saw it, else
-        as it is now, which takes a look."""
+        as it is now, which has to be read."""
         if workspace not in self._last_contexts:
             return "".join(context.text for context in self._contexts([workspace]))
         return self._last_contexts[workspace].text
@@ -213,16 +213,16 @@ class Predictions:
 
         def handle(facts: Sequence[LedgerEntry]) -> None:
             for fact in facts:
-                cards.extend(self._after(fact.subject))
+                cards.extend(self._follow_session(fact.subject))
 
         if not self._store.safety.kill_switch.stop_reason():
             with self._lock:
                 self._ended.each(handle)
         return cards
 
-    def _after(self, session_id: str) -> list[Card]:
-        """The card that follows a session that ended within a day. Its workspace is looked at also where none can,
-        after a run of the tests: cards whose evidence is gone are withdrawn."""
+    def _follow_session(self, session_id: str) -> list[Card]:
+        """The card that follows a session that ended within a day. After a run of the tests its workspace is read also
+        where none can follow: cards whose evidence is gone are withdrawn."""
         try:
             view = self._approvals.launcher.get(session_id)
         except Refusal as refusal:
@@ -233,15 +233,15 @@ class Predictions:
         if not is_recent or not (kinds or view.check) or self._store.is_off(view.workspace):
             return []
         errors: list[str] = []
-        findings, rows, _ = self._look([view.workspace], errors, kinds)
+        findings, rows, _ = self._plan([view.workspace], errors, kinds)
         for row in rows:
             row.from_channel = view.channel
         for error in errors:
             log.warning("while looking for a follow-up: %s", error)
-        cards, _ = self._database.write(lambda tx: self._apply(tx, findings, rows))
+        cards, _ = self._database.write(lambda tx: self._store_plan(tx, findings, rows))
         return cards
 
-    def _cycle(self, requested_paths: Sequence[str], requested: bool) -> CycleReport:
+    def _cycle(self, paths: Sequence[str], requested: bool) -> CycleReport:
         clock, store = self._store.clock, self._store
         began = clock.monotonic()
         stopped = store.safety.kill_switch.stop_reason()
@@ -253,36 +253,28 @@ class Predictions:
         store.follow_landings()
         store.credit_kept()
         self.follow_up()
-        active_paths = [path for path in requested_paths if not store.is_off(path)]
+        active_paths = [path for path in paths if not store.is_off(path)]
         errors: list[str] = []
-        all_findings, rows, is_full = self._look(active_paths, errors)
+        all_findings, rows, is_full = self._plan(active_paths, errors)
         if requested:
-            errors[:0] = [
-                f"{path}: autonomy is off, so it gets no cards" for path in requested_paths if path not in active_paths
-            ]
-            errors += [
-                f"{findings.context.workspace}: no commit yet; most cards need a history, so make a commit"
-                for findings in all_findings
-                if findings.context.git is not None and not findings.context.git.head
-            ]
-            errors += [f"{path}: {remark}" for path, remark in self.remarks().items() if path in active_paths]
+            errors[:0] = [f"{path}: autonomy is off, so it gets no cards" for path in paths if path not in active_paths]
+            errors += _reasons_for_no_cards([findings.context for findings in all_findings])
             if is_full:
-                errors.append(_full(store.settings.current))
+                errors.append(_no_room(store.settings.current))
 
         def apply(tx: Transaction) -> tuple[list[Card], list[str]]:
-            cards, withdrawn = self._apply(tx, all_findings, rows)
-            seconds = clock.monotonic() - began
-            number = len(cards), len(withdrawn)
-            tx.record(CycleFinished(created=number[0], withdrawn=number[1], seconds=seconds, errors=tuple(errors)))
+            cards, withdrawn = self._store_plan(tx, all_findings, rows)
+            created, left, seconds = len(cards), len(withdrawn), clock.monotonic() - began
+            tx.record(CycleFinished(created=created, withdrawn=left, seconds=seconds, errors=tuple(errors)))
             return cards, withdrawn
 
         created, withdrawn = self._database.write(apply)
         return CycleReport(tuple(created), tuple(withdrawn), tuple(errors), clock.monotonic() - began)
 
-    def _look(
+    def _plan(
         self, workspaces: Sequence[str], errors: list[str], next_kinds: Sequence[str] | None = None
     ) -> tuple[list[Findings], list[Prediction], bool]:
-        """What these workspaces suggest, the rows that may become cards, and whether any found no place. With
+        """The findings in these workspaces, the rows that may become cards, and whether any found no place. With
         `next_kinds`: only the first of these kinds that can be a card now, or is one that is shown."""
         all_findings = self._find_proposals(workspaces, errors)
         proposals = [proposal for findings in all_findings for proposal in findings.proposals]
@@ -292,23 +284,23 @@ class Predictions:
             leaving = _leaving(cards, all_findings, now)
             staying = [card for card in cards if card.id not in leaving]
             awake = [card for card in staying if not card.snoozed(now)]
-            taken = self._selector.unavailable(session, proposals, now, staying)
+            unavailable = self._selector.unavailable(session, proposals, now, staying)
             if next_kinds is not None:
                 shown = {card.fingerprint for card in awake}
-                possible = [new for new in proposals if new.fingerprint in shown or new.fingerprint not in taken]
+                possible = [new for new in proposals if new.fingerprint in shown or new.fingerprint not in unavailable]
                 first = next((new for kind in next_kinds for new in possible if new.kind == kind), None)
                 proposals = [replace(first, source=Source.FOLLOW_UP)] if first else []
-            proposals = [proposal for proposal in proposals if proposal.fingerprint not in taken]
+            proposals = [proposal for proposal in proposals if proposal.fingerprint not in unavailable]
             room = Room(self._store.settings.current, awake, now)
             return all_findings, *self._selector.select(session, proposals, self._last_contexts, errors, room)
 
     def _find_proposals(self, workspaces: Sequence[str], errors: list[str]) -> list[Findings]:
-        """Contexts and what they suggest; what failed goes into `errors` and hinders nothing else."""
+        """What the templates propose in each workspace; what failed goes into `errors` and hinders nothing else."""
         all_findings: list[Findings] = []
         for context in self._contexts(workspaces) if workspaces else ():
             self._last_contexts[context.workspace] = context
             unknown = context.inspection.unknown
-            messages = [*context.errors, *(f"{look}: {error}" for look, error in unknown.items())]
+            messages = [*context.errors, *(f"{check}: {error}" for check, error in unknown.items())]
             failed: list[Exception] = []
             proposals = self._propose(context, failed)
             for error in failed:
@@ -316,11 +308,11 @@ class Predictions:
                 messages.append(f"{type(error).__name__}: {sanitise(str(error))}")
             errors += [f"{context.workspace}: {words}" for words in messages]
             complete = context.git is not None and not context.errors and not failed
-            unseen = frozenset(kind for look in unknown for kind in KINDS_BY_INSPECTION[look])
-            all_findings.append(Findings(context, tuple(proposals), complete, unseen))
+            unchecked = frozenset(kind for check in unknown for kind in KINDS_BY_INSPECTION[check])
+            all_findings.append(Findings(context, tuple(proposals), complete, unchecked))
         return all_findings
 
-    def _apply(
+    def _store_plan(
         self, tx: Transaction, all_findings: Sequence[Findings], rows: Sequence[Prediction]
     ) -> tuple[list[Card], list[str]]:
         """Store the result of a round; returns (cards created, ids withdrawn). Rows without a place are dropped."""
@@ -333,16 +325,16 @@ class Predictions:
             by_operator = is_done_by_operator(row, contexts[row.workspace], session_ids)
             reason = "you did it yourself" if by_operator else "its reason no longer applies"
             store.withdraw(tx, row, reason, by_operator=by_operator)
-        looked = {workspace: context.now.isoformat() for workspace, context in contexts.items()}
-        stored.put(tx, LAST_CHECKED, stored.get(tx.session, LAST_CHECKED, {}) | looked)
+        checked_at = {workspace: context.now.isoformat() for workspace, context in contexts.items()}
+        stored.put(tx, LAST_CHECKED, stored.get(tx.session, LAST_CHECKED, {}) | checked_at)
         pending = [card for card in pending if card.id not in withdrawn]
-        taken = self._selector.unavailable(tx.session, rows, tx.now, pending)
+        unavailable = self._selector.unavailable(tx.session, rows, tx.now, pending)
         room = Room(store.settings.current, [card for card in pending if not card.snoozed(tx.now)], tx.now)
         cards: list[Card] = []
         for row in rows:
             if verdict := content_block(row):
-                self._tell_blocked(tx, row, verdict)
-            elif row.fingerprint not in taken and row.about not in {card.about for card in cards}:
+                self._record_block(tx, row, verdict)
+            elif row.fingerprint not in unavailable and row.about not in {card.about for card in cards}:
                 displaced = room.take(card_of(row))
                 for card_id in displaced or ():
                     store.withdraw(tx, load_card(tx.session, card_id), "made room for something more urgent")
@@ -351,15 +343,12 @@ class Predictions:
                     cards.append(store.add(tx, row))
         return cards, withdrawn
 
-    def _tell_blocked(self, tx: Transaction, row: Prediction, verdict: RailVerdict) -> None:
+    def _record_block(self, tx: Transaction, row: Prediction, verdict: RailVerdict) -> None:
         """Record once that the content filter blocks a card."""
         if row.fingerprint not in self._blocked:
             self._blocked.add(row.fingerprint)
-            word = verdict.verdict.value
-            told = TriggerBlocked(
-                subject=row.id, workspace=row.workspace, rail=verdict.rail, verdict=word, reason=verdict.reason
-            )
-            tx.record(told)
+            rail, word, reason = verdict.rail, verdict.verdict.value, verdict.reason
+            tx.record(TriggerBlocked(subject=row.id, workspace=row.workspace, rail=rail, verdict=word, reason=reason))
 
 
 def _leaving(cards: Sequence[Card], all_findings: Sequence[Findings], now: datetime) -> set[str]:
@@ -370,7 +359,19 @@ def _leaving(cards: Sequence[Card], all_findings: Sequence[Findings], now: datet
     }
 
 
-def _full(settings: Settings) -> str:
+def _reasons_for_no_cards(contexts: Sequence[WorkspaceContext]) -> list[str]:
+    """Why there may be no cards in these workspaces, in words."""
+    without_commit = [context for context in contexts if context.git is not None and not context.git.head]
+    return [
+        *(
+            f"{context.workspace}: no commit yet; most cards need a history, so make a commit"
+            for context in without_commit
+        ),
+        *(f"{context.workspace}: {context.remark}" for context in contexts if context.remark),
+    ]
+
+
+def _no_room(settings: Settings) -> str:
     """Why nothing is offered although something was found."""
     per_workspace, in_all = count(settings.max_pending_cards, "card"), settings.max_pending_cards_in_all
     return (

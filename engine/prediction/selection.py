@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from datetime import datetime, timedelta
 
 import sqlalchemy
@@ -13,6 +14,7 @@ from sqlalchemy import bindparam, or_
 from sqlmodel import Session, col
 
 from engine.frozen import frozen
+from engine.learning.decisions.decisions import Decisions
 from engine.model import (
     Assignment,
     Band,
@@ -63,15 +65,20 @@ _SAME_EVIDENCE = sqlalchemy.select(
 
 
 @frozen
-class _Round:
-    """The state that all proposals of one cycle share. `decided`: by workspace and kind, how many cards the
-    operator approved, and how many were decided on; `routed`: how many proposals went to each channel so far."""
+class _Cycle:
+    """The state that all proposals of one cycle share. `decided`: by workspace and kind, how many cards the operator
+    approved, and how many were decided on; `routed`: how many proposals went to each channel so far."""
 
     now: datetime
     phase: Phase
-    triggered: dict[str, datetime]
+    triggered: Mapping[str, datetime]
     decided: Mapping[tuple[str, str], tuple[int, int]]
-    routed: dict[str, int]
+    routed: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def is_learning(self) -> bool:
+        """Whether the Twin has begun (SPEC 2.6)."""
+        return self.phase.number > 0
 
 
 def select_rows(
@@ -152,77 +159,70 @@ class CardSelector:
         if not proposals:
             return [], False
         now, history = self._store.clock.now(), self._store.history
-        decided: dict[tuple[str, str], tuple[int, int]] = {}
-        for kind, _, workspace, approved, number in history.count_by_group(session):
-            before = decided.get((workspace, kind), (0, 0))
-            decided[workspace, kind] = (before[0] + approved, before[1] + number)
-        state = _Round(now, self._twin.phase(session), last_trigger_times(session), decided, {})
-        rows = []
+        cycle = _Cycle(now, self._twin.phase(session), last_trigger_times(session), _count_decisions(history, session))
+        drafts = []
         for proposal in proposals:
             try:
-                rows.append(self._make_row(proposal, state, contexts[proposal.workspace].text))
+                drafts.append(self._make_row(proposal, cycle, contexts[proposal.workspace].text))
             except Refusal as refusal:
                 errors.append(f"{proposal.workspace}: {proposal.kind}: {refusal.message}")
         recent = history.count_by_kind(session, since=now - EXPLORED_AFTER)
-        learning = state.phase.number > 0
-        waiting = {}
-        for row in select_rows(rows, recent, learning=learning, randomness=self._randomness):
+        rows = {}
+        for row in select_rows(drafts, recent, learning=cycle.is_learning, randomness=self._randomness):
             row.id = self._randomness.new_id("pred")
-            waiting[row.id] = row
+            rows[row.id] = row
         selected, is_full = [], False
-        for card in sort_cards([card_of(row) for row in waiting.values()], now):
-            row = waiting[card.id]
+        for card in sort_cards(map(card_of, rows.values()), now):
             if room.take(card) is None:
                 is_full = is_full or card.tier is not Tier.UPKEEP
                 continue
-            info = self._approvals.launcher.check(card.assignment)
+            row, info = rows[card.id], self._approvals.launcher.check(card.assignment)
             row.set_verdicts(self._approvals.preview_work(session, row, card.assignment, info))
             if content_block(row):
                 room.leave(card)
             selected.append(row)
         return selected, is_full
 
-    def _make_row(self, proposal: Proposal, state: _Round, context: str) -> Prediction:
+    def _make_row(self, proposal: Proposal, cycle: _Cycle, context: str) -> Prediction:
         """The card of one proposal, not stored yet and without an id; `context` is its situation in words. Raises
         `Refusal` `unknown_channel`."""
-        store, launcher, learning = self._store, self._approvals.launcher, state.phase.number > 0
-        assignment, otherwise = launcher.choose(self._assign(proposal, state, learning=learning))
+        store, launcher = self._store, self._approvals.launcher
+        assignment, other_runner = launcher.choose(self._assign(proposal, cycle))
         estimate = self._twin.estimate(
-            proposal, assignment, context=context, phase=state.phase, now=state.now, local=store.clock.local()
+            proposal, assignment, context=context, phase=cycle.phase, now=cycle.now, local=store.clock.local()
         )
-        if learning and proposal.source is Source.TEMPLATE:
+        if cycle.is_learning and proposal.source is Source.TEMPLATE:
             proposal = replace(proposal, source=Source.EMBEDDED_TWIN)
-        approved, decided = state.decided.get((proposal.workspace, proposal.kind), (0, 0))
-        tier, why = adjusted_tier(proposal.tier, approved, decided)
-        everywhere = sum(number for (_, kind), (_, number) in state.decided.items() if kind == proposal.kind)
+        tier, why = adjusted_tier(proposal.tier, *cycle.decided.get((proposal.workspace, proposal.kind), (0, 0)))
+        everywhere = sum(number for (_, kind), (_, number) in cycle.decided.items() if kind == proposal.kind)
         words = (*estimate.parts.words, why) if why else estimate.parts.words
         row = make_row(
             "",
             proposal,
             assignment,
             launcher.check(assignment),
-            now=state.now,
-            expires_at=store.expiry(state.now),
+            now=cycle.now,
+            expires_at=store.expiry(cycle.now),
             context=context,
             estimate=replace(estimate, parts=replace(estimate.parts, words=words, decided=everywhere)),
         )
-        row.tier, row.note = tier, otherwise or why or row.note
+        row.tier, row.note = tier, other_runner or why or row.note
         return row
 
-    def _assign(self, proposal: Proposal, state: _Round, *, learning: bool) -> Assignment:
+    def _assign(self, proposal: Proposal, cycle: _Cycle) -> Assignment:
         """The work of a proposal, on the channel and for the agent that the router gives it."""
         channels = self._store.settings.current.channels
-        named = self._twin.usual_channel(proposal.kind, list(channels)) if learning else None
+        named = self._twin.usual_channel(proposal.kind, list(channels)) if cycle.is_learning else None
         if proposal.confidence is not None and proposal.channel:
-            named = proposal.channel  # who says how sure he is also says where
+            named = proposal.channel  # a source that states a confidence says where, too
         route = self._router.route(
             "" if proposal.flow else proposal.prompt,
             named=named,
             affinity=proposal.channel,
-            triggered=state.triggered,
-            routed=state.routed,
+            triggered=cycle.triggered,
+            routed=cycle.routed,
         )
-        state.routed[route.channel] = state.routed.get(route.channel, 0) + 1
+        cycle.routed[route.channel] += 1
         return Assignment(
             prompt=sanitise(proposal.prompt),
             channel=route.channel,
@@ -232,3 +232,12 @@ class CardSelector:
             parameters=dict(proposal.parameters),
             agent=route.agent,
         )
+
+
+def _count_decisions(history: Decisions, session: Session) -> dict[tuple[str, str], tuple[int, int]]:
+    """By workspace and kind: how many cards the operator approved, and how many were decided on."""
+    counts: dict[tuple[str, str], tuple[int, int]] = {}
+    for kind, _, workspace, approved, decided in history.count_by_group(session):
+        before = counts.get((workspace, kind), (0, 0))
+        counts[workspace, kind] = (before[0] + approved, before[1] + decided)
+    return counts
