@@ -51,7 +51,8 @@ _WORDS = {
     5: {"junior", "jr", "intern", "trainee"},
     4: {"builder", "worker"},
 }
-"""Words of an id that tell a tier, the first that has one of them: `cto` 2, `frontend_lead` 3, `junior_builder` 5."""
+"""Words in an id and the tier they mean; the first tier with a match counts: `cto` 2, `frontend_lead` 3,
+`junior_builder` 5."""
 
 
 def resolve_tier(agent_id: str, *, assigned: int | None, archetype: str) -> tuple[int, str]:
@@ -81,7 +82,7 @@ OWNER = "owner"
 """Above everyone: the operator. Not an agent."""
 
 DEPTH = 10
-"""At most so many leaders are walked; what `cascade_depth` null means."""
+"""Maximum number of leaders in a chain where `cascade_depth` is null."""
 
 
 @frozen

@@ -133,14 +133,14 @@ MIN_SESSIONS = 10
 """Minimum number of sessions with, and of sessions without, an item before anything is said of it."""
 
 ERROR_RATE = 0.05
-"""In so many of all cases, at most, is an item that does no harm called noisy at any look at the sessions of
-`MAX_DECISIONS`: half of what an effect on trial is granted, for there are dozens of items."""
+"""Maximum share of harmless items that are ever called noisy within `MAX_DECISIONS`: half of that of an effect on
+trial, since there are dozens of items."""
 
 MAX_DECISIONS = timedelta(days=90)
 """Sessions that ended longer ago count no more."""
 
 MAX_DECISION_AGE = timedelta(days=30)
-"""A recent decision is one for so long."""
+"""Maximum age of a recent decision."""
 
 MAX_PATTERN_AGE = timedelta(days=180)
 """Maximum age of knowledge in guidance, from when it was last written or confirmed."""
@@ -158,7 +158,7 @@ class Tally:
     @property
     def harm(self) -> float:
         """By how much more of the sessions with it end badly, at least (95 % sure at every look); -1 while there are
-        too few. Nobody drew which sessions are told it: leaders say it or do not."""
+        too few. The sessions were not drawn by chance: leaders say it or do not."""
         if min(self.told, self.untold) < MIN_SESSIONS:
             return -1.0
         arms = Arms(self.told, self.told - self.told_bad, self.untold, self.untold - self.untold_bad)
@@ -171,8 +171,8 @@ class Tally:
 
 
 def tallies(sessions: Iterable[tuple[Mapping[str, str], bool]]) -> dict[tuple[str, str], Tally]:
-    """How an agent did with and without each thing it was told, by item and wording. A session is what it was told, by
-    item, and whether it ended badly."""
+    """How an agent did with and without each item of guidance, by item and wording. A session is the wordings of its
+    items, and whether it ended badly."""
     ended_sessions = list(sessions)
     bad = sum(ended for _, ended in ended_sessions)
     carried, carried_bad = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
@@ -198,7 +198,7 @@ GUIDED = "GuidanceApplied"
 
 
 class GuidedSession(Row, table=True):
-    """A session that was guided: what it was told, by item and wording, and how it stands (`outcomes.next_outcome`)."""
+    """A session with guidance: its items with their wordings, and its outcome until now (`next_outcome`)."""
 
     __tablename__ = "guided_sessions"
 
@@ -211,7 +211,7 @@ class GuidedSession(Row, table=True):
 
 
 class GuidanceFinding(Row, table=True):
-    """An item in one wording that was reported: the `agent` for whom it is noisy, "" when it is stale."""
+    """A report of an item in one wording: the `agent` for whom it is noisy, "" when it is stale."""
 
     __tablename__ = "guidance_findings"
 
@@ -238,8 +238,7 @@ class GuidedSessions(SessionFollower[GuidedSession]):
         self._clock = clock
 
     def review(self) -> None:
-        """Tell of what was said in the last 30 days though it had outlived its time, and give up rows that count no
-        more."""
+        """Report outdated guidance of the last 30 days, and delete rows that no longer count."""
         now = self._clock.now()
         with self._database.read() as session:
             recent = session.exec(select(GuidedSession).where(col(GuidedSession.at) > now - MAX_DECISION_AGE)).all()
@@ -253,7 +252,7 @@ class GuidedSessions(SessionFollower[GuidedSession]):
         self._database.write(store_review)
 
     def add_row(self, tx: Transaction, fact: LedgerEntry) -> None:
-        """Keep what a session was told."""
+        """Store the guidance of a session."""
         payload = fact.payload
         wordings = dict(zip(payload["items"], payload["wordings"], strict=True))
         if not payload["session_id"] or not wordings:
@@ -265,7 +264,7 @@ class GuidedSessions(SessionFollower[GuidedSession]):
         tx.session.add(row)
 
     def on_state_change(self, tx: Transaction, rows: Sequence[GuidedSession]) -> None:
-        """Tell of what proved noisy."""
+        """Report the guidance that proved noisy."""
         for agent in sorted({row.agent for row in rows if row.state in ("good", "bad")}):
             _record_noisy(tx, agent)
 
@@ -295,7 +294,7 @@ def _past(leader: str, profile: LeaderProfile, now: datetime) -> dict[str, tuple
 
 
 def _record_noisy(tx: Transaction, agent: str) -> None:
-    """Of what an agent was told and does worse with than without."""
+    """Report the items of an agent's guidance with which it does worse than without."""
     rows = tx.session.exec(
         select(GuidedSession)
         .where(col(GuidedSession.agent) == agent, col(GuidedSession.at) > tx.now - MAX_DECISIONS)
@@ -312,7 +311,7 @@ def _record_noisy(tx: Transaction, agent: str) -> None:
 
 
 def _record_finding(tx: Transaction, key: tuple[str, str, str, str], event: Event) -> None:
-    """Once of each item in each wording."""
+    """Record an event once for each item, wording and agent."""
     if tx.session.get(GuidanceFinding, key) is not None:
         return
     kind, ref, wording, agent = key

@@ -1,9 +1,9 @@
-"""Layer A, the files of agents (SPEC 4.1): read, listed and edited without ever tearing one or losing an edit.
+"""Layer A, the files of agents (SPEC 4.1): read, edited and watched, so that no file is torn and no edit is lost.
 
-The folders are the truth and nothing of them is kept in memory: what another program wrote is seen at the next look.
-An edit names what it was made of, and is refused when the file says something else by now. Edits by other programs are
-noticed while the engine runs: folders are watched, not files, since editors replace files. What changed is compared by
-content, so that our own writes and a mere touch are nothing new.
+The folders are the truth and nothing of them is kept in memory: the next read sees what another program wrote. An edit
+names the text that it was made from, and is refused if the file has changed since. Edits by other programs are noticed
+while the engine runs: folders are watched, not files, since editors replace files. Contents are compared, so that our
+own writes and a mere touch do not count.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ MAX_BYTES = 256 * 1024
 """Bytes; larger ones are neither read nor written."""
 
 POLL_MS = 250
-"""Milliseconds between two looks at what the system reported; bursts of changes within them come together."""
+"""Milliseconds between two checks of the reported changes; changes within them come together."""
 
 DEBOUNCE_MS = 1000
-"""Milliseconds for which a burst that does not end is held back."""
+"""Milliseconds after which a burst that does not end is reported."""
 
 CLOSE_TIMEOUT_S = 2.0
 
@@ -154,12 +154,11 @@ class AgentFiles:
     # Writing
 
     def write(self, agent: str, name: str, text: str, *, read: str) -> AgentFile:
-        """Replace a file by `text`, whole, with its mode and its line ends kept. `read` is the digest of what the edit
-        was made of, "" when there was no such file.
+        """Replace the text of a file; its mode and line ends stay. `read` is the digest of the text that was edited, ""
+        when there was no such file.
 
-        Raises `Refusal`: `changed_meanwhile` (the file says something else by now: nothing is lost, both texts are
-        there), `bad_file` (JSON that is none, or not what the engine expects, with line and column), `unknown_file`,
-        `unreadable_file`, `unwritable_file`.
+        Raises `Refusal`: `changed_meanwhile` (neither text is lost), `bad_file` (invalid JSON, or not what the engine
+        expects, with its place), `unknown_file`, `unreadable_file`, `unwritable_file`.
         """
         with self._lock:
             before = self._bytes(agent, name)
@@ -249,14 +248,14 @@ class AgentFiles:
             self.is_watched.set()
 
     def is_set(self) -> bool:
-        """Whether to end: asked by the watcher between two looks, for the first time when it is there."""
+        """Whether to end. The watcher asks between two checks, for the first time once it watches."""
         if not self.is_watched.is_set():
             self._notice(set(self._known))  # edits since we first read
             self.is_watched.set()
         return self._stop.is_set()
 
     def _notice(self, places: set[tuple[str, ...]]) -> None:
-        """Record which of these files changed, and not by our own hand, and which folders came or went."""
+        """Record which of these files other programs changed, and which folders came or went."""
         for agent, *rest in sorted(places):
             name = rest[0] if rest else ""
             if agent.startswith(".") or len(rest) > 1 or (name and name not in FILES):

@@ -94,12 +94,12 @@ def _sentence_ends(text: str) -> Iterator[int]:
 # -- rules
 
 MIN_LENGTH, MAX_LENGTH = 12, 400
-"""Characters of a sentence that is taken."""
+"""Characters of a sentence that is captured."""
 
 MIN_WORDS = 4
 MAX_TAGS = 6
 MIN_OVERLAP = 0.5
-"""A correction is taken to correct what shares at least half of the shorter sentence's words."""
+"""Share of the words of the shorter sentence from which a correction corrects a statement."""
 
 
 class CaptureKind(StrEnum):
@@ -136,7 +136,7 @@ _LABELS = {
     CaptureKind.CORRECTION: "correction|erratum",
     CaptureKind.FACT: "fact|note|remember|important|reminder|fyi|keep in mind",
 }
-"""The words before a colon with which a sentence says itself what it is. Then it is taken from program output, too."""
+"""Labels before a colon. A sentence with one is captured from the output of programs, too."""
 
 _LABELLED = {kind: _any_of(rf"^(?:{words})\s*[:—–]") for kind, words in _LABELS.items()}
 _LABELLED_LINE = _any_of(rf"^\W*(?:{'|'.join(_LABELS.values())})\s*[:—–]")
@@ -224,10 +224,10 @@ _STOP_WORDS = frozenset(_STOP_WORDS_TEXT.split())
 def capture(
     lines: Iterable[tuple[int, str]], *, operator: bool = False, output: bool = False, secrets: Iterable[str] = ()
 ) -> list[CapturedSentence]:
-    """What is worth keeping in numbered lines that belong together, each sentence once.
+    """The sentences worth keeping in numbered lines that belong together, each once.
 
-    `operator`: they are the operator's own words. `output`: a program printed them, and only sentences that say
-    themselves what they are (`Decision: …`) are taken. `secrets`: values whose sentences are never taken.
+    `operator`: they are the operator's own words. `output`: a program printed them, and only sentences with a label
+    (`Decision: …`) count. Sentences with one of the `secrets` are left out.
     """
     secret_values = tuple(secrets)
     captured: dict[str, CapturedSentence] = {}
@@ -240,12 +240,12 @@ def capture(
 
 
 def has_label(line: str) -> bool:
-    """Whether a line says itself what it is (`Decision: …`)."""
+    """Whether a line of output has a label (`Decision: …`)."""
     return bool(_LABELLED_LINE.search(line))
 
 
 def classify(sentence: str, *, operator: bool = False, output: bool = False) -> CaptureKind | None:
-    """What one sentence is, None when it is not to be kept."""
+    """The kind of a sentence, None for one that is not worth keeping."""
     if not MIN_LENGTH <= len(sentence) <= MAX_LENGTH or len(_WORD.findall(sentence)) < MIN_WORDS:
         return None
     plain = _QUOTED.sub(_masked, _CODE.sub(_masked, sentence))
@@ -309,5 +309,5 @@ def _without_reason(sentence: str) -> str:
 
 
 def _masked(match: re.Match[str]) -> str:
-    """The same length without a word in it, so that no pattern takes it for what the speaker says himself."""
+    """As many underscores, so that no pattern matches in it."""
     return "_" * len(match[0])

@@ -25,7 +25,7 @@ from engine.storage.ledger import LedgerEntry
 from engine.storage.rows import Row, enum_field, json_field, utc_field, value_of
 
 ENDED = frozenset({"SessionEnded", "ChangeSetDiscarded"})
-"""The facts after which a session says how it went: at its end, and when its changes were thrown away."""
+"""The facts after which the outcome of a session is known: it ended, or its changes were discarded."""
 
 
 @frozen
@@ -54,7 +54,7 @@ class Work:
 
 
 def session_of(fact: LedgerEntry) -> str:
-    """The session that a fact of `ENDED` tells of."""
+    """The session that a fact of `ENDED` is about."""
     return str(fact.payload.get("session_id") or fact.subject)
 
 
@@ -63,7 +63,7 @@ MAX_PER_SESSION = 200
 """Captures of one session; more than that are not worth keeping."""
 
 MAX_PER_DAY = 1_000
-"""Captures of one day that the night looks at."""
+"""Captures of one day that the night reads."""
 
 MAX_CORRECTED = 200
 """The newest captures that are searched for what a correction corrects."""
@@ -126,15 +126,16 @@ class Captures:
         *,
         secrets: Callable[[], Iterable[str]] = tuple,
     ) -> None:
-        """`secrets`: values whose sentences are never taken (SPEC 11.1), besides what looks like one."""
+        """`secrets`: values whose sentences are never captured (SPEC 11.1), like everything that looks like a
+        secret."""
         self._database = database
         self._work = work
         self._remember = remember
         self._secrets = secrets
 
     def handle(self, fact: LedgerEntry) -> None:
-        """A session ended, or its changes were thrown away (a fact of `ENDED`): take what it said, and how it went.
-        Doing it again changes nothing."""
+        """A session ended, or its changes were discarded (a fact of `ENDED`): capture it, with its outcome. Doing it
+        again changes nothing."""
         self.capture_session(session_of(fact))
 
     def capture_session(self, session_id: str) -> list[Capture]:
@@ -152,9 +153,8 @@ class Captures:
         return remembered
 
     def extract(self, session_id: str) -> list[tuple[CapturedSentence, TranscriptLine]]:
-        """What is worth keeping in a session's transcript, each sentence once, whether it was kept before or not; with
-        the last line of the message that it is in, whose kind says who spoke. What the operator said too is the
-        operator's."""
+        """The sentences worth keeping in a session's transcript, each once, with the last line of its message, whose
+        kind tells who spoke. A sentence of an agent that the operator said, too, is the operator's."""
         by_digest: dict[str, tuple[CapturedSentence, TranscriptLine]] = {}
         secrets = tuple(self._secrets())
         for kind, lines in _messages(self._lines(session_id)):

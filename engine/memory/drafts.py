@@ -1,5 +1,5 @@
-"""Drafts of facts for layer G (SPEC 4.8, 6.8): which of them rules draw from a day, and those that wait for the
-operator's word: words of tools, agents and models, and where no model is named all of them.
+"""Facts for layer G (SPEC 4.8, 6.8): those that rules draft from a day, and the drafts that wait for the operator.
+These are the words of tools, agents and models, and without a model all of them.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from engine.storage.database import Database, Transaction
 from engine.storage.rows import Row, enum_field, shallow_dict, utc_field, value_of
 
 CAPTURE_SOURCE = "capture:"
-"""How the source of a fact begins that was captured."""
+"""Prefix of the source of a captured fact."""
 
 MAX_FACTS = 8
 """Facts of one night (SPEC 4.8)."""
 
 MIN_FAILING_SESSIONS = 2
-"""Sessions of a day in which a test stayed red before that becomes a fact."""
+"""Sessions of a day in which a test must keep failing before that becomes a fact."""
 
 MAX_LINES = 12
 MAX_LINE = 200
@@ -77,7 +77,7 @@ class Day:
         return list(new_facts.values())[:MAX_FACTS]
 
     def lines_for(self, agent: str) -> list[str]:
-        """What an agent is to find in its `memory.md` of this day; [] when it did nothing."""
+        """The lines of this day for an agent's `memory.md`; [] when it did nothing."""
         lines = [
             f"{session.outcome}: {session.prompt}{self._landed(session, ' ({} landed)')}"
             for session in self.sessions
@@ -95,7 +95,7 @@ class Day:
         return [plain(line, MAX_LINE) for line in lines]
 
     def synthesis(self) -> str:
-        """The day as a model reads it: one line a thing, bounded; every line begins with its source."""
+        """The day as a model reads it: one event a line, which begins with its source; at most `MAX_SYNTHESIS`."""
         lines = [f"Day {self.date}: {count(self.approved, 'card')} approved, {self.rejected} rejected."]
         for item in self.sessions:
             text = f"{item.prompt}: {item.outcome}{self._landed(item, ', {} landed')}. {item.error or item.summary}"

@@ -1,6 +1,6 @@
 """Layer F, the task graph (SPEC 4.6): which task blocked, continued or resembles which.
 
-Kept in memory, and read by whoever needs it first. Nothing is deleted: tasks and edges that are no longer valid are
+It is kept in memory, and read when it is first needed. Nothing is deleted: tasks and edges that are no longer valid are
 marked. Edges of `blocks`, and those of `derived_from`, never form a cycle.
 
 On disk it is `task_graph.json`, one JSON document with one task a line, and a journal of what came after it: a change
@@ -35,7 +35,7 @@ SNAPSHOT = "task_graph.json"
 JOURNAL = "task_graph.journal.jsonl"
 
 SEMANTIC_WEIGHT = 0.7
-"""Of what is found of tasks likeness counts so much, and recency the rest (SPEC 4.6)."""
+"""Weight of similarity in the score of a task; recency has the rest (SPEC 4.6)."""
 
 DECAY_DAYS = 14.0
 
@@ -120,7 +120,7 @@ class TaskGraph:
         return None if last is None else last.timestamp
 
     def close(self) -> None:
-        """Give the files up. Safe to call twice."""
+        """Close the files. Safe to call twice."""
         with self._load_lock, self._write_lock:
             self._closed = True
             self._files.close()
@@ -151,14 +151,14 @@ class TaskGraph:
         return list(itertools.islice(matching, limit))
 
     def neighbourhood(self, task_id: str) -> Neighbourhood:
-        """A task with what is one step away, what is valid first. Raises `Refusal` `unknown_task`."""
+        """A task with its edges and the tasks one step away, the valid ones first. Raises `Refusal` `unknown_task`."""
         self.load()
         edges = self._edges_around(task_id)
         others = dict.fromkeys(edge.other_end(task_id) for edge in edges)
         return Neighbourhood(self._existing(task_id), tuple(edges), tuple(self._nodes[other] for other in others))
 
     def neighbours(self, task_ids: Sequence[str]) -> list[tuple[GraphEdge, GraphNode]]:
-        """What is one step from `task_ids` and valid, with the arrow that leads there; each once, not themselves."""
+        """The valid tasks one step from `task_ids`, with the edge that leads there; each once, without these tasks."""
         self.load()
         visited, results = set(task_ids), []
         for task_id in task_ids:
@@ -172,7 +172,7 @@ class TaskGraph:
     # -- writing
 
     def put(self, node: GraphNode) -> None:
-        """Add a task, or say something new of it. The same again writes nothing. Raises `Refusal`, OSError."""
+        """Add or replace a task. The same again writes nothing. Raises `Refusal`, OSError."""
         self.load()
         title, description = _short(node.title, MAX_TITLE), _short(node.description, MAX_DESCRIPTION)
         node = replace(node, title=title, description=description)
@@ -181,7 +181,7 @@ class TaskGraph:
                 self._write(node, self._outgoing.get(node.task_id, ()))
 
     def relate(self, source: str, relation: Relation, target: str, weight: float = 1.0) -> bool:
-        """Draw an arrow; False when it is there already. Raises `Refusal`: `unknown_task`, `cycle`, and OSError."""
+        """Add an edge; False when it is there already. Raises `Refusal`: `unknown_task`, `cycle`, and OSError."""
         self.load()
         with self._write_lock:
             self._existing(source)
@@ -197,7 +197,7 @@ class TaskGraph:
         return True
 
     def cut(self, edge: GraphEdge) -> None:
-        """Mark an arrow as no longer valid. Raises OSError."""
+        """Mark an edge as no longer valid. Raises OSError."""
         with self._write_lock:
             self._draw(replace(edge, invalidated=True))
 
@@ -253,7 +253,7 @@ class TaskGraph:
         self._add(node, edges)
 
     def _draw(self, edge: GraphEdge) -> None:
-        """Write the task that an arrow begins at, with this arrow in the place of the one like it, or as one more."""
+        """Write the task that an edge begins at, with this edge in place of the same one, or as one more."""
         others = (other for other in self._outgoing.get(edge.source, ()) if not _is_same(edge, other))
         self._write(self._nodes[edge.source], (*others, edge))
 
@@ -268,8 +268,8 @@ class TaskGraph:
             self._sources.setdefault(edge.target, {})[node.task_id] = None
 
     def _leads(self, start: str, relation: Relation, goal: str) -> bool:
-        """Whether arrows of one relation lead from `start` to `goal`. Nothing points to a new task yet, so that one
-        costs nothing however deep the graph is."""
+        """Whether edges of one relation lead from `start` to `goal`. No edge leads to a new task, so that asking about
+        it costs nothing however deep the graph is."""
         waiting = [start] if goal in self._sources else []
         reached = set(waiting)
         while waiting and goal not in reached:

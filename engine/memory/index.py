@@ -46,10 +46,10 @@ SELF_DISTANCE = 1e-3
 """Squared L2 within which a vector found itself."""
 
 CHURN = 0.3
-"""An index of which so much was taken out is built again: some of the rest can no longer be reached."""
+"""Share of removed entries from which an index is built again: some of the rest can no longer be reached."""
 
 MAX_SURPLUS = 100
-"""Ids too many that are no fault of the index, whatever their share."""
+"""Surplus ids that do not count as damage, whatever their share."""
 
 OPEN_TIMEOUT_S = 180.0
 CHANGE_TIMEOUT_S = 60.0
@@ -58,7 +58,7 @@ MAX_BUILDS = 3
 """Builds in a row that may fail before it waits for `check`."""
 
 RETRY_SECONDS = 15.0
-"""After so long a server that was lost is asked again."""
+"""Seconds after which a server that was lost is asked again."""
 
 _FAULTS = (HelperGone, HelperFailed, TimeoutError, OSError)
 
@@ -118,7 +118,7 @@ class Index:
         self._last_chunk = self._failures = self._removed = 0
 
     def wake(self) -> None:
-        """There is something to take in. Returns at once."""
+        """Add new vectors soon. Returns at once."""
         self._background.wake()
 
     def compare(self) -> None:
@@ -260,7 +260,7 @@ class Index:
                 offset += len(ids)
                 if len(ids) < IDS_PAGE:
                     break
-            # What came since the last page was taken in is none of its faults.
+            # What was stored after the last page was added is not missing.
             expected = {number for number in self._store.indexed(self._model())[layer] if number <= self._last_chunk}
             surplus, missing = sorted(indexed - expected), sorted(expected - indexed)
             if len(surplus) > MAX_SURPLUS + CHURN * len(indexed):

@@ -44,8 +44,7 @@ log = logging.getLogger(__name__)
 
 KINDS = ENDED | {"SessionStarted", "TaskAdded", "TaskChanged", "WorkOverlapped"}
 SUCCESS_BY_OUTCOME = {"succeeded": True, "failed": False, PROBLEM_FOUND: False}
-"""What of the outcomes of SPEC 2.12 says that a task succeeded, or that it is still to be done; the others say
-neither."""
+"""Outcomes of SPEC 2.12 with which a task succeeded or failed; with the others it did neither."""
 
 SIMILAR = 0.8
 """Cosine from which two tasks are linked by themselves."""
@@ -66,7 +65,7 @@ class GraphProducer:
         self._similar_sessions = similar_sessions
 
     def handle(self, fact: LedgerEntry) -> None:
-        """Take one fact of `KINDS` in. Again changes nothing."""
+        """Put what a fact of `KINDS` says into the graph. Doing it again changes nothing."""
         try:
             if fact.kind in ENDED or fact.kind == "SessionStarted":
                 self._session(session_of(fact))
@@ -97,7 +96,7 @@ class GraphProducer:
     def _session(self, session_id: str) -> None:
         view = self._work.get(session_id)
         if view.started_at is None or view.not_begun:
-            return  # it was taken back before it began
+            return  # it was withdrawn before it began
         previous = self._graph.latest_named(view.workspace, view.prompt)
         self._graph.put(
             GraphNode(
@@ -242,7 +241,7 @@ class Knowledge:
         return self.para.recover() + self.forgetting.recover()
 
     def start(self, *, follow: bool = True) -> None:
-        """Read the graph in the background, and with `follow` take in what happened since."""
+        """Read the graph in the background, and with `follow` process new entries of the ledger."""
         run_in_thread("clawpy-task-graph", self.graph.load)
         if follow:
             self._following.start()
@@ -257,12 +256,12 @@ class Knowledge:
         self.graph.close()
 
     def housekeeping(self) -> None:
-        """Called every half minute: what was not ready is tried again, counts are written."""
+        """Every half minute: try again what was not ready, and write counts."""
         self._following.poke()
         self.para.flush()
 
     def catch_up(self, until: float | None = None) -> None:
-        """Take in everything that happened, now, in this thread; nothing is begun after `until`, a monotonic time."""
+        """Process all new entries of the ledger now, in this thread; none is begun after `until`, a monotonic time."""
         self._following.catch_up(until)
 
     def session_changed(self, tx: Transaction, view: SessionView) -> None:
@@ -294,7 +293,7 @@ class Knowledge:
         ]
 
     def _text_of(self, id: str) -> str | None:
-        """What an entry of any layer says, None when `id` is none."""
+        """The text of the entry of any layer with this id, None when there is none."""
         prefix = id.partition("_")[0]
         try:
             if prefix == "mem":

@@ -170,8 +170,7 @@ class MemoryService:
             self.index.check()
 
     def housekeeping(self) -> None:
-        """What comes round: memories that their tier keeps no longer go (SPEC 4.3), and the index is held against the
-        database (SPEC 4.10)."""
+        """Delete expired memories (SPEC 4.3), and compare the index with the database (SPEC 4.10)."""
         self.index.compare()
         running = self._running()
         if expired := self.database.write(lambda tx: self.store.expire(tx, running=running)):

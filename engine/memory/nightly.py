@@ -152,8 +152,8 @@ class Nightly:
         return [self.run(day) for day in self.due()]
 
     def run(self, day: date) -> NightlyFinished:
-        """Work through one local day, and say what came of it. A second time nothing changes. Raises OSError, `Refusal`
-        when facts cannot be written; the day is then due again."""
+        """Work through one local day; a second time changes nothing. Raises OSError and `Refusal` when facts cannot be
+        written; the day is then due again."""
         with self._lock:
             day_record = self._read_day(day)
             night = self._load_or_evaluate(day_record)
@@ -207,8 +207,8 @@ class Nightly:
         return night
 
     def _evaluate(self, day: Day, night: NightRow) -> list[tuple[CheckResult, int]]:
-        """The validation loop (SPEC 4.9): ask, look at the answer, ask again with what was wrong, within the caps. Says
-        in `night` what came of it; returns the runs, each with what it had cost until then."""
+        """The validation loop (SPEC 4.9): ask until the answer is valid, each time with the faults of the last one,
+        within the caps. Stores the result in `night`; returns the runs, each with the cost until then."""
         runs: list[tuple[CheckResult, int]] = []
         text = redact(day.synthesis())
         faults: tuple[str, ...] = ()

@@ -60,11 +60,11 @@ MAX_FOUND = 300
 """Candidates of each search; the similarity of the last one is scaled to 0."""
 
 MAX_CLOSE = 80
-"""Candidates whose texts are compared."""
+"""Candidates that are compared closely: by their texts."""
 
 RECENT_DAYS = 14.0
 MAX_CENTRES = 5
-"""The best candidates, around which others are looked for."""
+"""The best candidates; others near them count more."""
 
 AROUND_TURNS = 5.0
 """Memories after which what lies between two counts a third."""
@@ -114,14 +114,14 @@ hundreds of them."""
 
 @dataclass(slots=True)
 class Candidates:
-    """Those that are looked at closely, the best first, and what speaks for each, by name of the feature."""
+    """The rows that are compared closely, the best first, and their values of each feature, by its name."""
 
     question: Question
     now: datetime
     rows: Sequence[Row]
     features: dict[str, Vector]
     terms: Sequence[frozenset[str]] = ()
-    """Those of the question that each says."""
+    """The terms of the question in each row."""
 
 
 @frozen
@@ -142,7 +142,7 @@ def select_candidates(
     near: Sequence[Near],
     now: datetime,
 ) -> Candidates:
-    """Fuse both searches, look at sessions, speakers and dates, and choose what to look at closely: no text is read.
+    """Choose the candidates that are compared closely, by both searches, sessions, speakers and dates: no text is read.
 
     `rows` are what the searches found and the turns beside them, `previous` the number (`seq`) of the turn before each
     in its session. `word_scores` is BM25 of those that words found; `near` are chunks, nearest first.
@@ -156,29 +156,17 @@ def select_candidates(
     floor = float(numpy.sort(meaning[has_meaning])[::-1][:MAX_FOUND][-1]) if has_meaning.any() else 0.0
     scaled_meaning = numpy.where(has_meaning, _relative(meaning, floor), 0.0)
     fused: Vector = (WORDS_SHARE * words + MEANING_SHARE * scaled_meaning).astype(numpy.float32)
-    neighbour = numpy.zeros(len(rows), numpy.float32)
-    places = {row[0]: place for place, row in enumerate(rows)}
-    for seq, before in previous.items():
-        if seq in places and before in places:
-            for one, other in ((places[seq], places[before]), (places[before], places[seq])):
-                neighbour[one] = max(neighbour[one], fused[other])
-    sessions = [session or seq for seq, _, session, _ in rows]  # a line without one is a session of its own
-    best_of: dict[str | int, float] = {}
-    for name, value in zip(sessions, fused.tolist(), strict=True):
-        best_of[name] = max(value, best_of.get(name, 0.0))
-    asked = {speaker for speaker in {row[1] for row in rows} if speaker.casefold() in question.speakers}
-    is_asked_speaker = numpy.array([row[1] in asked for row in rows], numpy.float32)
-    date_fit = numpy.zeros(len(rows), numpy.float32)
-    if question.dates:
-        date_fit[:] = [question.date_fit(row[3]) for row in rows]
-    chosen = numpy.argsort(-(fused + 0.3 * neighbour + 0.3 * is_asked_speaker + 0.15 * date_fit), kind="stable")[
-        :MAX_CLOSE
-    ]
+    beside = _best_beside(rows, previous, fused)
+    asked_speakers = {speaker for speaker in {row[1] for row in rows} if speaker.casefold() in question.speakers}
+    is_asked_speaker = numpy.array([row[1] in asked_speakers for row in rows], numpy.float32)
+    date_fit = numpy.array([question.date_fit(row[3]) if question.dates else 0.0 for row in rows], numpy.float32)
+    promise = fused + 0.3 * beside + 0.3 * is_asked_speaker + 0.15 * date_fit
+    chosen = numpy.argsort(-promise, kind="stable")[:MAX_CLOSE]
     features = {
         "words": words,
         "meaning": numpy.clip(meaning, 0.0, 1.0),
-        "beside": neighbour,
-        "session": numpy.array([best_of[name] for name in sessions], numpy.float32),
+        "beside": beside,
+        "session": _best_of_session(rows, fused),
         "who": is_asked_speaker,
         "date": date_fit,
     }
@@ -186,9 +174,34 @@ def select_candidates(
     return Candidates(question, now, chosen_rows, {name: values[chosen] for name, values in features.items()})
 
 
+def _best_beside(rows: Sequence[Row], previous: Mapping[int, int], values: Vector) -> Vector:
+    """For each row the better value of the turns before and after it; 0 where there is none."""
+    import numpy
+
+    best = numpy.zeros(len(rows), numpy.float32)
+    places = {row[0]: place for place, row in enumerate(rows)}
+    for seq, before in previous.items():
+        if seq in places and before in places:
+            place, place_before = places[seq], places[before]
+            best[place] = max(best[place], values[place_before])
+            best[place_before] = max(best[place_before], values[place])
+    return best
+
+
+def _best_of_session(rows: Sequence[Row], values: Vector) -> Vector:
+    """For each row the best value in its session; a row without one is a session of its own."""
+    import numpy
+
+    sessions = [session or seq for seq, _, session, _ in rows]
+    best: dict[str | int, float] = {}
+    for session, value in zip(sessions, values.tolist(), strict=True):
+        best[session] = max(value, best.get(session, 0.0))
+    return numpy.array([best[session] for session in sessions], numpy.float32)
+
+
 def add_text_features(candidates: Candidates, texts: Sequence[str], tokens: Vector, passages: Vector) -> None:
-    """Add the features that take texts: what was read of each candidate, what `minilm.maxsim` says of it, and
-    how near its nearest passages are; and "coverage", the share of the question's words that each has, rare ones
+    """Add the features that take texts: of each candidate the text that was read, its score by `embedding.maxsim`, and
+    the similarity of its nearest passages. "coverage" is the share of the question's words that it has, rare ones
     counting more."""
     import numpy
 
@@ -196,9 +209,9 @@ def add_text_features(candidates: Candidates, texts: Sequence[str], tokens: Vect
     texts = [text.casefold() for text in texts]
     terms = question.terms or ("",)
     candidates.terms = _terms_in(terms, texts)
-    present = numpy.array([[term in said for term in terms] for said in candidates.terms], numpy.float32).reshape(
-        -1, len(terms)
-    )
+    present = numpy.array(
+        [[term in present_terms for term in terms] for present_terms in candidates.terms], numpy.float32
+    ).reshape(-1, len(terms))
     term_weights = numpy.log((len(texts) + 1) / (present.sum(axis=0) + 0.5)).clip(0.05).astype(numpy.float32)
     coverage = present @ (term_weights / term_weights.sum())
     standing = [
@@ -245,14 +258,14 @@ def _terms_in(terms: Sequence[str], texts: Sequence[str]) -> list[frozenset[str]
 
 
 def rank(candidates: Candidates, *, limit: int | None = None) -> list[RankedCandidate]:
-    """Candidates after a close look, best first, at most `limit`. Those that score the same stay in their order."""
+    """The relevant candidates with their scores, best first, at most `limit`. Equal scores keep their order."""
     import numpy
 
     question, features, size = candidates.question, candidates.features, len(candidates.rows)
     if not size:
         return []
-    # What is not asked for no line can have: it is not counted, so that one that has all there is to have stands beside
-    # what other layers find as what it is. What a line could have and has not lowers its score, even if none has it.
+    # A feature that the question does not ask for is not counted, so that scores compare with those of other layers.
+    # One that it asks for lowers the score of every line that lacks it, even if all do.
     not_applicable = {"who"} if not question.speakers else set()
     not_applicable |= ({"date"} if not question.dates else set()) | ({"time"} if not question.asks_when else set())
     not_applicable |= {"standing"} if not features["standing"].any() else set()
@@ -297,8 +310,8 @@ def _reason(candidates: Candidates, candidate: int) -> str:
     features = {name: float(values[candidate]) for name, values in candidates.features.items()}
     reasons = []
     if features["coverage"] > 0:
-        said = candidates.terms[candidate]
-        reasons.append("says " + ", ".join([word for word in candidates.question.words if stem(word) in said][:5]))
+        terms = candidates.terms[candidate]
+        reasons.append("says " + ", ".join([word for word in candidates.question.words if stem(word) in terms][:5]))
     if features["meaning"] > 0 and (features["meaning"] >= NOTABLE or not reasons):
         reasons.append(f"near in meaning ({features['meaning']:.2f})")
     if features["standing"]:

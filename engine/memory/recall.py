@@ -83,7 +83,7 @@ _EDGE_REASONS = {
     Relation.RELATED_TO: ("it touches what {} touches",) * 2,
     Relation.SIMILAR_TO: ("it resembles {}",) * 2,
 }
-"""Why a neighbour is told, where the edge begins at it, and where it ends there."""
+"""Reasons of a neighbour: for an edge that begins at it, and for one that ends there."""
 
 _STOP_STEMS = frozenset(map(stem, STOP_WORDS))
 
@@ -317,7 +317,7 @@ def describe_event(entry: LedgerEntry) -> str:
 
 
 def describe_task(node: GraphNode) -> str:
-    """A task in words: its title, how it ended, what came of it."""
+    """A task in words: title, outcome, description."""
     return f"{node.title} ({node.outcome or 'open'})" + (f": {node.description}" if node.description else "")
 
 

@@ -52,7 +52,7 @@ MAX_SCOPED = 1_000
 limits, so that much of what it finds is left out afterwards."""
 
 CHUNKS_PER_MEMORY = 3
-"""Passages read of each memory that is looked at closely, its nearest."""
+"""Passages read of each memory that is compared closely, its nearest."""
 
 MAX_POOL = 160
 """Candidates of both searches that are read, besides the turns before and after each."""
@@ -105,8 +105,8 @@ class MemorySearch:
     def collect_candidates(
         self, query: RecallQuery, now: datetime, timeout: float
     ) -> tuple[Candidates, list[Passage], str]:
-        """Candidates of both searches with everything the ranking looks at, of each the passage that fits best, and why
-        words alone were searched, "" when they were not. Full text is searched while the question is embedded."""
+        """The candidates of both searches with all features, the passage of each that fits best, and why words alone
+        were searched, "" when they were not. Full text is searched while the question is embedded."""
         layers = LAYERS if query.layers is None else LAYERS & query.layers
         is_unscoped = query.workspace is query.agent is query.session is None and layers == LAYERS
         limit = MAX_FOUND if is_unscoped else MAX_SCOPED
@@ -226,7 +226,7 @@ class Reader:
         return dict(self._execute(f"{query} {condition} ORDER BY f.rank LIMIT ?", values))
 
     def _limit_words(self, words: Sequence[str]) -> tuple[list[str], int]:
-        """Those of `words` by which at most about `MAX_SCORED` memories are found, and the first number to look at."""
+        """Those of `words` that find at most about `MAX_SCORED` memories, and the number of the first one to search."""
         if self._execute("SELECT ifnull(max(seq), 0) FROM memories").fetchone()[0] <= MAX_SCORED:
             return list(words), 0
         query = "SELECT count(*) FROM (SELECT 1 FROM memories_fts WHERE memories_fts MATCH ? LIMIT ?)"

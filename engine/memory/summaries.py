@@ -78,7 +78,7 @@ Remember = Callable[[Sequence[NewMemory]], RememberResult]
 
 @frozen
 class SessionFacts:
-    """What is known of a session that is over. `files` are paths that it changed. Pure."""
+    """A session that is over, what was decided in it, and the `files` (paths) that it changed. Pure."""
 
     view: SessionView
     decisions: tuple[str, ...] = ()
@@ -128,7 +128,7 @@ class SessionSummariser:
         clock: Clock,
         report: Callable[[str, str], None],
     ) -> None:
-        """`report(where, words)` tells of a model that gives no summaries, once until it gives one again."""
+        """`report(where, words)` is called once when the model gives no summaries, and again after it gave one."""
         self._work = work
         self._captures = captures
         self._store = store
@@ -175,7 +175,7 @@ class SessionSummariser:
         return clip(self._by_model(record), MAX_WORDS) or record.summarise_by_rules()
 
     def _by_model(self, record: SessionFacts) -> str:
-        """The model's summary; "" where none is named, or it gave none of late."""
+        """The model's summary; "" without a model, and for a while after it gave none."""
         now = self._clock.now()
         if self._failed_at is not None and now - self._failed_at < RETRY_AFTER:
             return ""
@@ -273,8 +273,7 @@ class SummarySharing(Exchange):
         projects: Callable[[], Mapping[str, str]],
         remember: Remember,
     ) -> None:
-        """`origin` names this home; `projects` is the project of each workspace that is looked after; `remember`
-        is the memory service's."""
+        """`origin` names this home; `projects` is the project of each workspace."""
         super().__init__(database, shared)
         self._memories = memories
         self._origin = origin

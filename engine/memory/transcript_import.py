@@ -28,7 +28,7 @@ IMPORTED = "imported"
 BATCH = 200
 _START = {"offset": 0, "line": 0, "folder": ""}
 MAX_PAIRED = 20_000
-"""Turns in which replies to agents are looked for."""
+"""The newest turns that are searched for replies to agents."""
 
 MAX_REPORTED = 3
 """Problems of an import that are reported; the others are counted."""
@@ -48,9 +48,9 @@ class Importer:
         secrets: Callable[[], Iterable[str]],
         report: Callable[[str, str], None],
     ) -> None:
-        """`workspace_of(folder)`: the workspace that a folder belongs to; `ours(folder)`: whether a session of ours
-        worked there, whose words are kept elsewhere and are not the operator's; `report(where, words)` tells of what
-        could not be read."""
+        """`workspace_of(folder)`: the workspace that a folder belongs to; `ours(folder)`: whether a session of this
+        engine worked there, which has its own transcript; `report(where, words)` is called when something cannot be
+        read."""
         self._report = report
         self._last_problems: list[str] = []
         self._database = database
@@ -99,7 +99,7 @@ class Importer:
         return turns
 
     def _read_memories(self, path: Path, progress: dict[str, Any], problems: list[str]) -> Iterator[NewMemory]:
-        """The turns of a file from `progress` on, which goes along."""
+        """The turns of a file from `progress` on, which is updated with each line."""
         secrets, workspace_of = tuple(self._secrets()), functools.cache(self._workspace_of)
         with path.open("rb") as file:
             file.seek(progress["offset"])

@@ -51,7 +51,7 @@ MAX_CHUNKS = 64
 """Chunks of one memory that get vectors, about 4,000 words; what follows is found by its words alone."""
 
 MAX_CHARACTERS = 40_000
-"""Characters that are looked at for chunks."""
+"""Characters of a memory that are cut into chunks."""
 
 PREVIOUS_TURN = 240
 """Characters of the turn before that count, its last ones."""
@@ -60,7 +60,7 @@ MAX_MEMORIES = 64
 """Memories whose vectors are made and stored together."""
 
 MAX_PASSAGES = 256
-"""Chunks after which such a batch is full."""
+"""Chunks from which a batch is full."""
 
 RETRY_DELAYS_S = (1.0, 5.0, 30.0, 300.0)
 """Seconds to wait after the first, second, ... failure in a row."""
