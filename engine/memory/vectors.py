@@ -17,7 +17,6 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from engine.background import Background
-from engine.helper_process import HelperGone
 from engine.memory.embedding import Embedder, Embedding, NoEmbedder
 from engine.memory.helper import Helper, HelperFailed
 from engine.memory.index import Index
@@ -25,6 +24,7 @@ from engine.memory.question import MONTHS
 from engine.memory.ranking import Near
 from engine.memory.store import LAYERS, MemoryStore, NewPassage
 from engine.model import Layer, Memory, Refusal
+from engine.programs import HelperGone
 from engine.storage.database import Database
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from typing import IO
 
 from engine.execution.runners.model import host_protocol
 from engine.execution.runners.model.host_protocol import Failure, Kind, Message, Model
-from engine.helper_process import NETWORK_VARIABLES, HelperGone, HelperKeeper, HelperProcess
+from engine.programs import NETWORK_VARIABLES, HelperGone, HelperKeeper, HelperProcess
 
 log = logging.getLogger(__name__)
 

@@ -19,7 +19,6 @@ from engine.execution.runners.model.host_client import Conversation, ModelHost
 from engine.execution.runners.model.host_protocol import Failure, Kind, Message, Model
 from engine.execution.runners.model.requests import Allowance, Price, PromptSize, RequestBudget
 from engine.frozen import frozen
-from engine.helper_process import HelperGone
 from engine.keys import Key
 from engine.model import (
     Answer,
@@ -36,6 +35,7 @@ from engine.model import (
 )
 from engine.model.prompts import OWN_TEXT
 from engine.model.secrets import redact
+from engine.programs import HelperGone
 from engine.safety.costs import Costs
 from engine.storage.database import Database
 
