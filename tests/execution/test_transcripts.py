@@ -1,8 +1,9 @@
-"""What is kept of an agent's commands says what it did, and nothing that might be private (SPEC 5.1)."""
+"""Transcripts: harmless lines without secrets, limits, pages, and what a crash leaves (SPEC 3.8, 5.1, 11.1)."""
 
 from __future__ import annotations
 
 import resource
+import signal
 import threading
 import time
 import tracemalloc
@@ -33,8 +34,6 @@ from engine.model.secrets import CUT, MAX_KEY_LENGTH, Redactor, redact
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
 from tests.execution.session_world import MakeWorld, World, shell
-
-# Transcripts: harmless text, caps that are said, pages, and what a crash leaves (SPEC 3.8).
 
 
 def split(*chunks: bytes) -> list[str]:
@@ -68,21 +67,21 @@ def test_any_bytes_in_any_chunks_become_the_same_harmless_lines(chunks: list[byt
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    return tmp_path / "deep" / "one.jsonl"
+    return tmp_path / "deep" / "transcript.jsonl"
 
 
 def test_pages_are_read_by_line_number(path: Path, clock: FakeClock) -> None:
     writer, reader = TranscriptWriter(path, clock), TranscriptReader()
     assert reader.page(path) == []
     for start in range(0, 5000, 500):
-        writer.append("output", [f"line {n}" for n in range(start + 1, start + 501)])
+        writer.append("output", [f"line {number}" for number in range(start + 1, start + 501)])
         writer.flush()
         page = reader.page(path, after=start, limit=1000)
         assert [line.number for line in page] == list(range(start + 1, start + 501))
         assert page[-1].text == f"line {start + 500}"
     for after in (0, 1, 999, 1000, 1001, 4998, 4999, 5000, 9999):
         page = reader.page(path, after=after, limit=2)
-        assert [line.number for line in page] == [n for n in (after + 1, after + 2) if n <= 5000]
+        assert [line.number for line in page] == [number for number in (after + 1, after + 2) if number <= 5000]
     assert reader.page(path, after=-5, limit=1)[0].number == 1
     assert reader.page(path, limit=0) == []
     writer.close()
@@ -138,8 +137,6 @@ def test_a_full_disk_leaves_no_half_written_batch(
     size = path.stat().st_size
     writer.append("output", ["b" * 3000])
     limit = resource.getrlimit(resource.RLIMIT_FSIZE)
-    import signal
-
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size + 100, limit[1]))
     try:
@@ -165,16 +162,16 @@ def test_no_line_is_written_while_the_file_is_closed(
     writer = TranscriptWriter(path, clock)
     flushed = threading.Event()
 
-    def late() -> None:
+    def write_late() -> None:
         writer.append("output", ["after the end"])
         writer.flush()
         flushed.set()
 
-    thread = threading.Thread(target=late)
+    thread = threading.Thread(target=write_late)
 
     def sync(descriptor: int) -> None:
         thread.start()
-        assert not flushed.wait(0.05), "the file that is being closed may be another one's by then"
+        assert not flushed.wait(0.05), "the descriptor may belong to another file by then"
 
     monkeypatch.setattr("engine.execution.transcripts.os.fsync", sync)
     writer.append("note", ["the last word"])
@@ -206,19 +203,18 @@ def test_cost_of_a_thousand_lines_a_second(path: Path, clock: FakeClock) -> None
     assert peak < 1 << 20
 
 
-# A key that a command prints is kept nowhere: not in the transcript, the row, an event or a prompt (SPEC 11.1).
+# Secrets (SPEC 11.1)
 
-
-OURS = "correct-horse-battery"  # of the keyring: it looks like nothing
-THEIRS = "ghp_0123456789abcdefghijABCDEFGHIJ012345"
+KEYRING_SECRET = "correct-horse-battery"  # it does not look like a secret
+TOKEN = "ghp_0123456789abcdefghijABCDEFGHIJ012345"
 PASSWORD = "hunter2hunter2"
-DOTENV = f"GITHUB_TOKEN={THEIRS}\nDB_PASSWORD={PASSWORD}\nOURS={OURS}\nDEBUG=1\n"
+DOTENV = f"GITHUB_TOKEN={TOKEN}\nDB_PASSWORD={PASSWORD}\nKEYRING_SECRET={KEYRING_SECRET}\nDEBUG=1\n"
 PRIVATE = "-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG\n9w0BAQEFAASCBKcwggSj\n-----END PRIVATE KEY-----"
 
 
 @pytest.fixture
 def world(make_world: MakeWorld) -> World:
-    world = make_world(secrets=lambda: [OURS])
+    world = make_world(secrets=lambda: [KEYRING_SECRET])
     (world.workspace / ".env").write_text(DOTENV)
     return world
 
@@ -234,31 +230,33 @@ def test_a_printed_dotenv_is_stored_without_its_secrets(world: World, database: 
 
     def work(live: LiveSession) -> str:
         printed = shell(live, "print(open('.env').read())")
-        assert printed == f"GITHUB_TOKEN={CUT}\nDB_PASSWORD={CUT}\nOURS={CUT}\nDEBUG=1\n\n", "what a model is told"
-        return f"the keys are {THEIRS} and {OURS}"
+        assert printed == f"GITHUB_TOKEN={CUT}\nDB_PASSWORD={CUT}\nKEYRING_SECRET={CUT}\nDEBUG=1\n\n", (
+            "a model reads the same"
+        )
+        return f"the keys are {TOKEN} and {KEYRING_SECRET}"
 
     view = world.run(work)
     assert world.texts(view)[-2:] == ["DEBUG=1", ""]
-    assert world.texts(view, ["note"])[0] == CUT_NOTE, "the operator is told that something is missing"
+    assert world.texts(view, ["note"])[0] == CUT_NOTE, "a note says that something is missing"
     assert world.texts(view, ["note"]).count(CUT_NOTE) == 1
     assert view.summary == f"the keys are {CUT} and {CUT}"
-    shown = [event.text for event in events.drain() if isinstance(event, SessionOutput)]
-    assert "DEBUG=1" in "\n".join(shown)
-    everything = stored(world, database) + "\n".join(shown) + repr(view)
-    for secret in (OURS, THEIRS, PASSWORD):
+    published = [event.text for event in events.drain() if isinstance(event, SessionOutput)]
+    assert "DEBUG=1" in "\n".join(published)
+    everything = stored(world, database) + "\n".join(published) + repr(view)
+    for secret in (KEYRING_SECRET, TOKEN, PASSWORD):
         assert secret not in everything
 
 
 def test_neither_the_error_nor_the_summary_has_a_secret(world: World, database: Database) -> None:
     def work(live: LiveSession) -> str:
-        live.say(f"trying {OURS}")
-        live.journal.note_error("exec", f"curl: (22) {OURS}")
-        raise FlowError(f"the server refuses {OURS}")
+        live.say(f"trying {KEYRING_SECRET}")
+        live.journal.note_error("exec", f"curl: (22) {KEYRING_SECRET}")
+        raise FlowError(f"the server refuses {KEYRING_SECRET}")
 
     view = world.run(work)
     assert view.state is SessionState.FAILED
     assert view.error == f"the server refuses {CUT}"
-    assert OURS not in stored(world, database) + repr(view)
+    assert KEYRING_SECRET not in stored(world, database) + repr(view)
 
 
 def test_a_private_key_is_cut_over_all_its_lines(world: World) -> None:
@@ -266,39 +264,41 @@ def test_a_private_key_is_cut_over_all_its_lines(world: World) -> None:
     assert world.texts(view) == [CUT, CUT, CUT, CUT, "after"]
 
 
-@pytest.mark.parametrize("secret", [OURS, THEIRS, f"PASSWORD={PASSWORD}", PRIVATE])
+@pytest.mark.parametrize("secret", [KEYRING_SECRET, TOKEN, f"PASSWORD={PASSWORD}", PRIVATE])
 def test_a_secret_in_two_chunks_is_one_secret(secret: str) -> None:
     data = f"before {secret} after\nthe end\n".encode()
-    expected = LineSplitter(Redactor(lambda: [OURS])).split(data)
+    expected = LineSplitter(Redactor(lambda: [KEYRING_SECRET])).split(data)
     assert CUT in "\n".join(expected)
     for cut in range(len(data)):
-        splitter = LineSplitter(Redactor(lambda: [OURS]))
+        splitter = LineSplitter(Redactor(lambda: [KEYRING_SECRET]))
         assert splitter.split(data[:cut]) + splitter.split(data[cut:]) + splitter.end() == expected
 
 
-@pytest.mark.parametrize("begin", [MAX_LINE - len(OURS) // 2, MAX_LINE - MAX_KEY_LENGTH - len(OURS) // 2, MAX_LINE - 1])
+@pytest.mark.parametrize(
+    "begin", [MAX_LINE - len(KEYRING_SECRET) // 2, MAX_LINE - MAX_KEY_LENGTH - len(KEYRING_SECRET) // 2, MAX_LINE - 1]
+)
 @pytest.mark.parametrize("filler", ["x", "x "])
 def test_no_half_of_a_secret_at_the_end_of_a_long_line_is_stored(begin: int, filler: str) -> None:
-    data = (filler * MAX_LINE)[:begin].encode() + f"{OURS}{'y' * MAX_KEY_LENGTH}".encode()
-    splitter = LineSplitter(Redactor(lambda: [OURS]))
+    data = (filler * MAX_LINE)[:begin].encode() + f"{KEYRING_SECRET}{'y' * MAX_KEY_LENGTH}".encode()
+    splitter = LineSplitter(Redactor(lambda: [KEYRING_SECRET]))
     assert splitter.split(data) == []
     (line,) = splitter.split(b"\n")
     assert "more bytes cut" in line
-    assert not any(OURS[:length] in line for length in range(3, len(OURS) + 1))
+    assert not any(KEYRING_SECRET[:length] in line for length in range(3, len(KEYRING_SECRET) + 1))
 
 
-@pytest.mark.parametrize("secret", [OURS, THEIRS])
+@pytest.mark.parametrize("secret", [KEYRING_SECRET, TOKEN])
 def test_a_key_in_the_name_of_a_test_is_not_stored(world: World, secret: str) -> None:
-    named, shown = f"test_api.py::test_login[{secret}]", f"test_api.py::test_login[{CUT}]"
+    name, redacted_name = f"test_api.py::test_login[{secret}]", f"test_api.py::test_login[{CUT}]"
     results = []
 
     def work(live: LiveSession) -> str:
-        check = CheckResult("pytest", 1, 1, failing=(named,), durations=((named, 1.0),))
+        check = CheckResult("pytest", 1, 1, failing=(name,), durations=((name, 1.0),))
         results.append(bound_check(check, live.without_secrets))
         return "done"
 
     world.run(work)
-    assert [(result.failing, result.durations) for result in results] == [((shown,), ((shown, 1.0),))]
+    assert [(result.failing, result.durations) for result in results] == [((redacted_name,), ((redacted_name, 1.0),))]
 
 
 @pytest.mark.parametrize(
@@ -329,25 +329,24 @@ def test_the_record_of_any_command_is_short_and_plain(programs: list[str]) -> No
 @given(st.lists(st.tuples(st.sampled_from(["say", "thought"]), st.text("ab \n", max_size=30)), max_size=20))
 def test_streamed_text_is_complete(pieces: list[tuple[str, str]]) -> None:
     lines: list[tuple[str, str]] = []
-    speaking = StreamedText(lambda kind, text: lines.append((kind, text)), redact)
+    streamed = StreamedText(lambda kind, text: lines.append((kind, text)), redact)
     for kind, text in pieces:
-        speaking.add(kind, text)
-        speaking.write_sentences()
-    speaking.flush()
+        streamed.add(kind, text)
+        streamed.write_sentences()
+    streamed.flush()
     for kind in ("say", "thought"):
-        heard = "".join(text for one, text in lines if one == kind)
-        said = "".join(text for one, text in pieces if one == kind)
-        assert heard.replace("\n", "").replace(" ", "") == said.replace("\n", "").replace(" ", "")
+        written, added = ("".join(text for line_kind, text in texts if line_kind == kind) for texts in (lines, pieces))
+        assert "".join(written.split()) == "".join(added.split())
 
 
 def test_streamed_text_is_written_in_sentences() -> None:
     lines: list[str] = []
-    speaking = StreamedText(lambda kind, text: lines.append(text), redact)
-    said = "Decision: we keep the old parser, e.g. for dates. 1. The key is Bearer sk-0123456789abcdefghij"
-    for word in said.split():
-        speaking.add("say", f"{word} ")
-        speaking.write_sentences()
-    speaking.flush()
+    streamed = StreamedText(lambda kind, text: lines.append(text), redact)
+    text = "Decision: we keep the old parser, e.g. for dates. 1. The key is Bearer sk-0123456789abcdefghij"
+    for word in text.split():
+        streamed.add("say", f"{word} ")
+        streamed.write_sentences()
+    streamed.flush()
     assert lines[0] == "Decision: we keep the old parser, e.g. for dates. "
     assert "sk-" not in "".join(map(redact, lines)), "no key is torn"
     assert len(lines) == 2
