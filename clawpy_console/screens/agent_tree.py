@@ -178,24 +178,22 @@ def _place_agents(
     groups: dict[str, list[AgentView]] = {"leader missing": [], "in a circle": [], "broken": [], "retired": [*retired]}
     reasons: dict[str, str] = {}
     reached = ids_reached(under, OWNER)
-
-    def place(group: str, head: AgentView, reason: str) -> None:
-        groups[group].append(head)
-        reasons[head.id] = reason
-        reached.update({head.id} | ids_reached(under, head.id))
-
     for agent in agents:
-        if agent.id not in reached and agent.reports_to not in by_id:
-            missing = f"reports to {agent.reports_to}, which does not exist"
-            place("broken" if agent.broken else "leader missing", agent, "" if agent.broken else missing)
-    for agent in agents:
-        if agent.id not in reached:
-            above = leaders(agents, [agent.id])
-            circle = above[above.index(by_id[above[-1]].reports_to) :]
-            head = by_id[min(circle)]
+        if agent.id in reached:
+            continue
+        chain = [agent.id, *leaders(agents, [agent.id])]
+        head = by_id[chain[-1]]
+        if head.reports_to in by_id:
+            head = by_id[min(chain[chain.index(head.reports_to) :])]
             under[head.reports_to].remove(head)
-            whom = "itself" if head.reports_to == head.id else f"{head.reports_to}, whom it leads"
-            place("in a circle", head, f"reports to {whom}: a circle")
+            leader = "itself" if head.reports_to == head.id else f"{head.reports_to}, whom it leads"
+            group, reasons[head.id] = "in a circle", f"reports to {leader}: a circle"
+        elif head.broken:
+            group = "broken"
+        else:
+            group, reasons[head.id] = "leader missing", f"reports to {head.reports_to}, which does not exist"
+        groups[group].append(head)
+        reached.update({head.id} | ids_reached(under, head.id))
     return under | {f"{GROUP}{title}": heads for title, heads in groups.items() if heads}, reasons
 
 

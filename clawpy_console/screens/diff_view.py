@@ -154,16 +154,16 @@ class DiffView(CursorView, can_focus=True):
 
     def _row_of(self, entry: Entry) -> int:
         """The number of the row of `entry`, else that of its hunk or file."""
-        line = entry.line_row.new or entry.line_row.old
+
+        def is_same(other: Entry) -> bool:
+            if (other.kind, other.text, other.comment) != (entry.kind, entry.text, entry.comment):
+                return False
+            if other.split == entry.split:
+                return other.number == entry.number
+            return (entry.line_row.new or entry.line_row.old) in other.line_row[:2]
+
         near = [row for row, other in enumerate(self._entries) if (other.file, other.hunk) == (entry.file, entry.hunk)]
-        same = (
-            row
-            for row in near
-            if (other := self._entries[row]).kind == entry.kind
-            and (other.text, other.comment) == (entry.text, entry.comment)
-            and line in (None, *other.line_row[:2])
-        )
-        return next(same, near[0])
+        return next((row for row in near if is_same(self._entries[row])), near[0])
 
     def _comment_entries(self, comment: DiffComment, file: DiffFile, hunk: Hunk | None = None) -> list[Entry]:
         room = max(20, self._width - 2 * self._digits - 8)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from rich.cells import cell_len
@@ -34,16 +33,19 @@ def selectable(widget: Widget, segments: Iterable[Segment], x: int, y: int) -> l
     The segments begin at character `x` of line `y` of that text.
     """
     span = widget.text_selection.get_span(y) if widget.text_selection is not None else None
-    highlight = widget.screen.get_component_rich_style("screen--selection").background_style if span else Style()
+    first, last = span or (0, 0)  # a `last` of -1 is the end of the line
+    plain = Style()
+    highlight = widget.screen.get_component_rich_style("screen--selection").background_style if span else plain
     pieces = []
     for text, style, _ in segments:
-        start, end = (max(0, min(item - x, len(text))) if item >= 0 else len(text) for item in span or (0, 0))
-        for begin, stop in pairwise((0, start, max(start, end), len(text))):
+        length = len(text)
+        start = max(0, min(first - x, length))
+        end = length if last < 0 else max(start, min(last - x, length))
+        for begin, stop, selection in ((0, start, plain), (start, end, highlight), (end, length, plain)):
             if begin < stop:
-                selection = highlight if begin == start and stop == end else Style()
                 place = Style.from_meta({"offset": (x + begin, y)})
-                pieces.append(Segment(text[begin:stop], (style or Style()) + selection + place))
-        x += len(text)
+                pieces.append(Segment(text[begin:stop], (style or plain) + selection + place))
+        x += length
     return pieces
 
 

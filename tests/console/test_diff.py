@@ -225,6 +225,10 @@ STORIES = {
     "the cursor stays on its line when a comment comes below it": (
         "]", "down", "down", "c", *"why?", "enter", sees("┃ why?"), "c", sees("comment on shop/cart.py:13 before"),
     ),
+    "the cursor stays on an added line below the line that it replaces": (
+        "]", "down", "down", "down", "c", *"why?", "enter", sees("┃ why?"),
+        Until("its line", lambda app: view(app).current.line_row.sign == "+"),
+    ),
     "a comment that was begun is there again, for its line alone": (
         "]", "down", "down", "c", *"why", "escape", "c", reply_line("why"), "escape", "up", "c", reply_line(""),
     ),
