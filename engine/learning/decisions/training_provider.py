@@ -17,7 +17,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from engine import extras
+from engine import extras, programs
 from engine.frozen import frozen
 from engine.model import sanitise
 from engine.model.secrets import redact
