@@ -138,13 +138,13 @@ _FIXUP: Final = re.compile(r"(?:fixup|squash|amend)! ")
 @frozen
 class LostCommits:
     """`number` commits that end in `tip` and are on no branch. `left_at`: when HEAD or a branch was last at `tip`;
-    `here`: it is checked out, on a detached HEAD."""
+    `is_checked_out`: HEAD is detached, and stands at it."""
 
     tip: str
     subject: str
     number: int
     left_at: datetime
-    here: bool
+    is_checked_out: bool
 
 
 def read_lost_commits(git: Git, state: GitState, now: datetime) -> tuple[LostCommits, ...]:
@@ -169,10 +169,14 @@ def read_lost_commits(git: Git, state: GitState, now: datetime) -> tuple[LostCom
         is_own = any(commit.id in made_here or (state.me and commit.committer_email == state.me) for commit in commits)
         number = sum(len(commit.parents) < 2 for commit in commits)
         if is_own and number:
-            here = state.detached and tip == state.head
-            lines.append(LostCommits(tip, lost[tip].subject, number, left_at.get(tip, lost[tip].at), here))
-    lines.sort(key=lambda line: (line.here, line.left_at), reverse=True)
-    missing = (line for line in lines[: 2 * MAX_LINES] if line.here or not _is_work_present(git, state, lost, line.tip))
+            at, is_checked_out = left_at.get(tip, lost[tip].at), state.detached and tip == state.head
+            lines.append(LostCommits(tip, lost[tip].subject, number, at, is_checked_out))
+    lines.sort(key=lambda line: (line.is_checked_out, line.left_at), reverse=True)
+    missing = (
+        line
+        for line in lines[: 2 * MAX_LINES]
+        if line.is_checked_out or not _is_work_present(git, state, lost, line.tip)
+    )
     return tuple(itertools.islice(missing, MAX_LINES))
 
 

@@ -206,7 +206,7 @@ def make_row(
         facts=dict(proposal.facts),
         signals=proposal.signals,
         parts=None if estimate is None else estimate.parts,
-        seen=b"" if estimate is None else estimate.seen.pack(),
+        seen=b"" if estimate is None else estimate.features.pack(),
         context=context,
         evidence_at=proposal.evidence_at,
         source=proposal.source,

@@ -114,11 +114,11 @@ FRESHNESS_STEPS = (timedelta(hours=1), timedelta(days=1), timedelta(days=7))
 """Steps of the age of evidence. Cards of the same step are ordered by kind (`kinds.Kind.place`), not by minutes."""
 
 
-class Over(StrEnum):
+class MayDisplace(StrEnum):
     """Which cards may have to give their place to another."""
 
     NONE = "none"
-    LOWER = "lower"  # those of a lower tier
+    LOWER_TIERS = "lower tiers"
     ANY = "any"
 
 
@@ -130,34 +130,45 @@ class Room:
         self._awake = list(awake)
         self._now = now
 
-    def take(self, card: Card, over: Over = Over.LOWER) -> list[str] | None:
+    def take(self, card: Card, may_displace: MayDisplace = MayDisplace.LOWER_TIERS) -> list[str] | None:
         """Take a place for this card; returns the ids of the cards that it displaces, or None if there is no place.
 
         A workspace has one upkeep card at most (SPEC 2.11); only a next step takes that place. If all places are taken,
         the last card that may be displaced is, preferably one that was not shown yet.
         """
-        upkeep = [other for other in self._awake if other.tier is Tier.UPKEEP and other.workspace == card.workspace]
-        displaced = [other.id for other in upkeep] if card.tier is Tier.UPKEEP else []
-        is_due = over is Over.ANY or (over is Over.LOWER and card.source is Source.FOLLOW_UP)
-        if displaced and not is_due:
+        displaced = self._displaced_upkeep(card, may_displace)
+        if displaced is not None and takes_place(card, self._now):
+            displaced = self._displaced_for_place(card, may_displace, displaced)
+        if displaced is not None:
+            self._awake = [other for other in self._awake if other.id not in displaced] + [card]
+        return displaced
+
+    def _displaced_upkeep(self, card: Card, may_displace: MayDisplace) -> list[str] | None:
+        """The other upkeep card of the workspace, if this is one; None if it stays."""
+        if card.tier is not Tier.UPKEEP:
+            return []
+        upkeep = [other.id for other in self._awake if (other.tier, other.workspace) == (card.tier, card.workspace)]
+        is_next_step = card.source is Source.FOLLOW_UP and may_displace is not MayDisplace.NONE
+        return upkeep if not upkeep or is_next_step or may_displace is MayDisplace.ANY else None
+
+    def _displaced_for_place(self, card: Card, may_displace: MayDisplace, displaced: list[str]) -> list[str] | None:
+        """Those that are `displaced` anyway, and one more for each limit that is reached; None if none may be."""
+        seated = [other for other in self._awake if takes_place(other, self._now)]
+        alike = sum((other.workspace, other.kind) == (card.workspace, card.kind) for other in seated)
+        if alike >= MAX_SAME_KIND and may_displace is not MayDisplace.ANY:
             return None
-        if takes_place(card, self._now):
-            seated = [other for other in self._awake if takes_place(other, self._now)]
-            alike = sum((other.workspace, other.kind) == (card.workspace, card.kind) for other in seated)
-            if alike >= MAX_SAME_KIND and over is not Over.ANY:
-                return None
-            limits = (self._settings.max_pending_cards, card.workspace), (self._settings.max_pending_cards_in_all, None)
-            for limit, workspace in limits:
-                others = [other for other in seated if workspace in (None, other.workspace)]
-                others = [other for other in others if other.id not in displaced]
-                if len(others) < limit:
-                    continue
-                tier = {Over.NONE: Tier.UPKEEP, Over.LOWER: card.tier, Over.ANY: 0}[over]
-                lower = [other for other in reversed(sort_cards(others, self._now)) if other.tier > tier]
+        highest = {MayDisplace.NONE: Tier.UPKEEP, MayDisplace.LOWER_TIERS: card.tier, MayDisplace.ANY: 0}[may_displace]
+        settings = self._settings
+        for limit, workspaces in (
+            (settings.max_pending_cards, {card.workspace}),
+            (settings.max_pending_cards_in_all, {other.workspace for other in seated}),
+        ):
+            others = [other for other in seated if other.workspace in workspaces and other.id not in displaced]
+            if len(others) >= limit:
+                lower = [other for other in reversed(sort_cards(others, self._now)) if other.tier > highest]
                 if not lower:
                     return None
-                displaced.append(min(lower, key=lambda other: other.shown_at is not None).id)
-        self._awake = [other for other in self._awake if other.id not in displaced] + [card]
+                displaced = [*displaced, min(lower, key=lambda other: other.shown_at is not None).id]
         return displaced
 
     def leave(self, card: Card) -> None:
@@ -198,7 +209,7 @@ def ids_without_place(cards: Iterable[Card], now: datetime, settings: Settings) 
     keep their places; the woken ones get the free ones in order."""
     awake = [card for card in sort_cards(cards, now) if not card.snoozed(now)]
     room = Room(settings, [card for card in awake if card.snoozed_until is None], now)
-    return {card.id for card in awake if card.snoozed_until is not None and room.take(card, Over.NONE) is None}
+    return {card.id for card in awake if card.snoozed_until is not None and room.take(card, MayDisplace.NONE) is None}
 
 
 def displaced_ids(cards: Sequence[Card], returning: str, now: datetime, settings: Settings) -> list[str]:
@@ -207,7 +218,7 @@ def displaced_ids(cards: Sequence[Card], returning: str, now: datetime, settings
     hidden = ids_without_place(cards, now, settings)
     shown = [card for card in cards if not card.snoozed(now) and card.id not in hidden]
     card = next(card for card in cards if card.id == returning)
-    return Room(settings, [other for other in shown if other is not card], now).take(card, Over.ANY) or []
+    return Room(settings, [other for other in shown if other is not card], now).take(card, MayDisplace.ANY) or []
 
 
 def adjusted_tier(tier: Tier, approved: int, decided: int) -> tuple[Tier, str]:

@@ -48,11 +48,11 @@ class Part:
     project: Project
     runs: tuple[ValidationRun, ...] = ()
     """Newest first."""
-    here: tuple[ValidationRun, ...] = ()
+    tree_runs: tuple[ValidationRun, ...] = ()
     """The runs on the operator's own files, not on HEAD alone or on a trial merge."""
     changed: tuple[ChangedFile, ...] = ()
-    """Files that differ from those of `here[0]`, empty without one."""
-    below: tuple[str, ...] = ()
+    """Files that differ from those of `tree_runs[0]`, empty without one."""
+    inner_folders: tuple[str, ...] = ()
     """Folders of projects inside it that have tools."""
 
     @property
@@ -62,9 +62,8 @@ class Part:
 
     def holds(self, path: str) -> bool:
         """Whether a file (relative to the top of the repository) is of this project, and of none inside it."""
-        return self.project.path_inside(path) is not None and not any(
-            path.startswith(f"{item}/") for item in self.below
-        )
+        is_inner = any(path.startswith(f"{folder}/") for folder in self.inner_folders)
+        return not is_inner and self.project.path_inside(path) is not None
 
     def tests(self, path: str) -> bool:
         """Whether a change of the file can change what its tests say."""
@@ -108,10 +107,10 @@ class WorkspaceContext:
     runs: tuple[ValidationRun, ...] = ()
     parts: tuple[Part, ...] = ()
     locks: tuple[LockMismatch, ...] = ()
-    covered: frozenset[str] = frozenset()
+    coverage_folders: frozenset[str] = frozenset()
     """The folders of projects that measure their coverage."""
-    prose: str = ""
-    """Which agent or model takes prose here, "" for none."""
+    prompt_runner: str = ""
+    """The agent or model that text prompts here run on, "" for none."""
     ancestors: frozenset[str] = frozenset()
     tasks: tuple[Task, ...] = ()
     sessions: tuple[SessionView, ...] = ()
@@ -123,11 +122,11 @@ class WorkspaceContext:
     """The disk of the home, where it is nearly full."""
     landings: tuple[ChangeSet, ...] = ()
     """Landings of ours that can be undone, newest first."""
-    first: bool = True
+    is_first: bool = True
     """The first workspace: tasks that belong to none are offered here."""
     fixes: tuple[KnownFix, ...] = ()
     """Diffs that turned tests green before, the surest first; read only when the last run was red."""
-    learned: tuple[str, ...] = ()
+    learned_flows: tuple[str, ...] = ()
     """Names of the learned flows that may run here; they take no parameters."""
 
     @property

@@ -54,7 +54,7 @@ GREEN_HEADS = 8
 """Maximum number of older commits with a run that are checked for being ancestors of HEAD."""
 
 
-def _no_cards(workspace: str) -> Sequence[Any]:
+def _nothing(workspace: str) -> Sequence[Any]:
     return ()
 
 
@@ -69,13 +69,13 @@ class Sources:
     git: GitReader = field(default_factory=GitReader)
     github: GitHub | None = None
     threads: Threads | None = None
-    learned: Callable[[str], Sequence[str]] = _no_cards
+    learned_flows: Callable[[str], Sequence[str]] = _nothing
     """Names of learned flows that may run there."""
-    fixes: Callable[[str], Sequence[KnownFix]] = _no_cards
+    fixes: Callable[[str], Sequence[KnownFix]] = _nothing
     """Fixes that turned tests green there before."""
-    prose: Callable[[str], str] = lambda workspace: ""
-    """The agent or model that works on prose there, "" for nobody."""
-    landings: Callable[[str], Sequence[ChangeSet]] = _no_cards
+    prompt_runner: Callable[[str], str] = lambda workspace: ""
+    """The agent or model that text prompts there run on, "" for none."""
+    landings: Callable[[str], Sequence[ChangeSet]] = _nothing
     """Landed change sets that can be undone."""
     disk: Callable[[str], FullDisk | None] = lambda workspace: None
 
@@ -159,8 +159,10 @@ class ContextReader:
             runs=runs,
             parts=fetch.all("runs", lambda: self._parts(folder, git, runs, elsewhere, projects)),
             locks=fetch.all("locks", lambda: find_mismatches(folder, _locked_folders(projects))),
-            covered=fetch("tool", lambda: _covered(folder, projects) if inspection.own.lines else nothing, nothing),
-            prose=fetch("agents", lambda: sources.prose(workspace), ""),
+            coverage_folders=fetch(
+                "tool", lambda: _coverage_folders(folder, projects) if inspection.own.lines else nothing, nothing
+            ),
+            prompt_runner=fetch("agents", lambda: sources.prompt_runner(workspace), ""),
             ancestors=fetch("runs", lambda: self._ancestors(folder, git, runs), nothing),
             tasks=fetch.all("tasks", lambda: sources.tasks.list(workspace=workspace, state="open", limit=OPEN_TASKS)),
             sessions=sessions,
@@ -169,7 +171,7 @@ class ContextReader:
             disk=fetch("disk", lambda: sources.disk(workspace), None),
             landings=fetch.all("landings", lambda: sources.landings(workspace)),
             fixes=fetch.all("fixes", lambda: sources.fixes(workspace) if red else ()),
-            learned=fetch.all("learned flows", lambda: sources.learned(workspace)),
+            learned_flows=fetch.all("learned flows", lambda: sources.learned_flows(workspace)),
         )
         signals = self._signals(context, fetch)
         return replace(
@@ -221,10 +223,10 @@ class ContextReader:
         equipped = [item.path for item in projects if item.path and (item.tools or item.linters)]
         parts = []
         for project in projects:
-            below = tuple(path for path in equipped if path != project.path and project.path_inside(path) is not None)
+            inner = tuple(path for path in equipped if path != project.path and project.path_inside(path) is not None)
             project_runs = tuple(run for run in runs if run.project == project.path)
             tree_runs = tuple(run for run in project_runs if run.session_id not in elsewhere)
-            part = Part(project, project_runs, tree_runs, below=below)
+            part = Part(project, project_runs, tree_runs, inner_folders=inner)
             changed = self._changed(folder, git, tree_runs[0]) if git is not None and tree_runs else ()
             parts.append(replace(part, changed=tuple(file for file in changed if part.holds(file.path))))
         return tuple(parts)
@@ -247,7 +249,7 @@ class ContextReader:
         return frozenset(head for head in heads[:GREEN_HEADS] if head in recent or in_history(folder, head, git.head))
 
 
-def _covered(folder: Path, projects: Sequence[Project]) -> frozenset[str]:
+def _coverage_folders(folder: Path, projects: Sequence[Project]) -> frozenset[str]:
     """The folders of projects that measure their coverage."""
     tools = [(project.path, tool) for project in projects for tool in project.tools if tool.row.kind == "python"]
     return frozenset(path for path, tool in tools if measures_coverage(folder / path, tool.interpreter))

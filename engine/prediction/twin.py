@@ -78,7 +78,7 @@ class ConfidenceEstimate:
     """The parts of a card's confidence, and the text features that it was estimated from."""
 
     parts: ConfidenceParts
-    seen: TextFeatures
+    features: TextFeatures
 
 
 EmbedTexts = Callable[[Sequence[str]], Sequence[bytes | None]]
@@ -161,7 +161,7 @@ class EmbeddedTwin:
     ) -> ConfidenceEstimate:
         """The confidence of a proposal (SPEC 2.5) as of `now`, in local time `local`.
         A confidence that the source of the proposal states replaces only the Twin's part (SPEC 2.8)."""
-        seen = self.read_features(assignment.prompt, proposal.reasoning, [context] if context else [])
+        features = self.read_features(assignment.prompt, proposal.reasoning, [context] if context else [])
         query = CardFeatures(
             kind=proposal.kind,
             channel=assignment.channel,
@@ -172,7 +172,7 @@ class EmbeddedTwin:
             weekend=local.weekday() >= 5,
             at=now,
             hour=local.hour,
-            text=seen,
+            text=features,
         )
         answer, usual_wait = self.predict(query), self.usual_wait(proposal.kind)
         parts = confidence_of(
@@ -184,7 +184,7 @@ class EmbeddedTwin:
             calibrate=partial(self.calibrator.calibrate, proposal.kind),
             reasons=answer.reasons,
         )
-        return ConfidenceEstimate(parts, seen)
+        return ConfidenceEstimate(parts, features)
 
     # -- the calibrator (SPEC 8.6)
 

@@ -198,9 +198,9 @@ def build_prediction(core: Services, launcher: Sessions, hook: PredictorHook, ov
         ProjectCache(clock, find_projects),
         github=GitHub(clock),
         threads=core.threads,
-        learned=lambda workspace: [work.name for work in learned_work(core) if work.workspace in ("", workspace)],
+        learned_flows=lambda workspace: [work.name for work in learned_work(core) if work.workspace in ("", workspace)],
         fixes=lambda workspace: core.adaptation.fixes(workspace),
-        prose=partial(_takes_prose, launcher),
+        prompt_runner=partial(_prompt_runner, launcher),
         landings=core.changes.undoable_landings,
         # One disk, one card: in the first workspace.
         disk=lambda workspace: core.housekeeping.disk() if workspace in core.workspaces[:1] else None,
@@ -220,7 +220,7 @@ def build_prediction(core: Services, launcher: Sessions, hook: PredictorHook, ov
     core.cards = Cards(store, approvals, core.predictions, router, randomness, reverse=core.changes.undo_session)
 
 
-def _takes_prose(launcher: Sessions, workspace: str) -> str:
+def _prompt_runner(launcher: Sessions, workspace: str) -> str:
     """The agent or model that would take a text prompt of a workspace, "" for none."""
     info = launcher.check(Assignment("?", kind_of(FIX_BY_AGENT).channel, workspace, AUTO, None, {}))
     return info.executor if info.available else ""
@@ -251,7 +251,7 @@ def _read_contexts(core: Services, workspaces: Sequence[str]) -> list[WorkspaceC
     for context in contexts:
         if context.silence is not None:
             core.autonomy.presence.note(context.now - context.silence, f"your files changed in {context.workspace}")
-    return [replace(context, first=context.workspace in core.workspaces[:1]) for context in contexts]
+    return [replace(context, is_first=context.workspace in core.workspaces[:1]) for context in contexts]
 
 
 def last_sign(core: Services, workspaces: Sequence[str]) -> datetime | None:

@@ -23,8 +23,8 @@ from engine.model import (
 )
 from engine.prediction.card_rules import (
     TRANSITIONS,
+    MayDisplace,
     Move,
-    Over,
     Room,
     adjusted_tier,
     displaced_ids,
@@ -216,7 +216,7 @@ def test_the_last_of_a_lower_tier_gives_way_one_that_was_not_seen_first() -> Non
     awake = [seat(f"t{number}", confidence=number / 10, shown=number == 0) for number in range(5)]
     assert Room(CAPS, awake, NOW).take(seat("broken", Tier.BROKEN)) == ["t1"]
     assert Room(CAPS, awake, NOW).take(seat("check")) is None
-    assert Room(CAPS, awake, NOW).take(seat("check"), Over.ANY) == ["t1"]
+    assert Room(CAPS, awake, NOW).take(seat("check"), MayDisplace.ANY) == ["t1"]
 
 
 @pytest.mark.parametrize("source", Source)

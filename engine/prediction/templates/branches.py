@@ -132,7 +132,7 @@ def lost_commits(context: WorkspaceContext) -> Iterator[Offer]:
         return
     first, number = context.inspection.lost[0], sum(line.number for line in context.inspection.lost)
     subject, others = plain(first.subject, 60), and_others(range(number), ", and ", "more commit")
-    if first.here:
+    if first.is_checked_out:
         which = f"“{subject}” is" if first.number == 1 else f"{count(first.number, 'commit')} up to “{subject}” are"
         why = f"HEAD is detached: {which} on no branch, and the next checkout leaves them behind."
     else:

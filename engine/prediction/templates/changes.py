@@ -146,9 +146,9 @@ SHORT_SUITE = 120.0
 def uncovered_lines(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
     """Source files changed, the tests of this very state are green, and nobody asked which lines they run."""
     git, tool = context.repository, part.tool
-    if tool is None or part.project.path not in context.covered or not part.here or part.changed:
+    if tool is None or part.project.path not in context.coverage_folders or not part.tree_runs or part.changed:
         return
-    last = part.here[0]
+    last = part.tree_runs[0]
     paths = usable_names(path for path, _ in context.inspection.own.lines if is_source(path) and part.holds(path))
     if not paths or len(paths) > MAX_PATHS or not last.check.green:
         return

@@ -251,7 +251,7 @@ def culprit(session: SessionView) -> tuple[str, str]:
 @template
 def still_red(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
     """The last run failed and nothing changed since: which of the failures are one and the same?"""
-    last = part.here[0] if part.here else None
+    last = part.tree_runs[0] if part.tree_runs else None
     if part.tool is None or last is None or last.check.green or part.changed:
         return
     tests = usable_failures(last)[:MAX_PATHS]
@@ -274,7 +274,7 @@ def still_red(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
 @template
 def apply_fix(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
     """The last run failed as a test failed once before, and the diff that turned it green then is known."""
-    last = part.here[0] if part.here else None
+    last = part.tree_runs[0] if part.tree_runs else None
     if part.tool is None or last is None or last.check.green:
         return
     session = next((session for session in context.sessions if session.id == last.session_id), None)

@@ -42,13 +42,13 @@ def run_tests(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
     git, tool = context.repository, part.tool
     if tool is None or part.project.missing_tool or not (git.head or git.files):
         return
-    if not part.here:
+    if not part.tree_runs:
         yield _first_run(context, part, tool)
         return
     changed = [file for file in part.changed if not file.gone and part.tests(file.path) and is_usable(file.path)]
     if not changed:
         return
-    last = part.here[0]
+    last = part.tree_runs[0]
     when = moment(last.ran_at, context.local)
     yield _run_offer(
         context,
@@ -108,9 +108,9 @@ def _run_offer(
 @template
 def rerun_failing(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
     """The last run failed and something changed since: the same tests again."""
-    if part.tool is None or not part.here:
+    if part.tool is None or not part.tree_runs:
         return
-    last = part.here[0]
+    last = part.tree_runs[0]
     failing = usable_failures(last)
     if last.check.green or not failing:
         return

@@ -72,11 +72,11 @@ def open_task(context: WorkspaceContext) -> Iterator[Offer]:
 
 def _is_here(context: WorkspaceContext, task: Task) -> bool:
     """A task of no workspace is offered in the first one alone."""
-    return task.workspace == context.workspace or (not task.workspace and context.first)
+    return task.workspace == context.workspace or (not task.workspace and context.is_first)
 
 
 def _task_offer(context: WorkspaceContext, kind: str, why: str, task: Task, *, run: bool = False) -> Offer:
-    named = named_flow(task.title, (*ALIASES, *context.learned))
+    named = named_flow(task.title, (*ALIASES, *context.learned_flows))
     flow = named[0] if named and not named[1] else None
     return Offer(
         task.title,
@@ -201,7 +201,7 @@ def let_agent_fix(context: WorkspaceContext) -> Iterator[Offer]:
     """The newest finding that still holds: nothing was written or committed since that flow began."""
     ended = (session for session in context.sessions if session.flow in AFTER_FLOW and session.state.over)
     session = next(ended, None)
-    if not context.prose or session is None or session.state is not SessionState.SUCCEEDED:
+    if not context.prompt_runner or session is None or session.state is not SessionState.SUCCEEDED:
         return
     changed = last_changed_at(context.repository)
     tier, words = AFTER_FLOW[session.flow or ""]
@@ -210,7 +210,7 @@ def let_agent_fix(context: WorkspaceContext) -> Iterator[Offer]:
         return
     yield Offer(
         prompt,
-        f"{plain(context.prose, 40)} can do what no flow can: {plain(session.summary, 120)}.",
+        f"{plain(context.prompt_runner, 40)} can do what no flow can: {plain(session.summary, 120)}.",
         subject=" ".join([session.flow or "", *prompt.split("`")[1::2]]),
         facts={"session": session.id, "after": session.flow},
         evidence_at=session.ended_at,

@@ -73,7 +73,7 @@ def test_a_task_of_no_workspace_is_offered_in_the_first_one_alone(world: World) 
     world.tasks = [task(world, "taxes", timedelta(hours=1), workspace="")]
     context = world.sense()
     assert [proposal.task_id for proposal in open_task(context)] == ["task_taxes"]
-    assert open_task(replace(context, first=False)) == []
+    assert open_task(replace(context, is_first=False)) == []
 
 
 def test_what_a_heartbeat_ordered_is_offered_also_where_git_cannot_be_read(world: World) -> None:
