@@ -59,7 +59,11 @@ class Rails:
     quiet: bool = False
 
     def decide(self, trigger: Trigger) -> Ruling:
-        return self.database.write(lambda tx: self.safety.pipeline.decide(tx, trigger))
+        return self.write(self.safety.pipeline.decide, trigger)
+
+    def write(self, method: Callable[..., Any], *arguments: object) -> Any:
+        """The result of a method that is called in a transaction, which comes before its arguments."""
+        return self.database.write(lambda tx: method(tx, *arguments))
 
     def know_pairs(self, *pairs: tuple[str, str]) -> None:
         """Let these pairs of channels have run before, long ago."""

@@ -10,13 +10,26 @@ from pathlib import Path
 import pytest
 
 from engine.clock import FakeClock
+from engine.config import Autonomy, Settings, WorkspaceSettings
 from engine.learning.decisions.decisions import Decisions
-from engine.model import DecidedBy, DecidedCard, DecisionSignal, Refusal
+from engine.model import (
+    DecidedBy,
+    DecidedCard,
+    DecisionSignal,
+    Refusal,
+    StopLevel,
+    Verdict,
+)
 from engine.safety import stop_file
 from engine.safety.kill_switch import PAUSE, PAUSE_DURATION
+from engine.safety.stop_file import request_stop
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import Ledger
-from tests.safety.helpers import Rails, approval, make_rails, unattended
+from tests.safety.helpers import WORKSPACE, Rails, acting, approval, make_rails, unattended
+
+
+def level(rails: Rails, name: str) -> StopLevel:
+    return next(stop_level for stop_level in rails.safety.levels() if stop_level.name == name)
 
 
 def blocked_rule(rails: Rails) -> str:
@@ -24,7 +37,7 @@ def blocked_rule(rails: Rails) -> str:
     return "" if ruling.blocked_by is None else f"{ruling.blocked_by.rail}:{ruling.blocked_by.rule}"
 
 
-def test_each_level_stops(rails: Rails) -> None:
+def test_each_level_blocks_and_ends_running_sessions(rails: Rails) -> None:
     assert blocked_rule(rails) == ""
     rails.settings.change(cross_poll_enabled=False)
     assert blocked_rule(rails) == "kill:config"
@@ -43,7 +56,7 @@ def test_each_level_stops(rails: Rails) -> None:
     assert blocked_rule(rails) == ""
 
 
-def test_a_toggle_is_thrown_whatever_goes_wrong_with_the_sessions_and_they_are_ended_later(rails: Rails) -> None:
+def test_a_switch_is_off_although_sessions_cannot_be_ended_and_ends_them_later(rails: Rails) -> None:
     switch, ended = rails.safety.kill_switch, []
 
     def fails(reason: str) -> None:
@@ -64,7 +77,7 @@ def test_a_stop_survives_a_restart(rails: Rails, database: Database, clock: Fake
     assert blocked_rule(restarted) == "kill:stop"
 
 
-def test_a_stop_file_stops_before_the_next_question_and_becomes_a_hold(rails: Rails, tmp_path: Path) -> None:
+def test_a_stop_file_blocks_at_once_and_becomes_a_hold(rails: Rails, tmp_path: Path) -> None:
     ended = threading.Event()
     rails.safety.kill_switch._stop_sessions = lambda reason: ended.set()
     rails.safety.start()
@@ -117,7 +130,7 @@ def test_a_stop_holds_when_the_database_does_not_answer(
     assert (tmp_path / "data" / "STOP").exists() is not disk_is_full, "the file outlives the engine"
 
 
-def test_resume_takes_a_stop_file_away_or_says_that_it_cannot(rails: Rails, tmp_path: Path) -> None:
+def test_resume_removes_a_stop_file_or_says_that_it_cannot(rails: Rails, tmp_path: Path) -> None:
     file = stop_file.request_stop(tmp_path / "data")
     rails.safety.resume("stop")
     assert (file.exists(), blocked_rule(rails)) == (False, "")
@@ -127,9 +140,9 @@ def test_resume_takes_a_stop_file_away_or_says_that_it_cannot(rails: Rails, tmp_
     assert blocked_rule(rails) == "kill:stop-file"
 
 
-def test_each_hold_is_lifted_by_its_own_word_only(rails: Rails) -> None:
+def test_each_hold_ends_by_its_own_word_only(rails: Rails) -> None:
     rails.safety.stop("F12", "console")
-    rails.database.write(lambda tx: rails.safety.kill_switch.place(tx, PAUSE, "test"))
+    rails.write(rails.safety.kill_switch.place, PAUSE, "test")
     with pytest.raises(Refusal, match="month"):
         rails.safety.resume("month")
     with pytest.raises(Refusal, match="no stop or pause called 'everything'"):
@@ -144,16 +157,16 @@ def test_each_hold_is_lifted_by_its_own_word_only(rails: Rails) -> None:
     assert sorted(kinds) == ["HoldLifted", "HoldLifted", "HoldPlaced", "HoldPlaced"]
 
 
-def test_who_lifted_the_last_pause_is_known_after_a_restart(
+def test_who_ended_the_last_pause_is_known_after_a_restart(
     database: Database, clock: FakeClock, tmp_path: Path
 ) -> None:
     changes: list[int] = []
     rails = make_rails(database, clock, tmp_path, on_change=lambda: changes.append(1))
     switch = rails.safety.kill_switch
     for by_operator in (True, False):
-        assert database.write(lambda tx: switch.place(tx, PAUSE, "test"))
+        assert rails.write(switch.place, PAUSE, "test")
         clock.advance(PAUSE_DURATION - timedelta(microseconds=1))
-        assert not database.write(lambda tx: switch.place(tx, PAUSE, "another")), "it lasts still"
+        assert not rails.write(switch.place, PAUSE, "another"), "it lasts still"
         if by_operator:
             rails.safety.resume(PAUSE)
         else:
@@ -166,21 +179,21 @@ def test_who_lifted_the_last_pause_is_known_after_a_restart(
     assert len(changes) == 8, "whoever shows the state hears of each change at once"
 
 
-def test_a_pause_ends_after_two_hours_and_counts_anew(rails: Rails) -> None:
+def test_a_pause_ends_after_two_hours_and_starts_a_new_count(rails: Rails) -> None:
     rails.decisions.rejections = 3
-    rails.database.write(rails.safety.decided)
+    rails.write(rails.safety.decided)
     rails.clock.advance(PAUSE_DURATION - timedelta(microseconds=1))
     assert rails.safety.holds() != []
     assert rails.decide(unattended()).permit is None
     rails.clock.advance(timedelta(microseconds=1))
     assert rails.safety.holds() == []
     assert rails.decide(unattended()).permit, "the rejections before the pause are forgiven"
-    rails.database.write(lambda tx: rails.safety.kill_switch.place(tx, PAUSE, "test"))
+    rails.write(rails.safety.kill_switch.place, PAUSE, "test")
     rails.clock.advance(PAUSE_DURATION)
-    assert rails.database.write(lambda tx: rails.safety.kill_switch.place(tx, PAUSE, "at its end another begins"))
+    assert rails.write(rails.safety.kill_switch.place, PAUSE, "at its end another begins")
 
 
-def test_undoing_an_older_decision_after_a_resume_lets_no_rejection_through(
+def test_undoing_an_older_decision_after_a_resume_changes_no_count_of_rejections(
     rails: Rails, database: Database, clock: FakeClock
 ) -> None:
     decisions = Decisions(database, clock)
@@ -213,7 +226,85 @@ def test_a_permit_is_not_consumed_while_stopped(rails: Rails) -> None:
     assert permit
     rails.safety.stop("F12", "console")
     with pytest.raises(Refusal) as refused:
-        rails.database.write(lambda tx: rails.safety.permits.consume(tx, permit, permit.digest))
+        rails.write(rails.safety.permits.consume, permit, permit.digest)
     assert refused.value.code == "stopped"
     rails.safety.resume("stop")
-    rails.database.write(lambda tx: rails.safety.permits.consume(tx, permit, permit.digest))
+    rails.write(rails.safety.permits.consume, permit, permit.digest)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        Settings(autonomous_mode_enabled=False, workspaces={WORKSPACE: WorkspaceSettings(autonomy=Autonomy.ACT)}),
+        Settings(autonomous_mode_enabled=True, workspaces={WORKSPACE: WorkspaceSettings(autonomy=Autonomy.CARDS)}),
+    ],
+)
+def test_rejections_pause_nothing_where_nothing_runs_by_itself(rails: Rails, settings: Settings) -> None:
+    rails.settings.current = settings
+    rails.decisions.rejections, rails.decisions.decisions = 3, 103
+    rails.write(rails.safety.decided)
+    assert rails.safety.holds() == []
+    assert rails.decide(unattended()).permit is None, "what a program asks for waits for the operator all the same"
+    assert rails.safety.holds() == []
+    rails.settings.current = acting()
+    assert rails.decide(unattended()).permit is None
+    assert [hold.word for hold in rails.safety.holds()] == ["pause"], "once something may run, its first try pauses it"
+
+
+def test_the_third_rejection_in_a_row_pauses_and_resuming_starts_a_new_count(rails: Rails) -> None:
+    rails.decisions.rejections = 2
+    rails.write(rails.safety.decided)
+    assert rails.safety.holds() == []
+    rails.decisions.rejections, rails.decisions.decisions = 3, 103
+    rails.write(rails.safety.decided)
+    assert [hold.word for hold in rails.safety.holds()] == ["pause"]
+    assert rails.decide(unattended()).permit is None
+    assert rails.decide(approval()).permit, "a pause does not stop what the operator approves"
+    rails.safety.resume("pause")
+    rails.write(rails.safety.decided)
+    assert rails.safety.holds() == []
+    assert rails.decide(unattended(prediction_id="b")).permit
+    rails.decisions.rejections, rails.decisions.decisions = 6, 106
+    rails.write(rails.safety.decided)
+    assert [hold.word for hold in rails.safety.holds()] == ["pause"]
+
+
+def test_running_sessions_must_end_at_each_level_but_not_at_a_pause_or_month_stop(rails: Rails, tmp_path) -> None:
+    """SPEC 3.7: what was begun and costs elsewhere ends at every one of the four levels, and at no other hold."""
+    switch = rails.safety.kill_switch
+    for word in ("pause", "month"):
+        rails.write(switch.place, word, "the cap is reached")
+    assert switch.current_verdict().verdict is Verdict.BLOCK
+    assert switch.kill_reason() == ""
+    rails.settings.change(cross_poll_enabled=False)
+    assert switch.kill_reason() == "crossPollEnabled is false"
+    rails.settings.change(cross_poll_enabled=True)
+    switch.set_enabled(False)
+    assert switch.kill_reason() == "switched off for this run"
+    switch.set_enabled(True)
+    request_stop(tmp_path / "data", "enough", "clawpy stop")
+    switch.poll()
+    assert switch.kill_reason() == "enough"
+    rails.safety.resume("stop")
+    assert switch.kill_reason() == ""
+    rails.safety.stop("F12 pressed", "operator")
+    assert switch.kill_reason() == "F12 pressed"
+
+
+def test_each_of_the_four_levels_is_shown_by_itself(rails: Rails, tmp_path) -> None:
+    names = [stop_level.name for stop_level in rails.safety.levels()]
+    assert names == ["config", "api", "key", "outside"]
+    assert not any(stop_level.thrown for stop_level in rails.safety.levels())
+    rails.safety.stop("F12 pressed", "operator")
+    assert level(rails, "key").thrown
+    assert not level(rails, "outside").thrown
+    rails.safety.resume("stop")
+    request_stop(tmp_path / "data")
+    rails.safety.kill_switch.poll()
+    assert level(rails, "outside").thrown
+    assert not level(rails, "key").thrown
+    rails.safety.resume("stop")
+    rails.safety.kill_switch.set_enabled(False)
+    assert level(rails, "api").thrown
+    rails.settings.change(cross_poll_enabled=False)
+    assert level(rails, "config").thrown

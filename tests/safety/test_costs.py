@@ -1,4 +1,4 @@
-"""SPEC 3.4: caps at their boundaries, windows across daylight-saving changes, one ledger under concurrent triggers."""
+"""SPEC 3.4: caps at their boundaries, windows across changes of the clock, reservations, and the pace of spending."""
 
 from __future__ import annotations
 
@@ -11,8 +11,14 @@ import pytest
 from sqlmodel import select
 
 from engine.clock import FakeClock
-from engine.model import MICRO, CostState, Refusal, SessionState, SessionView
-from engine.safety.costs import AgentBudget, cost_windows, crosses_warning, decide_cost
+from engine.model import (
+    MICRO,
+    CostState,
+    Refusal,
+    SessionState,
+    SessionView,
+)
+from engine.safety.costs import AgentBudget, burn, cost_windows, crosses_warning, decide_cost
 from engine.safety.pipeline import CrosspollLog
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
@@ -23,7 +29,7 @@ NO_BUDGET = AgentBudget("a")
 
 
 @pytest.mark.parametrize("window", ["hour", "day", "month"])
-def test_reaching_a_cap_passes_and_passing_it_blocks(window: str) -> None:
+def test_a_cap_may_be_reached_but_not_passed(window: str) -> None:
     cap = getattr(CAPS, f"{window}_cap")
     assert decide_cost(replace(CAPS, **{window: cap - 50_000}), 50_000, NO_BUDGET).verdict == "allow"
     blocked = decide_cost(replace(CAPS, **{window: cap - 49_999}), 50_000, NO_BUDGET)
@@ -39,7 +45,7 @@ def test_an_agent_has_its_own_budget() -> None:
 @pytest.mark.parametrize(
     ("before", "after", "expected"), [(79, 80, True), (0, 79, False), (80, 81, False), (0, 100, True)]
 )
-def test_eighty_percent_warns_once(before: int, after: int, expected: bool) -> None:
+def test_a_warning_comes_when_eighty_percent_are_reached_and_once(before: int, after: int, expected: bool) -> None:
     assert crosses_warning(before, after, 100) is expected
 
 
@@ -62,7 +68,7 @@ def test_a_day_lasts_from_midnight_to_midnight(zone: str, day: tuple[int, int, i
     assert cost_windows(late).month.astimezone(ZoneInfo(zone)).strftime("%m-%d %H") == f"{day[1]:02}-01 00"
 
 
-def view(
+def session_view(
     prediction_id: str, cost: int, *, started: bool = True, state: SessionState = SessionState.SUCCEEDED
 ) -> SessionView:
     at = datetime(2026, 1, 5, tzinfo=UTC)
@@ -72,13 +78,13 @@ def view(
     )  # fmt: skip
 
 
-def test_reserve_and_settle_with_the_real_price(rails: Rails) -> None:
+def test_a_reservation_counts_until_it_is_settled_with_the_real_price(rails: Rails) -> None:
     rails.decide(approval(estimate=50_000))
     assert rails.safety.costs.state().hour == 50_000
-    ended = view("pred_1", 20_000)
-    rails.database.write(lambda tx: rails.safety.session_started(tx, ended))
-    rails.database.write(lambda tx: rails.safety.session_ended(tx, ended))
-    rails.database.write(lambda tx: rails.safety.session_ended(tx, ended))
+    ended = session_view("pred_1", 20_000)
+    rails.write(rails.safety.session_started, ended)
+    rails.write(rails.safety.session_ended, ended)
+    rails.write(rails.safety.session_ended, ended)
     assert rails.safety.costs.state().hour == 20_000
     with rails.database.read() as session:
         results = {row.prediction_id: row.result for row in session.exec(select(CrosspollLog))}
@@ -92,14 +98,14 @@ def test_reserve_and_settle_with_the_real_price(rails: Rails) -> None:
 
 def test_a_session_that_never_started_gives_its_reservation_back(rails: Rails) -> None:
     rails.decide(approval())
-    rails.database.write(lambda tx: rails.safety.session_ended(tx, view("pred_1", 0, started=False)))
+    rails.write(rails.safety.session_ended, session_view("pred_1", 0, started=False))
     assert rails.safety.costs.state().day == 0
     rails.decide(approval(prediction_id="pred_2"))
-    rails.database.write(lambda tx: rails.safety.pipeline.revoke(tx, "pred_2"))
+    rails.write(rails.safety.pipeline.revoke, "pred_2")
     assert rails.safety.costs.state().day == 0
 
 
-def test_the_day_warns_at_eighty_percent_and_notifies_when_it_is_full(rails: Rails) -> None:
+def test_the_cap_of_a_day_warns_at_eighty_percent_and_once_when_it_is_reached(rails: Rails) -> None:
     rails.settings.change(cross_poll_cost_cap_per_hour=1000.0)
     rails.decide(approval(prediction_id="a", estimate=15_999_999))
     ledger = Ledger(rails.database)
@@ -112,7 +118,7 @@ def test_the_day_warns_at_eighty_percent_and_notifies_when_it_is_full(rails: Rai
     assert [hold.word for hold in rails.safety.holds()] == ["pause"]
 
 
-def test_the_month_is_a_hard_stop_until_it_is_lifted(rails: Rails) -> None:
+def test_the_cap_of_a_month_stops_everything_until_it_is_resumed(rails: Rails) -> None:
     rails.settings.change(cross_poll_cost_cap_per_month=0.10)
     assert rails.decide(approval(estimate=60_000)).permit
     assert rails.decide(approval(prediction_id="b", estimate=60_000)).permit is None
@@ -127,16 +133,16 @@ def test_the_month_is_a_hard_stop_until_it_is_lifted(rails: Rails) -> None:
 
 
 @pytest.mark.parametrize(("price", "holds"), [(100_000, []), (100_001, ["month"])])
-def test_a_price_above_its_estimate_may_reach_the_month_and_not_pass_it(
+def test_a_price_above_its_estimate_places_the_month_stop_beyond_the_cap(
     rails: Rails, price: int, holds: list[str]
 ) -> None:
     rails.settings.change(cross_poll_cost_cap_per_month=0.10)
     rails.decide(approval(estimate=60_000))
-    rails.database.write(lambda tx: rails.safety.session_ended(tx, view("pred_1", price)))
+    rails.write(rails.safety.session_ended, session_view("pred_1", price))
     assert [hold.word for hold in rails.safety.holds()] == holds
 
 
-def test_an_agents_breach_is_recorded_in_sessions_and_other_calls(
+def test_an_exceeded_budget_of_an_agent_is_recorded_for_sessions_and_other_calls(
     database: Database, clock: FakeClock, tmp_path: Path
 ) -> None:
     rails = make_rails(database, clock, tmp_path, agent_budget=lambda agent: 70_000)
@@ -149,32 +155,32 @@ def test_an_agents_breach_is_recorded_in_sessions_and_other_calls(
     assert sorted(breaches) == [("backend_builder", 50_000), ("cto", 0)]
 
 
-def test_other_paid_calls_go_through_the_same_ledger(rails: Rails) -> None:
+def test_other_paid_calls_count_in_the_same_caps(rails: Rails) -> None:
     rails.settings.change(cross_poll_cost_cap_per_hour=0.10)
-    entry = rails.database.write(lambda tx: rails.safety.costs.reserve_call(tx, "twin", 60_000))
+    entry = rails.write(rails.safety.costs.reserve_call, "twin", 60_000)
     with pytest.raises(Refusal, match="hour"):
-        rails.database.write(lambda tx: rails.safety.costs.reserve_call(tx, "judge", 60_000))
+        rails.write(rails.safety.costs.reserve_call, "judge", 60_000)
     assert rails.decide(approval(estimate=60_000)).blocked_by is not None
     for amount in (10_000, 60_000):  # once settled a price stays
-        rails.database.write(lambda tx, amount=amount: rails.safety.costs.settle(tx, entry, amount))
-    rails.database.write(lambda tx: rails.safety.costs.release(tx, entry))
+        rails.write(rails.safety.costs.settle, entry, amount)
+    rails.write(rails.safety.costs.release, entry)
     assert rails.safety.costs.state().hour == 10_000
     assert rails.decide(approval(estimate=60_000)).permit
 
 
-def test_recovery_settles_and_releases_what_a_crash_left(rails: Rails) -> None:
+def test_recovery_settles_or_releases_what_a_crash_left_reserved(rails: Rails) -> None:
     permits = {}
     for name in ("ended", "running", "waiting", "lost"):
         permits[name] = rails.decide(approval(prediction_id=name, estimate=100_000)).permit
     for name in ("ended", "running"):  # what has begun has used its permit up
         permit = permits[name]
         assert permit is not None
-        rails.database.write(lambda tx, permit=permit: rails.safety.permits.consume(tx, permit, permit.digest))
-    rails.database.write(lambda tx: rails.safety.permits.revoke(tx, "lost"))
-    undone = view("waiting", 0, started=False, state=SessionState.CANCELLED)  # of an approval before this one
+        rails.write(rails.safety.permits.consume, permit, permit.digest)
+    rails.write(rails.safety.permits.revoke, "lost")
+    undone = session_view("waiting", 0, started=False, state=SessionState.CANCELLED)  # of an approval before this one
     sessions = {
-        "ended": view("ended", 30_000),
-        "running": view("running", 0, state=SessionState.RUNNING),
+        "ended": session_view("ended", 30_000),
+        "running": session_view("running", 0, state=SessionState.RUNNING),
         "waiting": undone,
     }
     assert rails.safety.recover(sessions.get) == 2
@@ -183,46 +189,74 @@ def test_recovery_settles_and_releases_what_a_crash_left(rails: Rails) -> None:
 
 
 @pytest.mark.parametrize(("counted", "price"), [(0, 100_000), (99_999, 100_000), (130_000, 130_000)])
-def test_a_session_that_a_crash_cut_short_cost_what_was_set_aside_unless_more_is_known(
-    rails: Rails, counted: int, price: int
-) -> None:
+def test_an_interrupted_session_costs_at_least_its_reservation(rails: Rails, counted: int, price: int) -> None:
     rails.decide(approval(estimate=100_000))
-    ended = view("pred_1", counted, state=SessionState.INTERRUPTED)
-    rails.database.write(lambda tx: rails.safety.session_started(tx, ended))
-    rails.database.write(lambda tx: rails.safety.session_ended(tx, ended))
+    ended = session_view("pred_1", counted, state=SessionState.INTERRUPTED)
+    rails.write(rails.safety.session_started, ended)
+    rails.write(rails.safety.session_ended, ended)
     assert rails.safety.costs.state().day == price
     rails.clock.advance(timedelta(hours=1, microseconds=1))
     assert rails.safety.costs.state().hour == 0, "it is settled, not reserved for ever"
 
 
-def test_after_a_restart_a_call_cost_what_was_set_aside_unless_it_goes_on_elsewhere(rails: Rails) -> None:
+def test_after_a_restart_a_call_costs_its_reservation_unless_it_goes_on_elsewhere(rails: Rails) -> None:
     costs = rails.safety.costs
-    entry = rails.database.write(lambda tx: costs.reserve_call(tx, "training", 70_000))
-    rails.database.write(lambda tx: costs.reserve_call(tx, "twin", 10_000))
+    entry = rails.write(costs.reserve_call, "training", 70_000)
+    rails.write(costs.reserve_call, "twin", 10_000)
     assert rails.safety.recover(lambda prediction_id: None, {entry}) == 1
-    rails.database.write(lambda tx: costs.settle(tx, entry, 90_000))
+    rails.write(costs.settle, entry, 90_000)
     assert costs.state().day == 100_000
 
 
-def begun(rails: Rails, estimate: int) -> None:
+def start_session(rails: Rails, estimate: int) -> None:
     """A session `auto_1` of card `pred_1` for which `estimate` is reserved."""
     rails.decide(approval(estimate=estimate))
-    rails.database.write(lambda tx: rails.safety.session_started(tx, view("pred_1", 0)))
+    rails.write(rails.safety.session_started, session_view("pred_1", 0))
 
 
-def test_a_call_that_costs_more_than_was_foreseen_is_reserved_before_it_is_made(rails: Rails) -> None:
-    begun(rails, 50_000)
+def test_a_reservation_is_raised_before_a_call_and_never_lowered(rails: Rails) -> None:
+    start_session(rails, 50_000)
     assert rails.safety.costs.raise_reservation("auto_1", 300_000) == ""
     assert rails.safety.costs.state().hour == 300_000
     assert rails.safety.costs.raise_reservation("auto_1", 200_000) == "", "what was reserved stays so"
     assert rails.safety.costs.state().hour == 300_000
-    rails.database.write(lambda tx: rails.safety.session_ended(tx, view("pred_1", 280_000)))
+    rails.write(rails.safety.session_ended, session_view("pred_1", 280_000))
     assert rails.safety.costs.state().hour == 280_000
 
 
-def test_a_running_session_cannot_pass_a_cap_either(rails: Rails) -> None:
-    begun(rails, 50_000)
+def test_a_running_session_cannot_pass_a_cap(rails: Rails) -> None:
+    start_session(rails, 50_000)
     cap = rails.safety.costs.state().hour_cap
     assert rails.safety.costs.raise_reservation("auto_1", cap) == "", "a cap may be reached"
     assert "last hour" in rails.safety.costs.raise_reservation("auto_1", cap + 1)
     assert rails.safety.costs.state().hour == cap, "and nothing was changed"
+
+
+NOW = datetime(2026, 3, 10, 14, 12, tzinfo=UTC)
+
+
+def test_reserved_and_spent_money_are_shown_apart(rails: Rails) -> None:
+    rails.decide(approval(estimate=60_000))
+    costs = rails.safety.costs
+    entry = rails.write(costs.reserve_call, "twin", 50_000)
+    rails.write(costs.settle, entry, 10_000)
+    burns = [(burn.window, burn.spent, sum(burn.buckets), burn.reserved) for burn in costs.history()]
+    assert burns == [(window, 10_000, 10_000, 60_000) for window in ("hour", "day", "month")]
+    assert costs.settled_since(rails.clock.now() - timedelta(minutes=1)) == 10_000
+
+
+def test_the_hour_has_five_minute_buckets_that_end_now() -> None:
+    spent = [(NOW - timedelta(minutes=61), 9), (NOW - timedelta(hours=1), 1), (NOW - timedelta(minutes=3), 2), (NOW, 4)]
+    hour = burn("hour", NOW, spent, 0, MICRO)
+    assert hour.buckets == (1, *[0] * 10, 6)
+    assert (hour.spent, hour.elapsed) == (7, 12)
+
+
+def test_the_time_at_which_a_cap_is_reached_follows_from_the_recent_pace() -> None:
+    day = burn("day", NOW, [(NOW - timedelta(hours=1), 3 * MICRO)], MICRO, 10 * MICRO)
+    assert day.pace == MICRO
+    assert day.reached_at == NOW + timedelta(hours=6)
+    late = burn("day", NOW, [(NOW - timedelta(hours=1), 3 * MICRO)], MICRO, 14 * MICRO)
+    assert late.reached_at is None  # midnight comes first
+    assert burn("day", NOW, [], MICRO, MICRO).reached_at == NOW
+    assert burn("day", NOW, [], 0, MICRO).reached_at is None

@@ -1,0 +1,144 @@
+"""SPEC 3.6: each rule of the human gate at its boundary, and what an operator's approval satisfies."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.config import Production
+from engine.model import MICRO, Assignment, Verdict
+from engine.safety.gate import GateFacts, decide_gate, production_targets
+from tests.safety.helpers import Rails, approval, on, unattended
+
+CLEAR = GateFacts(
+    confidence=0.95, estimate=0, targets=(), novel_pair=False, rejections=0, decisions=10, content=Verdict.ALLOW,
+    day_cost=0, day_cap=20 * MICRO, by_operator=False,
+)  # fmt: skip
+
+
+def asking_rules(**changes: object) -> set[str]:
+    verdict = decide_gate(replace(CLEAR, **changes))  # type: ignore[arg-type]
+    return set(verdict.rule.split(",")) - {""}
+
+
+@pytest.mark.parametrize(
+    ("row", "passes", "asks"),
+    [
+        ("low-confidence", {"confidence": 0.6}, {"confidence": 0.5999}),
+        ("below-threshold", {"confidence": 0.8}, {"confidence": 0.7999}),
+        ("costly", {"estimate": MICRO}, {"estimate": MICRO + 1}),
+        ("production", {"targets": ()}, {"targets": ("branch main",)}),
+        ("novel-pair", {"novel_pair": False}, {"novel_pair": True}),
+        ("rejections", {"rejections": 2}, {"rejections": 3}),
+        ("day-cost", {"day_cost": 16 * MICRO}, {"day_cost": 16 * MICRO + 1}),
+        ("onboarding", {"decisions": 10}, {"decisions": 9}),
+        ("content", {"content": Verdict.ALLOW}, {"content": Verdict.ASK}),
+        ("cold-start", {"phase": 1}, {"phase": 0}),
+        ("track-record", {"approval_bound": 0.8}, {"approval_bound": 0.7999}),
+        ("autonomy-off", {"autonomous": True}, {"autonomous": False}),
+        ("workspace", {"workspace_acts": True}, {"workspace_acts": False}),
+        ("suggested", {"suggested": False}, {"suggested": True}),
+        ("quiet", {"quiet": False}, {"quiet": True}),
+        ("no-sandbox", {"confined": True}, {"confined": False}),
+        ("no-sandbox", {"confined": True, "waived": True}, {"confined": False, "confirmed": True}),
+        ("sandbox-waived", {"confined": True, "waived": True}, {"confined": False, "waived": True}),
+    ],
+)
+def test_a_rule_asks_beyond_its_boundary_and_passes_at_it(
+    row: str, passes: dict[str, object], asks: dict[str, object]
+) -> None:
+    assert row not in asking_rules(**passes)
+    assert asking_rules(**asks) == {row}
+    assert decide_gate(replace(CLEAR, **asks)).verdict == "ask"  # type: ignore[arg-type]
+
+
+def test_the_gate_blocks_what_the_content_filter_blocks() -> None:
+    assert decide_gate(replace(CLEAR, content=Verdict.BLOCK)).verdict == "block"
+
+
+def test_nothing_runs_by_itself_before_ten_decisions(rails: Rails) -> None:
+    rails.decisions.decisions = 9
+    assert rails.decide(unattended()).permit is None
+    assert rails.decide(approval()).permit
+    rails.decisions.decisions = 10
+    assert rails.decide(unattended(prediction_id="b")).permit
+
+
+def test_an_order_of_the_operator_needs_no_confidence_and_no_past_approvals() -> None:
+    guess = {"confidence": 0.1, "novel_pair": True, "phase": 0, "approval_bound": 0.0}
+    assert asking_rules(**guess, ordered=True) == set()
+    assert asking_rules(confidence=0.7, ordered=True) == set(), "nor does the threshold hold it"
+    other_rows = {
+        "decisions": 9, "confined": False, "estimate": MICRO + 1, "targets": ("branch main",), "rejections": 3,
+        "content": Verdict.ASK, "day_cost": 17 * MICRO, "autonomous": False, "workspace_acts": False, "quiet": True,
+        "suggested": True,
+    }  # fmt: skip
+    assert asking_rules(**guess, **other_rows, ordered=True) == asking_rules(**other_rows)
+    assert len(asking_rules(**other_rows)) == len(other_rows)
+    waived = {"confined": False, "waived": True}
+    assert asking_rules(**waived, ordered=True) == {"sandbox-waived"}
+
+
+@pytest.mark.long
+@given(st.builds(GateFacts, confidence=st.floats(0, 1), estimate=st.integers(0, 10**8), targets=st.just(("x",)),
+                 novel_pair=st.booleans(), rejections=st.integers(0, 9), decisions=st.integers(0, 50),
+                 content=st.sampled_from(Verdict), day_cost=st.integers(0, 10**8), day_cap=st.integers(0, 10**8),
+                 by_operator=st.booleans(), phase=st.integers(0, 2), quiet=st.booleans(), confined=st.booleans(),
+                 waived=st.booleans(), confirmed=st.booleans()))  # fmt: skip
+def test_an_operators_approval_satisfies_every_rule_but_a_missing_sandbox(facts: GateFacts) -> None:
+    verdict = decide_gate(facts)
+    if facts.by_operator:
+        assert (verdict.verdict == "allow") is (facts.confined or facts.waived or facts.confirmed)
+    elif not facts.confined:
+        assert verdict.verdict != "allow", "nothing runs by itself without a sandbox, whatever the settings"
+    assert ("no sandbox on this machine" in verdict.reason) is not facts.confined, "every verdict says it"
+    if not facts.confined:
+        assert "bubblewrap" in verdict.reason
+
+
+@pytest.mark.parametrize(
+    ("prompt", "parameters", "expected"),
+    [
+        ("restart https://me@shop.example.com:8443/x", {}, "host shop.example.com"),
+        ("log in at root@shop.example.com:/srv", {}, "host shop.example.com"),
+        ("run kubectl --context=live get pods", {}, "context live"),
+        ("push it to heroku/x", {}, "remote heroku"),
+        ("do it", {"remote": "heroku"}, "remote heroku"),
+        ("do it", {"branch": "stable"}, "branch stable"),
+        ("do it", {"target": "STABLE"}, "branch STABLE"),
+        ("do it", {"file": "infra/dns.tf"}, "path infra/dns.tf"),
+        ("do it", {"file": "./infra//dns.tf"}, "path ./infra//dns.tf"),
+        ("do it", {"branch": "feature", "other": "heroku"}, ""),
+        ("merge feature/x into stable", {}, "branch stable"),
+        ("git push origin HEAD:stable", {}, "branch stable"),
+        ("explain the stable function", {}, ""),
+    ],
+)
+def test_production_targets_are_found_in_prompts_and_parameters(
+    prompt: str, parameters: dict[str, str], expected: str
+) -> None:
+    production = Production(
+        hosts=("shop.example.com",), contexts=("live",), remotes=("heroku",), branches=("stable",), paths=("infra/*",)
+    )
+    trigger = approval(assignment=Assignment(prompt, "koji-core", "/w", "model", None, parameters))
+    assert production_targets(trigger, production) == ((expected,) if expected else ())
+    if expected.startswith(("branch", "remote")):  # a flow compares and rehearses, and writes to neither
+        flow = replace(trigger.assignment, runner="flow", flow="rehearse_merge")
+        assert production_targets(approval(assignment=flow), production) == ()
+
+
+def test_a_new_pair_of_channels_asks_until_an_approval_makes_it_known(rails: Rails) -> None:
+    novel = on("garden", unattended())
+    within = rails.safety.pipeline.preview(unattended(from_channel="koji-core"))[4]
+    assert within.verdict == "allow", "within a channel that has run there is no pair"
+    gate = next(verdict for verdict in rails.safety.pipeline.preview(novel) if verdict.rail == "gate")
+    assert (gate.verdict, gate.rule) == ("ask", "novel-pair")
+    assert rails.decide(novel).permit is None
+    assert rails.decide(on("garden", approval(prediction_id="b"))).permit
+    owner = on("garden", approval(confidence=0.9, phase=1, approval_bound=0.9))
+    assert (
+        next(verdict for verdict in rails.safety.pipeline.preview(owner) if verdict.rail == "gate").verdict == "allow"
+    )

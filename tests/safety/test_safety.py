@@ -1,0 +1,70 @@
+"""What the safety screen shows of the rails is what they decide (SPEC 9.1)."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from engine.model import RailState, Verdict
+from tests.safety.helpers import Rails, approval, on, unattended
+
+
+def rail(rails: Rails, name: str) -> RailState:
+    return next(state for state in rails.safety.rails() if state.rail == name)
+
+
+def test_the_rate_limiter_shows_until_when_it_waits(rails: Rails) -> None:
+    began = rails.clock.now()
+    assert rails.decide(unattended()).permit is not None
+    assert rail(rails, "rate").until == began + timedelta(minutes=10)
+    rails.clock.advance(timedelta(minutes=10))
+    free = rail(rails, "rate")
+    assert (free.verdict, free.brief, free.until, free.last_at) == (Verdict.ALLOW, "free", None, began)
+
+
+def test_a_pause_is_shown_with_its_end_and_a_stop_without_one(rails: Rails) -> None:
+    switch = rails.safety.kill_switch
+    rails.write(switch.place, "pause", "3 rejections in a row")
+    paused = rail(rails, "kill")
+    assert (paused.verdict, paused.until) == (Verdict.BLOCK, rails.clock.now() + timedelta(hours=2))
+    assert (switch.current_verdict().verdict, switch.current_verdict(by_operator=True).verdict) == (
+        Verdict.BLOCK,
+        Verdict.ALLOW,
+    )
+    rails.safety.stop("lunch", "operator")
+    assert (rail(rails, "kill").brief, rail(rails, "kill").until) == ("stop", None)
+
+
+def test_each_rail_shows_its_last_verdict_and_how_many_triggers_it_blocked_first_today(rails: Rails) -> None:
+    rails.decide(approval("clean up with rm -rf /"))
+    content, gate = rail(rails, "content"), rail(rails, "gate")
+    assert content.last is not None
+    assert content.last.verdict is Verdict.BLOCK
+    assert content.last_at == rails.clock.now()
+    assert (content.stopped, gate.stopped) == (1, 0)
+    rails.clock.advance(timedelta(hours=24))
+    assert rail(rails, "content").stopped == 0
+
+
+def test_an_allowance_is_shown_until_it_is_used(rails: Rails) -> None:
+    trigger = approval("clean up with rm -rf /")
+    rails.decide(trigger)
+    assert not rails.safety.log()[0].lifted
+    rails.safety.allow_once(trigger.prediction_id)
+    assert rail(rails, "content").brief == "1 lifted"
+    assert rails.safety.log(blocked_only=True)[0].lifted
+    assert rails.decide(trigger).permit is not None
+    assert rail(rails, "content").brief == "on"
+    assert not rails.safety.log(blocked_only=True)[0].lifted
+
+
+def test_the_chain_shows_depth_repeats_and_how_long_a_link_back_is_blocked(rails: Rails) -> None:
+    rails.decide(approval())
+    rails.clock.advance(timedelta(minutes=10))
+    rails.know_pairs(("koji-core", "garden"))
+    assert rails.decide(on("garden", unattended(from_channel="koji-core"))).permit is not None
+    newest, first = rails.safety.chain()
+    assert (newest.from_channel, newest.to_channel, newest.depth, newest.runs) == ("koji-core", "garden", 2, 1)
+    assert newest.answer_until == rails.clock.now() + timedelta(minutes=5)
+    assert (first.from_channel, first.depth, first.runs, first.answer_until) == ("owner", 1, 0, None)
+    rails.clock.advance(timedelta(minutes=5))
+    assert rails.safety.chain(limit=1)[0].answer_until is None

@@ -1,0 +1,139 @@
+"""SPEC 3.2 and 3.3: every boundary of the rate limiter and the loop detector."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from engine.model import DecidedBy, Trigger, TriggerType
+from engine.safety.trigger_history import MAX_LINKS, Link, chain_depth, decide_loop, decide_rate, record_link
+from tests.safety.helpers import WORKSPACE, Rails, approval, on, unattended
+
+NOW = datetime(2026, 1, 5, 12, tzinfo=UTC)
+TEN = timedelta(minutes=10)
+UNATTENDED_TYPES = [kind for kind in TriggerType if kind is not TriggerType.MANUAL]
+
+
+@pytest.mark.parametrize("kind", UNATTENDED_TYPES)
+@pytest.mark.parametrize(
+    ("ago", "verdict"),
+    [(TEN, "allow"), (TEN - timedelta(microseconds=1), "block"), (timedelta(0), "block"), (-TEN, "block")],
+)
+def test_triggers_without_an_operator_are_ten_minutes_apart(kind: TriggerType, ago: timedelta, verdict: str) -> None:
+    assert decide_rate(unattended(type=kind), NOW - ago, NOW, TEN).verdict == verdict
+
+
+def test_approvals_and_forced_triggers_are_not_rate_limited() -> None:
+    assert decide_rate(approval(), NOW, NOW, TEN).verdict == "allow"
+    assert decide_rate(approval(decided_by=DecidedBy.API), NOW, NOW, TEN).verdict == "allow"
+    assert decide_rate(unattended(force=True), NOW, NOW, TEN).verdict == "allow"
+    # Neither mark alone makes an approval.
+    assert decide_rate(approval(decided_by=DecidedBy.AUTONOMY), NOW, NOW, TEN).verdict == "block"
+    assert decide_rate(unattended(decided_by=DecidedBy.OPERATOR), NOW, NOW, TEN).verdict == "block"
+
+
+def test_only_unattended_triggers_that_passed_count_for_the_rate(rails: Rails) -> None:
+    assert rails.decide(approval()).permit
+    assert rails.decide(unattended()).permit
+    verdict = rails.decide(unattended(prediction_id="pred_2")).blocked_by
+    assert verdict is not None
+    assert verdict.rail == "rate"
+    assert verdict.reason.endswith("the next is allowed in 10 min")
+    rails.clock.advance(TEN - timedelta(seconds=119))
+    verdict = rails.decide(unattended(prediction_id="pred_2")).blocked_by
+    assert verdict is not None
+    assert verdict.reason.endswith("the next is allowed in 119 s")
+    rails.clock.advance(timedelta(seconds=119))
+    assert rails.decide(unattended(prediction_id="pred_3")).permit
+
+
+def link(
+    from_channel: str, to_channel: str, ago: timedelta = timedelta(0), workspace: str = "/w", *, ran: bool = True
+) -> Link:
+    return Link(from_channel, to_channel, "p", workspace, NOW - ago, ran)
+
+
+@pytest.mark.parametrize(("seconds", "verdict"), [(299, "block"), (300, "allow")])
+def test_a_link_back_is_blocked_for_five_minutes(seconds: int, verdict: str) -> None:
+    links = [link("owner", "b", timedelta(hours=1)), link("b", "a", timedelta(seconds=seconds)), link("owner", "a")]
+    assert decide_loop(link("a", "b"), links).verdict == verdict
+
+
+def test_a_chain_of_three_channels_passes_and_of_four_is_blocked() -> None:
+    links = [link("owner", "a", timedelta(minutes=30)), link("a", "b", timedelta(minutes=20))]
+    assert chain_depth(links, "b") == 2
+    assert decide_loop(link("b", "c"), links).verdict == "allow"
+    links.append(link("b", "c", timedelta(minutes=10)))
+    blocked = decide_loop(link("c", "d"), links)
+    assert (blocked.verdict, blocked.rule) == ("block", "depth")
+    # An approval on c starts anew.
+    assert decide_loop(link("c", "d"), [*links, link("owner", "c")]).verdict == "allow"
+    # Another workspace is another chain.
+    assert decide_loop(link("c", "d", workspace="/v"), links).verdict == "allow"
+
+
+@pytest.mark.parametrize("ran", [True, False])
+@pytest.mark.parametrize(("ages", "verdict"), [((1,), "allow"), ((1, 9), "block"), ((1, 10), "allow")])
+def test_a_pair_of_channels_may_be_triggered_twice_in_ten_minutes(
+    ages: tuple[int, ...], verdict: str, ran: bool
+) -> None:
+    """Whether it ran or the rate held it back."""
+    links = []
+    for minutes in sorted(ages, reverse=True):
+        links += [link("a", "b", timedelta(minutes=minutes), ran=ran)]
+    assert decide_loop(link("a", "b"), links).verdict == verdict
+
+
+def test_a_link_that_did_not_run_is_part_of_no_chain() -> None:
+    assert decide_loop(link("a", "b"), [link("b", "a", ran=False)]).verdict == "allow"
+    links = [link("owner", "a"), link("a", "b"), link("b", "c", ran=False)]
+    assert decide_loop(link("c", "d"), links).verdict == "allow"
+    assert decide_loop(link("c", "d"), [*links[:2], link("b", "c")]).rule == "depth"
+
+
+@pytest.mark.parametrize("origin", ["gateway", "research"])
+def test_a_program_that_asks_is_the_start_of_a_link(origin: str) -> None:
+    """Only links from a person, and from what the engine itself predicts, are free."""
+    ran = [link(origin, "a", timedelta(minutes=20)), link("a", "b", timedelta(minutes=15))]
+    assert decide_loop(link("b", "c"), ran).rule == "depth"
+    assert decide_loop(link(origin, "a"), [link(origin, "a"), link(origin, "a")]).rule == "pair"
+
+
+def test_links_from_the_owner_are_never_blocked() -> None:
+    links = [link("owner", "a"), link("a", "owner"), link("owner", "a")]
+    assert decide_loop(link("owner", "a"), links).verdict == "allow"
+
+
+def test_a_loop_is_detected_across_a_restart_and_counted(rails: Rails) -> None:
+    rails.know_pairs(("koji-core", "research"))
+    old = Link("owner", "garden", "p", WORKSPACE, rails.clock.now() - TEN)
+    rails.database.write(lambda tx: [record_link(tx, old) for _ in range(60)])
+    assert rails.decide(unattended()).permit
+    rails.safety.recover(lambda prediction_id: None)
+    assert len(rails.safety.chain(100)) == MAX_LINKS
+    answer = on("research", unattended(from_channel="koji-core", prediction_id="pred_2", force=True))
+    ruling = rails.decide(answer)
+    assert ruling.blocked_by is not None
+    assert (ruling.blocked_by.rail, ruling.blocked_by.rule) == ("loop", "reverse")
+    assert rails.safety.loop_detection_count() == 1
+
+
+def asked_by_program(by: str, channel: str = "koji-core", **more: Any) -> Trigger:
+    """A program asks: the gateway, or an agent that says which channel it works for."""
+    fields = {"type": TriggerType.CRON, "asked_by": by, "from_channel": "owner", **more}
+    return on(channel, unattended(**fields))
+
+
+def test_a_program_that_asks_again_and_again_is_a_loop(rails: Rails) -> None:
+    rails.decide(approval())  # the channel is known
+    blocked = []
+    for number in range(4):
+        verdict = rails.decide(asked_by_program("gateway", prediction_id=f"pred_{number}")).blocked_by
+        blocked.append(verdict and (verdict.rail, verdict.rule))
+        rails.clock.advance(timedelta(minutes=1))
+    assert blocked == [None, ("rate", "interval"), ("loop", "pair"), ("loop", "pair")]
+    assert rails.safety.loop_detection_count() == 2
+    rails.clock.advance(timedelta(minutes=6))  # ten after the first
+    assert rails.decide(asked_by_program("gateway", prediction_id="pred_5")).permit
