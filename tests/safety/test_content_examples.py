@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import base64
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.model import Verdict
+from engine.model import RailVerdict, Verdict
 from engine.safety.content import check_command, check_prompt, rulebook
 
 FOLDER = Path(__file__).parent / "content_examples"
@@ -33,9 +34,9 @@ def examples(name: str) -> list[str]:
         ("ordinary_prompts", check_prompt),
     ],
 )
-def test_ordinary_work_is_not_stopped(name: str, check: object) -> None:
+def test_ordinary_work_is_not_stopped(name: str, check: Callable[[str], RailVerdict]) -> None:
     texts = examples(name)
-    verdicts = [(text, check(text)) for text in texts]  # type: ignore[operator]
+    verdicts = [(text, check(text)) for text in texts]
     assert [(text, verdict.rule) for text, verdict in verdicts if verdict.verdict is not Verdict.ALLOW] == []
     assert len(texts) >= 30
 
@@ -49,8 +50,8 @@ def test_ordinary_work_is_not_stopped(name: str, check: object) -> None:
         ("orders_to_destroy", check_prompt),
     ],
 )
-def test_what_destroys_is_stopped(name: str, check: object) -> None:
-    assert [text for text in examples(name) if check(text).verdict is Verdict.ALLOW] == []  # type: ignore[operator]
+def test_what_destroys_is_stopped(name: str, check: Callable[[str], RailVerdict]) -> None:
+    assert [text for text in examples(name) if check(text).verdict is Verdict.ALLOW] == []
 
 
 def test_ordinary_commands_in_a_prompt_are_not_stopped() -> None:
@@ -181,7 +182,3 @@ def test_encoding_hides_nothing(command: str) -> None:
 def test_talk_and_orders_differ(command: str) -> None:
     assert check_prompt(f"Please run `{command}`").verdict is not Verdict.ALLOW
     assert check_prompt(f"Add a test that `{command}` is refused").verdict is Verdict.ALLOW
-
-
-"""Far above what a text takes: the benchmark of the content filter holds 0.05 s. Far below what a text would take whose
-cost grows with the square of its length."""

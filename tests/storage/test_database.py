@@ -1,10 +1,8 @@
-"""The one-writer database: what is answered is on disk, what raises leaves nothing."""
+"""The database with one writer: what is answered is on disk, what raises leaves nothing."""
 
 from __future__ import annotations
 
 import sqlite3
-import threading
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -13,13 +11,12 @@ from sqlalchemy.exc import IntegrityError
 from engine.clock import FakeClock
 from engine.events import EventBus, SessionOutput, TaskAdded
 from engine.model import Refusal
-from engine.storage import state
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import Ledger
 from engine.storage.state import Intent, begin_intent
 
 
-def test_a_fact_is_in_the_ledger_before_anyone_hears_of_it(database: Database, bus: EventBus) -> None:
+def test_an_event_is_in_the_ledger_before_it_is_published(database: Database, bus: EventBus) -> None:
     heard: list[int] = []
     ledger = Ledger(database)
     subscription = bus.subscribe(lambda: heard.append(len(ledger.latest())))
@@ -31,7 +28,7 @@ def test_a_fact_is_in_the_ledger_before_anyone_hears_of_it(database: Database, b
     assert ledger.latest()[0].payload == {"title": "tidy up"}
 
 
-def test_what_raises_leaves_nothing_behind_and_is_not_told(database: Database, bus: EventBus) -> None:
+def test_a_write_that_raises_leaves_nothing_and_publishes_nothing(database: Database, bus: EventBus) -> None:
     subscription = bus.subscribe(lambda: None)
 
     def broken(tx: Transaction) -> None:
@@ -47,7 +44,7 @@ def test_what_raises_leaves_nothing_behind_and_is_not_told(database: Database, b
     assert len(Ledger(database).latest()) == 1
 
 
-def test_after_a_caught_error_of_the_database_nothing_more_of_a_write_is_kept(database: Database) -> None:
+def test_after_a_caught_error_of_the_database_nothing_of_the_write_is_committed(database: Database) -> None:
     """Otherwise each later statement would commit by itself."""
     database.write(lambda tx: tx.record(TaskAdded(title="first")))
     database.write(lambda tx: begin_intent(tx, "kind", "subject", {}))
@@ -65,39 +62,7 @@ def test_after_a_caught_error_of_the_database_nothing_more_of_a_write_is_kept(da
     assert len(Ledger(database).latest()) == 2
 
 
-def test_read_then_write_loses_no_update(database: Database) -> None:
-    """Many threads count upwards; with one writer each sees what the one before wrote."""
-
-    def increment(tx: Transaction) -> None:
-        state.put(tx, "count", state.get(tx.session, "count", 0) + 1)
-
-    threads = [threading.Thread(target=lambda: [database.write(increment) for _ in range(25)]) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(30)
-    with database.read() as session:
-        assert state.get(session, "count") == 200
-
-
-def _kept(database: Database) -> object:
-    with database.read() as session:
-        return state.get(session, "cursor")
-
-
-def test_what_rides_along_is_on_disk_with_the_next_write_that_succeeds(database: Database) -> None:
-    commits = database.commits
-    state.put_with_next_write(database, "cursor", 1)
-    state.put_with_next_write(database, "cursor", 2)
-    assert (database.commits, _kept(database)) == (commits, None)
-    with pytest.raises(ZeroDivisionError):
-        database.write(lambda tx: 1 / 0)
-    assert _kept(database) is None
-    database.write(lambda tx: tx.record(TaskAdded(title="anything")))
-    assert (database.commits, _kept(database)) == (commits + 1, 2)
-
-
-def test_a_writer_that_meets_what_it_does_not_expect_answers_and_lives_on(database: Database) -> None:
+def test_an_exit_in_a_write_is_raised_to_the_caller_and_the_writer_goes_on(database: Database) -> None:
     def work(tx: Transaction) -> None:
         raise SystemExit("no ordinary fault")
 
@@ -117,14 +82,14 @@ def test_readers_cannot_write(database: Database, clock: FakeClock) -> None:
     assert refused.value.code == "unwritable_home"
 
 
-def test_volatile_events_are_told_but_not_kept(database: Database, bus: EventBus) -> None:
+def test_volatile_events_are_published_but_not_stored(database: Database, bus: EventBus) -> None:
     subscription = bus.subscribe(lambda: None)
     database.write(lambda tx: tx.record(SessionOutput(subject="s", last_line=3, text="...")))
     assert len(subscription.drain()) == 1
     assert Ledger(database).latest() == []
 
 
-def test_after_closing_writes_are_refused_in_words(database: Database) -> None:
+def test_a_write_after_closing_is_refused(database: Database) -> None:
     database.close()
     with pytest.raises(Refusal, match="closing"):
         database.write(lambda _tx: None)
@@ -146,7 +111,7 @@ def open_at(path: Path, clock: FakeClock, bus: EventBus) -> Database:
     return Database(path, clock=clock, bus=bus)
 
 
-def test_a_file_that_is_no_database_says_so(tmp_path: Path, clock: FakeClock, bus: EventBus) -> None:
+def test_a_file_that_is_no_database_is_a_damaged_home(tmp_path: Path, clock: FakeClock, bus: EventBus) -> None:
     path = tmp_path / "clawpy.db"
     path.write_bytes(b"this is certainly not a database, whatever its name says" * 40)
     with pytest.raises(Refusal) as refused:
@@ -155,23 +120,7 @@ def test_a_file_that_is_no_database_says_so(tmp_path: Path, clock: FakeClock, bu
     assert str(path) in refused.value.message
 
 
-def test_the_ledger_keeps_sums_by_day_that_outlive_its_rows(database: Database, clock: FakeClock) -> None:
-    begin = clock.now()
-    for workspace in ("/a", "/a", "/b"):
-        database.write(lambda tx, at=workspace: tx.record(TaskAdded(subject="t", title="x", workspace=at)))
-    clock.advance(timedelta(days=2))
-    database.write(lambda tx: tx.record(TaskAdded(subject="t", title="x", workspace="/a")))
-    ledger = Ledger(database)
-    first, last = begin.date().isoformat(), clock.now().date().isoformat()
-    assert ledger.per_day("TaskAdded", begin, clock.now()) == {first: 3, last: 1}
-    assert ledger.per_day("TaskAdded", begin, clock.now(), workspace="/b") == {first: 1}
-    assert ledger.per_day("TaskAdded", begin + timedelta(days=1), clock.now()) == {last: 1}
-    assert ledger.per_day("Nothing", begin, clock.now()) == {}
-    database.write(lambda tx: tx.session.connection().exec_driver_sql("DELETE FROM memory_events"))
-    assert ledger.per_day("TaskAdded", begin, clock.now()) == {first: 3, last: 1}
-
-
-def test_settings_of_the_connection(database: Database) -> None:
+def test_commits_are_durable_and_foreign_keys_are_on(database: Database) -> None:
     """Durable on commit, foreign keys on, write-ahead log: the promises of SPEC 11.3 rest on these."""
     with database.read() as session:
         connection = session.connection()
@@ -182,6 +131,6 @@ def test_settings_of_the_connection(database: Database) -> None:
         assert raw.execute("PRAGMA integrity_check").fetchone() == ("ok",)
 
 
-def test_a_write_inside_ones_own_write_is_named(database: Database) -> None:
+def test_a_write_inside_a_write_is_an_error(database: Database) -> None:
     with pytest.raises(RuntimeError, match="inside"):
         database.write(lambda tx: database.write(lambda inner: None))

@@ -1,12 +1,14 @@
-"""Consumers of the ledger miss nothing, also after a crash, and write nothing in vain (SPEC 11.3)."""
+"""The ledger and its consumers, which miss nothing, also after a crash, and write nothing in vain (SPEC 11.3)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 
 import pytest
 
-from engine.events import ChangeSetDiscarded, ChangeSetLanded
+from engine.clock import FakeClock
+from engine.events import ChangeSetDiscarded, ChangeSetLanded, TaskAdded
 from engine.memory.captures import ENDED
 from engine.storage import state
 from engine.storage.database import Database
@@ -50,12 +52,12 @@ def position_after_next_write(database: Database) -> int:
 
 
 def subjects_read(cursor: LedgerCursor) -> list[str]:
-    seen: list[str] = []
-    cursor.each(lambda found: seen.extend(fact.subject for fact in found))
-    return seen
+    subjects: list[str] = []
+    cursor.each(lambda entries: subjects.extend(fact.subject for fact in entries))
+    return subjects
 
 
-def test_each_relevant_fact_is_handled_once(database: Database, cursor: LedgerCursor) -> None:
+def test_each_relevant_entry_is_handled_once(database: Database, cursor: LedgerCursor) -> None:
     discard(database, "a")
     land(database)
     discard(database, "b")
@@ -73,18 +75,20 @@ def test_the_next_engine_begins_where_the_last_write_left_the_position(
     assert subjects_read(new_cursor(database)) == []
 
 
-def test_a_whole_batch_of_no_concern_is_remembered(database: Database, cursor: LedgerCursor) -> None:
+def test_the_position_is_stored_after_a_whole_batch_of_irrelevant_entries(
+    database: Database, cursor: LedgerCursor
+) -> None:
     land(database, BATCH + 1)
     assert subjects_read(cursor) == []
     assert position_after_next_write(database) == BATCH
 
 
-def test_what_is_left_and_all_after_it_comes_the_next_time(database: Database, cursor: LedgerCursor) -> None:
-    seen: list[str] = []
+def test_an_unhandled_entry_and_all_after_it_come_the_next_time(database: Database, cursor: LedgerCursor) -> None:
+    subjects: list[str] = []
 
     def handle_at_most(limit: int) -> Callable[[Sequence[LedgerEntry]], int]:
-        def handle(found: Sequence[LedgerEntry]) -> int:
-            seen.extend(fact.subject for fact in found[:limit])
+        def handle(entries: Sequence[LedgerEntry]) -> int:
+            subjects.extend(fact.subject for fact in entries[:limit])
             return limit
 
         return handle
@@ -95,14 +99,14 @@ def test_what_is_left_and_all_after_it_comes_the_next_time(database: Database, c
     commits = database.commits
     cursor.each(handle_at_most(2))
     assert database.commits == commits, "what is stored waits for the next write"
-    assert (seen, position_after_next_write(database)) == (["a", "b"], 2)
+    assert (subjects, position_after_next_write(database)) == (["a", "b"], 2)
     cursor.each(handle_at_most(0))
     assert position_after_next_write(database) == 2
     assert subjects_read(new_cursor(database)) == ["c"], "also for the next engine"
 
 
-def test_what_could_not_be_handled_comes_again(database: Database, cursor: LedgerCursor) -> None:
-    def fails(found: Sequence[LedgerEntry]) -> None:
+def test_a_batch_that_fails_comes_again(database: Database, cursor: LedgerCursor) -> None:
+    def fails(entries: Sequence[LedgerEntry]) -> None:
         raise OSError("no")
 
     discard(database, "a")
@@ -111,10 +115,7 @@ def test_what_could_not_be_handled_comes_again(database: Database, cursor: Ledge
     assert subjects_read(cursor) == ["a"]
 
 
-# Consumers of the ledger see each fact at least once and in order, also after a crash; none holds up the others.
-
-
-def test_one_who_is_stopped_or_dies_in_the_middle_goes_on_there_or_before(database: Database) -> None:
+def test_a_consumer_that_was_stopped_or_died_continues_there_or_before(database: Database) -> None:
     handled: list[str] = []
 
     def handle(fact: LedgerEntry) -> None:
@@ -135,7 +136,7 @@ def test_one_who_is_stopped_or_dies_in_the_middle_goes_on_there_or_before(databa
     assert handled == ["session_1", "session_2", "session_2", "session_3"]
 
 
-def test_what_is_not_ready_holds_up_what_comes_after(database: Database) -> None:
+def test_an_entry_that_is_not_ready_delays_those_after_it(database: Database) -> None:
     ready = False
     handled: list[str] = []
 
@@ -153,7 +154,7 @@ def test_what_is_not_ready_holds_up_what_comes_after(database: Database) -> None
     assert handled == ["session_1"]
 
 
-def test_what_always_fails_is_told_of_and_passed_over(database: Database) -> None:
+def test_an_entry_that_always_fails_is_reported_and_skipped(database: Database) -> None:
     handled: list[str] = []
 
     def handle(fact: object) -> None:
@@ -173,3 +174,19 @@ def test_what_always_fails_is_told_of_and_passed_over(database: Database) -> Non
     thread.catch_up()
     assert handled == ["session_2"]
     assert "session_1 was skipped: broken" in reports[0]
+
+
+def test_sums_by_day_outlive_the_entries(database: Database, clock: FakeClock) -> None:
+    begin = clock.now()
+    for workspace in ("/a", "/a", "/b"):
+        database.write(lambda tx, at=workspace: tx.record(TaskAdded(subject="t", title="x", workspace=at)))
+    clock.advance(timedelta(days=2))
+    database.write(lambda tx: tx.record(TaskAdded(subject="t", title="x", workspace="/a")))
+    ledger = Ledger(database)
+    first, last = begin.date().isoformat(), clock.now().date().isoformat()
+    assert ledger.per_day("TaskAdded", begin, clock.now()) == {first: 3, last: 1}
+    assert ledger.per_day("TaskAdded", begin, clock.now(), workspace="/b") == {first: 1}
+    assert ledger.per_day("TaskAdded", begin + timedelta(days=1), clock.now()) == {last: 1}
+    assert ledger.per_day("Nothing", begin, clock.now()) == {}
+    database.write(lambda tx: tx.session.connection().exec_driver_sql("DELETE FROM memory_events"))
+    assert ledger.per_day("TaskAdded", begin, clock.now()) == {first: 3, last: 1}

@@ -21,15 +21,15 @@ def _task(id: str, **values: object) -> TaskRow:
     return TaskRow(**{"id": id, "title": "tidy up", "state": "open", "created_at": NOON, "updated_at": NOON} | values)
 
 
-def test_a_row_has_its_defaults_and_shares_none() -> None:
-    one, other = _task("task_1"), _task("task_2", needs=["task_1"])
-    one.needs.append("task_0")
-    assert other.needs == ["task_1"]
+def test_each_row_has_defaults_of_its_own() -> None:
+    first, second = _task("task_1"), _task("task_2", needs=["task_1"])
+    first.needs.append("task_0")
+    assert second.needs == ["task_1"]
     assert _task("task_3").needs == []
-    assert one.session_id is None
+    assert first.session_id is None
 
 
-def test_a_row_is_what_the_orm_would_give(database: Database) -> None:
+def test_a_loaded_row_equals_that_of_the_orm(database: Database) -> None:
     database.write(lambda tx: tx.session.add(_task("task_1", needs=["task_0"])))
     with database.read() as session:
         quick = load(session, TaskRow, "task_1")
@@ -59,7 +59,7 @@ def test_what_is_changed_in_a_row_is_written_with_the_transaction(database: Data
         assert ask(session, _TITLES) == [("tidied",)]
 
 
-def test_a_row_that_was_read_is_nobodys(database: Database) -> None:
+def test_a_row_of_a_reading_session_is_not_written_back(database: Database) -> None:
     """It outlives the read, and whoever changes it changes nothing in the database."""
     database.write(lambda tx: tx.session.add(_task("task_1", needs=["task_0"])))
     with database.read() as session:

@@ -1,4 +1,4 @@
-"""Files are whole or not there."""
+"""Files are written whole or not at all, and what a crash left is removed (SPEC 11.3)."""
 
 from __future__ import annotations
 
@@ -9,12 +9,9 @@ from pathlib import Path
 import pytest
 
 from engine.files import TEMPORARY_PREFIX, remove_folder, remove_temporaries, write_atomic
-from engine.storage.beneath import Beneath
-from engine.storage.database import Database
-from engine.storage.state import begin_intent, finish_intent, unfinished_intents
 
 
-def test_a_new_file_is_private_and_a_replaced_one_keeps_its_mode(tmp_path: Path) -> None:
+def test_a_new_file_is_private_and_a_replaced_file_keeps_its_mode(tmp_path: Path) -> None:
     file = tmp_path / "soul.md"
     write_atomic(file, b"one")
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
@@ -33,7 +30,9 @@ def test_a_link_stays_a_link(tmp_path: Path) -> None:
     assert real.read_text() == "new"
 
 
-def test_a_failed_write_leaves_the_old_file_and_no_litter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_write_leaves_the_old_file_and_no_temporary_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = tmp_path / "config.toml"
     file.write_text("old")
 
@@ -47,34 +46,12 @@ def test_a_failed_write_leaves_the_old_file_and_no_litter(tmp_path: Path, monkey
     assert list(tmp_path.iterdir()) == [file]
 
 
-def test_leftovers_of_a_crash_are_swept(tmp_path: Path) -> None:
+def test_temporary_files_of_a_crash_are_removed(tmp_path: Path) -> None:
     (tmp_path / "deep").mkdir()
     (tmp_path / "deep" / f"{TEMPORARY_PREFIX}abc").write_text("half")
     (tmp_path / "deep" / "kept").write_text("whole")
     assert remove_temporaries(tmp_path) == 1
     assert [file.name for file in (tmp_path / "deep").iterdir()] == ["kept"]
-
-
-def test_an_intent_stands_until_it_is_finished(database: Database) -> None:
-    number = database.write(lambda tx: begin_intent(tx, "land", "chg_1", {"files": ["a"]}))
-    assert [(item.subject, item.payload) for item in unfinished_intents(database, "land")] == [
-        ("chg_1", {"files": ["a"]})
-    ]
-    database.write(lambda tx: finish_intent(tx, number))
-    database.write(lambda tx: finish_intent(tx, number))
-    assert unfinished_intents(database, "land") == []
-
-
-# Files below a folder, by relative paths.
-
-
-@pytest.mark.parametrize("name", ["replace", "link"])
-def test_a_rename_that_fails_names_the_file_and_not_the_temporary_one(tmp_path: Path, name: str) -> None:
-    (tmp_path / "temporary").write_text("new")
-    (tmp_path / "sub/cart.py").mkdir(parents=True)
-    with Beneath.open(tmp_path) as root, pytest.raises(OSError) as caught:
-        getattr(root, name)("temporary", "sub/cart.py")
-    assert caught.value.filename == "sub/cart.py"
 
 
 def test_a_folder_is_removed_without_following_links(tmp_path: Path) -> None:

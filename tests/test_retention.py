@@ -33,28 +33,30 @@ def settings(document: str = "") -> Settings:
     return read_settings(document, file="config.toml", environment={})
 
 
-def keeping(database: Database, clock: FakeClock, document: str = "") -> Retention:
+def retention_with(database: Database, clock: FakeClock, document: str = "") -> Retention:
     return Retention(database, clock, FixedSettings(settings(document)), {READER})
 
 
 def put(database: Database, table: str, **values: Any) -> None:
     """Insert a row; what must be there and is not named is empty."""
-    given = {name: as_stored(value) if isinstance(value, datetime) else value for name, value in values.items()}
+    columns = {name: as_stored(value) if isinstance(value, datetime) else value for name, value in values.items()}
 
     def work(tx: Transaction) -> None:
         connection = tx.session.connection()
         for _, name, kind, needed, default, key in connection.execute(text(f"PRAGMA table_info({table})")):
             if needed and not key and default is None:
-                given.setdefault(name, 0 if kind in ("INTEGER", "BOOLEAN", "FLOAT") else "[]" if kind == "JSON" else "")
-        names, marks = (", ".join(form.format(one) for one in given) for form in ("{}", ":{}"))
-        connection.execute(text(f"INSERT INTO {table} ({names}) VALUES ({marks})"), given)
+                columns.setdefault(
+                    name, 0 if kind in ("INTEGER", "BOOLEAN", "FLOAT") else "[]" if kind == "JSON" else ""
+                )
+        names, marks = (", ".join(form.format(name) for name in columns) for form in ("{}", ":{}"))
+        connection.execute(text(f"INSERT INTO {table} ({names}) VALUES ({marks})"), columns)
 
     database.write(work)
 
 
 def keys(database: Database, table: str, key: str = "id") -> list[Any]:
     with database.read() as session:
-        return [one for (one,) in session.connection().execute(text(f"SELECT {key} FROM {table} ORDER BY {key}"))]
+        return [name for (name,) in session.connection().execute(text(f"SELECT {key} FROM {table} ORDER BY {key}"))]
 
 
 def sums(database: Database, table: str) -> dict[str, tuple[int, int]]:
@@ -64,7 +66,7 @@ def sums(database: Database, table: str) -> dict[str, tuple[int, int]]:
         return {day: (number, money) for day, number, money in driver_of(session).execute(query, (table,))}
 
 
-def happen(database: Database, *subjects: str, workspace: str = SHOP) -> None:
+def land_changes(database: Database, *subjects: str, workspace: str = SHOP) -> None:
     database.write(
         lambda tx: [
             tx.record(ChangeSetLanded(subject=subject, workspace=workspace, session_id=subject, files=1))
@@ -83,11 +85,11 @@ def record(database: Database, seq: int, at: datetime, *, fact: int = 0, workspa
     put(database, "learning_records", seq=seq, id=f"r{seq}", at=at, fact=fact, workspace=workspace, **kinds)
 
 
-def run(database: Database, id: int, at: datetime, *, failed: int = 0, session: str = "s") -> None:
+def validation_run(database: Database, id: int, at: datetime, *, failed: int = 0, session: str = "s") -> None:
     put(database, "validation_runs", id=id, session_id=session, workspace=SHOP, ran_at=at, failed=failed)
 
 
-def trigger(database: Database, id: int, at: datetime, *, blocked: bool = True, card: str = "p1") -> None:
+def log_entry(database: Database, id: int, at: datetime, *, blocked: bool = True, card: str = "p1") -> None:
     named = {"prediction_id": card, "trigger_type": "manual", "workspace": SHOP}
     put(database, "crosspoll_log", id=id, created_at=at, blocked=blocked, **named)
 
@@ -100,7 +102,7 @@ def card(database: Database, id: str, status: str) -> None:
     put(database, "predictions", id=id, status=status, source="operator", subject=id, fingerprint=id, decided_by=None)
 
 
-def digested(database: Database, seq: int = 100) -> None:
+def set_digested(database: Database, seq: int = 100) -> None:
     database.write(lambda tx: state.put(tx, LAST_PROCESSED, seq))
 
 
@@ -109,13 +111,13 @@ def read_to(database: Database, id: int) -> None:
     database.write(lambda tx: state.put(tx, READER, id))
 
 
-def all_read(database: Database) -> None:
+def read_all(database: Database) -> None:
     read_to(database, max(keys(database, "memory_events"), default=0))
 
 
-def test_by_default_all_is_kept_but_records_of_half_a_year() -> None:
-    found = settings().retention
-    assert found.model_dump() == {
+def test_by_default_only_learning_records_are_deleted_after_half_a_year() -> None:
+    rounds = settings().retention
+    assert rounds.model_dump() == {
         "memory_events": 0, "learning_records": 180, "validation_runs": 0, "cost_entries": 0, "crosspoll_log": 0,
     }  # fmt: skip
 
@@ -125,7 +127,7 @@ def test_by_default_all_is_kept_but_records_of_half_a_year() -> None:
     [("memoryEvents", 35), ("learningRecords", 90), ("validationRuns", 35), ("costEntries", 35), ("crosspollLog", 35)],
 )
 @pytest.mark.parametrize("section", ["retention", 'workspaces."/srv/shop".retention'])
-def test_the_fewest_days_are_accepted_and_one_less_is_told_of(section: str, table: str, least: int) -> None:
+def test_a_table_accepts_its_fewest_days_and_no_less(section: str, table: str, least: int) -> None:
     assert settings(f"[{section}]\n{table} = {least}\n")
     assert settings(f"[{section}]\n{table} = 0\n")
     for wrong in (least - 1, 1, -1, 36_501):
@@ -134,66 +136,66 @@ def test_the_fewest_days_are_accepted_and_one_less_is_told_of(section: str, tabl
     assert str(least) in describe_accepted(parse_key(f"{section}.{table}"))
 
 
-def test_a_workspace_has_its_own_days_and_else_those_of_all() -> None:
-    found = settings('[retention]\nmemoryEvents = 90\n[workspaces."/srv/shop".retention]\ncostEntries = 60\n')
-    assert found.kept_days("memory_events", SHOP) == 90
-    assert (found.kept_days("cost_entries", SHOP), found.kept_days("cost_entries", BLOG)) == (60, 0)
+def test_a_workspace_may_have_days_of_its_own() -> None:
+    rounds = settings('[retention]\nmemoryEvents = 90\n[workspaces."/srv/shop".retention]\ncostEntries = 60\n')
+    assert rounds.kept_days("memory_events", SHOP) == 90
+    assert (rounds.kept_days("cost_entries", SHOP), rounds.kept_days("cost_entries", BLOG)) == (60, 0)
 
 
-def test_a_fact_of_exactly_its_days_stays_and_an_older_one_goes(database: Database, clock: FakeClock) -> None:
-    happen(database, "older")
+def test_an_event_of_exactly_its_days_stays_and_an_older_one_is_deleted(database: Database, clock: FakeClock) -> None:
+    land_changes(database, "older")
     clock.advance(INSTANT)
-    happen(database, "exact")
+    land_changes(database, "exact")
     clock.advance(90 * DAY)
-    happen(database, "new")
-    all_read(database)
-    assert keeping(database, clock, EVENTS).round() == {"memory_events": 1}
+    land_changes(database, "new")
+    read_all(database)
+    assert retention_with(database, clock, EVENTS).round() == {"memory_events": 1}
     assert keys(database, "memory_events", "subject") == ["", "exact", "new"]
-    [told] = Ledger(database).latest(1)
-    assert (told.kind, told.payload) == ("RowsLetGo", {"rows": {"memory_events": 1}})
+    [notified] = Ledger(database).latest(1)
+    assert (notified.kind, notified.payload) == ("RowsLetGo", {"rows": {"memory_events": 1}})
     written = database.commits
-    assert keeping(database, clock, EVENTS).round() == {}, "again changes nothing"
+    assert retention_with(database, clock, EVENTS).round() == {}, "again changes nothing"
     assert database.commits == written
 
 
-def test_what_a_consumer_has_not_read_stays(database: Database, clock: FakeClock) -> None:
-    happen(database, "read")
+def test_events_that_a_consumer_has_not_read_stay(database: Database, clock: FakeClock) -> None:
+    land_changes(database, "read")
     clock.advance(400 * DAY)
-    happen(database, "unread", "new")
+    land_changes(database, "unread", "new")
     clock.advance(400 * DAY)
-    assert keeping(database, clock, EVENTS).round() == {}, "nothing is known of the consumer"
+    assert retention_with(database, clock, EVENTS).round() == {}, "nothing is known of the consumer"
     read_to(database, 1)
-    assert keeping(database, clock, EVENTS).round() == {"memory_events": 1}
+    assert retention_with(database, clock, EVENTS).round() == {"memory_events": 1}
     assert keys(database, "memory_events", "subject") == ["", "new", "unread"]
 
 
-def test_days_are_counted_back_from_the_first_fact_that_a_consumer_has_not_read(
+def test_days_are_counted_back_from_the_first_event_that_a_consumer_has_not_read(
     database: Database, clock: FakeClock
 ) -> None:
     """A consumer may look back from the fact that it reads, for example to the beginning of a session."""
-    happen(database, "too old")
+    land_changes(database, "too old")
     clock.advance(INSTANT)
-    happen(database, "90 days before")
+    land_changes(database, "90 days before")
     clock.advance(90 * DAY)
-    happen(database, "unread")
+    land_changes(database, "unread")
     read_to(database, 2)
     clock.advance(400 * DAY)
-    assert keeping(database, clock, EVENTS).round() == {"memory_events": 1}
+    assert retention_with(database, clock, EVENTS).round() == {"memory_events": 1}
     assert keys(database, "memory_events", "subject") == ["", "90 days before", "unread"]
 
 
-def test_the_newest_fact_stays_however_old(database: Database, clock: FakeClock) -> None:
-    happen(database, "a", "b")
-    all_read(database)
+def test_the_newest_event_stays_however_old(database: Database, clock: FakeClock) -> None:
+    land_changes(database, "a", "b")
+    read_all(database)
     clock.advance(400 * DAY)
-    assert keeping(database, clock, EVENTS).round() == {"memory_events": 1}
+    assert retention_with(database, clock, EVENTS).round() == {"memory_events": 1}
     assert keys(database, "memory_events", "subject")[-1] == "b"
 
 
-def test_facts_that_something_needs_stay(database: Database, clock: FakeClock) -> None:
-    happen(database, "told", "sent", "evidence", "running", "ended", "open", "decided")
-    told, sent, evidence = keys(database, "memory_events")[:3]
-    for fact, standing in ((told, "waiting"), (sent, "sent")):
+def test_events_that_something_refers_to_stay(database: Database, clock: FakeClock) -> None:
+    land_changes(database, "told", "sent", "evidence", "running", "ended", "open", "decided")
+    notified, sent, evidence = keys(database, "memory_events")[:3]
+    for fact, standing in ((notified, "waiting"), (sent, "sent")):
         put(database, "notifications", fact_id=fact, surface="phone", standing=standing)
     record(database, 1, clock.now(), fact=evidence)
     session(database, "running", "running")
@@ -201,13 +203,13 @@ def test_facts_that_something_needs_stay(database: Database, clock: FakeClock) -
     card(database, "open", "pending")
     card(database, "decided", "executed")
     clock.advance(100 * DAY)
-    happen(database, "new")
-    all_read(database)
-    assert keeping(database, clock, EVENTS).round() == {"memory_events": 3}
+    land_changes(database, "new")
+    read_all(database)
+    assert retention_with(database, clock, EVENTS).round() == {"memory_events": 3}
     assert {"told", "evidence", "running", "open"} <= set(keys(database, "memory_events", "subject"))
 
 
-def test_money_stays_in_sums_by_day(database: Database, clock: FakeClock) -> None:
+def test_deleted_costs_stay_in_sums_by_day(database: Database, clock: FakeClock) -> None:
     first = clock.now()
     cost(database, 1, first, amount_microusd=70)
     cost(database, 2, first, amount_microusd=30, purpose="twin")
@@ -216,11 +218,11 @@ def test_money_stays_in_sums_by_day(database: Database, clock: FakeClock) -> Non
     cost(database, 4, clock.now(), amount_microusd=5)
     cost(database, 5, clock.now())
     clock.advance(35 * DAY)
-    found = keeping(database, clock, "[retention]\ncostEntries = 35")
-    assert found.round() == {"cost_entries": 3}, "a day of exactly 35 stays"
+    rounds = retention_with(database, clock, "[retention]\ncostEntries = 35")
+    assert rounds.round() == {"cost_entries": 3}, "a day of exactly 35 stays"
     assert sums(database, "cost_entries") == {"2026-01-05": (3, 100)}
     clock.advance(INSTANT)
-    assert found.round() == {"cost_entries": 1}
+    assert rounds.round() == {"cost_entries": 1}
     assert sums(database, "cost_entries") == {"2026-01-05": (3, 100), "2026-01-06": (1, 5)}
     with database.read() as session:
         rows = session.connection().execute(
@@ -229,7 +231,7 @@ def test_money_stays_in_sums_by_day(database: Database, clock: FakeClock) -> Non
         assert sorted(tuple(row) for row in rows) == [("judge", 1, 70), ("released", 1, 0), ("twin", 1, 30)]
 
 
-def test_money_that_counts_stays(database: Database, clock: FakeClock) -> None:
+def test_costs_that_count_stay(database: Database, clock: FakeClock) -> None:
     at = clock.now()
     cost(database, 1, at, state="reserved")
     cost(database, 2, at, prediction_id="p1")
@@ -240,57 +242,57 @@ def test_money_that_counts_stays(database: Database, clock: FakeClock) -> None:
     session(database, "running", "running")
     put(database, "training_runs", id="t", state="adopted", method="dpo", cost_entry=4)
     clock.advance(400 * DAY)
-    assert keeping(database, clock, "[retention]\ncostEntries = 35").round() == {"cost_entries": 1}
-    assert keys(database, "cost_entries") == [1, 2, 3, 4, 6], "the last stays, so that no number is given twice"
+    assert retention_with(database, clock, "[retention]\ncostEntries = 35").round() == {"cost_entries": 1}
+    assert keys(database, "cost_entries") == [1, 2, 3, 4, 6], "the last stays, so that no number is columns twice"
 
 
-def test_records_go_after_half_a_year_but_for_those_that_candidates_name(database: Database, clock: FakeClock) -> None:
+def test_learning_records_that_candidates_name_stay(database: Database, clock: FakeClock) -> None:
     for seq in range(1, 8):
         record(database, seq, clock.now(), workspace=BLOG if seq == 6 else SHOP)
     named = {"drafted_from": '["r1"]', "corroborated_by": '["r2"]', "against": '["r3"]'}
     kinds = {"type": "prompt_fragment", "scope_type": "workspace", "status": "rejected"}
     put(database, "candidates", id="c", **named, **kinds)
     clock.advance(180 * DAY)
-    digested(database, 4)
-    assert keeping(database, clock).round() == {}
+    set_digested(database, 4)
+    assert retention_with(database, clock).round() == {}
     clock.advance(INSTANT)
-    assert keeping(database, clock).round() == {"learning_records": 1}
-    digested(database)
-    own = keeping(database, clock, f'[workspaces."{BLOG}".retention]\nlearningRecords = 0')
+    assert retention_with(database, clock).round() == {"learning_records": 1}
+    set_digested(database)
+    own = retention_with(database, clock, f'[workspaces."{BLOG}".retention]\nlearningRecords = 0')
     assert own.round() == {"learning_records": 1}
     assert keys(database, "learning_records", "seq") == [1, 2, 3, 6, 7]
     assert sums(database, "learning_records") == {"2026-01-05": (2, 0)}
 
 
-def test_the_newest_runs_of_checks_stay_and_those_of_open_sessions(database: Database, clock: FakeClock) -> None:
+def test_the_newest_validation_runs_and_those_of_open_sessions_stay(database: Database, clock: FakeClock) -> None:
     session(database, "running", "running")
-    run(database, 1, clock.now(), session="running")
-    run(database, 2, clock.now(), failed=1)
-    run(database, 3, clock.now())
+    validation_run(database, 1, clock.now(), session="running")
+    validation_run(database, 2, clock.now(), failed=1)
+    validation_run(database, 3, clock.now())
     for id in range(4, 4 + retention.MAX_RUNS):
-        run(database, id, clock.now())
+        validation_run(database, id, clock.now())
     clock.advance(60 * DAY)
-    found = keeping(database, clock, "[retention]\nvalidationRuns = 59")
-    assert found.round() == {"validation_runs": 2}
+    rounds = retention_with(database, clock, "[retention]\nvalidationRuns = 59")
+    assert rounds.round() == {"validation_runs": 2}
     assert keys(database, "validation_runs")[:2] == [1, 4]
     with database.read() as session_:
         kinds = session_.connection().execute(text("SELECT kind, number FROM table_days ORDER BY kind"))
         assert [tuple(row) for row in kinds] == [("green", 1), ("red", 1)]
 
 
-def test_only_blocked_triggers_go_and_not_those_of_open_cards(database: Database, clock: FakeClock) -> None:
+def test_only_blocked_triggers_of_decided_cards_are_deleted(database: Database, clock: FakeClock) -> None:
     at = clock.now()
     card(database, "open", "pending")
-    trigger(database, 1, at)
-    trigger(database, 2, at, blocked=False)
-    trigger(database, 3, at, card="open")
-    trigger(database, 4, at)
+    log_entry(database, 1, at)
+    log_entry(database, 2, at, blocked=False)
+    log_entry(database, 3, at, card="open")
+    log_entry(database, 4, at)
     clock.advance(36 * DAY)
-    assert keeping(database, clock, "[retention]\ncrosspollLog = 35").round() == {"crosspoll_log": 1}
+    assert retention_with(database, clock, "[retention]\ncrosspollLog = 35").round() == {"crosspoll_log": 1}
     assert keys(database, "crosspoll_log") == [2, 3, 4]
 
 
-def test_many_go_in_small_batches_and_the_rest_in_the_next_round(
+def test_rows_are_deleted_in_small_batches_and_the_rest_in_the_next_round(
     database: Database, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(retention, "BATCH", 2)
@@ -298,9 +300,9 @@ def test_many_go_in_small_batches_and_the_rest_in_the_next_round(
     for id in range(1, 10):
         cost(database, id, clock.now())
     clock.advance(40 * DAY)
-    found = keeping(database, clock, "[retention]\ncostEntries = 35")
+    rounds = retention_with(database, clock, "[retention]\ncostEntries = 35")
     before = database.commits
-    assert found.round() == {"cost_entries": 6}
-    assert database.commits - before == 4, "three batches and what is told of them"
-    assert found.round() == {"cost_entries": 2}
+    assert rounds.round() == {"cost_entries": 6}
+    assert database.commits - before == 4, "three batches and what is notified of them"
+    assert rounds.round() == {"cost_entries": 2}
     assert sums(database, "cost_entries") == {"2026-01-05": (8, 800)}

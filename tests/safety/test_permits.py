@@ -32,7 +32,7 @@ def world(tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> 
         yield made
 
 
-def accounted_for(engine: Engine) -> int:
+def count_sessions_with_permits(engine: Engine) -> int:
     """Every session has a used permit of its own, and that permit a row of the pipeline in which every rail allowed,
     for exactly what the session was to do. Returns how many sessions there are."""
     with engine.database.read() as session:
@@ -51,33 +51,33 @@ def accounted_for(engine: Engine) -> int:
 
 
 @pytest.mark.long
-def test_every_path_to_a_session_leads_through_the_rails(world: World) -> None:
+def test_every_session_has_a_permit_of_the_pipeline_whatever_started_it(world: World) -> None:
     running = world.engine
     world.earn()  # an own prompt, approved at the port
-    assert accounted_for(running) == 1
+    assert count_sessions_with_permits(running) == 1
     running.autonomy.schedule.run(CARDS)
     running.autonomy.schedule.run(STATE)
     running.autonomy.schedule.run(PULSE)
     running.predictions.run_cycle(requested=True)
-    assert accounted_for(running) == 1, "cycles, chores and heartbeats start nothing"
+    assert count_sessions_with_permits(running) == 1, "cycles, chores and heartbeats start nothing"
     own = running.cards.propose("report_branches days=7", workspace=world.workspace)
     dispatch(running, "approve", {"id": own.id, "wait": True})
-    assert accounted_for(running) == 2
+    assert count_sessions_with_permits(running) == 2
     other = running.cards.propose("report_branches days=8", workspace=world.workspace)
     holder = read_holder(world.home)
     assert holder is not None
     ask(holder.address, "approve", {"id": other.id, "wait": True})
-    assert accounted_for(running) == 3
+    assert count_sessions_with_permits(running) == 3
     world.away()
     acted = world.cycle().acted
     world.ended(acted)
-    assert accounted_for(running) == 4
+    assert count_sessions_with_permits(running) == 4
     world.away()
     running.autonomy.schedule.run(ACT)
-    assert accounted_for(running) <= 5
+    assert count_sessions_with_permits(running) <= 5
 
 
-def permitted(world: World) -> tuple[Permit, Assignment]:
+def issue_permit(world: World) -> tuple[Permit, Assignment]:
     """A permit as the rails issue it, not used yet."""
     card = world.engine.cards.propose(FLOW, workspace=world.workspace)
     approvals = world.engine.cards.approvals
@@ -102,8 +102,8 @@ def start(world: World, permit: Permit, assignment: Assignment) -> str:
 
 
 @pytest.mark.long
-def test_a_permit_is_good_once_for_one_thing_and_for_fifteen_minutes(world: World) -> None:
-    permit, assignment = permitted(world)
+def test_a_permit_starts_one_session_of_one_assignment_within_fifteen_minutes(world: World) -> None:
+    permit, assignment = issue_permit(world)
     assert start(world, replace(permit, id="permit_forged"), assignment) == "permit_unknown"
     assert start(world, permit, replace(assignment, parameters={"since": "HEAD~1"})) == "permit_mismatch"
     assert start(world, permit, replace(assignment, prompt="another")) == "permit_mismatch"
@@ -112,14 +112,14 @@ def test_a_permit_is_good_once_for_one_thing_and_for_fifteen_minutes(world: Worl
     assert start(world, permit, assignment) == ""
     assert start(world, permit, assignment) == "permit_used"
 
-    late, assignment = permitted(world)
+    late, assignment = issue_permit(world)
     world.clock.advance(PERMIT_LIFETIME)
     assert start(world, late, assignment) == "permit_expired"
 
-    last, assignment = permitted(world)
+    last, assignment = issue_permit(world)
     world.clock.advance(PERMIT_LIFETIME - timedelta(microseconds=1))
     assert start(world, last, assignment) == ""
 
-    void, assignment = permitted(world)
+    void, assignment = issue_permit(world)
     world.engine.database.write(lambda tx: world.engine.safety.pipeline.revoke(tx, void.prediction_id))
     assert start(world, void, assignment) == "permit_used"

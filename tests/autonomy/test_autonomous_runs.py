@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from engine.autonomy.autonomous_runs import reason_to_wait
+from engine.autonomy.autonomous_runs import ApprovalRecord, AutonomyRequirements, autonomy_requirements, reason_to_wait
 from engine.autonomy.autonomy import ACT, STATE
 from engine.autonomy.state import AutonomyState
 from engine.clock import FakeClock
+from engine.engine import Engine
 from engine.model import ChangeState, DecidedBy, Outcome, RailVerdict, Refusal, SessionState, Status, Verdict
+from engine.safety.kill_switch import PAUSE
+from engine.statistics import wilson_lower_bound
 from tests.autonomy.world import World
 
 
@@ -25,7 +30,7 @@ def world(tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize(("approvals", "acts"), [(10, False), (11, True)])
-def test_eleven_approvals_of_a_kind_let_it_run_by_itself_until_the_operator_returns(
+def test_a_kind_runs_by_itself_after_eleven_approvals_until_the_operator_returns(
     tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch, approvals: int, acts: bool
 ) -> None:
     world = World(tmp_path, clock, monkeypatch)
@@ -48,7 +53,7 @@ def test_eleven_approvals_of_a_kind_let_it_run_by_itself_until_the_operator_retu
 
 
 @pytest.mark.long
-def test_what_earned_it_runs_by_itself_and_lands_nowhere(world: World) -> None:
+def test_a_card_that_runs_by_itself_lands_nothing(world: World) -> None:
     before = (world.repository.path / "part0.py").read_bytes(), world.repository.git("status", "--porcelain")
     world.away()
     assert world.engine.autonomy.state().state is AutonomyState.PRIMING
@@ -71,7 +76,7 @@ def test_what_earned_it_runs_by_itself_and_lands_nowhere(world: World) -> None:
 
 
 @pytest.mark.long
-def test_what_the_gate_leaves_to_a_person_is_not_tried_again_until_it_says_something_else(world: World) -> None:
+def test_a_card_that_the_gate_refused_is_not_tried_again_for_the_same_reason(world: World) -> None:
     world.engine.settings.set("crossPollCostCapPerDay", "0")  # more than 80 % of nothing is spent
     world.away()
     first = world.cycle()
@@ -87,7 +92,7 @@ def test_what_the_gate_leaves_to_a_person_is_not_tried_again_until_it_says_somet
     assert world.cycle().acted
 
 
-def test_who_works_in_an_editor_is_not_taken_for_absent(world: World) -> None:
+def test_an_operator_who_works_in_an_editor_is_not_inactive(world: World) -> None:
     world.clock.advance(timedelta(minutes=29))
     world.somebody_writes()
     world.away(timedelta(minutes=1))
@@ -100,7 +105,7 @@ def test_who_works_in_an_editor_is_not_taken_for_absent(world: World) -> None:
 
 
 @pytest.mark.long
-def test_a_change_while_it_predicts_stops_it_from_acting(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_change_of_files_while_it_predicts_ends_the_cycle(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.engine.autonomy.schedule.run(STATE)  # tasks that are new have their cards
     cycle = world.engine.predictions.run_cycle
 
@@ -116,7 +121,7 @@ def test_a_change_while_it_predicts_stops_it_from_acting(world: World, monkeypat
 
 @pytest.mark.long
 @pytest.mark.parametrize(("ago", "starts"), [(timedelta(minutes=9, seconds=59), False), (timedelta(minutes=10), True)])
-def test_nothing_that_writes_starts_where_somebody_wrote_within_ten_minutes(
+def test_work_that_writes_does_not_start_within_ten_minutes_of_a_change_of_files(
     world: World, ago: timedelta, starts: bool
 ) -> None:
     world.engine.settings.set("silenceThresholdMs", "60000")  # so that ten minutes of calm are not implied
@@ -146,7 +151,93 @@ def test_nothing_that_writes_starts_where_somebody_wrote_within_ten_minutes(
         ("secret", RailVerdict("gate", Verdict.ALLOW, "nothing to ask"), True),
     ],
 )
-def test_a_card_waits_for_the_operator_or_is_tried_so_that_the_log_shows_what_stopped_it(
+def test_a_card_waits_for_the_operator_by_these_rules_and_is_tried_by_others(
     kind: str, verdict: RailVerdict, waits: bool
 ) -> None:
     assert bool(reason_to_wait(kind, [verdict])) is waits
+
+
+def quiet(world: World, engine: Engine) -> None:
+    engine.autonomy.dnd(timedelta(hours=1))
+
+
+def paused(world: World, engine: Engine) -> None:
+    engine.database.write(lambda tx: engine.safety.kill_switch.place(tx, PAUSE, "test"))
+
+
+def switched_off(world: World, engine: Engine) -> None:
+    engine.settings.set("autonomousModeEnabled", False)
+
+
+def cards_only(world: World, engine: Engine) -> None:
+    world.configure("cards")
+
+
+def nothing(world: World, engine: Engine) -> None:
+    pass
+
+
+HINDRANCES = pytest.mark.parametrize(
+    ("hinder", "word"),
+    [(quiet, "quiet hours"), (paused, "pause"), (switched_off, "autonomousModeEnabled"), (cards_only, "`act`"),
+     (nothing, "")],
+)  # fmt: skip
+
+
+@pytest.mark.long
+@HINDRANCES
+def test_a_queued_run_starts_after_a_restart_only_if_it_still_may(
+    world: World, hinder: Callable[[World, Engine], None], word: str
+) -> None:
+    with world.opened() as engine:
+        world.earn()
+        world.away()
+        engine.sessions.hold_queue()
+        engine.autonomy.schedule.run(ACT)
+        [queued] = [session for session in engine.sessions.list() if session.state is SessionState.QUEUED]
+        hinder(world, engine)
+    with world.opened() as engine:
+        ended = engine.sessions.wait(queued.id, 20)
+        if not word:
+            assert ended.state is SessionState.SUCCEEDED
+            return
+        assert ended.state is SessionState.CANCELLED
+        assert word in ended.error
+
+
+def requirements(
+    *records: ApprovalRecord, autonomous: bool = True, phase: int = 1, act: str = "act"
+) -> AutonomyRequirements:
+    return autonomy_requirements(autonomous=autonomous, autonomies=[act], quiet=False, phase=phase,
+                   records=records, threshold=0.8)  # fmt: skip
+
+
+def test_no_requirement_is_missing_where_a_kind_has_earned_it() -> None:
+    found = requirements(ApprovalRecord("run_tests", "koji-core", 11, 11), ApprovalRecord("status", "koji-core", 1, 4))
+    assert (found.missing, found.earned) == ((), ("“Tests of what changed” on koji-core",))
+    assert found.words.endswith("on cards with a confidence of 0.80 or more: “Tests of what changed” on koji-core")
+
+
+def test_missing_requirements_are_one_line() -> None:
+    found = requirements(
+        ApprovalRecord("status", "docs", 1, 4), ApprovalRecord("run_tests", "koji-core", 8, 8), phase=0
+    )
+    assert found.words == (
+        "does not act by itself yet: the Twin is still learning, no kind of card has earned it yet "
+        "(best: “Tests of what changed” on koji-core 8 of 8, needs 11 of 11)"
+    )
+    off = requirements(autonomous=False, act="cards")
+    assert off.missing == (
+        "autonomous mode is off (clawpy config set autonomousModeEnabled true)",
+        "no workspace is set to `act`", "no kind of card has earned it yet",
+    )  # fmt: skip
+
+
+@given(st.integers(1, 60), st.data())
+def test_the_stated_number_of_further_approvals_reaches_the_bound_and_one_less_does_not(
+    decided: int, data: st.DataObject
+) -> None:
+    one = ApprovalRecord("kind", "channel", data.draw(st.integers(0, decided)), decided)
+    further = int(one.progress.rpartition(" of ")[2]) - decided
+    assert wilson_lower_bound(one.approved + further, decided + further) >= 0.8
+    assert further == 0 or wilson_lower_bound(one.approved + further - 1, decided + further - 1) < 0.8

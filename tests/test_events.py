@@ -16,7 +16,7 @@ from engine.events import Event, EventBus, Subscription, TaskAdded, TierAssigned
 from tests.support.helpers import read_table
 
 
-def titles(subscription: Subscription) -> list[str]:
+def read_titles(subscription: Subscription) -> list[str]:
     return [event.title for event in subscription.drain() if isinstance(event, TaskAdded)]
 
 
@@ -26,7 +26,7 @@ def test_a_burst_wakes_a_reader_once_and_is_read_in_order(bus: EventBus) -> None
     for number in range(100):
         bus.publish(TaskAdded(title=str(number)))
     assert len(woken) == 1
-    assert titles(subscription) == [str(number) for number in range(100)]
+    assert read_titles(subscription) == [str(number) for number in range(100)]
     bus.publish(TaskAdded(title="later"))
     assert len(woken) == 2
 
@@ -35,7 +35,7 @@ def test_a_slow_reader_loses_the_oldest_and_knows_how_many(bus: EventBus) -> Non
     subscription = bus.subscribe(lambda: None, capacity=10)
     for number in range(25):
         bus.publish(TaskAdded(title=str(number)))
-    assert titles(subscription) == [str(number) for number in range(15, 25)]
+    assert read_titles(subscription) == [str(number) for number in range(15, 25)]
     assert subscription.dropped == 15
 
 
@@ -72,12 +72,12 @@ KINDS = [
 ]
 
 
-def as_in_the_ledger(fact: Event) -> str:
+def sentence_from_ledger(fact: Event) -> str:
     """The sentence of a fact that was written as JSON and read again."""
     return Event.kinds[fact.kind](subject=fact.subject, **json.loads(json.dumps(fact.payload()))).sentence()
 
 
-TOLD_BY_OTHERS = {"PermitIssued", "CostReserved", "CostSettled", "SessionQueued", "EngineStopped"}
+WITHOUT_SENTENCE = {"PermitIssued", "CostReserved", "CostSettled", "SessionQueued", "EngineStopped"}
 
 
 def example(kind: type[Event], *, empty: bool) -> Event:
@@ -103,8 +103,8 @@ def value(hint: Any, name: str, empty: bool) -> Any:
 @pytest.mark.parametrize("empty", [False, True], ids=["filled", "empty"])
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 def test_each_kind_is_a_sentence(kind: type[Event], empty: bool) -> None:
-    line = as_in_the_ledger(example(kind, empty=empty))
-    assert (line == "") is (kind.__name__ in TOLD_BY_OTHERS)
+    line = sentence_from_ledger(example(kind, empty=empty))
+    assert (line == "") is (kind.__name__ in WITHOUT_SENTENCE)
     assert kind.__name__ not in line
     assert not re.search(r"\w=|[\[\]{}]|None", line), line
     assert line == " ".join(line.split())
@@ -116,4 +116,4 @@ def test_the_sentence_of_a_fact(fact: dict[str, Any]) -> None:
 
 
 def test_the_sentence_of_a_tier_that_rules_decide() -> None:
-    assert as_in_the_ledger(TierAssigned(subject="ui", tier=None)) == "the rules decide the tier of ui again"
+    assert sentence_from_ledger(TierAssigned(subject="ui", tier=None)) == "the rules decide the tier of ui again"

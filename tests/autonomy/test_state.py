@@ -1,0 +1,112 @@
+"""SPEC 7.1: the state machine does what its table says, and every path through it is legal; SPEC 2.2: presence."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.autonomy.state import (
+    TRANSITIONS,
+    AutonomyState,
+    AutonomyTrigger,
+    Facts,
+    Presence,
+    next_state,
+    next_trigger,
+    transitions_from,
+)
+from engine.clock import FakeClock
+from engine.storage.database import Database
+
+HALF_HOUR = timedelta(minutes=30)
+SPECIFIED = {
+    ("DISABLED", "ENABLED"): "WATCHING",  # crossPollEnabled and no stop
+    ("WATCHING", "SILENT"): "PRIMING",  # silence >= 30 min and autonomousModeEnabled
+    ("PRIMING", "PREDICTION_READY"): "AUTONOMOUS",
+    ("PRIMING", "PREDICTION_DROPPED"): "PRIMING",  # discarded or blocked: until the next cycle
+    ("PRIMING", "OPERATOR_SPOKE"): "WATCHING",
+    ("AUTONOMOUS", "OPERATOR_SPOKE"): "WATCHING",
+    ("PRIMING", "AUTONOMY_OFF"): "WATCHING",
+    ("AUTONOMOUS", "AUTONOMY_OFF"): "WATCHING",
+    ("WATCHING", "REJECTED"): "PAUSED",  # three in a row or a cap: from any enabled state
+    ("PRIMING", "REJECTED"): "PAUSED",
+    ("AUTONOMOUS", "REJECTED"): "PAUSED",
+    ("PAUSED", "REJECTED"): "PAUSED",
+    ("WATCHING", "COST_CAP"): "PAUSED",
+    ("PRIMING", "COST_CAP"): "PAUSED",
+    ("AUTONOMOUS", "COST_CAP"): "PAUSED",
+    ("PAUSED", "COST_CAP"): "PAUSED",
+    ("PAUSED", "RESUMED"): "WATCHING",
+    ("PAUSED", "PAUSE_OVER"): "WATCHING",
+    ("WATCHING", "KILLED"): "DISABLED",
+    ("PRIMING", "KILLED"): "DISABLED",
+    ("AUTONOMOUS", "KILLED"): "DISABLED",
+    ("PAUSED", "KILLED"): "DISABLED",
+}
+"""SPEC 7.1, row by row, and what follows from it for a switch that is turned off. Nothing else is a move."""
+
+
+@pytest.mark.parametrize("trigger", [item.name for item in AutonomyTrigger])
+@pytest.mark.parametrize("before", [item.name for item in AutonomyState])
+def test_exactly_the_specified_transitions_exist(before: str, trigger: str) -> None:
+    after = SPECIFIED.get((before, trigger))
+    assert ((AutonomyState[before], AutonomyTrigger[trigger]) in TRANSITIONS) == (after is not None)
+    assert next_state(AutonomyState[before], AutonomyTrigger[trigger]).name == (after or before)
+
+
+FACTS = st.builds(
+    Facts,
+    enabled=st.booleans(),
+    holds=st.frozensets(st.sampled_from(["stop", "pause", "month"])),
+    autonomous=st.booleans(),
+    silence=st.timedeltas(timedelta(0), timedelta(hours=2)),
+    threshold=st.just(HALF_HOUR),
+    resumed=st.booleans(),
+    paused_for_cost=st.booleans(),
+)
+
+
+@given(st.sampled_from(AutonomyState), st.lists(st.one_of(FACTS, st.sampled_from(AutonomyTrigger)), max_size=30))
+def test_every_sequence_of_facts_and_triggers_ends_in_a_state_that_fits_the_facts(
+    state: AutonomyState, steps: list[Facts | AutonomyTrigger]
+) -> None:
+    for step in steps:
+        if isinstance(step, AutonomyTrigger):
+            state = next_state(state, step)
+            continue
+        for after, cause in transitions_from(state, step):
+            assert TRANSITIONS[state, cause] is after
+            state = after
+        assert next_trigger(state, step) is None
+        if not step.enabled or "stop" in step.holds:
+            assert state is AutonomyState.DISABLED
+        elif step.holds:
+            assert state is AutonomyState.PAUSED
+        else:
+            assert (state in (AutonomyState.PRIMING, AutonomyState.AUTONOMOUS)) == (
+                step.autonomous and step.silence >= HALF_HOUR
+            )
+
+
+def test_presence_knows_the_last_sign_and_the_last_absence(database: Database, clock: FakeClock) -> None:
+    presence, second_repository = Presence(database, clock), timedelta(seconds=1)
+    presence.note_now("key")
+    began = clock.now()
+    clock.advance(30 * timedelta(minutes=1) - second_repository)
+    presence.note(began - second_repository, "files of a workspace")
+    assert (presence.last(), presence.away_since()) == ((began, "key"), None)
+    clock.advance(second_repository)
+    assert presence.away_since() == began
+    presence.note_now("verb")
+    returned = clock.now()
+    clock.advance(29 * second_repository)
+    presence.note_now("key")
+    assert (presence.last()[0], presence.away_since()) == (clock.now(), began)
+    assert Presence(database, clock).last() == (returned, "verb"), "a crash loses less than half a minute"
+    clock.advance(second_repository)
+    presence.note_now("key")
+    again = Presence(database, clock)
+    assert (again.last(), again.away_since()) == ((clock.now(), "key"), began)

@@ -1,0 +1,54 @@
+"""State that survives a restart, and intents of changes that were begun."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from engine.events import TaskAdded
+from engine.storage import state
+from engine.storage.database import Database, Transaction
+from engine.storage.state import begin_intent, finish_intent, unfinished_intents
+
+
+def test_an_intent_is_unfinished_until_it_is_finished(database: Database) -> None:
+    number = database.write(lambda tx: begin_intent(tx, "land", "chg_1", {"files": ["a"]}))
+    assert [(item.subject, item.payload) for item in unfinished_intents(database, "land")] == [
+        ("chg_1", {"files": ["a"]})
+    ]
+    database.write(lambda tx: finish_intent(tx, number))
+    database.write(lambda tx: finish_intent(tx, number))
+    assert unfinished_intents(database, "land") == []
+
+
+def test_read_then_write_loses_no_update(database: Database) -> None:
+    """Many threads count upwards; with one writer each sees what the one before wrote."""
+
+    def increment(tx: Transaction) -> None:
+        state.put(tx, "count", state.get(tx.session, "count", 0) + 1)
+
+    threads = [threading.Thread(target=lambda: [database.write(increment) for _ in range(25)]) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    with database.read() as session:
+        assert state.get(session, "count") == 200
+
+
+def stored_cursor(database: Database) -> object:
+    with database.read() as session:
+        return state.get(session, "cursor")
+
+
+def test_a_deferred_value_is_stored_with_the_next_write_that_succeeds(database: Database) -> None:
+    commits = database.commits
+    state.put_with_next_write(database, "cursor", 1)
+    state.put_with_next_write(database, "cursor", 2)
+    assert (database.commits, stored_cursor(database)) == (commits, None)
+    with pytest.raises(ZeroDivisionError):
+        database.write(lambda tx: 1 / 0)
+    assert stored_cursor(database) is None
+    database.write(lambda tx: tx.record(TaskAdded(title="anything")))
+    assert (database.commits, stored_cursor(database)) == (commits + 1, 2)

@@ -1,0 +1,63 @@
+"""Values that everything shares: money, ids, digests, fingerprints, and text from strangers."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.model import Assignment, Proposal, Randomness, sanitise
+from engine.model.base import dollars, microusd
+
+
+@given(st.integers(min_value=0, max_value=10**9))
+def test_money_survives_the_way_to_dollars_and_back(amount: int) -> None:
+    assert microusd(dollars(amount)) == amount
+
+
+def test_ids_repeat_with_a_seed_and_never_without() -> None:
+    assert Randomness(7).new_id("pred") == Randomness(7).new_id("pred")
+    assert Randomness().new_id("pred") != Randomness().new_id("pred")
+    assert Randomness(7).new_id("pred").startswith("pred_")
+
+
+def test_any_edit_changes_the_digest() -> None:
+    asked = Assignment("run tests", "koji-core", "/shop", "flow", "run_tests", {"paths": ["a.py"]})
+    edits = [
+        dataclasses.replace(asked, prompt="run Tests"),
+        dataclasses.replace(asked, channel="research"),
+        dataclasses.replace(asked, workspace="/other"),
+        dataclasses.replace(asked, runner="acp"),
+        dataclasses.replace(asked, flow=None),
+        dataclasses.replace(asked, parameters={"paths": ["b.py"]}),
+    ]
+    assert len({asked.digest, *(edit.digest for edit in edits)}) == 7
+    assert dataclasses.replace(asked, parameters={"paths": ["a.py"]}).digest == asked.digest
+
+
+def test_the_same_facts_give_the_same_fingerprint_in_any_order() -> None:
+    def proposal(facts: dict[str, object]) -> Proposal:
+        return Proposal("lint", "/shop", "Lint", "because", "main", facts, "lint")
+
+    assert proposal({"a": 1, "b": 2}).fingerprint == proposal({"b": 2, "a": 1}).fingerprint
+    assert proposal({"a": 1}).fingerprint != proposal({"a": 2}).fingerprint
+
+
+@pytest.mark.parametrize(
+    ("hostile", "harmless"),
+    [
+        ("\x1b[31mred\x1b[0m", "red"),
+        ("\x1b]0;owned\x07title", "title"),
+        ("\x1b]52;c;aGFoYQ==\x1b\\clip", "clip"),
+        ("\x1bPq#0;2;0;0;0\x1b\\sixel", "sixel"),
+        ("back\x08space\rreturn", "backspacereturn"),
+        ("user\u202egpj.exe", "usergpj.exe"),
+        ("a\tb", "a   b"),
+        ("\x9b31mC1", "31mC1"),
+        ("two\nlines", "two\nlines"),
+    ],
+)
+def test_escapes_and_controls_never_reach_a_terminal(hostile: str, harmless: str) -> None:
+    assert sanitise(hostile) == harmless
