@@ -75,10 +75,10 @@ class World:
 
     def call(self, agent: str, session_id: str = "ses", call: str = "call_1", workspace: str = "") -> None:
         """A call of the agent's model is made with what its leaders say now."""
-        told = self.cascade.guidance(agent).provenance
+        provenance = self.cascade.guidance(agent).provenance
         self.database.write(
             lambda tx: self.cascade.record_applied(
-                tx, told, agent=agent, call=call, session_id=session_id, workspace=workspace
+                tx, provenance, agent=agent, call=call, session_id=session_id, workspace=workspace
             )
         )
 
@@ -135,10 +135,10 @@ def edit_profile(
 
 def learning(number: int | str = 1, *, text: str = "", category: str = "code", agent: str = "worker",
              confidence: float = 0.9, importance: float = 0.8, trust: Trust = Trust.OPERATOR) -> Learning:  # fmt: skip
-    """In the operator's words, and one that passes every gate, unless told otherwise."""
-    said = text or f"alpha{number} beta{number} gamma{number} delta{number}"
+    """A learning in the operator's words that passes every gate, unless its arguments say otherwise."""
+    text = text or f"alpha{number} beta{number} gamma{number} delta{number}"
     return Learning(
-        f"learning:{number}", said, category, agent, f"ses_{number}",
+        f"learning:{number}", text, category, agent, f"ses_{number}",
         Score(confidence, ("tests confirmed it",)), Score(importance, ("a failure was avoided",)), trust=trust,
     )  # fmt: skip
 

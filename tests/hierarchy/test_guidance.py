@@ -48,7 +48,9 @@ PROFILES = st.builds(
 def chain_of(profiles: Sequence[LeaderProfile | None]) -> tuple[list[GuidanceHop], dict[str, LeaderProfile]]:
     """Leaders upward and their profiles, None for one that is silent. A letter before each text tells the leaders
     apart, since nothing is said twice."""
-    hops = [GuidanceHop(f"leader_{hop}", 3, hop, why="" if one else "silent") for hop, one in enumerate(profiles)]
+    hops = [
+        GuidanceHop(f"leader_{hop}", 3, hop, why="" if profile else "silent") for hop, profile in enumerate(profiles)
+    ]
     by_leader = {
         hop.leader: LeaderProfile(
             hop.leader,

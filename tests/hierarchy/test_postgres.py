@@ -55,7 +55,7 @@ def server() -> Iterator[Path]:
     folder = Path(tempfile.mkdtemp(prefix="pg-", dir="/tmp"))
     user = None
     if os.geteuid() == 0:
-        user = "postgres" if "postgres" in {one.pw_name for one in pwd.getpwall()} else "nobody"
+        user = "postgres" if "postgres" in {entry.pw_name for entry in pwd.getpwall()} else "nobody"
         shutil.chown(folder, user)
     data = str(folder / "data")
 
@@ -84,13 +84,13 @@ def make_database(server: Path, name: str) -> None:
         connection.execute(f"CREATE DATABASE {name}")
 
 
-class Cutter:
-    """Passes connections on to the server, and cuts them after some bytes of its answer when it feels like it."""
+class CuttingProxy:
+    """Passes connections on to the server, and cuts some of them at random after some bytes of the answer."""
 
     def __init__(self, target: Path, chance: random.Random) -> None:
         self._target = str(target / ".s.PGSQL.5432")
         self._chance = chance
-        self.cutting = True
+        self.is_cutting = True
         self.cuts = 0
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = int(self._listener.getsockname()[1])
@@ -109,7 +109,7 @@ class Cutter:
                 except OSError:  # the server takes no more just now: cut like any other
                     client.close()
                     continue
-                limit = self._chance.randrange(1500) if self.cutting and self._chance.random() < 0.4 else None
+                limit = self._chance.randrange(1500) if self.is_cutting and self._chance.random() < 0.4 else None
                 for source, sink, most in ((client, upstream, None), (upstream, client, limit)):
                     threading.Thread(target=self._pump, args=(source, sink, most), daemon=True).start()
 
@@ -134,7 +134,7 @@ class Machine:
     engine: Engine
     workspace: str
 
-    def told(self) -> set[tuple[object, ...]]:
+    def patterns(self) -> set[tuple[object, ...]]:
         return {
             (leader, pattern.key, pattern.text, pattern.uses, frozenset(pattern.sources))
             for leader in ("backend_lead", "cto")
@@ -145,13 +145,13 @@ class Machine:
         return {entry.text for entry in self.engine.memory.entries(Layer.CONTEXT) if not entry.forgotten}
 
     def offer(self, number: int) -> str:
-        """A discovery; its text when it is on its way up."""
-        one = learning(f"{self.name}x{number}", agent="backend_builder", category="backend tests")
-        sent = self.engine.bubbles.offer(one)
-        return sent.learning.text if sent.state is BubbleState.QUEUED else ""
+        """Offer a finding; its text when it is queued."""
+        finding = learning(f"{self.name}x{number}", agent="backend_builder", category="backend tests")
+        bubble = self.engine.bubbles.offer(finding)
+        return bubble.learning.text if bubble.state is BubbleState.QUEUED else ""
 
-    def did(self, number: int) -> str:
-        """A session that is over and summed up."""
+    def summarise(self, number: int) -> str:
+        """Remember the summary of a session; its text."""
         text, session = f"Task: basket {number} was fixed on {self.name}.", f"sess_{self.name}_{number}"
         summary = NewMemory(
             text, layer=Layer.CONTEXT, kind="summary", speaker="backend_builder", agent="backend_builder",
@@ -164,17 +164,17 @@ class Machine:
         """A call of the builder's model whose prompt has this part."""
         now, id = self.engine.clock.now(), f"sess_call_{number}"
         request = PromptRequest("backend_builder", "koji-core", self.workspace, "fix the basket", session_id=id)
-        said = part.part(request)
-        assert isinstance(said, Contribution)
+        contribution = part.part(request)
+        assert isinstance(contribution, Contribution)
         view = SessionView(
             id, "pred_1", "fix", self.workspace, "koji-core", "backend_builder", "model", None, SessionState.RUNNING,
             "approved", "", "", now, now, None, 0, 0, "",
         )  # fmt: skip
-        prompt = Prompt((said.part,) if said.part else (), (), said.provenance)
+        prompt = Prompt((contribution.part,) if contribution.part else (), (), contribution.provenance)
         self.engine.calls.begin(view, provider="openai", model="m", run_kind="task", prompt=prompt)
 
-    def facts(self, kind: str) -> list[dict[str, object]]:
-        return [one.payload | {"subject": one.subject} for one in self.engine.ledger.latest(500, kinds=(kind,))]
+    def events(self, kind: str) -> list[dict[str, object]]:
+        return [{**entry.payload, "subject": entry.subject} for entry in self.engine.ledger.latest(500, kinds=(kind,))]
 
 
 @contextlib.contextmanager
@@ -196,8 +196,8 @@ def machines(place: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator
             opened.append(Machine(name, engine, engine.workspaces[0]))
         yield opened[0], opened[1]
     finally:
-        for one in opened:
-            one.engine.close()
+        for machine in opened:
+            machine.engine.close()
 
 
 @pytest.mark.long
@@ -205,83 +205,84 @@ def machines(place: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator
 def test_two_engines_converge_and_nothing_is_lost(
     server: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, operations: int
 ) -> None:
-    """Teaching, bubbling, editing, guided calls and finished sessions on two machines, the connection cut at random."""
+    """Teaching, findings, edits, guided calls and summaries on two machines, the connection cut at random."""
     chance = random.Random(7)
-    cutter = Cutter(server, chance)
-    url = f"postgresql://clawpy@127.0.0.1:{cutter.port}/bar{operations}?sslmode=disable&gssencmode=disable"
+    proxy = CuttingProxy(server, chance)
+    url = f"postgresql://clawpy@127.0.0.1:{proxy.port}/bar{operations}?sslmode=disable&gssencmode=disable"
     make_database(server, f"bar{operations}")
-    sent, edited, summed = set(), set(), set()
-    with contextlib.closing(cutter), machines(tmp_path, url, monkeypatch) as both:
+    findings, edits, summaries = set(), set(), set()
+    with contextlib.closing(proxy), machines(tmp_path, url, monkeypatch) as both:
         for number in range(operations):
-            one = chance.choice(both)
-            what = chance.choice(("offer", "offer", "flush", "edit", "call", "teach", "did", "share"))
-            if what == "offer":
-                sent.add(one.offer(number))
-            elif what == "edit":
-                text = f"edited on {one.name} at {number}"
-                edit_profile(one.engine.profiles, "cto", "patterns", key=f"p{chance.randrange(4)}", value=text)
-                edited.add(text)
-            elif what == "call":
-                one.call(number, LeadershipGuidance(one.engine.cascade))
-            elif what == "teach":
-                one.engine.teaching.round()
-            elif what == "did":
-                summed.add(one.did(number))
-            elif what == "share":
-                one.engine.summary_sharing.exchange()
-            else:
-                one.engine.bubbles.flush()
-        assert cutter.cuts
-        cutter.cutting = False
-        while any(one.engine.bubbles.flush().waiting for one in both):
+            machine = chance.choice(both)
+            match chance.choice(("offer", "offer", "flush", "edit", "call", "teach", "summarise", "share")):
+                case "offer":
+                    findings.add(machine.offer(number))
+                case "edit":
+                    text = f"edited on {machine.name} at {number}"
+                    key = f"p{chance.randrange(4)}"
+                    edit_profile(machine.engine.profiles, "cto", "patterns", key=key, value=text)
+                    edits.add(text)
+                case "call":
+                    machine.call(number, LeadershipGuidance(machine.engine.cascade))
+                case "teach":
+                    machine.engine.teaching.round()
+                case "summarise":
+                    summaries.add(machine.summarise(number))
+                case "share":
+                    machine.engine.summary_sharing.exchange()
+                case "flush":
+                    machine.engine.bubbles.flush()
+        assert proxy.cuts
+        proxy.is_cutting = False
+        while any(machine.engine.bubbles.flush().waiting for machine in both):
             pass
-        for one in (*both, *both):
-            assert one.engine.bubbles.flush().failed == ""
-            assert one.engine.summary_sharing.exchange() == ""
+        for machine in (*both, *both):
+            assert machine.engine.bubbles.flush().failed == ""
+            assert machine.engine.summary_sharing.exchange() == ""
         first, second = both
-        assert first.told() == second.told()
-        for one in both:
-            assert sent - {""} <= {str(text) for _, _, text, *_ in one.told()}
-            history = {was.text for n in range(4) for was in one.engine.profiles.history("cto", f"p{n}")}
-            assert history == edited
-            assert one.summaries() == summed
-        assert first.facts("CloudSyncFailed") or second.facts("CloudSyncFailed")
+        assert first.patterns() == second.patterns()
+        for machine in both:
+            assert findings - {""} <= {str(text) for _, _, text, *_ in machine.patterns()}
+            history = {version.text for n in range(4) for version in machine.engine.profiles.history("cto", f"p{n}")}
+            assert history == edits
+            assert machine.summaries() == summaries
+        assert first.events("CloudSyncFailed") or second.events("CloudSyncFailed")
 
 
-def test_a_summary_of_another_machine_serves_a_call_and_is_told_of(
+def test_a_call_that_recalls_a_summary_of_another_machine_is_recorded(
     server: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_database(server, "served")
     url = f"postgresql://clawpy@/served?host={server}"
-    with machines(tmp_path, url, monkeypatch) as (one, two):
-        text = one.did(1)
-        one.engine.summary_sharing.exchange()
-        two.call(1, two.engine.recall_part)
-        assert two.facts("CloudMemoryRecalled") == []  # nothing of the others' yet
-        assert two.engine.summary_sharing.exchange() == ""
-        two.call(2, two.engine.recall_part)
-        [hit] = two.facts("CloudMemoryRecalled")
-        [entry] = two.engine.memory.entries(Layer.CONTEXT)
-        assert (entry.text, entry.source) == (text, f"shared:{one.engine.profiles.origin}")
+    with machines(tmp_path, url, monkeypatch) as (first, second):
+        text = first.summarise(1)
+        first.engine.summary_sharing.exchange()
+        second.call(1, second.engine.recall_part)
+        assert second.events("CloudMemoryRecalled") == []  # nothing of the others' yet
+        assert second.engine.summary_sharing.exchange() == ""
+        second.call(2, second.engine.recall_part)
+        [hit] = second.events("CloudMemoryRecalled")
+        [entry] = second.engine.memory.entries(Layer.CONTEXT)
+        assert (entry.text, entry.source) == (text, f"shared:{first.engine.profiles.origin}")
         assert hit["memories"] == [entry.id]
-        assert (hit["subject"], hit["origins"]) == ("backend_builder", [one.engine.profiles.origin])
-        one.call(3, one.engine.recall_part)
-        assert one.facts("CloudMemoryRecalled") == []  # its own memory is no hit
+        assert (hit["subject"], hit["origins"]) == ("backend_builder", [first.engine.profiles.origin])
+        first.call(3, first.engine.recall_part)
+        assert first.events("CloudMemoryRecalled") == []  # its own memory is no hit
 
 
-def test_a_server_that_is_not_there_blocks_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with machines(tmp_path, "postgresql://clawpy@127.0.0.1:1/postgres", monkeypatch) as (one, _):
-        assert one.offer(1)
-        report = one.engine.bubbles.flush()
+def test_an_unreachable_server_blocks_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with machines(tmp_path, "postgresql://clawpy@127.0.0.1:1/postgres", monkeypatch) as (first, _):
+        assert first.offer(1)
+        report = first.engine.bubbles.flush()
         assert len(report.flushed["backend_lead"]) == 1
         assert report.failed
-        assert one.engine.bubbles.flush().failed
-        assert one.engine.summary_sharing.exchange()
-        assert sorted(str(fact["subject"]) for fact in one.facts("CloudSyncFailed")) == ["leadership", "summaries"]
+        assert first.engine.bubbles.flush().failed
+        assert first.engine.summary_sharing.exchange()
+        assert sorted(str(fact["subject"]) for fact in first.events("CloudSyncFailed")) == ["leadership", "summaries"]
 
 
 @pytest.mark.parametrize("url", ["u:hunter2@h/db", "postgresql://u:hun%zzter2@h", "postgresql://u:hun ter2@h/db"])
-def test_a_url_that_is_none_is_refused_without_quoting_it(url: str) -> None:
+def test_an_invalid_url_is_refused_without_being_quoted(url: str) -> None:
     with pytest.raises(Refusal) as refused:
         SharedDatabase(url).connect()
     assert refused.value.code == "bad_shared_url"

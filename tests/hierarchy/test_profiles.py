@@ -45,7 +45,7 @@ def test_headings_seed_a_profile() -> None:
     assert [decision.text for decision in profile.decisions] == ["cto chose SQLite."]
 
 
-def test_fences_comments_and_inherited_wisdom_are_no_principles() -> None:
+def test_fenced_code_comments_and_the_inherited_section_are_no_principles() -> None:
     soul = (
         "# X\n### Principles:\n* one\n1) two\nthree\n```\n## Principles\n- code\n```\n<!-- note -->\n## Other\n- no\n"
         "<!-- clawpy:inherited-wisdom -->\n## Principles\n- inherited\n<!-- /clawpy:inherited-wisdom -->\n"
@@ -54,7 +54,7 @@ def test_fences_comments_and_inherited_wisdom_are_no_principles() -> None:
 
 
 @given(st.text())
-def test_any_soul_seeds_something(soul: str) -> None:
+def test_any_soul_seeds_a_profile(soul: str) -> None:
     profile = seed_profile("x", "## Principles\n" + soul)
     assert all("\n" not in principle and len(principle) <= 600 for principle in profile.principles)
     assert slug(soul)
@@ -79,8 +79,13 @@ def test_edits_win_over_the_soul_and_an_empty_one_brings_it_back(world: World) -
 def test_every_wording_stays_in_the_history_and_a_later_edit_wins_in_the_same_instant(world: World) -> None:
     for text in ("one", "two", "three", ""):
         edit_profile(world.profiles, "cto", "patterns", key="p", value=text)
-    told = world.profiles.history("cto", "p")
-    assert [(one.text, one.current) for one in told] == [("", True), ("three", False), ("two", False), ("one", False)]
+    versions = world.profiles.history("cto", "p")
+    assert [(version.text, version.current) for version in versions] == [
+        ("", True),
+        ("three", False),
+        ("two", False),
+        ("one", False),
+    ]
     assert "p" not in {pattern.key for pattern in world.profiles.get("cto").patterns}
 
 
@@ -106,18 +111,11 @@ def test_the_newest_wins_in_whatever_order_rows_come(entries: list[ProfileEntry]
         assert winner.at == max(entry.at for entry in entries if entry.key == key)
 
 
-def test_what_a_leader_decided_in_its_own_words_comes_first_and_may_be_taken_out(
-    tmp_path: Path, database: Database, clock: FakeClock
-) -> None:
-    made = {"lead": [LeaderDecision(f"cap_{n}", f"we use tool {n}", BEGIN + timedelta(days=n)) for n in range(6)]}
-    world = make_world(tmp_path, database, clock, load_decisions=lambda leaders: made)
-    assert [decision.id for decision in world.profiles.get("lead").decisions] == [
-        "cap_5",
-        "cap_4",
-        "cap_3",
-        "cap_2",
-        "cap_1",
-    ]
+def test_captured_decisions_come_first_and_can_be_removed(tmp_path: Path, database: Database, clock: FakeClock) -> None:
+    captured = {"lead": [LeaderDecision(f"cap_{n}", f"we use tool {n}", BEGIN + timedelta(days=n)) for n in range(6)]}
+    world = make_world(tmp_path, database, clock, load_decisions=lambda leaders: captured)
+    newest = [f"cap_{n}" for n in range(5, 0, -1)]
+    assert [decision.id for decision in world.profiles.get("lead").decisions] == newest
     edit_profile(world.profiles, "lead", "decisions", key="cap_5", value="")
     assert next(decision.id for decision in world.profiles.get("lead").decisions) == "cap_4"
     assert "we use tool 4" in world.cascade.guidance("worker").block
@@ -133,10 +131,10 @@ PROFILES = st.builds(
     principles=st.lists(WORDS, max_size=3).map(tuple),
     guardrails=st.lists(WORDS, max_size=3).map(tuple),
     patterns=st.dictionaries(st.sampled_from(["p1", "p2", "six_words_and_one_more_0_1a2b3"]), WORDS).map(
-        lambda found: tuple(Pattern(key, text) for key, text in found.items())
+        lambda texts: tuple(Pattern(key, text) for key, text in texts.items())
     ),
     decisions=st.dictionaries(st.sampled_from(["cap_5", "soul_1"]), WORDS).map(
-        lambda found: tuple(LeaderDecision(key, text) for key, text in found.items())
+        lambda texts: tuple(LeaderDecision(key, text) for key, text in texts.items())
     ),
 )
 
@@ -147,27 +145,23 @@ def test_a_profile_that_was_not_edited_changes_nothing(profile: LeaderProfile) -
     assert parse_edits(profile, format_profile(profile)) == ()
 
 
-def test_of_several_edits_one_that_is_refused_leaves_all_out(world: World) -> None:
+def test_if_one_edit_is_refused_none_is_made(world: World) -> None:
     before = world.profiles.get("cto")
     with pytest.raises(Refusal):
         world.profiles.edit("cto", [ProfileEdit("domain", "all"), ProfileEdit("nonsense", "x")])
     assert world.profiles.get("cto") == before
 
 
-def test_a_pattern_that_rose_is_reworded_under_its_own_name(world: World) -> None:
-    """Its name has more words than a new name may have."""
-    key = (
-        edit_profile(world.profiles, "cto", "patterns", value="Run the tests of the cart before it lands")
-        .patterns[0]
-        .key
-    )
+def test_a_pattern_is_reworded_under_its_own_key(world: World) -> None:
+    before = edit_profile(world.profiles, "cto", "patterns", value="Run the tests of the cart before it lands")
+    key = before.patterns[0].key
     after = edit_profile(world.profiles, "cto", "patterns", key=key, value="Run all tests before it lands")
     assert [pattern.key for pattern in after.patterns].count(key) == 1
     assert "Run all tests before it lands" in [pattern.text for pattern in after.patterns]
     assert len(after.patterns) == 2
 
 
-def test_a_text_that_was_printed_of_another_version_is_refused(world: World) -> None:
+def test_a_text_of_another_version_is_refused(world: World) -> None:
     before = world.profiles.get("cto")
     text = print_profile(before)
     refuse_stale(before, text)

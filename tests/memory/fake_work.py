@@ -61,10 +61,10 @@ class FakeWork:
     remembered: dict[str, NewMemory] = field(default_factory=dict)
     times: int = 0
 
-    def add(self, session_view: SessionView, *said: tuple[str, str]) -> SessionView:
+    def add(self, session_view: SessionView, *lines: tuple[str, str]) -> SessionView:
         self.views[session_view.id] = session_view
         self.lines[session_view.id] = [
-            TranscriptLine(number, NOW, kind, text) for number, (kind, text) in enumerate(said, 1)
+            TranscriptLine(number, NOW, kind, text) for number, (kind, text) in enumerate(lines, 1)
         ]
         return session_view
 

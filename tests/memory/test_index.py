@@ -243,8 +243,8 @@ def test_a_server_holds_the_index_and_may_be_lost(
     assert state.message.startswith(
         f"the connection to the Chroma server was lost: 127.0.0.1:{server.port} cannot be reached"
     )
-    found = memory.recall(RecallQuery("word17 thing3", k=3)).items
-    assert found[0].text == "word17 thing3", "words find it, and exact vectors of those that they find"
+    matches = memory.recall(RecallQuery("word17 thing3", k=3)).items
+    assert matches[0].text == "word17 thing3", "words find it, and exact vectors of those that they find"
     memory.remember(turns("word99 thing1"))
     assert memory.vectoriser.settle(LONG)
     assert [layer.state for layer in memory.layers() if layer.layer is Layer.VECTORS] == ["degraded"]

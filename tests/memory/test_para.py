@@ -12,9 +12,10 @@ import pytest
 from engine.clock import FakeClock
 from engine.files import write_atomic
 from engine.memory.para import NewFact, Para, group_name
-from engine.model import Bucket, ParaFact, Refusal
+from engine.model import Bucket, ParaFact
 from engine.storage.database import Database
 from engine.storage.state import unfinished_intents
+from tests.support.helpers import refused
 
 PORT = NewFact("The service listens on port 8000", "configuration", Bucket.PROJECTS, "shop", "session_1:4")
 
@@ -35,13 +36,7 @@ def supersede(para: Para, old: str, text: str) -> ParaFact:
     return para.add([replace(PORT, fact=text, supersedes=old)])[0]
 
 
-def refused(para: Para, new: NewFact) -> Refusal:
-    with pytest.raises(Refusal) as refusal:
-        para.add([new])
-    return refusal.value
-
-
-def test_an_item_has_the_seeds_fields(para: Para, shop: Path) -> None:
+def test_an_item_has_the_fields_of_the_specification(para: Para, shop: Path) -> None:
     fact = para.add([PORT])[0]
     (item,) = json.loads(shop.read_text())
     assert fact.id.startswith("fact_")
@@ -77,19 +72,19 @@ def test_an_edit_by_hand_counts_at_once(para: Para, shop: Path) -> None:
 def test_a_file_that_cannot_be_read_is_named_and_never_written_over(para: Para, shop: Path, text: str) -> None:
     para.add([PORT])
     shop.write_text(text, errors="surrogateescape")
-    assert refused(para, replace(PORT, fact="Another fact of the shop")).code == "para_damaged"
+    refused("para_damaged", lambda: para.add([replace(PORT, fact="Another fact of the shop")]))
     assert shop.read_text(errors="surrogateescape") == text
     assert para.problems()[0].startswith("para/projects/shop/items.json cannot be read: ")
     para.add([NewFact("A fact somewhere else")])
 
 
 @pytest.mark.parametrize("name", ["../../etc", "", ".", "A B", "x" * 61])
-def test_a_group_of_a_wicked_name_is_refused(para: Para, name: str) -> None:
-    assert refused(para, NewFact("A fact", group=name)).code == "bad_fact"
+def test_a_group_with_an_invalid_name_is_refused(para: Para, name: str) -> None:
+    refused("bad_fact", lambda: para.add([NewFact("A fact", group=name)]))
 
 
 @pytest.mark.parametrize(("text", "name"), [("../../Etc passwd", "etc-passwd"), ("…", "general"), ("a" * 61, "a" * 60)])
-def test_any_words_make_a_name(text: str, name: str) -> None:
+def test_any_words_make_a_valid_group_name(text: str, name: str) -> None:
     assert group_name(text) == name
 
 
@@ -99,7 +94,7 @@ def test_a_fact_has_1_to_1000_characters(para: Para, length: int, is_kept: bool)
     if is_kept:
         assert para.add([new])[0].fact == "x" * length
     else:
-        assert refused(para, new).code == "bad_fact"
+        refused("bad_fact", lambda: para.add([new]))
 
 
 def test_a_chain_can_be_walked_from_any_of_its_facts(para: Para, clock: FakeClock) -> None:
@@ -110,16 +105,15 @@ def test_a_chain_can_be_walked_from_any_of_its_facts(para: Para, clock: FakeCloc
     para.add([replace(PORT, fact="Another one")])
     ids = [fact.id for fact in chain]
     for start in ids:
-        found = para.corrections(start)
-        assert [fact.id for fact in found] == ids
-        assert [fact.active for fact in found] == [False, False, False, True]
-        assert [fact.superseded_by for fact in found] == [*ids[1:], None]
-    again = refused(para, replace(PORT, fact="The port is 9000", supersedes=ids[2]))
-    assert again.code == "already_superseded"
-    assert ids[3] in again.fix
+        corrections = para.corrections(start)
+        assert [fact.id for fact in corrections] == ids
+        assert [fact.active for fact in corrections] == [False, False, False, True]
+        assert [fact.superseded_by for fact in corrections] == [*ids[1:], None]
+    new = replace(PORT, fact="The port is 9000", supersedes=ids[2])
+    assert ids[3] in refused("already_superseded", lambda: para.add([new])).fix
 
 
-def test_what_was_recalled_is_counted_once_flushed(para: Para, clock: FakeClock, shop: Path) -> None:
+def test_recalls_of_a_fact_are_counted_when_they_are_flushed(para: Para, clock: FakeClock, shop: Path) -> None:
     fact = para.add([PORT])[0]
     para.count_access([fact.id])
     clock.advance(timedelta(hours=1))
@@ -127,8 +121,8 @@ def test_what_was_recalled_is_counted_once_flushed(para: Para, clock: FakeClock,
     assert json.loads(shop.read_text())[0]["access_count"] == 0
     para.flush()
     para.flush()
-    kept = para.get(fact.id)
-    assert (kept.access_count, kept.last_accessed) == (3, clock.now())
+    fact = para.get(fact.id)
+    assert (fact.access_count, fact.last_accessed) == (3, clock.now())
 
 
 @pytest.mark.parametrize("after", [0, 1, 2, 3])

@@ -14,21 +14,22 @@ from engine.clock import FakeClock
 from engine.memory import search, store, vectors
 from engine.memory.memory import MemoryService
 from engine.memory.store import MAX_BYTES, memory_id
-from engine.model import Layer, NewMemory, RecallQuery, Refusal, Retention
+from engine.model import Layer, NewMemory, RecallQuery, Retention
 from engine.storage.database import Database
 from tests.memory.conftest import MakeMemory, WordVectors, turns
+from tests.support.helpers import refused
 
 
 def texts(memory: MemoryService, words: str = "") -> list[str]:
     return [entry.text for entry in memory.entries(Layer.VECTORS, words=words)]
 
 
-def test_what_looks_like_a_secret_is_cut_out_before_it_is_kept(memory: MemoryService) -> None:
+def test_a_secret_is_cut_out_before_it_is_stored(memory: MemoryService) -> None:
     [_] = memory.remember(turns("deploy with sk-abcdefghijklmnopqrstuvwxyz to the box")).ids
     assert texts(memory, "deploy box") == ["deploy with [secret cut] to the box"]
 
 
-def test_the_same_thing_twice_is_one_memory(memory: MemoryService) -> None:
+def test_the_same_twice_is_one_memory(memory: MemoryService) -> None:
     once = memory.remember([*turns("a", "b"), *turns("a")])
     again = memory.remember(turns("b", "a"))
     assert (once.new, again.new) == (2, 0)
@@ -36,16 +37,16 @@ def test_the_same_thing_twice_is_one_memory(memory: MemoryService) -> None:
     assert memory.store.count() == 2
 
 
-def test_an_own_id_is_kept_and_tells_two_equal_texts_apart(memory: MemoryService) -> None:
+def test_an_id_of_the_caller_tells_two_equal_texts_apart(memory: MemoryService) -> None:
     memory.remember([NewMemory("yes", ref="D1:1", session="s"), NewMemory("yes", ref="D1:2", session="s")])
     again = memory.remember([NewMemory("yes", ref="D1:1", session="s", source="copy.jsonl:9")])
     assert (memory.store.count(), again.new) == (2, 0)
-    found = memory.store.get("D1:2")
-    assert found is not None
-    assert found.ref == "D1:2"
+    second = memory.store.get("D1:2")
+    assert second is not None
+    assert second.ref == "D1:2"
 
 
-def test_a_month_and_a_session_end_and_for_ever_does_not(make_memory: MakeMemory, clock: FakeClock) -> None:
+def test_memories_expire_after_a_month_or_a_day_after_their_session(make_memory: MakeMemory, clock: FakeClock) -> None:
     memory = make_memory(embedder=WordVectors(), running=frozenset({"running"}))
     memory.remember(
         [
@@ -81,16 +82,15 @@ def test_a_month_and_a_session_end_and_for_ever_does_not(make_memory: MakeMemory
         (NewMemory("x", at=datetime(2026, 1, 1)), "bad_memory"),  # noqa: DTZ001
     ],
 )
-def test_what_cannot_be_remembered_is_refused_in_words(memory: MemoryService, new_memory: NewMemory, code: str) -> None:
-    with pytest.raises(Refusal) as refused:
-        memory.remember([NewMemory("good"), new_memory])
-    assert refused.value.code == code
-    assert refused.value.fix
-    assert memory.store.count() == 0, "all or nothing"
+def test_an_invalid_memory_is_refused_with_its_whole_batch(
+    memory: MemoryService, new_memory: NewMemory, code: str
+) -> None:
+    refused(code, lambda: memory.remember([NewMemory("good"), new_memory]))
+    assert memory.store.count() == 0
 
 
 @given(st.text())
-def test_no_word_of_a_text_is_an_operator(text: str) -> None:
+def test_every_word_is_quoted_so_that_none_is_an_operator(text: str) -> None:
     for word in store.quote_words(text.split()):
         assert word.startswith('"')
         assert word.endswith('"')
@@ -116,8 +116,8 @@ def test_words_that_are_everywhere_do_not_make_a_large_store_slow(
 def test_an_id_follows_from_what_it_is(text: str, speaker: str, session: str) -> None:
     memory = NewMemory(text, speaker=speaker, session=session)
     assert memory_id(memory) == memory_id(replace(memory, at=datetime(2026, 1, 5, tzinfo=UTC)))
-    for other in ({"text": f"{text}!"}, {"speaker": f"{speaker}!"}, {"session": f"{session}!"}):
-        assert memory_id(memory) != memory_id(replace(memory, **other))
+    for change in ({"text": f"{text}!"}, {"speaker": f"{speaker}!"}, {"session": f"{session}!"}):
+        assert memory_id(memory) != memory_id(replace(memory, **change))
 
 
 # How texts are cut for the embedder.
@@ -129,10 +129,10 @@ def test_chunks_cover_the_text_fit_the_embedder_and_overlap(lengths: list[int]) 
     for length in lengths:
         offsets.append((at, at + length))
         at += length
-    found = vectors.chunks(offsets, at)
-    assert found[0][0] == 0
-    assert found[-1][1] == at
-    for (_, stop), (start, _) in itertools.pairwise(found):
+    chunks = vectors.chunks(offsets, at)
+    assert chunks[0][0] == 0
+    assert chunks[-1][1] == at
+    for (_, stop), (start, _) in itertools.pairwise(chunks):
         assert start < stop
-    for start, stop in found:
+    for start, stop in chunks:
         assert sum(1 for offset in offsets if start <= offset[0] and offset[1] <= stop) <= vectors.MAX_TOKENS

@@ -151,7 +151,7 @@ def machines(tmp_path: Path, shared: LocalSharedDatabase) -> Iterator[tuple[Mach
             )
             return Machine(name, store, database, sharing, projects)
 
-        yield make("one", 0), make("two", 1)
+        yield make("first", 0), make("second", 1)
 
 
 def exchange(*machines: Machine) -> None:
@@ -163,67 +163,67 @@ def exchange(*machines: Machine) -> None:
 def test_what_one_machine_did_the_other_remembers(
     machines: tuple[Machine, Machine], shared: LocalSharedDatabase
 ) -> None:
-    one, two = machines
-    id = one.summarise(1)
-    exchange(one, two)
-    memory = two.store.get(id)
+    first, second = machines
+    id = first.summarise(1)
+    exchange(first, second)
+    memory = second.store.get(id)
     assert memory is not None
-    assert (memory.id, memory.workspace, memory.source) == (id, "/home/two/shop", "shared:home_one")
-    assert (memory.agent, memory.session, memory.tags) == ("backend_builder", "sess_one_1", ("summary", "succeeded"))
-    exchange(one, two)
+    assert (memory.id, memory.workspace, memory.source) == (id, "/home/second/shop", "shared:home_first")
+    assert (memory.agent, memory.session, memory.tags) == ("backend_builder", "sess_first_1", ("summary", "succeeded"))
+    exchange(first, second)
     assert len(shared.documents()) == 1, "what came from others is not sent again"
-    assert len(two.store.entries(Layer.CONTEXT)) == 1
+    assert len(second.store.entries(Layer.CONTEXT)) == 1
 
 
 def test_other_projects_and_other_layers_stay_here(
     machines: tuple[Machine, Machine], shared: LocalSharedDatabase
 ) -> None:
-    one, two = machines
-    one.summarise(1, workspace="/home/one/private")
-    one.store.remember([NewMemory("a note", layer=Layer.CONTEXT, kind="note"), NewMemory("said", kind="summary")])
-    two.projects["/home/two/other"] = "beef"
-    two.summarise(2, workspace="/home/two/other")
-    exchange(one, two)
-    assert [document["session"] for document in shared.documents()] == ["sess_two_2"]
-    assert one.texts() == {"Task: cart 1 was rounded on one.", "a note"}
+    first, second = machines
+    first.summarise(1, workspace="/home/first/private")
+    first.store.remember([NewMemory("a note", layer=Layer.CONTEXT, kind="note"), NewMemory("said", kind="summary")])
+    second.projects["/home/second/other"] = "beef"
+    second.summarise(2, workspace="/home/second/other")
+    exchange(first, second)
+    assert [document["session"] for document in shared.documents()] == ["sess_second_2"]
+    assert first.texts() == {"Task: cart 1 was rounded on first.", "a note"}
 
 
 def test_what_is_forgotten_here_is_forgotten_there_for_good(
     machines: tuple[Machine, Machine], shared: LocalSharedDatabase
 ) -> None:
-    one, two = machines
-    ids = one.summarise(1), two.summarise(2)
-    exchange(one, two)
-    assert one.texts() == two.texts()
+    first, second = machines
+    ids = first.summarise(1), second.summarise(2)
+    exchange(first, second)
+    assert first.texts() == second.texts()
     for id in ids:
-        one.forget(id)
-    exchange(one, two)
-    one.summarise(1)
-    exchange(one, two)
-    assert one.texts() == two.texts() == set()
+        first.forget(id)
+    exchange(first, second)
+    first.summarise(1)
+    exchange(first, second)
+    assert first.texts() == second.texts() == set()
     assert shared.documents() == [{}, {}]
-    assert all(memory is not None and memory.forgotten for memory in map(two.store.get, ids))
+    assert all(memory is not None and memory.forgotten for memory in map(second.store.get, ids))
 
 
 def test_cuts_lose_and_double_nothing_and_each_outage_is_reported_once(
     machines: tuple[Machine, Machine], shared: LocalSharedDatabase
 ) -> None:
-    one, two = machines
+    first, second = machines
     shared.cuts = ["before", "before", "after", "before", "", "after"]
-    one.summarise(1)
-    assert one.sharing.exchange() == "cut before"
-    assert one.texts() == {"Task: cart 1 was rounded on one."}, "local first"
-    one.summarise(2)
+    first.summarise(1)
+    assert first.sharing.exchange() == "cut before"
+    assert first.texts() == {"Task: cart 1 was rounded on first."}, "local first"
+    first.summarise(2)
     while shared.cuts:
-        one.sharing.exchange()
-    exchange(one, two)
-    assert one.texts() == two.texts()
-    assert len(two.texts()) == 2
-    [failure] = Ledger(one.database).latest(kinds=("CloudSyncFailed",))
+        first.sharing.exchange()
+    exchange(first, second)
+    assert first.texts() == second.texts()
+    assert len(second.texts()) == 2
+    [failure] = Ledger(first.database).latest(kinds=("CloudSyncFailed",))
     assert (failure.subject, failure.payload["unsent"]) == ("summaries", 1)
     shared.cuts = ["before"]
-    one.sharing.exchange()
-    assert len(Ledger(one.database).latest(kinds=("CloudSyncFailed",))) == 2
+    first.sharing.exchange()
+    assert len(Ledger(first.database).latest(kinds=("CloudSyncFailed",))) == 2
 
 
 @pytest.mark.parametrize(
@@ -234,20 +234,20 @@ def test_cuts_lose_and_double_nothing_and_each_outage_is_reported_once(
 def test_a_row_that_is_not_what_it_says_it_is_is_left_out(
     machines: tuple[Machine, Machine], shared: LocalSharedDatabase, key: str, text: str
 ) -> None:
-    one, two = machines
-    id = one.summarise(1)
-    exchange(one)
+    first, second = machines
+    id = first.summarise(1)
+    exchange(first)
     (document,) = shared.documents()
     shared.push(TOPIC, [SharedRow(id, {}, 1), SharedRow(key or id, document | {"text": text}, 2)])
-    assert two.sharing.exchange() == ""
-    assert two.texts() == set()
+    assert second.sharing.exchange() == ""
+    assert second.texts() == set()
 
 
 def test_the_summaries_of_others_in_a_prompt_are_named_with_their_homes() -> None:
     sources = [
-        {"id": "mem_a", "layer": "E", "source": "shared:home_one", "score": 1},
+        {"id": "mem_a", "layer": "E", "source": "shared:home_first", "score": 1},
         {"id": "mem_b", "layer": "E", "source": "sess_1", "score": 1},
-        {"id": "mem_c", "layer": "E", "source": "shared:home_one", "score": 1},
+        {"id": "mem_c", "layer": "E", "source": "shared:home_first", "score": 1},
     ]
-    assert from_others(sources) == (("mem_a", "mem_c"), ("home_one",))
+    assert from_others(sources) == (("mem_a", "mem_c"), ("home_first",))
     assert from_others([]) == ((), ())

@@ -1,0 +1,79 @@
+"""What a question asks for: topic, speakers, dates. Pure."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+
+import pytest
+
+from engine.memory.question import read_question
+
+NOW = datetime(2025, 6, 15, 12, tzinfo=UTC)
+
+
+def test_stop_words_and_names_are_not_searched_for() -> None:
+    question = read_question("What did Caroline's mother plant in the garden?", {"Caroline", "Melanie"})
+    assert question.words == ("mother", "plant", "garden")
+    assert question.speakers == {"caroline"}
+    assert question.topic == "What did mother plant in the garden"
+
+
+def test_a_question_that_names_two_persons_is_about_nobody() -> None:
+    assert read_question("Where did Ada meet Bob?", {"Ada", "Bob"}).speakers == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("text", "topic"),
+    [
+        (
+            "Can you list the order in which I brought up different aspects of my garden throughout our chats?",
+            "my garden",
+        ),
+        ("Could you give me a short summary of how the shed was built?", "how the shed was built"),
+        ("When did I say the beans were sown?", "When the beans were sown"),
+        ("Can you summarize?", "Can you summarize?"),
+    ],
+)
+def test_how_a_question_asks_is_no_part_of_its_topic(text: str, topic: str) -> None:
+    assert read_question(text).topic == topic
+
+
+@pytest.mark.parametrize(
+    ("text", "speakers"),
+    [
+        ("What did I plant in May?", {"user"}),
+        ("Which work about birds was it?", {"user"}),
+        ("What would you suggest for dinner?", {"user"}),
+        ("What did you recommend to me for dinner?", {"assistant"}),
+        ("Can you give me a summary of my plans for the garden?", {"assistant"}),
+    ],
+)
+def test_with_an_assistant_a_question_is_about_what_the_user_or_it_said(text: str, speakers: set[str]) -> None:
+    assert read_question(text, {"user", "assistant"}).speakers == speakers
+
+
+def test_without_roles_a_question_in_the_first_person_is_about_nobody() -> None:
+    assert read_question("What did I plant?", {"Ada", "Bob"}).speakers == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("text", "day", "fit"),
+    [
+        ("on 7 May 2023", date(2023, 5, 7), 1.0),
+        ("on May 7th, 2023", date(2023, 5, 8), 1.0),
+        ("on 2023-05-07", date(2023, 5, 20), 0.33),
+        ("in May 2023", date(2023, 5, 20), 0.67),
+        ("in may", date(2022, 5, 20), 0.67),
+        ("in May 2023", date(2022, 5, 20), 0.0),
+        ("yesterday", date(2025, 6, 14), 1.0),
+        ("three weeks ago", date(2025, 5, 25), 0.67),
+        ("last month", date(2025, 5, 1), 0.67),
+    ],
+)
+def test_a_day_fits_a_date_as_far_as_the_question_names_it(text: str, day: date, fit: float) -> None:
+    question = read_question(f"What happened {text}?", (), now=NOW)
+    assert max(when.fits(day) for when in question.dates) == fit
+
+
+def test_may_and_march_are_months_only_beside_a_date() -> None:
+    assert read_question("may I march to the garden?").dates == ()
