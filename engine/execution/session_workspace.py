@@ -371,7 +371,7 @@ def _run_installation(live: LiveSession, installation: Installation, folder: Pat
         result = live.execute(command, cwd=folder / installation.folder, env=installation.environment)
         if not result.ok:
             raise installation_failure(command, result, installation.hosts)
-    for place in installation.made:
+    for place in installation.created:
         keep_out_of_git(folder, place)
 
 

@@ -82,14 +82,14 @@ def validate_parameters(flow: type[Flow], values: Mapping[str, Any]) -> Flow:
             problems.setdefault(problem["type"] if special else "", []).append(
                 place if special else f"{place}: {problem['msg']}"
             )
-        said = (
+        problems_in_words = (
             [f"{flow.name} has no parameter {join_names(problems['extra_forbidden'])}"]
             if "extra_forbidden" in problems
             else []
         )
-        said += [f"{flow.name} needs {join_names(problems['missing'])}"] if "missing" in problems else []
-        said += [f"{flow.name}: {problem}" for problem in problems.get("", ())]
-        raise parameter_refusal(flow, sanitise("; ".join(said))) from error
+        problems_in_words += [f"{flow.name} needs {join_names(problems['missing'])}"] if "missing" in problems else []
+        problems_in_words += [f"{flow.name}: {problem}" for problem in problems.get("", ())]
+        raise parameter_refusal(flow, sanitise("; ".join(problems_in_words))) from error
 
 
 def parameter_refusal(flow: type[Flow], problem: str, *, code: str = "bad_parameters") -> Refusal:

@@ -69,7 +69,7 @@ def prepare_environment(context: WorkspaceContext, part: Part) -> Iterator[Offer
 
 def _brings(installation: Installation, lacking: str) -> bool:
     """Whether it installs what is lacking: a folder of packages, or what an error names with its command."""
-    folders = {PurePosixPath(place).name for place in (*installation.made, *installation.updated)}
+    folders = {PurePosixPath(place).name for place in (*installation.created, *installation.updated)}
     return lacking in folders or installation.command in lacking
 
 

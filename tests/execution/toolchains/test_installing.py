@@ -403,7 +403,7 @@ def test_go_modules_are_installed_into_the_cache(world: World) -> None:
     [installation] = find_installations(top, find_packages(top))
 
     assert installation.command == "go mod download"
-    assert installation.made == installation.updated == ()
+    assert installation.created == installation.updated == ()
     assert installation.cache == "go-mod"
     assert "your tree is not touched" in installation.summary
     if shutil.which("go"):

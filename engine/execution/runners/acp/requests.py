@@ -368,16 +368,16 @@ class ClientRequests:
             paths=tuple(dict.fromkeys(paths)),
         )
 
-    async def _run_in_thread(self, work: Callable[[], T]) -> T:
-        """Run `work` in a thread of its own; raises `SessionStopped` as soon as the session ends.
+    async def _run_in_thread(self, blocking: Callable[[], T]) -> T:
+        """Run what is `blocking` in a thread of its own; raises `SessionStopped` as soon as the session ends.
 
         Not in asyncio's pool: a few questions that wait for a person would keep everything else waiting with them.
         """
-        answer = asyncio.wrap_future(run_in_thread(f"clawpy-{self._live.id}-ask", work))
+        answer = asyncio.wrap_future(run_in_thread(f"clawpy-{self._live.id}-ask", blocking))
         stop = asyncio.ensure_future(self.stopping.wait())
         try:
-            waits: set[asyncio.Future[Any]] = {answer, stop}
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            futures: set[asyncio.Future[Any]] = {answer, stop}
+            await asyncio.wait(futures, return_when=asyncio.FIRST_COMPLETED)
         finally:
             stop.cancel()
         if not answer.done():

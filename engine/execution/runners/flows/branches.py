@@ -225,9 +225,9 @@ class LookAtStash(Flow):
         states = {stash.name: self._try_stash(job, stash, head) for stash in stashes}
         reset_worktree(job, head)
         # Dropping one renumbers those above it: the highest number goes first.
-        gone = [name for name, state in reversed(states.items()) if state == "already in HEAD"]
-        if gone:
-            commands = " && ".join(f"git stash drop {name}" for name in gone)
+        in_head = [name for name, state in reversed(states.items()) if state == "already in HEAD"]
+        if in_head:
+            commands = " && ".join(f"git stash drop {name}" for name in in_head)
             job.say(f"To drop the stashes that are already in HEAD: `{commands}`")
         summary = "; ".join(f"{stash.name} ({stash.words[:40]}): {states[stash.name]}" for stash in stashes)
         return FlowResult(summary, facts={"stashes": states})

@@ -280,40 +280,29 @@ class DraftChangelog(Flow):
             raise FlowError(
                 f"{name} is not UTF-8 (byte {error.start})", "convert it, for example with iconv"
             ) from error
-        entries: dict[str, list[str]] = {section: [] for section in SECTIONS}
-        left_out: dict[str, list[str]] = {"left out": [], "already there": []}
-        for sha, subject in commits:
-            section, entry = classify(subject) or ("", "")
-            if not section:
-                left_out["left out"].append(subject)
-            elif is_mentioned(text, sha, entry) or entry in entries[section]:
-                left_out["already there"].append(subject)
-            else:
-                entries[section].append(entry)
-        entries = {section: lines for section, lines in entries.items() if lines}
+        entries, left_out, mentioned = _sort_commits(commits, text)
         facts: dict[str, object] = {
             "file": name,
             "commits": len(commits),
             "entries": entries,
-            "left_out": left_out["left out"],
-            "already_there": left_out["already there"],
+            "left_out": left_out,
+            "already_there": mentioned,
         }
         job.say(f"{count(len(commits), 'commit')}, {name} {'exists' if text else 'is new'}")
         for section, lines in entries.items():
             for entry in lines:
                 job.say(f"{section:<10}  {entry}")
-        for words, subjects in left_out.items():
+        for words, subjects in (("left out", left_out), ("already there", mentioned)):
             if subjects:
                 job.say(f"{words}: {join_names(subjects, 10)}")
-        if not entries:
-            mentioned = len(left_out["already there"])
-            why = (
-                f"{count(mentioned, 'commit')} already mentioned" if mentioned else "no commits that users would notice"
-            )
-            return FlowResult(f"Nothing to add to {name}: {why if commits else 'no commits'}", facts=facts)
-        (job.folder / name).write_bytes(add_entries(text, entries).encode())
-        number = sum(map(len, entries.values()))
-        return FlowResult(f"{name}: {count(number, 'entry', 'entries')} under Unreleased", facts=facts)
+        if entries:
+            (job.folder / name).write_bytes(add_entries(text, entries).encode())
+            number = sum(map(len, entries.values()))
+            return FlowResult(f"{name}: {count(number, 'entry', 'entries')} under Unreleased", facts=facts)
+        why = f"{count(len(mentioned), 'commit')} already mentioned" if mentioned else "no commits"
+        if left_out and not mentioned:
+            why = "no commits that users would notice"
+        return FlowResult(f"Nothing to add to {name}: {why}", facts=facts)
 
     def _read_commits(self, job: Job) -> list[tuple[str, str]]:
         """Id and subject of each commit, oldest first, merges left out."""
@@ -326,6 +315,22 @@ class DraftChangelog(Flow):
         )
         pairs = [line.partition("\0") for line in out.split("\n") if line]
         return [(sha, one_line(subject)) for sha, _, subject in pairs]
+
+
+def _sort_commits(commits: Sequence[tuple[str, str]], text: str) -> tuple[dict[str, list[str]], list[str], list[str]]:
+    """The new entries by section; the subjects that no user would notice, and those that `text` mentions already."""
+    entries: dict[str, list[str]] = {section: [] for section in SECTIONS}
+    left_out: list[str] = []
+    mentioned: list[str] = []
+    for sha, subject in commits:
+        section, entry = classify(subject) or ("", "")
+        if not section:
+            left_out.append(subject)
+        elif is_mentioned(text, sha, entry) or entry in entries[section]:
+            mentioned.append(subject)
+        else:
+            entries[section].append(entry)
+    return {section: lines for section, lines in entries.items() if lines}, left_out, mentioned
 
 
 # -- Write a project's lessons into one marked section of its `AGENTS.md` (SPEC 1.12) -----------------------------

@@ -97,10 +97,10 @@ def cause_of(text: str, folder: str) -> Cause:
     else:
         message = next((line.strip() for line in text.splitlines() if line.strip()), "")
     where = ""
-    for pattern, which in _FRAME_PATTERNS:
+    for pattern, index in _FRAME_PATTERNS:
         own = [match for match in pattern.finditer(text) if not _is_third_party(match["file"])]
         if own:
-            where = f"{own[which]['file']}:{own[which]['line']}"
+            where = f"{own[index]['file']}:{own[index]['line']}"
             break
     return Cause(kind, normalise_message(message), where, message.strip()[:200])
 
@@ -133,6 +133,9 @@ def find_signatures(
 
 # -- The flow -------------------------------------------------------------------------------------------------------
 
+CauseGroup = tuple[Cause, list[str]]
+"""A cause and the failing tests that have it."""
+
 MAX_ALONE = 20
 """Maximum number of tests that are run alone; the first of each cause comes before others."""
 
@@ -164,39 +167,29 @@ class NarrowFailures(ProjectFlow):
         for test in check.failing:
             causes.setdefault(cause_of(texts.get(test, ""), str(tool.folder)), []).append(test)
         groups = sorted(causes.items(), key=lambda pair: -len(pair[1]))
-        alone = self._run_alone(job, tool, groups, len(tests))
-        marks = {True: "  also fails alone", False: "  passes alone, so it depends on earlier tests", None: ""}
-        for cause, failing in groups:
-            job.say(f"{count(len(failing), 'test')}: {cause!s}")
-            job.say_list([f"{test}{marks[alone.get(test)]}" for test in failing], 5, indent="    ")
-        passed = [test for test in tests if test not in check.failing and "::" in test]
-        if passed:
-            job.say(
-                f"{join_names(passed, 3)}: passes without the rest of the suite; it depends on other tests or chance"
-            )
+        fails_alone = self._run_alone(job, tool, groups)
+        _report_groups(job, groups, fails_alone)
+        if passed := [test for test in tests if test not in check.failing and "::" in test]:
+            why = "passes without the rest of the suite; it depends on other tests or chance"
+            job.say(f"{join_names(passed, 3)}: {why}")
         command = _shell_command(job, tool, [failing[0] for _, failing in groups])
         job.say(f"The smallest selection that shows every cause: {command}")
-        dependent = [test for test, fails in alone.items() if not fails]
         signatures, messages = find_signatures(texts, check.failing, tool.folder)
-        return FlowResult(
-            _summarise_causes(groups, dependent),
-            check=check,
-            facts={
-                "causes": [{"cause": str(cause), "tests": failing} for cause, failing in groups],
-                "alone": alone,
-                "signatures": signatures,
-                "messages": messages,
-                "command": command,
-            },
-        )
+        facts = {
+            "causes": [{"cause": str(cause), "tests": failing} for cause, failing in groups],
+            "alone": fails_alone,
+            "signatures": signatures,
+            "messages": messages,
+            "command": command,
+        }
+        dependent = [test for test, fails in fails_alone.items() if not fails]
+        return FlowResult(_summarise_causes(groups, dependent), check=check, facts=facts)
 
-    def _run_alone(
-        self, job: Job, tool: Toolchain, groups: Sequence[tuple[Cause, list[str]]], requested: int
-    ) -> dict[str, bool]:
+    def _run_alone(self, job: Job, tool: Toolchain, groups: Sequence[CauseGroup]) -> dict[str, bool]:
         """Whether each test fails when it runs alone, the first of each cause first."""
         firsts = [failing[0] for _, failing in groups]
         order = [*firsts, *(test for _, failing in groups for test in failing[1:])][:MAX_ALONE]
-        if requested == 1:
+        if len(self.tests) == 1:
             return dict.fromkeys(order, True)
         fails_alone: dict[str, bool] = {}
         for test in order:
@@ -207,7 +200,14 @@ class NarrowFailures(ProjectFlow):
         return fails_alone
 
 
-def _summarise_causes(groups: Sequence[tuple[Cause, list[str]]], dependent: Sequence[str]) -> str:
+def _report_groups(job: Job, groups: Sequence[CauseGroup], fails_alone: Mapping[str, bool]) -> None:
+    marks = {True: "  also fails alone", False: "  passes alone, so it depends on earlier tests", None: ""}
+    for cause, failing in groups:
+        job.say(f"{count(len(failing), 'test')}: {cause!s}")
+        job.say_list([f"{test}{marks[fails_alone.get(test)]}" for test in failing], 5, indent="    ")
+
+
+def _summarise_causes(groups: Sequence[CauseGroup], dependent: Sequence[str]) -> str:
     """The failures and their causes; `dependent` are tests that pass alone."""
     failures = sum(len(failing) for _, failing in groups)
     causes = [f"{cause!s} ({len(failing)})" for cause, failing in groups[:3]]

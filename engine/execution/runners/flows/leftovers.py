@@ -144,10 +144,10 @@ class RemoveLeftovers(Flow):
 
     def _run_tests_of(self, job: Job, paths: list[str]) -> CheckResult | None:
         """The result of the tests of the changed files; None where no tool runs them."""
-        every = find_projects(job.folder, job.workspace, git=job.git)
+        projects = find_projects(job.folder, job.workspace, git=job.git)
         plan: list[tuple[Toolchain, list[str]]] = []
-        for project in every:
-            own = [project.path_inside(path) or path for path in paths if project_of(every, path) is project]
+        for project in projects:
+            own = [project.path_inside(path) or path for path in paths if project_of(projects, path) is project]
             for tool in project.tools:
                 if covered := [path for path in own if tool.covers(path)]:
                     plan.append((tool, all_tests(tool.tests_for(covered))))  # without any the whole suite is run
@@ -231,8 +231,8 @@ class UpdateDocs(Flow):
         if not changed:
             return FlowResult("Nothing to update: no document contains a name with a clear replacement")
         summary = f"{count(sum(changed.values()), 'name')} updated in {join_names(changed, 3)}"
-        gone = sum(not finding.new for finding in mentions)
-        if gone:
-            verb = "names" if gone == 1 else "name"
-            summary += f"; {count(gone, 'line')} {verb} something that is gone and must be reworded"
+        unnamed = sum(not finding.new for finding in mentions)
+        if unnamed:
+            verb = "names" if unnamed == 1 else "name"
+            summary += f"; {count(unnamed, 'line')} {verb} something that is gone and must be reworded"
         return FlowResult(summary, facts={"changed": list(changed)})

@@ -112,11 +112,11 @@ class _LintFlow(ProjectFlow):
         """Each linter with the existing files of `paths` that it reads, relative to its folder; without linters that
         read none of them."""
         inside = self.paths_inside(self.paths)
-        every = [
+        targets = [
             (linter, [path for path in inside if linter.covers(path) and is_own_file(linter.folder, path)])
             for linter in linters
         ]
-        return [pair for pair in every if pair[1] or not self.paths]
+        return [pair for pair in targets if pair[1] or not self.paths]
 
     def _describe_scope(self, everything: str, files: str) -> str:
         """The files to lint, in words."""
@@ -140,11 +140,11 @@ class Lint(_LintFlow):
         return self._describe_scope("Lint the whole project{where}", "Lint")
 
     def run(self, job: Job) -> FlowResult:
-        every = self._find_linters(job)
+        linters = self._find_linters(job)
         runs: list[_LintRun] = []
         errors: list[CannotRun] = []
-        with linked_packages(job, every):
-            for linter, targets in self._select_targets(every):
+        with linked_packages(job, linters):
+            for linter, targets in self._select_targets(linters):
                 try:
                     runs.append(_LintRun(linter, targets, _run_linter(job, linter, targets)))
                 except CannotRun as error:
@@ -240,9 +240,9 @@ class FixLint(_LintFlow):
     def run(self, job: Job) -> FlowResult:
         before = store_tree(job)
         used: list[str] = []
-        every = self._find_linters(job)
-        with linked_packages(job, every):
-            for linter, targets in self._select_targets(every):
+        linters = self._find_linters(job)
+        with linked_packages(job, linters):
+            for linter, targets in self._select_targets(linters):
                 for command in linter.fix_commands_for(targets, job.scratch):
                     done = run_command(job, command, linter.folder)
                     if done.exit_code not in command.exit_codes:

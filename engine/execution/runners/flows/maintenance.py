@@ -75,7 +75,7 @@ class PrepareEnvironment(InstallFlow):
                 "project": self.project,
                 "command": installation.lines,
                 "hosts": list(installation.hosts),
-                "folders": [*installation.made, *installation.updated],
+                "folders": [*installation.created, *installation.updated],
             },
         )
 

@@ -27,12 +27,12 @@ from engine.model import CheckResult
 
 def find_project(job: Job, path: str) -> Project:
     """The project at `path` of the repository, "" being its top. Raises `FlowError`."""
-    every = find_projects(job.folder, job.workspace, git=job.git)
-    chosen = next((project for project in every if project.path == path), None)
+    projects = find_projects(job.folder, job.workspace, git=job.git)
+    chosen = next((project for project in projects if project.path == path), None)
     if chosen is None:
-        names = join_names([project.path or "the top folder" for project in every])
+        names = join_names([project.path or "the top folder" for project in projects])
         raise FlowError(f"{path} is not a project of this repository: it has no manifest", f"projects: {names}")
-    below = [project.path for project in every if project.tools]
+    below = [project.path for project in projects if project.tools]
     if not chosen.tools and not path and below:
         hint = f"no tests in the top folder: the tests are in {join_names(below, 4)}"
         return replace(chosen, searched=(*chosen.searched, hint))
@@ -140,8 +140,8 @@ def _missing_for_tests(
         if named:
             job.say(f"{count(len(named), 'test')} of {len(causes)} could not run: {named[0].sentence}")
         return None  # a test failed for another reason
-    ran = check.passed + check.failed + check.errors
-    return _cannot_run(tool, named[0], f"{len(named)} of {count(ran, 'test')} could not run" if check.passed else "")
+    number = check.passed + check.failed + check.errors
+    return _cannot_run(tool, named[0], f"{len(named)} of {count(number, 'test')} could not run" if check.passed else "")
 
 
 def _first_missing(job: Job, tool: Toolchain, output: str, kinds: Container[str] = MISSING_KINDS) -> MissingItem | None:

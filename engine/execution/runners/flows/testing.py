@@ -209,8 +209,8 @@ class UncoveredLines(ProjectFlow):
     whole: bool = Field(default=False, description="run the whole suite, not only the tests of these files")
 
     def describe(self) -> str:
-        which = "the whole suite" if self.whole else "the tests"
-        return f"Run {which} with coverage, for {count(len(self.paths), 'changed file')}"
+        tests = "the whole suite" if self.whole else "the tests"
+        return f"Run {tests} with coverage, for {count(len(self.paths), 'changed file')}"
 
     def run(self, job: Job) -> FlowResult:
         tool = next((tool for tool in find_toolchains(job, self.project) if tool.name == "pytest"), None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePosixPath
 
 from pydantic import Field
@@ -46,9 +46,9 @@ class ReviewUnpushed(Flow):
     broken: list[Line] = Field(default=[], max_length=20, description="known problems of the branch, one line each")
 
     def describe(self) -> str:
-        whom = self.upstream if self.upstream else "no remote branch"
+        upstream = self.upstream if self.upstream else "no remote branch"
         missing = "does not have yet" if self.upstream else "has yet"
-        return f"Review the commits that {whom} {missing} for leftovers, secrets and large files"
+        return f"Review the commits that {upstream} {missing} for leftovers, secrets and large files"
 
     def run(self, job: Job) -> FlowResult:
         status = read_status(job.git)
@@ -60,8 +60,8 @@ class ReviewUnpushed(Flow):
         if span is None and not uncommitted:
             return FlowResult("Nothing to review: there is no commit yet, and nothing is staged")
         if not unpushed.commits and not uncommitted:
-            whom = self.upstream if self.upstream else "another branch"
-            return FlowResult(f"Nothing to review: {whom} has every commit")
+            upstream = self.upstream if self.upstream else "another branch"
+            return FlowResult(f"Nothing to review: {upstream} has every commit")
         job.say(count(unpushed.commits, "unpushed commit"))
         if unpushed.unread:
             job.say(f"The lines of {count(unpushed.unread, 'commit')} were not checked for secrets: too many at once")
@@ -76,8 +76,8 @@ class ReviewUnpushed(Flow):
 def describe_finding(finding: UnpushedProblem) -> str:
     """A finding in one line, with its place."""
     where = f"in {finding.sha[:10]}" if finding.sha else "not committed yet"
-    gone = "  (removed again by a later commit, but still in the history)" if finding.is_removed_later else ""
-    return f"{finding_place(finding)}  {finding.kind}{size_note(finding)}  {where}{gone}"
+    note = "  (removed again by a later commit, but still in the history)" if finding.is_removed_later else ""
+    return f"{finding_place(finding)}  {finding.kind}{size_note(finding)}  {where}{note}"
 
 
 def finding_place(finding: UnpushedProblem) -> str:
@@ -142,7 +142,7 @@ def _make_result(unpushed: Unpushed, problems: list[UnpushedProblem], branch_pro
         return FlowResult(f"{commits}, nothing that should not be pushed{unread}", facts=facts)
     secrets = [finding for finding in problems if finding.is_secret]
     files = [finding for finding in problems if not finding.is_secret and not finding.line]
-    others = Counter(finding.kind for finding in problems if finding not in secrets and finding not in files)
+    leftovers = Counter(finding.kind for finding in problems if finding not in secrets and finding not in files)
     serious = [*secrets, *files]
     parts = [f"{count(len(secrets), SECRET)}, the first in {finding_place(secrets[0])}"] if secrets else []
     if files:
@@ -153,8 +153,8 @@ def _make_result(unpushed: Unpushed, problems: list[UnpushedProblem], branch_pro
         facts["next"] = "secret" if secrets else "large_file"
         parts[0] = f"do not {'push' if any(finding.sha for finding in serious) else 'commit'}: {parts[0]}"
     parts += branch_problems
-    if others:
-        parts.append(f"{', '.join(f'{number} {kind}' for kind, number in others.most_common())} to look at")
+    if leftovers:
+        parts.append(f"{', '.join(f'{number} {kind}' for kind, number in leftovers.most_common())} to look at")
     where = f" (in {commits})" if unpushed.commits else ""
     return FlowResult(capitalised("; ".join(parts)) + where, sound=not serious and not branch_problems, facts=facts)
 
@@ -254,16 +254,15 @@ def _count_lines(job: Job, file: FileState) -> int:
     return 0 if b"\0" in data else len(data.splitlines())
 
 
-def group_by_topic(changes: Iterable[UncommittedFile]) -> Mapping[str, list[UncommittedFile]]:
+def group_by_topic(changes: Sequence[UncommittedFile]) -> Mapping[str, list[UncommittedFile]]:
     """The changes by topic, the largest first: a folder with the tests of its files, documentation, settings."""
-    every = list(changes)
     home = {
         topic_of_file(change.file.path): _topic_folder(change.file.path)
-        for change in every
+        for change in changes
         if _is_source(change.file.path)
     }
     groups: dict[str, list[UncommittedFile]] = defaultdict(list)
-    for change in every:
+    for change in changes:
         path = change.file.path
         if is_test(path):
             topic = home.get(topic_of_file(path)) or "tests"

@@ -96,8 +96,8 @@ class HuntFlakes(ProjectFlow):
             job.say(f"run {number} of {self.times}: {outcome} in {check.seconds:.2f} s")
         tallies = tally_runs(checks) or _tally_without_names(tool.name, self.tests, checks)
         for tally in tallies:
-            ran = f"failed {tally.failed} of {tally.runs}  mean {tally.mean_seconds:.3f} s"
-            job.say(f"{tally.verdict:>7}  {ran}  {tally.test}")
+            result = f"failed {tally.failed} of {tally.runs}  mean {tally.mean_seconds:.3f} s"
+            job.say(f"{tally.verdict:>7}  {result}  {tally.test}")
         summary = _summarise_tallies(tallies, self.times)
         tests = as_facts(tallies, "test", "runs", "failed", "mean_seconds", "verdict")
         facts: dict[str, object] = {"times": self.times, "tests": tests}
@@ -143,8 +143,8 @@ class TimeTests(ProjectFlow):
     times: int = Field(default=5, ge=2, le=50, description="how often they run at each commit")
 
     def describe(self) -> str:
-        which = f"{join_names(self.tests, 2)}{in_project(self.project)}"
-        return f"Time {which} at HEAD and at {self.fast[:10]}"
+        tests = f"{join_names(self.tests, 2)}{in_project(self.project)}"
+        return f"Time {tests} at HEAD and at {self.fast[:10]}"
 
     def run(self, job: Job) -> FlowResult:
         head, fast = resolve_commit(job, "HEAD"), resolve_commit(job, self.fast)

@@ -31,10 +31,10 @@ def count(number: int, noun: str, plural: str = "") -> str:
 
 def join_names(names: Iterable[str], shown: int = MAX_NAMES) -> str:
     """`a, b and 3 more`; every name sanitised."""
-    every = [text.one_line(name) for name in names]
-    if len(every) <= shown:
-        return " and ".join(filter(None, [", ".join(every[:-1]), *every[-1:]]))
-    return f"{', '.join(every[:shown])} and {len(every) - shown} more"
+    clean = [text.one_line(name) for name in names]
+    if len(clean) <= shown:
+        return " and ".join(filter(None, [", ".join(clean[:-1]), *clean[-1:]]))
+    return f"{', '.join(clean[:shown])} and {len(clean) - shown} more"
 
 
 def describe_check(check: CheckResult) -> str:

@@ -312,18 +312,18 @@ class AgentLoop:
 
     def _await_answer(self, conversation: Conversation) -> Message:
         """The message that ends a request. `_received` counts the characters of the answer before it."""
-        limit, heard = FIRST_BYTE_SECONDS, self._providers.clock.monotonic()
+        limit, last_byte = FIRST_BYTE_SECONDS, self._providers.clock.monotonic()
         while True:
             message = conversation.next_message(POLL_SECONDS)
             self._live.check_running()
             if message is None:
                 self._streamed.write_sentences()
-                if self._providers.clock.monotonic() - heard < limit:
+                if self._providers.clock.monotonic() - last_byte < limit:
                     continue
                 conversation.cancel_or_kill()
                 silent = Failure(Kind.SILENT, f"nothing for {limit:.0f} s", received=self._received)
                 return host_protocol.failure_message(silent)
-            limit, heard = IDLE_SECONDS, self._providers.clock.monotonic()
+            limit, last_byte = IDLE_SECONDS, self._providers.clock.monotonic()
             match message["type"]:
                 case "text" | "thought" as kind:
                     self._received += len(message["text"])

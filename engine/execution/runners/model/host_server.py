@@ -233,21 +233,21 @@ class _Conversation:
 
         def on_bytes(chunk: bytes) -> None:
             ending.add(chunk)
-            self._tell("alive", "")
+            self._report("alive", "")
 
         host_http.on_bytes.set(on_bytes)
         async with model_request_stream(
             self.client, [*self.messages, request], model_settings=settings, model_request_parameters=parameters
         ) as streamed:
             async for event in streamed:
-                self._tell(*_text_of(event))
+                self._report(*_text_of(event))
                 if self._received > max_characters:
                     raise host_http.AnswerTooBig
             if not ending.is_seen:
                 raise host_http.AnswerCutShort("the answer ended in the middle")
             return streamed.get()
 
-    def _tell(self, kind: str, text: str) -> None:
+    def _report(self, kind: str, text: str) -> None:
         """Pass on a piece of the answer, and at most every `ALIVE_SECONDS` that anything came."""
         self._received += len(text)
         now = time.monotonic()

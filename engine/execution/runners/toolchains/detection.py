@@ -374,7 +374,7 @@ def _find_script(folder: ProjectFolder, row: TestRunnerRow | LinterRow) -> Place
             words = shlex.split(script)
         except ValueError:
             return None
-        if words[: len(begin)] != begin or any(sign in script for sign in ("&&", "||", ";", "|")):
+        if words[: len(begin)] != begin or any(operator in script for operator in ("&&", "||", ";", "|")):
             return None
         rest = words[len(begin) :]
     manager = _node_manager(folder)
@@ -442,8 +442,8 @@ def detect_linters(folder: ProjectFolder) -> tuple[Linter, ...]:
 
 def _is_configured(folder: ProjectFolder, row: LinterRow) -> bool:
     """Whether a file in the folder configures the linter; where it reads parent settings, also in a folder above."""
-    for sign in row.configured:
-        name, _, pattern = sign.partition(":")
+    for evidence in row.configured:
+        name, _, pattern = evidence.partition(":")
         for here in folder.with_folders_above() if row.uses_parent_settings else [folder]:
             files = here.find_files((name,))
             if files and (not pattern or here.search_files(files, pattern)):

@@ -48,7 +48,7 @@ class Installation:
     commands: tuple[tuple[str, ...], ...]
     hosts: tuple[str, ...]
     """The hosts that they need."""
-    made: tuple[str, ...] = ()
+    created: tuple[str, ...] = ()
     """Folders of packages that the tree does not have yet."""
     updated: tuple[str, ...] = ()
     """Folders of packages that the tree has."""
@@ -89,18 +89,18 @@ class Installation:
         """The change to the operator's tree after a success, in words."""
         return " and ".join(self._in_words("made {}", "updated {}")) or "stored them in Clawpy's cache"
 
-    def _in_words(self, made: str, updated: str) -> list[str]:
-        changes = ((made, self.made), (updated, self.updated))
+    def _in_words(self, creation: str, update: str) -> list[str]:
+        changes = ((creation, self.created), (update, self.updated))
         return [words.format(_join_names(folders)) for words, folders in changes if folders]
 
     @property
     def undo_note(self) -> str:
         """How to undo it, in words."""
         if self.updated:
-            folders = " ".join(shlex.quote(folder) for folder in (*self.made, *self.updated))
+            folders = " ".join(shlex.quote(folder) for folder in (*self.created, *self.updated))
             return f"{self.effects}; the previous contents are lost. To start over: rm -r {folders}, then install again"
-        if self.made:
-            return f"{self.effects}; to undo: rm -r {' '.join(map(shlex.quote, self.made))}"
+        if self.created:
+            return f"{self.effects}; to undo: rm -r {' '.join(map(shlex.quote, self.created))}"
         return f"{self.effects}; nothing to undo"
 
     @property
@@ -137,7 +137,7 @@ def _make_installation(
         members = [
             path
             for path, members_packages in packages_by_path.items()
-            if any(other.folder == packages.folder for other in members_packages)
+            if any(member.folder == packages.folder for member in members_packages)
         ]
         folders += [path for path in members if (top / path / "package.json").is_file()]
     folders_of_packages = [f"{folder}/{name}".removeprefix("/") for folder in dict.fromkeys(folders) for name in names]
@@ -258,7 +258,7 @@ def install_into_tree(live: LiveSession, installation: Installation, top: Path) 
     succeeds. Raises `CannotRun` when one of them is a link, or when all stay empty."""
     staged: dict[Path, Path] = {}
     root = live.confinement.scratch / "made"
-    for number, place in enumerate((*installation.made, *installation.updated)):
+    for number, place in enumerate((*installation.created, *installation.updated)):
         target, fresh = top / place, root / str(number)
         _refuse_links(top, place)
         _finish_swap(target)
@@ -276,7 +276,7 @@ def install_into_tree(live: LiveSession, installation: Installation, top: Path) 
     live.processes.end(grace=0)  # no process writes into them any more
     filled = {target for target, fresh in staged.items() if any(fresh.iterdir())}
     if staged and not filled:
-        names = ", ".join((*installation.made, *installation.updated))
+        names = ", ".join((*installation.created, *installation.updated))
         message = f"`{installation.command}` put nothing into {names}, so nothing was changed"
         raise CannotRun(message, "run it in a terminal: it stores its packages elsewhere")
     for target, fresh in staged.items():

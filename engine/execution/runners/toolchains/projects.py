@@ -139,12 +139,12 @@ def find_projects(folder: Path, workspace: Path | None = None, *, git: Git | Non
     tracked, files = _list_files(git or Git(folder))
     tests = _TestFiles(files)
     pytest_by_interpreter: dict[Path, bool] = {}
-    every: list[Project] = []
+    projects: list[Project] = []
     for path in ["", *_manifest_folders(tracked)]:
         inspected = ProjectFolder(folder / path, installed / path, folder, installed, pytest_by_interpreter)
         if not path or inspected.find_files(MANIFESTS):
-            every.append(_inspect_folder(inspected, path, partial(tests.has, path)))
-    divided = _without_member_tests(every)
+            projects.append(_inspect_folder(inspected, path, partial(tests.has, path)))
+    divided = _without_member_tests(projects)
     return tuple(_without_nested_tests(project, divided, tests) for project in divided)
 
 
@@ -283,13 +283,14 @@ def _runs_tests_of(tool: Toolchain, inside: str) -> bool:
     return False
 
 
-def _without_nested_tests(project: Project, every: Sequence[Project], tests: _TestFiles) -> Project:
+def _without_nested_tests(project: Project, projects: Sequence[Project], tests: _TestFiles) -> Project:
     """A project without the tests of the projects below it, which run these themselves."""
-    below = [(other, inside) for other in every if (inside := project.path_inside(other.path)) and other is not project]
+    members = [member for member in projects if member is not project]
+    below = [(member, inside) for member in members if (inside := project.path_inside(member.path))]
     tools: list[Toolchain] = []
     for tool in project.tools:
         kind = tool.row.kind
-        nested = tuple(inside for other, inside in below if any(theirs.row.kind == kind for theirs in other.tools))
+        nested = tuple(inside for member, inside in below if any(nested.row.kind == kind for nested in member.tools))
         if nested and tool.row.name == "script" and _DELEGATING_SCRIPT.search(" ".join(tool.words["script"])):
             continue
         if nested and kind == "python":
@@ -302,9 +303,9 @@ def _without_nested_tests(project: Project, every: Sequence[Project], tests: _Te
 
 def _has_own_python_tests(project: Project, nested: Sequence[str], tests: _TestFiles) -> bool:
     """Whether a project has Python test files outside of the folders `nested` below it."""
-    others = tuple(f"{project.path}/{inside}/" if project.path else f"{inside}/" for inside in nested)
+    below = tuple(f"{project.path}/{inside}/" if project.path else f"{inside}/" for inside in nested)
     files = tests.of_language("python") or ()
-    return any(project.path_inside(file) and not file.startswith(others) for file in files)
+    return any(project.path_inside(file) and not file.startswith(below) for file in files)
 
 
 class ProjectCache:
