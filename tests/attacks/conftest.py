@@ -30,7 +30,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Print what was tried: a failed test is an attack that succeeded."""
     tried: Counter[str] = Counter()
-    won: Counter[str] = Counter()
+    succeeded: Counter[str] = Counter()
     skipped: Counter[str] = Counter()
     for outcome in ("passed", "failed", "error", "skipped"):
         for report in terminalreporter.stats.get(outcome, []):
@@ -38,16 +38,18 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
             if kind is None or (report.when == "setup" and outcome == "passed"):
                 continue
             (skipped if outcome == "skipped" else tried)[kind] += 1
-            won[kind] += outcome in ("failed", "error")
+            succeeded[kind] += outcome in ("failed", "error")
     if not tried and not skipped:
         return
     terminalreporter.section("attacks")
     width = max(map(len, [*tried, *skipped, "class"]))
     terminalreporter.write_line(f"{'class':<{width}}  tried  held  succeeded  skipped")
     for kind in sorted({*tried, *skipped}):
-        held = tried[kind] - won[kind]
-        terminalreporter.write_line(f"{kind:<{width}}  {tried[kind]:>5}  {held:>4}  {won[kind]:>9}  {skipped[kind]:>7}")
-    total, lost = tried.total(), won.total()
+        held = tried[kind] - succeeded[kind]
+        terminalreporter.write_line(
+            f"{kind:<{width}}  {tried[kind]:>5}  {held:>4}  {succeeded[kind]:>9}  {skipped[kind]:>7}"
+        )
+    total, lost = tried.total(), succeeded.total()
     terminalreporter.write_line(f"{'all':<{width}}  {total:>5}  {total - lost:>4}  {lost:>9}  {skipped.total():>7}")
 
 

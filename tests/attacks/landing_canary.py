@@ -74,15 +74,15 @@ def attempt(work: Callable[[], object]) -> None:
 
 def make_plan() -> tuple[Plan, Contents]:
     texts = {blob_id(text.encode()): text.encode() for text in ("one", "two", "change", "go", "x")}
-    one, two = Image(Kind.FILE, blob_id(b"one"), 0o644), Image(Kind.FILE, blob_id(b"two"), 0o755)
+    first, second = Image(Kind.FILE, blob_id(b"one"), 0o644), Image(Kind.FILE, blob_id(b"two"), 0o755)
     entries = (
-        Entry("d/change", one, two),
-        Entry("d/go", one, ABSENT),
+        Entry("d/change", first, second),
+        Entry("d/go", first, ABSENT),
         Entry("d/link", Image(Kind.LINK, blob_id(b"one")), Image(Kind.LINK, blob_id(b"two"))),
-        Entry("d/new", ABSENT, two),
+        Entry("d/new", ABSENT, second),
         Entry("d/new_link", ABSENT, Image(Kind.LINK, blob_id(b"x"))),
-        Entry("d/old/empty/y", one, ABSENT),
-        Entry("d/sub/authorized_keys", ABSENT, one),
+        Entry("d/old/empty/y", first, ABSENT),
+        Entry("d/sub/authorized_keys", ABSENT, first),
     )
     plan = Plan("land_x", entries, (("d/old", 0o755), ("d/old/empty", 0o755)), (("d/sub", 0o755),))
     return plan, lambda oids: {oid: texts[oid] for oid in oids}

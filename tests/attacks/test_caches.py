@@ -130,8 +130,8 @@ def test_a_cache_in_the_tree_cannot_become_a_link(victim: Victim, caches: Caches
         "    try: act()\n    except OSError as error: print(error)"
     )
     check(victim, caches, head, code)
-    look = "import os; print(os.popen('cat .pytest_cache/id; echo x > .pytest_cache/id').read())"
-    output = check(victim, caches, head, look)
+    read_and_write = "import os; print(os.popen('cat .pytest_cache/id; echo x > .pytest_cache/id').read())"
+    output = check(victim, caches, head, read_and_write)
     assert word not in output
     assert victim.state() == before
 
@@ -139,7 +139,7 @@ def test_a_cache_in_the_tree_cannot_become_a_link(victim: Victim, caches: Caches
 def test_a_workspace_keeps_three_caches_and_the_unused_are_swept(tmp_path: Path) -> None:
     caches = Caches(tmp_path / "build")
     for head in "abcdef":
-        with caches.use_cache("/srv/shop", head, lambda former: False) as folder:
+        with caches.use_cache("/srv/shop", head, lambda commit: False) as folder:
             (folder / head).touch()
     names = sorted(path.name for path in tmp_path.glob("build/*/*/files/*"))
     assert names == ["d", "e", "f"]

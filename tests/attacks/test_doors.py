@@ -119,37 +119,39 @@ def test_idle_clients_do_not_keep_a_verb_waiting(control: ControlServer, opening
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
 def test_another_user_does_not_reach_the_control_socket(control: ControlServer) -> None:
     script = "import socket,sys; s=socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); s.send(b'{}\\n'); s.recv(1)"
-    done = subprocess.run(["/usr/bin/env", "python3", "-c", script, control.address], user=65534, capture_output=True)
-    assert done.returncode != 0
+    completed = subprocess.run(
+        ["/usr/bin/env", "python3", "-c", script, control.address], user=65534, capture_output=True
+    )
+    assert completed.returncode != 0
 
 
 @pytest.mark.attack(slow=True)
 @pytest.mark.parametrize("name", ["operator", "OWNER", "alfred", "engine", "\u043ewner", "0perator"])
 def test_no_agent_takes_the_name_of_an_authority(tmp_path: Path, name: str) -> None:
     argv = [sys.executable, "-m", "clawpy_console", "--home", str(tmp_path / "home"), "mcp", "--agent", name]
-    done = subprocess.run(argv, input=b"", capture_output=True, timeout=60, cwd=tmp_path)
-    assert done.returncode == 1
-    assert done.stdout == b""
+    completed = subprocess.run(argv, input=b"", capture_output=True, timeout=60, cwd=tmp_path)
+    assert completed.returncode == 1
+    assert completed.stdout == b""
 
 
 @pytest.mark.attack(slow=True)
-@pytest.mark.parametrize("what", ["pipe", "link to a pipe", "device", "folder", "empty database"])
-def test_an_unusual_file_in_the_home_blocks_nothing(tmp_path: Path, what: str) -> None:
+@pytest.mark.parametrize("kind", ["pipe", "link to a pipe", "device", "folder", "empty database"])
+def test_an_unusual_file_in_the_home_blocks_nothing(tmp_path: Path, kind: str) -> None:
     home = Home.locate(tmp_path / "home")
     home.config.mkdir(parents=True)
     home.data.mkdir(parents=True, exist_ok=True)
-    if what == "pipe":
+    if kind == "pipe":
         os.mkfifo(home.config_file)
-    elif what == "link to a pipe":
+    elif kind == "link to a pipe":
         os.mkfifo(tmp_path / "pipe")
         home.config_file.symlink_to(tmp_path / "pipe")
-    elif what == "device":
+    elif kind == "device":
         home.config_file.symlink_to("/dev/zero")
-    elif what == "folder":
+    elif kind == "folder":
         home.config_file.mkdir()
     else:
         home.database.touch()
     argv = [sys.executable, "-m", "clawpy_console", "--home", str(home.root), "cards", "--json"]
-    done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=60, cwd=tmp_path)
-    assert done.returncode == 1
-    assert b'"code"' in done.stdout + done.stderr
+    completed = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=60, cwd=tmp_path)
+    assert completed.returncode == 1
+    assert b'"code"' in completed.stdout + completed.stderr

@@ -48,34 +48,34 @@ def world(world: World) -> World:
     return commit_landing_files(world)
 
 
-# What stands at the file's own name, and at those of temporary files
+# Other kinds of entries at the name of a file, and at those of temporary files
 
 
-def a_fifo(path: Path, canary: Canary) -> None:
+def plant_fifo(path: Path, canary: Canary) -> None:
     os.mkfifo(path)
 
 
-def a_link(path: Path, canary: Canary) -> None:
+def plant_link(path: Path, canary: Canary) -> None:
     path.symlink_to(canary.folder / "id_rsa")
 
 
-def a_hard_link(path: Path, canary: Canary) -> None:
+def plant_hard_link(path: Path, canary: Canary) -> None:
     try:
         path.hardlink_to(canary.folder / "id_rsa")
     except OSError as error:
         pytest.skip(f"no hard link from here to there: {error}")
 
 
-def a_folder(path: Path, canary: Canary) -> None:
+def plant_folder(path: Path, canary: Canary) -> None:
     path.mkdir()
 
 
-def a_socket(path: Path, canary: Canary) -> None:
+def plant_socket(path: Path, canary: Canary) -> None:
     with socket.socket(socket.AF_UNIX) as server, contextlib.chdir(path.parent):
         server.bind(path.name)
 
 
-PLANTS = (a_fifo, a_link, a_hard_link, a_folder, a_socket)
+PLANTS = (plant_fifo, plant_link, plant_hard_link, plant_folder, plant_socket)
 Plant = Callable[[Path, Canary], None]
 
 
@@ -87,14 +87,14 @@ def test_nothing_outside_changes_when_a_file_is_replaced_before_it_is_written(
     change_set = world.make_change_set(edit)
     place = world.root / "d/f.txt"
 
-    def put() -> None:
+    def replace_file() -> None:
         if stat.S_ISREG(place.lstat().st_mode):
             place.unlink()
             plant(place, canary)
 
     if when == "before":
-        put()
-    world.step = lambda name: put() if name.startswith(when) else None
+        replace_file()
+    world.step = lambda name: replace_file() if name.startswith(when) else None
     attempt(lambda: world.changes.land(change_set.id))
     canary.check()
 
@@ -262,10 +262,10 @@ def test_nothing_is_written_into_a_mounted_folder(tmp_path: Path, canary: Canary
             attempt(lambda: carry_out(files))
             attempt(lambda: roll_back(files))
     """)
-    done = subprocess.run(["unshare", "--mount", sys.executable, "-c", script], cwd=Path.cwd(), check=False)
-    if done.returncode == 77:
+    completed = subprocess.run(["unshare", "--mount", sys.executable, "-c", script], cwd=Path.cwd(), check=False)
+    if completed.returncode == 77:
         pytest.skip("this machine does not let root mount")
-    assert done.returncode == 0
+    assert completed.returncode == 0
     canary.check()
 
 
@@ -303,7 +303,7 @@ Move = Callable[[Beneath], None]
 
 @pytest.mark.parametrize("move", MOVES)
 @pytest.mark.parametrize("call", [*CALLS, pytest.param("resolve", marks=pytest.mark.attack(slow=True))])
-def test_a_folder_that_becomes_a_link_before_a_call_leads_nowhere(
+def test_plant_folder_that_becomes_a_link_before_a_call_leads_nowhere(
     tmp_path: Path, canary: Canary, monkeypatch: pytest.MonkeyPatch, call: str, move: Move
 ) -> None:
     place: Any = beneath if call == "resolve" else os
@@ -356,19 +356,19 @@ def test_parents_that_are_links_lead_nowhere(
 EXCHANGER = """
 import ctypes, os, sys
 rename = ctypes.CDLL(None).renameat2
-one, other = map(os.fsencode, sys.argv[1:])
+first, second = map(os.fsencode, sys.argv[1:])
 print("ready", flush=True)
 while os.getppid() != 1:
-    rename(-100, one, -100, other, 2)
+    rename(-100, first, -100, second, 2)
 """
 
 
 @contextmanager
-def exchanging(path: Path, other: Path) -> Iterator[None]:
+def exchange_all_the_time(path: Path, link: Path) -> Iterator[None]:
     """Another process exchanges the two as fast as it can."""
     if not hasattr(ctypes.CDLL(None), "renameat2"):
         pytest.skip("this system has no renameat2")
-    argv = [sys.executable, "-c", EXCHANGER, str(path), str(other)]
+    argv = [sys.executable, "-c", EXCHANGER, str(path), str(link)]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, cwd=path.parent) as process:
         try:
             assert process.stdout.readline() == b"ready\n"
@@ -380,7 +380,7 @@ def exchanging(path: Path, other: Path) -> Iterator[None]:
 @pytest.mark.attack(slow=True)
 @pytest.mark.parametrize("kernel", ["openat2", "step by step"])
 @pytest.mark.parametrize("move", MOVES)
-def test_a_folder_that_a_process_exchanges_for_a_link_leads_nowhere(
+def test_plant_folder_that_a_process_exchanges_for_a_link_leads_nowhere(
     tmp_path: Path, canary: Canary, monkeypatch: pytest.MonkeyPatch, move: Move, kernel: str
 ) -> None:
     if kernel == "step by step":
@@ -391,38 +391,40 @@ def test_a_folder_that_a_process_exchanges_for_a_link_leads_nowhere(
             if move is not carry_out:
                 carry_out(files)
             (top / "other").symlink_to(canary.folder)
-            with exchanging(top / "d", top / "other"):
+            with exchange_all_the_time(top / "d", top / "other"):
                 for _ in range(20):
                     attempt(partial(move, files))
         canary.check()
 
 
 @pytest.mark.attack(slow=True)
-@pytest.mark.parametrize("verb", ["land", "undo"])
-def test_a_folder_that_is_exchanged_during_a_landing_leads_nowhere(world: World, canary: Canary, verb: str) -> None:
+@pytest.mark.parametrize("decision", ["land", "undo"])
+def test_plant_folder_that_is_exchanged_during_a_landing_leads_nowhere(
+    world: World, canary: Canary, decision: str
+) -> None:
     change_set = world.make_change_set(edit)
-    if verb == "undo":
+    if decision == "undo":
         world.changes.land(change_set.id)
     (world.root / "other").symlink_to(canary.folder)
-    with exchanging(world.root / "d", world.root / "other"):
+    with exchange_all_the_time(world.root / "d", world.root / "other"):
         for _ in range(15):
-            attempt(lambda: getattr(world.changes, verb)(change_set.id))
+            attempt(lambda: getattr(world.changes, decision)(change_set.id))
     canary.check()
 
 
 # At each step that a landing names
 
-STEPS = ("planned", "intent", "prepare", "remove d", "remove folder", "make folder", "write", "files done")
+STEPS = ("planned", "intent", "prepare", "remove d", "remove folder", "make folder", "write", "files completed")
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("verb", ["land", "undo"])
+@pytest.mark.parametrize("decision", ["land", "undo"])
 @pytest.mark.parametrize("when", STEPS)
-def test_a_folder_that_becomes_a_link_at_a_step_leads_nowhere(
-    world: World, canary: Canary, when: str, verb: str
+def test_plant_folder_that_becomes_a_link_at_a_step_leads_nowhere(
+    world: World, canary: Canary, when: str, decision: str
 ) -> None:
     change_set = world.make_change_set(edit)
-    if verb == "undo":
+    if decision == "undo":
         world.changes.land(change_set.id)
 
     def step(name: str) -> None:
@@ -430,7 +432,7 @@ def test_a_folder_that_becomes_a_link_at_a_step_leads_nowhere(
             exchange(world.root / "d", canary.folder)
 
     world.step = step
-    attempt(lambda: getattr(world.changes, verb)(change_set.id))
+    attempt(lambda: getattr(world.changes, decision)(change_set.id))
     canary.check()
     attempt(world.changes.recover)
     canary.check()

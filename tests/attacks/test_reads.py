@@ -39,9 +39,9 @@ for process in os.listdir("/proc"):
 
 @dataclass
 class Reading:
-    """What one command could read: its output, the words in the files, and the secret of another process."""
+    """What one command could read: its output, the secret_words in the files, and the secret of another process."""
 
-    words: dict[str, str]
+    secret_words: dict[str, str]
     output: str
     token: str
 
@@ -49,18 +49,20 @@ class Reading:
 @functools.cache
 def read_everything(rung: Sandbox) -> Reading:
     token = canary()
-    with folder_outside_tmp() as root, subprocess.Popen(["sleep", "60"], env={"TOKEN": token}) as other:
+    with folder_outside_tmp() as root, subprocess.Popen(["sleep", "60"], env={"TOKEN": token}) as process:
         victim = Victim(root, rung)
-        words = {name: canary() for name in PLACES["home"]}
-        paths = [victim.file(name, f"[user]\n\tname = Ann\n[x]\n\ttoken = {word}\n") for name, word in words.items()]
+        secret_words = {name: canary() for name in PLACES["home"]}
+        paths = [
+            victim.file(name, f"[user]\n\tname = Ann\n[x]\n\ttoken = {word}\n") for name, word in secret_words.items()
+        ]
         victim.confinement = victim.check("sess_3")
-        processes = [f"/proc/{pid}/{name}" for pid in (1, other.pid, os.getpid()) for name in ("environ", "maps")]
+        processes = [f"/proc/{pid}/{name}" for pid in (1, process.pid, os.getpid()) for name in ("environ", "maps")]
         try:
             argv = [*PYTHON, READ, *map(str, paths), *PLACES["system"], *processes]
             output = victim.run(argv, extra={"CLAWPY_VICTIM": str(paths[0])})
         finally:
-            other.kill()
-    return Reading(words, output, token)
+            process.kill()
+    return Reading(secret_words, output, token)
 
 
 @pytest.fixture
@@ -70,15 +72,15 @@ def reading(rung: Sandbox) -> Reading:
 
 @pytest.mark.parametrize("name", PLACES["home"])
 def test_the_operators_home_and_other_sessions_are_not_read(reading: Reading, name: str) -> None:
-    assert reading.words[name] not in reading.output
+    assert reading.secret_words[name] not in reading.output
 
 
 @pytest.mark.parametrize("path", PLACES["system"])
 def test_private_files_of_the_machine_are_not_read(reading: Reading, path: str) -> None:
     """Whether anything of it came out; it may be there and be empty."""
-    _, found, rest = reading.output.partition(f"\n>> {path}\n")
-    text = rest.partition("\n>> ")[0].strip()
-    assert not found or not text
+    _, separator, following = reading.output.partition(f"\n>> {path}\n")
+    text = following.partition("\n>> ")[0].strip()
+    assert not separator or not text
 
 
 def test_the_environment_of_another_process_is_not_read(reading: Reading) -> None:

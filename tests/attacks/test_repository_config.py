@@ -75,8 +75,8 @@ def sign_last_commit(shop: Repository, kind: str) -> None:
     header, text = shop.git("cat-file", "commit", "HEAD").split("\n\n", 1)
     signed = f"{header}\ngpgsig -----BEGIN {kind}-----\n \n aaaa\n -----END {kind}-----\n\n{text}\n"
     argv = ["git", "hash-object", "-t", "commit", "-w", "--stdin"]
-    done = subprocess.run(argv, cwd=shop.path, input=signed, text=True, check=True, capture_output=True)
-    shop.git("update-ref", "refs/heads/main", done.stdout.strip())
+    completed = subprocess.run(argv, cwd=shop.path, input=signed, text=True, check=True, capture_output=True)
+    shop.git("update-ref", "refs/heads/main", completed.stdout.strip())
 
 
 def remove_promised_object(shop: Repository) -> None:

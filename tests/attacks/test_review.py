@@ -162,9 +162,9 @@ NAMES = ("a\u202etxt.exe", "a\u200bb", "a\x1b[2Kb", "a\rb", "a\nb", "\ufeffa", "
 @pytest.mark.parametrize("name", NAMES)
 def test_invisible_characters_in_a_name_are_shown(world: World, name: str) -> None:
     change_set, files = change(world, lambda folder: (folder / name).write_text("x\n"))
-    (shown,) = files
-    assert shown.isprintable()
-    assert "\\" in shown
+    (text,) = files
+    assert text.isprintable()
+    assert "\\" in text
     assert all(line.isprintable() for line in print_work(change_set).splitlines())
 
 

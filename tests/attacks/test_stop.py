@@ -30,15 +30,15 @@ pytestmark = [
 
 
 def clawpy_stop(home: Path) -> dict[str, Any]:
-    """What the real program answers."""
-    done = subprocess.run(
+    """The JSON document of the real program."""
+    completed = subprocess.run(
         [sys.executable, "-m", "clawpy_console", "--home", str(home), "stop", "--json"],
         capture_output=True,
         text=True,
         timeout=60,
     )
-    assert done.returncode == 0, done.stderr
-    return dict(json.loads(done.stdout))
+    assert completed.returncode == 0, completed.stderr
+    return dict(json.loads(completed.stdout))
 
 
 @dataclass
@@ -59,9 +59,9 @@ class Attack:
         """Have it run `code` until it has `children` that carry `seconds`, and stop the engine."""
         imports = "import os, signal, subprocess, time"
         code = f"{imports}\nT = {self.seconds!r}\n{code}\nprint('ready', flush=True)\ntime.sleep(600)"
-        words = [str(self.home), str(self.root), self.rung.name, self.session, code]
+        arguments = [str(self.home), str(self.root), self.rung.name, self.session, code]
         self.engine = subprocess.Popen(
-            [sys.executable, "-m", "tests.attacks.stopped_engine", *words], stdout=subprocess.PIPE
+            [sys.executable, "-m", "tests.attacks.stopped_engine", *arguments], stdout=subprocess.PIPE
         )
         assert self.engine.stdout.readline() == b"ready\n"
         wait_until(lambda: len(sleepers(self.seconds)) >= children)
@@ -95,7 +95,7 @@ def attack(every_rung: Sandbox, outside: Path) -> Iterator[Attack]:
 
 
 START = {
-    "deaf": "for _ in range(20): subprocess.Popen(['sleep', T])",
+    "ignored signals": "for _ in range(20): subprocess.Popen(['sleep', T])",
     "setsid": "for _ in range(20): subprocess.Popen(['sleep', T], start_new_session=True)",
     "an empty environment": "for _ in range(20): subprocess.Popen(['/bin/sleep', T], env={})",
     "forking twice": (
@@ -116,21 +116,21 @@ START = {
     ),
     "stopped children": ("for _ in range(20): os.kill(subprocess.Popen(['sleep', T]).pid, signal.SIGSTOP)"),
 }
-DEAF = "for n in range(1, 65):\n    if n not in (9, 17, 19, 32, 33): signal.signal(n, signal.SIG_IGN)\n"
+IGNORE_SIGNALS = "for n in range(1, 65):\n    if n not in (9, 17, 19, 32, 33): signal.signal(n, signal.SIG_IGN)\n"
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("way", START)
 def test_stop_kills_every_child_of_a_stopped_engine(attack: Attack, way: str) -> None:
-    attack.start(DEAF + START[way], 20)
+    attack.start(IGNORE_SIGNALS + START[way], 20)
     before = len(attack.living())
     assert before >= 21
-    answer = clawpy_stop(attack.home)
+    document = clawpy_stop(attack.home)
     assert not sleepers(attack.seconds)
     assert not attack.living()
-    assert answer["killed"] == before
-    assert answer["left"] == []
-    assert answer["stopped"] == [attack.session]
+    assert document["killed"] == before
+    assert document["left"] == []
+    assert document["stopped"] == [attack.session]
     assert psutil.Process(attack.pid).status() == psutil.STATUS_STOPPED
 
 
@@ -150,14 +150,14 @@ def test_stop_kills_processes_that_fork_all_the_time(
         "            os.setsid(); time.sleep(0.001)\n"
         "        os._exit(0)\n"
     )
-    attack.start(DEAF + hydra + "subprocess.Popen(['sleep', T])", 1)
+    attack.start(IGNORE_SIGNALS + hydra + "subprocess.Popen(['sleep', T])", 1)
     if group == "no group":
         for file in pid_folder(Home.locate(attack.home)).glob("*.group"):
             file.unlink()
-    answer = clawpy_stop(attack.home)
+    document = clawpy_stop(attack.home)
     assert not attack.living()
     assert not sleepers(attack.seconds)
-    assert answer["killed"]  # as many as were seen: they do not hold still
+    assert document["killed"]  # as many as were seen: they do not hold still
 
 
 @pytest.mark.long
@@ -171,8 +171,8 @@ def test_stop_ends_two_sessions(every_rung: Sandbox, outside: Path) -> None:
     try:
         for session in attacks:
             session.start(START["setsid"], 20)
-        answer = clawpy_stop(home)
-        assert answer["stopped"] == sorted(session.session for session in attacks)
+        document = clawpy_stop(home)
+        assert document["stopped"] == sorted(session.session for session in attacks)
         assert not any(session.living() for session in attacks)
     finally:
         for session in attacks:
@@ -187,8 +187,8 @@ def test_stop_finds_nothing_of_a_killed_engine(attack: Attack) -> None:
     attack.engine.communicate()
     attack.engine = None
     wait_until(lambda: not sleepers(attack.seconds))
-    answer = clawpy_stop(attack.home)
-    assert answer["left"] == []
+    document = clawpy_stop(attack.home)
+    assert document["left"] == []
     assert not list(pid_folder(Home.locate(attack.home)).glob("*.command"))
 
 
@@ -245,9 +245,9 @@ def test_a_forged_pid_file_kills_no_other_process(
         name, content = FORGED_FILES[way]
         text = content(other_process.pid)
         (pids / name).write_bytes(text if isinstance(text, bytes) else text.encode())
-    answer = clawpy_stop(outside / "home")
+    document = clawpy_stop(outside / "home")
     assert psutil.Process(other_process.pid).status() == psutil.STATUS_SLEEPING
-    assert (answer["killed"], answer["left"]) == (0, [])
+    assert (document["killed"], document["left"]) == (0, [])
 
 
 @pytest.mark.long

@@ -31,15 +31,15 @@ def assert_changes_nothing(victim: Victim, *argv: str) -> None:
 
 @pytest.mark.attack(slow=True)
 @pytest.mark.attack("writes in checks")
-@pytest.mark.parametrize("what", ATTACKS["shell"])
-def test_no_shell_command_changes_the_operators_files(victim: Victim, what: str) -> None:
-    assert_changes_nothing(victim, "sh", "-c", ATTACKS["shell"][what].format(project=victim.project, user=victim.user))
+@pytest.mark.parametrize("name", ATTACKS["shell"])
+def test_no_shell_command_changes_the_operators_files(victim: Victim, name: str) -> None:
+    assert_changes_nothing(victim, "sh", "-c", ATTACKS["shell"][name].format(project=victim.project, user=victim.user))
 
 
 @pytest.mark.attack("writes in checks")
-@pytest.mark.parametrize("what", ATTACKS["python"])
-def test_no_system_call_changes_the_operators_files(victim: Victim, what: str) -> None:
-    attack = ATTACKS["python"][what]
+@pytest.mark.parametrize("name", ATTACKS["python"])
+def test_no_system_call_changes_the_operators_files(victim: Victim, name: str) -> None:
+    attack = ATTACKS["python"][name]
     code = f"import ctypes, os, sys\ntry:\n    exec({attack!r})\nexcept Exception as error:\n    print(error)"
     assert_changes_nothing(victim, *PYTHON, code, str(victim.project))
 

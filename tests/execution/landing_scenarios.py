@@ -26,7 +26,7 @@ LINES = tuple(f"line {number} of a text that is long enough" for number in range
 
 @dataclass(frozen=True)
 class Edit:
-    """One thing done to the files of a folder; what cannot be done there is skipped."""
+    """One thing completed to the files of a folder; what cannot be completed there is skipped."""
 
     kind: str
     name: str
@@ -131,8 +131,10 @@ def git(root: Path, *arguments: str, index: Path | None = None, work_tree: Path 
         environment["GIT_INDEX_FILE"] = str(index)
     if work_tree is not None:
         environment |= {"GIT_WORK_TREE": str(work_tree), "GIT_DIR": str(root / ".git")}
-    done = subprocess.run(["git", *arguments], cwd=work_tree or root, env=environment, capture_output=True, check=False)
-    return done.returncode, done.stdout
+    completed = subprocess.run(
+        ["git", *arguments], cwd=work_tree or root, env=environment, capture_output=True, check=False
+    )
+    return completed.returncode, completed.stdout
 
 
 def tree_of(root: Path, *, files: Path | None = None, start: str = "") -> str:
@@ -197,7 +199,7 @@ def has_link_leading_out(root: Path, base: str, result: str) -> bool:
 
 
 def check_scenario(scenario: Scenario, folder: Path) -> str:
-    """Land, edit, undo. Returns the outcome; AssertionError when git would have done anything else."""
+    """Land, edit, undo. Returns the outcome; AssertionError when git would have completed anything else."""
     world = World(folder)
     try:
         return _check_scenario(scenario, world)

@@ -43,10 +43,10 @@ def test_a_change_set_has_its_files_state_and_check(world: World) -> None:
         (folder / "esc\x1b[31m.txt").write_text("\x1b[2Jhello\n")
 
     check = CheckResult("pytest", 3, 1, failing=("t::x",), durations=(("t::x", 0.5),))
-    worktree_session = world.run_session(edit, check=check)
-    assert worktree_session is not None
+    captured = world.run_session(edit, check=check)
+    assert captured is not None
 
-    change_set = world.changes.get(worktree_session.id)
+    change_set = world.changes.get(captured.id)
 
     assert change_set.state is ChangeState.WAITING
     assert change_set.check == check
@@ -103,51 +103,53 @@ def test_the_worktree_is_kept_while_changes_wait_and_the_trees_while_undo_is_pos
 @pytest.mark.parametrize("before", list(ChangeState))
 def test_an_illegal_decision_is_refused(world: World, before: ChangeState) -> None:
     change_set = world.make_change_set(edit_a)
-    bring: dict[ChangeState, list[str]] = {
+    decisions_before: dict[ChangeState, list[str]] = {
         ChangeState.WAITING: [],
         ChangeState.LANDED: ["land"],
         ChangeState.UNDONE: ["land", "undo"],
         ChangeState.BRANCHED: ["branch"],
         ChangeState.DISCARDED: ["discard"],
     }
-    verbs = {
+    states = {
         "land": ChangeState.LANDED,
         "branch": ChangeState.BRANCHED,
         "discard": ChangeState.DISCARDED,
         "undo": ChangeState.UNDONE,
     }
-    for verb in bring[before]:
-        getattr(world.changes, verb)(change_set.id)
+    for decision in decisions_before[before]:
+        getattr(world.changes, decision)(change_set.id)
 
-    for verb, after in verbs.items():
+    for decision, after in states.items():
         if after not in NEXT_STATES.get(before, set()):
-            assert code_of(lambda verb=verb: getattr(world.changes, verb)(change_set.id)) == "already_decided"
+            assert (
+                code_of(lambda decision=decision: getattr(world.changes, decision)(change_set.id)) == "already_decided"
+            )
             assert world.changes.get(change_set.id).state is before
 
 
 def test_an_unknown_change_set_is_refused(world: World) -> None:
-    for verb in ("get", "diff", "preview_land", "land", "branch", "discard", "undo"):
-        assert code_of(lambda verb=verb: getattr(world.changes, verb)("change_x")) == "unknown_change_set"
+    for decision in ("get", "diff", "preview_land", "land", "branch", "discard", "undo"):
+        assert code_of(lambda decision=decision: getattr(world.changes, decision)("change_x")) == "unknown_change_set"
 
 
 def test_decisions_from_many_threads_decide_once(world: World) -> None:
     change_set = world.make_change_set(edit_a)
-    done: list[ChangeSet] = []
+    decided: list[ChangeSet] = []
     refused: list[str] = []
 
-    def decide(verb: str) -> None:
+    def decide(decision: str) -> None:
         try:
-            done.append(getattr(world.changes, verb)(change_set.id))
+            decided.append(getattr(world.changes, decision)(change_set.id))
         except Refusal as refusal:
             refused.append(refusal.code)
 
-    threads = [threading.Thread(target=decide, args=(verb,)) for verb in ("land", "discard", "branch") * 3]
+    threads = [threading.Thread(target=decide, args=(decision,)) for decision in ("land", "discard", "branch") * 3]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
 
-    assert len(done) == 1
+    assert len(decided) == 1
     assert refused == ["already_decided"] * 8
 
 
@@ -242,7 +244,7 @@ def test_comments_on_lines_are_added_sent_and_removed(world: World) -> None:
         (folder / "b.txt").unlink()
 
     change_set = world.make_change_set(edit)
-    heard = world.bus.subscribe(lambda: None)
+    events = world.bus.subscribe(lambda: None)
     comment = world.changes.comments.add
     comment(change_set.id, "a.txt", 4, "write 4\x1b[2J instead")
     [first, second] = comment(change_set.id, "b.txt", 1, "keep it", old=True).comments
@@ -252,7 +254,7 @@ def test_comments_on_lines_are_added_sent_and_removed(world: World) -> None:
         "a.txt:4\n> four\nwrite 4 instead",
         "b.txt:1 (before your change)\n> b\nkeep it",
     ]
-    assert [event.kind for event in heard.drain()] == ["ChangeSetCommented"] * 2
+    assert [event.kind for event in events.drain()] == ["ChangeSetCommented"] * 2
     for path, line, code in (("a.txt", 5, "unknown_line"), ("b.txt", 1, "unknown_line"), ("c", 1, "unknown_file")):
         assert code_of(lambda path=path, line=line: comment(change_set.id, path, line, "no")) == code
     assert code_of(lambda: comment(change_set.id, "a.txt", 1, "  \n")) == "bad_comment"
@@ -292,7 +294,7 @@ def kill_at(world: World, step: str, action: Callable[[], object]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("verb", "step", "state"),
+    ("decision", "step", "state"),
     [
         ("branch", "branch intent", ChangeState.WAITING),
         ("branch", "branch made", ChangeState.BRANCHED),
@@ -300,10 +302,10 @@ def kill_at(world: World, step: str, action: Callable[[], object]) -> None:
     ],
 )
 def test_an_interrupted_decision_is_finished_or_undone_at_the_next_start(
-    world: World, verb: str, step: str, state: ChangeState
+    world: World, decision: str, step: str, state: ChangeState
 ) -> None:
     change = world.make_change_set(edit_a)
-    kill_at(world, step, lambda: getattr(world.changes, verb)(change.id))
+    kill_at(world, step, lambda: getattr(world.changes, decision)(change.id))
     assert world.changes.get(change.id).state is state
     assert bool(our_refs(world.root)) is (state is ChangeState.WAITING)
     assert world.repository.git("branch", "--list", "clawpy/*").strip() == (
@@ -344,14 +346,14 @@ def wait_for_tidying() -> None:
 
 
 def test_a_continuing_session_has_the_waiting_changes_in_its_change_set(world: World) -> None:
-    former = run_session(world, "sess_1", {"a.txt": "one\n2\n3\n", "new.txt": "n\n"})
+    earlier = run_session(world, "sess_1", {"a.txt": "one\n2\n3\n", "new.txt": "n\n"})
     world.repository.write("mine.txt", "meanwhile\n")
 
     after = run_session(world, "sess_2", {"c.txt": "c\n"}, continues="sess_1")
 
     assert {file.path for file in after.files} == {"a.txt", "new.txt", "c.txt"}
-    gone = world.changes.get(former.id)
-    assert (gone.state, gone.note) == (ChangeState.DISCARDED, "continued in sess_2")
+    superseded = world.changes.get(earlier.id)
+    assert (superseded.state, superseded.note) == (ChangeState.DISCARDED, "continued in sess_2")
     wait_for_tidying()
     assert not world.worktrees.folder_of("sess_1").exists()
     assert not any("sess_1" in ref for ref in our_refs(world.root))
@@ -363,27 +365,27 @@ def test_a_continuing_session_has_the_waiting_changes_in_its_change_set(world: W
 
 @pytest.mark.parametrize("decide", ["land", "discard"])
 def test_a_continuing_session_leaves_decided_changes_as_they_are(world: World, decide: str) -> None:
-    former = run_session(world, "sess_1", {"a.txt": "one\n2\n3\n"})
-    getattr(world.changes, decide)(former.id)
-    state = world.changes.get(former.id).state
+    earlier = run_session(world, "sess_1", {"a.txt": "one\n2\n3\n"})
+    getattr(world.changes, decide)(earlier.id)
+    state = world.changes.get(earlier.id).state
 
     after = run_session(world, "sess_2", {"c.txt": "c\n"}, continues="sess_1")
 
     assert [file.path for file in after.files] == ["c.txt"]
-    assert world.changes.get(former.id).state is state
+    assert world.changes.get(earlier.id).state is state
 
 
 @pytest.mark.long
 def test_changes_that_land_while_a_session_continues_them_are_not_discarded(world: World) -> None:
-    former = run_session(world, "sess_1", {"a.txt": "one\n2\n3\n"})
+    earlier = run_session(world, "sess_1", {"a.txt": "one\n2\n3\n"})
 
     def edit(folder: Path) -> None:
-        world.changes.land(former.id)
+        world.changes.land(earlier.id)
         (folder / "c.txt").write_text("c\n")
 
     after = world.make_change_set(edit, name="sess_2", continues="sess_1")
 
-    assert world.changes.get(former.id).state is ChangeState.LANDED
+    assert world.changes.get(earlier.id).state is ChangeState.LANDED
     world.changes.land(after.id)
     assert (world.root / "c.txt").read_text() == "c\n"
 

@@ -1,4 +1,4 @@
-"""A coding agent that is found here is offered, and assigned only on request."""
+"""A coding agent that is models here is offered, and assigned only on request."""
 
 from __future__ import annotations
 
@@ -56,10 +56,10 @@ def test_an_agent_is_assigned_with_its_command_and_hosts(build: Build, settings:
     setup = build("claude-agent-acp")
     assert [agent.name for agent in setup.find_agents()] == ["claude"]
 
-    hired = setup.assign_agent("claude")
+    assigned = setup.assign_agent("claude")
 
-    assert hired.title == "Claude Code"
-    assert "claude" in hired.login
+    assert assigned.title == "Claude Code"
+    assert "claude" in assigned.login
     current = settings.current
     assert current.channels["koji-core"].runner == "acp:claude"
     assert current.acp["claude"].command == ("claude-agent-acp",)
@@ -102,7 +102,7 @@ def test_assigning_a_model_replaces_the_agent(build: Build, settings: SettingsSt
     assert refused.value.code == "no_model"
 
 
-# Models that answer on this machine are found; nothing else is asked, and nothing else is believed.
+# Models that answer on this machine are models; nothing else is asked, and nothing else is believed.
 
 
 LIST = b'{"object": "list", "data": [{"id": "qwen3:8b"}, {"id": "llama3.2:3b"}]}'
@@ -183,16 +183,16 @@ def ids(url: str, **more: object) -> tuple[str, ...]:
 
 def faults(url: str) -> list[str]:
     """What is said of a server that tells no model, without where it is."""
-    found = query_local_models({"ollama": provider(url)})
+    models = query_local_models({"ollama": provider(url)})
     where = f"ollama at {url.removeprefix('http://').removesuffix('/v1')} "
-    assert not found.ids
-    assert all(fault.startswith(where) for fault in found.faults)
-    return [fault.removeprefix(where) for fault in found.faults]
+    assert not models.ids
+    assert all(fault.startswith(where) for fault in models.faults)
+    return [fault.removeprefix(where) for fault in models.faults]
 
 
 def test_local_models_have_the_ids_of_the_settings(serve: Serve) -> None:
-    found = query_local_models({"ollama": provider(serve(LIST))})
-    assert (found.ids, found.faults) == (("ollama:qwen3:8b", "ollama:llama3.2:3b"), ())
+    models = query_local_models({"ollama": provider(serve(LIST))})
+    assert (models.ids, models.faults) == (("ollama:qwen3:8b", "ollama:llama3.2:3b"), ())
 
 
 @pytest.mark.parametrize(
@@ -248,10 +248,10 @@ def test_a_slow_answer_is_read_until_the_deadline(answering: Serve, before: byte
 def test_silent_servers_share_one_deadline(answering: Serve, serve: Serve) -> None:
     slow = {f"slow-{number}": provider(answering(drip(HEAD, b" "))) for number in range(12)}
     since = time.monotonic()
-    found = query_local_models({**slow, "ollama": provider(serve(LIST))})
+    models = query_local_models({**slow, "ollama": provider(serve(LIST))})
     assert time.monotonic() - since < TIMEOUT_S * 10
-    assert found.ids == ("ollama:qwen3:8b", "ollama:llama3.2:3b")
-    assert len(found.faults) == len(slow)
+    assert models.ids == ("ollama:qwen3:8b", "ollama:llama3.2:3b")
+    assert len(models.faults) == len(slow)
 
 
 def test_only_keyless_providers_of_this_machine_are_queried(serve: Serve) -> None:

@@ -65,8 +65,8 @@ PROMPT = Prompt(
 )
 
 
-def begin(world: World, **more: object) -> str:
-    values: dict[str, object] = {"provider": "openai", "model": "gpt-5-mini", "run_kind": "task"} | more
+def begin(world: World, **options: object) -> str:
+    values: dict[str, object] = {"provider": "openai", "model": "gpt-5-mini", "run_kind": "task"} | options
     return world.calls.begin(view(str(values.pop("session", "sess_1"))), **values)  # type: ignore[arg-type]
 
 
@@ -119,8 +119,8 @@ def test_every_call_of_a_conversation_has_its_provenance_and_is_observed_once(wo
         on_prompt=lambda tx, session, call, provenance: reported.append((call, provenance["leadership_chain"])),
     )
 
-    def begin(**more: object) -> str:
-        return calls.begin(view(), provider="openai", model="m", run_kind="task", **more)  # type: ignore[arg-type]
+    def begin(**options: object) -> str:
+        return calls.begin(view(), provider="openai", model="m", run_kind="task", **options)  # type: ignore[arg-type]
 
     first = begin(prompt=PROMPT)
     second = begin(messages=[part("tool", "1 file", "tool")], follows=first)
@@ -136,9 +136,9 @@ def test_every_call_of_a_conversation_has_its_provenance_and_is_observed_once(wo
 def test_a_reply_has_no_control_characters(world: World) -> None:
     call = begin(world, prompt=PROMPT)
     world.calls.finish(call, state=CallState.FAILED, error="no\x1b]0;title\x07", reply="fine\x1b[2J\ndone\r")
-    shown = world.calls.get(call).error + world.calls.reply(call)
-    assert "\x1b" not in shown
-    assert "\r" not in shown
+    text = world.calls.get(call).error + world.calls.reply(call)
+    assert "\x1b" not in text
+    assert "\r" not in text
     assert world.calls.reply(call).endswith("\ndone")
 
 
@@ -156,20 +156,20 @@ def test_no_secret_of_a_call_is_stored(world: World) -> None:
 
 
 def test_calls_that_ran_during_a_crash_are_interrupted(world: World) -> None:
-    done, unfinished = begin(world), begin(world)
-    world.calls.finish(done, state=CallState.DONE)
+    finished, unfinished = begin(world), begin(world)
+    world.calls.finish(finished, state=CallState.DONE)
 
     assert world.calls.recover() == 1
     assert world.calls.get(unfinished).state == "interrupted"
-    assert world.calls.get(done).state == "done"
+    assert world.calls.get(finished).state == "done"
     assert world.calls.recover() == 0
 
 
 def test_calls_are_cancelled_with_their_session_and_late_usage_is_stored(world: World) -> None:
-    call, other = begin(world), begin(world, session="sess_2")
+    call, unrelated = begin(world), begin(world, session="sess_2")
     world.database.write(lambda tx: world.calls.session_ended(tx, view(state=SessionState.CANCELLED)))
     assert world.calls.get(call).state == "cancelled"
-    assert world.calls.get(other).state == "running"
+    assert world.calls.get(unrelated).state == "running"
 
     world.calls.finish(call, state=CallState.FAILED, usage=CallUsage(7, 0, 3))
     stored = world.calls.get(call)

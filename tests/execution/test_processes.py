@@ -19,17 +19,17 @@ from engine.execution.sandbox import NICE
 MARK = f"sess_{os.getpid()}"
 """Of this run alone: whoever runs these tests beside us has children of his own."""
 
-DEAF = "import signal,time; signal.signal(signal.SIGTERM, signal.SIG_IGN); "
+IGNORE_SIGTERM = "import signal,time; signal.signal(signal.SIGTERM, signal.SIG_IGN); "
 
 FAMILY = """
 import os, subprocess, sys, time
-deaf = (
+ignore_sigterm = (
     "import signal,time,os; signal.signal(signal.SIGTERM, signal.SIG_IGN); "
     "print(os.getpid(), flush=True); time.sleep(60)"
 )
 print(os.getpid(), flush=True)
-subprocess.Popen([sys.executable, "-c", deaf])
-subprocess.Popen([sys.executable, "-c", deaf], start_new_session=True)
+subprocess.Popen([sys.executable, "-c", ignore_sigterm])
+subprocess.Popen([sys.executable, "-c", ignore_sigterm], start_new_session=True)
 if os.fork() == 0:
     os.setsid()
     if os.fork() == 0:
@@ -58,13 +58,13 @@ class Running:
         self.thread.start()
 
     def _run(self, processes: Processes, script: str, cwd: Path, options: dict[str, float]) -> None:
-        def take(chunk: bytes) -> None:
+        def receive(chunk: bytes) -> None:
             self.output += chunk
 
         try:
             argv = [sys.executable, "-c", script]
             env = {"PATH": os.environ["PATH"]}
-            self.finished = processes.run(argv, cwd=cwd, env=env, on_output=take, **options)  # type: ignore[arg-type]
+            self.finished = processes.run(argv, cwd=cwd, env=env, on_output=receive, **options)  # type: ignore[arg-type]
         except GroupClosed as error:
             self.error = error
 
@@ -109,7 +109,7 @@ def test_no_command_starts_after_the_end(processes: Processes, tmp_path: Path) -
 
 @pytest.mark.long
 def test_a_timeout_ends_only_its_command(processes: Processes, tmp_path: Path) -> None:
-    run = Running(processes, DEAF + "time.sleep(60)", tmp_path, timeout=0.2)
+    run = Running(processes, IGNORE_SIGTERM + "time.sleep(60)", tmp_path, timeout=0.2)
     run.thread.join(5)
     assert run.finished.timed_out
     second = Running(processes, "print('still')", tmp_path)
@@ -128,11 +128,11 @@ def test_orphans_of_a_session_are_found_by_its_mark(processes: Processes, tmp_pa
 
 
 def test_the_end_of_a_session_leaves_other_sessions_alone(processes: Processes, tmp_path: Path) -> None:
-    other = Processes(f"{MARK}_other")
-    theirs = Running(other, "import os,time; print(os.getpid(), flush=True); time.sleep(60)", tmp_path)
-    until(lambda: len(theirs.pids) == 1)
+    unrelated = Processes(f"{MARK}_other")
+    running = Running(unrelated, "import os,time; print(os.getpid(), flush=True); time.sleep(60)", tmp_path)
+    until(lambda: len(running.pids) == 1)
     processes.end()
-    assert alive(theirs.pids[0])
-    other.end()
-    theirs.thread.join(2)
-    assert not alive(theirs.pids[0])
+    assert alive(running.pids[0])
+    unrelated.end()
+    running.thread.join(2)
+    assert not alive(running.pids[0])

@@ -18,8 +18,8 @@ from engine.model import CheckResult, Contribution, PromptPart, PromptRequest, P
 SOUL = PromptSource(SourceKind.SOUL, "/agents/a/soul.md")
 
 
-def request(place: Path | str = "/w", task: str = "fix the cart", **more: str) -> PromptRequest:
-    return PromptRequest(agent="builder", channel="koji-core", workspace=str(place), task=task, **more)
+def request(place: Path | str = "/w", task: str = "fix the cart", **fields: str) -> PromptRequest:
+    return PromptRequest(agent="builder", channel="koji-core", workspace=str(place), task=task, **fields)
 
 
 class Part:
@@ -32,7 +32,7 @@ class Part:
         return self._give  # type: ignore[return-value]
 
 
-def said(name: str) -> Part:
+def text_part(name: str) -> Part:
     return Part(name, make_block(name, quote_lines(f"text of {name}", SOUL)))
 
 
@@ -45,7 +45,7 @@ class Organisation:
 
 
 def test_parts_come_in_order_with_sources_and_tokens() -> None:
-    prompt = PromptAssembly([said("one"), Part("none", None), said("two")]).assemble(request())
+    prompt = PromptAssembly([text_part("one"), Part("none", None), text_part("two")]).assemble(request())
 
     assert [part.name for part in prompt.parts] == ["one", "two"]
     assert prompt.notes == ()
@@ -63,7 +63,7 @@ def test_a_part_that_raises_or_is_late_is_left_out_and_named() -> None:
     def hang() -> None:
         gate.wait(10)
 
-    parts = [said("one"), Part("broken", fail), Part("slow", hang), said("two")]
+    parts = [text_part("one"), Part("broken", fail), Part("slow", hang), text_part("two")]
     assembly = PromptAssembly(parts, deadlines={"slow": 0.05})
     try:
         first, second = assembly.assemble(request()), assembly.assemble(request())
@@ -115,16 +115,16 @@ def test_the_identity_is_the_soul_and_the_place_of_the_agent(tmp_path: Path) -> 
 
 def test_project_guidance_is_read_from_the_operators_tree(tmp_path: Path) -> None:
     tree, workspace = tmp_path / "tree", tmp_path / "shop"
-    for folder, words in ((tree, "Use spaces.\n"), (workspace, "Use tabs.\n")):
+    for folder, text in ((tree, "Use spaces.\n"), (workspace, "Use tabs.\n")):
         folder.mkdir()
-        (folder / "AGENTS.md").write_text(words)
-        (folder / "CLAUDE.md").symlink_to("AGENTS.md")  # the same, said once
+        (folder / "AGENTS.md").write_text(text)
+        (folder / "CLAUDE.md").symlink_to("AGENTS.md")  # the same text
     part = ProjectPart().part(request(workspace, folder=str(tree))).part
 
     assert part is not None
     assert part.text.count("Use tabs.") == 1
     assert "Use spaces." not in part.text
-    [line] = [one for one in part.lines if one.text == "Use tabs."]
+    [line] = [entry for entry in part.lines if entry.text == "Use tabs."]
     path = str(workspace / "AGENTS.md")
     assert line.source == PromptSource(SourceKind.PROJECT, path, "AGENTS.md", Trust.QUOTED)
 
@@ -136,20 +136,20 @@ def test_guidance_never_leads_out_of_the_workspace(tmp_path: Path, target: str) 
     (root / ".git").mkdir(parents=True)
     (root / ".git" / "config").write_text("url = https://ada:pass@host")
     (root / "AGENTS.md").symlink_to(target)
-    given_back = ProjectPart().part(request(root))
+    contribution = ProjectPart().part(request(root))
 
-    assert given_back.part is None
-    assert given_back.notes == ("AGENTS.md was left out: it is a link that leads out of the workspace",)
+    assert contribution.part is None
+    assert contribution.notes == ("AGENTS.md was left out: it is a link that leads out of the workspace",)
 
 
 def test_long_guidance_is_cut_at_a_line_with_a_note(tmp_path: Path) -> None:
     (tmp_path / "AGENTS.md").write_text("a line of guidance\n" * 2_000)
-    given_back = ProjectPart().part(request(tmp_path))
+    contribution = ProjectPart().part(request(tmp_path))
 
-    assert given_back.part is not None
-    assert len(given_back.part.text) < prompts.MAX_PROJECT + 200
-    assert given_back.part.lines[-3].text == "a line of guidance"
-    assert given_back.notes == ("AGENTS.md was cut: 23,997 of its 38,000 characters",)
+    assert contribution.part is not None
+    assert len(contribution.part.text) < prompts.MAX_PROJECT + 200
+    assert contribution.part.lines[-3].text == "a line of guidance"
+    assert contribution.notes == ("AGENTS.md was cut: 23,997 of its 38,000 characters",)
 
 
 def test_the_task_has_the_reasons_and_the_last_test_result() -> None:

@@ -1,4 +1,4 @@
-"""Sessions: kill -9, and what else goes wrong around them."""
+"""Sessions that are stopped, killed, or cannot be stored (SPEC 3.7, 3.8, 11.3)."""
 
 from __future__ import annotations
 
@@ -79,14 +79,14 @@ def test_stop_all_ends_running_and_queued_sessions_within_a_second(world: World)
 def test_a_session_whose_thread_does_not_return_is_ended_without_it(world: World) -> None:
     release = threading.Event()
 
-    def stubborn(live: LiveSession) -> str:
+    def ignore_stop(live: LiveSession) -> str:
         live.charge(10_000)
         live.reserve_cost(30_000)
         release.wait(20)
         live.charge(1_000)
         return "too late"
 
-    view = world.start(stubborn)
+    view = world.start(ignore_stop)
     until(lambda: world.runner.begun)
     began = time.monotonic()
     world.sessions.stop(view.id, "enough")
@@ -95,7 +95,7 @@ def test_a_session_whose_thread_does_not_return_is_ended_without_it(world: World
     release.set()
     until(lambda: not any(thread.name == f"clawpy-{view.id}" for thread in threading.enumerate()))
     assert world.sessions.get(view.id).summary == "enough"
-    assert world.sessions.get(view.id).cost == 40_000, "a call that nobody told the price of counts as was reserved"
+    assert world.sessions.get(view.id).cost == 40_000, "a call without a price counts as reserved"
     assert len(world.watcher.ended) == 1
 
 
@@ -179,14 +179,14 @@ def test_after_kill_minus_nine_no_session_is_lost_and_none_runs_twice(
     engine.stdout.close()
     database = Database(root / "clawpy.db", clock=clock, bus=bus)
     world = World(root, database, clock, bus)
-    world.runner.works = {f"work_{n}": lambda live: "run after the crash" for n in range(3)}
+    world.runner.works = {f"work_{number}": lambda live: "run after the crash" for number in range(3)}
     with database.read() as session:
         before = {row.id: row for row in session.exec(select(SessionRow))}
     running = [row for row in before.values() if row.state == "running"]
     queued = [row for row in before.values() if row.state == "queued"]
     assert (len(running), len(queued)) == (2, 1)
-    words = world.sessions.recover()
-    assert len(words) == 3
+    messages = world.sessions.recover()
+    assert len(messages) == 3
     for row in running:
         assert marked_processes(row.id) == []
         view = world.sessions.get(row.id)
@@ -294,14 +294,14 @@ def test_limits_hold_after_a_fault_in_the_watch(
 ) -> None:
     view = world.start("gate")
     until(lambda: world.state(view) is SessionState.RUNNING)
-    judged = threading.Event()
+    watched = threading.Event()
 
     def faulty(live: LiveSession) -> None:
-        judged.set()
+        watched.set()
         raise ValueError("a fault")
 
     monkeypatch.setattr(world.sessions._watch, "publish_output", faulty)
-    assert judged.wait(5)
+    assert watched.wait(5)
     monkeypatch.undo()
     world.brakes.reason = "stopped"
     assert world.sessions.wait(view.id, 5).state is SessionState.CANCELLED

@@ -39,8 +39,8 @@ def test_a_session_from_permit_to_summary(world: World, database: Database) -> N
     assert view.lines == 5
     assert kinds(database) == ["SessionQueued", "SessionStarted", "SessionEnded"]
     assert [started.state for started in world.watcher.started] == [SessionState.RUNNING]
-    ended, *more = world.watcher.ended
-    assert (ended.id, ended.state, more) == (view.id, SessionState.SUCCEEDED, [])
+    ended, *repeated = world.watcher.ended
+    assert (ended.id, ended.state, repeated) == (view.id, SessionState.SUCCEEDED, [])
     until(lambda: not (world.home.cache / "scratch" / view.id).exists())
 
 
@@ -50,9 +50,9 @@ def test_a_permit_is_used_once_and_for_its_assignment_alone(world: World) -> Non
     world.sessions.start(permit, assignment, agent="builder", without_sandbox=True)
     with pytest.raises(Refusal, match="used"):
         world.sessions.start(permit, assignment, agent="builder", without_sandbox=True)
-    other = world.assignment("gate")
+    unrelated = world.assignment("gate")
     with pytest.raises(Refusal) as refusal:
-        world.sessions.start(permit, other, agent="builder", without_sandbox=True)
+        world.sessions.start(permit, unrelated, agent="builder", without_sandbox=True)
     assert refusal.value.code in ("permit_used", "permit_mismatch")
     assert len(world.sessions.list()) == 1
 
@@ -81,25 +81,25 @@ def test_a_session_that_cannot_start_uses_no_permit(world: World) -> None:
 def test_an_error_of_the_runner_fails_the_session_with_its_message(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def unable(live: LiveSession) -> str:
+    def fail_flow(live: LiveSession) -> str:
         raise FlowError("there is no test runner", "install pytest")
 
-    def refused(live: LiveSession) -> str:
+    def refuse(live: LiveSession) -> str:
         raise Refusal("git_failed", "git says no")
 
-    def broken(live: LiveSession) -> str:
+    def crash(live: LiveSession) -> str:
         raise KeyError("oh \x1b[31mdear")
 
-    for work, words in (
-        (unable, "there is no test runner (install pytest)"),
-        (refused, "git says no"),
-        (broken, "unexpected error: KeyError: "),
+    for work, message in (
+        (fail_flow, "there is no test runner (install pytest)"),
+        (refuse, "git says no"),
+        (crash, "unexpected error: KeyError: "),
     ):
         view = world.run(work)
         assert view.state is SessionState.FAILED
-        assert view.summary.startswith(words)
+        assert view.summary.startswith(message)
         assert "\x1b" not in view.summary
-        assert world.texts(view, ["error"])[-1].startswith(words)
+        assert world.texts(view, ["error"])[-1].startswith(message)
     assert "KeyError" in caplog.text
 
 
@@ -161,14 +161,14 @@ def test_a_session_has_the_limits_of_its_channel_and_mode(mode: str, limits: Lim
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("channel", "span", "words"),
+    ("channel", "span", "message"),
     [
         ({"session_minutes": 45, "session_silence_minutes": 60}, timedelta(minutes=45), "ran for 45 min"),
         ({}, timedelta(minutes=10), "printed nothing for 10 min"),
     ],
 )
 def test_an_approved_session_ends_at_its_time_limits(
-    make_world: MakeWorld, clock: FakeClock, channel: dict[str, object], span: timedelta, words: str
+    make_world: MakeWorld, clock: FakeClock, channel: dict[str, object], span: timedelta, message: str
 ) -> None:
     world = make_world(channel=channel)
     view = world.start(lambda live: shell(live, SLEEP))
@@ -179,7 +179,7 @@ def test_an_approved_session_ends_at_its_time_limits(
     clock.advance(timedelta(microseconds=1))
     ended = world.sessions.wait(view.id, 5)
     assert ended.state is SessionState.FAILED
-    assert words in ended.summary
+    assert message in ended.summary
 
 
 def test_a_session_ends_when_it_passes_its_cost_cap(world: World) -> None:
@@ -219,13 +219,15 @@ def test_output_is_published_while_the_session_runs(world: World, bus: EventBus)
     until(lambda: len(world.texts(view)) > 10)
     assert world.state(view) is SessionState.RUNNING
     assert world.sessions.wait(view.id, 30).state is SessionState.SUCCEEDED
-    assert world.texts(view) == [f"line {n}" for n in range(1200)]
+    assert world.texts(view) == [f"line {number}" for number in range(1200)]
     events = [event for event in subscription.drain() if isinstance(event, SessionOutput)]
     seconds = float(world.texts(view, ["exit"])[0].split("·")[1].split()[0])
     assert 1 < len(events) <= seconds * 10 + 3
     assert events[-1].last_line == world.sessions.get(view.id).lines
     page = world.sessions.transcript(view.id, after=1100, limit=3)
-    assert [(line.number, line.text) for line in page] == [(n, f"line {n - 2}") for n in (1101, 1102, 1103)]
+    assert [(line.number, line.text) for line in page] == [
+        (number, f"line {number - 2}") for number in (1101, 1102, 1103)
+    ]
 
 
 def test_the_watch_ends_with_the_last_session(world: World) -> None:
@@ -256,17 +258,17 @@ def test_a_session_that_waits_for_a_person_lets_another_run(make_world: MakeWorl
     world = make_world(settings=Settings(max_running_sessions=1))
     answered = threading.Event()
 
-    def asks(live: LiveSession) -> str:
+    def ask(live: LiveSession) -> str:
         with live.pause_clock():
             until(lambda: answered.is_set() or live.cancelled)
         return "answered"
 
-    asking = world.start(asks)
-    other = world.run(lambda live: "done meanwhile")
-    assert other.state is SessionState.SUCCEEDED
-    assert world.state(asking) is SessionState.RUNNING
+    waiting = world.start(ask)
+    second = world.run(lambda live: "done meanwhile")
+    assert second.state is SessionState.SUCCEEDED
+    assert world.state(waiting) is SessionState.RUNNING
     answered.set()
-    assert world.sessions.wait(asking.id, 10).summary == "answered"
+    assert world.sessions.wait(waiting.id, 10).summary == "answered"
 
 
 def test_close_ends_running_sessions_and_keeps_the_queue(world: World) -> None:

@@ -239,14 +239,14 @@ def test_a_file_that_cannot_be_read_stays_as_in_the_index(repository: Repository
             pytest.skip("setpriv is not there")
         dropped = "-dac_override,-dac_read_search"
         confined = ["setpriv", f"--bounding-set={dropped}", f"--inh-caps={dropped}"]
-    done = subprocess.run(
+    completed = subprocess.run(
         [*confined, sys.executable, "-c", UNREADABLE, str(repository.path)],
         capture_output=True,
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
-    tree = done.stdout.strip()
+    assert completed.returncode == 0, completed.stderr
+    tree = completed.stdout.strip()
     assert repository.git("cat-file", "blob", f"{tree}:a.txt") == "1"
     assert repository.git("cat-file", "blob", f"{tree}:b.txt") == "2"
     assert repository.git("ls-tree", "--name-only", tree).split() == ["a.txt", "b.txt"]

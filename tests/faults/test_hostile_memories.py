@@ -103,14 +103,14 @@ def test_ten_thousand_hostile_memories_do_no_harm(make_memory: MakeMemory) -> No
     acknowledged, recalled = [], []
     with MemoryPeak() as peak:
         for start in range(0, HOSTILE, 50):
-            some = [
+            sample = [
                 NewMemory(
                     hostile_text(n, chance), ref=f"h{n}", speaker=chance.choice(PIECES), source=chance.choice(PIECES)
                 )
                 for n in range(start, start + 50)
             ]
             began = time.perf_counter()
-            assert memory.remember(some).new == len(some)
+            assert memory.remember(sample).new == len(sample)
             acknowledged.append(time.perf_counter() - began)
         began = time.perf_counter()
         wait_until(lambda: memory.settle(10), 1800)

@@ -4,7 +4,7 @@
 
 Each round forks a child that does a whole lap on a real repository and a real home, and is killed at an instant
 drawn over the length of a lap. The next start must find: every answered decision, no session that ran twice, no
-half landing, nothing left running, and words for what was interrupted. `CLAWPY_KILLS` sets the number of rounds.
+half landing, nothing left running, and a message on what was interrupted. `CLAWPY_KILLS` sets the number of rounds.
 """
 
 from __future__ import annotations
@@ -44,21 +44,21 @@ LATEST = 2.0
 
 @dataclass
 class Lap:
-    """The folders of one round, and what the child said it had done."""
+    """The folders of one round, and the stages that the child acknowledged."""
 
     home: Home
     repository: Path
-    said: Path
+    acknowledgements: Path
 
-    def say(self, word: str, **facts: str) -> None:
-        descriptor = os.open(self.said, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        os.write(descriptor, (json.dumps({"word": word, **facts}) + "\n").encode())
+    def acknowledge(self, stage: str, **facts: str) -> None:
+        descriptor = os.open(self.acknowledgements, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        os.write(descriptor, (json.dumps({"stage": stage, **facts}) + "\n").encode())
         os.close(descriptor)
 
-    def words(self) -> dict[str, dict[str, str]]:
-        if not self.said.exists():
+    def acknowledged(self) -> dict[str, dict[str, str]]:
+        if not self.acknowledgements.exists():
             return {}
-        return {entry["word"]: entry for entry in map(json.loads, self.said.read_text().splitlines())}
+        return {entry["stage"]: entry for entry in map(json.loads, self.acknowledgements.read_text().splitlines())}
 
 
 def changelog_card(engine: Engine) -> Card:
@@ -66,23 +66,23 @@ def changelog_card(engine: Engine) -> Card:
 
 
 def whole_lap(lap: Lap) -> None:
-    """What the operator does: approve a card, wait for it, land it, take the landing back."""
+    """Approve a card, wait for its session, land the changes, undo the landing."""
     engine = open_engine(lap.home, workspaces=[str(lap.repository)], start_schedule=False)
     card = changelog_card(engine)
-    lap.say("begun")
+    lap.acknowledge("started")
     engine.cards.approve(card.id)
-    lap.say("approved", card=card.id)
+    lap.acknowledge("approved", card=card.id)
     session = engine.sessions.of_prediction(card.id)
     ended = engine.sessions.wait(session.id, timeout=60)
-    lap.say("ran", session=session.id)
+    lap.acknowledge("ran", session=session.id)
     change = engine.changes.for_session(ended.id)
     assert change is not None, ended
     engine.changes.land(change.id)
-    lap.say("landed", change=change.id)
+    lap.acknowledge("landed", change=change.id)
     engine.changes.undo(change.id)
-    lap.say("undone", change=change.id)
+    lap.acknowledge("undone", change=change.id)
     engine.close()
-    lap.say("closed")
+    lap.acknowledge("closed")
 
 
 def fork_child(work: Callable[..., object], *arguments: object) -> int:
@@ -105,31 +105,31 @@ def run_in_child(work: Callable[..., object], *arguments: object, about: str = "
 
 
 def check(lap: Lap, before: FileStates) -> Counter[str]:
-    """Open the home again and hold every promise against what was left; returns what was found, for the table."""
-    words = lap.words()
-    stages: Counter[str] = Counter(stage for stage in ("approved", "ran", "landed", "undone") if stage in words)
+    """Open the home again and check every guarantee; the stages and findings for the table."""
+    acknowledged = lap.acknowledged()
+    stages: Counter[str] = Counter(stage for stage in ("approved", "ran", "landed", "undone") if stage in acknowledged)
     engine = open_engine(lap.home, workspaces=[str(lap.repository)], start_schedule=False)
     try:
-        started = next(e for e in engine.ledger.latest(20, kinds=(EngineStarted.__name__,)))
+        started = next(event for event in engine.ledger.latest(20, kinds=(EngineStarted.__name__,)))
         recovered = [str(message) for message in started.payload["recovered"]]
-        stages["said what was interrupted"] += bool(recovered)
+        stages["named what was interrupted"] += bool(recovered)
 
         for session in engine.sessions.list():
             if not session.state.over:
                 engine.sessions.wait(session.id, timeout=60)
         sessions = engine.sessions.list()
-        card = next(iter(c for c in engine.cards.recent() if c.assignment.flow == FLOW), None)
+        card = next(iter(card for card in engine.cards.recent() if card.assignment.flow == FLOW), None)
         assert card is not None
 
         # No decision lost, nothing run twice.
-        if "approved" in words:
+        if "approved" in acknowledged:
             assert card.status in (Status.CONFIRMED, Status.EXECUTED), card
         with engine.database.read() as reader:
             rows = reader.exec(select(SessionRow)).all()
             permits = reader.exec(select(PermitRow).where(col(PermitRow.consumed_at).is_not(None))).all()
         assert len(rows) <= 1
         assert len(permits) == len(rows)
-        if "ran" in words:
+        if "ran" in acknowledged:
             assert sessions[0].state is SessionState.SUCCEEDED
         assert all(session.state.over for session in sessions)
         if sessions and sessions[0].state is SessionState.INTERRUPTED:
@@ -145,12 +145,12 @@ def check(lap: Lap, before: FileStates) -> Counter[str]:
             assert {**now, "CHANGELOG.md": None} == {**before, "CHANGELOG.md": None}
         else:
             assert now == before, (change and change.state, set(now) ^ set(before))
-        if "landed" in words:
+        if "landed" in acknowledged:
             assert change.state in (ChangeState.LANDED, ChangeState.UNDONE)
-        if "undone" in words:
+        if "undone" in acknowledged:
             assert change.state is ChangeState.UNDONE
 
-        # The operator can go on: what waits can be landed and taken back.
+        # The operator can go on: what waits can be landed and undone.
         if change is not None and change.state is ChangeState.WAITING:
             engine.changes.land(change.id)
             assert file_states(lap.repository) != before
@@ -174,7 +174,7 @@ def test_a_kill_at_any_instant_loses_nothing(tmp_path: Path) -> None:
     began = time.monotonic()
     run_in_child(whole_lap, first)
     length = time.monotonic() - began
-    assert "undone" in first.words()
+    assert "undone" in first.acknowledged()
 
     rng = random.Random(20260105)
     totals: Counter[str] = Counter()
@@ -190,13 +190,15 @@ def test_a_kill_at_any_instant_loses_nothing(tmp_path: Path) -> None:
         def verify(lap: Lap = lap, before: FileStates = before, result: Path = result) -> None:
             result.write_text(json.dumps(check(lap, before)))
 
-        run_in_child(verify, about=f"round {number}: {lap.words()}")
+        run_in_child(verify, about=f"round {number}: {lap.acknowledged()}")
         totals.update(json.loads(result.read_text()))
-        assert not [p for p in psutil.process_iter(["cwd"]) if str(lap.repository) in (p.info["cwd"] or "")]
+        assert not [
+            process for process in psutil.process_iter(["cwd"]) if str(lap.repository) in (process.info["cwd"] or "")
+        ]
         shutil.rmtree(lap.repository.parent)
     print(f"\n{ROUNDS} kills over a lap of {length:.2f} s; stages that were answered before the kill, and findings:")
-    for word, count in totals.most_common():
-        print(f"  {word:<28} {count:4d}")
+    for stage, count in totals.most_common():
+        print(f"  {stage:<28} {count:4d}")
 
 
 def new_round(tmp_path: Path, number: int, template: Repository) -> Lap:
@@ -204,7 +206,7 @@ def new_round(tmp_path: Path, number: int, template: Repository) -> Lap:
     root = tmp_path / f"round-{number}"
     repository = root / "shop"
     shutil.copytree(template.path, repository, symlinks=True)
-    lap = Lap(Home.locate(root / "home"), repository, root / "said")
+    lap = Lap(Home.locate(root / "home"), repository, root / "acknowledgements")
     run_in_child(prepare, lap)
     return lap
 

@@ -69,7 +69,7 @@ def case(tmp_path: Path) -> tuple[Path, str]:
     return tmp_path, prepare(tmp_path)[0]
 
 
-def in_a_process(folder: Path, work: Callable[[World], object], *, at: int = -1, after: float = -1.0) -> bool:
+def run_in_process(folder: Path, work: Callable[[World], object], *, at: int = -1, after: float = -1.0) -> bool:
     """Do `work` in a process that is killed at its step number `at`, or `after` seconds. True when it was killed."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # pytest's own threads do not matter to the child
@@ -99,29 +99,31 @@ def in_a_process(folder: Path, work: Callable[[World], object], *, at: int = -1,
     return os.WIFSIGNALED(status)
 
 
-def decide(change_set_id: str, verb: str) -> Callable[[World], object]:
-    return lambda world: getattr(world.changes, verb)(change_set_id)
+def decide(change_set_id: str, decision: str) -> Callable[[World], object]:
+    return lambda world: getattr(world.changes, decision)(change_set_id)
 
 
-def recover_whole(folder: Path, change_set_id: str, before: FileStates, after: FileStates, done: ChangeState) -> bool:
-    """Recover and look: True when everything happened, False when nothing did, AssertionError for a half."""
+def recover_and_check(
+    folder: Path, change_set_id: str, before: FileStates, after: FileStates, final_state: ChangeState
+) -> bool:
+    """Recover: True when everything happened, False when nothing did, AssertionError for a half."""
     world = World(folder)
     try:
         state = git_state(world.root)
-        words = world.changes.recover()
+        messages = world.changes.recover()
         now = world.changes.get(change_set_id).state
         assert git_state(world.root) == state
-        assert file_states(world.root) == (after if now is done else before), words
+        assert file_states(world.root) == (after if now is final_state else before), messages
         assert unfinished_intents(world.database, "landing") == []
         assert world.changes.recover() == []
         assert world.repository.git("fsck", "--no-dangling", "--no-progress") == ""
-        return now is done
+        return now is final_state
     finally:
         world.close()
 
 
-def pictures(folder: Path, change_set_id: str) -> tuple[FileStates, FileStates]:
-    """The files before and after landing, learnt by landing and undoing once."""
+def states_around_landing(folder: Path, change_set_id: str) -> tuple[FileStates, FileStates]:
+    """The files before and after landing, from one landing and undo."""
     world = World(folder)
     before = file_states(world.root)
     world.changes.land(change_set_id)
@@ -134,56 +136,56 @@ def pictures(folder: Path, change_set_id: str) -> tuple[FileStates, FileStates]:
 
 def test_a_kill_at_any_step_leaves_a_landing_whole_or_undone(case: tuple[Path, str]) -> None:
     folder, change_set_id = case
-    before, after = pictures(folder, change_set_id)
+    before, after = states_around_landing(folder, change_set_id)
     counted: Counter[str] = Counter()
-    for verb, start, end, done in (
+    for decision, start, end, final_state in (
         ("land", before, after, ChangeState.LANDED),
         ("undo", after, before, ChangeState.UNDONE),
     ):
         at = 0
-        while in_a_process(folder, decide(change_set_id, verb), at=at):
-            happened = recover_whole(folder, change_set_id, start, end, done)
-            counted[f"{verb} {'finished' if happened else 'undone'}"] += 1
+        while run_in_process(folder, decide(change_set_id, decision), at=at):
+            happened = recover_and_check(folder, change_set_id, start, end, final_state)
+            counted[f"{decision} {'finished' if happened else 'undone'}"] += 1
             if happened:
                 world = World(folder)
-                (world.changes.undo if verb == "land" else world.changes.land)(change_set_id)
+                (world.changes.undo if decision == "land" else world.changes.land)(change_set_id)
                 world.close()
             at += 1
         assert at > 10
-        assert recover_whole(folder, change_set_id, start, end, done)
+        assert recover_and_check(folder, change_set_id, start, end, final_state)
     print(f"\nkill -9 at every step: {dict(counted)}")
 
 
 def test_a_kill_at_any_instant_leaves_a_landing_whole_or_undone(case: tuple[Path, str]) -> None:
     folder, change_set_id = case
-    before, after = pictures(folder, change_set_id)
+    before, after = states_around_landing(folder, change_set_id)
     chance = random.Random(20260105)
     counted: Counter[str] = Counter()
     started = time.monotonic()
-    in_a_process(folder, decide(change_set_id, "land"))
+    run_in_process(folder, decide(change_set_id, "land"))
     longest = time.monotonic() - started
     landed = True
     for _ in range(INSTANTS):
-        verb = "undo" if landed else "land"
-        killed = in_a_process(folder, decide(change_set_id, verb), after=chance.uniform(0, longest))
-        start, end, done = (
-            (after, before, ChangeState.UNDONE) if verb == "undo" else (before, after, ChangeState.LANDED)
+        decision = "undo" if landed else "land"
+        killed = run_in_process(folder, decide(change_set_id, decision), after=chance.uniform(0, longest))
+        start, end, final_state = (
+            (after, before, ChangeState.UNDONE) if decision == "undo" else (before, after, ChangeState.LANDED)
         )
-        happened = recover_whole(folder, change_set_id, start, end, done)
+        happened = recover_and_check(folder, change_set_id, start, end, final_state)
         assert happened or killed
-        landed = (verb == "land") == happened
-        counted[f"{verb} {'done' if happened else 'not done'}"] += 1
+        landed = (decision == "land") == happened
+        counted[f"{decision} {'final_state' if happened else 'not final_state'}"] += 1
     print(f"\nkill -9 at {INSTANTS} random instants: {dict(counted)}")
 
 
-@pytest.mark.parametrize("verb", ["branch", "discard"])
-def test_a_kill_at_any_step_leaves_a_branch_or_discard_whole_or_undone(tmp_path: Path, verb: str) -> None:
+@pytest.mark.parametrize("decision", ["branch", "discard"])
+def test_a_kill_at_any_step_leaves_a_branch_or_discard_whole_or_undone(tmp_path: Path, decision: str) -> None:
     at = 0
     while True:
         folder = tmp_path / str(at)
         folder.mkdir()
         change_set_id, session_id = prepare(folder, lambda inside: (inside / "new.txt").write_text("n\n"))
-        killed = in_a_process(folder, decide(change_set_id, verb), at=at)
+        killed = run_in_process(folder, decide(change_set_id, decision), at=at)
         world = World(folder)
         world.changes.recover()
         change_set = world.changes.get(change_set_id)
@@ -194,7 +196,7 @@ def test_a_kill_at_any_step_leaves_a_branch_or_discard_whole_or_undone(tmp_path:
         assert world.worktrees.folder_of(session_id).exists() is not over
         if over:
             with pytest.raises(Refusal, match="already"):
-                getattr(world.changes, verb)(change_set_id)
+                getattr(world.changes, decision)(change_set_id)
         world.close()
         if not killed:
             break
@@ -213,7 +215,7 @@ def test_a_kill_while_a_worktree_is_made_leaves_nothing_behind(tmp_path: Path) -
         return lambda world: world.make_change_set(lambda folder: shutil.rmtree(folder / "d1"), name=name)
 
     for number in range(40):
-        in_a_process(tmp_path, work(f"session_{number}"), after=chance.uniform(0, 0.25))
+        run_in_process(tmp_path, work(f"session_{number}"), after=chance.uniform(0, 0.25))
         _let_git_finish(tmp_path)
         world = World(tmp_path)
         world.changes.recover()
@@ -242,16 +244,16 @@ def _let_git_finish(folder: Path) -> None:
 
 
 def test_five_hundred_scenarios_land_as_git_would() -> None:
-    happened: Counter[str] = Counter()
+    outcomes: Counter[str] = Counter()
 
     @settings(max_examples=500, deadline=None, suppress_health_check=list(HealthCheck))
     @given(scenarios)
-    def check_one(scenario: Scenario) -> None:
+    def check_random_scenario(scenario: Scenario) -> None:
         with tempfile.TemporaryDirectory() as folder:
-            ended = check_scenario(scenario, Path(folder))
-        assume(ended != "nothing changed")  # no scenario
-        happened[ended] += 1
+            outcome = check_scenario(scenario, Path(folder))
+        assume(outcome != "nothing changed")  # no scenario
+        outcomes[outcome] += 1
 
-    check_one()
-    print(f"\nlanding: {sum(happened.values())} scenarios, as git would have it: {dict(happened)}")
-    assert {"undone", "refused", "undo refused"} <= happened.keys()
+    check_random_scenario()
+    print(f"\nlanding: {sum(outcomes.values())} scenarios, as git would have it: {dict(outcomes)}")
+    assert {"undone", "refused", "undo refused"} <= outcomes.keys()

@@ -31,12 +31,13 @@ from engine.model import NewMemory
 from tests.faults.test_remember_kill import open_memory
 run, folder = sys.argv[1], Path(sys.argv[2])
 memory, _ = open_memory(folder)
-number = 0
+start = 0
 while True:
-    some = [NewMemory(f"run{run} item{number + n} of things", ref=f"{run}:{number + n}", session=run) for n in range(5)]
-    memory.remember(some)
-    number += 5
-    print(number, flush=True)
+    numbers = range(start, start + 5)
+    memories = [NewMemory(f"run{run} item{number} of things", ref=f"{run}:{number}", session=run) for number in numbers]
+    memory.remember(memories)
+    start += 5
+    print(start, flush=True)
 """
 
 
@@ -61,7 +62,7 @@ def test_no_acknowledged_memory_is_lost(tmp_path: Path) -> None:
     try:
         for run, number in acknowledged.items():
             by_ref = {entry.ref for entry in memory.entries(Layer.VECTORS, words=f"run{run}", limit=100_000)}
-            missing = [n for n in range(number) if f"{run}:{n}" not in by_ref]
+            missing = [item for item in range(number) if f"{run}:{item}" not in by_ref]
             assert missing == [], f"run {run}: {len(missing)} of {number} are lost"
         assert memory.settle(300)
         assert memory.missing() == (0, "")

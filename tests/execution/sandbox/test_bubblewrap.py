@@ -75,8 +75,8 @@ except OSError: print("no gate")
 def test_an_installation_under_tmp_is_readable_and_not_writable(tmp_path: Path) -> None:
     """A checkout under /tmp has its interpreter there too; the rest of /tmp stays out of sight."""
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:
-        environment, other = Path(folder, "env"), Path(folder, "other.txt")
-        other.write_text("none of its business")
+        environment, private = Path(folder, "env"), Path(folder, "private.txt")
+        private.write_text("none of its business")
         (environment / "bin").mkdir(parents=True)
         tool = environment / "bin" / "tool"
         tool.write_text(f"#!/bin/sh\ncat {environment}/data; ls {folder}; touch {environment}/data\n")
@@ -87,9 +87,9 @@ def test_an_installation_under_tmp_is_readable_and_not_writable(tmp_path: Path) 
         confinement.folder.mkdir()
         confinement.make()
         argv = best_sandbox().wrap([str(tool)], confinement, cwd=confinement.folder)
-        done = subprocess.run(argv, capture_output=True, text=True, check=False)
-    assert done.stdout == "its own data\nenv\n"
-    assert "Read-only" in done.stderr
+        completed = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert completed.stdout == "its own data\nenv\n"
+    assert "Read-only" in completed.stderr
 
 
 @needs_bubblewrap

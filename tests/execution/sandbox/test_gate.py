@@ -99,11 +99,11 @@ class OpenGate:
 def open_gate() -> Iterator[Callable[..., OpenGate]]:
     gates: list[OpenGate] = []
 
-    def open_one(*hosts: str, **addresses: dict[str, str]) -> OpenGate:
+    def open_new(*hosts: str, **addresses: dict[str, str]) -> OpenGate:
         gates.append(OpenGate(*hosts, **addresses))
         return gates[-1]
 
-    yield open_one
+    yield open_new
     for opened in gates:
         opened.gate.close()
 

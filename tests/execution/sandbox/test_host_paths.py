@@ -113,8 +113,8 @@ def test_the_virtual_environment_of_the_engine_is_not_inherited(
     inherited = {"PATH": f"{engine_env / 'bin'}:/usr/bin", "VIRTUAL_ENV": str(engine_env)}
     environment = session_environment(confinement(tmp_path), NoSandbox(), "sess_1", inherited)
     assert (environment["PATH"], environment.get("VIRTUAL_ENV")) == ("/usr/bin", None)
-    other = {"PATH": "/other/bin:/usr/bin", "VIRTUAL_ENV": "/other"}
-    environment = session_environment(confinement(tmp_path), NoSandbox(), "sess_1", other)
+    unrelated = {"PATH": "/other/bin:/usr/bin", "VIRTUAL_ENV": "/other"}
+    environment = session_environment(confinement(tmp_path), NoSandbox(), "sess_1", unrelated)
     assert (environment["PATH"], environment["VIRTUAL_ENV"]) == ("/other/bin:/usr/bin", "/other")
 
 
