@@ -197,7 +197,7 @@ def make_row(
         parameters=dict(assignment.parameters),
         created_at=now,
         expires_at=expires_at,
-        confidence=COLD_START if estimate is None else estimate.parts.total,
+        confidence=COLD_START,
         reasoning=sanitise(proposal.reasoning),
         task_id=proposal.task_id,
         kind=proposal.kind,
@@ -205,14 +205,14 @@ def make_row(
         fingerprint=proposal.fingerprint,
         facts=dict(proposal.facts),
         signals=proposal.signals,
-        parts=None if estimate is None else estimate.parts,
-        seen=b"" if estimate is None else estimate.features.pack(),
         context=context,
         evidence_at=proposal.evidence_at,
         source=proposal.source,
         tier=proposal.tier,
         note="" if info.available else info.reason,
     )
+    if estimate is not None:
+        row.confidence, row.parts, row.seen = estimate.parts.total, estimate.parts, estimate.features.pack()
     row.set_runner(info)
     return row
 

@@ -1,4 +1,4 @@
-"""Shared by the tests of collectors and templates: contexts made of real repositories, with history made up."""
+"""Contexts of real repositories with made-up test runs, tasks and sessions, for the tests of sensing and templates."""
 
 from __future__ import annotations
 
@@ -23,27 +23,25 @@ from tests.conftest import Repository
 NOW = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)  # a Monday morning
 
 
-def made_project(
-    test: str = "pytest", linter: str = "ruff", *, path: str = "", lacks: str = "", changelog: str = "", where: str = ""
-) -> Project:
-    """A project with the tools of these names in the table, "" for none."""
-    here = Path("/srv/shop") / path
-    words = {"python": (where,)} if where else {}
-    tools = tuple(
-        Toolchain(row=row, folder=here, workspace=here, top=here, title=row.title, words=words)
-        for row in TEST_RUNNERS
-        if row.name == test
+def project_with(test: str = "pytest", linter: str = "ruff") -> Project:
+    """The project at the top, with the tools of these names in the table."""
+    folder = Path("/srv/shop")
+    tools = [row for row in TEST_RUNNERS if row.name == test]
+    linters = [row for row in LINTERS if row.name == linter]
+    return Project(
+        "",
+        "shop",
+        tuple(Toolchain(row=row, folder=folder, workspace=folder, top=folder, title=row.title) for row in tools[:1]),
+        tuple(Linter(row=row, folder=folder, workspace=folder) for row in linters[:1]),
     )
-    linters = tuple(Linter(row=row, folder=here, workspace=here) for row in LINTERS if row.name == linter)
-    return Project(path, path or "shop", tools[:1], linters[:1], changelog=changelog, missing_tool=lacks)
 
 
-PYTEST = made_project()
+PYTEST = project_with()
 
 
 @dataclass(frozen=True)
-class MadeRun:
-    """A past run; `check` is made of passed and failing."""
+class PastRun:
+    """A past run of the tests, as templates see it."""
 
     head: str
     failing: tuple[str, ...] = ()
@@ -66,32 +64,28 @@ class World:
     """Everything a context is made of; change what a test is about, then `sense`."""
 
     path: Path
-    runs: Sequence[MadeRun] = ()
+    runs: Sequence[PastRun] = ()
     tasks: Sequence[Task] = ()
     sessions: Sequence[SessionView] = ()
-    project: Project | None = PYTEST
-    others: Sequence[Project] = ()
+    projects: Sequence[Project] = (PYTEST,)
     now: datetime = NOW
     github: GitHub | None = None
     threads: Any = None
     broken: set[str] = field(default_factory=set)
 
-    def latest(self, workspace: str) -> Sequence[MadeRun]:
+    def latest(self, workspace: str) -> Sequence[PastRun]:
         self._fail("runs")
         return self.runs
 
-    def projects(self, folder: Path) -> tuple[Project, ...]:
+    def find_projects(self, folder: Path) -> tuple[Project, ...]:
         self._fail("tools")
-        return (*(() if self.project is None else (self.project,)), *self.others)
+        return tuple(self.projects)
 
     def _fail(self, name: str) -> None:
         if name in self.broken:
             raise RuntimeError(f"no {name} today")
 
-    def broken_source(self, workspace: str) -> str:
-        raise RuntimeError("not today")
-
-    def reader(self, **others: Any) -> ContextReader:
+    def reader(self) -> ContextReader:
         world = self
 
         class Tasks:
@@ -109,10 +103,9 @@ class World:
             self,
             Tasks(),
             Sessions(),
-            ProjectCache(clock, self.projects),
+            ProjectCache(clock, self.find_projects),
             github=self.github,
             threads=self.threads,
-            **others,
         )  # type: ignore[arg-type]
         return ContextReader(clock, FixedSettings(), sources)
 

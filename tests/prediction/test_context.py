@@ -10,7 +10,7 @@ from engine.git.state import FileState
 from engine.model import SessionState
 from engine.prediction.context import ChangedFile, changed_since
 from tests.conftest import Repository
-from tests.prediction.sensing import NOW, MadeRun, World, dated_commit, session, task, touch
+from tests.prediction.sensing import NOW, PastRun, World, dated_commit, session, task, touch
 
 BEFORE, RUN, AFTER = NOW - timedelta(hours=2), NOW - timedelta(hours=1), NOW - timedelta(minutes=5)
 
@@ -61,7 +61,7 @@ def test_the_text_tells_the_situation(world: World, repository: Repository) -> N
     repository.write("a.py", "2")
     world.tasks = [task("cart rounding", timedelta(days=4))]
     world.sessions = [session(state=SessionState.FAILED)]
-    world.runs = [MadeRun(repository.git("rev-parse", "HEAD"), failing=("t",), passed=2)]
+    world.runs = [PastRun(repository.git("rev-parse", "HEAD"), failing=("t",), passed=2)]
     assert world.sense(last_input=NOW - timedelta(minutes=3)).text.splitlines() == [
         "workspace: shop",
         "time: Monday 09:30, morning; silence: 3 min",

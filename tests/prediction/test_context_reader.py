@@ -1,21 +1,20 @@
-"""A context is whole even when its sources are not."""
+"""The context that is read from sources, some of which fail."""
 
 from __future__ import annotations
 
-import dataclasses
 import subprocess
-from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from engine.model import Thread
-from engine.prediction.context import ChangedFile
+from engine.prediction.context import WorkspaceContext
 from engine.prediction.signals import OurWrite
 from engine.prediction.templates import propose
 from tests.conftest import Repository
-from tests.prediction.sensing import NOW, MadeRun, World, dated_commit, session, touch
+from tests.prediction.sensing import NOW, PastRun, World, dated_commit, session, touch
 
 BEFORE, RUN, AFTER = NOW - timedelta(hours=2), NOW - timedelta(hours=1), NOW - timedelta(minutes=5)
 
@@ -28,7 +27,7 @@ def world(repository: Repository) -> World:
     return World(repository.path)
 
 
-def test_an_edit_ends_the_silence_a_landing_does_not(world: World) -> None:
+def test_an_edit_ends_the_silence_and_a_landing_does_not(world: World) -> None:
     edited = world.path / "a.py"
     edited.write_text("2")
     touch(edited, AFTER)
@@ -38,25 +37,9 @@ def test_an_edit_ends_the_silence_a_landing_does_not(world: World) -> None:
     assert context.silence == timedelta(hours=2)
 
 
-class Talks:
-    """Conversations with another agent, one of them about the workspace."""
-
-    def __init__(self, about: str, grew: datetime | None) -> None:
-        self.about, self.at = about, grew
-        self.broken = False
-
-    def latest(self, workspace: str) -> Sequence[Thread]:
-        if self.broken:
-            raise OSError("no disk today")
-        asks = Thread("claude-code:s1", "Claude Code", workspace, "Add the cart", "Shall I test it?", False, AFTER)
-        return [asks] if workspace == self.about else []
-
-    def grew(self) -> datetime | None:
-        return self.at
-
-
-def test_a_conversation_with_another_agent_ends_the_silence_and_is_told(world: World) -> None:
-    world.threads = Talks(str(world.path), AFTER)
+def test_a_conversation_with_another_agent_ends_the_silence_and_is_a_signal(world: World) -> None:
+    thread = Thread("claude-code:s1", "Claude Code", str(world.path), "Add the cart", "Shall I test it?", False, AFTER)
+    world.threads = SimpleNamespace(latest=lambda workspace: [thread], grew=lambda: AFTER)
     context = world.sense(last_input=RUN)
     assert context.silence == timedelta(minutes=5)
     signal = context.signal("conversations")
@@ -66,7 +49,7 @@ def test_a_conversation_with_another_agent_ends_the_silence_and_is_told(world: W
     assert "conversation: Claude Code asks “Shall I test it?”, 5 min ago" in context.text
 
 
-def test_silence_over_all_workspaces(world: World, tmp_path: Path) -> None:
+def test_the_last_activity_is_that_of_any_workspace(world: World, tmp_path: Path) -> None:
     other = Repository(tmp_path / "other")
     edited = other.write("x.py", "1")
     touch(edited, AFTER)
@@ -75,26 +58,23 @@ def test_silence_over_all_workspaces(world: World, tmp_path: Path) -> None:
     assert reader.last_activity(paths, {}) == AFTER
     assert reader.last_activity(paths[:1], {}) == BEFORE
     assert reader.last_activity([], {}) is None
-    ran_there = dataclasses.replace(session(ended_at=None), cwd=str(other.path))
-    world.sessions = [ran_there]
+    world.sessions = [session(ended_at=None, cwd=str(other.path))]
     assert world.reader().last_activity(paths, {}) == BEFORE
 
 
 @pytest.mark.parametrize(
     ("broken", "signal"), [("tasks", "tasks"), ("sessions", "conversations"), ("runs", ""), ("tools", "")]
 )
-def test_one_broken_source_fails_nothing_else(world: World, broken: str, signal: str) -> None:
+def test_a_source_that_fails_costs_no_other(world: World, broken: str, signal: str) -> None:
     world.broken = {broken}
     context = world.sense()
     assert any(f"no {broken} today" in error for error in context.errors)
-    failed = [found.name for found in context.signals if found.error]
-    assert failed == ([signal] if signal else [])
-    for proposal in propose(context):
-        assert [found.name for found in proposal.signals if found.error] == failed
+    for signals in (context.signals, *(proposal.signals for proposal in propose(context))):
+        assert [found.name for found in signals if found.error] == ([signal] if signal else [])
 
 
 @pytest.mark.parametrize("kind", ["bare", "gone", "plain"])
-def test_no_working_tree_no_proposals_and_the_reason(tmp_path: Path, kind: str) -> None:
+def test_a_folder_without_a_working_tree_gives_an_error_and_no_proposals(tmp_path: Path, kind: str) -> None:
     folder = tmp_path / "folder"
     if kind == "bare":
         subprocess.run(["git", "init", "-q", "--bare", str(folder)], check=True)
@@ -106,33 +86,33 @@ def test_no_working_tree_no_proposals_and_the_reason(tmp_path: Path, kind: str) 
     assert propose(context) == []
 
 
-def names(changed: tuple[ChangedFile, ...]) -> list[str]:
-    return [file.path for file in changed]
+def changed_paths(context: WorkspaceContext) -> list[str]:
+    return [file.path for file in context.parts[0].changed]
 
 
 def test_changes_since_a_run_of_an_older_commit(world: World, repository: Repository) -> None:
     old = repository.git("rev-parse", "HEAD")
     dated_commit(repository, "two", {"b.py": "2"}, AFTER)
     repository.write("new.py", "1")
-    world.runs = [MadeRun(old, tree=repository.git("rev-parse", f"{old}^{{tree}}"))]
+    world.runs = [PastRun(old, tree=repository.git("rev-parse", f"{old}^{{tree}}"))]
     context = world.sense()
-    assert names(context.parts[0].changed) == ["b.py", "new.py"]
+    assert changed_paths(context) == ["b.py", "new.py"]
     assert context.ancestors == {old}
 
 
-def test_a_run_whose_commit_is_gone(world: World, repository: Repository) -> None:
+def test_a_run_whose_commit_is_gone_tells_of_no_changes(world: World, repository: Repository) -> None:
     repository.write("new.py", "1")
     touch(repository.path / "new.py", BEFORE)
-    world.runs = [MadeRun("1" * 40, tree="2" * 40)]
+    world.runs = [PastRun("1" * 40, tree="2" * 40)]
     context = world.sense()
-    assert names(context.parts[0].changed) == []
+    assert changed_paths(context) == []
     assert context.ancestors == frozenset()
 
 
-def test_after_a_deletion_nobody_says_that_nothing_changed(world: World, repository: Repository) -> None:
+def test_a_deletion_is_a_change_since_the_last_run(world: World, repository: Repository) -> None:
     dated_commit(repository, "two", {"b.py": "2", "test_c.py": "1"}, BEFORE)
     head, tree = repository.git("rev-parse", "HEAD"), repository.git("rev-parse", "HEAD^{tree}")
-    world.runs = [MadeRun(head, tree=tree, failing=("test_c.py::test_a",))]
+    world.runs = [PastRun(head, tree=tree, failing=("test_c.py::test_a",))]
     assert "still_red" in [card.kind for card in propose(world.sense())]
     (repository.path / "b.py").unlink()
     cards = {card.kind: card for card in propose(world.sense())}

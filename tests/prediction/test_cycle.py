@@ -37,7 +37,7 @@ from engine.prediction.kinds import FIX_BY_AGENT
 from engine.storage.database import Database
 from tests.conftest import MONDAY_MORNING as CREATED
 from tests.prediction.deciding import SHOP, World, proposal, teach
-from tests.prediction.sensing import MadeRun, session
+from tests.prediction.sensing import PastRun, session
 
 
 def names(*letters: str) -> list[Proposal]:
@@ -228,7 +228,7 @@ def test_ordered_cards_take_no_place(world: World) -> None:
 LATER, EARLIER = CREATED + timedelta(hours=1), CREATED - timedelta(hours=1)
 
 
-RUN = MadeRun("h", session_id="own", ran_at=LATER)
+RUN = PastRun("h", session_id="own", ran_at=LATER)
 
 
 def at(moment: datetime, **state: Any) -> dict[str, Any]:

@@ -5,19 +5,19 @@ from __future__ import annotations
 import dataclasses
 
 from engine.storage.validation_runs import flipped_tests, verdict_on
-from tests.prediction.sensing import MadeRun
+from tests.prediction.sensing import PastRun
 
 
 def test_what_a_run_says_of_a_test() -> None:
-    assert verdict_on(MadeRun("h", failing=("t",)), "t") is False
-    assert verdict_on(MadeRun("h"), "t") is True
-    assert verdict_on(MadeRun("h", full=False), "t") is None
-    assert verdict_on(MadeRun("h", full=False, durations=(("t", 0.1),)), "t") is True
-    assert verdict_on(MadeRun("h", passed=0), "t") is None
+    assert verdict_on(PastRun("h", failing=("t",)), "t") is False
+    assert verdict_on(PastRun("h"), "t") is True
+    assert verdict_on(PastRun("h", full=False), "t") is None
+    assert verdict_on(PastRun("h", full=False, durations=(("t", 0.1),)), "t") is True
+    assert verdict_on(PastRun("h", passed=0), "t") is None
 
 
 def test_a_flip_needs_the_same_files() -> None:
-    red, green = MadeRun("h", failing=("t",), tree="1"), MadeRun("h", tree="1")
+    red, green = PastRun("h", failing=("t",), tree="1"), PastRun("h", tree="1")
     assert flipped_tests([red, green]) == [("t", "1")]
     assert flipped_tests([red, dataclasses.replace(green, tree="2")]) == []
     assert flipped_tests([dataclasses.replace(red, tree=""), dataclasses.replace(green, tree="")]) == []

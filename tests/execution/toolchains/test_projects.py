@@ -14,7 +14,7 @@ from engine.clock import FakeClock
 from engine.execution.runners.toolchains.projects import Project, ProjectCache, find_projects
 from engine.git import GitError
 from tests.conftest import Repository
-from tests.prediction.sensing import PYTEST, made_project
+from tests.prediction.sensing import PYTEST, project_with
 
 PYTHON = {"pyproject.toml": '[project]\nname = "cart"\n', "tests/test_cart.py": "def test_a(): pass\n"}
 GO = {"go.mod": "module x\n", "x_test.go": "package x\n"}
@@ -187,7 +187,7 @@ def looks(clock: FakeClock, *projects: tuple[Project, ...]) -> ProjectCache:
     return ProjectCache(clock, lambda folder: next(answers))
 
 
-NODE = (made_project("mocha"),)
+NODE = (project_with("mocha"),)
 
 
 def test_tools_are_looked_for_again_after_a_minute(clock: FakeClock) -> None:

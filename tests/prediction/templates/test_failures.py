@@ -12,7 +12,7 @@ from engine.execution.runners.toolchains.projects import find_projects
 from engine.model import Proposal, SessionState, Tier
 from engine.prediction.templates.failures import bisect, update_lock
 from tests.conftest import Repository
-from tests.prediction.sensing import NOW, MadeRun, World, session, touch
+from tests.prediction.sensing import NOW, PastRun, World, session, touch
 
 CART = "tests/test_cart.py::TestCart::test_cart"
 
@@ -31,15 +31,15 @@ def only(proposals: list[Proposal]) -> Proposal:
     return proposal
 
 
-def red_head(head: str, older: str) -> list[MadeRun]:
+def red_head(head: str, older: str) -> list[PastRun]:
     return [
-        MadeRun(head, failing=(CART,), tree="t2", ran_at=NOW - HOUR),
-        MadeRun(head, failing=(CART,), tree="t2", ran_at=NOW - 2 * HOUR),
-        MadeRun(older, tree="t1", ran_at=NOW - 26 * HOUR),
+        PastRun(head, failing=(CART,), tree="t2", ran_at=NOW - HOUR),
+        PastRun(head, failing=(CART,), tree="t2", ran_at=NOW - 2 * HOUR),
+        PastRun(older, tree="t1", ran_at=NOW - 26 * HOUR),
     ]
 
 
-def change(runs: list[MadeRun], index: int, **details: object) -> list[MadeRun]:
+def change(runs: list[PastRun], index: int, **details: object) -> list[PastRun]:
     return [dataclasses.replace(run, **details) if at == index else run for at, run in enumerate(runs)]  # type: ignore[arg-type]
 
 
@@ -49,7 +49,7 @@ def test_no_bisect_without_all_of_its_evidence(world: World, head: str, older: s
     repository.git("checkout", "-q", "-b", "side", older)
     elsewhere = repository.commit("side", {"side.py": "1"})
     repository.git("checkout", "-q", "main")
-    green_now = MadeRun(head, tree="t3", ran_at=NOW)
+    green_now = PastRun(head, tree="t3", ran_at=NOW)
     for case in (
         runs[:2],  # never green
         [green_now, *runs],  # green by now
@@ -65,7 +65,7 @@ def test_no_bisect_without_all_of_its_evidence(world: World, head: str, older: s
 
 
 def test_without_a_green_run_the_last_tag_is_looked_back_to(world: World, head: str, repository: Repository) -> None:
-    world.runs = [MadeRun(head, failing=(CART, "tests/test_tax.py::test_tax"), tree="t2")]
+    world.runs = [PastRun(head, failing=(CART, "tests/test_tax.py::test_tax"), tree="t2")]
     repository.git("tag", "v1.2", "HEAD")
     assert bisect(*world.top()) == [], "HEAD is the tag"
     repository.git("tag", "-d", "v1.2")
@@ -84,8 +84,8 @@ def test_without_a_green_run_the_last_tag_is_looked_back_to(world: World, head: 
 @pytest.mark.long
 def test_what_a_bisect_found_is_not_asked_again(world: World, repository: Repository, head: str, older: str) -> None:
     repository.git("tag", "v1.2", "HEAD~1")
-    answer = MadeRun(head, failing=(CART,), tree="t2", full=False, passed=0, session_id="ses_1")
-    for runs in ([MadeRun(head, failing=(CART,), tree="t2")], red_head(head, older)):
+    answer = PastRun(head, failing=(CART,), tree="t2", full=False, passed=0, session_id="ses_1")
+    for runs in ([PastRun(head, failing=(CART,), tree="t2")], red_head(head, older)):
         world.runs = [answer, *runs]
         world.sessions = [session("bisect", SessionState.FAILED)]
         assert only(bisect(*world.top())), "it did not get so far"
@@ -93,7 +93,7 @@ def test_what_a_bisect_found_is_not_asked_again(world: World, repository: Reposi
         assert bisect(*world.top()) == []
     repository.commit("three", {"cart.py": "3"})
     now = repository.git("rev-parse", "HEAD")
-    world.runs = [MadeRun(now, failing=(CART,), tree="t3"), *world.runs]
+    world.runs = [PastRun(now, failing=(CART,), tree="t3"), *world.runs]
     assert only(bisect(*world.top())), "another HEAD is another question"
 
 
@@ -106,7 +106,7 @@ def test_a_lock_is_as_old_as_the_change_of_its_own_manifest(world: World, reposi
     for folder, hours in (("", 1), ("web/", 20)):
         manifest = repository.write(f"{folder}package.json", '{"name": "web", "dependencies": {"left-pad": "^1"}}\n')
         touch(manifest, NOW - timedelta(hours=hours))
-    world.project, *world.others = find_projects(repository.path)
+    world.projects = find_projects(repository.path)
     ages = {card.subject: card.evidence_at for card in update_lock(world.sense())}
     assert ages == {
         "package-lock.json": NOW - timedelta(hours=1),

@@ -14,7 +14,7 @@ from engine.model import Proposal
 from engine.prediction.templates.runs import failing_ci, run_tests, slower_tests
 from tests.conftest import Repository
 from tests.git.test_github import answering
-from tests.prediction.sensing import NOW, MadeRun, World, dated_commit
+from tests.prediction.sensing import NOW, PastRun, World, dated_commit
 
 HOUR = timedelta(hours=1)
 
@@ -28,7 +28,7 @@ def only(proposals: list[Proposal]) -> Proposal:
 def test_the_same_state_is_the_same_card_later_and_another_change_is_another(
     world: World, repository: Repository, head: str
 ) -> None:
-    world.runs = [MadeRun(head, tree=repository.git("rev-parse", "HEAD^{tree}"))]
+    world.runs = [PastRun(head, tree=repository.git("rev-parse", "HEAD^{tree}"))]
     repository.write("tax.py", "2")
     first = only(run_tests(*world.top()))
     world.now += 3 * HOUR
@@ -39,7 +39,7 @@ def test_the_same_state_is_the_same_card_later_and_another_change_is_another(
 
 
 def test_too_many_changes_are_the_whole_suite(world: World, repository: Repository, head: str) -> None:
-    world.runs = [MadeRun(head, tree=repository.git("rev-parse", "HEAD^{tree}"))]
+    world.runs = [PastRun(head, tree=repository.git("rev-parse", "HEAD^{tree}"))]
     for number in range(51):
         repository.write(f"many/m{number}.py", "1")
     proposal = only(run_tests(*world.top()))
@@ -53,7 +53,7 @@ def test_failing_ci_asks_for_a_run_here(
     repository.git("remote", "add", "origin", "git@github.com:shop/cart.git")
     repository.git("checkout", "-q", "-b", "feature/x")
     world.github = GitHub(clock, answering(tmp_path))
-    world.runs = [MadeRun(head, tree=repository.git("rev-parse", "HEAD^{tree}"), full=False)]
+    world.runs = [PastRun(head, tree=repository.git("rev-parse", "HEAD^{tree}"), full=False)]
     world.sense()
     world.github.settle(10)
     assert only(failing_ci(world.sense())).prompt == "Run the whole suite here: CI fails on feature/x"
@@ -65,8 +65,8 @@ DAY = timedelta(days=1)
 TEST = "tests/test_cart.py::test_total"
 
 
-def took(head: str, hours: int, seconds: float) -> MadeRun:
-    return MadeRun(head, ran_at=NOW - timedelta(hours=hours), durations=((TEST, seconds),))
+def took(head: str, hours: int, seconds: float) -> PastRun:
+    return PastRun(head, ran_at=NOW - timedelta(hours=hours), durations=((TEST, seconds),))
 
 
 @pytest.mark.parametrize(

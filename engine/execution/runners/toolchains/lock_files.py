@@ -1,4 +1,4 @@
-"""Lock files that do not fit their manifests: `package.json` asks for what `package-lock.json` does not have.
+"""Finds lock files that do not fit their manifests: `package.json` asks for what `package-lock.json` does not have.
 
 Only the two files are read; no tool is started and nothing is resolved. A lock file that its tool calls up to date is
 never named here, so what cannot be compared for certain is left out: a constraint in a form that the tool rewrites, a
@@ -129,15 +129,15 @@ def _gather(entries: Iterable[tuple[str, str | None]]) -> Requirements:
     gathered: dict[str, set[str | None]] = {}
     for name, constraint in entries:
         gathered.setdefault(name, set()).add(constraint)
-    return {name: None if None in found else {*filter(None, found)} for name, found in gathered.items()}
+    return {name: None if None in texts else {*filter(None, texts)} for name, texts in gathered.items()}
 
 
-def _only(locked: Mapping[str, set[str] | None], required: Requirements) -> Requirements:
+def _restrict(locked: Mapping[str, set[str] | None], required: Requirements) -> Requirements:
     """What a lock file has of what is asked for: it also has what those packages need, and says not which is which."""
     return {name: locked[name] for name in required if name in locked}
 
 
-# npm, pnpm, yarn
+# -- npm, pnpm, yarn
 
 
 _SECTIONS = ("dependencies", "devDependencies", "optionalDependencies")
@@ -193,7 +193,7 @@ def _yarn(pair: LockPair) -> Iterator[Comparison]:
         headings = [line.rstrip(":").split(",") for line in pair.lock.splitlines() if line and line[0] not in " #"]
         parts = [heading.strip().strip('"').rpartition("@") for entry in headings for heading in entry]
         required = _node(manifest, *_SECTIONS)
-        yield pair.manifest_name, required, _only(_gather((name, text or "*") for name, _, text in parts), required)
+        yield pair.manifest_name, required, _restrict(_gather((name, text or "*") for name, _, text in parts), required)
         return
     for block in pair.lock.split("\n\n"):
         if head := re.match(r'\n?"[^"\n]*@workspace:([^",\n]+)":\n', block):
@@ -202,7 +202,7 @@ def _yarn(pair: LockPair) -> Iterator[Comparison]:
                 yield name, _node(json.loads(text), *_SECTIONS), _node(entry, "dependencies")
 
 
-# uv, Poetry
+# -- uv, Poetry
 
 
 _REQUIREMENT = re.compile(r"\s*([A-Za-z0-9][\w.-]*)\s*(?:\[[^\]]*\])?\s*\(?([^;@)]*)\)?\s*(@[^;]*)?(;.*)?", re.DOTALL)
@@ -226,13 +226,17 @@ def _specifier(text: str) -> str | None:
 def _python(entries: Iterable[Any], own: str, *, markers: bool = True) -> Requirements:
     """Requirements as pyproject.toml writes them, but for the project itself; without those that hold only on some
     machines if `markers` is False. Raises ValueError for one of another form."""
-    found = []
+    constraints = []
     for entry in (entry for entry in entries if isinstance(entry, str)):  # others name a group of dependencies
         if (match := _REQUIREMENT.fullmatch(entry)) is None:
             raise ValueError(entry)
         if (markers or not match[4]) and _dashed(match[1]) != own:
-            found.append((_dashed(match[1]), None if match[3] else _specifier(match[2])))
-    return _gather(found)
+            constraints.append((_dashed(match[1]), None if match[3] else _specifier(match[2])))
+    return _gather(constraints)
+
+
+_PLAIN_ENTRY = {"name", "specifier", "marker", "extra", "extras"}
+"""The keys of a requirement that comes from the registry."""
 
 
 def _uv(pair: LockPair) -> Iterator[Comparison]:
@@ -268,10 +272,6 @@ def _uv(pair: LockPair) -> Iterator[Comparison]:
             yield name, {**_python(chain(*lists), named), named: None}, {**locked, own: None}
 
 
-_PLAIN_ENTRY = {"name", "specifier", "marker", "extra", "extras"}
-"""The keys of a requirement that comes from the registry."""
-
-
 def _poetry(pair: LockPair) -> Iterator[Comparison]:
     """A lock file of Poetry keeps no constraints: of what is asked for everywhere the names are compared."""
     manifest = tomllib.loads(pair.manifest)
@@ -283,7 +283,7 @@ def _poetry(pair: LockPair) -> Iterator[Comparison]:
     poetry = [(name, entry) for name, entry in table.get("dependencies", {}).items() if name != "python"]
     required = dict.fromkeys([*required, *(_dashed(name) for name, entry in poetry if isinstance(entry, str))])
     names = re.findall(r'^name = "(.+)"$', pair.lock, re.MULTILINE)
-    yield pair.manifest_name, required, _only(dict.fromkeys(map(_dashed, names)), required)
+    yield pair.manifest_name, required, _restrict(dict.fromkeys(map(_dashed, names)), required)
 
 
 # -- Cargo, Go
@@ -332,7 +332,8 @@ def _go(pair: LockPair) -> Iterator[Comparison]:
     lines = [line.split() for line in _go_lines(text, "require")]
     required = _gather((line[0], line[1]) for line in lines if line[0] not in replaced)
     sums = [line.split()[:2] for line in pair.lock.splitlines() if line.strip()]
-    yield pair.manifest_name, required, _only(_gather((at, v.removesuffix("/go.mod")) for at, v in sums), required)
+    locked = _gather((module, version.removesuffix("/go.mod")) for module, version in sums)
+    yield pair.manifest_name, required, _restrict(locked, required)
 
 
 def _go_lines(text: str, word: str) -> Iterator[str]:
