@@ -278,7 +278,7 @@ class ConsoleApp(CardConsole):
         self.host.garbage_collector.collect_if_due()
         now = self.now()
         if (screen := self._visible_screen()) is not None:
-            screen.tick(now)
+            screen.tick()
         else:
             self.draw_frames()
         due_times = (self.state.autonomy.next_change, self.state.autonomy.next_cycle)

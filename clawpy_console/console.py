@@ -309,7 +309,7 @@ class Console(App[None]):
         for screen in reversed(self.screen_stack):
             frame: Any = next(iter(screen.query("Frame")), None)  # a widget that knows this app
             if frame is not None and frame.is_mounted:
-                frame.draw(self, self.now())
+                frame.draw()
                 break
             screen.refresh()  # the palette shows the frame of the screen behind it
 

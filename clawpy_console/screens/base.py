@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from textual import events, getters, on
@@ -103,11 +102,11 @@ class ConsoleScreen(BaseScreen[None]):
         self._key_line.update_keys()
 
     def on_resize(self, event: events.Resize) -> None:
-        self.tick(self.app.now())
+        self.tick()
 
     def refresh_state(self, changed: frozenset[str]) -> None:
         """Draw the state, times included. `changed` names the fields of `AppState` that changed; empty means all."""
-        self.tick(self.app.now())
+        self.tick()
         if "holds" in changed:
             self._key_line.update_keys()
         self.draw(changed)
@@ -116,13 +115,13 @@ class ConsoleScreen(BaseScreen[None]):
     def draw(self, changed: frozenset[str]) -> None:
         """Bring the body up to date."""
 
-    def tick(self, now: datetime) -> None:
+    def tick(self) -> None:
         """Draw what depends on the time: the lines on top, and `draw_times`."""
-        self.query_one(Frame).draw(self.app, now)
+        self.query_one(Frame).draw()
         if self.ready:
-            self.draw_times(now)
+            self.draw_times()
 
-    def draw_times(self, now: datetime) -> None:
+    def draw_times(self) -> None:
         """Bring the parts of the body that depend on the time up to date."""
 
     def update_static(self, selector: str, content: Content) -> None:

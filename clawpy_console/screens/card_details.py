@@ -239,7 +239,7 @@ class Details(Dialog[None]):
         self.query_one("#head", ReflowingText).show(lambda width: [headline(card, width), warning, *head.wrap(width)])
         # The note names what is missing in the prompt, so it stands below the editor.
         note = [text_line(f"▲ {one_line(card.note)}", "wants"), text_line("")] if card.note else []
-        fields = [*note, *evidence_fields(card, self._evidence, self.app.state, self.app.now())]
+        fields = [*note, *evidence_fields(card, self._evidence, self.app.state, self.now)]
         self.query_one("#why", ReflowingText).show_fields(fields)
 
     def _show_refusal(self, reason: object) -> None:

@@ -82,9 +82,9 @@ class HierarchyScreen(AgentActions):
             self._draw_tree()
             self._read_detail()
 
-    def draw_times(self, now: datetime) -> None:
+    def draw_times(self) -> None:
         if self.tab == "work":
-            self._draw_items(now)
+            self._draw_items()
 
     def refresh_topics(self, topics: frozenset[str]) -> None:
         if topics & {"agents", "memory"}:
@@ -128,7 +128,7 @@ class HierarchyScreen(AgentActions):
         counts = {"findings": len(detail.get("findings", ())), "work": self.agent.sessions if self.agent else 0}
         tabs = [(name, f"{name} {counts.get(name) or ''}".rstrip()) for name in TABS if name in detail]
         self.query_one(TabLine).show(tabs or [(tab, tab)], tab)
-        self._draw_items(self.app.now())
+        self._draw_items()
         block, guidance = self.query_one("#block", PromptLines), detail["block"] if tab == "guidance" else None
         block.display = guidance is not None and bool(guidance.lines)
         self.set_class(block.display, "-block")
@@ -142,8 +142,8 @@ class HierarchyScreen(AgentActions):
         self.draw_columns()
         self.refresh_bindings()
 
-    def _draw_items(self, now: datetime) -> None:
-        detail, agent, groups = self._detail, self.agent, {}
+    def _draw_items(self) -> None:
+        detail, agent, now, groups = self._detail, self.agent, self.now, {}
         if self.tab == "findings":
             own = [finding for finding in detail["findings"] if finding["targetAgent"] == detail["id"]]
             others = [finding for finding in detail["findings"] if finding not in own]
@@ -162,7 +162,7 @@ class HierarchyScreen(AgentActions):
         self._story.display = self.tab != "work" or not self._detail["work"]
 
     def _fields(self) -> Iterable[Field]:
-        now, content = self.app.now(), self._detail.get(self.tab)
+        now, content = self.now, self._detail.get(self.tab)
         if content is None:  # folded agents, or the heading of a group
             text = self.node.text if self.node is not None and self.node.agent is None else ""
             return [

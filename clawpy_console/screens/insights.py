@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -70,7 +69,7 @@ class InsightsScreen(ConsoleScreen):
         if topics & RELEVANT_TOPICS:
             self.read_again(DEBOUNCE_S)
 
-    def draw_times(self, now: datetime) -> None:
+    def draw_times(self) -> None:
         if self._insights is not None and self._insights.training.active is not None:
             self.read_again()  # the state of a run at its provider changes without an event
 
@@ -92,7 +91,7 @@ class InsightsScreen(ConsoleScreen):
     def draw(self, changed: frozenset[str]) -> None:
         columns: list[list[Field]] = [[text_line("Loading…", "faint")], [], []]
         if self._insights is not None:
-            columns = self._columns(self._insights, self.app.now())
+            columns = self._columns(self._insights)
         elif self.app.engine is not None:
             self.read_again()
         for pane, fields in zip(self.PANES, columns, strict=True):
@@ -102,7 +101,7 @@ class InsightsScreen(ConsoleScreen):
     def columns(self) -> Mapping[str, str]:
         return {"left": "approval and calibration", "right": "tables", "third": "training"}
 
-    def _columns(self, read: Insights, now: datetime) -> list[list[Field]]:
+    def _columns(self, read: Insights) -> list[list[Field]]:
         """The fields of the three columns."""
         insights = document(read)
         place = workspace_name(read.workspace) if read.workspace else "all workspaces"
@@ -123,7 +122,7 @@ class InsightsScreen(ConsoleScreen):
         ]
         keys = [self.key_of(f"insights.{name}") for name in ("train", "swap")]
         third = [heading(f"acting by itself{back}"), text_line(one_line(read.earning), "grey")]
-        third += predictions.training_fields(read.training, now, *keys)
+        third += predictions.training_fields(read.training, self.now, *keys)
         return [plots, [heading(f"tables{more}"), *(tables or [text_line(NO_TABLES, "faint")])], third]
 
     # Period and workspace

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
@@ -195,7 +194,7 @@ class LearningScreen(ConsoleScreen):
 
     def _show_view(self, view: Document | None) -> None:
         before, self._view, self._is_undoing = self._view, view, False
-        self._draw_view(self.app.now())
+        self._draw_view()
         if before is None or view is None or _id(before) != _id(view):
             self.query_one("#detail").scroll_home(animate=False)
 
@@ -234,8 +233,8 @@ class LearningScreen(ConsoleScreen):
         title = Content.assemble("LEARNING", (total, "$grey"), (only and f"  only: {only}", "not bold $accent"))
         self.update_static("#list-title", title)
 
-    def _draw_view(self, now: datetime) -> None:
-        view, current = self.view, self.current
+    def _draw_view(self) -> None:
+        view, current, now = self.view, self.current, self.now
         fields: list[Field] = []
         if view is not None and "candidate" in view:
             fields = [*learning_fields.candidate_fields(view, now)]
@@ -264,7 +263,7 @@ class LearningScreen(ConsoleScreen):
     @on(Rows.Moved, "#links")
     def _draw_record(self) -> None:
         record = self._record
-        self.show_fields("#record", learning_fields.record_fields(record, self.app.now()) if record else ())
+        self.show_fields("#record", learning_fields.record_fields(record, self.now) if record else ())
         self.query_one("#record").display = record is not None and (self.pane == "links" or not self.has_class("-low"))
 
     # Moving about

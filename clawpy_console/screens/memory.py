@@ -99,13 +99,13 @@ class MemoryScreen(ConsoleScreen):
         if self.is_current:
             self.app.reload(["memory"])
 
-    def draw_times(self, now: datetime) -> None:
-        self._draw_lists(now)
+    def draw_times(self) -> None:
+        self._draw_lists()
 
     # Drawing
 
     def draw(self, changed: frozenset[str]) -> None:
-        self._draw_lists(self.app.now())
+        self._draw_lists()
         if "layers" in changed and self.is_current:
             self.read_again()
 
@@ -113,8 +113,9 @@ class MemoryScreen(ConsoleScreen):
         if "memory" in topics:
             self.read_again()
 
-    def _draw_lists(self, now: datetime) -> None:
+    def _draw_lists(self) -> None:
         """Draw the layers, and the entries of the selected one."""
+        now = self.now
         states = {layer: LayerState(layer, 0, None, "off", "not read yet") for layer in Layer}
         states |= {layer.layer: layer for layer in self.state.layers}
         self._layer_rows.show([_layer_row(state, now) for state in states.values()])
@@ -142,7 +143,7 @@ class MemoryScreen(ConsoleScreen):
         """Draw the entry under the cursor, and its links."""
         self.show_fields("#detail", self._fields())
         links = self._link_rows
-        links.show(_rows(self._links, self.app.now()))
+        links.show(_rows(self._links, self.now))
         links.display = bool(self._links)
         self.set_class(links.display, "-links")
         self.refresh_bindings()
@@ -152,7 +153,7 @@ class MemoryScreen(ConsoleScreen):
         if self._detail_entry is None or engine is None:
             yield text_line("Select an entry.", "faint")
         else:
-            yield from detail_fields(self._detail_entry, str(engine.agent_files.folder), self.app.now())
+            yield from detail_fields(self._detail_entry, str(engine.agent_files.folder), self.now)
 
     # Reading
 
@@ -173,7 +174,7 @@ class MemoryScreen(ConsoleScreen):
 
     def _show_entries(self, entries: list[Entry]) -> None:
         self._entries = entries
-        self._draw_lists(self.app.now())
+        self._draw_lists()
         self._read_detail()
 
     def _show_found(self, result: tuple[list[Entry], tuple[str, ...]]) -> None:
@@ -199,7 +200,7 @@ class MemoryScreen(ConsoleScreen):
         self._detail_entry, self._links = None, []
         self._is_single = self._by_meaning = False
         self.filter.close()
-        self._draw_lists(self.app.now())
+        self._draw_lists()
         self._draw_detail()
 
     @property

@@ -128,8 +128,8 @@ class MissionScreen(ConsoleScreen):
             self._set_layout_class("-unused", not state.sessions)
             self._live.follow(state.newest_running)
 
-    def draw_times(self, now: datetime) -> None:
-        self._draw_lists(self.state, now)
+    def draw_times(self) -> None:
+        self._draw_lists()
 
     def on_resize(self, event: events.Resize) -> None:
         self.call_after_refresh(self._draw_for_widths)
@@ -148,10 +148,10 @@ class MissionScreen(ConsoleScreen):
         """Draw what depends on the widths of panes, once these are laid out."""
         if self.ready:
             self._draw_evidence(self._stack.front)
-            self._draw_lists(self.state, self.app.now())
+            self._draw_lists()
 
-    def _draw_lists(self, state: AppState, now: datetime) -> None:
-        now = now.replace(microsecond=0)  # so that all clocks change in the same frame
+    def _draw_lists(self) -> None:
+        state, now = self.state, self.now.replace(microsecond=0)  # so that all clocks change in the same frame
         for name, make_rows in LIST_ROWS.items():
             rows = self.query_one(f"#{name}", Rows)
             items = make_rows(state, now, rows.scrollable_content_region.width or 40)
@@ -223,7 +223,7 @@ class MissionScreen(ConsoleScreen):
         if card.id != self._evidence_card_id:
             self._evidence_card_id, self._evidence = card.id, None
             self._read_evidence(card)
-        fields = [*evidence_fields(card, self._evidence or Evidence(), self.state, self.app.now())]
+        fields = [*evidence_fields(card, self._evidence or Evidence(), self.state, self.now)]
         if card.assignment.flow and (parameters := parameter_lines(card.assignment.parameters)):
             fields += [heading("parameters"), *(text_line(item, "grey") for item in parameters.split("\n"))]
         self.show_fields("#why", fields)
@@ -259,7 +259,7 @@ class MissionScreen(ConsoleScreen):
         head = "No cards: nothing has been checked yet."
         if checked:
             place = workspace_name(self._workspace) if self._workspace else formats.count(len(checked), "workspace")
-            head = f"✓ Nothing needs you\n\nChecked {place} at {formats.moment(min(checked), self.app.now())}"
+            head = f"✓ Nothing needs you\n\nChecked {place} at {formats.moment(min(checked), self.now)}"
         return f"{head}\n{remarks}{when}\n{self.key_of('mission.predict')} checks now"
 
     # Greeting

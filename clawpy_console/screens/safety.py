@@ -283,40 +283,40 @@ class SafetyScreen(ConsoleScreen):
         self.set_interval(1.0, self._on_second, name="countdown")
 
     def on_screen_resume(self) -> None:
-        self._read_again(self.app.now())
+        self._read_again()
 
     def _on_second(self) -> None:
         """Draw what counts down, and read the rails again when it is time."""
-        now = self.app.now()
+        now = self.now
         if self.is_current and self.ready:
             if counts_down(self.state, now):
-                self._draw_standing(now)
+                self._draw_standing()
             if self._read_at is not None and now - self._read_at >= READ_INTERVAL:
-                self._read_again(now)
+                self._read_again()
 
-    def _read_again(self, now: datetime) -> None:
-        self._read_at = now
+    def _read_again(self) -> None:
+        self._read_at = self.now
         self.app.reload(["rails", "autonomy", "phase"])
 
-    def draw_times(self, now: datetime) -> None:
-        self._draw_standing(now)
+    def draw_times(self) -> None:
+        self._draw_standing()
 
     # Drawing
 
     def draw(self, changed: frozenset[str]) -> None:
-        state, now = self.state, self.app.now()
+        state = self.state
         if changed & RAIL_FIELDS and self.is_current:
             # Not the autonomy: while a check is due its time is now, so each reading would cause the next.
             self.app.reload(["rails", "phase"])
-        self._draw_standing(now)
-        self._draw_blocked(now)
+        self._draw_standing()
+        self._draw_blocked()
         self.query_one("#switches", Rows).show(list(switch_rows(state)))
-        self.show_fields("#machine", machine_fields(state, now))
+        self.show_fields("#machine", machine_fields(state, self.now))
         self.refresh_bindings()
 
-    def _draw_standing(self, now: datetime) -> None:
+    def _draw_standing(self) -> None:
         """Draw the rails, the state and the costs, which change with the time."""
-        state, rows = self.state, self.query_one("#rails", Rows)
+        state, now, rows = self.state, self.now, self.query_one("#rails", Rows)
         rows.show(list(rail_rows(state, now)))
         rail = next((rail for rail in state.rails if rail.rail == rows.current), None)
         keys = [self.key_of(action) for action in ("app.resume", "safety.dnd")]
@@ -330,20 +330,20 @@ class SafetyScreen(ConsoleScreen):
     def columns(self) -> Mapping[str, str]:
         return {"left": "rails", "right": f"blocked {len(self.state.blocked)}", "third": "switches"}
 
-    def _draw_blocked(self, now: datetime) -> None:
+    def _draw_blocked(self) -> None:
         words, total = self.filter_words, len(self.state.blocked)
         shown = [entry for entry in self.state.blocked if has_words(search_text(entry), words)]
         count = f"{len(shown)} of {total}" if words else f"{total}" if total else ""
         hint = "   ⇥ switches" if self.has_class("-normal") else ""
         self.update_static("#blocked-title", Content.assemble("BLOCKED  ", (count, "$grey"), (hint, "not bold $faint")))
-        rows = [blocked_row(entry, now) for entry in shown]
+        rows = [blocked_row(entry, self.now) for entry in shown]
         self._blocked_rows.show(rows, empty="No match." if words else NOTHING_BLOCKED)
         self._draw_why()
 
     @on(Rows.Moved, "#blocked")
     def _draw_why(self) -> None:
         entry, key = self._blocked_entry, self.key_of("safety.allow_once")
-        self.show_fields("#why", blocked_fields(entry, self.app.now(), key) if entry else ())
+        self.show_fields("#why", blocked_fields(entry, self.now, key) if entry else ())
         self.refresh_bindings()
 
     @on(Rows.Moved, "#rails")
@@ -351,7 +351,7 @@ class SafetyScreen(ConsoleScreen):
     def _scroll_column(self, message: Rows.Moved) -> None:
         """Scroll the column of a list with its cursor, so that a low terminal also shows what stands below the list."""
         if message.view.id == "rails":
-            self._draw_standing(self.app.now())
+            self._draw_standing()
         column = self.query_one("#left" if message.view.id == "rails" else "#third")
         share = message.view.cursor / max(1, message.view.virtual_size.height - 1)
         column.scroll_to(y=round(column.max_scroll_y * share), animate=False)
@@ -385,7 +385,7 @@ class SafetyScreen(ConsoleScreen):
         confirm(self.app, "Allow this once?", question, "allow once", allow, risky=True)
 
     def apply_filter(self) -> None:
-        self._draw_blocked(self.app.now())
+        self._draw_blocked()
 
     # Switches
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
+from typing import TYPE_CHECKING
 
 from textual import getters, on
 from textual.app import ComposeResult
@@ -21,6 +21,9 @@ from clawpy_console.screens.diff_view import DiffView
 from clawpy_console.widgets.reflowing_text import ReflowingText
 from clawpy_console.widgets.transcript import LinesView
 from engine.model import Card, ChangeSet, PermissionAnswer, PermissionRequest, Refusal, SessionView
+
+if TYPE_CHECKING:
+    from clawpy_console.console import Console
 
 GUARD_S = 0.6
 """Seconds after the request on screen changed in which no key answers it."""
@@ -64,6 +67,7 @@ class PermissionPane(Vertical):
 
     _detail = getters.query_one("#asked-detail", LinesView)
 
+    app: Console
     clock = staticmethod(time.monotonic)
 
     def __init__(self, *, id: str | None = None) -> None:
@@ -94,7 +98,7 @@ class PermissionPane(Vertical):
             return None
         return request
 
-    def show(self, requests: Sequence[PermissionRequest], now: datetime, keymap: Mapping[str, str]) -> None:
+    def show(self, requests: Sequence[PermissionRequest]) -> None:
         """Show one of `requests`, those of the session under the cursor. The one on screen stays while it is among
         them."""
         self.requests = tuple(requests)
@@ -108,7 +112,7 @@ class PermissionPane(Vertical):
         position = f"  {number} of {len(self.requests)}" if len(self.requests) > 1 else ""
         self.border_title = Content(f"▲ {request.agent} asks{position}")
         self.border_subtitle = Content(
-            f"{request.tool} · waits {formats.duration(now - request.asked_at)} · {request.id}"
+            f"{request.tool} · waits {formats.duration(self.app.now() - request.asked_at)} · {request.id}"
         )
         if request.id != self._shown_id:
             self._shown_id = request.id
@@ -116,7 +120,9 @@ class PermissionPane(Vertical):
             self._show_detail(request)
         hidden_count = self._fit_detail()
         self.query_one("#asked-head", ReflowingText).show(lambda width: _head_lines(request, width, hidden_count))
-        self.query_one("#asked-keys", ReflowingText).show(lambda width: _key_lines(keymap, len(self.requests), width))
+        self.query_one("#asked-keys", ReflowingText).show(
+            lambda width: _key_lines(self.app.keymap, len(self.requests), width)
+        )
 
     def _show_detail(self, request: PermissionRequest) -> None:
         view = self._detail

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from datetime import datetime
 from typing import TYPE_CHECKING
 
 from textual import getters, on
@@ -97,7 +96,7 @@ class WorkScreen(SessionActions):
     def show(self, session_id: str) -> None:
         """Put the cursor on this session, now or as soon as it is listed."""
         self._select_when_listed(session_id)
-        self._draw_sessions(self.app.now())
+        self._draw_sessions()
 
     def _select_when_listed(self, session_or_card_id: str) -> None:
         self._session_to_select, self._has_chosen = session_or_card_id, True
@@ -110,7 +109,7 @@ class WorkScreen(SessionActions):
         if card_id := self.app.cards.last_approved_id:
             self._select_when_listed(card_id)
         if self._complete:
-            self._draw_sessions(self.app.now())
+            self._draw_sessions()
 
     def columns(self) -> Mapping[str, str]:
         files = len(self.change.files) if self.change else 0
@@ -120,14 +119,14 @@ class WorkScreen(SessionActions):
         if not changed or changed & {"sessions", "changes", "permissions"}:
             self._draw_session()
 
-    def draw_times(self, now: datetime) -> None:
-        self._draw_sessions(now)
-        self._draw_about(now)
-        self._draw_asked(now)
+    def draw_times(self) -> None:
+        self._draw_sessions()
+        self._draw_about()
+        self._draw_asked()
 
-    def _draw_sessions(self, now: datetime) -> None:
+    def _draw_sessions(self) -> None:
         rows, state = self._rows, self.state
-        rows.show(self._session_rows(now), empty="No match." if self.filter_words else None)
+        rows.show(self._session_rows(), empty="No match." if self.filter_words else None)
         self._select_waiting_session(rows)
         count = f"  {len(state.sessions)}{'+' if state.has_older else ''}" if state.sessions else ""
         self.update_static("#sessions-title", Content.assemble("SESSIONS", (count, "$grey")))
@@ -170,12 +169,12 @@ class WorkScreen(SessionActions):
             groups[heading].append(session)
         return groups
 
-    def _session_rows(self, now: datetime) -> list[Row]:
+    def _session_rows(self) -> list[Row]:
         several_workspaces = len({session.workspace for session in self.state.sessions}) > 1
         rows = {
             heading: [
                 session_row(
-                    session, now, waiting_mark=WAITING_MARKS.get(heading, ""), with_workspace=several_workspaces
+                    session, self.now, waiting_mark=WAITING_MARKS.get(heading, ""), with_workspace=several_workspaces
                 )
                 for session in sessions
             ]
@@ -188,8 +187,8 @@ class WorkScreen(SessionActions):
     def _draw_session(self) -> None:
         session = self.session
         self._read_calls()
-        self._draw_about(self.app.now())
-        self._draw_asked(self.app.now())
+        self._draw_about()
+        self._draw_asked()
         transcript = self._transcript
         if session is None:
             transcript.clear(empty="Select a session.")
@@ -208,17 +207,17 @@ class WorkScreen(SessionActions):
             self._viewed.add(session.id)
             self.app.call_engine(lambda engine: engine.cards.mark_reviewed(session.prediction_id))
 
-    def _draw_about(self, now: datetime) -> None:
-        session, calls = self.session, self._calls
+    def _draw_about(self) -> None:
+        session, calls, now = self.session, self._calls, self.now
         self.query_one("#about", ReflowingText).show(
             lambda width: heading_lines(session, calls, now, width) if session else []
         )
 
-    def _draw_asked(self, now: datetime) -> None:
+    def _draw_asked(self) -> None:
         requests = self.state.requests_of(self.session.id) if self.session else ()
         pane = self._permission_pane
         before = pane.current
-        pane.show(requests, now, self.app.keymap)
+        pane.show(requests)
         if before != pane.current:
             self.refresh_bindings()
 
@@ -236,7 +235,7 @@ class WorkScreen(SessionActions):
         def on_calls(calls: list[ModelCall]) -> None:
             if self._calls_session is session:
                 self._calls = tuple(calls)
-                self._draw_about(self.app.now())
+                self._draw_about()
 
         self.app.call_engine(lambda engine: engine.calls.for_session(session.id), on_calls)
 
@@ -260,7 +259,7 @@ class WorkScreen(SessionActions):
             transcript.pull()
 
     def apply_filter(self) -> None:
-        self._draw_sessions(self.app.now())
+        self._draw_sessions()
 
     # What becomes of a change set
 

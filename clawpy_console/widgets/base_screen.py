@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -105,6 +106,11 @@ class BaseScreen(Screen[Answer]):
         if self.app.engine is not None:
             work = partial(self.app.run_in_thread, partial(call, self.app.engine), show_result, on_refusal, wait=wait)
             _: Worker[None] = self.run_worker(work, group=group, exclusive=True)
+
+    @property
+    def now(self) -> datetime:
+        """The present time."""
+        return self.app.now()
 
     def key_of(self, action_id: str) -> str:
         """The key of an action, as the key line writes it."""

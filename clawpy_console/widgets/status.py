@@ -59,6 +59,8 @@ class Frame(Widget):
     Frame:ansi > #banner { text-style: bold reverse; background: ansi_default; color: ansi_default; }
     """
 
+    app: Console
+
     def __init__(self, screen_name: str) -> None:
         super().__init__()
         self._screen_name = screen_name
@@ -67,8 +69,9 @@ class Frame(Widget):
         yield ReflowingText(id="state")
         yield ReflowingText(id="banner")
 
-    def draw(self, app: Console, now: datetime) -> None:
-        """Draw the state of `app`."""
+    def draw(self) -> None:
+        """Draw the state of the console."""
+        app, now = self.app, self.app.now()
         state, hold, key = app.state, gravest_hold(app.holds), shown_key("app.resume", app.keymap)
         place = " ".join(part for part in ("DEMO" if app.demo else "", place_words(state)) if part)
         shown = ALWAYS_SHOWN.union(state.used, app.visited, [self._screen_name])
