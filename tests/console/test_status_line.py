@@ -17,7 +17,7 @@ from tests.support.helpers import assert_contains
 
 
 @pytest.mark.parametrize(
-    ("phase", "line"),
+    ("phase", "label"),
     [
         (Phase(0, 0, "", 30), ""),  # before any decision there is nothing to say
         (Phase(0, 1, "", 30), "Learning: 1 of 30"),
@@ -25,11 +25,11 @@ from tests.support.helpers import assert_contains
         (Phase(1, 30, "", 30), ""),
     ],
 )
-def test_learning_is_counted_from_the_first_decision_until_the_twin_starts(phase: Phase, line: str) -> None:
+def test_learning_is_counted_from_the_first_decision_until_the_twin_starts(phase: Phase, label: str) -> None:
     app_state = AppState(autonomy=Autonomy(state="WATCHING", threshold=1800), learning=phase.learning)
     line = state_line(app_state, NOW, "", 120).plain
-    assert ("Learning" in line) is bool(line)
-    assert line in line
+    assert ("Learning" in line) is bool(label)
+    assert label in line
 
 
 @pytest.mark.parametrize("width", [24, 38, 58, 78, 98, 118, 198])
