@@ -1,4 +1,4 @@
-"""The console, in whose engine facts happen at an even rate as soon as somebody listens to its gateway:
+"""A console whose engine records events at an even rate once its gateway has a client:
 `python -m tests.benchmarks.busy_console --home DIR`.
 """
 
@@ -16,11 +16,11 @@ from tests.benchmarks.test_pulse import Writer
 
 
 def main() -> int:
-    """Run `clawpy` with an engine that writes."""
-    really = cli.open_engine
+    """Run `clawpy` with an engine that records events."""
+    open_engine = cli.open_engine
 
-    def opened(home: Home, **options: Any) -> Any:
-        engine = really(home, **options)
+    def open_busy_engine(home: Home, **options: Any) -> Any:
+        engine = open_engine(home, **options)
 
         def write() -> None:
             while engine.gateway.state().clients == 0:
@@ -30,7 +30,7 @@ def main() -> int:
         threading.Thread(target=write, daemon=True).start()
         return engine
 
-    cli.open_engine = opened
+    cli.open_engine = open_busy_engine
     return run_clawpy()  # the console is opened in a forked process, which has this engine
 
 

@@ -1,9 +1,9 @@
-"""A shop whose work fails in ways that recur, and a model that knows no better until it is told.
+"""A shop whose work fails in ways that recur, and a model that does better only when its prompt says how.
 
-Everything is real but the model: git, worktrees, pytest, the validation loop, prompts, and what is learnt of them. The
-model is a fixed policy on loopback. It writes the code that comes to mind first, which breaks a rule of the shop; shown
-the red test it finds the remedy in half of the tasks (a coin seeded with the task), and always when what it was told
-names the remedy. What it is told is nothing that this file says: only what sessions before it left behind.
+Everything is real but the model: git, worktrees, pytest, the validation loop, prompts and learning. The model is a
+fixed policy on loopback. It writes naive code, which breaks a rule of the shop. After the failing test it finds the
+remedy in half of the tasks (a coin seeded with the task), and always when its prompt names the remedy, which only
+earlier sessions can have put there.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ from tests.support.helpers import read_table
 from tests.support.model_server import ModelServer, Reply, Request, calls
 
 CHANNEL = "koji-core"
-FINDS = 0.5
-"""How often the model finds the remedy by itself, once it was shown the red test."""
+FIND_SHARE = 0.5
+"""The share of tasks in which the model finds the remedy by itself after the failing test."""
 
 
 @dataclass(frozen=True)
 class Rule:
-    """A rule of the shop that the first thing that comes to mind breaks. `token` is what the remedy is known by."""
+    """A rule of the shop that naive code breaks. A prompt with `token` names the remedy."""
 
     name: str
     test: str
     naive: str
     remedy: str
     token: str
-    said: str
-    """What the operator adds to a prompt to say so."""
+    correction: str
+    """What the operator adds to a prompt."""
 
 
 RULES = tuple(Rule(name, **texts) for name, texts in read_table(__file__).items())
@@ -52,7 +52,7 @@ RULES = tuple(Rule(name, **texts) for name, texts in read_table(__file__).items(
 
 @dataclass(frozen=True)
 class Task:
-    """Work of one kind. Two tasks with the same number and seed are the same work."""
+    """One piece of work. Tasks with the same number and seed are the same."""
 
     number: int
     rule: Rule
@@ -89,44 +89,46 @@ CHATTER = ("ls", "git diff --stat", "git branch", "cat pytest.ini", "ls shop", "
 
 
 class Model:
-    """The policy. `tasks` by their prompt. `harm`: words of a fragment, and how often following them ruins the work.
-    `looks`: it looks around before it writes, out of habit in a share of the tasks. `follows`: how often it does what
-    it was told; `guesses`: how often it is right at once without being told."""
+    """The policy. `harm_by_words`: by the words of a fragment, the share of tasks that following them ruins.
+    `habit_share`: the share of tasks in which it runs `HABIT` before it writes; 0 for no commands. `follow_share`: how
+    often it follows its prompt; `guess_share`: how often it is right at once by itself."""
 
-    def __init__(self, known: Sequence[Task]) -> None:
-        self._tasks = {one.prompt: one for one in known}
-        self.harm: dict[str, float] = {}
-        self.looks = 0.0
-        self.follows, self.guesses = 1.0, 0.0
+    def __init__(self, tasks: Sequence[Task]) -> None:
+        self._tasks = {task.prompt: task for task in tasks}
+        self.harm_by_words: dict[str, float] = {}
+        self.habit_share = 0.0
+        self.follow_share, self.guess_share = 1.0, 0.0
 
     def __call__(self, request: Request) -> Reply:
-        task = next(one for prompt, one in self._tasks.items() if any(prompt in said for said in request.users))
-        looks = self._looks(task)
-        if len(request.tool_results) < len(looks):
-            return calls("exec", command=looks[len(request.tool_results)])
-        writes = sum("wrote" in said or "written" in said.lower() for said in request.tool_results)
-        reds = [said for said in request.users if "tests were run on your changes" in said]
-        if writes <= len(reds):
-            body = self._body(task, request, reds)
+        task = next(task for prompt, task in self._tasks.items() if any(prompt in text for text in request.users))
+        habit_share = self._commands_first(task)
+        if len(request.tool_results) < len(habit_share):
+            return calls("exec", command=habit_share[len(request.tool_results)])
+        writes = sum("wrote" in text or "written" in text.lower() for text in request.tool_results)
+        failures = [text for text in request.users if "tests were run on your changes" in text]
+        if writes <= len(failures):
+            body = self._body(task, request, failures)
             return calls("write", path=f"shop/{task.rule.name}.py", content=MODULE.format(rule=task.rule.name) + body)
-        told = re.findall(r"^\s{4}.*$", self._body(task, request, reds), re.M)
-        return Reply(text=f"I added {task.function}: {' '.join(line.strip() for line in told[-2:])}")
+        added_lines = re.findall(r"^\s{4}.*$", self._body(task, request, failures), re.M)
+        return Reply(text=f"I added {task.function}: {' '.join(line.strip() for line in added_lines[-2:])}")
 
-    def _looks(self, task: Task) -> list[str]:
-        if not self.looks:
+    def _commands_first(self, task: Task) -> list[str]:
+        if not self.habit_share:
             return []
         chatter = sorted(CHATTER, key=lambda command: task.draw(command))
-        habit = HABIT if task.is_lucky("habit", self.looks) else ()
+        habit = HABIT if task.is_lucky("habit", self.habit_share) else ()
         return [*chatter[:3], *habit, *chatter[3:5]]
 
-    def _body(self, task: Task, request: Request, reds: Sequence[str]) -> str:
-        heard = request.system + "\n".join(request.users)
-        told = task.rule.token in heard.replace(task.rule.test, "")
-        knows = (told and task.is_lucky("follows", self.follows)) or task.is_lucky("guesses", self.guesses)
-        ruined = any(words in heard and task.is_lucky(words, share) for words, share in self.harm.items())
-        finds = bool(reds) and task.is_lucky("finds", FINDS)
-        right = (knows or finds) and not ruined
-        return (task.rule.remedy if right else task.rule.naive).format(name=task.function)
+    def _body(self, task: Task, request: Request, failures: Sequence[str]) -> str:
+        prompt = request.system + "\n".join(request.users)
+        is_told = task.rule.token in prompt.replace(task.rule.test, "")
+        knows_rule = (is_told and task.is_lucky("follows", self.follow_share)) or task.is_lucky(
+            "guesses", self.guess_share
+        )
+        is_ruined = any(words in prompt and task.is_lucky(words, share) for words, share in self.harm_by_words.items())
+        finds_remedy = bool(failures) and task.is_lucky("finds", FIND_SHARE)
+        is_right = (knows_rule or finds_remedy) and not is_ruined
+        return (task.rule.remedy if is_right else task.rule.naive).format(name=task.function)
 
 
 MODULE = '"""Functions about {rule}."""\n\n\n'
@@ -142,10 +144,10 @@ for file in sorted(glob.glob("tests/test_*.py")):
 """
 
 LADDERS = ("hierarchy", "scope", "behaviour")
-"""The three ways up of what was learnt, each of which a shop may have or not."""
+"""The three ladders of learning, each of which a shop may have or not."""
 
 MEMORY = "memory"
-"""What recall tells of former sessions: another way of learning."""
+"""Recall of former sessions: another way of learning."""
 
 
 class Shop:
@@ -214,22 +216,22 @@ class Shop:
         finally:
             self.engine.close()
 
-    def work(self, task: Task, more: str = "") -> tuple[bool, SessionView]:
-        """One task from card to end, and whether its tests were green then. `more` is what the operator adds to it."""
+    def work(self, task: Task, correction: str = "") -> tuple[bool, SessionView]:
+        """A task from card to end; returns whether its tests passed. `correction` is what the operator adds to it."""
         card = self.engine.cards.propose(task.prompt, workspace=str(self.repository.path), channel=CHANNEL)
-        started = self.engine.cards.approve(card.id, edit=f"{task.prompt}. {more}" if more else None)
+        started = self.engine.cards.approve(card.id, edit=f"{task.prompt}. {correction}" if correction else None)
         assert started.session_id is not None
         until = time.monotonic() + 120
         while not (view := self.engine.sessions.wait(started.session_id, 2)).state.over:
-            told = [one.text for one in self.engine.sessions.transcript(view.id)]
-            assert time.monotonic() < until, json.dumps(told)
-            if told and "; again in " in told[-1]:  # a busy machine broke a connection off; its pause goes by
+            lines = [line.text for line in self.engine.sessions.transcript(view.id)]
+            assert time.monotonic() < until, json.dumps(lines)
+            if lines and "; again in " in lines[-1]:  # a busy machine broke a connection off; its pause goes by
                 self.clock.advance(timedelta(minutes=2))
         self.clock.advance(timedelta(minutes=20))
         return view.check is not None and view.check.green, view
 
     def review(self, view: SessionView) -> None:
-        """The operator's word on what was changed: green work is kept on a branch, red work thrown away."""
+        """The operator keeps green work on a branch, and discards red work."""
         assert view.change_set_id is not None
         if view.check is not None and view.check.green:
             self.engine.changes.branch(view.change_set_id)
@@ -237,7 +239,7 @@ class Shop:
             self.engine.changes.discard(view.change_set_id)
 
     def evening(self) -> None:
-        """What comes round by itself at the end of a day; the next day begins at ten."""
+        """The jobs at the end of a day; the next day begins at ten."""
         self.engine.learnings.catch_up()
         self.engine.knowledge.catch_up()
         for job in ("state", "guidance", "adaptation"):
@@ -246,21 +248,21 @@ class Shop:
         self.clock.advance(tomorrow - self.clock.now())
 
     def friday(self) -> None:
-        """The operator looks through what is proposed, and approves it."""
+        """The operator approves what is proposed."""
         if "behaviour" in self.on:
             approve(self)
 
 
 def approve(shop: Shop) -> list[Candidate]:
-    """The operator approves whatever the engine proposes of its own evidence, and what he rolled back before."""
+    """The operator approves whatever the engine proposes, and what was rolled back; returns the active candidates."""
     engine = shop.engine
     for _ in range(8):
         engine.adaptation.run_round()
-        waiting = engine.adaptation.candidates(status=CandidateStatus.REVIEW)
-        if not waiting:
+        in_review = engine.adaptation.candidates(status=CandidateStatus.REVIEW)
+        if not in_review:
             break
-        for one in waiting:
-            engine.adaptation.approve(one.id)
+        for candidate in in_review:
+            engine.adaptation.approve(candidate.id)
     for candidate in engine.adaptation.candidates(status=CandidateStatus.ROLLED_BACK):
         engine.adaptation.approve(candidate.id)
     return engine.adaptation.candidates(status=CandidateStatus.PROMOTED)

@@ -1,4 +1,4 @@
-"""What is measured is what operators get: databases migrated afresh, writes that wait for the disk."""
+"""Benchmarks run on what operators have: databases that are created anew, and writes that wait for the disk."""
 
 from __future__ import annotations
 
@@ -7,4 +7,4 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def _quick_homes() -> None:
-    """As they are."""
+    """Homes are not made quick."""

@@ -222,7 +222,7 @@ def learn(kinds: Sequence[Sequence[Seen]]) -> tuple[Weight, ...]:
         likely /= likely.sum(axis=1, keepdims=True)
         return np.einsum("q,qc,qcf->f", shares, likely - wanted, features) + RIDGE * weights
 
-    chosen = minimise(slope_of_cross_entropy, np.zeros(len(fitted)), steps=300, least=0.0)
+    chosen = minimise(slope_of_cross_entropy, np.zeros(len(fitted)), steps=300, minimum=0.0)
     result = list(WEIGHTS)
     for number, value in zip(fitted, chosen / spread, strict=True):
         result[number] = replace(WEIGHTS[number], weight=round(float(value), 2))

@@ -23,12 +23,14 @@ def main() -> None:
         kinds = observe_sets(Path(os.environ["CLAWPY_DATA"]), Path(folder))
     if len(sys.argv) > 1:
         Path(sys.argv[1]).write_bytes(pickle.dumps(kinds))
-    weights = learn([[one for some in kind.values() for one in some] for kind in kinds.values()])
+    weights = learn([[question for questions in kind.values() for question in questions] for kind in kinds.values()])
     rows: dict[str, list[tuple[tuple[str, ...], frozenset[str]]]] = {}
     for name, kind in kinds.items():
-        every = [one for some in kind.values() for one in some]
-        rows[f"{name}, shipped"] = [(one.ours, one.evidence) for one in every]
-        rows[f"{name}, fitted on all"] = [(reranked(one, weights), one.evidence) for one in every]
+        all_questions = [question for questions in kind.values() for question in questions]
+        rows[f"{name}, shipped"] = [(question.ours, question.evidence) for question in all_questions]
+        rows[f"{name}, fitted on all"] = [
+            (reranked(question, weights), question.evidence) for question in all_questions
+        ]
         rows[f"{name}, fitted without the conversation"] = without_itself(name, kinds)
     table(rows)
     for weight in weights:

@@ -46,38 +46,40 @@ def phrases() -> list[tuple[str, str]]:
     lines = [line.split("\t") for line in (HERE / "placing_phrases.tsv").read_text().splitlines()]
     topics = [text for act, text in lines if act == "topic"]
     chance = random.Random(7)
-    found = []
+    pairs = []
     for act, text in lines:
         if act != "topic":
             for topic in chance.sample(topics, TOPICS_EACH) if "{" in text else [""]:
-                found.append((act, text.format(t=topic, T=topic[:1].upper() + topic[1:])))
-    return found
+                pairs.append((act, text.format(t=topic, T=topic[:1].upper() + topic[1:])))
+    return pairs
 
 
 def fit(rows: Any, acts: list[str]) -> tuple[list[str], Any]:
-    """Logistic regression of acts on rows, each channel of the same weight in all, by Adam."""
+    """Logistic regression of acts on rows by Adam; all channels have the same weight."""
     columns = sorted(set(acts))
     channels = [CHANNEL_OF_ROLE[act.split("/")[0]] for act in acts]
     target = numpy.array([[act == column for column in columns] for act in acts], float)
-    weigh = numpy.array([1 / channels.count(channel) for channel in channels])[:, None] / len(CHANNELS)
+    row_weights = numpy.array([1 / channels.count(channel) for channel in channels])[:, None] / len(CHANNELS)
 
-    def slope(weights: Any) -> Any:
+    def gradient(weights: Any) -> Any:
         scores = rows @ weights
         shares = numpy.exp(scores - scores.max(1, keepdims=True))
-        return rows.T @ ((shares / shares.sum(1, keepdims=True) - target) * weigh) + DECAY * weights
+        return rows.T @ ((shares / shares.sum(1, keepdims=True) - target) * row_weights) + DECAY * weights
 
-    return columns, minimise(slope, numpy.zeros((rows.shape[1], len(columns))), steps=STEPS)
+    return columns, minimise(gradient, numpy.zeros((rows.shape[1], len(columns))), steps=STEPS)
 
 
 def main() -> None:
     helper = Helper()
 
     def embed(texts: list[str]) -> Any:
-        return numpy.stack([numpy.frombuffer(one.vector, "<f4") for one in LocalEmbedder(helper).embed(texts)])
+        return numpy.stack(
+            [numpy.frombuffer(embedding.vector, "<f4") for embedding in LocalEmbedder(helper).embed(texts)]
+        )
 
     pairs = phrases()
     texts = [text for _, text in pairs]
-    words = routing.WORD_WEIGHT * numpy.stack([routing.hash_words(one) for one in texts])
+    words = routing.WORD_WEIGHT * numpy.stack([routing.hash_words(text) for text in texts])
     rows = numpy.concatenate([embed(texts), words, numpy.ones((len(texts), 1))], 1)
     acts, weights = fit(rows, [act for act, _ in pairs])
     roles = [act.split("/")[0] for act in acts]
@@ -89,18 +91,19 @@ def main() -> None:
             weights=weights.astype(numpy.float16),
         )
     tuning = [json.loads(line) for line in TUNING.read_text().splitlines()]
-    shares = routing._probabilities([one["prompt"] for one in tuning], embed([one["prompt"] for one in tuning]))
+    prompts = [line["prompt"] for line in tuning]
+    shares = routing._probabilities(prompts, embed(prompts))
     print(f"{'threshold':>9}{'right':>7}{'wrong':>7}{'left alone':>12}{'no work, left alone':>21}")
     for threshold in (0.0, 0.2, 0.25, 0.3, 0.35, 0.4):
         counts = {"right": 0, "wrong": 0, "alone": 0, "none": 0}
-        for one, row in zip(tuning, shares, strict=True):
+        for line, row in zip(tuning, shares, strict=True):
             channels = routing._by_channel(row, Settings())
             best = max(channels, key=lambda name: channels[name])
             placed = best if channels[best] >= threshold else ""
-            if not one["channel"]:
+            if not line["channel"]:
                 counts["none"] += not placed
             else:
-                counts["right" if placed == one["channel"] else "wrong" if placed else "alone"] += 1
+                counts["right" if placed == line["channel"] else "wrong" if placed else "alone"] += 1
         print(f"{threshold:>9}{counts['right']:>7}{counts['wrong']:>7}{counts['alone']:>12}{counts['none']:>21}")
     helper.close()
 

@@ -115,12 +115,12 @@ def four_weeks(root: Path, server: ModelServer, warm: ModelHost, seed: int, on: 
     shop = Shop(root, server, warm, FakeClock(MONDAY.replace(hour=10)), seed, on=on, tries=0, quick=True)
     todo = tasks(seed, DAYS)
     model = server.answer = Model(todo)
-    model.follows, model.guesses = 0.9, 0.2
+    model.follow_share, model.guess_share = 0.9, 0.2
     right: list[bool] = []
     with shop.opened():
         for day, task in enumerate(todo):
             corrects = day < CORRECTED
-            green, view = shop.work(task, task.rule.said if corrects else "")
+            green, view = shop.work(task, task.rule.correction if corrects else "")
             shop.review(view)
             shop.evening()
             if not corrects:
@@ -134,7 +134,7 @@ def four_weeks(root: Path, server: ModelServer, warm: ModelHost, seed: int, on: 
 def test_harmful_fragments_are_found_and_good_ones_kept(tmp_path: Path, server: ModelServer, warm: ModelHost) -> None:
     shop = Shop(tmp_path, server, warm, FakeClock(MONDAY), 7)
     model = server.answer = Model(tasks(7, MOST))
-    model.harm = dict.fromkeys(HARMFUL, 0.5)
+    model.harm_by_words = dict.fromkeys(HARMFUL, 0.5)
     print("\nafter  fragment                                   with    without    from   to  verdict")
     with shop.opened() as engine:
         planted = {plant_fragment(shop, words): words for words in (*GOOD, *HARMFUL)}
@@ -161,7 +161,7 @@ def test_a_habit_becomes_a_flow_and_chance_does_not(tmp_path: Path, server: Mode
     shop = Shop(tmp_path, server, warm, FakeClock(MONDAY), 11)
     todo = tasks(11, WATCHED)
     model = server.answer = Model(todo)
-    model.looks = 0.6
+    model.habit_share = 0.6
     with shop.opened() as engine:
         for task in todo:
             shop.work(task)

@@ -40,7 +40,7 @@ def pip(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     return [str(folder / "bin" / "python"), "-m", "pip", "-q"]
 
 
-def fetched(pip: list[str], name: str, folder: Path) -> Path:
+def download(pip: list[str], name: str, folder: Path) -> Path:
     """The unpacked source release of a package. Skips without an index."""
     argv = [*pip, "download", "--no-deps", "--no-binary", name, "-d", str(folder), name]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
@@ -52,7 +52,7 @@ def fetched(pip: list[str], name: str, folder: Path) -> Path:
     return next((folder / "source").iterdir())
 
 
-def prepared(pip: list[str], project: Path, needs: tuple[str, ...]) -> Path:
+def install(pip: list[str], project: Path, needs: tuple[str, ...]) -> Path:
     """The interpreter of the project's own environment."""
     for argv in (["init", "-q"], ["add", "-A"], ["-c", "user.name=a", "-c", "user.email=a@b.c", "commit", "-qm", "x"]):
         subprocess.run(["git", *argv], cwd=project, check=True)
@@ -66,40 +66,40 @@ def prepared(pip: list[str], project: Path, needs: tuple[str, ...]) -> Path:
 
 
 def outcomes(report: Path) -> dict[str, str]:
-    """What became of each test, by its name."""
-    found = {}
+    """The outcome of each test, by its name."""
+    by_test = {}
     for case in ElementTree.parse(report).iter("testcase"):
-        child = next((one.tag for one in case if one.tag in ("failure", "error", "skipped")), "passed")
-        found[f"{case.get('classname')}::{case.get('name')}"] = child
-    return found
+        outcome = next((child.tag for child in case if child.tag in ("failure", "error", "skipped")), "passed")
+        by_test[f"{case.get('classname')}::{case.get('name')}"] = outcome
+    return by_test
 
 
 @pytest.mark.parametrize("name", PACKAGES)
-def test_a_suite_comes_out_alike(tmp_path: Path, pip: list[str], name: str) -> None:
+def test_a_suite_has_the_same_outcomes_inside_and_outside(tmp_path: Path, pip: list[str], name: str) -> None:
     bubblewrap = Bubblewrap()
     if bubblewrap.problem:
         pytest.skip("bubblewrap does not work on this machine")
-    project = fetched(pip, name, tmp_path)
-    python = prepared(pip, project, PACKAGES[name])
+    project = download(pip, name, tmp_path)
+    python = install(pip, project, PACKAGES[name])
     scratch = tmp_path / "scratch"
-    held = Confinement(project, scratch, scratch / "caches", tree=project)
-    held.make()
-    link_tools(held.home)
-    suite = next((one for one in ("tests", "testing") if (project / one).is_dir()), ".")
+    confinement = Confinement(project, scratch, scratch / "caches", tree=project)
+    confinement.make()
+    link_tools(confinement.home)
+    suite = next((test for test in ("tests", "testing") if (project / test).is_dir()), ".")
     argv = [str(python), "-m", "pytest", "-q", suite, "-p", "no:randomly", "--junitxml"]
     subprocess.run([*argv, str(tmp_path / "outside.xml")], cwd=project, capture_output=True, check=False)
     inside = subprocess.run(
-        bubblewrap.wrap([*argv, str(held.files / "inside.xml")], held, cwd=project),
+        bubblewrap.wrap([*argv, str(confinement.files / "inside.xml")], confinement, cwd=project),
         cwd=project,
-        env=session_environment(held, bubblewrap, "sess_1"),
+        env=session_environment(confinement, bubblewrap, "sess_1"),
         capture_output=True,
         text=True,
         check=False,
     )
-    assert (held.files / "inside.xml").exists(), inside.stdout + inside.stderr
-    bare, confined = outcomes(tmp_path / "outside.xml"), outcomes(held.files / "inside.xml")
-    differing = {one: (bare.get(one), confined.get(one)) for one in bare | confined}
-    differing = {one: both for one, both in differing.items() if both[0] != both[1]}
+    assert (confinement.files / "inside.xml").exists(), inside.stdout + inside.stderr
+    bare, confined = outcomes(tmp_path / "outside.xml"), outcomes(confinement.files / "inside.xml")
+    differing = {test: (bare.get(test), confined.get(test)) for test in bare | confined}
+    differing = {test: outcomes_ for test, outcomes_ in differing.items() if outcomes_[0] != outcomes_[1]}
     print(f"\n{name}: {len(bare)} tests, {len(differing)} come out otherwise inside")
     assert bare
     assert not differing

@@ -1,5 +1,5 @@
-"""A task graph of 100,000 tasks: nothing else in the process stands still for 50 ms while it is read, asked, written to
-and compacted. A thread that wants to run every 5 ms tells.
+"""Stalls beside a task graph of 100,000 tasks: no other thread waits for 50 ms while it is read, queried, written and
+compacted. A thread that wakes up every 5 ms measures them.
 
 pytest tests/benchmarks/test_graph_pause.py -m benchmark -s
 """
@@ -74,11 +74,11 @@ def test_no_thread_stalls_while_the_graph_works(tmp_path: Path) -> None:
     ]
     worst = 0.0
     print()
-    for what, step in steps:
+    for label, step in steps:
         with StallMeter() as meter:
             seconds = time_call(step)
         longest = max(meter.delays)
-        print(f"{what:32} {seconds:6.2f} s, longest stall {longest * 1000:6.1f} ms in {len(meter.delays)} beats")
+        print(f"{label:32} {seconds:6.2f} s, longest stall {longest * 1000:6.1f} ms in {len(meter.delays)} beats")
         worst = max(worst, longest)
     assert len(graph) == TASKS + 1_500
     assert graph.faults == ()

@@ -1,4 +1,4 @@
-"""What the part of a prompt costs in which a project says what it learnt: under 50 ms p95 with 300 entries, warm.
+"""The time to make the part of a prompt with 300 learnings: under 50 ms p95, warm.
 
 pytest tests/benchmarks/test_learnings_in_prompts.py -m benchmark -s
 """
@@ -25,18 +25,20 @@ WORKSPACE = "/srv/shop"
 
 
 @pytest.mark.benchmark
-def test_the_part_of_a_project_that_knows_three_hundred_things(tmp_path: Path, database: Database) -> None:
+def test_the_part_with_three_hundred_learnings(tmp_path: Path, database: Database) -> None:
     files = LearningFiles(tmp_path, database)
     scope = Scope(project_key(WORKSPACE))
     kinds = (LearningKind.INSTITUTIONAL, LearningKind.TASK)
-    said = [
+    entries = [
         make_entry(
             f"When module m{n}.py changes, run its tests first and look at the ones of the till", "", kind=kinds[n % 2]
         )
         for n in range(ENTRIES)
     ]
-    placed = [replace(one, scope=scope.level, scope_id=scope.id, path=scope.page(one.kind, one.id)) for one in said]
-    files.apply([add_entry(one) for one in placed])
+    placed_entries = [
+        replace(entry, scope=scope.level, scope_id=scope.id, path=scope.page(entry.kind, entry.id)) for entry in entries
+    ]
+    files.apply([add_entry(entry) for entry in placed_entries])
     part = LearningsPart(LearningFiles(tmp_path, database), FixedSettings())
     request = PromptRequest("ada", "koji-core", WORKSPACE, "fix the rounding in m7.py")
     tokenizer.count("warm")

@@ -44,7 +44,7 @@ class Topics:
         self._chance = chance
 
     def text(self, topic: int, number: int) -> str:
-        text = "".join(f"{_word(one)} " for one in (number, topic)) + "is what is known of it"
+        text = "".join(f"{_letters(one)} " for one in (number, topic)) + "is what is known of it"
         noise = self._chance.standard_normal(DIMENSIONS).astype("<f4") * 0.02
         vector = self.centres[topic] + noise
         self.known[text] = (vector / numpy.linalg.norm(vector)).astype("<f4").tobytes()
@@ -54,35 +54,35 @@ class Topics:
         return [self.known[text] for text in texts]
 
 
-def _word(number: int) -> str:
+def _letters(number: int) -> str:
     """A number as a word: numbers in a text tell one thing from another."""
-    return "".join("abcdefghij"[int(one)] for one in str(number))
+    return "".join("abcdefghij"[int(digit)] for digit in str(number))
 
 
-def made(topics: Topics) -> list[LearningEntry]:
+def make_entries(topics: Topics) -> list[LearningEntry]:
     chance = numpy.random.default_rng(11)
-    found = []
+    entries = []
     for number in range(ENTRIES):
         session = f"sess_{number % SESSIONS:04d}"
         text = topics.text(int(chance.integers(TOPICS)), number)
         scope = Scope("shop", session)
-        one = make_entry(text, session, scope=LearningScope.SESSION, scope_id=session)
-        found.append(replace(one, path=scope.page(LearningKind.INSTITUTIONAL, one.id)))
-    return found
+        entry = make_entry(text, session, scope=LearningScope.SESSION, scope_id=session)
+        entries.append(replace(entry, path=scope.page(LearningKind.INSTITUTIONAL, entry.id)))
+    return entries
 
 
-def one_by_one(entries: Sequence[LearningEntry], topics: Topics) -> int:
-    """Every pair by itself; the number of groups with three sessions."""
-    vectors = [numpy.frombuffer(topics.known[one.text], dtype="<f4") for one in entries]
+def cluster_pairwise(entries: Sequence[LearningEntry], topics: Topics) -> int:
+    """Compare every pair by itself; returns the number of groups with three sessions."""
+    vectors = [numpy.frombuffer(topics.known[entry.text], dtype="<f4") for entry in entries]
     group = list(range(len(entries)))
     for left in range(len(entries)):
         for right in range(left):
             if float(vectors[left] @ vectors[right]) >= 0.8:
-                was, now = group[left], group[right]
-                group = [now if one == was else one for one in group]
+                old, new = group[left], group[right]
+                group = [new if each == old else each for each in group]
     sessions: dict[int, set[str]] = {}
-    for at, one in enumerate(entries):
-        sessions.setdefault(group[at], set()).add(one.session_id)
+    for index, entry in enumerate(entries):
+        sessions.setdefault(group[index], set()).add(entry.session_id)
     return sum(len(session) >= 3 for session in sessions.values())
 
 
@@ -96,20 +96,20 @@ class Measured(Generic[T]):
 
 
 @pytest.mark.benchmark
-def test_ten_thousand_entries_of_five_hundred_sessions(tmp_path: Path, database: Database, clock: FakeClock) -> None:
+def test_clusters_of_ten_thousand_entries(tmp_path: Path, database: Database, clock: FakeClock) -> None:
     topics = Topics()
-    entries = made(topics)
+    entries = make_entries(topics)
     files = LearningFiles(tmp_path, database)
-    files.apply([add_entry(one) for one in entries])
-    StoredVectors(database, topics.embed, lambda: "made").vectors([one.text for one in entries])
+    files.apply([add_entry(measured) for measured in entries])
+    StoredVectors(database, topics.embed, lambda: "made").vectors([measured.text for measured in entries])
     fresh = LearningFiles(tmp_path, database)
-    meaning = StoredVectors(database, topics.embed, lambda: "made")
+    stored_vectors = StoredVectors(database, topics.embed, lambda: "made")
 
     clustering = Measured(lambda: find_clusters(entries, topics.embed))
-    baseline = Measured(lambda: one_by_one(entries[:PART], topics))
+    baseline = Measured(lambda: cluster_pairwise(entries[:PART], topics))
     reading = Measured(lambda: fresh.entries(PROJECT))
-    again = Measured(lambda: fresh.entries(PROJECT))
-    planning = Measured(lambda: plan_project(reading.result, [], PROJECT, meaning.vectors, MONDAY_MORNING))
+    rereading = Measured(lambda: fresh.entries(PROJECT))
+    planning = Measured(lambda: plan_project(reading.result, [], PROJECT, stored_vectors.vectors, MONDAY_MORNING))
     plan = planning.result
     changes, facts = plan.changes(MONDAY_MORNING), plan.facts("recurrence")
     writing = Measured(lambda: files.apply(changes, facts))
@@ -118,16 +118,16 @@ def test_ten_thousand_entries_of_five_hundred_sessions(tmp_path: Path, database:
     rows: list[tuple[str, Measured[Any]]] = [
         ("clusters, vectors at hand", clustering),
         ("read 500 pages", reading),
-        ("read them again, unchanged", again),
+        ("read them again, unchanged", rereading),
         ("plan: vectors from SQLite, clusters, reinforcement", planning),
         (f"write {len(plan.promoted)} entries of the project", writing),
     ]
-    found = clustering.result
-    print(f"\n{ENTRIES:,} entries, {SESSIONS} sessions, {len(found)} clusters of three sessions and more")
-    for name, one in rows:
-        print(f"  {name:<52} {one.seconds:8.2f} s, {one.processor:8.2f} s of processors")
+    clusters = clustering.result
+    print(f"\n{ENTRIES:,} entries, {SESSIONS} sessions, {len(clusters)} clusters of three sessions and more")
+    for name, measured in rows:
+        print(f"  {name:<52} {measured.seconds:8.2f} s, {measured.processor:8.2f} s of processors")
     print(f"  {'one by one, reckoned from 600':<52} {slow:8.2f} s")
     print(f"  {'ratio, one by one to clusters':<52} {slow / clustering.seconds:8.0f}")
     assert clustering.seconds < 10
     assert reading.processor + planning.processor < 10
-    assert len(plan.promoted) == len(found) > TOPICS / 2
+    assert len(plan.promoted) == len(clusters) > TOPICS / 2

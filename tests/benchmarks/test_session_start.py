@@ -1,4 +1,4 @@
-"""What it costs to start a command and a session in the sandbox.
+"""The time to start a command and a session in the sandbox.
 
 pytest tests/benchmarks/test_session_start.py -m benchmark -s
 
@@ -42,12 +42,12 @@ def measure(ways: dict[str, Callable[[], object]]) -> None:
             seconds[name].append(time_call(way))
     first = next(iter(seconds.values()))
     print(f"\n{'':<34}  median    fastest")
-    for name, found in seconds.items():
-        ratio = f"x {median(found) / median(first):.2f}, x {min(found) / min(first):.2f}"
-        print(f"{name:<34}  {median(found) * 1e3:6.1f} ms {min(found) * 1e3:6.1f} ms  {ratio}")
+    for name, times in seconds.items():
+        ratio = f"x {median(times) / median(first):.2f}, x {min(times) / min(first):.2f}"
+        print(f"{name:<34}  {median(times) * 1e3:6.1f} ms {min(times) * 1e3:6.1f} ms  {ratio}")
 
 
-def test_a_command(tmp_path: Path, repository: Repository) -> None:
+def test_starting_a_command(tmp_path: Path, repository: Repository) -> None:
     bubblewrap = Bubblewrap()
     if bubblewrap.problem:
         pytest.skip("bubblewrap does not work on this machine")
@@ -80,7 +80,9 @@ def test_a_command(tmp_path: Path, repository: Repository) -> None:
     )
 
 
-def test_a_session(tmp_path: Path, database: Database, clock: FakeClock, bus: EventBus, repository: Repository) -> None:
+def test_starting_a_session(
+    tmp_path: Path, database: Database, clock: FakeClock, bus: EventBus, repository: Repository
+) -> None:
     world = World(tmp_path, database, clock, bus, repository)
 
     def work(job: Job) -> FlowResult:

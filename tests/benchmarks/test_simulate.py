@@ -41,19 +41,19 @@ def test_the_same_seed_gives_the_same_output_to_the_byte() -> None:
 
 def test_over_twenty_seeds_every_rail_blocks_and_every_block_is_shown_with_its_rail() -> None:
     total: Counter[str] = Counter()
-    without: Counter[str] = Counter()
-    unmet: Counter[str] = Counter()
+    seeds_without_block: Counter[str] = Counter()
+    gates_without_refusal: Counter[str] = Counter()
     for seed in range(1, 21):
         document = json.loads(json.dumps(simulate(30, seed)))
         counts = {rail["rail"]: rail["blocked"] for rail in document["rails"]}
         total.update(counts)
-        without.update(name for name, count in counts.items() if not count)
-        assert Counter(one["rail"] for one in document["blocked"]) == Counter(counts)
-        assert all(one["rail"] in RAILS and one["reason"] for one in document["blocked"])
+        seeds_without_block.update(name for name, count in counts.items() if not count)
+        assert Counter(block["rail"] for block in document["blocked"]) == Counter(counts)
+        assert all(block["rail"] in RAILS and block["reason"] for block in document["blocked"])
         cost = document["cost"]
         assert all(cost["peaks"][window] <= cost["caps"][window] for window in ("hour", "day", "month"))
-        unmet.update(gate["name"] for gate in document["gates"] if not gate["refused"])
+        gates_without_refusal.update(gate["name"] for gate in document["gates"] if not gate["refused"])
         print(f"\nseed {seed:>2}: " + ", ".join(f"{name} {counts[name]}" for name in RAILS), end="")
-    print(f"\nin all: {dict(total)}; seeds in which a rail never blocked: {dict(without)}")
+    print(f"\nin all: {dict(total)}; seeds in which a rail never blocked: {dict(seeds_without_block)}")
     assert all(total[name] for name in RAILS)
-    assert not unmet, "every gate between a lesson and a leader refuses at least once in a month"
+    assert not gates_without_refusal, "every gate between a lesson and a leader refuses at least once in a month"

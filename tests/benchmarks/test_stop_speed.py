@@ -66,22 +66,22 @@ def _gone(process: psutil.Process) -> bool:
 def test_stopping_with_a_stopped_engine(tmp_path: Path) -> None:
     print(f"\n{'rung':<12} killed  gone, slowest  gone, fastest  program, slowest")
     for rung in find_rungs():
-        found = []
+        results = []
         for number in range(TIMES):
             root = tmp_path / f"{rung.name}{number}"
             root.mkdir()
-            found.append(stop_from_outside(root, rung))
-        gone = [seconds for _, seconds, _ in found]
-        program = max(seconds for _, _, seconds in found)
-        print(f"{rung.name:<12} {found[0][0]:>6} {max(gone):>12.2f} s {min(gone):>12.2f} s {program:>15.2f} s")
+            results.append(stop_from_outside(root, rung))
+        gone = [seconds for _, seconds, _ in results]
+        program = max(seconds for _, _, seconds in results)
+        print(f"{rung.name:<12} {results[0][0]:>6} {max(gone):>12.2f} s {min(gone):>12.2f} s {program:>15.2f} s")
         assert max(gone) < GONE_SECONDS
 
 
 def test_the_doctor(tmp_path: Path) -> None:
     home = Home.locate(tmp_path / "home")
-    found = []
+    seconds = []
     for _ in range(TIMES):
         ladder.measure_rungs.cache_clear()
-        found.append(time_call(lambda: examine(home, [])))
-    print(f"\ndoctor, beyond its start: slowest {max(found):.2f} s, fastest {min(found):.2f} s")
-    assert min(found) < DOCTOR_SECONDS  # the others have what else the machine does in them
+        seconds.append(time_call(lambda: examine(home, [])))
+    print(f"\ndoctor, beyond its start: slowest {max(seconds):.2f} s, fastest {min(seconds):.2f} s")
+    assert min(seconds) < DOCTOR_SECONDS  # the others have what else the machine does in them

@@ -1,4 +1,4 @@
-"""Does the Twin know which proposals people want, and how sure may it be? Against TF-IDF with logistic regression.
+"""How well the Twin predicts which proposals people want, compared with TF-IDF and logistic regression.
 
 CLAWPY_DATA=DIR pytest tests/benchmarks/test_twin.py -m benchmark -s
 
@@ -19,7 +19,7 @@ import pytest
 
 from engine.learning.decisions.calibration import calibration_bound, calibration_error
 from engine.learning.decisions.learner import Learner
-from tests.benchmarks.twin_sets import STRENGTHS, TEXTS, Row, baseline, rows, taught
+from tests.benchmarks.twin_sets import STRENGTHS, TEXTS, Row, baseline, rows, train_twin
 
 pytestmark = [
     pytest.mark.benchmark,
@@ -39,7 +39,7 @@ FOREMOST = 20
 
 
 @pytest.fixture(scope="module")
-def every() -> list[Row]:
+def all_rows() -> list[Row]:
     pytest.importorskip("sklearn", reason="the baselines need scikit-learn: pip install --group dev")
     return rows(Path(os.environ["CLAWPY_DATA"]) / "proactive.jsonl")
 
@@ -56,52 +56,52 @@ def brier_of(wanted: numpy.ndarray, scores: numpy.ndarray) -> float:
     return float(brier_score_loss(wanted, scores))
 
 
-def traces_of(every: Sequence[Row]) -> list[str]:
-    return sorted({row.trace for row in every})
+def traces_of(all_rows: Sequence[Row]) -> list[str]:
+    return sorted({row.trace for row in all_rows})
 
 
-def test_a_trace_it_has_never_seen(every: list[Row]) -> None:
-    traces = traces_of(every)
-    wanted = numpy.array([row.wanted for row in every])
-    of = numpy.array([row.trace for row in every])
-    print(f"\nleave one trace out: {len(every)} proposals, {wanted.mean():.1%} wanted, {len(traces)} traces")
+def test_the_twin_on_a_trace_that_it_has_not_learned(all_rows: list[Row]) -> None:
+    traces = traces_of(all_rows)
+    wanted = numpy.array([row.wanted for row in all_rows])
+    trace_of_row = numpy.array([row.trace for row in all_rows])
+    print(f"\nleave one trace out: {len(all_rows)} proposals, {wanted.mean():.1%} wanted, {len(traces)} traces")
 
-    base = numpy.empty(len(every))
+    base = numpy.empty(len(all_rows))
     for trace in traces:
-        base[of == trace] = wanted[of != trace].mean()
+        base[trace_of_row == trace] = wanted[trace_of_row != trace].mean()
     figures = {"base rate": (0.5, brier_of(wanted, base))}
     for name, text in TEXTS.items():
-        texts = numpy.array([text(row) for row in every], dtype=object)
+        texts = numpy.array([text(row) for row in all_rows], dtype=object)
         for strength in STRENGTHS:
-            scores = numpy.empty(len(every))
+            scores = numpy.empty(len(all_rows))
             for trace in traces:
-                model = baseline(strength).fit(texts[of != trace], wanted[of != trace])
-                scores[of == trace] = model.predict_proba(texts[of == trace])[:, 1]
+                model = baseline(strength).fit(texts[trace_of_row != trace], wanted[trace_of_row != trace])
+                scores[trace_of_row == trace] = model.predict_proba(texts[trace_of_row == trace])[:, 1]
             figures[f"TF-IDF, {name}, C={strength:g}"] = (
                 auc_of(wanted, scores), brier_of(wanted, scores),
             )  # fmt: skip
     for name, (auc, brier) in figures.items():
         print(f"  {name:42} AUC {auc:.3f}  Brier {brier:.4f}")
 
-    found = []
+    by_order = []
     for seed in ORDERS:
-        scores = numpy.empty(len(every))
+        scores = numpy.empty(len(all_rows))
         for trace in traces:
-            others = [one for one in traces if one != trace]
+            others = [figures_of_order for figures_of_order in traces if figures_of_order != trace]
             random.Random(seed).shuffle(others)
-            twin = taught([row for other in others for row in every if row.trace == other])
-            for place in numpy.flatnonzero(of == trace):
-                scores[place] = twin.estimate(every[place].query(len(every))).probability
-        one = (
+            twin = train_twin([row for other in others for row in all_rows if row.trace == other])
+            for place in numpy.flatnonzero(trace_of_row == trace):
+                scores[place] = twin.estimate(all_rows[place].query(len(all_rows))).probability
+        figures_of_order = (
             auc_of(wanted, scores), brier_of(wanted, scores),
             calibration_error(list(scores), list(wanted)), calibration_bound(list(scores)),
         )  # fmt: skip
-        found.append(one)
-        print(f"  Twin, others in order {seed + 1:<20} AUC {one[0]:.3f}  Brier {one[1]:.4f}  "
-              f"ECE {one[2]:.4f} (95 % of perfect: {one[3]:.4f})")  # fmt: skip
-    auc, brier, error, bound = (float(numpy.mean(column)) for column in zip(*found, strict=True))
-    best_auc = max(one for one, _ in figures.values())
-    best_brier = min(one for _, one in figures.values())
+        by_order.append(figures_of_order)
+        print(f"  Twin, others in order {seed + 1:<20} AUC {figures_of_order[0]:.3f}  Brier {figures_of_order[1]:.4f}  "
+              f"ECE {figures_of_order[2]:.4f} (95 % of perfect: {figures_of_order[3]:.4f})")  # fmt: skip
+    auc, brier, error, bound = (float(numpy.mean(column)) for column in zip(*by_order, strict=True))
+    best_auc = max(figures_of_order for figures_of_order, _ in figures.values())
+    best_brier = min(figures_of_order for _, figures_of_order in figures.values())
     print(f"  Twin, mean {auc:.3f} (bar {best_auc + AUC_ABOVE:.3f}), {brier:.4f} (bar {BRIER_OF * best_brier:.4f}), "
           f"{error:.4f} (bar {bound:.4f})")  # fmt: skip
     assert auc >= best_auc + AUC_ABOVE
@@ -110,75 +110,83 @@ def test_a_trace_it_has_never_seen(every: list[Row]) -> None:
 
 
 @pytest.mark.parametrize("how", ["rows in any order", "trace by trace"])
-def test_from_a_cold_start(every: list[Row], how: str) -> None:
+def test_the_twin_from_a_cold_start(all_rows: list[Row], how: str) -> None:
     print(f"\nfrom a cold start, {how}; AUC from decision {FROM} on")
-    sure = true = held = held_true = 0
+    sure = true = high_before_count = high_before_wanted = 0
     for seed in ORDERS:
-        order = in_order(every, how, seed)
+        order = in_order(all_rows, how, seed)
         wanted = numpy.array([row.wanted for row in order])
         twin = Learner()
-        words = [twin.learn(row.decision(number)) for number, row in enumerate(order)]
-        scores, raw = numpy.array([word.probability for word in words]), numpy.array([word.raw for word in words])
+        estimates = [twin.learn(row.decision(number)) for number, row in enumerate(order)]
+        scores, raw = (
+            numpy.array([estimate.probability for estimate in estimates]),
+            numpy.array([estimate.raw for estimate in estimates]),
+        )
         best, name = max((refitted(order, wanted, text), name) for name, text in TEXTS.items())
         high = scores >= SURE
         sure, true = sure + int(high.sum()), true + int(wanted[high].sum())
-        bold = (raw >= SURE) & (numpy.arange(len(order)) >= FROM)
-        held, held_true = held + int(bold.sum()), held_true + int(wanted[bold].sum())
-        foremost = numpy.argsort(-raw[FROM:])[:FOREMOST]
+        high_before = (raw >= SURE) & (numpy.arange(len(order)) >= FROM)
+        high_before_count, high_before_wanted = (
+            high_before_count + int(high_before.sum()),
+            high_before_wanted + int(wanted[high_before].sum()),
+        )
+        surest = numpy.argsort(-raw[FROM:])[:FOREMOST]
         auc = auc_of(wanted[FROM:], scores[FROM:])
         print(f"  order {seed + 1}: Twin {auc:.3f}, best baseline {best:.3f} ({name}); "
               f"{int(wanted[high].sum())} of {int(high.sum())} wanted at {SURE} or more; "
-              f"{int(wanted[FROM:][foremost].sum())} of its foremost {FOREMOST}; "
+              f"{int(wanted[FROM:][surest].sum())} of its foremost {FOREMOST}; "
               f"ECE {calibration_error(list(scores), list(wanted)):.4f} "
               f"(95 % of perfect: {calibration_bound(list(scores)):.4f})")  # fmt: skip
         assert auc > best
     print(f"  at {SURE} or more in all orders: {true} of {sure} wanted; "
-          f"before calibration it would have been {held_true} of {held}")  # fmt: skip
+          f"before calibration it would have been {high_before_wanted} of {high_before_count}")  # fmt: skip
     assert true >= TRUE * sure
 
 
-def test_how_sure_anyone_could_be(every: list[Row]) -> None:
+def test_the_confidence_that_a_model_fitted_on_all_rows_reaches(all_rows: list[Row]) -> None:
     """The ceiling: boosted trees over all vectors, numbers and the very trace, fitted on nine tenths of all rows."""
     from sklearn.ensemble import GradientBoostingClassifier
     from sklearn.model_selection import StratifiedKFold
 
-    third = []
-    for row in every:
-        for place in range(len(row.votes) if len(row.votes) == 3 else 0):
-            if all(row.votes[:place] + row.votes[place + 1 :]):
-                third.append(row.votes[place])
-    print(f"\nof what two of three judges wanted the third wanted {sum(third) / len(third):.0%} (of {len(third)})")
-    wanted = numpy.array([row.wanted for row in every])
-    traces = traces_of(every)
-    known = numpy.array(
-        [[*row.seen.numbers, *(row.trace == trace for trace in traces), *row.meanings] for row in every], numpy.float32
+    third_votes = []
+    for row in all_rows:
+        for judge in range(len(row.votes) if len(row.votes) == 3 else 0):
+            if all(row.votes[:judge] + row.votes[judge + 1 :]):
+                third_votes.append(row.votes[judge])
+    agreement = sum(third_votes) / len(third_votes)
+    print(f"\nof what two of three judges wanted the third wanted {agreement:.0%} (of {len(third_votes)})")
+    wanted = numpy.array([row.wanted for row in all_rows])
+    traces = traces_of(all_rows)
+    features = numpy.array(
+        [[*row.seen.numbers, *(row.trace == trace for trace in traces), *row.meanings] for row in all_rows],
+        numpy.float32,
     )
     sure = true = 0
     for seed in ORDERS:
-        scores = numpy.empty(len(every))
-        for fit, rest in StratifiedKFold(FOLDS, shuffle=True, random_state=seed).split(known, wanted):
+        scores = numpy.empty(len(all_rows))
+        for fit, rest in StratifiedKFold(FOLDS, shuffle=True, random_state=seed).split(features, wanted):
             trees = GradientBoostingClassifier(
                 n_estimators=150, learning_rate=0.05, subsample=0.6, max_features=0.05, random_state=seed
-            ).fit(known[fit], wanted[fit])
-            scores[rest] = trees.predict_proba(known[rest])[:, 1]
+            ).fit(features[fit], wanted[fit])
+            scores[rest] = trees.predict_proba(features[rest])[:, 1]
         high = scores >= SURE
         sure, true = sure + int(high.sum()), true + int(wanted[high].sum())
         print(f"  ceiling, folds {seed + 1}: AUC {auc_of(wanted, scores):.3f}, "
               f"Brier {brier_of(wanted, scores):.4f}; "
               f"{int(wanted[high].sum())} of {int(high.sum())} wanted at {SURE} or more")  # fmt: skip
-    share = sure / len(every) / len(ORDERS)
+    share = sure / len(all_rows) / len(ORDERS)
     print(f"  ceiling: {share:.1%} of the rows at {SURE} or more, {true} of {sure} of them wanted "
           f"(bar: below {CEILING:.0%}, else the Twin should be sure as well)")  # fmt: skip
     assert share < CEILING
 
 
-def in_order(every: Sequence[Row], how: str, seed: int) -> list[Row]:
+def in_order(all_rows: Sequence[Row], how: str, seed: int) -> list[Row]:
     chance = random.Random(seed)
     if how == "rows in any order":
-        return chance.sample(every, len(every))
-    traces = traces_of(every)
+        return chance.sample(all_rows, len(all_rows))
+    traces = traces_of(all_rows)
     chance.shuffle(traces)
-    return [row for trace in traces for row in every if row.trace == trace]
+    return [row for trace in traces for row in all_rows if row.trace == trace]
 
 
 def refitted(order: Sequence[Row], wanted: numpy.ndarray, text: object) -> float:

@@ -1,4 +1,4 @@
-"""What the Twin costs beside the embedding, with 100,000 past decisions: learning one, and scoring one card.
+"""The time that the Twin takes with 100,000 past decisions, without embeddings: to learn a decision, to score a card.
 
 pytest tests/benchmarks/test_twin_speed.py -m benchmark -s
 
@@ -34,7 +34,7 @@ WORDS = (
 )  # fmt: skip
 
 
-def test_update_and_score(tmp_path: Path, clock: FakeClock) -> None:
+def test_an_update_and_a_score_beside_100_000_decisions(tmp_path: Path, clock: FakeClock) -> None:
     database = Database(tmp_path / "clawpy.db", clock=clock, bus=EventBus(), durable=False)
     decisions = Decisions(database, clock)
     chance, directions = random.Random(1), numpy.random.default_rng(1)
@@ -54,46 +54,47 @@ def test_update_and_score(tmp_path: Path, clock: FakeClock) -> None:
 
     def add_decisions(tx: Transaction, first: int) -> None:
         for number in range(first, first + 5_000):
-            one, signal = card(number), chance.choice([DecisionSignal.APPROVED, DecisionSignal.DISMISSED])
+            made, signal = card(number), chance.choice([DecisionSignal.APPROVED, DecisionSignal.DISMISSED])
             at = clock.now() - timedelta(minutes=PAST - number)
             tx.session.add(
                 Decision(
-                    prediction_id=one.prediction_id, signal=signal.value, chosen=SIGNAL_WEIGHTS[signal] > 0, weight=1.0,
-                    kind=one.kind, channel=one.channel, workspace=one.workspace, flow=one.flow, prompt=one.prompt,
+                    prediction_id=made.prediction_id, signal=signal.value, chosen=SIGNAL_WEIGHTS[signal] > 0,
+                    weight=1.0, kind=made.kind, channel=made.channel, workspace=made.workspace, flow=made.flow,
+                    prompt=made.prompt,
                     confidence=0.5, decided_by="operator", part=chance.choice(list(PartOfDay)).value,
-                    weekend=chance.random() < 0.3, hour=at.hour, decided_at=at, seen=one.seen, raw=one.raw,
+                    weekend=chance.random() < 0.3, hour=at.hour, decided_at=at, seen=made.seen, raw=made.raw,
                 )
             )  # fmt: skip
 
     for first in range(0, PAST, 5_000):
         database.write(lambda tx, first=first: add_decisions(tx, first))
     twin = EmbeddedTwin(decisions)
-    asked = CardFeatures(
+    query_card = CardFeatures(
         "kind1", "channel1", "/place1", "flow", prompt_words("cart tests"), PartOfDay.MORNING, False, clock.now()
     )
     began, used = time.perf_counter(), time.process_time()
-    twin.predict(asked)
+    twin.predict(query_card)
     wall, used = time.perf_counter() - began, time.process_time() - used
     print(f"\nof {PAST:,} decisions the newest were learnt in {wall:.0f} s ({used:.0f} s of the processor)")
 
     updates, scores = [], []
     for number in range(PAST, PAST + MEASURED):
-        one = card(number)
+        made = card(number)
         signal = chance.choice([DecisionSignal.APPROVED, DecisionSignal.DISMISSED])
-        database.write(lambda tx, one=one, signal=signal: decisions.record(tx, signal, one))
+        database.write(lambda tx, made=made, signal=signal: decisions.record(tx, signal, made))
         began = time.thread_time()
         twin.usual_wait("kind1")  # whatever is asked first learns what was decided
         updates.append((time.thread_time() - began) * 1000)
         began = time.thread_time()
         query = CardFeatures(
-            one.kind, one.channel, one.workspace, one.flow, prompt_words(one.prompt), PartOfDay.MORNING, False,
-            clock.now(), 9, twin.read_features(one.prompt, "the cart changed"),
+            made.kind, made.channel, made.workspace, made.flow, prompt_words(made.prompt), PartOfDay.MORNING, False,
+            clock.now(), 9, twin.read_features(made.prompt, "the cart changed"),
         )  # fmt: skip
-        twin.calibrate(one.kind, twin.predict(query).probability)
+        twin.calibrate(made.kind, twin.predict(query).probability)
         scores.append((time.thread_time() - began) * 1000)
     database.close()
-    for name, found, bar in (("update", updates, UPDATE_MS), ("score", scores, SCORE_MS)):
-        half, most = numpy.percentile(found, [50, 95])
-        print(f"  {name}: p50 {half:.2f} ms, p95 {most:.2f} ms (bar {bar:g} ms)")
+    for name, milliseconds, bar in (("update", updates, UPDATE_MS), ("score", scores, SCORE_MS)):
+        p50, p95 = numpy.percentile(milliseconds, [50, 95])
+        print(f"  {name}: p50 {p50:.2f} ms, p95 {p95:.2f} ms (bar {bar:g} ms)")
     assert numpy.percentile(updates, 95) <= UPDATE_MS
     assert numpy.percentile(scores, 95) <= SCORE_MS

@@ -1,12 +1,12 @@
-"""Do the cards become visibly better? Made-up operators with stated tastes decide on what the real cycle shows.
+"""How much better cards become: simulated operators with stated tastes decide on what the real cycle shows.
 
 pytest tests/benchmarks/test_twin_tastes.py -m benchmark -s
 
 In each round there is work of six kinds in two repositories about five subjects. The operator decides on every card at
-once. Beside what he was shown stand, from the same work: what signals alone would have shown (the templates), and what
-one who knows his taste would have. Rates are how likely he is to approve what was shown, so that chance in his answers
-is not in the figures. And is it sure where it may be? Of the cards that he likes at least half are to come with 0.8 or
-more, while his taste stays, and of all that do eight in ten are to be approved.
+once. The cards are compared with what the templates alone would have shown, and with what an oracle that knows the
+taste would have. Rates are the probability of an approval, so that chance in the answers is not in the figures. Of the
+cards that the operator likes at least half must have a confidence of 0.8 or more while the taste stays, and of all
+cards with so much eight in ten must be approved.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from engine.model import CalibrationCheck, Proposal, Signal, Status
 from engine.prediction.card_rules import MAX_SAME_KIND
 from engine.prediction.twin import EmbeddedTwin
 from engine.storage.database import Database
-from tests.prediction.deciding import SHOP, World, proposal
+from tests.prediction.deciding import SHOP, World
+from tests.prediction.deciding import proposal as make_proposal
 
 pytestmark = pytest.mark.benchmark
 
@@ -33,21 +34,21 @@ KINDS = ("run_tests", "bisect", "lint", "draft_changelog", "review_unpushed", "r
 SUBJECTS = ("cart", "stock", "login", "search", "prices")
 BLOG = "/blog"
 SHOWN, POOL = 5, 12
-LEARNT, AFTER, SETTLED = 100, 100, 50
+LEARNED, AFTER, SETTLED = 100, 100, 50
 LIKED, DISLIKED = 0.9, 0.1
 SURE, TRUE, SURE_OF = 0.8, 0.8, 0.5
 SEEDS = (7, 8, 9)
 
 Taste = Callable[[Proposal, int, int], bool]
-"""Does he like this, at this hour, after so many decisions?"""
+"""Whether the operator likes a proposal at this hour, after so many decisions."""
 
-CHANGE = LEARNT + AFTER
+CHANGE = LEARNED + AFTER
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A card that was shown after so many decisions: how likely he is to approve it, with which confidence it came,
-    and what stood beside it."""
+    """A card that was shown after so many decisions: the probability that the operator approves it, its confidence, and
+    the mean probabilities of what the templates and an oracle would have shown."""
 
     decided: int
     rate: float
@@ -57,17 +58,19 @@ class Shown:
 
 
 TASTES: dict[str, Taste] = {
-    "by kind": lambda one, hour, decided: one.kind in KINDS[:2],
-    "by time of day": lambda one, hour, decided: one.kind in (KINDS[:2] if hour < 12 else KINDS[2:4]),
-    "by repository": lambda one, hour, decided: one.workspace == SHOP,
-    "by subject": lambda one, hour, decided: one.facts["subject"] in SUBJECTS[:2],
-    "changes half-way": lambda one, hour, decided: one.kind in (KINDS[:2] if decided < CHANGE else KINDS[3:5]),
+    "by kind": lambda proposal, hour, decided: proposal.kind in KINDS[:2],
+    "by time of day": lambda proposal, hour, decided: proposal.kind in (KINDS[:2] if hour < 12 else KINDS[2:4]),
+    "by repository": lambda proposal, hour, decided: proposal.workspace == SHOP,
+    "by subject": lambda proposal, hour, decided: proposal.facts["subject"] in SUBJECTS[:2],
+    "changes half-way": lambda proposal, hour, decided: (
+        proposal.kind in (KINDS[:2] if decided < CHANGE else KINDS[3:5])
+    ),
 }
 
 
 @dataclass
-class Follows:
-    """The calibrator of a Twin that is made later."""
+class LateCalibrator:
+    """The calibrator of a Twin that is created later."""
 
     twin: EmbeddedTwin | None = None
 
@@ -79,95 +82,99 @@ class Follows:
 
 
 def work(chance: random.Random, number: int) -> list[Proposal]:
-    found = []
-    for place in range(POOL):
+    proposals = []
+    for index in range(POOL):
         kind, subject = chance.choice(KINDS), chance.choice(SUBJECTS)
-        found.append(
-            proposal(
-                f"{number}.{place}", kind=kind, workspace=chance.choice((SHOP, BLOG)),
+        proposals.append(
+            make_proposal(
+                f"{number}.{index}", kind=kind, workspace=chance.choice((SHOP, BLOG)),
                 signals=(Signal("git", 1.0, chance.random()),),
                 prompt=f"{kind.replace('_', ' ')} for the {subject}", reasoning=f"{subject} changed",
-                facts={"name": f"{number}.{place}", "subject": subject},
+                facts={"name": f"{number}.{index}", "subject": subject},
             )
         )  # fmt: skip
-    return found
+    return proposals
 
 
-def best(found: Sequence[Proposal], key: Callable[[Proposal], float]) -> list[Proposal]:
+def best(proposals: Sequence[Proposal], key: Callable[[Proposal], float]) -> list[Proposal]:
     """The first five by `key` under the rule of variety that all obey."""
-    taken: list[Proposal] = []
-    for one in sorted(found, key=key, reverse=True):
-        if len(taken) < SHOWN and sum(other.kind == one.kind for other in taken) < MAX_SAME_KIND:
-            taken.append(one)
-    return taken
+    chosen: list[Proposal] = []
+    for candidate in sorted(proposals, key=key, reverse=True):
+        if len(chosen) < SHOWN and sum(earlier.kind == candidate.kind for earlier in chosen) < MAX_SAME_KIND:
+            chosen.append(candidate)
+    return chosen
 
 
-def live(world: World, clock: FakeClock, taste: Taste, until: int, seed: int) -> list[Shown]:
-    """What was shown, card by card; nothing of a round without any."""
-    chance, decided, rounds = random.Random(seed), 0, []
+def simulate(world: World, clock: FakeClock, taste: Taste, until: int, seed: int) -> list[Shown]:
+    """The cards that were shown."""
+    chance, decided, cards_shown = random.Random(seed), 0, []
     for number in range(10_000):
         if decided >= until:
             break
         hour = clock.local().hour
-        found = work(chance, number)
+        proposals = work(chance, number)
 
-        def rate(some: Sequence[Proposal], hour: int = hour, decided: int = decided) -> float:
-            return sum(LIKED if taste(one, hour, decided) else DISLIKED for one in some) / len(some)
+        def rate(shown_proposals: Sequence[Proposal], hour: int = hour, decided: int = decided) -> float:
+            return sum(LIKED if taste(proposal, hour, decided) else DISLIKED for proposal in shown_proposals) / len(
+                shown_proposals
+            )
 
-        wanted = [one for one in found if taste(one, hour, decided)]
-        known = best(wanted, lambda one: 1.0) if wanted else best(found, lambda one: 0.0)[:1]
-        by_facts = {one.facts["name"]: one for one in found}
-        cards = world.cycle(*found)
+        wanted = [proposal for proposal in proposals if taste(proposal, hour, decided)]
+        ideal = best(wanted, lambda proposal: 1.0) if wanted else best(proposals, lambda proposal: 0.0)[:1]
+        by_facts = {proposal.facts["name"]: proposal for proposal in proposals}
+        cards = world.cycle(*proposals)
         shown = [by_facts[card.assignment.parameters["paths"][0]] for card in cards]
-        for card, one in zip(cards, shown, strict=True):
-            likes = taste(one, hour, decided)
-            templates = rate(best(found, lambda one: one.signals[0].share))
-            rounds.append(Shown(decided, rate([one]), card.confidence, templates, rate(known)))
+        for card, proposal in zip(cards, shown, strict=True):
+            likes = taste(proposal, hour, decided)
+            templates = rate(best(proposals, lambda proposal: proposal.signals[0].share))
+            cards_shown.append(Shown(decided, rate([proposal]), card.confidence, templates, rate(ideal)))
             if world.cards.get(card.id).status is not Status.PENDING:
-                continue  # it went with a kind that was switched off
+                continue  # withdrawn with its kind
             if chance.random() < (LIKED if likes else DISLIKED):
                 world.cards.approve(card.id)
                 world.sessions.end(card.id)
             else:
                 world.cards.dismiss(card.id)
-                for mute in world.cards.muted():  # what the Twin makes of it is measured, not what is switched off
+                for mute in world.cards.muted():  # the Twin is measured, not mutes
                     world.cards.unmute(mute.id)
             decided += 1
         clock.advance(timedelta(hours=4 if 9 <= hour < 17 else 16))
-    return rounds
+    return cards_shown
 
 
-def mean(some: Sequence[float]) -> float:
-    return sum(some) / len(some)
+def mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
 
 
 @pytest.mark.parametrize("name", TASTES)
-def test_operator(name: str, tmp_path: Path, clock: FakeClock) -> None:
+def test_the_twin_of_an_operator_with_a_taste(name: str, tmp_path: Path, clock: FakeClock) -> None:
     changes = name == "changes half-way"
     rounds = []
     for seed in SEEDS:
         database = Database(tmp_path / f"{seed}.db", clock=clock, bus=EventBus(), durable=False)
-        follows = Follows()
-        world = World(database, clock, calibrator=follows)
-        follows.twin = world.twin
+        calibrator = LateCalibrator()
+        world = World(database, clock, calibrator=calibrator)
+        calibrator.twin = world.twin
         world.workspaces = [SHOP, BLOG]
-        rounds += live(world, clock, TASTES[name], CHANGE + (SETTLED + AFTER if changes else 0), seed)
+        rounds += simulate(world, clock, TASTES[name], CHANGE + (SETTLED + AFTER if changes else 0), seed)
         database.close()
-    spans = {"after 100 decisions": (LEARNT, CHANGE)}
+    spans = {"after 100 decisions": (LEARNED, CHANGE)}
     if changes:
         spans["from 50 after the change"] = (CHANGE + SETTLED, CHANGE + SETTLED + AFTER)
     for when, (first, last) in spans.items():
         shown = [round_ for round_ in rounds if first <= round_.decided < last]
-        twin = mean([one.rate for one in shown])
-        templates, oracle = mean([one.templates for one in shown]), mean([one.oracle for one in shown])
-        way = (twin - templates) / (oracle - templates)
+        twin = mean([card.rate for card in shown])
+        templates, oracle = mean([card.templates for card in shown]), mean([card.oracle for card in shown])
+        share_of_way = (twin - templates) / (oracle - templates)
         print(f"\n{name}, {when}: approves {twin:.0%} of what is shown; templates {templates:.0%}, "
-              f"oracle {oracle:.0%}; {way:.0%} of the way (bar 50%)")  # fmt: skip
-        sure = [one for one in shown if one.confidence >= SURE]
-        true = mean([one.rate for one in sure])
-        of_liked = mean([one.confidence >= SURE for one in shown if one.rate == LIKED])
-        print(f"  {SURE} or more on {len(sure)} of {len(shown)} cards, approves {true:.0%} of them (bar {TRUE:.0%}); "
-              f"on {of_liked:.0%} of those he likes (bar {SURE_OF:.0%} before a change)")  # fmt: skip
-        assert way >= 0.5
+              f"oracle {oracle:.0%}; {share_of_way:.0%} of the way (bar 50%)")  # fmt: skip
+        sure_cards = [card for card in shown if card.confidence >= SURE]
+        true = mean([card.rate for card in sure_cards])
+        of_liked = mean([card.confidence >= SURE for card in shown if card.rate == LIKED])
+        print(
+            f"  {SURE} or more on {len(sure_cards)} of {len(shown)} cards, {true:.0%} of them approved (bar {TRUE:.0%})"
+        )
+        print(f"  and on {of_liked:.0%} of those that the operator likes (bar {SURE_OF:.0%} before a change)")
+        assert share_of_way >= 0.5
         assert true >= TRUE
         assert of_liked >= SURE_OF or first > CHANGE

@@ -1,4 +1,4 @@
-"""What the benchmarks of the Twin share: proposals with the verdicts of people, baselines, made-up operators."""
+"""Shared by the benchmarks of the Twin: proposals with the verdicts of people, and baselines."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ BEGIN = datetime(2026, 1, 5, 9, tzinfo=UTC)
 
 @frozen
 class Row:
-    """One proposal: what was seen before it, what it said, whether most of the people who judged it wanted it."""
+    """A proposal: the events before it, its text, and whether most of the people who judged it wanted it."""
 
     trace: str
     events: tuple[str, ...]
@@ -38,7 +38,7 @@ class Row:
     """The vectors of the proposal, of the last event, and the product of both."""
 
     def decision(self, number: int) -> PastDecision:
-        """As the Twin meets it: nothing is known of its kind, channel or time."""
+        """The decision that the Twin learns; nothing is known of its kind, channel or time."""
         card = replace(self.query(number), text=unpack_features(self.seen.pack()))
         return PastDecision(card, self.wanted, 1.0, None, id=number + 1)
 
@@ -55,11 +55,11 @@ def rows(path: Path) -> list[Row]:
     The file has the rows of a trace sorted by their labels, which nobody who learns in order may see.
     """
     read = []
-    for line in path.read_text(encoding="utf-8").splitlines():
-        one = json.loads(line)
-        if one["pred_task"]:
-            events = tuple(event["event"] for event in one["obs"])
-            read.append(Row(one["trace"], events, one["pred_task"], bool(one["valid"]), tuple(one["annotation"])))
+    for text in path.read_text(encoding="utf-8").splitlines():
+        line = json.loads(text)
+        if line["pred_task"]:
+            events = tuple(event["event"] for event in line["obs"])
+            read.append(Row(line["trace"], events, line["pred_task"], bool(line["valid"]), tuple(line["annotation"])))
     read.sort(key=lambda row: (row.trace, len(row.events), sha256(f"{row.task}{row.events[-1]}".encode()).digest()))
     model = MiniLM()
     texts = sorted({text for row in read for text in (row.task, *row.events)})
@@ -99,9 +99,9 @@ def baseline(strength: float) -> Pipeline:
     return make_pipeline(vectoriser, LogisticRegression(C=strength, max_iter=500))
 
 
-def taught(some: Sequence[Row]) -> Learner:
-    """A Twin that has met these decisions, in this order."""
+def train_twin(rows: Sequence[Row]) -> Learner:
+    """A Twin that learned these decisions, in this order."""
     learner = Learner()
-    for number, row in enumerate(some):
+    for number, row in enumerate(rows):
         learner.learn(row.decision(number))
     return learner

@@ -1,5 +1,5 @@
-"""What a home remembers of work on one project: summaries of sessions (layer E) and what was said in them (layer C),
-with questions that it answers, in the words of somebody who does not remember how it was put."""
+"""A set for benchmarks of recall: summaries of sessions about one project (layer E) and statements from them (layer C),
+with questions in other words."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ WORK = read_table(__file__)
 
 
 def work() -> Conversation:
-    """Forty days of it."""
+    """Forty days of work."""
     turns, questions = [], []
     for number, (kind, text, question) in enumerate(WORK["said"]):
         ref = f"cap_{digest(text)[:12]}"

@@ -28,7 +28,7 @@ from tests.support.model_server import ModelServer
 
 PAGE = Path(__file__).parents[2] / "docs" / "A_DAY.md"
 MONDAY = datetime(2026, 3, 2, 10, tzinfo=UTC)
-RULE = replace(RULES[0], said="Amounts are rounded half up, with ROUND_HALF_UP")
+RULE = replace(RULES[0], correction="Amounts are rounded half up, with ROUND_HALF_UP")
 TASKS = [Task(number, RULE, 5) for number in range(16)]
 LATER = 10
 """Tasks of Thursday and Friday, to which nobody adds anything."""
@@ -81,12 +81,12 @@ def live(shop: Shop) -> list[str]:
     week, engine = Week(shop), shop.engine
     before = week.prompt()
     first = "correct" if week.work(TASKS[0]) else "wrong"
-    second = "correct" if week.work(TASKS[1], RULE.said) else "wrong"
+    second = "correct" if week.work(TASKS[1], RULE.correction) else "wrong"
     week.tell(
         "## Monday",
         f"You ask an agent: “{TASKS[0].prompt}”. The shop rounds halves up, and a test "
         f"checks that. Its work is **{first}**, and you discard it. You add a line to the next task:",
-        f"> {TASKS[1].prompt}. **{RULE.said}**",
+        f"> {TASKS[1].prompt}. **{RULE.correction}**",
         f"It is **{second}**. What changed in the agent's prompt between morning and noon:",
     )
     week.show(*week.changed(before, week.prompt()))
@@ -94,7 +94,7 @@ def live(shop: Shop) -> list[str]:
     week.tell("Nothing has changed by noon: learnings are sent up and evaluated in the evening.")
     week.tell("## Tuesday and Wednesday", "You add the same line to two other tasks.")
     for number in (2, 3):
-        week.work(TASKS[number], RULE.said)
+        week.work(TASKS[number], RULE.correction)
         shop.evening()
     week.tell("It has now come up in three tasks. The project learned this by itself:")
     week.say("learnings", "list", workspace=str(shop.repository.path))
@@ -155,7 +155,7 @@ def main() -> None:
         host = ModelHost()
         shop = Shop(root, server, host, FakeClock(MONDAY), 5, on=LADDERS, tries=0)
         model = server.answer = Model(TASKS)
-        model.follows = 0.9
+        model.follow_share = 0.9
         try:
             with shop.opened():
                 page = live(shop)
