@@ -30,20 +30,11 @@ from engine.prediction.card_rows import Prediction
 from engine.storage.database import Database
 from tests.conftest import MONDAY_MORNING
 from tests.prediction.deciding import SHOP, World, proposal, refusal
-
-STEPS = {
-    (Status.PENDING, Status.CONFIRMED),
-    (Status.PENDING, Status.REJECTED),
-    (Status.PENDING, Status.EXPIRED),
-    (Status.CONFIRMED, Status.EXECUTED),
-    (Status.CONFIRMED, Status.PENDING),
-    (Status.REJECTED, Status.PENDING),
-}
-"""What SPEC 2.7 allows; the last two are undo."""
+from tests.prediction.test_card_rules import STEPS
 
 
 class Operator(RuleBasedStateMachine):
-    """An operator who does anything at any time; after every step the rules of the house still hold."""
+    """An operator who does anything at any time; after every step the rules of cards hold."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,10 +1,10 @@
-"""Conversations with other agents: what is open in them, when they grew, and that our own sessions are none."""
+"""Conversations with other agents: open questions, and when one last grew."""
 
 from __future__ import annotations
 
 import json
 import os
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +12,8 @@ import pytest
 
 from engine.clock import FakeClock
 from engine.prediction.threads import TAIL_BYTES, Threads, final_question
+from tests.conftest import MONDAY_MORNING as NOW
 
-NOW = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
 SHOP = "/home/me/shop"
 
 
@@ -24,13 +24,15 @@ def claude(speaker: str, text: str, ago: timedelta = timedelta(minutes=5), **mor
     return json.dumps(line | more) + "\n"
 
 
-class World:
+class Transcripts:
+    """A folder of transcripts of other agents."""
+
     def __init__(self, folder: Path) -> None:
-        self.folder, self.clock, self.opened = folder, FakeClock(NOW), 0
+        self.folder, self.clock = folder, FakeClock(NOW)
         self.threads = Threads(
             lambda: [str(folder)],
             self.clock,
-            ours=lambda one: one.startswith("/ours"),
+            ours=lambda folder: folder.startswith("/ours"),
             secrets=lambda: ["hunter2-hunter2"],
         )
 
@@ -44,8 +46,8 @@ class World:
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> World:
-    return World(tmp_path)
+def transcripts(tmp_path: Path) -> Transcripts:
+    return Transcripts(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -63,48 +65,48 @@ def test_the_question_that_a_text_ends_with(text: str, asked: str) -> None:
     assert final_question(text) == asked
 
 
-def test_an_open_question_is_found_with_what_it_is_about(world: World) -> None:
-    world.write(
+def test_an_open_question_is_found_with_what_it_is_about(transcripts: Transcripts) -> None:
+    transcripts.write(
         claude("user", "Add the cart") + claude("assistant", "Added. Shall I use hunter2-hunter2 for the tests?")
     )
-    [thread] = world.threads.latest(SHOP)
+    [thread] = transcripts.threads.latest(SHOP)
     assert (thread.agent, thread.about, thread.unanswered) == ("Claude Code", "Add the cart", False)
     assert thread.question.startswith("Shall I use")
     assert "hunter2-hunter2" not in thread.question
     assert thread.at == NOW - timedelta(minutes=5)
-    assert world.threads.latest("/home/me/blog") == []
+    assert transcripts.threads.latest("/home/me/blog") == []
 
 
-def test_codex_says_its_folder_once(world: World) -> None:
+def test_codex_says_its_folder_once(transcripts: Transcripts) -> None:
     meta = {"type": "session_meta", "payload": {"id": "x", "cwd": SHOP}}
     said = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Next?"}]}
     lines = [meta, {"timestamp": NOW.isoformat(), "type": "response_item", "payload": said}]
-    world.write("".join(json.dumps(line) + "\n" for line in lines), "rollout-1")
-    [thread] = world.threads.latest(SHOP)
+    transcripts.write("".join(json.dumps(line) + "\n" for line in lines), "rollout-1")
+    [thread] = transcripts.threads.latest(SHOP)
     assert (thread.agent, thread.session, thread.question) == ("Codex", "codex:rollout-1", "Next?")
 
 
-def test_a_long_file_is_read_at_its_ends(world: World) -> None:
+def test_a_long_file_is_read_at_its_ends(transcripts: Transcripts) -> None:
     filler = claude("assistant", "x" * 5000) * (TAIL_BYTES // 5000 + 20)
-    world.write(claude("user", "The first wish") + filler + claude("assistant", "And now?"))
-    [thread] = world.threads.latest(SHOP)
+    transcripts.write(claude("user", "The first wish") + filler + claude("assistant", "And now?"))
+    [thread] = transcripts.threads.latest(SHOP)
     assert (thread.about, thread.question) == ("The first wish", "And now?")
 
 
-def test_growth_is_the_operators_but_not_that_of_our_own_sessions(world: World) -> None:
-    assert world.threads.grew() is None
-    world.write(claude("user", "hello"), ago=timedelta(hours=3))
-    world.write(claude("user", "hello", cwd="/ours/worktree"), "s2", ago=timedelta(minutes=1))
-    assert world.threads.grew() == NOW - timedelta(hours=3)
-    world.write(claude("user", "and more"), ago=timedelta(minutes=2))
-    assert world.threads.grew() == NOW - timedelta(minutes=2)
+def test_the_last_growth_is_not_that_of_our_own_sessions(transcripts: Transcripts) -> None:
+    assert transcripts.threads.grew() is None
+    transcripts.write(claude("user", "hello"), ago=timedelta(hours=3))
+    transcripts.write(claude("user", "hello", cwd="/ours/worktree"), "s2", ago=timedelta(minutes=1))
+    assert transcripts.threads.grew() == NOW - timedelta(hours=3)
+    transcripts.write(claude("user", "and more"), ago=timedelta(minutes=2))
+    assert transcripts.threads.grew() == NOW - timedelta(minutes=2)
 
 
 @pytest.mark.parametrize("ago", [timedelta(hours=24), timedelta(hours=-2)])
-def test_old_files_and_files_of_the_future_say_nothing(world: World, ago: timedelta) -> None:
-    world.write(claude("user", "hello"), ago=ago)
-    assert world.threads.grew() is None
-    assert world.threads.latest(SHOP) == []
+def test_files_of_yesterday_and_of_the_future_are_passed_over(transcripts: Transcripts, ago: timedelta) -> None:
+    transcripts.write(claude("user", "hello"), ago=ago)
+    assert transcripts.threads.grew() is None
+    assert transcripts.threads.latest(SHOP) == []
 
 
 # The task board: the operator's tasks and what sessions make of them.
