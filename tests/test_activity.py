@@ -1,4 +1,4 @@
-"""What happened since an instant (SPEC 9.3)."""
+"""What happened since an instant, and what waits (SPEC 9.3)."""
 
 from __future__ import annotations
 
@@ -63,47 +63,49 @@ def activity(**changes: Any) -> ActivitySince:
     return activity_since(NIGHT, **(arguments | changes))
 
 
-def test_only_what_is_later_counts_and_the_oldest_end_comes_first() -> None:
+def test_sessions_that_ended_later_count_sorted_by_their_end() -> None:
     later, before, running = session("b", LATER), session("a", NIGHT), session("c", None)
     latest = session("d", NIGHT + 2 * TICK)
-    assert [one.id for one in activity(sessions=[running, latest, later, before]).ran] == ["b", "d"]
+    assert [view.id for view in activity(sessions=[running, latest, later, before]).ran] == ["b", "d"]
 
 
-def test_the_first_rail_that_did_not_allow_is_named() -> None:
-    then = activity(blocked_entries=[entry(LATER, ALLOW, ASK, BLOCK), entry(NIGHT, BLOCK)])
-    assert [(one.rail, one.verdict, one.reason) for one in then.blocked] == [("content", Verdict.ASK, "it pushes")]
+def test_blocked_work_names_the_first_rail_that_did_not_allow_it() -> None:
+    result = activity(blocked_entries=[entry(LATER, ALLOW, ASK, BLOCK), entry(NIGHT, BLOCK)])
+    assert [(work.rail, work.verdict, work.reason) for work in result.blocked] == [
+        ("content", Verdict.ASK, "it pushes")
+    ]
 
 
 def test_decisions_are_counted_by_who_made_them() -> None:
     confirmed, rejected = "PredictionConfirmed", "PredictionRejected"
-    then = activity(
+    result = activity(
         decision_facts=[
             fact(LATER, confirmed), fact(LATER, confirmed, "autonomy", "pred_2"),
             fact(NIGHT, confirmed, card="pred_3"), fact(LATER, rejected, card="pred_4"),
             fact(NIGHT, rejected, card="pred_5"),
         ]
     )  # fmt: skip
-    assert (then.approved, then.approved_by_itself, then.rejected) == (2, 1, 1)
+    assert (result.approved, result.approved_by_itself, result.rejected) == (2, 1, 1)
 
 
-def test_a_decision_taken_back_counts_no_more_and_the_one_after_it_counts_once() -> None:
+def test_a_reversed_decision_does_not_count_and_a_later_one_counts_once() -> None:
     confirmed, rejected, reopened = "PredictionConfirmed", "PredictionRejected", "PredictionReopened"
     newest_first = [
         fact(NIGHT + 4 * TICK, confirmed), fact(NIGHT + 3 * TICK, reopened), fact(NIGHT + 2 * TICK, rejected),
         fact(NIGHT + 2 * TICK, reopened, card="pred_2"), fact(LATER, rejected, card="pred_2"),
     ]  # fmt: skip
-    then = activity(decision_facts=newest_first)
-    assert (then.approved, then.rejected) == (1, 0)
+    result = activity(decision_facts=newest_first)
+    assert (result.approved, result.rejected) == (1, 0)
     assert set(DECISION_KINDS) == {confirmed, rejected, reopened}
 
 
 @pytest.mark.parametrize("waits", [(), (Waiting("change_set", "chg", "land 1 file?", NIGHT),)])
-def test_what_waits_is_there_whenever_it_came_and_is_nothing_that_happened(waits: tuple[Waiting, ...]) -> None:
+def test_what_waits_is_independent_of_the_instant(waits: tuple[Waiting, ...]) -> None:
     assert activity(waits=waits).waits == waits
     assert activity(waits=waits) == replace(activity(), waits=waits)
 
 
-def test_what_was_learnt_since() -> None:
+def test_learned_things_are_counted_by_sort() -> None:
     facts = [
         fact(LATER, "LearningPromoted"),
         fact(LATER, "LearningPromoted", card="y"),
@@ -114,13 +116,12 @@ def test_what_was_learnt_since() -> None:
         fact(LATER, "CandidatePromoted", "operator", "cand_1"),
         fact(LATER, "CandidatePromoted", "autonomy", "cand_2"),
     ]
-    assert {one.kind for one in facts} == set(LEARNING_KINDS)
+    assert {entry.kind for entry in facts} == set(LEARNING_KINDS)
     assert count_learned(facts, NIGHT) == LearnedCounts(2, 1, 1, 1)
     assert count_learned(facts, LATER) == LearnedCounts()
 
 
-# The operator's one queue: what is in it, and how each entry leaves it (SPEC 9.3).
-
+# The queue
 
 NOW = datetime(2026, 1, 5, 12, tzinfo=UTC)
 CHANGE = ChangeSet("change_1", "sess_0", "pred_0", "/shop", ChangeState.WAITING, (), "fix", NOW)
@@ -133,25 +134,25 @@ def session_view(name: str, flow: str | None, state: SessionState, ended_at: dat
     )  # fmt: skip
 
 
-def waiting(*newest_first: SessionView, now: datetime = NOW) -> list[str]:
+def queued_ids(*newest_first: SessionView, now: datetime = NOW) -> list[str]:
     return [entry.id for entry in sort_queue(waiting_entries([CHANGE], newest_first, [], now))]
 
 
-def test_the_longest_waiting_first() -> None:
+def test_the_queue_begins_with_what_waits_longest() -> None:
     early = session_view("sess_1", "lint", SessionState.INTERRUPTED, NOW - timedelta(hours=1))
-    assert waiting(early) == ["sess_1", "change_1"]
+    assert queued_ids(early) == ["sess_1", "change_1"]
 
 
-def test_an_interruption_leaves_when_it_was_run_again_or_after_a_day() -> None:
+def test_an_interrupted_session_leaves_the_queue_when_it_ran_again_or_after_a_day() -> None:
     cut = session_view("sess_1", "lint", SessionState.INTERRUPTED)
     other = session_view("sess_2", "run_tests", SessionState.SUCCEEDED)
-    assert "sess_1" in waiting(other, cut)
-    assert "sess_1" not in waiting(replace(other, flow="lint"), cut)
-    assert "sess_1" in waiting(cut, now=NOW + timedelta(hours=24) - timedelta(microseconds=1))
-    assert "sess_1" not in waiting(cut, now=NOW + timedelta(hours=24))
+    assert "sess_1" in queued_ids(other, cut)
+    assert "sess_1" not in queued_ids(replace(other, flow="lint"), cut)
+    assert "sess_1" in queued_ids(cut, now=NOW + timedelta(hours=24) - timedelta(microseconds=1))
+    assert "sess_1" not in queued_ids(cut, now=NOW + timedelta(hours=24))
 
 
-def test_a_permission_stands_before_what_waits_longer() -> None:
+def test_a_permission_comes_before_what_waits_longer() -> None:
     permission = PermissionRequest(
         "perm_1", "sess_1", "builder", "/shop", "exec", "exec git push", "git push", "why", NOW
     )
@@ -171,7 +172,7 @@ def test_acknowledged_sessions_are_stored_for_a_day(database: Database, clock: F
     assert acknowledged_sessions(database) == {"sess_2"}
 
 
-def test_an_interruption_that_was_acknowledged_waits_no_longer() -> None:
+def test_an_acknowledged_session_is_not_in_the_queue() -> None:
     cut = session_view("sess_1", "lint", SessionState.INTERRUPTED)
     queue = waiting_entries([CHANGE], [cut], [], NOW, {"sess_1"})
     assert [entry.id for entry in queue] == ["change_1"]

@@ -33,7 +33,7 @@ SILENT_MODULES = {
 """Modules whose strings are compared or traced, and never shown."""
 
 
-def test_the_readme_is_read_in_one_go() -> None:
+def test_the_readme_has_at_most_900_words() -> None:
     assert len((ROOT / "README.md").read_text(encoding="utf-8").split()) <= 900
 
 
@@ -44,7 +44,7 @@ def test_every_link_of_a_page_leads_to_a_file(page: Path) -> None:
     assert missing == []
 
 
-def test_what_code_cites_of_the_documents_is_there() -> None:
+def test_every_cited_section_of_a_document_exists() -> None:
     spec = (ROOT / "docs/SPEC.md").read_text(encoding="utf-8")
     rules = (ROOT / "docs/ARCHITECTURE.md").read_text(encoding="utf-8")
     numbers = {
@@ -66,7 +66,7 @@ def test_what_code_cites_of_the_documents_is_there() -> None:
     assert len(cited) > 500
 
 
-def test_the_interface_has_no_word_that_the_glossary_rules_out() -> None:
+def test_the_interface_uses_no_word_that_the_glossary_replaces() -> None:
     found = [
         f"{path}:{line}: {text} (say: {better})"
         for path, line, text in catalogue()

@@ -20,7 +20,7 @@ def read_titles(subscription: Subscription) -> list[str]:
     return [event.title for event in subscription.drain() if isinstance(event, TaskAdded)]
 
 
-def test_a_burst_wakes_a_reader_once_and_is_read_in_order(bus: EventBus) -> None:
+def test_a_burst_of_events_wakes_a_subscriber_once_and_is_read_in_order(bus: EventBus) -> None:
     woken: list[int] = []
     subscription = bus.subscribe(lambda: woken.append(1))
     for number in range(100):
@@ -31,7 +31,7 @@ def test_a_burst_wakes_a_reader_once_and_is_read_in_order(bus: EventBus) -> None
     assert len(woken) == 2
 
 
-def test_a_slow_reader_loses_the_oldest_and_knows_how_many(bus: EventBus) -> None:
+def test_a_slow_subscriber_loses_the_oldest_events_and_knows_how_many(bus: EventBus) -> None:
     subscription = bus.subscribe(lambda: None, capacity=10)
     for number in range(25):
         bus.publish(TaskAdded(title=str(number)))
@@ -39,7 +39,7 @@ def test_a_slow_reader_loses_the_oldest_and_knows_how_many(bus: EventBus) -> Non
     assert subscription.dropped == 15
 
 
-def test_a_listener_that_fails_is_taken_off_and_harms_no_other(bus: EventBus) -> None:
+def test_a_subscriber_that_fails_is_removed_and_harms_no_other(bus: EventBus) -> None:
     def broken() -> None:
         raise RuntimeError("screen is gone")
 
@@ -50,7 +50,7 @@ def test_a_listener_that_fails_is_taken_off_and_harms_no_other(bus: EventBus) ->
     assert len(healthy.drain()) == 2
 
 
-def test_a_closed_subscription_hears_nothing_more(bus: EventBus) -> None:
+def test_a_closed_subscription_gets_no_events(bus: EventBus) -> None:
     subscription = bus.subscribe(lambda: None)
     subscription.close()
     bus.publish(TaskAdded(title="one"))
@@ -111,7 +111,7 @@ def test_each_kind_is_a_sentence(kind: type[Event], empty: bool) -> None:
 
 
 @pytest.mark.parametrize("fact", read_table(__file__)["facts"], ids=itemgetter("sentence"))
-def test_the_sentence_of_a_fact(fact: dict[str, Any]) -> None:
+def test_the_sentence_of_an_event(fact: dict[str, Any]) -> None:
     assert Event.kinds[fact["kind"]](**fact["fields"]).sentence() == fact["sentence"]
 
 

@@ -28,7 +28,7 @@ def bare(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(sys.modules, module, None)
 
 
-def test_each_is_one_of_the_package_and_can_be_asked_for() -> None:
+def test_each_extra_is_declared_by_the_package() -> None:
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     assert set(extras.EXTRAS) == set(declared) - {"all", "local-model", "test"}
     assert declared["all"] == [f"clawpy-console[{','.join(sorted(extras.EXTRAS))}]"]
@@ -37,7 +37,7 @@ def test_each_is_one_of_the_package_and_can_be_asked_for() -> None:
 
 @pytest.mark.long
 @pytest.mark.usefixtures("bare")
-def test_doctor_says_what_is_not_there_and_what_brings_it(home: Home) -> None:
+def test_doctor_names_missing_extras_and_the_command_that_installs_them(home: Home) -> None:
     home.config.mkdir(parents=True)
     home.config_file.write_text('[providers.ollama]\nmodel = "qwen3:8b"\n[notify.phone]\nurl = "ntfys://ntfy.sh/x"\n')
     found = examine(home, [])
@@ -50,7 +50,7 @@ def test_doctor_says_what_is_not_there_and_what_brings_it(home: Home) -> None:
 
 
 @pytest.mark.usefixtures("bare")
-def test_a_verb_that_needs_one_says_so(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_verb_that_needs_a_missing_extra_names_it(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CLAWPY_OPENAI_API_KEY", "sk-of-the-test-alone")
     listed = model_checks.list_keys(home)
     [openai] = [row for row in listed["keys"] if row["name"] == "openai"]
@@ -66,7 +66,7 @@ def test_a_verb_that_needs_one_says_so(home: Home, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.usefixtures("bare")
-def test_this_desktop_needs_none_and_what_cannot_be_sent_says_why() -> None:
+def test_desktop_notifications_need_no_extra_and_others_name_theirs() -> None:
     assert is_known_service("desktop://")
     note = Note(Form.BANNER, "title", "body")
     failed = deliver(Address(Surface.PHONE, "ntfys://ntfy.sh/x", "settings"), note, {})
@@ -74,7 +74,7 @@ def test_this_desktop_needs_none_and_what_cannot_be_sent_says_why() -> None:
     assert "clawpy-console[notify]" in failed.words
 
 
-def test_the_command_is_for_the_environment_that_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_installs_into_the_running_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/my env/bin/python")
     monkeypatch.setattr(extras, "find_spec", lambda name: name == "pip" or None)
     assert extras.command("models") == "'/my env/bin/python' -m pip install 'clawpy-console[models]'"

@@ -79,7 +79,7 @@ def test_the_environment_comes_first_then_the_keyring_then_the_file(home: Home):
     assert (found.source, found.value) == ("environment", "sk-environment")
 
 
-def test_names_tells_those_that_can_be_told(home: Home):
+def test_names_are_those_of_the_environment_and_the_file(home: Home):
     keys = keys_of(home, CLAWPY_TOGETHER_API_KEY="x", CLAWPY_HOME="/x")
     keys.set("openai", SECRET, consent_file=True)
     assert keys.names() == ("together", "openai")
@@ -88,7 +88,7 @@ def test_names_tells_those_that_can_be_told(home: Home):
 # -- keeping and forgetting one
 
 
-def test_a_key_is_kept_in_the_keyring_and_in_no_file(home: Home):
+def test_a_key_is_stored_in_the_keyring_and_in_no_file(home: Home):
     backend = MemoryKeyring()
     keys = keys_of(home, backend)
     assert keys.set("openai", f"  {SECRET}\n") == "keyring"
@@ -97,7 +97,7 @@ def test_a_key_is_kept_in_the_keyring_and_in_no_file(home: Home):
     assert keys.badge() == ""
 
 
-def test_without_a_keyring_it_is_said_what_can_be_done_and_nothing_is_written(home: Home):
+def test_without_a_keyring_the_alternatives_are_named_and_nothing_is_written(home: Home):
     with pytest.raises(Refusal) as caught:
         keys_of(home).set("openai", SECRET)
     assert caught.value.code == "no_keyring"
@@ -106,7 +106,7 @@ def test_without_a_keyring_it_is_said_what_can_be_done_and_nothing_is_written(ho
     assert not home.config.exists()
 
 
-def test_with_consent_a_file_that_only_its_owner_reads_and_a_lasting_badge(home: Home):
+def test_with_consent_a_key_is_in_a_private_file_and_a_badge_says_so(home: Home):
     keys = keys_of(home)
     assert keys.set("openai", SECRET, consent_file=True) == "file"
     file = home.config / "keys.json"
@@ -119,7 +119,7 @@ def test_with_consent_a_file_that_only_its_owner_reads_and_a_lasting_badge(home:
     assert keys.badge() == ""
 
 
-def test_a_key_lies_in_one_place_only(home: Home):
+def test_a_key_is_stored_in_one_place_only(home: Home):
     backend = MemoryKeyring()
     keys = keys_of(home, backend)
     keys.set("openai", "sk-1", consent_file=True)
@@ -130,7 +130,7 @@ def test_a_key_lies_in_one_place_only(home: Home):
     assert keys.where("openai") == "file"
 
 
-def test_deleting(home: Home):
+def test_a_key_is_deleted_where_it_is_stored(home: Home):
     keys = keys_of(home, MemoryKeyring(), CLAWPY_TOGETHER_API_KEY=SECRET)
     keys.set("openai", SECRET)
     assert keys.delete("openai") == ("keyring",)
@@ -143,7 +143,7 @@ def test_deleting(home: Home):
 
 
 @pytest.mark.parametrize("value", ["", "  ", "sk hush", "sk-hush\nsk-hush", "sk-h\u00fcsh", "s" * 4001, "sk-\x1b[2J"])
-def test_what_is_no_key_is_not_kept(home: Home, value: str):
+def test_a_malformed_key_is_not_stored(home: Home, value: str):
     with pytest.raises(Refusal) as caught:
         keys_of(home, MemoryKeyring()).set("openai", value)
     assert caught.value.code == "bad_key"
@@ -153,7 +153,7 @@ def test_what_is_no_key_is_not_kept(home: Home, value: str):
 # -- keyrings that do not work
 
 
-def test_a_keyring_that_hangs_holds_nothing_up(home: Home):
+def test_a_keyring_that_hangs_blocks_nothing(home: Home):
     backend = HangingKeyring()
     keys = keys_of(home, backend)
     before = threading.active_count()
@@ -168,12 +168,12 @@ def test_a_keyring_that_hangs_holds_nothing_up(home: Home):
         backend.answered.set()
 
 
-def test_a_keyring_that_drops_what_it_is_given_is_found_out(home: Home):
+def test_a_keyring_that_drops_values_is_noticed(home: Home):
     with pytest.raises(Refusal, match="did not store it"):
         keys_of(home, keyring.backends.null.Keyring()).set("openai", SECRET)
 
 
-def test_a_keyring_that_fails_tells_no_secret(home: Home):
+def test_the_error_of_a_keyring_contains_no_secret(home: Home):
     keys = keys_of(home, FailingKeyring())
     assert keys.get("openai") is None
     with pytest.raises(Refusal) as caught:
@@ -182,7 +182,7 @@ def test_a_keyring_that_fails_tells_no_secret(home: Home):
     assert "hush" not in "".join(traceback.format_exception(caught.value))
 
 
-def test_which_keyrings_of_a_machine_are_used(monkeypatch: pytest.MonkeyPatch):
+def test_only_a_real_keyring_of_the_machine_is_used(monkeypatch: pytest.MonkeyPatch):
     good = MemoryKeyring()
     alt = type("PlaintextKeyring", (MemoryKeyring,), {"__module__": "keyrings.alt.file"})()
 
@@ -216,7 +216,7 @@ def test_a_file_that_others_may_read_is_refused_with_the_command_to_run(home: Ho
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"a": 1}', '{"a": null}', SECRET, "[" * 100_000, '"' + "x" * 70_000])
-def test_a_damaged_file_is_refused_and_its_text_is_not_repeated(home: Home, text: str):
+def test_a_damaged_key_file_is_refused_without_repeating_its_text(home: Home, text: str):
     home.config.mkdir(parents=True)
     file = home.config / "keys.json"
     file.write_text(text)
@@ -231,7 +231,7 @@ def test_a_damaged_file_is_refused_and_its_text_is_not_repeated(home: Home, text
 # -- no text holds one
 
 
-def test_a_key_is_in_no_text(home: Home):
+def test_no_text_of_a_key_contains_its_value(home: Home):
     keys = keys_of(home, MemoryKeyring())
     keys.set("openai", SECRET)
     key = keys.get("openai")
@@ -246,7 +246,7 @@ def test_a_key_is_in_no_text(home: Home):
     assert keys.secrets() == (SECRET,), "known, so that it can be cut out of what is kept"
 
 
-def test_what_must_stand_nowhere_is_known_before_it_is_used(home: Home):
+def test_secrets_are_known_before_they_are_used(home: Home):
     """A command that prints a `.env` may print what nobody asked for yet."""
     KeyFile(home.config / "keys.json").set("openai", "file-value-1")
     others = {"GITHUB_TOKEN": "abc123abc123abc123", "SIGNING_TOKEN": "disabled", "MY_PASSWORD": "/run/secrets/db-1"}
@@ -260,7 +260,7 @@ def test_what_must_stand_nowhere_is_known_before_it_is_used(home: Home):
     assert "file-value-2" in keys.secrets(), "the operator fixed that"
 
 
-def test_the_keyring_is_loaded_only_when_it_is_asked(home: Home):
+def test_the_keyring_library_is_imported_only_when_it_is_used(home: Home):
     code = "import sys, engine.keys; sys.exit('keyring' in sys.modules or 'filelock' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
     assert keys.KEYRING_TIMEOUT_S == 3.0

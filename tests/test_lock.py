@@ -41,7 +41,7 @@ def test_a_second_engine_is_told_who_holds_the_home(home: Home, clock: FakeClock
     HomeLock(home, clock=clock).acquire()
 
 
-def test_folders_are_private(home: Home, clock: FakeClock) -> None:
+def test_the_folders_of_a_home_are_private(home: Home, clock: FakeClock) -> None:
     lock = HomeLock(home, clock=clock)
     lock.acquire()
     for folder in (home.config, home.data, home.cache, home.logs):

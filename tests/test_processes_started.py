@@ -48,17 +48,17 @@ def modules() -> list[Path]:
 
 
 @pytest.mark.long
-def test_few_modules_start_processes() -> None:
+def test_only_the_listed_modules_start_processes() -> None:
     starting = {str(file.relative_to(ROOT)) for file in modules() if _STARTS.search(file.read_text())}
     assert starting - {_EXECS} == set(STARTERS), "start git by engine.git, commands by a session"
 
 
 @pytest.mark.parametrize("place", sorted(STARTERS))
-def test_none_but_one_runs_git(place: str) -> None:
+def test_only_one_module_runs_git(place: str) -> None:
     assert place == "engine/git/process.py" or not re.search(r"""\[\s*["']git["']""", (ROOT / place).read_text())
 
 
-def test_no_command_that_enters_nested_repositories() -> None:
+def test_no_command_of_git_enters_nested_repositories() -> None:
     used = {
         f"{file.relative_to(ROOT)}: {match[1]}"
         for file in modules()

@@ -17,7 +17,7 @@ def test_a_hostile_line_is_searched_for_secrets_in_one_pass(piece: str) -> None:
     assert redact(line) == line, "in time that grows with its square this would not end"
 
 
-def test_what_stands_for_a_password_in_an_address_is_cut_out() -> None:
+def test_a_password_in_an_address_is_cut_out() -> None:
     assert redact("git clone https://me:hunter2@box/repo") == "git clone https://me:[secret cut]@box/repo"
     assert redact("postgresql+psycopg://u:p4ss@h/d") == "postgresql+psycopg://u:[secret cut]@h/d"
     assert redact("see https://box:8080/a@b") == "see https://box:8080/a@b"
@@ -43,7 +43,7 @@ def clean(text: str) -> str:
 
 
 @given(st.lists(st.sampled_from(["plain", "", f"x {KNOWN} y", f"PASSWORD={NAMED}", SHAPED, *PRIVATE]), max_size=12))
-def test_lines_that_come_in_pieces_are_cut_as_the_whole_is(lines: list[str]) -> None:
+def test_lines_in_pieces_are_cut_like_the_whole(lines: list[str]) -> None:
     whole = redact_lines(lines, [KNOWN])
     for cut in range(len(lines) + 1):
         redactor = Redactor(lambda: [KNOWN])
@@ -53,7 +53,7 @@ def test_lines_that_come_in_pieces_are_cut_as_the_whole_is(lines: list[str]) -> 
 BASE64 = "AQEA7bq9Zk/x" * 6  # as wide as a line of a private key
 
 
-def test_of_a_private_key_whose_end_never_comes_its_own_lines_are_cut_and_no_others() -> None:
+def test_only_the_lines_of_a_private_key_without_end_are_cut() -> None:
     said = ["Collecting tests", "", "tests/core/test_values.py ..", "3 passed", "done"]
     assert redact_lines([PRIVATE[0], BASE64, BASE64, *said]) == [CUT, CUT, CUT, *said]
     assert redact_lines([PRIVATE[0], "Proc-Type: 4,ENCRYPTED", "", BASE64, *said]) == [CUT, CUT, "", CUT, *said]
@@ -61,12 +61,12 @@ def test_of_a_private_key_whose_end_never_comes_its_own_lines_are_cut_and_no_oth
     assert redact_lines([f"cut here: {PRIVATE[0]}", *said]) == [CUT, *said], "a text that speaks of keys"
 
 
-def test_what_another_program_prints_between_the_lines_of_a_key_stays_and_they_do_not() -> None:
+def test_lines_of_another_program_between_those_of_a_key_stay() -> None:
     lines = [PRIVATE[0], BASE64, "warning: no such file", BASE64, "3 tests passed", BASE64]
     assert redact_lines(lines) == [CUT, CUT, "warning: no such file", CUT, "3 tests passed", CUT]
 
 
-def test_long_after_a_private_key_nothing_is_taken_for_a_line_of_it() -> None:
+def test_a_line_long_after_a_private_key_is_not_part_of_it() -> None:
     said = ["3 tests passed"] * PRIVATE_KEY_LINES
     assert redact_lines([PRIVATE[0], *said, BASE64]) == [CUT, *said, BASE64]
 
@@ -74,7 +74,7 @@ def test_long_after_a_private_key_nothing_is_taken_for_a_line_of_it() -> None:
 @pytest.mark.parametrize(
     "shown", ["{}", "  {}", "+{}", "    12\t{}", "12:{}", "id_rsa:12:{}", '    "{}\\n"', "> {}", "2026-01-01 INFO {}"]
 )
-def test_a_private_key_is_known_however_its_lines_are_shown(shown: str) -> None:
+def test_a_private_key_is_recognised_however_its_lines_are_shown(shown: str) -> None:
     lines = [shown.format(line) for line in (PRIVATE[0], BASE64, BASE64, PRIVATE[-1])]
     assert redact_lines([*lines, "done"]) == [CUT] * 4 + ["done"]
 
@@ -92,7 +92,7 @@ FIRST_BYTES = {
 
 
 @pytest.mark.parametrize("first", FIRST_BYTES.values(), ids=FIRST_BYTES)
-def test_a_private_key_is_known_without_the_line_that_announces_it(first: str) -> None:
+def test_a_private_key_is_recognised_without_its_first_line(first: str) -> None:
     key = b64encode(bytes.fromhex(first) + bytes(range(90))).decode()
     lines = [key[:64], key[64:128], key[128:], "3 tests passed"]
     assert redact_lines(lines) == [CUT, CUT, CUT if key[128:] else "", "3 tests passed"]
@@ -103,12 +103,12 @@ def test_a_private_key_is_known_without_the_line_that_announces_it(first: str) -
     ["3082037730820 25fa003020102", "30820122300d06092a864886f70d01010105000382010f00", b"\0\0\0\7ssh-rsa".hex()],
     ids=["a certificate", "a public key", "a public key of OpenSSH"],
 )
-def test_what_may_be_shown_to_everybody_stays(first: str) -> None:
+def test_certificates_and_public_keys_stay(first: str) -> None:
     shown = b64encode(bytes.fromhex(first.replace(" ", "")) + bytes(range(90))).decode()
     assert redact_lines([shown[:64], shown[64:]]) == [shown[:64], shown[64:]]
 
 
-def test_a_key_is_known_from_the_moment_it_is_used() -> None:
+def test_a_secret_is_cut_from_the_moment_it_is_known() -> None:
     known: list[str] = []
     redactor = Redactor(lambda: known)
     assert redactor.lines([KNOWN]) == [KNOWN]
@@ -119,7 +119,7 @@ def test_a_key_is_known_from_the_moment_it_is_used() -> None:
 @given(SAID, st.lists(st.integers(0, 400), max_size=6))
 @example(f"the password: {NAMED} is done.", [25])
 @example(f"Authorization: Bearer {KNOWN}", [30])
-def test_no_secret_is_torn_where_a_text_is_parted(text: str, stops: list[int]) -> None:
+def test_no_secret_is_split_where_a_text_is_split(text: str, stops: list[int]) -> None:
     shown, begin = [], 0
     for stop in sorted(stops):  # so far it came when it was to be shown
         place = parting(text[begin:stop], clean)
@@ -140,7 +140,7 @@ def test_code_that_only_names_a_secret_stays_readable(code: str) -> None:
     assert redact(code) == code
 
 
-def test_every_text_of_a_json_value_is_cut_but_what_is_to_be_kept() -> None:
+def test_secrets_are_cut_out_of_every_text_of_a_json_value_but_excepted_keys() -> None:
     value = {"facts": [SHAPED, 3, None], "id": SHAPED, "deep": {"text": f"PASSWORD={NAMED}"}}
     expected = {"facts": [CUT, 3, None], "id": SHAPED, "deep": {"text": f"PASSWORD={CUT}"}}
     assert redact_json(value, kept={"id"}) == expected

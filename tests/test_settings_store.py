@@ -49,7 +49,7 @@ def events(database: Database) -> list[tuple[str, str, str]]:
     return [(entry.kind, entry.subject, entry.payload.get("value", "")) for entry in entries]
 
 
-def test_set_writes_the_file_and_tells(store: SettingsStore, file: Path, database: Database) -> None:
+def test_set_writes_the_file_and_records_the_change(store: SettingsStore, file: Path, database: Database) -> None:
     store.set("crossPollEnabled", "false")
     assert store.get("crossPollEnabled") is False
     assert file.read_text() == "crossPollEnabled = false\n"
@@ -75,7 +75,7 @@ def test_set_keeps_comments_and_order(file: Path, clock: FakeClock) -> None:
     assert again.current.silence_threshold_ms == 60_000
 
 
-def test_unset_brings_the_default_back(file: Path, clock: FakeClock) -> None:
+def test_unset_restores_the_default(file: Path, clock: FakeClock) -> None:
     save(file, WRITTEN)
     store = open_store(file, clock)
     assert store.unset("quietHoursStart") == 23
@@ -85,7 +85,7 @@ def test_unset_brings_the_default_back(file: Path, clock: FakeClock) -> None:
     assert caught.value.code == "not_set"
 
 
-def test_a_variable_that_would_win_refuses_the_edit(file: Path, clock: FakeClock) -> None:
+def test_an_edit_that_a_variable_overrides_is_refused(file: Path, clock: FakeClock) -> None:
     store = open_store(file, clock, CLAWPY_QUIET_HOURS_START="20")
     assert store.get("quietHoursStart") == 20
     assert store.origin("quietHoursStart") == "CLAWPY_QUIET_HOURS_START"
@@ -95,7 +95,7 @@ def test_a_variable_that_would_win_refuses_the_edit(file: Path, clock: FakeClock
     assert not file.exists()
 
 
-def test_an_outside_edit_shows_up_within_a_second(
+def test_an_edit_by_another_program_counts_within_a_second(
     store: SettingsStore, file: Path, clock: FakeClock, database: Database
 ) -> None:
     save(file, "quietHoursStart = 20\n")
@@ -110,7 +110,7 @@ def test_an_outside_edit_shows_up_within_a_second(
     assert store.current.quiet_hours_start == 23
 
 
-def test_an_edit_that_breaks_the_file_keeps_the_last_good_settings_and_is_told_once(
+def test_an_invalid_edit_keeps_the_last_valid_settings_and_is_reported_once(
     store: SettingsStore, file: Path, clock: FakeClock, database: Database
 ) -> None:
     store.set("quietHoursStart", "20")
@@ -148,7 +148,7 @@ def test_a_broken_file_refuses_the_start(file: Path, clock: FakeClock, raw: byte
     assert caught.value.code == "bad_config"
 
 
-def test_lines_of_windows_and_a_byte_order_mark_are_fine(file: Path, clock: FakeClock) -> None:
+def test_windows_line_ends_and_a_byte_order_mark_are_accepted(file: Path, clock: FakeClock) -> None:
     file.parent.mkdir()
     file.write_bytes(b"\xef\xbb\xbfquietHoursStart = 1\r\n[console]\r\nbell = false\r\n")
     store = open_store(file, clock)
@@ -169,7 +169,7 @@ def test_a_workspace_is_the_same_by_any_path_to_it(
     assert store.unset(full) == "cards"
 
 
-def test_a_bad_value_given_to_set_is_blamed_and_no_line_of_the_file(store: SettingsStore, file: Path) -> None:
+def test_a_bad_value_for_set_is_reported_without_a_line_of_the_file(store: SettingsStore, file: Path) -> None:
     with pytest.raises(Refusal) as caught:
         store.set("quietHoursStart", "99")
     assert caught.value.code == "bad_config"
@@ -178,7 +178,7 @@ def test_a_bad_value_given_to_set_is_blamed_and_no_line_of_the_file(store: Setti
     assert not file.exists()
 
 
-def test_what_belongs_together_is_given_at_once(store: SettingsStore, file: Path) -> None:
+def test_values_that_belong_together_are_set_at_once(store: SettingsStore, file: Path) -> None:
     """A provider has a kind and an address: each alone is none, and who sets one is told how to set both."""
     with pytest.raises(Refusal) as caught:
         store.set("providers.box.kind", "openai")
@@ -189,7 +189,7 @@ def test_what_belongs_together_is_given_at_once(store: SettingsStore, file: Path
     assert store.current.providers["box"].base_url == "http://127.0.0.1:8000/v1"
 
 
-def test_settings_of_this_run_are_taken_back_when_they_cannot_be_recorded(
+def test_settings_of_this_run_do_not_change_when_they_cannot_be_recorded(
     store: SettingsStore, database: Database
 ) -> None:
     store.set_for_this_run({"quiet_hours_start": 21})

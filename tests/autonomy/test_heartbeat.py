@@ -68,14 +68,14 @@ def test_every_documented_form_is_read() -> None:
     ["every day 25:00: x", "every day 09:60: x", "every day 09:00:", "sometimes: x", "every 4m: x", "every 367d: x",
      "2026-02-30 10:00: x", "every day: x", ""],
 )  # fmt: skip
-def test_what_nobody_understands_is_told_with_its_line(line: str) -> None:
+def test_an_item_that_cannot_be_read_is_reported_with_its_line(line: str) -> None:
     items, problems = parse_items(f"# Heartbeat\n\n- [ ] {line}\n")
     assert items == []
     assert [number for number, _ in problems] == [3] if line else problems == []
 
 
 @given(st.text(max_size=200))
-def test_any_text_is_read_without_a_fault(text: str) -> None:
+def test_any_text_is_parsed_without_an_error(text: str) -> None:
     parse_items(text)
     parse_items(f"- [ ] {text}")
 
@@ -91,7 +91,7 @@ def test_a_daily_item_comes_at_its_time_and_not_before_it_was_written() -> None:
     )
 
 
-def test_a_time_that_the_clocks_skip_or_repeat_comes_once() -> None:
+def test_an_item_is_due_once_when_the_clock_skips_or_repeats_its_time() -> None:
     skipped = Daily(WEEK, time(2, 30))
     before = datetime(2026, 3, 29, 0, tzinfo=UTC)
     assert last_occurrence(skipped, before, datetime(2026, 3, 29, 1, 29, tzinfo=UTC), BERLIN) is None
@@ -107,7 +107,7 @@ def test_a_time_that_the_clocks_skip_or_repeat_comes_once() -> None:
 
 
 @given(st.integers(5, 5000), st.integers(0, 100_000))
-def test_an_interval_comes_at_its_multiples(span: int, passed: int) -> None:
+def test_an_interval_is_due_at_its_multiples(span: int, passed: int) -> None:
     found = last_occurrence(Every(timedelta(minutes=span)), NOW, NOW + timedelta(minutes=passed), UTC)
     times = passed // span
     assert found == (NOW + timedelta(minutes=span * times) if times else None)
@@ -148,7 +148,7 @@ def test_missed_occurrences_make_one_task_and_a_restart_none(
     assert len(heart.pulse()) == 1
 
 
-def test_a_task_follows_its_item(database: Database, clock: FakeClock, board: TaskBoard) -> None:
+def test_a_task_follows_the_changes_of_its_item(database: Database, clock: FakeClock, board: TaskBoard) -> None:
     """Ticked or gone it is done, back it is open, and it is an order just as long as `run` stands there."""
     run, plain = "- [ ] 2026-01-05 09:00 run: lint\n", "- [ ] 2026-01-05 09:00: lint\n"
     pages = [HeartbeatPage("cto", run, clock.now())]
@@ -219,7 +219,7 @@ def test_a_task_never_runs_by_itself_however_many_were_approved(world: World, tm
 
 @pytest.mark.long
 @pytest.mark.parametrize("decisions", [9, 10])
-def test_an_item_that_the_operator_wrote_to_run_runs_without_a_record(world: World, decisions: int) -> None:
+def test_an_item_marked_run_needs_ten_decisions_but_no_record_of_its_kind(world: World, decisions: int) -> None:
     """It needs no decisions of like cards, but ten in all, and everything else that lets things run alone."""
     with world.opened() as engine:
         world.earn(kind="lint", approvals=decisions - 1, others=0)  # and approves one card more
@@ -244,7 +244,7 @@ def test_an_item_that_the_operator_wrote_to_run_runs_without_a_record(world: Wor
         assert (entry.decided_by, entry.trigger_type) == ("autonomy", TriggerType.HEARTBEAT)
 
 
-def test_a_task_that_is_added_is_a_card_with_the_next_housekeeping(world: World) -> None:
+def test_an_added_task_is_a_card_with_the_next_housekeeping(world: World) -> None:
     with world.opened() as engine:
         engine.tasks.add("Paint the office", workspace=world.workspace)
         engine.autonomy.schedule.run(STATE)

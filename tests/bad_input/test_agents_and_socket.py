@@ -17,7 +17,7 @@ from tests.conftest import Repository
 
 
 @pytest.mark.long
-def test_broken_agents_are_named_and_the_others_stay(clawpy: Clawpy, home: Home, shop: Repository) -> None:
+def test_broken_agents_are_named_and_the_others_work(clawpy: Clawpy, home: Home, shop: Repository) -> None:
     assert_ok(clawpy("agents", "list", "--json"))
     (home.agents / "ceo" / "tools.json").write_text("{not json")
     (home.agents / "cto" / "comms.json").unlink()
@@ -41,7 +41,7 @@ def test_broken_agents_are_named_and_the_others_stay(clawpy: Clawpy, home: Home,
     assert (home.agents / "ceo" / "tools.json").read_text() == "{not json"
 
 
-def test_an_agents_folder_that_is_a_file(clawpy: Clawpy, home: Home, shop: Repository) -> None:
+def test_a_file_in_place_of_the_agents_folder_is_named(clawpy: Clawpy, home: Home, shop: Repository) -> None:
     home.data.mkdir(parents=True)
     home.agents.write_text("my notes")
     assert_refused(clawpy("agents", "list", "--json"), "bad_agents", str(home.agents))
@@ -79,7 +79,7 @@ def send(home: Home, listening: Engine) -> Callable[[bytes], bytes]:
     return send
 
 
-def test_rubbish_on_the_control_socket(send: Callable[[bytes], bytes], clawpy: Clawpy) -> None:
+def test_malformed_requests_on_the_control_socket_are_refused(send: Callable[[bytes], bytes], clawpy: Clawpy) -> None:
     rubbish = {
         b"GET / HTTP/1.1\n": "bad_request",
         b"\x00\xff\xfe\x80\n": "bad_request",
@@ -109,7 +109,7 @@ def test_rubbish_on_the_control_socket(send: Callable[[bytes], bytes], clawpy: C
 
 
 @pytest.mark.long
-def test_a_line_of_another_program_that_nobody_can_read_is_named_once(
+def test_an_unreadable_prediction_of_another_program_is_reported_once(
     clawpy: Clawpy, home: Home, shop: Repository
 ) -> None:
     assert_ok(clawpy("status", "--json"))

@@ -31,7 +31,7 @@ def plain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.long
-def test_a_folder_that_is_no_repository(clawpy: Clawpy, home: Home, plain: Path) -> None:
+def test_a_folder_outside_a_repository_is_refused(clawpy: Clawpy, home: Home, plain: Path) -> None:
     assert_refused(clawpy("predict", "--json"), "no_repository", str(plain), "git init")
     assert_refused(clawpy("--workspace", ".", "cards", "--json"), "no_repository", str(plain))
     assert assert_ok(clawpy("status", "--json"))["workspaces"] == []  # needs none
@@ -41,9 +41,7 @@ def test_a_folder_that_is_no_repository(clawpy: Clawpy, home: Home, plain: Path)
     assert list(plain.iterdir()) == []
 
 
-def test_the_console_in_such_a_folder_says_so_before_it_takes_the_screen(
-    clawpy: Clawpy, home: Home, plain: Path
-) -> None:
+def test_the_console_does_not_start_outside_a_repository(clawpy: Clawpy, home: Home, plain: Path) -> None:
     said = clawpy()
     assert said.code == 1
     assert f"{plain} is not in a git repository" in said.err
@@ -51,7 +49,7 @@ def test_the_console_in_such_a_folder_says_so_before_it_takes_the_screen(
     assert not home.data.exists()
 
 
-def test_a_bare_repository(clawpy: Clawpy, repository: Repository, tmp_path: Path) -> None:
+def test_a_bare_repository_is_refused_and_unchanged(clawpy: Clawpy, repository: Repository, tmp_path: Path) -> None:
     repository.commit("one", {"a.txt": "1\n"}, at=A_FORMER_DAY)
     repository.git("clone", "-q", "--bare", ".", str(tmp_path / "bare.git"))
     before = file_contents(tmp_path / "bare.git")
@@ -62,7 +60,7 @@ def test_a_bare_repository(clawpy: Clawpy, repository: Repository, tmp_path: Pat
 
 
 @pytest.mark.long
-def test_a_repository_without_commits(clawpy: Clawpy, repository: Repository) -> None:
+def test_a_repository_without_commits_says_so_and_takes_prompts(clawpy: Clawpy, repository: Repository) -> None:
     repository.write("cart.py", "total = 0\n")
     at = ("--workspace", str(repository.path))
     said = assert_ok(clawpy(*at, "predict", "--json"))
@@ -75,7 +73,7 @@ def test_a_repository_without_commits(clawpy: Clawpy, repository: Repository) ->
 
 
 @pytest.mark.long
-def test_submodules(clawpy: Clawpy, shop: Repository, tmp_path: Path) -> None:
+def test_submodules_are_left_alone_and_may_be_workspaces(clawpy: Clawpy, shop: Repository, tmp_path: Path) -> None:
     library = Repository(tmp_path / "library")
     library.commit("one", {"cart.py": "total = 0\n"}, at=A_FORMER_DAY)
     shop.git("-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(library.path), "vendor/lib")
@@ -92,7 +90,7 @@ def test_submodules(clawpy: Clawpy, shop: Repository, tmp_path: Path) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", ["my shop", "Läden 店 😀", "'quoted' \"name\" $(touch x)", "-x", "a\nline", "[b]up[b"])
-def test_a_path_with_spaces_signs_and_unicode(
+def test_a_path_may_have_spaces_signs_and_unicode(
     clawpy: Clawpy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     shop = Repository(tmp_path / name)
@@ -109,7 +107,7 @@ def test_a_path_with_spaces_signs_and_unicode(
     assert {file.name for file in tmp_path.iterdir()} == {name, "home"}
 
 
-def test_a_path_that_is_no_text(clawpy: Clawpy, tmp_path: Path) -> None:
+def test_a_path_that_is_not_utf_8_is_refused(clawpy: Clawpy, tmp_path: Path) -> None:
     folder = tmp_path / os.fsdecode(b"latin-\xe9")
     try:
         shop = Repository(folder)
@@ -119,7 +117,7 @@ def test_a_path_that_is_no_text(clawpy: Clawpy, tmp_path: Path) -> None:
     assert_refused(clawpy("--workspace", str(folder), "predict", "--json"), "unfit_path", "not UTF-8", "rename")
 
 
-def test_the_current_folder_is_gone(clawpy: Clawpy, plain: Path) -> None:
+def test_a_deleted_current_folder_is_named(clawpy: Clawpy, plain: Path) -> None:
     plain.rmdir()
     assert_refused(clawpy("predict", "--json"), "no_folder", "does not exist")
 
@@ -168,7 +166,7 @@ def is_printable(text: str) -> bool:
 
 
 @pytest.mark.long
-def test_every_card_of_a_hostile_repository_is_clean_and_runs(engine: Engine, hostile: Repository) -> None:
+def test_every_card_of_a_hostile_repository_is_printable_and_runs(engine: Engine, hostile: Repository) -> None:
     report = engine.predictions.run_cycle(requested=True)
     assert report.errors == ()
     assert report.created
@@ -193,7 +191,7 @@ def test_a_parameter_that_would_be_an_option_is_refused(engine: Engine, hostile:
 
 
 @pytest.mark.long
-def test_what_the_terminal_is_given_has_no_escapes(clawpy: Clawpy, hostile: Repository) -> None:
+def test_verbs_print_no_escape_sequences(clawpy: Clawpy, hostile: Repository) -> None:
     at = ("--workspace", str(hostile.path))
     said = clawpy(*at, "predict")
     assert said.code == 0
@@ -206,7 +204,7 @@ def test_what_the_terminal_is_given_has_no_escapes(clawpy: Clawpy, hostile: Repo
 
 
 @pytest.mark.long
-async def test_the_console_shows_them_literally(engine: Engine, home: Home, hostile: Repository) -> None:
+async def test_the_console_shows_markup_literally(engine: Engine, home: Home, hostile: Repository) -> None:
     engine.cards.propose("tidy [b]up[/b] [/oops] \x1b[31m$(x)", workspace=str(hostile.path))
     engine.predictions.run_cycle(requested=True)
     app = ConsoleApp(lambda: engine, home, [str(hostile.path)])

@@ -164,7 +164,7 @@ async def test_a_held_home(home: Home, holding: Engine, failed_start: FailedStar
     holding.cards.propose("still at work", workspace=str(shop.path))
 
 
-def test_a_last_screen_that_is_rubbish_is_drawn_anew(home: Home, tmp_path: Path) -> None:
+def test_an_unreadable_last_screen_is_ignored(home: Home, tmp_path: Path) -> None:
     from clawpy_console import state
 
     home.cache.mkdir(parents=True)
@@ -212,7 +212,7 @@ async def test_the_console_names_a_broken_setting(home: Home, shop: Repository, 
         assert text in screen
 
 
-def test_a_workspace_of_the_settings_that_is_gone_hinders_no_other(
+def test_a_missing_workspace_of_the_settings_does_not_affect_others(
     clawpy: Clawpy, home: Home, shop: Repository, tmp_path: Path
 ) -> None:
     home.config.mkdir(parents=True)

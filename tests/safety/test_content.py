@@ -58,11 +58,11 @@ ENCODED = base64.b64encode(b"rm -rf /home").decode()
         "DELETE   PRODUCTION",
     ],
 )
-def test_what_hides_in_a_prompt_is_found(prompt: str) -> None:
+def test_commands_and_payloads_in_a_prompt_are_found(prompt: str) -> None:
     assert check_prompt(prompt).verdict is Verdict.BLOCK
 
 
-def test_every_text_of_an_assignment_is_looked_at() -> None:
+def test_every_text_of_an_assignment_is_checked() -> None:
     def found(channel: str = "koji-core", **parameters: object) -> Verdict:
         return check_assignment(Assignment("run it", channel, "/w", "flow", "x", parameters), {"koji-core"}).verdict
 
@@ -72,14 +72,14 @@ def test_every_text_of_an_assignment_is_looked_at() -> None:
     assert found(channel="elsewhere") is Verdict.BLOCK
 
 
-def test_look_alikes_and_invisible_characters_fold() -> None:
+def test_look_alikes_and_invisible_characters_are_folded() -> None:
     assert fold("ѕυdo\u00a0r\u200bm \u2014rf") == "sudo rm -rf"
     assert fold("naïve café") == "naïve café"
 
 
 @settings(max_examples=300, deadline=None)
 @given(st.text(alphabet="rm -rf/ ;|&$(){}`'\"\\<>#\n=xabc~*!", max_size=120) | st.text(max_size=200))
-def test_any_text_is_judged(text: str) -> None:
+def test_any_text_has_a_verdict(text: str) -> None:
     parse(text)
     check_command(text)
     check_prompt(text)
@@ -115,7 +115,7 @@ def test_no_input_takes_long(check: Callable[[str], object], limit_s: float) -> 
     assert slow == []
 
 
-def test_a_long_option_hides_no_short_one_after_it() -> None:
+def test_a_long_option_hides_no_short_option_after_it() -> None:
     assert check_command("git push -quietforce -f origin main").verdict is Verdict.BLOCK
     assert check_command("git push -quietforce origin main").verdict is Verdict.ALLOW
 
@@ -123,7 +123,7 @@ def test_a_long_option_hides_no_short_one_after_it() -> None:
 @pytest.mark.parametrize(
     "command", ["chmod -R 755 build /etc", "chown -R me: build /etc lib", "setfacl -R -m u:me:rwx build /etc"]
 )
-def test_changed_permissions_are_told_of_the_path_that_counts(command: str) -> None:
+def test_the_reason_names_the_system_path_among_others(command: str) -> None:
     verdict = check_command(command)
     assert verdict.verdict is Verdict.BLOCK
     assert "changes who may use /etc and everything below" in verdict.reason
@@ -156,7 +156,7 @@ OWN = own_rules(
         "'terraform' destroy",
     ],
 )
-def test_what_the_operator_allows_passes(command: str) -> None:
+def test_a_command_that_the_operator_allows_passes(command: str) -> None:
     assert check_command(command).verdict is not Verdict.ALLOW
     assert check_command(command, own=OWN).verdict is Verdict.ALLOW
 
@@ -192,14 +192,14 @@ def test_nothing_hides_behind_an_allowed_command(command: str) -> None:
         "MAKE deploy",
     ],
 )
-def test_what_the_operator_blocks_is_blocked(command: str) -> None:
+def test_a_command_that_the_operator_blocks_is_blocked(command: str) -> None:
     assert check_command(command).verdict is Verdict.ALLOW
     verdict = check_command(command, own=OWN)
     assert (verdict.verdict, verdict.rule) == (Verdict.BLOCK, "own-block")
     assert "your rule" in verdict.reason
 
 
-def test_own_rules_of_prompts() -> None:
+def test_the_operators_rules_on_prompts_count() -> None:
     assert check_prompt("Purge  all backups of the demo", own=OWN).verdict is Verdict.ALLOW
     assert check_prompt("Purge all backups of the demo and run `rm -rf /`", own=OWN).verdict is Verdict.BLOCK
     assert check_prompt("Look at the Customer Data now", own=OWN).rule == "own-block"
@@ -222,7 +222,7 @@ def test_own_rules_of_prompts() -> None:
     ],
 )
 @pytest.mark.parametrize("key", ["allow", "block"])
-def test_a_pattern_that_cannot_be_meant_is_refused_by_name(key: str, pattern: str, message: str) -> None:
+def test_a_malformed_pattern_is_refused_with_the_reason(key: str, pattern: str, message: str) -> None:
     with pytest.raises(ValidationError, match=message):
         Settings.model_validate({"content": {key: [pattern]}})
 

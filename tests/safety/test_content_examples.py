@@ -50,7 +50,7 @@ def test_ordinary_work_is_not_stopped(name: str, check: Callable[[str], RailVerd
         ("orders_to_destroy", check_prompt),
     ],
 )
-def test_what_destroys_is_stopped(name: str, check: Callable[[str], RailVerdict]) -> None:
+def test_destructive_work_is_stopped(name: str, check: Callable[[str], RailVerdict]) -> None:
     assert [text for text in examples(name) if check(text).verdict is Verdict.ALLOW] == []
 
 
@@ -60,12 +60,12 @@ def test_ordinary_commands_in_a_prompt_are_not_stopped() -> None:
     assert stopped == []
 
 
-def test_what_destroys_is_stopped_in_a_prompt() -> None:
+def test_destructive_commands_in_a_prompt_are_stopped() -> None:
     commands = [text for text in examples("disguised_commands") if "\n" not in text and "`" not in text]
     assert [text for text in commands if check_prompt(f"Run `{text}` now").verdict is Verdict.ALLOW] == []
 
 
-def test_talk_about_what_destroys_is_not_stopped() -> None:
+def test_talk_about_destructive_commands_is_not_stopped() -> None:
     for frame in ("Write a test that `{}` is refused", "Explain why `{}` is dangerous", "Never run `{}`"):
         commands = [text for text in examples("disguised_commands") if "\n" not in text and "`" not in text]
         stopped = [text for text in commands if check_prompt(frame.format(text)).verdict is not Verdict.ALLOW]
@@ -84,7 +84,7 @@ def test_creative_commands_are_stopped(name: str, least: int) -> None:
     assert stopped >= least
 
 
-def test_what_looks_like_a_creative_command_is_not_stopped() -> None:
+def test_safe_commands_like_the_creative_ones_are_not_stopped() -> None:
     texts = examples("creative_safe")
     verdicts = [(text, check_command(text)) for text in texts]
     assert [(text, verdict.rule) for text, verdict in verdicts if verdict.verdict is not Verdict.ALLOW] == []
@@ -155,13 +155,13 @@ def test_look_alikes_and_invisible_characters_change_nothing(data: st.DataObject
 
 @settings(max_examples=400, deadline=None)
 @given(st.sampled_from(STOPPED), st.sampled_from(WRAPPINGS))
-def test_what_is_stopped_is_stopped_in_any_wrapping(command: str, wrapping: str) -> None:
+def test_a_stopped_command_is_stopped_in_any_wrapping(command: str, wrapping: str) -> None:
     assert verdict(wrapping.format(command)) is not Verdict.ALLOW
 
 
 @settings(max_examples=300, deadline=None)
 @given(st.sampled_from(ORDINARY), st.sampled_from(WRAPPINGS))
-def test_what_passes_passes_in_any_wrapping(command: str, wrapping: str) -> None:
+def test_an_ordinary_command_passes_in_any_wrapping(command: str, wrapping: str) -> None:
     assert verdict(wrapping.format(command)) is Verdict.ALLOW
 
 
@@ -179,6 +179,6 @@ def test_encoding_hides_nothing(command: str) -> None:
 
 @settings(max_examples=200, deadline=None)
 @given(st.sampled_from(STOPPED))
-def test_talk_and_orders_differ(command: str) -> None:
+def test_an_order_is_stopped_and_talk_about_it_is_not(command: str) -> None:
     assert check_prompt(f"Please run `{command}`").verdict is not Verdict.ALLOW
     assert check_prompt(f"Add a test that `{command}` is refused").verdict is Verdict.ALLOW

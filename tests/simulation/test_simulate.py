@@ -27,7 +27,7 @@ def test_the_same_seed_gives_the_same_document(two_days: dict[str, Any]) -> None
 
 
 @pytest.mark.long
-def test_it_counts_what_it_lists(two_days: dict[str, Any]) -> None:
+def test_the_counts_of_the_document_match_its_lists(two_days: dict[str, Any]) -> None:
     cards, days = two_days["cards"], two_days["perDay"]
     assert cards["made"] == sum(day["made"] for day in days) > 0
     assert sum(rail["blocked"] for rail in two_days["rails"]) == len(two_days["blocked"])
@@ -37,7 +37,7 @@ def test_it_counts_what_it_lists(two_days: dict[str, Any]) -> None:
     assert all(cost["peaks"][window] <= cost["caps"][window] for window in ("hour", "day", "month"))
 
 
-def test_the_text_says_what_is_made_up_and_names_every_rail(two_days: dict[str, Any]) -> None:
+def test_the_text_says_what_is_simulated_and_names_every_rail(two_days: dict[str, Any]) -> None:
     text = render_document("simulate", two_days)
     assert "made up: the clock" in text
     for rail in ("loop", "rate", "cost", "content", "gate", "kill"):
@@ -45,7 +45,7 @@ def test_the_text_says_what_is_made_up_and_names_every_rail(two_days: dict[str, 
 
 
 @pytest.mark.parametrize("days", [0, 367])
-def test_days_have_bounds(days: int) -> None:
+def test_the_number_of_days_has_bounds(days: int) -> None:
     with pytest.raises(Refusal, match="cannot be simulated"):
         simulate(days)
 
@@ -59,7 +59,7 @@ def test_the_verb_prints_a_document_and_leaves_the_home_alone(
     assert not (tmp_path / "home").exists()
 
 
-def test_a_laptop_that_slept_runs_one_cycle_not_ten(tmp_path: Path) -> None:
+def test_a_laptop_that_slept_runs_one_cycle(tmp_path: Path) -> None:
     with open_world(tmp_path, 1) as world:
         schedule = world.engine.autonomy.schedule
         world.clock.advance(timedelta(hours=9))

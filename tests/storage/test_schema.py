@@ -79,7 +79,7 @@ def test_a_column_of_an_enum_may_hold_its_values_and_no_others(table: str, colum
     assert re.findall(r"'([^']*)'", listed) == list(ENUM_COLUMNS[table, column])
 
 
-def test_a_start_that_was_killed_leaves_no_half_database(tmp_path: Path) -> None:
+def test_a_killed_start_leaves_no_half_database(tmp_path: Path) -> None:
     path = tmp_path / "clawpy.db"
     (tmp_path / "clawpy.db.new").write_bytes(b"half of it")
     database.make_or_check(path)

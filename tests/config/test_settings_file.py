@@ -1,4 +1,4 @@
-"""Settings of providers, coding agents, runners and models: what is accepted, and where and how an error says no."""
+"""Settings from text and environment: what is accepted, and how each mistake is answered (SPEC 7.6)."""
 
 from __future__ import annotations
 
@@ -9,12 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.config import Autonomy, Settings
-from engine.config.sections import PROVIDERS, model_problem, runner_problem, url_problem
 from engine.config.settings_file import VARIABLES, BadConfig, describe_accepted, parse_key, read_settings
 from engine.home import Home
 from engine.model import Refusal
-
-# Settings from text: what is accepted, and what each mistake is answered with.
 
 
 def read(text: str, **environment: str) -> Settings:
@@ -27,20 +24,20 @@ def complaints(text: str, **environment: str) -> list[str]:
     return [str(problem) for problem in caught.value.problems]
 
 
-def test_one_value_of_one_channel_leaves_the_rest_of_the_channels() -> None:
+def test_a_value_of_a_channel_leaves_the_defaults_of_the_others() -> None:
     settings = read("[channels.research]\nsessionMinutes = 5\n")
     assert settings.channels["research"].session_minutes == 5
     assert settings.channels["research"].agent == "researcher"
     assert len(settings.channels) == 5
 
 
-def test_an_unknown_key_names_line_and_what_was_meant() -> None:
+def test_an_unknown_key_is_reported_with_its_line_and_the_likely_key() -> None:
     assert complaints("\n# mine\ncrosspollEnabld = true\n") == [
         "config.toml:3: crosspollEnabld: unknown key; did you mean crossPollEnabled?"
     ]
 
 
-def test_a_key_in_the_wrong_section_is_led_to_the_right_one() -> None:
+def test_for_a_key_in_the_wrong_section_the_right_one_is_suggested() -> None:
     assert complaints('theme = "x"\n') == ["config.toml:1: theme: unknown key; did you mean console.theme?"]
 
 
@@ -93,7 +90,7 @@ def test_a_workspace_is_an_absolute_path() -> None:
     assert found.startswith("config.toml:1: workspaces: workspace 'shop' is not an absolute path")
 
 
-def test_lines_are_right_behind_values_of_several_lines() -> None:
+def test_reported_lines_are_right_after_values_of_several_lines() -> None:
     text = '[production]\nbranches = [\n  "main",\n]\n\n# a remark\nhosts = """x"""\n[console]\ntheme = 1\n'
     assert [complaint.split(": ")[0:2] for complaint in complaints(text)] == [
         ["config.toml:7", "production.hosts"],
@@ -101,7 +98,7 @@ def test_lines_are_right_behind_values_of_several_lines() -> None:
     ]
 
 
-def test_what_is_no_toml_says_line_and_column() -> None:
+def test_a_syntax_error_is_reported_with_line_and_column() -> None:
     [found] = complaints("crossPollEnabled = true\nquietHoursStart = \n")
     assert found.startswith("config.toml:2: column 19: not TOML: Invalid value")
     [found] = complaints('crossPollEnabled = true\n[production]\nbranches = ["main",\n\n')
@@ -127,7 +124,7 @@ def test_a_bad_variable_is_named() -> None:
     ]
 
 
-def test_every_variable_leads_to_a_setting_and_none_is_taken_twice() -> None:
+def test_every_variable_sets_a_setting() -> None:
     assert "CLAWPY_HOME" not in VARIABLES
     for path in VARIABLES.values():
         assert parse_key(".".join(path)) == path
@@ -135,7 +132,7 @@ def test_every_variable_leads_to_a_setting_and_none_is_taken_twice() -> None:
 
 
 @pytest.mark.parametrize("key", ["", "a b", "=", "crossPollEnabled = 1\nx", "a..b"])
-def test_what_is_no_key_is_refused(key: str) -> None:
+def test_a_malformed_key_is_refused(key: str) -> None:
     with pytest.raises(Refusal) as caught:
         parse_key(key)
     assert caught.value.code in ("bad_key", "unknown_key")
@@ -159,7 +156,7 @@ VALUES = ("true", "3", "-1", "1.5", "nan", '"x"', "[1, 'a']", "{ a = 1 }", "2026
         max_size=8,
     )
 )
-def test_whatever_stands_in_the_file_gives_settings_or_says_where_it_is_wrong(lines: list[str]) -> None:
+def test_any_text_gives_settings_or_problems_with_their_place(lines: list[str]) -> None:
     problems = None
     try:
         read("\n".join(lines))
@@ -169,7 +166,7 @@ def test_whatever_stands_in_the_file_gives_settings_or_says_where_it_is_wrong(li
     assert all(problem.where.startswith("config.toml") and problem.message for problem in problems or ())
 
 
-def test_a_workspace_is_found_by_the_path_that_git_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_workspace_is_found_by_its_resolved_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "disk/shop").mkdir(parents=True)
     (tmp_path / "work").symlink_to(tmp_path / "disk")
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -180,7 +177,7 @@ def test_a_workspace_is_found_by_the_path_that_git_says(tmp_path: Path, monkeypa
     assert "are the same folder" in found
 
 
-def test_the_home_of_a_user_that_is_not_there(tmp_path: Path) -> None:
+def test_a_path_in_the_home_of_an_unknown_user_is_no_absolute_path(tmp_path: Path) -> None:
     text = '[workspaces."~nobody-at-all/shop"]\n'
     [found] = complaints(text)
     assert "is not an absolute path" in found
@@ -194,7 +191,7 @@ def test_the_home_of_a_user_that_is_not_there(tmp_path: Path) -> None:
     "text",
     ["a = " + "[" * 5_000, "a." * 2_000 + "b = 1", "[" + "a." * 2_000 + "b]", "maxPendingCards = " + "9" * 5_000],
 )
-def test_what_python_itself_cannot_read_is_a_problem_of_the_file(text: str, tmp_path: Path) -> None:
+def test_a_file_that_python_cannot_parse_is_a_problem(text: str, tmp_path: Path) -> None:
     [found] = complaints(text)
     assert found.startswith("config.toml: ")
     home = Home.locate(tmp_path)
@@ -204,107 +201,6 @@ def test_what_python_itself_cannot_read_is_a_problem_of_the_file(text: str, tmp_
 
 
 @pytest.mark.parametrize("name", ["owner", "gateway"])
-def test_a_channel_may_not_be_called_like_an_origin_of_triggers(name: str) -> None:
+def test_a_channel_may_not_be_named_like_the_start_of_a_chain(name: str) -> None:
     with pytest.raises(ValueError, match="may not be called"):
         Settings.model_validate({"channels": {name: {"agent": "ceo"}}})
-
-
-def read_agents(text: str) -> Settings:
-    return read_settings(text, file="config.toml", environment={})
-
-
-def test_what_a_file_says_of_a_built_in_provider_goes_over_what_is_built_in():
-    settings = read_agents('[providers.openai]\nmodel = "gpt-6-luna"\n[providers.ollama]\n')
-    assert settings.provider("openai") == PROVIDERS["openai"].model_copy(update={"model": "gpt-6-luna"})
-    assert list(settings.providers) == ["openai", "ollama"], "only those that are named"
-    assert settings.provider("anthropic") == PROVIDERS["anthropic"]
-    assert settings.provider("nobody") is None
-    assert settings.provider_names() == ("openai", "ollama", "anthropic", "together")
-
-
-def test_a_provider_of_ones_own_says_what_it_speaks_and_where():
-    settings = read_agents('[providers.vllm]\nkind = "openai"\nbaseUrl = "http://127.0.0.1:8000/v1/"\nkeyless = true\n')
-    one = settings.provider("vllm")
-    assert (one.base_url, one.host, one.keyless) == ("http://127.0.0.1:8000/v1", "127.0.0.1:8000", True)
-
-
-@pytest.mark.parametrize(
-    ("text", "line", "key", "words"),
-    [
-        ("[providers.vllm]\nmodel = 'x'\n", 1, "providers.vllm.kind", "missing"),
-        ("[providers.openai]\nkind = 'gemini'\n", 2, "providers.openai.kind", '"openai", "anthropic"'),
-        ("[providers.openai]\nbaseUrl = 'http://api.example.com'\n", 2, "providers.openai.baseUrl", "insecure = true"),
-        ("[providers.openai]\nbaseUrl = 'https://me:pw@x.org'\n", 2, "providers.openai.baseUrl", "clawpy key set"),
-        ("[providers.openai]\napiKey = 'sk-1'\n", 2, "providers.openai.apiKey", "clawpy key set openai"),
-        ("[providers.openai]\nmodel = 'a b'\n", 2, "providers.openai.model", "no space"),
-        ("[providers.Big]\nkind = 'openai'\n", 1, "providers.Big", "lower-case letter"),
-        ("[acp.claude]\nhosts = []\n", 1, "acp.claude.command", "missing"),
-        ("[acp.claude]\ncommand = []\n", 2, "acp.claude.command", "begins with a program"),
-        ("[acp.c]\ncommand = ['c']\nhosts = ['https://x.org']\n", 3, "acp.c.hosts", "without https://"),
-        ("[acp.c]\ncommand = ['c']\nenv = ['A=hush-hush']\n", 3, "acp.c.env", "names of variables"),
-        ("[channels.research]\nrunner = 'acp'\n", 2, "channels.research.runner", "acp:NAME"),
-        ("[channels.research]\nfallback = ['auto']\n", 2, "channels.research.fallback", "is not a runner"),
-        ("[channels.research]\nmodel = 'gpt-5'\n", 2, "channels.research.model", "provider:model"),
-    ],
-)
-def test_an_error_says_line_key_and_how_to_mend_it(text: str, line: int, key: str, words: str):
-    with pytest.raises(BadConfig) as caught:
-        read_agents(text)
-    problems = [problem for problem in caught.value.problems if problem.key == key]
-    assert problems, caught.value.message
-    assert problems[0].where == f"config.toml:{line}"
-    assert words in problems[0].message
-
-
-def test_no_error_repeats_a_secret_that_stands_where_it_must_not():
-    for text in (
-        "[providers.openai]\nbaseUrl = 'https://me:hush-hush@x.org'\n",
-        "[providers.openai]\nbaseUrl = 'https://x.org/?key=hush-hush'\n",
-        "[providers.openai]\napiKey = 'hush-hush'\n",
-        "[acp.c]\ncommand = ['c']\nenv = ['A=hush-hush']\n",
-    ):
-        with pytest.raises(BadConfig) as caught:
-            read_agents(text)
-        assert "hush" not in str(caught.value)
-
-
-SAFE_ADDRESSES = (
-    "http://localhost:11434/v1 http://127.0.0.1 http://[::1]:8000/v1 http://10.1.2.3 http://192.168.1.4:1 "
-    "http://gpu:8000 http://box.lan https://api.example.com/v1 http://app.localhost"
-)
-UNSAFE_ADDRESSES = (
-    "http://api.example.com http://8.8.8.8/v1 http://0.0.0.0 https://u@x.org https://u:p@x.org ftp://x x.org/v1 "
-    "https:// https://x.org/v1?k=1 https://x.org/#k https://x.org:99999 http://10.0.0.1@evil.org "
-    "http://127.0.0.1.evil.org https://[::1 https://ex\u00e4mple.org"
-)
-
-
-def test_addresses_that_a_key_may_travel_to():
-    assert [url for url in SAFE_ADDRESSES.split() if url_problem(url)] == []
-    assert [url for url in (*UNSAFE_ADDRESSES.split(), "", "https://x .org") if not url_problem(url)] == []
-    assert url_problem("http://api.example.com", insecure=True) == "", "plain http with open eyes"
-    assert url_problem("http://u:p@api.example.com", insecure=True)
-
-
-def test_names_of_runners():
-    assert [name for name in ("auto", "flow", "model", "acp:claude", "acp:a-b_c9") if runner_problem(name)] == []
-    wrong = ("", "acp", "acp:", "acp:Big", "Model", "model ", "flow\n", "acp:a" + "b" * 40)
-    assert [name for name in wrong if not runner_problem(name)] == []
-
-
-def test_ids_of_models():
-    for name in ("openai:gpt-6.1-terra", "together:zai-org/GLM-5.3", "ollama:qwen3:8b"):
-        assert model_problem(name) == ""
-    for name in ("gpt", "openai:", ":gpt", "Open:gpt", "openai:g p", "openai:" + "g" * 201):
-        assert model_problem(name)
-
-
-def test_the_models_that_are_built_in_have_a_price():
-    from genai_prices import Usage, calc_price
-
-    for name, provider in PROVIDERS.items():
-        if provider.keyless:
-            continue
-        price = calc_price(Usage(input_tokens=1000, output_tokens=100), provider.model, provider_id=name)
-        assert price.model.id == provider.model, "the model itself, and not one whose name begins alike"
-        assert price.total_price > 0

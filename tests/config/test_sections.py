@@ -1,0 +1,122 @@
+"""Sections on what is outside of the engine: providers, coding agents, runners, models, addresses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from engine.config import Settings
+from engine.config.sections import PROVIDERS, model_problem, runner_problem, url_problem
+from engine.config.settings_file import BadConfig, read_settings
+
+
+def read(text: str) -> Settings:
+    return read_settings(text, file="config.toml", environment={})
+
+
+def test_the_file_overrides_single_values_of_a_built_in_provider():
+    settings = read('[providers.openai]\nmodel = "gpt-6-luna"\n[providers.ollama]\n')
+    assert settings.provider("openai") == PROVIDERS["openai"].model_copy(update={"model": "gpt-6-luna"})
+    assert list(settings.providers) == ["openai", "ollama"], "only those that are named"
+    assert settings.provider("anthropic") == PROVIDERS["anthropic"]
+    assert settings.provider("nobody") is None
+    assert settings.provider_names() == ("openai", "ollama", "anthropic", "together")
+
+
+def test_a_provider_of_the_file_has_a_kind_and_an_address():
+    settings = read('[providers.vllm]\nkind = "openai"\nbaseUrl = "http://127.0.0.1:8000/v1/"\nkeyless = true\n')
+    provider = settings.provider("vllm")
+    assert (provider.base_url, provider.host, provider.keyless) == ("http://127.0.0.1:8000/v1", "127.0.0.1:8000", True)
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "key", "words"),
+    [
+        ("[providers.vllm]\nmodel = 'x'\n", 1, "providers.vllm.kind", "missing"),
+        ("[providers.openai]\nkind = 'gemini'\n", 2, "providers.openai.kind", '"openai", "anthropic"'),
+        ("[providers.openai]\nbaseUrl = 'http://api.example.com'\n", 2, "providers.openai.baseUrl", "insecure = true"),
+        ("[providers.openai]\nbaseUrl = 'https://me:pw@x.org'\n", 2, "providers.openai.baseUrl", "clawpy key set"),
+        ("[providers.openai]\napiKey = 'sk-1'\n", 2, "providers.openai.apiKey", "clawpy key set openai"),
+        ("[providers.openai]\nmodel = 'a b'\n", 2, "providers.openai.model", "no space"),
+        ("[providers.Big]\nkind = 'openai'\n", 1, "providers.Big", "lower-case letter"),
+        ("[acp.claude]\nhosts = []\n", 1, "acp.claude.command", "missing"),
+        ("[acp.claude]\ncommand = []\n", 2, "acp.claude.command", "begins with a program"),
+        ("[acp.c]\ncommand = ['c']\nhosts = ['https://x.org']\n", 3, "acp.c.hosts", "without https://"),
+        ("[acp.c]\ncommand = ['c']\nenv = ['A=hush-hush']\n", 3, "acp.c.env", "names of variables"),
+        ("[channels.research]\nrunner = 'acp'\n", 2, "channels.research.runner", "acp:NAME"),
+        ("[channels.research]\nfallback = ['auto']\n", 2, "channels.research.fallback", "is not a runner"),
+        ("[channels.research]\nmodel = 'gpt-5'\n", 2, "channels.research.model", "provider:model"),
+    ],
+)
+def test_a_problem_names_line_key_and_fix(text: str, line: int, key: str, words: str):
+    with pytest.raises(BadConfig) as caught:
+        read(text)
+    problems = [problem for problem in caught.value.problems if problem.key == key]
+    assert problems, caught.value.message
+    assert problems[0].where == f"config.toml:{line}"
+    assert words in problems[0].message
+
+
+def test_no_problem_repeats_a_secret():
+    for text in (
+        "[providers.openai]\nbaseUrl = 'https://me:hush-hush@x.org'\n",
+        "[providers.openai]\nbaseUrl = 'https://x.org/?key=hush-hush'\n",
+        "[providers.openai]\napiKey = 'hush-hush'\n",
+        "[acp.c]\ncommand = ['c']\nenv = ['A=hush-hush']\n",
+    ):
+        with pytest.raises(BadConfig) as caught:
+            read(text)
+        assert "hush" not in str(caught.value)
+
+
+SAFE_ADDRESSES = (
+    "http://localhost:11434/v1 http://127.0.0.1 http://[::1]:8000/v1 http://10.1.2.3 http://192.168.1.4:1 "
+    "http://gpu:8000 http://box.lan https://api.example.com/v1 http://app.localhost"
+)
+UNSAFE_ADDRESSES = (
+    "http://api.example.com http://8.8.8.8/v1 http://0.0.0.0 https://u@x.org https://u:p@x.org ftp://x x.org/v1 "
+    "https:// https://x.org/v1?k=1 https://x.org/#k https://x.org:99999 http://10.0.0.1@evil.org "
+    "http://127.0.0.1.evil.org https://[::1 https://ex\u00e4mple.org"
+)
+
+
+def test_plain_http_is_accepted_for_nearby_addresses_only():
+    assert [url for url in SAFE_ADDRESSES.split() if url_problem(url)] == []
+    assert [url for url in (*UNSAFE_ADDRESSES.split(), "", "https://x .org") if not url_problem(url)] == []
+    assert url_problem("http://api.example.com", insecure=True) == "", "plain http with open eyes"
+    assert url_problem("http://u:p@api.example.com", insecure=True)
+
+
+@pytest.mark.parametrize(
+    ("problem", "accepted", "refused"),
+    [
+        (
+            runner_problem,
+            ("auto", "flow", "model", "acp:claude", "acp:a-b_c9"),
+            ("", "acp", "acp:", "acp:Big", "Model", "model ", "flow\n", "acp:a" + "b" * 40),
+        ),
+        (
+            model_problem,
+            ("openai:gpt-6.1-terra", "together:zai-org/GLM-5.3", "ollama:qwen3:8b"),
+            ("gpt", "openai:", ":gpt", "Open:gpt", "openai:g p", "openai:" + "g" * 201),
+        ),
+    ],
+    ids=["runner", "model"],
+)
+def test_malformed_names_are_refused(
+    problem: Callable[[str], str], accepted: tuple[str, ...], refused: tuple[str, ...]
+) -> None:
+    assert [name for name in accepted if problem(name)] == []
+    assert [name for name in refused if not problem(name)] == []
+
+
+def test_the_built_in_models_have_a_price():
+    from genai_prices import Usage, calc_price
+
+    for name, provider in PROVIDERS.items():
+        if provider.keyless:
+            continue
+        price = calc_price(Usage(input_tokens=1000, output_tokens=100), provider.model, provider_id=name)
+        assert price.model.id == provider.model, "the model itself, and not one whose name begins alike"
+        assert price.total_price > 0
