@@ -1,4 +1,4 @@
-"""`clawpy run` and `dnd`, with real processes (SPEC 7.3, 7.5)."""
+"""`clawpy run` and `serve`, with real processes (SPEC 7.5, 10.1)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +59,7 @@ def start(home: Home, project: Path, nursery: Nursery) -> Iterator[Start]:
 
 @pytest.mark.long
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
-def test_it_says_what_it_does_and_ends_cleanly(start: Start, home: Home, clawpy: Clawpy, number: int) -> None:
+def test_run_prints_events_and_ends_cleanly(start: Start, home: Home, clawpy: Clawpy, number: int) -> None:
     process = start()
     holder = read_holder(home)
     assert holder is not None
@@ -77,7 +77,7 @@ def test_it_says_what_it_does_and_ends_cleanly(start: Start, home: Home, clawpy:
 
 
 @pytest.mark.long
-def test_json_is_one_document_a_line(start: Start, clawpy: Clawpy) -> None:
+def test_run_prints_a_json_document_a_line(start: Start, clawpy: Clawpy) -> None:
     process = start("--json", "--for", "2s")
     documents = [json.loads(line) for line in process.communicate()[0].splitlines()]
     assert process.returncode == 0
@@ -86,7 +86,7 @@ def test_json_is_one_document_a_line(start: Start, clawpy: Clawpy) -> None:
 
 
 @pytest.mark.long
-def test_under_nohup_a_closed_terminal_does_not_end_it(home: Home, project: Path) -> None:
+def test_under_nohup_a_closed_terminal_does_not_end_run(home: Home, project: Path) -> None:
     """From cold, and ended by SIGTERM."""
     command = ["nohup", sys.executable, "-m", "clawpy_console", "--home", str(home.root), "run"]
     process = subprocess.Popen(command, cwd=project, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
@@ -98,7 +98,7 @@ def test_under_nohup_a_closed_terminal_does_not_end_it(home: Home, project: Path
     assert process.returncode == 0
 
 
-def test_a_home_that_is_held_is_refused_and_says_by_whom(start: Start, clawpy: Clawpy) -> None:
+def test_a_held_home_is_refused_with_its_process(start: Start, clawpy: Clawpy) -> None:
     process = start()
     refused = clawpy("run")
     assert refused.code == 1
@@ -106,24 +106,7 @@ def test_a_home_that_is_held_is_refused_and_says_by_whom(start: Start, clawpy: C
 
 
 @pytest.mark.long
-def test_dnd(clawpy: Clawpy, project: Path) -> None:
-    until_when = clawpy("dnd", "--for", "90m", "--json").document["dndUntil"]
-    left = datetime.fromisoformat(until_when) - datetime.now(UTC)
-    assert timedelta(minutes=89) < left <= timedelta(minutes=90)
-    status = clawpy("status", "--json").document
-    assert (status["dndUntil"], status["quiet"]) == (until_when, True)
-    assert "do not disturb until" in clawpy("dnd").out
-    assert clawpy("dnd", "--off", "--json").document["dndUntil"] is None
-    assert clawpy("status", "--json").document["dndUntil"] is None
-    assert clawpy("dnd", "--for", "1h", "--off").code == 2
-    assert clawpy("dnd", "--for", "never").code == 2
-
-
-# `clawpy serve` and `clawpy token`, with a real process (SPEC 9.8, 10.1).
-
-
-@pytest.mark.long
-def test_it_listens_lets_the_token_in_and_shows_it_to_no_file(
+def test_serve_accepts_its_token_and_writes_it_to_no_file(
     home: Home, shop: Repository, clawpy: Clawpy, nursery: Nursery
 ) -> None:
     command = ["--home", str(home.root), "serve", "--port", "0", "--store", "file"]
@@ -152,28 +135,17 @@ def test_it_listens_lets_the_token_in_and_shows_it_to_no_file(
         assert token not in kept
 
 
-def test_a_token_on_a_machine_without_a_keyring(clawpy: Clawpy) -> None:
-    assert clawpy("token", "show").code == 1
-    refused = clawpy("token", "new")
-    assert refused.code == 1
-    assert "--store file" in refused.err
-    made = clawpy("token", "new", "--store", "file")
-    assert made.out.strip().startswith("clawpy_")
-    assert clawpy("token").out == made.out
-    assert clawpy("--json", "token").document["source"] == "file"
-
-
-# What `clawpy serve` says of a token that it made, with a terminal and without, kept and not (SPEC 10.1, 11.1).
-
-
-TOKEN = "clawpy_secret"
-
-
-class Terminal(io.StringIO):
+class TerminalOutput(io.StringIO):
     def isatty(self) -> bool:
         return True
 
 
-def test_of_no_token_nothing_is_said(capsys: pytest.CaptureFixture[str]) -> None:
-    show_new_token("", "keyring")
-    assert capsys.readouterr() == ("", "")
+@pytest.mark.parametrize(("output", "shown"), [(TerminalOutput(), True), (io.StringIO(), False)], ids=["tty", "pipe"])
+def test_a_new_token_is_shown_on_a_terminal_only(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], output: io.StringIO, shown: bool
+) -> None:
+    monkeypatch.setattr("sys.stdout", output)
+    show_new_token("clawpy_secret", "keyring")
+    printed = output.getvalue() + capsys.readouterr().err
+    assert ("clawpy_secret" in printed) is shown
+    assert "it is stored in the keyring" in printed

@@ -1,7 +1,8 @@
-"""What verbs print of texts from outside, of sessions that ended red, and of one thing or several."""
+"""What verbs print."""
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -9,7 +10,9 @@ import pytest
 from clawpy_console.cli.printing import render_document
 from clawpy_console.cli.printing.style import plain, session_outcome
 from clawpy_console.fields import states
-from engine.model import DecisionSignal, Outcome, SessionState, Status
+from engine.api.documents import document as as_json
+from engine.model import DecisionSignal, Outcome, RailVerdict, SessionState, Status, Verdict
+from tests.api.stand_in import card
 
 
 @pytest.mark.parametrize(
@@ -24,11 +27,11 @@ from engine.model import DecisionSignal, Outcome, SessionState, Status
         ("cannot_run", "cannot_run", None, "could not run"),
     ],
 )
-def test_how_a_session_ended_is_told(state: str, result: str, check: dict[str, Any] | None, word: str) -> None:
+def test_the_outcome_of_a_session(state: str, result: str, check: dict[str, Any] | None, word: str) -> None:
     assert plain(session_outcome({"state": state, "result": result, "check": check, "flow": "run_tests"})) == word
 
 
-def test_a_setting_without_a_value_is_named_as_one_that_is_not_set() -> None:
+def test_a_setting_without_a_value_is_not_set() -> None:
     document = {"settings": {"workspaces": {"/srv/shop": {"retention": {"memoryEvents": 60, "costEntries": None}}}}}
     assert render_document("config", document | {"file": "config.toml"}).splitlines() == [
         'workspaces."/srv/shop".retention.memoryEvents = 60',
@@ -37,7 +40,7 @@ def test_a_setting_without_a_value_is_named_as_one_that_is_not_set() -> None:
     ]
 
 
-def test_what_comes_from_outside_brings_no_escape_sequences() -> None:
+def test_a_text_from_outside_has_no_escape_sequences() -> None:
     item = {"id": "task_1", "state": "open", "title": "round\x1b[31m it", "note": "", "waitsFor": []}
     assert render_document("tasks", {"tasks": [item]}, colour=True) == "○ open     \x1b[2mtask_1\x1b[0m  round it"
 
@@ -79,7 +82,7 @@ GLOSSARY = {
 @pytest.mark.parametrize(
     ("stated", "status", "is_shown"), [(True, "pending", True), (False, "pending", False), (True, "executed", False)]
 )
-def test_new_is_said_of_a_pending_card_once_its_confidence_is(stated: bool, status: str, is_shown: bool) -> None:
+def test_a_pending_card_is_new_once_its_confidence_is_stated(stated: bool, status: str, is_shown: bool) -> None:
     card = {
         "id": "pred_1", "status": status, "stated": stated, "novel": True, "band": "low", "snoozedUntil": None,
         "tier": 3, "tierWord": "quick check", "confidence": 0.5, "confidenceParts": None, "workspace": "/shop",
@@ -87,3 +90,17 @@ def test_new_is_said_of_a_pending_card_once_its_confidence_is(stated: bool, stat
         "estimatedCost": 0, "flow": "lint", "checkOnly": True, "verdicts": [], "note": "", "outcome": None,
     }  # fmt: skip
     assert ("NEW" in render_document("cards", {"predictions": [card]})) is is_shown
+
+
+VERDICTS = (
+    RailVerdict("rate", Verdict.ALLOW, "fine"),
+    RailVerdict("content", Verdict.BLOCK, "force push", "git-publish-force"),
+    RailVerdict("cost", Verdict.ASK, "dear"),
+    RailVerdict("gate", Verdict.ASK, "a person decides"),
+)
+
+
+def test_a_card_shows_which_rail_blocks_or_asks() -> None:
+    document = {"predictions": [as_json(card("pred_x", datetime(2026, 1, 5, tzinfo=UTC), verdicts=VERDICTS))]}
+    text = render_document("propose", document)
+    assert text.endswith("\n    block content: force push\n    ask cost: dear")

@@ -1,4 +1,4 @@
-"""`clawpy` with a real engine on the demo's real repository; real processes where a process is what matters."""
+"""`clawpy` with a real engine on the demo's repository, and as a process of its own."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def holder(home: Home, project: Path, nursery: Nursery) -> Iterator[Forked]:
         held.communicate("\n")
 
 
-def test_what_is_imported_before_the_console_is_light(home: Home, project: Path) -> None:
+def test_nothing_heavy_is_imported_before_the_console(home: Home, project: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", LIGHT, str(home.root)], cwd=project, capture_output=True, text=True, check=True
     )
@@ -92,7 +92,7 @@ def test_what_is_imported_before_the_console_is_light(home: Home, project: Path)
 
 
 @pytest.mark.long
-def test_a_verb_imports_what_it_uses(home: Home, project: Path) -> None:
+def test_a_verb_imports_nothing_that_is_used_later(home: Home, project: Path) -> None:
     """Nothing of an engine when one runs that answers, and to open one of its own nothing that is used later."""
 
     def imported() -> set[str]:
@@ -110,16 +110,16 @@ def test_a_verb_imports_what_it_uses(home: Home, project: Path) -> None:
 
 
 @pytest.mark.long
-def test_a_lap_without_an_engine_running(clawpy: Clawpy, project: Path) -> None:
+def test_a_card_from_its_approval_to_undo_without_a_running_engine(clawpy: Clawpy, project: Path) -> None:
     cards = document(clawpy("predict", "--json"))["predictions"]
     card = next(card for card in cards if card["flow"] == "draft_changelog")
     assert (card["workspace"], card["targetChannel"], card["status"]) == (str(project), "chronicle-hub", "pending")
-    lap = document(clawpy("approve", card["id"].removeprefix("pred_"), "--json"))
-    assert (lap["prediction"]["status"], lap["prediction"]["outcome"]) == ("executed", "succeeded")
-    assert lap["session"]["state"] == "succeeded"
-    assert lap["changeSet"]["state"] == "waiting"
+    approved = document(clawpy("approve", card["id"].removeprefix("pred_"), "--json"))
+    assert (approved["prediction"]["status"], approved["prediction"]["outcome"]) == ("executed", "succeeded")
+    assert approved["session"]["state"] == "succeeded"
+    assert approved["changeSet"]["state"] == "waiting"
     before = (project / "CHANGELOG.md").read_text()
-    landed = document(clawpy("land", lap["changeSet"]["id"], "--json"))
+    landed = document(clawpy("land", approved["changeSet"]["id"], "--json"))
     assert landed["changeSet"]["state"] == "landed"
     assert "Discounts without floating point" in (project / "CHANGELOG.md").read_text()
     undone = document(clawpy("undo", card["id"], "--json"))
@@ -146,7 +146,7 @@ def test_a_lap_without_an_engine_running(clawpy: Clawpy, project: Path) -> None:
 
 
 @pytest.mark.long
-def test_a_script_hears_by_the_exit_code_that_tests_are_red_and_that_nothing_is_forgotten_yet(
+def test_exit_codes_say_that_tests_failed_and_that_nothing_is_forgotten_yet(
     clawpy: Clawpy, home: Home, project: Path, tmp_path: Path
 ) -> None:
     [card] = document(clawpy("propose", "run the tests", "--json"))["predictions"]
@@ -198,21 +198,19 @@ def test_verbs_reach_the_engine_that_holds_the_home(
     assert clawpy("resume").out.startswith("▶ Resumed after the stop of ")
     assert "nothing is stopped or paused" in clawpy("resume").err
     clawpy("config", "set", "crossPollEnabled", "false")
-    assert "config: crossPollEnabled is false" in (told := clawpy("resume").err)
-    assert "turn crossPollEnabled on" in told
+    assert "config: crossPollEnabled is false" in (error := clawpy("resume").err)
+    assert "turn crossPollEnabled on" in error
     clawpy("config", "set", "crossPollEnabled", "true")
 
 
 @pytest.mark.long
-def test_stop_works_while_the_engine_hangs_and_what_kill_leaves_is_in_nobodys_way(
-    clawpy: Clawpy, home: Home, holder: Forked
-) -> None:
+def test_stop_works_while_the_engine_hangs_and_after_it_was_killed(clawpy: Clawpy, home: Home, holder: Forked) -> None:
     holder.send_signal(signal.SIGSTOP)
-    begun = time.monotonic()
+    started = time.monotonic()
     stopped = clawpy("stop", "it hangs")
     assert stopped.code == 0
     assert "no engine answered" in stopped.out
-    assert time.monotonic() - begun < 10
+    assert time.monotonic() - started < 10
     assert is_requested(stop_file(home.data))
     holder.send_signal(signal.SIGCONT)
     deadline = time.monotonic() + 10
@@ -229,7 +227,7 @@ def test_stop_works_while_the_engine_hangs_and_what_kill_leaves_is_in_nobodys_wa
 
 @pytest.mark.long
 @pytest.mark.parametrize("verb", ["config", "config --json", "doctor --json", "propose x --json"])
-def test_a_reader_that_has_seen_enough(home: Home, project: Path, nursery: Nursery, verb: str) -> None:
+def test_a_reader_that_closes_the_pipe_ends_the_verb(home: Home, project: Path, nursery: Nursery, verb: str) -> None:
     """The reading end is closed before anything is written, so that every run is the same."""
     reader, writer = os.pipe()
     os.close(reader)
@@ -249,7 +247,7 @@ def test_the_console_needs_a_terminal(home: Home, project: Path, nursery: Nurser
 
 @pytest.mark.long
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM])
-def test_a_closed_terminal_closes_the_engine_of_the_console(home: Home, project: Path, number: signal.Signals) -> None:
+def test_a_closed_terminal_ends_the_engine_of_the_console(home: Home, project: Path, number: signal.Signals) -> None:
     ours, terminal = os.openpty()
     command = [sys.executable, "-m", "clawpy_console", "--home", str(home.root)]
     with subprocess.Popen(command, cwd=project, stdin=terminal, stdout=terminal, stderr=terminal) as console:
@@ -295,20 +293,20 @@ def _running(clawpy: Clawpy, home: Home) -> bool:
 
 
 @pytest.mark.long
-def test_what_another_verb_approved_runs_to_its_end(home: Home, project: Path) -> None:
+def test_a_session_that_another_verb_approved_runs_to_its_end(home: Home, project: Path) -> None:
     """An engine opened for one verb is reached by others; it does not close over what they began."""
-    began: list[str] = []
+    card_ids: list[str] = []
 
     def opener(home: Home, **options: Any) -> Engine:
         engine = open_engine(home, **options)
         card = engine.cards.propose("lint", workspace=str(project))
         engine.cards.approve(card.id)  # as a second verb does over the socket
-        began.append(card.id)
+        card_ids.append(card.id)
         return engine
 
     call(home, "cards", {}, workspaces=[str(project)], opener=opener)
-    after = call(home, "work", {"id": began[0]}, workspaces=[str(project)], opener=open_engine)
-    assert after["session"]["state"] in ("succeeded", "failed", "cannot_run"), "it was cut short"
+    work = call(home, "work", {"id": card_ids[0]}, workspaces=[str(project)], opener=open_engine)
+    assert work["session"]["state"] in ("succeeded", "failed", "cannot_run"), "it was cut short"
 
 
 @pytest.mark.long

@@ -1,4 +1,4 @@
-"""`clawpy key`: from a hidden prompt or standard input into the keyring, and never seen again (SPEC 11.1)."""
+"""Secrets that verbs read from a hidden prompt or standard input, store, and never show (SPEC 11.1)."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from engine.config.sections import PROVIDERS
 from engine.home import Home
 from engine.keys import Keys
 from engine.lock import HomeLock
+from tests.api.stand_in import StandIn
 from tests.cli.conftest import Clawpy
 from tests.support.helpers import MemoryKeyring
 
@@ -29,9 +30,9 @@ SECRET = "sk-hush-hush-0123456789abcdef"
 @pytest.fixture
 def ring(monkeypatch: pytest.MonkeyPatch) -> MemoryKeyring:
     """A machine with a keyring."""
-    made = MemoryKeyring()
-    monkeypatch.setattr(keyring, "get_keyring", lambda: made)
-    return made
+    ring = MemoryKeyring()
+    monkeypatch.setattr(keyring, "get_keyring", lambda: ring)
+    return ring
 
 
 @pytest.fixture
@@ -41,7 +42,7 @@ def typed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("typed")
-def test_a_key_is_kept_and_what_happens_now_is_said(clawpy: Clawpy, ring: MemoryKeyring, home: Home):
+def test_a_key_is_stored_and_its_effect_is_named(clawpy: Clawpy, ring: MemoryKeyring, home: Home):
     result = clawpy("key", "set", "openai")
     assert result.code == 0
     assert ring.held == {("clawpy-console", "openai"): SECRET}
@@ -55,7 +56,7 @@ def test_a_key_is_kept_and_what_happens_now_is_said(clawpy: Clawpy, ring: Memory
     assert not any("hush" in file.read_text(errors="replace") for file in home.root.rglob("*") if file.is_file())
 
 
-def test_at_a_terminal_it_is_asked_for_unseen(clawpy: Clawpy, ring: MemoryKeyring, monkeypatch: pytest.MonkeyPatch):
+def test_at_a_terminal_a_key_is_typed_unseen(clawpy: Clawpy, ring: MemoryKeyring, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
     monkeypatch.setattr(getpass, "getpass", lambda prompt: SECRET)
     assert clawpy("key", "set", "anthropic").code == 0
@@ -73,7 +74,7 @@ def test_a_key_as_an_argument_is_refused_and_not_repeated(clawpy: Clawpy, ring: 
 
 
 @pytest.mark.usefixtures("typed")
-def test_a_machine_without_a_keyring_is_told_the_ways_and_takes_the_file_only_when_told_to(clawpy: Clawpy, home: Home):
+def test_without_a_keyring_a_key_goes_to_a_file_only_with_consent(clawpy: Clawpy, home: Home):
     result = clawpy("key", "set", "openai")
     assert result.code == 1
     assert "CLAWPY_OPENAI_API_KEY" in result.err
@@ -89,7 +90,7 @@ def test_a_machine_without_a_keyring_is_told_the_ways_and_takes_the_file_only_wh
     assert any("plain file" in check["message"] for check in clawpy("doctor", "--json").document["checks"])
 
 
-def test_keys_are_listed_taken_out_and_never_shown(
+def test_keys_are_listed_and_deleted_and_never_shown(
     clawpy: Clawpy, ring: MemoryKeyring, monkeypatch: pytest.MonkeyPatch
 ):
     ring.set_password("clawpy-console", "openai", SECRET)
@@ -106,7 +107,7 @@ def test_keys_are_listed_taken_out_and_never_shown(
 
 
 @pytest.mark.usefixtures("typed")
-def test_it_works_while_an_engine_holds_the_home_and_with_broken_settings(
+def test_keys_need_neither_the_engine_nor_valid_settings(
     clawpy: Clawpy, ring: MemoryKeyring, home: Home, clock: FakeClock
 ):
     lock = HomeLock(home, clock=clock)
@@ -144,7 +145,7 @@ def provider() -> Iterator[str]:
 
 @pytest.mark.long
 @pytest.mark.parametrize("kind", ["openai", "anthropic"])
-def test_a_provider_is_asked_whether_it_takes_its_key(
+def test_a_provider_is_asked_whether_it_accepts_its_key(
     clawpy: Clawpy, ring: MemoryKeyring, home: Home, provider: str, kind: str
 ):
     home.config.mkdir(parents=True)
@@ -162,7 +163,7 @@ def test_a_provider_is_asked_whether_it_takes_its_key(
 
 
 @pytest.mark.long
-def test_no_key_stands_in_a_process_listing(home: Home):
+def test_no_process_listing_shows_a_key(home: Home):
     """The verb reads standard input, so that what `ps` shows while it waits has no key in it."""
     process = subprocess.Popen(
         [sys.executable, "-m", "clawpy_console", "--home", str(home.root), "key", "set", "openai", "--store", "file"],
@@ -174,3 +175,62 @@ def test_no_key_stands_in_a_process_listing(home: Home):
     assert process.returncode == 0
     assert "hush" not in listed.stdout + out
     assert json.loads((home.config / "keys.json").read_text()) == {"openai": SECRET}
+
+
+# Addresses of notifications, which may hold a secret
+
+
+def test_an_address_is_stored_with_the_keys_and_never_shown(
+    clawpy: Clawpy, engines: list[StandIn], home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("discord://4242424242/hunter2hunter2\n"))
+    result = clawpy("notify", "set", "discord", "--store", "file", "--json")
+    assert result.code == 0, result.err
+    assert result.document["source"] == "file"
+    assert "hunter2" not in result.out
+    assert engines[-1].settings.current.notify.discord.url == "key"
+    assert Keys(home).get("notify-discord") is not None
+    assert "hunter2" not in home.config_file.read_text()
+
+
+def test_an_address_as_an_argument_is_refused_and_not_repeated(clawpy: Clawpy, home: Home) -> None:
+    for options in ((), ("--store", "file")):
+        result = clawpy("notify", "set", "phone", *options, "ntfys://hunter2@ntfy.sh/topic")
+        assert result.code == 2
+        assert "Run `clawpy notify set phone`" in result.err
+        assert "hunter2" not in result.out + result.err
+    assert not home.config_file.exists()
+
+
+@pytest.mark.parametrize(
+    ("typed", "message"),
+    [
+        ("\n", "no address was given, so the one for phone was not changed"),
+        ("hunter2\n", "that is not an address"),
+        ("nope://hunter2\n", "not the address of a known service"),
+    ],
+)
+def test_a_text_that_is_no_address_is_refused(
+    clawpy: Clawpy, engines: list[StandIn], home: Home, monkeypatch: pytest.MonkeyPatch, typed: str, message: str
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO(typed))
+    result = clawpy("notify", "set", "phone", "--store", "file")
+    assert result.code == 1
+    assert message in result.err
+    assert "appriseit.com/services" in result.err
+    assert "hunter2" not in result.err
+    assert not home.config_file.exists()
+
+
+# The token of the gateway
+
+
+def test_without_a_keyring_a_token_goes_to_a_file_only_with_consent(clawpy: Clawpy) -> None:
+    assert clawpy("token", "show").code == 1
+    refused = clawpy("token", "new")
+    assert refused.code == 1
+    assert "--store file" in refused.err
+    created = clawpy("token", "new", "--store", "file")
+    assert created.out.strip().startswith("clawpy_")
+    assert clawpy("token").out == created.out
+    assert clawpy("--json", "token").document["source"] == "file"

@@ -1,0 +1,247 @@
+"""Verbs as a person types them: text, JSON, exit codes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clawpy_console.cli import main as cli
+from clawpy_console.cli.main import approval_status, main
+from engine.clock import FakeClock
+from engine.home import Home
+from engine.safety.stop_file import is_requested, stop_file
+from tests.api.stand_in import StandIn, request_permission
+from tests.cli.conftest import Clawpy
+from tests.conftest import Repository
+
+
+def test_cards_are_printed_and_count_as_shown(clawpy: Clawpy, engines: list[StandIn]) -> None:
+    result = clawpy("cards")
+    assert result.code == 0
+    assert result.out.startswith(
+        "pred_abc1  72% quick check  shop → koji-core  SUGGESTED\n    Run the tests\n    3 modules changed\n"
+    )
+    assert "\x1b" not in result.out  # no colour into a pipe
+    assert engines[0].cards.shown == ["pred_abc1", "pred_abd2"]
+    assert engines[0].closed
+
+
+def test_the_current_repository_is_the_workspace(
+    clawpy: Clawpy, engines: list[StandIn], shop: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (shop.path / "deep").mkdir()
+    monkeypatch.chdir(shop.path / "deep")
+    clawpy("predict")
+    assert engines[0].workspaces == [str(shop.path)]
+
+
+def test_workspaces_of_the_settings_are_added(
+    clawpy: Clawpy, engines: list[StandIn], shop: Repository, home: Home, tmp_path: Path
+) -> None:
+    for name in ("other", "silent"):
+        (tmp_path / name).mkdir()
+    home.config.mkdir(parents=True)
+    home.config_file.write_text(
+        f'[workspaces."{tmp_path}/other"]\n[workspaces."{tmp_path}/silent"]\nautonomy = "off"\n[workspaces."/gone"]\n'
+    )
+    clawpy("predict")
+    assert engines[0].workspaces == [str(shop.path), str(tmp_path / "other")]
+
+
+def test_a_card_is_printed_from_approval_to_landing(clawpy: Clawpy, engines: list[StandIn]) -> None:
+    result = clawpy("approve", "abc")
+    assert result.code == 0
+    assert "pred_abc1  approved  shop → koji-core" in result.out
+    assert "sess_aaa  finished" in result.out
+    assert "  │ line 3" in result.out
+    assert "chg_x1  waiting  1 file" in result.out
+    assert engines[0].sessions.waited == ["sess_aaa"]
+    assert "chg_x1  landed" in clawpy("land", "chg_x1").out
+    assert "dismissed" in clawpy("dismiss", "abc").out
+    assert "snoozed until" in clawpy("snooze", "abc", "--for", "30m").out
+    diff = "modified a.py\n@@ -1 +1 @@  hunk 1\n+x\n@@ -9 +9 @@  hunk 3\n+y"
+    assert diff in clawpy("work", "chg_x1", "--diff").out, "hunk 2 is landed already"
+    assert "changes to land" in clawpy("work").out
+
+
+def test_sessions_of_other_repositories_are_counted_and_named(
+    clawpy: Clawpy, engines: list[StandIn], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shop: Repository
+) -> None:
+    monkeypatch.chdir(Repository(tmp_path / "other").path)
+    result = clawpy("work")
+    assert (
+        result.out
+        == f"Nothing has run here; 1 session in {shop.path}.\n  `clawpy --workspace {shop.path} work` shows them\n"
+    )
+    assert clawpy("work", "--json").document["elsewhere"] == {str(shop.path): 1}
+    assert f"landed  1 file  in {shop.path}\n" in clawpy("land", "chg_x1").out
+    assert f"discarded  1 file  in {shop.path}\n" in clawpy("discard", "chg_x1").out
+
+
+def test_status_and_status_bars(clawpy: Clawpy, engines: list[StandIn]) -> None:
+    result = clawpy("status")
+    assert "● WATCHING since" in result.out
+    assert "hour $0.15/2  day $1.20/20  month $9.00/200" in result.out
+    assert clawpy("status", "--format", "short").out == "🔮 2\n"
+    assert clawpy("status", "--format", "long").out.startswith("🔮 Run the tests · koji-core · 72% · ")
+    assert clawpy("status", "--json").document["crossPollStatus"]["totalTriggers"] == 47
+
+
+def test_stop_works_with_no_engine_and_anywhere(
+    clawpy: Clawpy, home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = clawpy("stop", "looking", "into", "it")
+    assert result.code == 0
+    assert "clawpy resume" in result.out
+    assert is_requested(stop_file(home.data))
+    assert json.loads(stop_file(home.data).read_text())["reason"] == "looking into it"
+
+
+def test_agents(clawpy: Clawpy, engines: list[StandIn]) -> None:
+    tree = clawpy("agents", "list").out
+    assert "\n4        backend_builder" in tree
+    assert "← koji-core" in tree
+    assert "\ncoding agents\nNone is installed here. Supported: Claude Code, Codex, " in tree
+    assert "cto (2) → ceo (1) → owner" in clawpy("agents", "add", "tester", "--to", "cto", "--domain", "tests").out
+    result = clawpy("agents", "show", "cto")
+    assert "# Chief technology officer" in result.out
+    assert clawpy("agents", "retire", "researcher").code == 1
+    assert "Retired: it runs nothing. Its folder is kept." in clawpy("agents", "retire", "tester").out
+    assert "retired: tester; `clawpy agents restore` restores one" in clawpy("agents", "list").out
+    assert "cto (2) → ceo (1) → owner" in clawpy("agents", "restore", "tester").out
+    assert "retired" not in clawpy("agents", "list").out
+
+
+def test_permissions(clawpy: Clawpy, engines: list[StandIn], home: Home, clock: FakeClock) -> None:
+    assert clawpy("permissions").out == "No permission requests.\n"
+    engine = StandIn(home, clock)
+    request_permission(engine, "perm_a1", "push")
+    engine.close()
+    result = clawpy("permissions", "list").out
+    assert result.startswith("perm_a1  waits 1m  builder  push\n")
+    assert "    │ git push\n" in result
+    assert "deny-session" in clawpy("permissions", "deny", "a1", "--session").out
+    assert clawpy("permissions", "allow", "a1").code == 1
+    assert clawpy("permissions", "list", "--all", "--json").document["permissions"][0]["answer"] == "deny-session"
+
+
+def test_tasks(clawpy: Clawpy, engines: list[StandIn], shop: Repository) -> None:
+    task = clawpy("tasks", "add", "cart", "rounding", "--json").document["task"]
+    assert (task["title"], task["workspace"]) == ("cart rounding", str(shop.path))
+    assert clawpy("tasks", "list").out == f"○ open     {task['id']}  cart rounding\n"
+    assert "✓ done" in clawpy("tasks", "done", task["id"]).out
+    assert clawpy("tasks", "list", "--state", "open").out == "No tasks.\n"
+
+
+def test_config(clawpy: Clawpy, engines: list[StandIn], home: Home) -> None:
+    assert clawpy("config", "set", "quietHoursStart", "22").out.startswith("quietHoursStart = 22\n")
+    assert home.config_file.read_text() == "quietHoursStart = 22\n"
+    assert clawpy("config", "get", "quietHoursStart", "--json").document["origin"] == str(home.config_file)
+    everything = clawpy("config", "get").out
+    assert "crossPollEnabled = true\n" in everything
+    assert 'channels.koji-core.agent = "backend_builder"\n' in everything
+    assert clawpy("config").out == everything
+    assert clawpy("config", "--json").document["settings"]["quietHoursStart"] == 22
+    result = clawpy("config", "set", "quietHoursStart", "25")
+    assert (result.code, "expected a whole number from 0 to 23" in result.err) == (1, True)
+
+
+def test_ctrl_c_is_no_traceback(clawpy: Clawpy, shop: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "open_engine", interrupted)
+    assert clawpy("cards").code == 130
+
+
+def test_clawpy_home_names_the_home(
+    home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("CLAWPY_HOME", str(tmp_path / "elsewhere"))
+    assert main(["stop"]) == 0
+    assert is_requested(stop_file(Home.locate(tmp_path / "elsewhere").data))
+
+
+@pytest.mark.parametrize(
+    ("document", "code"),
+    [
+        ({"session": {"result": "succeeded"}}, 0),
+        ({"session": {"result": "failed"}}, 1),
+        ({"session": {"result": "cancelled"}}, 1),
+        ({"session": {"result": "cannot_run"}}, 3),
+        ({"session": None}, 0),
+        ({"session": None, "prediction": {"status": "pending", "note": "not done"}}, 1),
+        ({"session": None, "prediction": {"status": "confirmed"}}, 0),
+    ],
+)
+def test_the_exit_code_of_approve_is_that_of_its_session(document: dict[str, Any], code: int) -> None:
+    assert approval_status(document) == code
+
+
+# With a real engine
+
+
+@pytest.fixture
+def project(demo_project: Callable[[Path], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The demo's repository, and the current folder."""
+    folder = demo_project(tmp_path / "shop")
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def kinds(clawpy: Clawpy, verb: str) -> dict[str, str]:
+    return {prediction["flow"]: prediction["id"] for prediction in clawpy(verb, "--json").document["predictions"]}
+
+
+@pytest.mark.long
+def test_a_mute_is_listed_with_its_reason_and_removed(clawpy: Clawpy, project: Path) -> None:
+    assert clawpy("muted").out == "Nothing is muted.\n"
+    card = kinds(clawpy, "predict")["forecast_conflicts"]
+    assert clawpy("dismiss", card, "--reason", "wrong").code == 0
+    assert "forecast_conflicts" not in kinds(clawpy, "predict")
+    [mute] = clawpy("muted", "--json").document["muted"]
+    assert (mute["kind"], mute["reason"], mute["prediction"], mute["workspace"]) == (
+        "forecast_conflicts", "wrong", card, str(project),
+    )  # fmt: skip
+    assert mute["until"] > mute["since"]
+    printed = clawpy("muted").out
+    assert "dismissed once, most recently as “wrong”" in printed
+    assert "`clawpy muted unmute ID` lets its cards appear again" in printed
+    unmuted = clawpy("muted", "unmute", mute["id"].removeprefix("mute_")[:6])
+    assert (unmuted.code, "unmuted" in unmuted.out) == (0, True)
+    assert clawpy("muted", "--json").document == {"muted": []}
+    assert "forecast_conflicts" in kinds(clawpy, "predict")
+
+
+@pytest.mark.long
+def test_discarded_work_is_discarded_in_every_list(clawpy: Clawpy, project: Path) -> None:
+    card = clawpy("propose", "draft_changelog", "--json").document["predictions"][0]["id"]
+    assert clawpy("approve", card, "--wait").code == 0
+    discarded = clawpy("discard", card, "--json").document
+    assert discarded["prediction"]["outcome"] == "discarded"
+    assert (discarded["session"]["state"], discarded["changeSet"]["state"]) == ("discarded", "discarded")
+    for verb in ("work", "status"):
+        printed = clawpy(verb).out
+        assert ("discarded" in printed, "succeeded" in printed) == (True, False)
+    assert "  discarded  shop" in clawpy("work", card).out
+    assert clawpy("metrics", "--json").document["ownPrompts"] == 1
+
+
+@pytest.mark.long
+def test_do_not_disturb_lasts_for_its_span(clawpy: Clawpy, project: Path) -> None:
+    until = clawpy("dnd", "--for", "90m", "--json").document["dndUntil"]
+    left = datetime.fromisoformat(until) - datetime.now(UTC)
+    assert timedelta(minutes=89) < left <= timedelta(minutes=90)
+    status = clawpy("status", "--json").document
+    assert (status["dndUntil"], status["quiet"]) == (until, True)
+    assert "do not disturb until" in clawpy("dnd").out
+    assert clawpy("dnd", "--off", "--json").document["dndUntil"] is None
+    assert clawpy("status", "--json").document["dndUntil"] is None
+    assert clawpy("dnd", "--for", "1h", "--off").code == 2
+    assert clawpy("dnd", "--for", "never").code == 2
