@@ -75,31 +75,38 @@ def validate_parameters(flow: type[Flow], values: Mapping[str, Any]) -> Flow:
     try:
         return flow.model_validate(dict(values))
     except ValidationError as error:
-        problems: dict[str, list[str]] = {}
-        for problem in error.errors(include_url=False, include_context=False)[:5]:
-            place = ".".join(map(str, problem["loc"])) or "parameters"
-            special = problem["type"] in ("missing", "extra_forbidden")
-            problems.setdefault(problem["type"] if special else "", []).append(
-                place if special else f"{place}: {problem['msg']}"
-            )
-        problems_in_words = (
-            [f"{flow.name} has no parameter {join_names(problems['extra_forbidden'])}"]
-            if "extra_forbidden" in problems
-            else []
-        )
-        problems_in_words += [f"{flow.name} needs {join_names(problems['missing'])}"] if "missing" in problems else []
-        problems_in_words += [f"{flow.name}: {problem}" for problem in problems.get("", ())]
-        raise parameter_refusal(flow, sanitise("; ".join(problems_in_words))) from error
+        raise parameter_refusal(flow, _describe_faults(flow, error)) from error
+
+
+def _describe_faults(flow: type[Flow], error: ValidationError) -> str:
+    unknown, missing, wrong = [], [], []
+    for fault in error.errors(include_url=False, include_context=False)[:5]:
+        place = ".".join(map(str, fault["loc"])) or "parameters"
+        match fault["type"]:
+            case "extra_forbidden":
+                unknown.append(place)
+            case "missing":
+                missing.append(place)
+            case _:
+                wrong.append(f"{flow.name}: {place}: {fault['msg']}")
+    sentences = [f"{flow.name} has no parameter {join_names(unknown)}"] if unknown else []
+    sentences += [f"{flow.name} needs {join_names(missing)}"] if missing else []
+    return sanitise("; ".join([*sentences, *wrong]))
 
 
 def parameter_refusal(flow: type[Flow], problem: str, *, code: str = "bad_parameters") -> Refusal:
     """The refusal of parameters, with how they are written and what each means."""
-    fields = sorted(flow.model_fields.items(), key=lambda named: not named[1].is_required())
+    fields = _sorted_fields(flow)
     if not fields:
         return Refusal(code, problem, "it has no parameters")
     form = " ".join(f"{name}=…" if field.is_required() else f"[{name}=…]" for name, field in fields)
     accepted = "; ".join(_describe_field(name, field) for name, field in fields)
     return Refusal(code, problem, f"`{flow.name} {form}`; {accepted}")
+
+
+def _sorted_fields(flow: type[Flow]) -> list[tuple[str, FieldInfo]]:
+    """The parameters of a flow by name, required ones first."""
+    return sorted(flow.model_fields.items(), key=lambda named: not named[1].is_required())
 
 
 def edit_parameters(flow: type[Flow], present: Mapping[str, Any], edit: str) -> Flow:
@@ -120,19 +127,19 @@ def edit_parameters(flow: type[Flow], present: Mapping[str, Any], edit: str) -> 
 
 
 def _parse_pairs(flow: type[Flow], text: str) -> dict[str, Any]:
-    names = "|".join(map(re.escape, flow.model_fields)) or "(?!)"
-    pieces = re.split(rf"(?:^|(?<=[\s,;]))({names})[ \t]*[=:](?!:)", text)
-    stray = pieces[0].strip()
-    if typo := re.search(r"(?:^|\s)([A-Za-z_]\w*)=", " ".join([stray, *pieces[2::2]])):
+    known_names = "|".join(map(re.escape, flow.model_fields)) or "(?!)"
+    before, *pieces = re.split(rf"(?:^|(?<=[\s,;]))({known_names})[ \t]*[=:](?!:)", text)
+    names, values, stray = pieces[::2], pieces[1::2], before.strip()
+    if typo := re.search(r"(?:^|\s)([A-Za-z_]\w*)=", " ".join([stray, *values])):
         raise parameter_refusal(flow, f"{flow.name} has no parameter {typo[1]}")
     if len(stray.split()) > 1 and not _are_values(stray):
         message = f"{flow.name} takes parameters, and no model or agent is configured for other text"
         raise parameter_refusal(flow, message, code=PROSE)
-    if stray or len(pieces) < 3:
+    if stray or not names:
         problem = f"which parameter is {sanitise(stray)[:80]!r}?" if stray else "the edit contains no parameter"
         raise parameter_refusal(flow, f"{flow.name}: {problem}")
-    pairs = zip(pieces[1::2], pieces[2::2], strict=True)
-    return {name: _parse_value(flow.model_fields[name], text.strip().rstrip(",;").rstrip()) for name, text in pairs}
+    pairs = zip(names, values, strict=True)
+    return {name: _parse_value(flow.model_fields[name], value.strip().rstrip(",;").rstrip()) for name, value in pairs}
 
 
 def _parse_value(field: FieldInfo, text: str) -> Any:
@@ -226,5 +233,4 @@ class FlowRegistry(Mapping[str, type[Flow]]):
 
 
 def _form_parameters(flow: type[Flow]) -> tuple[tuple[str, str, bool], ...]:
-    fields = sorted(flow.model_fields.items(), key=lambda named: not named[1].is_required())
-    return tuple((name, field.description or "", field.is_required()) for name, field in fields)
+    return tuple((name, field.description or "", field.is_required()) for name, field in _sorted_fields(flow))

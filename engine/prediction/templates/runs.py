@@ -7,8 +7,8 @@ from datetime import date, datetime, timedelta
 from statistics import median
 from typing import Any
 
-from engine.execution.runners.flows.failure_causes import TEST_FILE
 from engine.execution.runners.toolchains.project_tools import Toolchain
+from engine.execution.runners.toolchains.tool_table import TEST_FILE
 from engine.model import SessionState
 from engine.model.text import count, listing, moment, plain
 from engine.prediction.context import Part, WorkspaceContext, result_words

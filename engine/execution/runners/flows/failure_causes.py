@@ -28,15 +28,13 @@ from engine.execution.runners.flows.words import capitalised, count, describe_ch
 from engine.execution.runners.toolchains.project_tools import (
     Toolchain,
 )
+from engine.execution.runners.toolchains.tool_table import TEST_FILE
 from engine.frozen import frozen
 
 # -- The cause of a failure, and a signature that similar failures share (pure) -------------------------------------
 
 MAX_SIGNATURES: Final = 50
 """Maximum number of failing tests of a run that get a signature."""
-
-TEST_FILE: Final = re.compile(r"(?:^|/)(?:tests?|spec|__tests__)/|(?:^|/)test_|_test\.|\.(?:test|spec)\.")
-"""Files of tests."""
 
 _ERROR_PATTERNS: Final = (
     re.compile(r"^E\s+(?:[\w.]+\.)?(\w*(?:Error|Exception|Exit|Failed|Interrupt|Warning))\b:?\s*(.*)$", re.M),

@@ -13,6 +13,7 @@ from pydantic import Field
 from engine.execution.runners.flow import Flow, FlowResult, Job, Line, Place, Revision
 from engine.execution.runners.flows.git_steps import resolve_commit
 from engine.execution.runners.flows.words import capitalised, count, join_names
+from engine.execution.runners.toolchains.tool_table import TEST_FILE
 from engine.files import read_plain
 from engine.frozen import frozen
 from engine.git.secrets import SECRET
@@ -167,10 +168,6 @@ MAX_GROUPS = 8
 
 _TEST_STEM = re.compile(r"^(?:test[_-])?(.+?)(?:[._-](?:test|tests|spec))?$", re.I)
 
-_TEST_NAME = re.compile(r"^test[_-]|[._-](?:test|tests|spec)$|^.+Test$|^Test[A-Z]", re.I)
-
-_TEST_FOLDER = re.compile(r"(?:^|/)(?:tests?|spec|__tests__)/")
-
 _PROSE_FILE = re.compile(r"\.(?:md|rst|adoc|txt)$|(?:^|/)docs?/", re.I)
 
 _SETTINGS_FILE = re.compile(
@@ -256,31 +253,21 @@ def _count_lines(job: Job, file: FileState) -> int:
 
 def group_by_topic(changes: Sequence[UncommittedFile]) -> Mapping[str, list[UncommittedFile]]:
     """The changes by topic, the largest first: a folder with the tests of its files, documentation, settings."""
-    home = {
-        topic_of_file(change.file.path): _topic_folder(change.file.path)
-        for change in changes
-        if _is_source(change.file.path)
-    }
+    sources = [change.file.path for change in changes if _is_code(change.file.path)]
+    folders = {topic_of_file(path): _topic_folder(path) for path in sources}
     groups: dict[str, list[UncommittedFile]] = defaultdict(list)
     for change in changes:
         path = change.file.path
-        if is_test(path):
-            topic = home.get(topic_of_file(path)) or "tests"
-        elif _is_source(path):
+        if _is_code(path):
             topic = _topic_folder(path)
+        elif _SOURCE_FILE.search(path):  # a test
+            topic = folders.get(topic_of_file(path), "tests")
         elif _PROSE_FILE.search(path):
             topic = "documentation"
         else:
             topic = "settings" if _SETTINGS_FILE.search(path) else _topic_folder(path)
         groups[topic].append(change)
     return dict(sorted(groups.items(), key=lambda item: (-len(item[1]), item[0])))
-
-
-def is_test(path: str) -> bool:
-    """Whether a file holds tests, by its name or its folder."""
-    return bool(_SOURCE_FILE.search(path)) and bool(
-        _TEST_NAME.search(PurePosixPath(path).stem) or _TEST_FOLDER.search(path)
-    )
 
 
 def topic_of_file(path: str) -> str:
@@ -290,8 +277,9 @@ def topic_of_file(path: str) -> str:
     return (match[1] if match else name).removesuffix("test")
 
 
-def _is_source(path: str) -> bool:
-    return bool(_SOURCE_FILE.search(path)) and not is_test(path)
+def _is_code(path: str) -> bool:
+    """Whether it is a source file and no test."""
+    return bool(_SOURCE_FILE.search(path)) and not TEST_FILE.search(path)
 
 
 def _topic_folder(path: str) -> str:

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from engine.clock import Clock
 from engine.config import SettingsSource
-from engine.execution.model_calls import NOTHING_USED, Caller, CallState, ModelCalls
+from engine.execution.model_calls import NOTHING_USED, Caller, CallState, CallUsage, ModelCalls
 from engine.execution.model_router import ModelChoice
 from engine.execution.runners.model import host_protocol, requests
 from engine.execution.runners.model.host_client import Conversation, ModelHost
@@ -75,6 +75,15 @@ class _PendingQuestion:
     """Known once the conversation is open, as is the window."""
     window: int | None = None
     """Tokens that the model reads, None when unknown."""
+
+
+@frozen
+class _Outcome:
+    """What a request used, and its answer or its problem."""
+
+    usage: CallUsage
+    text: str = ""
+    problem: str = ""
 
 
 class Completions:
@@ -151,38 +160,36 @@ class Completions:
             )
         except Refusal as refusal:
             raise NoAnswer(str(refusal)) from refusal
-        usage, text, problem, call_id = NOTHING_USED, "", "it was cancelled", ""
+        call_id, outcome = "", _Outcome(NOTHING_USED, problem="it was cancelled")
         try:
             call_id = self._begin(pending)
-            conversation.ask(
-                texts=[pending.text],
-                results=(),
-                max_tokens=allowed.max_tokens,
-                temperature=pending.question.temperature,
-            )
-            answer, received = self._await_message(pending, conversation, "done")
-            if answer["type"] == "failed":
-                failure = host_protocol.failure_of(answer)
-                usage, problem = allowed.usage_of_failed(failure), _failure_text(pending, failure)
-            else:
-                usage = allowed.usage_of_answer(answer, received)
-                text = redact(sanitise(str(answer["text"])), pending.secrets).strip()
-                problem = _answer_problem(text, answer)
+            outcome = self._send(pending, conversation, allowed)
         finally:
             # The cost is settled whether the call could be stored or not.
-            self._database.write(lambda tx: self._costs.settle(tx, entry, usage.cost))
+            self._database.write(lambda tx: self._costs.settle(tx, entry, outcome.usage.cost))
             if call_id:
                 self._calls.finish(
                     call_id,
-                    state=CallState.FAILED if problem else CallState.DONE,
-                    usage=usage,
+                    state=CallState.FAILED if outcome.problem else CallState.DONE,
+                    usage=outcome.usage,
                     price_known=pending.price.is_known,
-                    error=problem,
-                    reply=text,
+                    error=outcome.problem,
+                    reply=outcome.text,
                 )
-        if problem:
-            raise NoAnswer(problem, usage.cost)
-        return Answer(text, usage.cost)
+        if outcome.problem:
+            raise NoAnswer(outcome.problem, outcome.usage.cost)
+        return Answer(outcome.text, outcome.usage.cost)
+
+    def _send(self, pending: _PendingQuestion, conversation: Conversation, allowed: RequestBudget) -> _Outcome:
+        conversation.ask(
+            texts=[pending.text], results=(), max_tokens=allowed.max_tokens, temperature=pending.question.temperature
+        )
+        answer, received = self._await_message(pending, conversation, "done")
+        if answer["type"] == "failed":
+            failure = host_protocol.failure_of(answer)
+            return _Outcome(allowed.usage_of_failed(failure), problem=_failure_text(pending, failure))
+        text = redact(sanitise(str(answer["text"])), pending.secrets).strip()
+        return _Outcome(allowed.usage_of_answer(answer, received), text, _answer_problem(text, answer))
 
     def _begin(self, pending: _PendingQuestion) -> str:
         question = pending.question

@@ -6,6 +6,7 @@ functions that read files of a project.
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -20,6 +21,12 @@ TABLES: Mapping[str, Any] = tomllib.loads(Path(__file__).with_name("tools.toml")
 
 FALLBACK = "fallback"
 """The kind of tools that are used only when nothing else tests, or lints, a project."""
+
+TEST_FILE = re.compile(
+    r"(?:^|/)(?:tests?|spec|__tests__)/|(?:^|/)test[_-][^/]*$|[._-](?:test|tests|spec)\.[^/.]+$"
+    r"|(?:^|/)Test[A-Z][^/]*$|[a-z0-9]Tests?\.\w+$"
+)
+"""Files that hold tests, by their folder or by the naming rules of any language."""
 
 MANIFESTS: tuple[str, ...] = tuple(TABLES["manifests"])
 
