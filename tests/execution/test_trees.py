@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from engine.execution import trees
+from engine.execution.trees import free_branch_name
 from engine.git import Git
 from tests.conftest import Repository
 from tests.execution.landing_world import file_states, git_state
@@ -250,3 +251,22 @@ def test_a_file_that_cannot_be_read_stays_as_in_the_index(repository: Repository
     assert repository.git("cat-file", "blob", f"{tree}:a.txt") == "1"
     assert repository.git("cat-file", "blob", f"{tree}:b.txt") == "2"
     assert repository.git("ls-tree", "--name-only", tree).split() == ["a.txt", "b.txt"]
+
+
+@pytest.mark.parametrize(
+    ("title", "name"),
+    [
+        ("Fix lint in cart", "clawpy/fix-lint-in-cart"),
+        ("  fix: lint in cart/*.py (2 files)\nand more", "clawpy/fix-lint-in-cart-py-2-files"),
+        ("größer als zuvor", "clawpy/größer-als-zuvor"),
+        ("-- ~^:?*[ @{ ..lock", "clawpy/lock"),
+        ("…", "clawpy/sess_1"),
+        ("word " * 40, "clawpy/word-word-word-word-word-word-word-word"),
+        ("x" * 400, "clawpy/" + "x" * 43),
+    ],
+)
+def test_a_branch_is_named_after_the_prompt(repository: Repository, title: str, name: str) -> None:
+    repository.commit("one", {"a.py": "1"})
+    assert free_branch_name(Git(repository.path), title, "sess_1") == name
+    repository.git("branch", name)
+    assert free_branch_name(Git(repository.path), title, "sess_1") == f"{name}-2"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 from engine.execution.trees import create_branch, free_branch_name
 from engine.git import Git
 from engine.git.reader import GitReader, files_between, in_history
-from engine.git.state import FileState
+from engine.git.state import FileState, GitState
 from engine.model import Refusal
 from tests.conftest import Repository
 from tests.prediction.sensing import dated_commit, touch
@@ -21,19 +22,24 @@ from tests.prediction.sensing import dated_commit, touch
 T0 = datetime(2025, 6, 1, 12, tzinfo=UTC)
 
 
+Read = Callable[[], GitState]
+
+
 @pytest.fixture
-def reader() -> GitReader:
-    return GitReader()
+def read(repository: Repository) -> Read:
+    """Reads the repository, each time with what the same reader remembers."""
+    reader = GitReader()
+    return lambda: reader.read(repository.path)
 
 
-def test_each_file_says_how_it_differs_from_head(repository: Repository, reader: GitReader) -> None:
+def test_each_file_says_how_it_differs_from_head(repository: Repository, read: Read) -> None:
     repository.commit("one", {"kept.py": "1", "edited.py": "1", "gone.py": "1", "staged.py": "1"})
     repository.write("edited.py", "2")
     repository.write("staged.py", "2")
     repository.git("add", "staged.py")
     (repository.path / "gone.py").unlink()
     repository.write("new/folder with ü/näher.py", "1")
-    state = reader.read(repository.path)
+    state = read()
     assert not state.clean
     files = {file.path: replace(file, modified_at=None) for file in state.files}
     assert files == {
@@ -45,25 +51,25 @@ def test_each_file_says_how_it_differs_from_head(repository: Repository, reader:
     assert [file.path for file in state.files if file.modified_at is None] == ["gone.py"]
 
 
-def test_a_clean_tree_is_clean_also_without_optional_locks(repository: Repository, reader: GitReader) -> None:
+def test_a_clean_tree_is_clean_also_without_optional_locks(repository: Repository, read: Read) -> None:
     repository.commit("one", {"a.py": "1"})
     touch(repository.path / "a.py", T0)
     index = repository.path / ".git/index"
     before = index.stat().st_mtime_ns
-    assert reader.read(repository.path).clean
+    assert read().clean
     assert index.stat().st_mtime_ns == before, "reading must not write"
 
 
-def test_files_that_tools_leave_are_no_work_of_a_person(repository: Repository, reader: GitReader) -> None:
+def test_files_that_tools_leave_are_no_work_of_a_person(repository: Repository, read: Read) -> None:
     repository.commit("one", {"pkg/a.py": "1"})
     for name in ("pkg/__pycache__/a.pyc", "node_modules/x/y.js", "new/__pycache__/b.pyc"):
         repository.write(name, "1")
-    assert reader.read(repository.path).clean
+    assert read().clean
     repository.write("new/b.py", "1")
-    assert [file.path for file in reader.read(repository.path).files] == ["new/b.py"]
+    assert [file.path for file in read().files] == ["new/b.py"]
 
 
-def test_ahead_and_behind_the_upstream(repository: Repository, reader: GitReader, tmp_path: Path) -> None:
+def test_ahead_and_behind_the_upstream(repository: Repository, tmp_path: Path) -> None:
     repository.commit("one", {"a.py": "1"})
     repository.git("clone", "-q", ".", str(tmp_path / "clone"))
     clone = Repository(tmp_path / "clone")
@@ -71,19 +77,19 @@ def test_ahead_and_behind_the_upstream(repository: Repository, reader: GitReader
     clone.commit("mine 2", {"b.py": "2"})
     repository.commit("theirs", {"c.py": "1"})
     clone.git("fetch", "-q")
-    state = reader.read(clone.path)
+    state = GitReader().read(clone.path)
     assert (state.upstream, state.ahead, state.behind) == ("origin/main", 2, 1)
     assert [commit.subject for commit in state.recent] == ["mine 2", "mine 1", "one"]
 
 
-def test_branches_their_dates_and_whether_they_are_merged(repository: Repository, reader: GitReader) -> None:
+def test_branches_their_dates_and_whether_they_are_merged(repository: Repository, read: Read) -> None:
     dated_commit(repository, "one", {"a.py": "1"}, T0)
     repository.git("branch", "done")
     repository.git("checkout", "-q", "-b", "feature/x")
     tip = dated_commit(repository, "x", {"x.py": "1"}, T0 + timedelta(days=1))
     repository.git("checkout", "-q", "main")
     dated_commit(repository, "two", {"a.py": "2"}, T0 + timedelta(days=2))
-    state = reader.read(repository.path)
+    state = read()
     branches = {branch.name: branch for branch in state.branches}
     assert [branch.name for branch in state.branches] == ["main", "feature/x", "done"]
     assert branches["feature/x"].tip == tip
@@ -93,7 +99,7 @@ def test_branches_their_dates_and_whether_they_are_merged(repository: Repository
 
 
 def test_a_branch_of_a_session_is_not_listed_until_somebody_commits_to_it(
-    repository: Repository, reader: GitReader, tmp_path: Path
+    repository: Repository, read: Read, tmp_path: Path
 ) -> None:
     repository.commit("one", {"a.py": "1"})
     repository.git("branch", "-m", "trunk")
@@ -104,101 +110,80 @@ def test_a_branch_of_a_session_is_not_listed_until_somebody_commits_to_it(
     repository.git("update-ref", "refs/remotes/origin/clawpy/fix-lint-in-cart", "HEAD")
     repository.commit("mine", {"c.py": "1"})
     repository.git("branch", "clawpy/mine")
-    assert [branch.name for branch in reader.read(repository.path).branches] == ["clawpy/mine", "trunk"]
+    assert [branch.name for branch in read().branches] == ["clawpy/mine", "trunk"]
     repository.git("checkout", "-q", "clawpy/fix-lint-in-cart-2")
-    assert "clawpy/fix-lint-in-cart-2" in [branch.name for branch in reader.read(repository.path).branches]
+    assert "clawpy/fix-lint-in-cart-2" in [branch.name for branch in read().branches]
     repository.commit("mine, too", {"d.py": "1"})
     repository.git("checkout", "-q", "trunk")
-    assert "clawpy/fix-lint-in-cart-2" in [branch.name for branch in reader.read(repository.path).branches]
-
-
-@pytest.mark.parametrize(
-    ("title", "name"),
-    [
-        ("Fix lint in cart", "clawpy/fix-lint-in-cart"),
-        ("  fix: lint in cart/*.py (2 files)\nand more", "clawpy/fix-lint-in-cart-py-2-files"),
-        ("größer als zuvor", "clawpy/größer-als-zuvor"),
-        ("-- ~^:?*[ @{ ..lock", "clawpy/lock"),
-        ("…", "clawpy/sess_1"),
-        ("word " * 40, "clawpy/word-word-word-word-word-word-word-word"),
-        ("x" * 400, "clawpy/" + "x" * 43),
-    ],
-)
-def test_a_branch_is_named_after_the_prompt(repository: Repository, title: str, name: str) -> None:
-    repository.commit("one", {"a.py": "1"})
-    assert free_branch_name(Git(repository.path), title, "sess_1") == name
-    repository.git("branch", name)
-    assert free_branch_name(Git(repository.path), title, "sess_1") == f"{name}-2"
+    assert "clawpy/fix-lint-in-cart-2" in [branch.name for branch in read().branches]
 
 
 @pytest.mark.parametrize("value", ["a\fb", "a\u2028b", "a\x1cb", "a\x0bb", "a\x85b", "a\rb", "sess_1\n and more"])
-def test_a_commit_message_cannot_break_the_list_of_branches(
-    repository: Repository, reader: GitReader, value: str
-) -> None:
+def test_a_commit_message_cannot_break_the_list_of_branches(repository: Repository, read: Read, value: str) -> None:
     repository.commit("one", {"a.py": "1"})
     repository.git("switch", "-c", "theirs")
     repository.commit(f"theirs\n\nSession: {value}", {"b.py": "2"})
     repository.git("tag", "v1\u2028")
     repository.git("switch", "main")
-    assert {branch.name for branch in reader.read(repository.path).branches} == {"main", "theirs"}
+    assert {branch.name for branch in read().branches} == {"main", "theirs"}
 
 
-def test_the_remote_names_the_base_of_a_clone(repository: Repository, reader: GitReader, tmp_path: Path) -> None:
+def test_the_remote_names_the_base_of_a_clone(repository: Repository, tmp_path: Path) -> None:
     repository.git("branch", "-m", "stable")
     dated_commit(repository, "one", {"a.py": "1"}, T0)
     repository.git("branch", "idea")
     repository.git("clone", "-q", ".", str(tmp_path / "clone"))
     dated_commit(repository, "two", {"a.py": "2"}, T0 + timedelta(days=1))
     clone = Repository(tmp_path / "clone")
-    assert reader.read(clone.path).base == "stable"
+    assert GitReader().read(clone.path).base == "stable"
     clone.git("fetch", "-q")
-    state = reader.read(clone.path)
+    state = GitReader().read(clone.path)
     assert (state.base, state.behind) == ("origin/stable", 1)
     assert {branch.name for branch in state.branches} == {"stable", "origin/stable", "origin/idea"}
 
 
-def test_the_last_tag_and_the_commits_since(repository: Repository, reader: GitReader) -> None:
+def test_the_last_tag_and_the_commits_since(repository: Repository, read: Read) -> None:
     dated_commit(repository, "one", {"a.py": "1"}, T0)
     repository.git("tag", "v1.1")
     dated_commit(repository, "two", {"a.py": "2"}, T0 + timedelta(days=1))
     repository.git("tag", "-a", "v1.2", "-m", "release")
-    at_tag = reader.read(repository.path)
+    at_tag = read()
     assert (at_tag.tag, at_tag.subjects, at_tag.commits_since_tag) == ("v1.2", ("two",), 0)
     for number in range(5):
         dated_commit(repository, f"c{number}", {"a.py": f"x{number}"}, T0 + timedelta(days=2 + number))
-    state = reader.read(repository.path)
+    state = read()
     assert (state.tag, len(state.subjects), state.commits_since_tag) == ("v1.2", 5, 5)
 
 
-def test_submodules_are_not_entered(repository: Repository, reader: GitReader, tmp_path: Path) -> None:
+def test_submodules_are_not_entered(repository: Repository, read: Read, tmp_path: Path) -> None:
     library = Repository(tmp_path / "library")
     library.commit("one", {"lib.py": "1"})
     repository.commit("one", {"a.py": "1"})
     repository.git("-c", "protocol.file.allow=always", "submodule", "add", "-q", str(library.path), "vendor/lib")
     repository.commit("with submodule")
     (repository.path / "vendor/lib/lib.py").write_text("dirty")
-    assert reader.read(repository.path).clean
+    assert read().clean
     Repository(repository.path / "vendor/lib").commit("moved", {"lib.py": "2"})
-    assert reader.read(repository.path).clean  # what is checked out in it is its own business
+    assert read().clean  # what is checked out in it is its own business
 
 
-def test_a_bare_repository_is_refused_in_words(tmp_path: Path, reader: GitReader) -> None:
+def test_a_bare_repository_is_refused_in_words(tmp_path: Path) -> None:
     subprocess.run(["git", "init", "-q", "--bare", str(tmp_path / "bare")], check=True)
     with pytest.raises(Refusal) as refusal:
-        reader.read(tmp_path / "bare")
+        GitReader().read(tmp_path / "bare")
     assert refusal.value.code == "bare_repository"
 
 
-def test_names_that_are_no_utf8_survive(repository: Repository, reader: GitReader) -> None:
+def test_names_that_are_no_utf8_survive(repository: Repository, read: Read) -> None:
     repository.commit("one", {"a.py": "1"})
     Path(os.fsdecode(os.fsencode(repository.path) + b"/caf\xe9.py")).write_text("1")
-    (file,) = reader.read(repository.path).files
+    (file,) = read().files
     assert os.fsencode(file.path) == b"caf\xe9.py"
     assert file.modified_at is not None
 
 
 def test_nothing_is_walked_again_until_a_ref_moves(
-    repository: Repository, reader: GitReader, monkeypatch: pytest.MonkeyPatch
+    repository: Repository, read: Read, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     commands: list[str] = []
     real = Git.run
@@ -209,16 +194,16 @@ def test_nothing_is_walked_again_until_a_ref_moves(
 
     monkeypatch.setattr(Git, "run", run)
     repository.commit("one", {"a.py": "1"})
-    reader.read(repository.path)
+    read()
     commands.clear()
     repository.write("a.py", "2")
-    assert not reader.read(repository.path).clean
+    assert not read().clean
     assert commands == ["status", "for-each-ref"]
     repository.git("tag", "v1")
-    assert reader.read(repository.path).tag == "v1"
+    assert read().tag == "v1"
 
 
-def test_an_environment_is_no_difference_between_trees(repository: Repository, reader: GitReader) -> None:
+def test_an_environment_is_no_difference_between_trees(repository: Repository) -> None:
     head = repository.commit("one", {"a.py": "1"})
     repository.write("b.py", "1")
     repository.write(".venv/lib/site-packages/six.py", "1")
@@ -227,7 +212,7 @@ def test_an_environment_is_no_difference_between_trees(repository: Repository, r
     assert files_between(repository.path, seen, head) == ("b.py",)
 
 
-def test_the_base_and_how_far_a_branch_is_from_it(repository: Repository, reader: GitReader) -> None:
+def test_the_base_and_how_far_a_branch_is_from_it(repository: Repository, read: Read) -> None:
     first = repository.commit("one", {"a.py": "1"})
     repository.git("checkout", "-q", "-b", "feature/x")
     repository.commit("x", {"x.py": "1"})
@@ -235,14 +220,14 @@ def test_the_base_and_how_far_a_branch_is_from_it(repository: Repository, reader
     for number in range(3):
         repository.commit(f"m{number}", {"a.py": str(number)})
     repository.git("checkout", "-q", "feature/x")
-    state = reader.read(repository.path)
+    state = read()
     assert (state.base, state.ahead_of_base, state.behind_base) == ("main", 1, 3)
     repository.git("checkout", "-q", "--detach", first)
-    state = reader.read(repository.path)
+    state = read()
     assert (state.head, state.branch, state.detached) == (first, "", True)
 
 
-def test_relations_of_commits(repository: Repository, reader: GitReader) -> None:
+def test_relations_of_commits(repository: Repository) -> None:
     first = repository.commit("one", {"a.py": "1", "b.py": "1"})
     second = repository.commit("two", {"a.py": "2"})
     assert in_history(repository.path, first, second)
@@ -252,10 +237,10 @@ def test_relations_of_commits(repository: Repository, reader: GitReader) -> None
     assert files_between(repository.path, "1" * 40, second) is None
 
 
-def test_an_untracked_folder_names_at_most_300_files(repository: Repository, reader: GitReader) -> None:
+def test_an_untracked_folder_names_at_most_300_files(repository: Repository, read: Read) -> None:
     for number in range(301):
         repository.write(f"many/f{number:03}.txt", "1")
-    assert len(reader.read(repository.path).files) == 300
+    assert len(read().files) == 300
 
 
 NOW = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
@@ -265,13 +250,13 @@ def ago(days: float) -> str:
     return (NOW - timedelta(days=days)).isoformat()
 
 
-def test_the_base_is_found_behind_three_hundred_branches(repository: Repository) -> None:
+def test_the_base_is_found_behind_three_hundred_branches(repository: Repository, read: Read) -> None:
     repository.commit("begin", {"a.txt": "1\n"}, at=ago(9))
     repository.git("checkout", "-q", "-b", "work")
     repository.commit("work", at=ago(1))
     orders = "".join(f"create refs/heads/x{number} HEAD\n" for number in range(301))
     subprocess.run(["git", "update-ref", "--stdin"], cwd=repository.path, input=orders, text=True, check=True)
-    state = GitReader().read(repository.path)
+    state = read()
     assert (state.base, state.base_name, state.ahead_of_base) == ("main", "main", 1)
 
 

@@ -1,4 +1,4 @@
-"""What is about to be pushed or committed and should not be."""
+"""Secrets, large files and fixup commits in what is about to be pushed or committed."""
 
 from __future__ import annotations
 
@@ -23,10 +23,8 @@ def inspect(repository: Repository, now: datetime | None = None) -> Inspection:
     return reader.inspect(repository.path, reader.read(repository.path), now, now)
 
 
-def problems_between(
-    repository: Repository, head: str, base: str, *, leftovers: bool = False
-) -> tuple[UnpushedProblem, ...]:
-    return read_commits(Git(repository.path), Span(head, base), leftovers=leftovers).committed
+def problems_since(repository: Repository, base: str, *, leftovers: bool = False) -> tuple[UnpushedProblem, ...]:
+    return read_commits(Git(repository.path), Span("HEAD", base), leftovers=leftovers).committed
 
 
 def places(result: Unpushed) -> list[tuple[str, int]]:
@@ -40,7 +38,7 @@ def add_remote(repository: Repository, tmp_path: Path) -> None:
     repository.git("fetch", "-q", "origin")
 
 
-def test_what_any_remote_branch_has_is_pushed(repository: Repository, tmp_path: Path) -> None:
+def test_commits_of_any_remote_branch_are_pushed(repository: Repository, tmp_path: Path) -> None:
     repository.commit("begin", {"a.py": "x = 1\n"})
     add_remote(repository, tmp_path)
     repository.git("switch", "-q", "-c", "work")
@@ -52,7 +50,7 @@ def test_what_any_remote_branch_has_is_pushed(repository: Repository, tmp_path: 
     assert inspect(repository).unpushed == Unpushed()
 
 
-def test_the_last_week_of_a_repository_without_a_remote(repository: Repository) -> None:
+def test_without_a_remote_the_commits_of_the_last_week_are_not_pushed(repository: Repository) -> None:
     now = datetime(2026, 3, 2, tzinfo=UTC)
     repository.commit("begin", {"a.py": "x = 1\n"}, at=(now - timedelta(days=30)).isoformat())
     repository.commit("key", {"config.py": f"KEY = '{TOKEN}'\n"}, at=(now - timedelta(days=2)).isoformat())
@@ -61,7 +59,7 @@ def test_the_last_week_of_a_repository_without_a_remote(repository: Repository) 
     assert places(inspect(repository, now + timedelta(days=6)).unpushed) == []
 
 
-def test_detached_commits_are_not_pushed_either(repository: Repository, tmp_path: Path) -> None:
+def test_commits_of_a_detached_head_are_not_pushed(repository: Repository, tmp_path: Path) -> None:
     repository.commit("begin", {"a.py": "x = 1\n"})
     add_remote(repository, tmp_path)
     repository.git("switch", "-q", "--detach")
@@ -88,12 +86,12 @@ def test_files_staged_for_the_first_commit(repository: Repository) -> None:
     assert [(problem.path, problem.line) for problem in uncommitted] == [("config.py", 1), (".env", 0)]
 
 
-def test_a_key_that_was_there_before_and_a_file_that_moved_say_nothing(repository: Repository) -> None:
+def test_a_key_that_was_there_before_is_no_problem(repository: Repository) -> None:
     base = repository.commit("begin", {"config.py": f"KEY = '{TOKEN}'\n" + "x = 1\n" * 20, ".env": "A=1\n"})
     repository.git("mv", "config.py", "settings.py")
     repository.write("settings.py", f"KEY = '{TOKEN}'\n" + "x = 1\n" * 20 + "y = 2\n")
-    head = repository.commit("move", {".env": "A=2\n"})
-    assert problems_between(repository, head, base) == ()
+    repository.commit("move", {".env": "A=2\n"})
+    assert problems_since(repository, base) == ()
 
 
 KIND_BY_FILE: dict[str, tuple[int, str]] = {
@@ -115,18 +113,19 @@ KIND_BY_FILE: dict[str, tuple[int, str]] = {
 
 def test_files_that_belong_in_no_repository(repository: Repository) -> None:
     base = repository.commit("begin", dict.fromkeys(("old.sql", "grown.sql"), "x" * 600_000))
-    head = repository.commit("all", {path: "x" * size for path, (size, _) in KIND_BY_FILE.items()})
-    found = {problem.path.removesuffix("/"): problem.kind for problem in problems_between(repository, head, base)}
+    repository.commit("all", {path: "x" * size for path, (size, _) in KIND_BY_FILE.items()})
+    kinds = {problem.path.removesuffix("/"): problem.kind for problem in problems_since(repository, base)}
     expected = {path: kind for path, (_, kind) in KIND_BY_FILE.items() if kind}
     expected["node_modules"] = expected.pop("node_modules/x/a.js")
-    assert found == expected
+    assert kinds == expected
 
 
 def test_a_file_that_a_later_commit_removed_is_still_in_the_history(repository: Repository) -> None:
     base = repository.commit("begin", {"a.py": "x = 1\n"})
     repository.commit("add", {".env": "KEY=1234\n", "a.zip": "x" * 2_000_000, "b.zip": "x" * 2_000_000})
     repository.git("rm", "-q", ".env", "a.zip")
-    problems = problems_between(repository, repository.commit("remove", {"a.py": "x = 2\n"}), base)
+    repository.commit("remove", {"a.py": "x = 2\n"})
+    problems = problems_since(repository, base)
     assert {problem.path: problem.is_removed_later for problem in problems} == {
         ".env": True,
         "a.zip": True,
@@ -134,32 +133,34 @@ def test_a_file_that_a_later_commit_removed_is_still_in_the_history(repository: 
     }
 
 
-def test_what_a_later_commit_moved_or_took_out(repository: Repository) -> None:
+def test_a_problem_has_its_present_line_and_a_removed_one_counts_if_it_is_a_secret(repository: Repository) -> None:
     key, stop = f"KEY = '{TOKEN}'\n", "breakpoint()\n"
     base = repository.commit("begin", {"a.py": "x = 1\n"})
     repository.commit("add", {"moved.py": key, "out.py": key, "stop.py": stop, "kept.py": stop})
-    head = repository.commit("later", {"moved.py": f"\n\n{key}", "out.py": "x\n", "stop.py": "x\n"})
-    found = problems_between(repository, head, base, leftovers=True)
-    assert [(problem.path, problem.line, problem.is_removed_later) for problem in found] == [
+    repository.commit("later", {"moved.py": f"\n\n{key}", "out.py": "x\n", "stop.py": "x\n"})
+    problems = problems_since(repository, base, leftovers=True)
+    assert [(problem.path, problem.line, problem.is_removed_later) for problem in problems] == [
         ("moved.py", 3, False),
         ("out.py", 1, True),
         ("kept.py", 1, False),
     ]
 
 
-def test_names_that_are_no_text(repository: Repository) -> None:
+def test_a_problem_in_a_file_whose_name_is_no_text(repository: Repository) -> None:
     base = repository.commit("begin", {"a.py": "x = 1\n"})
-    head = repository.commit("key", {os.fsdecode(b"caf\xe9.py"): f"KEY = '{TOKEN}'\n"})
-    [problem] = problems_between(repository, head, base)
+    repository.commit("key", {os.fsdecode(b"caf\xe9.py"): f"KEY = '{TOKEN}'\n"})
+    [problem] = problems_since(repository, base)
     assert os.fsencode(problem.path) == b"caf\xe9.py"
 
 
-def test_too_much_is_counted_and_not_read(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commits_beyond_the_limit_are_counted_and_not_read(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(unpushed, "MAX_BYTES", 10_000)
     base = repository.commit("begin", {"a.py": "x = 1\n"})
     repository.commit("vendored", {"much.py": f"KEY = '{TOKEN}'\n" + "x = 1\n" * 10_000})
-    head = repository.commit("key", {"config.py": f"KEY = '{TOKEN}'\n"})
-    result = read_commits(Git(repository.path), Span(head, base))
+    repository.commit("key", {"config.py": f"KEY = '{TOKEN}'\n"})
+    result = read_commits(Git(repository.path), Span("HEAD", base))
     assert (result.unread, places(result)) == (1, [("config.py", 1)])
 
 
