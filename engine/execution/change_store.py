@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections.abc import Callable, Collection
+from dataclasses import asdict, replace
 from datetime import datetime
 from io import BytesIO
 from pathlib import Path
@@ -264,8 +264,7 @@ MAX_COMMENT = 4_000
 MAX_QUOTE = 200
 """Maximum number of characters of the quoted line."""
 
-Comments = list[dict[str, Any]]
-"""The stored comments of a change set."""
+Comments = tuple[DiffComment, ...]
 
 
 class ChangeComments:
@@ -284,8 +283,8 @@ class ChangeComments:
         quote = _quote_line(self._reader.row(change_set_id), path, line, old=old)
 
         def append(comments: Comments, now: str) -> Comments:
-            number = max((comment["number"] for comment in comments), default=0) + 1
-            return [*comments, dataclasses.asdict(DiffComment(number, path, line, quote, text, now, old))]
+            number = max((comment.number for comment in comments), default=0) + 1
+            return (*comments, DiffComment(number, path, line, quote, text, now, old))
 
         return self._change(change_set_id, append)
 
@@ -293,7 +292,7 @@ class ChangeComments:
         """Remove one comment. Raises `Refusal`: `unknown_change_set`, `unknown_comment`."""
 
         def drop(comments: Comments, now: str) -> Comments:
-            remaining = [comment for comment in comments if comment["number"] != number]
+            remaining = tuple(comment for comment in comments if comment.number != number)
             if len(remaining) == len(comments):
                 message = f"{change_set_id} has no comment {number}"
                 raise Refusal("unknown_comment", message, f"`clawpy comment {change_set_id}`")
@@ -317,14 +316,14 @@ class ChangeComments:
         """Mark the comments with these numbers as sent. Raises `Refusal` `unknown_change_set`."""
 
         def mark(comments: Comments, now: str) -> Comments:
-            return [comment | {"sent": now} if comment["number"] in numbers else comment for comment in comments]
+            return tuple(replace(comment, sent=now) if comment.number in numbers else comment for comment in comments)
 
         return self._change(change_set_id, mark)
 
     def _change(self, change_set_id: str, change: Callable[[Comments, str], Comments]) -> ChangeSet:
         def work(tx: Transaction) -> ChangeSet:
             row = load_checked_row(tx.session, change_set_id, None)
-            row.comments = change(row.comments, tx.now.isoformat())
+            row.comments = [asdict(comment) for comment in change(row.view().comments, tx.now.isoformat())]
             tx.session.add(row)
             tx.record(ChangeSetCommented(**row.about, comments=len(row.comments)))
             tx.session.flush()

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -376,7 +376,7 @@ class LiveSession:
         if not (confinement.hosts or confinement.network) or not self.sandbox.can_filter_hosts:
             yield confinement
             return
-        with HostGate(confinement.hosts, report=report, public=confinement.network) as gate:
+        with closing(HostGate(confinement.hosts, report=report, public=confinement.network)) as gate:
             yield replace(confinement, gate=gate.path)
 
     def _prepare_command(

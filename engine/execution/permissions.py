@@ -76,7 +76,7 @@ class PermissionRow(Row, table=True):
 
 @dataclass(slots=True)
 class _PendingAnswer:
-    """Lets the session\'s thread wait for an answer, or for the end of the session (`ended` is set by both)."""
+    """Lets the session's thread wait for an answer, or for the end of the session (`ended` is set by both)."""
 
     ended: threading.Event = field(default_factory=threading.Event)
     answer: PermissionAnswer | None = None
@@ -278,7 +278,7 @@ def _load_row(session: Session, request_id: str) -> PermissionRow:
 def _describe_answer(request: PermissionRequest) -> str:
     answer = request.answer
     if answer is None:
-        return "withdrawn" if request.withdrawn else "waits"
+        return "withdrawn"
     return ("allowed" if answer.allows else "denied") + (" for this session" if answer.lasts else "")
 
 

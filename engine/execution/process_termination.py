@@ -148,14 +148,6 @@ class PidFiles:
             file.unlink(missing_ok=True)
 
 
-def remove_stale(folder: Path) -> None:
-    """Remove the files whose process has ended or whose group is gone."""
-    for _, file, process in _read_entries(folder):
-        if process is None:
-            with contextlib.suppress(OSError):
-                file.unlink()
-
-
 def _read_entries(folder: Path) -> Iterator[tuple[str, Path, psutil.Process | Path | None]]:
     """The session of each file, the file, and the process or the control group that it names, None when it is gone."""
     with contextlib.suppress(OSError):
@@ -381,7 +373,10 @@ def terminate_sessions(pid_folder: Path, *, ask_engine: Callable[[], object] = l
     for session in read_pid_files(pid_folder):
         if session.group is not None:
             remove_group(session.group)
-    remove_stale(pid_folder)
+    for _, file, process in _read_entries(pid_folder):
+        if process is None:  # it has ended, or its group is gone
+            with contextlib.suppress(OSError):
+                file.unlink()
     return Termination(
         sessions=tuple(sorted(set(session_of.values()))),
         killed=len(session_of) - len(survivors),

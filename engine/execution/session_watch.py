@@ -89,8 +89,8 @@ class SessionWatch:
             self.publish_output(live)
         except OSError as error:
             if live.stop_requested is None:
-                log.error("session %s ends, its transcript cannot be written: %s", live.id, error)
                 reason = f"its transcript cannot be written: {error.strerror}"
+                log.error("session %s ends: %s", live.id, reason)
                 self._stop(live, StopRequest(SessionState.FAILED, reason))
 
     def _enforce_limits(self, sessions: Sequence[LiveSession], *, usage: bool) -> None:

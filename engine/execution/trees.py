@@ -42,15 +42,17 @@ REF_ROOT = "refs/clawpy"
 DURABLE = ("-c", "core.fsync=loose-object,reference", "-c", "core.fsyncMethod=fsync")
 """Options of git for objects that must survive a power cut: old contents are on disk before any file changes."""
 
-_IDENTITY = {
-    "GIT_AUTHOR_NAME": "Clawpy Console",
-    "GIT_AUTHOR_EMAIL": "clawpy@localhost",
-    "GIT_AUTHOR_DATE": "@946684800 +0000",
-    "GIT_COMMITTER_NAME": "Clawpy Console",
-    "GIT_COMMITTER_EMAIL": "clawpy@localhost",
-    "GIT_COMMITTER_DATE": "@946684800 +0000",
-}
-"""A fixed name and time, so that synthetic commits of the same tree are the same."""
+_NAME, _EMAIL = "Clawpy Console", "clawpy@localhost"
+
+
+def _identity(name: str, email: str, date: str) -> dict[str, str]:
+    """The variables that make somebody the author and the committer of a commit."""
+    values = {"NAME": name, "EMAIL": email, "DATE": date}
+    return {f"GIT_{role}_{key}": value for role in ("AUTHOR", "COMMITTER") for key, value in values.items()}
+
+
+_FIXED_IDENTITY = _identity(_NAME, _EMAIL, "@946684800 +0000")
+"""For synthetic commits, so that those of the same tree are the same."""
 
 
 @frozen
@@ -120,7 +122,7 @@ def empty_tree(git: Git) -> str:
 def commit_of(git: Git, tree: str, *parents: str, message: str = "Snapshot of the working tree") -> str:
     """A commit of a tree without a ref, for `merge-tree` and `worktree add`, which need commits."""
     options = [word for parent in parents for word in ("-p", parent)]
-    return git.text("commit-tree", tree, *options, "-m", message, environment=_IDENTITY)
+    return git.text("commit-tree", tree, *options, "-m", message, environment=_FIXED_IDENTITY)
 
 
 def keep_object(git: Git, session_id: str, name: str, oid: str) -> None:
@@ -384,12 +386,12 @@ def commit_diff(git: Git, *, base: str, result: str, message: str, at: datetime)
         )
     if merge.tree == onto:
         raise Refusal("nothing_to_commit", "HEAD has all of it already", "discard it")
-    identity = {f"GIT_{role}_DATE": at.isoformat() for role in ("AUTHOR", "COMMITTER")}
-    for key, fallback in (("name", "Clawpy Console"), ("email", "clawpy@localhost")):
-        value = git.text("config", f"user.{key}", allowed=(0, 1)) or fallback
-        identity |= {f"GIT_{role}_{key.upper()}": value for role in ("AUTHOR", "COMMITTER")}
+    name = git.text("config", "user.name", allowed=(0, 1)) or _NAME
+    email = git.text("config", "user.email", allowed=(0, 1)) or _EMAIL
     parents = ("-p", head) if head else ()
-    return git.text("commit-tree", merge.tree, *parents, stdin=message.encode(), environment=identity)
+    return git.text(
+        "commit-tree", merge.tree, *parents, stdin=message.encode(), environment=_identity(name, email, at.isoformat())
+    )
 
 
 def free_branch_name(git: Git, title: str, session_id: str) -> str:

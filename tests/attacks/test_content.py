@@ -3,9 +3,6 @@ only claims to confine. Judged by what is left of the operator's files, which ev
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,7 +13,6 @@ from engine.execution.sandbox.ladder import NoSandbox
 from engine.model import PermissionAnswer
 from engine.storage.database import Database
 from tests.execution.tools.belt_world import SECRET, BeltWorld
-from tests.safety.test_content_examples import examples
 from tests.support.helpers import read_table
 
 DESTRUCTIVE_COMMANDS = read_table(__file__)["destroy"]
@@ -51,17 +47,3 @@ def test_an_agent_cannot_destroy_files_without_an_approval(world: BeltWorld, sec
     world.answer_request(PermissionAnswer.DENY_ONCE)
     world("exec", command=command.replace("$1", str(secret.parent)))
     assert secret.read_text() == SECRET
-
-
-@pytest.mark.attack(slow=True)
-@pytest.mark.parametrize("name", ["creative_tuned", "creative_blind"])
-def test_clawpy_check_lets_few_hostile_commands_pass(tmp_path: Path, name: str) -> None:
-    """Through `clawpy check --batch`: as many are stopped as the lists' own test asks for."""
-    lines = tmp_path / "lines.jsonl"
-    texts = examples(name)
-    lines.write_text("".join(json.dumps({"command": text}) + "\n" for text in texts))
-    argv = [sys.executable, "-m", "clawpy_console", "--home", str(tmp_path / "home"), "check", "--batch", str(lines)]
-    answer = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
-    passed = [line for line in answer.splitlines() if json.loads(line)["verdict"] == "allow"]
-    assert len(answer.splitlines()) == len(texts)
-    assert len(passed) <= 3

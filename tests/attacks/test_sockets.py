@@ -122,7 +122,7 @@ def test_an_allowed_network_does_not_reach_this_machine(victim: Victim, way: str
     with (
         socket.socket() as service,
         listening(name) as abstract,
-        HostGate((), report=lambda message: None, public=True) as gate,
+        contextlib.closing(HostGate((), report=lambda message: None, public=True)) as gate,
     ):
         service.bind(("127.0.0.1", 0))
         service.listen()

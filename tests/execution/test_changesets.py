@@ -13,6 +13,7 @@ import pytest
 
 from engine.execution.change_store import NEXT_STATES
 from engine.model import ChangeSet, ChangeState, CheckResult, FileChange, Refusal
+from engine.storage.ledger import Ledger
 from tests.execution.landing_world import World, file_states, git_state, our_refs
 
 
@@ -323,6 +324,23 @@ def test_a_landing_can_be_undone_after_a_crash_and_git_gc(world: World) -> None:
     assert file_states(world.root) == before
     world.repository.git("gc", "-q", "--prune=now")
     assert world.changes.land(change.id).state is ChangeState.LANDED
+
+
+@pytest.mark.parametrize(
+    ("second", "conflicting"),
+    [("one\n2\n3\n", []), ("1\n2\n3\nmine\n", ["a.txt"])],
+    ids=["other lines", "the same lines"],
+)
+def test_waiting_changes_of_the_same_file_are_recorded_with_their_conflicts(
+    world: World, second: str, conflicting: list[str]
+) -> None:
+    earlier = world.make_change_set(edit_a)
+    later = world.make_change_set(lambda folder: (folder / "a.txt").write_text(second), name="session_2")
+    (overlap,) = Ledger(world.database).latest(kinds=["WorkOverlapped"])
+    assert (overlap.subject, overlap.payload["other"], overlap.payload["files"]) == (later.id, earlier.id, ["a.txt"])
+    assert overlap.payload["conflicting"] == conflicting
+    world.changes.land(earlier.id)
+    assert world.changes.preview_land(later.id).clean is not bool(conflicting)
 
 
 # A session that continues another one (SPEC 9.4)

@@ -12,7 +12,6 @@ from pathlib import Path
 import psutil
 import pytest
 
-from engine.execution.process_termination import SessionProcesses, marked_processes
 from engine.execution.processes import GroupClosed, Processes
 from engine.execution.sandbox import NICE
 
@@ -20,24 +19,6 @@ MARK = f"sess_{os.getpid()}"
 """Of this run alone: whoever runs these tests beside us has children of his own."""
 
 IGNORE_SIGTERM = "import signal,time; signal.signal(signal.SIGTERM, signal.SIG_IGN); "
-
-FAMILY = """
-import os, subprocess, sys, time
-ignore_sigterm = (
-    "import signal,time,os; signal.signal(signal.SIGTERM, signal.SIG_IGN); "
-    "print(os.getpid(), flush=True); time.sleep(60)"
-)
-print(os.getpid(), flush=True)
-subprocess.Popen([sys.executable, "-c", ignore_sigterm])
-subprocess.Popen([sys.executable, "-c", ignore_sigterm], start_new_session=True)
-if os.fork() == 0:
-    os.setsid()
-    if os.fork() == 0:
-        print(os.getpid(), flush=True)
-        time.sleep(60)
-    os._exit(0)
-time.sleep(60)
-"""
 
 
 def until(condition: Callable[[], bool], seconds: float = 5.0) -> None:
@@ -115,16 +96,6 @@ def test_a_timeout_ends_only_its_command(processes: Processes, tmp_path: Path) -
     second = Running(processes, "print('still')", tmp_path)
     second.thread.join(5)
     assert second.output == b"still\n"
-
-
-@pytest.mark.long
-def test_orphans_of_a_session_are_found_by_its_mark(processes: Processes, tmp_path: Path) -> None:
-    run = Running(processes, FAMILY, tmp_path)
-    until(lambda: len(run.pids) == 4)
-    assert {process.pid for process in marked_processes(MARK)} >= set(run.pids)
-    assert SessionProcesses(MARK).end()
-    assert marked_processes(MARK) == []
-    run.thread.join(2)
 
 
 def test_the_end_of_a_session_leaves_other_sessions_alone(processes: Processes, tmp_path: Path) -> None:

@@ -231,34 +231,6 @@ def test_unfinished_changes_are_kept_when_the_agent_fails(world: World) -> None:
     assert (world.repository.path / "cart.py").read_text() == WRONG
 
 
-@pytest.mark.long
-def test_waiting_changes_of_the_same_lines_are_recorded_as_a_conflict(world: World) -> None:
-    first, _ = world.work(write_files(cart="def total():\n    return 1 + 2\n"), validation=DISABLED)
-    second, _ = world.work(write_files(cart="def total():\n    return 2 + 1\n"), validation=DISABLED)
-    earlier, later = world.change_of(first), world.change_of(second)
-    (overlap,) = Ledger(world.database).latest(50, kinds=["WorkOverlapped"])
-    assert overlap.subject == later.id
-    assert (overlap.payload["other"], overlap.payload["files"]) == (earlier.id, ["cart.py"])
-    assert overlap.payload["conflicting"] == ["cart.py"]
-    world.changes.land(earlier.id)
-    assert not world.changes.preview_land(later.id).clean
-
-
-@pytest.mark.long
-def test_changes_of_different_lines_of_one_file_can_both_land(world: World) -> None:
-    world.repository.commit("long", {"cart.py": RIGHT + "\n" * 10 + "END = 1\n"})
-    first, _ = world.work(write_files(cart=RIGHT + "\n" * 10 + "END = 2\n"), validation=DISABLED)
-    second, _ = world.work(
-        write_files(cart="import os  # noqa\n" + RIGHT + "\n" * 10 + "END = 1\n"), validation=DISABLED
-    )
-    earlier, later = world.change_of(first), world.change_of(second)
-    (overlap,) = Ledger(world.database).latest(50, kinds=["WorkOverlapped"])
-    assert (overlap.subject, overlap.payload["other"], overlap.payload["conflicting"]) == (later.id, earlier.id, [])
-    world.changes.land(earlier.id)
-    world.changes.land(later.id)
-    assert "END = 2" in (world.repository.path / "cart.py").read_text()
-
-
 # What follows a run, as plain values
 
 CAPS = Caps(tries=3, cost=500_000)

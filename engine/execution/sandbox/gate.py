@@ -24,7 +24,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from types import TracebackType
 from urllib.parse import urlsplit
 
 from engine.frozen import frozen
@@ -223,7 +222,7 @@ class _Request:
 
 
 class HostGate:
-    """The proxy of one session. Use it as a context manager, or `close` it; that cuts every connection.
+    """The proxy of one session; `close` ends it.
 
     `public`: every public host is allowed as well. `report` is called with one line for each host that was refused,
     once each, from any thread. Raises `Refusal` `bad_host`.
@@ -253,12 +252,6 @@ class HostGate:
         self._server.bind(str(self.path))
         self._server.listen(MAX_CONNECTIONS)
         threading.Thread(target=self._accept_connections, name="clawpy-gate", daemon=True).start()
-
-    def __enter__(self) -> HostGate:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.close()
 
     def close(self) -> None:
         """End it and every connection through it. Safe to call again."""

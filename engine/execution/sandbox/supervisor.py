@@ -94,9 +94,7 @@ class Arguments:
             values.setdefault(name, []).append(value)
 
         def pairs(name: str) -> list[tuple[int, str]]:
-            return [
-                (int(first), second) for first, _, second in (value.partition(":") for value in values.get(name, []))
-            ]
+            return [(int(first), second) for first, second in (value.split(":", 1) for value in values.get(name, []))]
 
         def last(name: str, default: str = "") -> str:
             return values.get(name, [default])[-1]
