@@ -1,4 +1,4 @@
-"""What the console's tests share: an app over a still engine, in a home of its own, at a fixed time in UTC."""
+"""Shared by the tests of the console: an app over the stand-in engine, in its own home, at a fixed time in UTC."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def _plain_terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.fixture(scope="package", autouse=True)
-def _style_sheets_are_parsed_once() -> Iterator[None]:
-    """The same text with the same variables gives the same rules; Textual forgets them with each app."""
+def _parse_style_sheets_once() -> Iterator[None]:
+    """Parse each style sheet once: the same text with the same variables gives the same rules."""
     parse, parsed_rules = Stylesheet._parse_rules, dict[tuple[Any, ...], list[RuleSet]]()
 
     def parse_once(self: Stylesheet, *what: Any, **how: Any) -> list[RuleSet]:
@@ -57,36 +57,35 @@ def _style_sheets_are_parsed_once() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def _what_was_drawn_is_let_go() -> Iterator[None]:
-    """Textual keeps all that the last thousand widgets drew, in a cache of a method of theirs; looking through it for
-    garbage took longer than some tests."""
+def _forget_drawn_widgets() -> Iterator[None]:
+    """Empty a cache of Textual that keeps what the last thousand widgets drew: garbage collections take long with it."""
     yield
     StylesCache.get_inner_outer.cache_clear()
 
 
-_CALLS = set[asyncio.Task[Any]]()
-"""Calls of ports that a thread has not answered yet."""
+_running_calls = set[asyncio.Task[Any]]()
+"""Calls in threads that have not ended yet."""
 
 _to_thread = asyncio.to_thread
 
 
-async def _noted_to_thread(*what: Any, **more: Any) -> Any:
+async def _tracked_to_thread(*what: Any, **more: Any) -> Any:
     call = asyncio.ensure_future(_to_thread(*what, **more))
-    _CALLS.add(call)
-    call.add_done_callback(_CALLS.discard)
+    _running_calls.add(call)
+    call.add_done_callback(_running_calls.discard)
     return await call
 
 
 async def until_idle(*_: object) -> bool:
-    """Let the app do all that it can do now: messages, calls in threads, and the frame that is due, without the wait
-    for its turn. What a test holds back in a thread is not waited for."""
+    """Let the app do all that it can do now: messages, calls in threads, and the frame that is due. A call that a test
+    blocks is waited for 50 ms at most."""
     loop, app = asyncio.get_running_loop(), active_app.get()
     patience = loop.time() + 0.05
     while True:
         await asyncio.sleep(0)
         if loop._ready:  # type: ignore[attr-defined]
             continue
-        calls = [call for call in _CALLS if call.get_loop() is loop]
+        calls = [call for call in _running_calls if call.get_loop() is loop]
         if calls and (left := patience - loop.time()) > 0:
             await asyncio.wait(calls, timeout=left, return_when=asyncio.FIRST_COMPLETED)
             continue
@@ -94,12 +93,12 @@ async def until_idle(*_: object) -> bool:
             await asyncio.sleep(0.001)
             continue
         screen = app.screen_stack[-1] if app.screen_stack else None
-        if screen is None or app._batch_count or not _is_due(screen):
+        if screen is None or app._batch_count or not _needs_drawing(screen):
             return True
         screen._on_timer_update()
 
 
-def _is_due(screen: Screen[Any]) -> bool:
+def _needs_drawing(screen: Screen[Any]) -> bool:
     """Whether there is something to draw."""
     return bool(
         screen._layout_required or screen._scroll_required or screen._repaint_required or screen._recompose_required
@@ -108,11 +107,11 @@ def _is_due(screen: Screen[Any]) -> bool:
 
 
 @pytest.fixture(scope="package", autouse=True)
-def _the_pilot_sees_what_is_to_do() -> Iterator[None]:
-    """Textual's pilot takes 20 ms with little work for the end of the work: slow where nothing is to do, and wrong
-    where other programs work too."""
+def _pilot_waits_until_idle() -> Iterator[None]:
+    """Wait for the end of the work itself. Textual's pilot takes 20 ms of little work for that end: slow on an idle
+    machine, wrong on a busy one."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(asyncio, "to_thread", _noted_to_thread)
+        patch.setattr(asyncio, "to_thread", _tracked_to_thread)
         patch.setattr("textual.app.wait_for_idle", until_idle)
         patch.setattr("textual.pilot.wait_for_idle", until_idle)
         patch.setattr(Pilot, "_wait_for_screen", until_idle)
@@ -121,9 +120,9 @@ def _the_pilot_sees_what_is_to_do() -> Iterator[None]:
 
 
 @pytest.fixture(scope="package", autouse=True)
-def _no_frame_is_drawn_for_nobody() -> Iterator[None]:
-    """Without a terminal Textual throws each frame away, and drawing them took a quarter of the time. A test that looks
-    at the screen has it drawn then; the last screen of each test is drawn whole, so that what fails there is seen."""
+def _draw_frames_on_demand() -> Iterator[None]:
+    """Draw no frame that nobody sees: that took a quarter of the time. A test that reads the screen draws it then, and
+    the last screen of each test is drawn, so that a fault in drawing is found."""
     whole, run = Compositor.render_update, App.run_test
 
     def drawn(
@@ -148,7 +147,7 @@ def _no_frame_is_drawn_for_nobody() -> Iterator[None]:
         yield
 
 
-class _Nothing:
+class _NoCache:
     """A cache that keeps nothing."""
 
     def get(self, key: object, default: object = None) -> object:
@@ -159,17 +158,17 @@ class _Nothing:
 
 
 @pytest.fixture(scope="package", autouse=True)
-def _a_line_keeps_nothing() -> Iterator[None]:
-    """Each line that is drawn makes seven caches for the next frame, which tests seldom see."""
-    nothing = _Nothing()
+def _disable_line_caches() -> Iterator[None]:
+    """Make no caches for the next frame, which tests seldom draw: Textual makes seven for each line."""
+    nothing = _NoCache()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("textual.strip.FIFOCache", lambda size: nothing)
         yield
 
 
 @pytest.fixture
-def frames_by_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For who watches the loop: frames are drawn as in a terminal."""
+def frames_at_60_hz(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Draw frames as in a terminal, for tests of the event loop."""
     monkeypatch.setattr("textual.screen.UPDATE_PERIOD", 1 / 60)
 
 
@@ -180,7 +179,7 @@ def engine() -> StandIn:
 
 @pytest.fixture
 def console(home: Home, engine: StandIn) -> ConsoleApp:
-    """The app over the still engine. Run it with `async with console.run_test() as pilot`."""
+    """The app over the stand-in engine. Run it with `async with console.run_test() as pilot`."""
     app = make_console(home, lambda: engine)
     app.animation_level = "none"
     return app
@@ -222,7 +221,7 @@ async def until(pilot: Pilot, condition: Callable[[], object], what: str = "") -
 
 
 async def until_loaded(pilot: Pilot) -> None:
-    """Until the engine is open and everything was read once."""
+    """Wait until the engine is open and everything was read once."""
     app = pilot.app
     await until(pilot, lambda: app.state.phase and not app._is_reading, "for the engine")  # type: ignore[attr-defined]
 
@@ -238,12 +237,12 @@ async def running(
         yield pilot
 
 
-async def wait_for_text(pilot: Pilot, *wanted: str) -> None:
-    """Wait until all that is `wanted` stands on the screen."""
-    for text in wanted:
+async def wait_for_text(pilot: Pilot, *texts: str) -> None:
+    """Wait until all of these texts are on the screen."""
+    for text in texts:
         await until(pilot, lambda text=text: text in screen_text(pilot.app), f"for {text!r}")
 
 
 def screen_text(app: App[Any]) -> str:
-    """What stands on the screen, as lines of text."""
+    """The text on the screen, line by line."""
     return "\n".join("".join(segment.text for segment in strip) for strip in app.screen._compositor.render_strips())

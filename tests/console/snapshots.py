@@ -1,4 +1,4 @@
-"""Pictures of the console: in which sizes, and how one is compared with the stored picture."""
+"""Snapshots of the console: their sizes, and the comparison with the stored picture."""
 
 from __future__ import annotations
 

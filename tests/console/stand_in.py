@@ -1,7 +1,7 @@
-"""A still engine with fixed data: the ports that the console calls, and nothing behind them.
+"""A stand-in for the engine with fixed data: the services that the console calls.
 
-The only fake engine there is: screens are looked at, and tested, on something that does not move by itself. Every call
-is in `call_log`, and `refuse` makes the next call of a name raise.
+It never changes by itself, so screens can be compared with pictures. Calls are in `call_log`; `refuse` makes the next
+call of a name raise.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the still engine of the console's tests has to show: one moment, two repositories, fixed in every word."""
+"""The data of the stand-in engine: cards, sessions, changes and prompts of two repositories at one moment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The figures of the still engine, and its training: sixty days of made-up decisions, counted by the real functions."""
+"""Rails, costs, figures and training of the stand-in engine: sixty days of decisions, counted by the real functions."""
 
 from __future__ import annotations
 
@@ -25,9 +25,6 @@ from engine.model import (
 )
 from tests.console.stand_in_data import BLOG, NOW, SHOP, ago, allow, burns
 from tests.console.stand_in_port import Port
-
-# The safety port of the still engine.
-
 
 LEVELS = (
     ("config", "crossPollEnabled is true", "turn crossPollEnabled on"),

@@ -1,4 +1,4 @@
-"""Learnings behind the still engine: entries of every scope, one promoted twice, what each came from and went to."""
+"""Candidates and learnings of the stand-in engine: one candidate of each type and status, learnings of every scope."""
 
 from __future__ import annotations
 
@@ -38,9 +38,6 @@ from engine.model.adaptation import (
 from engine.model.learnings import ChainReport, EntrySource, RetractReport, ScopeState
 from tests.console.stand_in_data import SHOP, ago
 from tests.console.stand_in_port import Port
-
-# Candidates behind the still engine: one of each type and of each standing, with what they rest on.
-
 
 TEST = "tests/test_discount.py::test_a_discount_is_rounded"
 

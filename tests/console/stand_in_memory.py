@@ -1,4 +1,4 @@
-"""The memory of the still engine: seven layers with fixed things in them."""
+"""The memory of the stand-in engine: entries of its seven layers."""
 
 from __future__ import annotations
 

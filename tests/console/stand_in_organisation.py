@@ -1,4 +1,4 @@
-"""The demo's organisation behind the still engine: real folders, guidance, gates, queue; what ran is made up."""
+"""The demo's organisation for the stand-in engine: real folders, guidance, gates and queue; the activity is made up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every port of the still engine does."""
+"""The base of the services of the stand-in engine."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ if TYPE_CHECKING:
 
 
 class Port:
-    """A port that notes what was called and refuses what it was told to refuse."""
+    """A service that notes calls in the log, and raises the refusal that a test has set."""
 
     def __init__(self, engine: StandIn) -> None:
         self._engine = engine
         self.fill()
 
     def fill(self) -> None:
-        """Put in what the port has to show."""
+        """Set the data that the service returns."""
 
     def note(self, name: str, *arguments: Any) -> None:
         self._engine.call_log.append((name, *arguments))

@@ -1,4 +1,4 @@
-"""Stories: which keys are pressed in the console, and what is seen and called then."""
+"""Stories: tests as a list of keys to press, texts to see and calls of the engine to expect."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ CHANGE = "chg_000000000001"
 
 @frozen
 class Given:
-    """What is so before the console starts."""
+    """A change of the stand-in engine before the console starts."""
 
     change: Callable[[StandIn], object]
 
 
 @frozen
 class Until:
-    """What holds from then on; a story waits for it."""
+    """A condition that the story waits for."""
 
     what: str
     holds: Callable[[ConsoleApp], object]
 
 
 Step = str | Given | Until | Callable[[ConsoleApp], object]
-"""A key that is pressed, what is given or waited for, or something that is done."""
+"""A key to press, a change before the start, a condition to wait for, or a function to call."""
 
 
 async def carry_out(pilot: Pilot[Any], *steps: Step) -> None:
@@ -77,7 +77,7 @@ def story_test(
 
 
 def visible_text(app: ConsoleApp) -> str:
-    """What stands on the screen and in toasts, as it is, and with single spaces and without frames."""
+    """The text on the screen and in toasts: as it is, and with single spaces and without frames."""
     text = screen_text(app)
     return "\n".join([text, " ".join(text.replace("│", " ").split()), toasts(app)])
 
@@ -166,6 +166,6 @@ def calls_of(engine: StandIn, *names: str) -> list[tuple[Any, ...]]:
 
 
 def text_in(app: ConsoleApp, place: Region) -> str:
-    """What stands on this part of the screen, as one line."""
+    """The text on this part of the screen, as one line."""
     rows = screen_text(app).split("\n")[place.y : place.bottom]
     return " ".join(" ".join(row[place.x : place.right] for row in rows).split())

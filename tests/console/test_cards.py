@@ -36,9 +36,9 @@ from tests.console.stories import (
     play,
     refused,
     sees,
-    shown,
     stack,
     story_test,
+    text_in,
 )
 
 CHECK, BLOG_CARD = "pred_000000000005", "pred_000000000004"
@@ -195,7 +195,7 @@ async def test_a_refusal_is_shown_whole(console: ConsoleApp, engine: StandIn, ke
     engine.refuse[key] = Refusal("blocked", WHY, MEND)
     async with running(console, *(["right"] if key == "approve" else ["left", "u"]), size=size) as pilot:
         message = console.screen.query_one("#message")
-        await until(pilot, lambda: shown(console, message.region) == f"✗ {WHY} ({MEND})")
+        await until(pilot, lambda: text_in(console, message.region) == f"✗ {WHY} ({MEND})")
         assert stack(console).region.height >= 9
         await until(pilot, stack(console)._accepts_decisions)
         await pilot.press("left")

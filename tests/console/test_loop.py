@@ -18,14 +18,14 @@ from tests.benchmarks.test_key_latency import busy_repository
 from tests.console.conftest import running, until, until_loaded
 from tests.console.stand_in import StandIn
 
-pytestmark = pytest.mark.usefixtures("frames_by_the_clock")
+pytestmark = pytest.mark.usefixtures("frames_at_60_hz")
 
 LIMIT = 0.05
 """Seconds for which no call may hold the loop (SPEC 11.4)."""
 
 
 @pytest.fixture(autouse=True)
-def _only_our_own_garbage() -> None:
+def _freeze_garbage_of_other_tests() -> None:
     """What the tests before left behind is not collected on our time; the app freezes its own in a terminal."""
     gc.collect()
     gc.freeze()
