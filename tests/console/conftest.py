@@ -58,7 +58,7 @@ def _parse_style_sheets_once() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _forget_drawn_widgets() -> Iterator[None]:
-    """Empty a cache of Textual that keeps what the last thousand widgets drew: garbage collections take long with it."""
+    """Empty a cache of Textual that keeps what the last thousand widgets drew: it slows garbage collections down."""
     yield
     StylesCache.get_inner_outer.cache_clear()
 
