@@ -225,7 +225,8 @@ class Agents:
         return files, faults
 
     def problems(self) -> Sequence[str]:
-        """The problems of the organisation, in words: broken folders, channels nobody serves, loose chains."""
+        """The problems of the organisation, in words: broken folders, channels that no agent serves, chains that do not
+        reach the owner, the configuration file."""
         members = self._members()
         problems = [f"{member.id}: {member.broken}" for member in members.values() if member.broken]
         for name, channel in self._settings.current.channels.items():

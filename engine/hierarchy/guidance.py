@@ -46,9 +46,6 @@ from engine.model.prompts import OWN_TEXT
 from engine.model.text import approved_text
 from engine.storage.database import Transaction
 
-Count = Callable[[str], int]
-"""How many tokens a text is."""
-
 BLOCK = "leadership-guidance"
 RATIOS = (1.0, 0.6, 0.3)
 """Of the direct leader, the next one, and everyone further up."""
@@ -86,50 +83,49 @@ def compose(
     hops: Sequence[GuidanceHop],
     profiles: Mapping[str, LeaderProfile],
     budget: int,
-    count: Count,
     excluded_lessons: frozenset[str] = frozenset(),
 ) -> tuple[list[PromptLine], list[GuidanceHop], int]:
-    """The block, what of each leader is in it, and its tokens, never more than `budget`. `hops` are from the direct
-    leader upward; who has none of the `profiles` says nothing. `excluded_lessons`, and what a nearer leader says, are
-    left out. There is no block when nothing is said or nothing fits."""
-    frame = count(f"<{BLOCK}>") + count(f"</{BLOCK}>")
+    """The block, the items of each leader that are in it, and its tokens, never more than `budget`. `hops` are from the
+    direct leader upward; a leader without one of the `profiles` is silent. `excluded_lessons`, and those of a nearer
+    leader, are left out. Without any item there is no block."""
+    frame = tokenizer.count(f"<{BLOCK}>") + tokenizer.count(f"</{BLOCK}>")
     speaking = [hop.hop for hop in hops if hop.leader in profiles]
     shares = dict(zip(speaking, budget_shares(speaking, budget - frame), strict=True))
-    parts = []
-    for part in hops:
-        if part.leader in profiles:
-            part = replace(part, share=max(0, shares[part.hop]))
-            part = _fit(part, read_items(profiles[part.leader], part.hop, count), count, excluded_lessons)
-            excluded_lessons = excluded_lessons.union(item.lesson for item in part.kept)
-        parts.append(part)
+    filled = []
+    for hop in hops:
+        if hop.leader in profiles:
+            items = guidance_items(profiles[hop.leader], hop.hop)
+            hop = _fill(replace(hop, share=max(0, shares[hop.hop])), items, excluded_lessons)
+            excluded_lessons = excluded_lessons.union(item.lesson for item in hop.kept)
+        filled.append(hop)
     while True:
-        lines = [line for part in parts if part.kept for line in _leader(part)]
+        lines = [line for hop in filled if hop.kept for line in _render(hop)]
         if lines:
             lines = [PromptLine(f"<{BLOCK}>", OWN_TEXT), *lines, PromptLine(f"</{BLOCK}>", OWN_TEXT)]
-        tokens = _tokens(lines, count)
+        tokens = _count(lines)
         if tokens <= budget:
-            return lines, [_finished(part, count) for part in parts], tokens
-        farthest = max(place for place, part in enumerate(parts) if part.kept)
-        *kept, dropped = parts[farthest].kept
-        parts[farthest] = replace(parts[farthest], kept=tuple(kept), cut=(dropped, *parts[farthest].cut))
+            return lines, list(map(_with_result, filled)), tokens
+        farthest = max(place for place, hop in enumerate(filled) if hop.kept)
+        *kept, dropped = filled[farthest].kept
+        filled[farthest] = replace(filled[farthest], kept=tuple(kept), cut=(dropped, *filled[farthest].cut))
 
 
-def read_items(profile: LeaderProfile, hop: int = 0, count: Count = len) -> list[GuidanceItem]:
+def guidance_items(profile: LeaderProfile, hop: int = 0) -> list[GuidanceItem]:
     """The guidance of a leader at its distance, the most important first."""
-    listed: list[GuidanceItem] = []
+    items: list[GuidanceItem] = []
     for section in SECTIONS_BY_HOP[min(hop, len(SECTIONS_BY_HOP) - 1)]:
         for key, text, sources, trust in [*_section_items(profile, section, key_only=hop > 0)][:MAX_ITEMS]:
             if line := item_text(text):
+                rendered = f"{'|' if section in INLINE_SECTIONS else '-'} {escape(line)}"
                 ref = f"{profile.leader}#{section}/{key}"
-                written = f"{'|' if section in INLINE_SECTIONS else '-'} {escape(line)}"
-                listed.append(GuidanceItem(section, ref, line, count(written), sources, trust))
-    return listed
+                items.append(GuidanceItem(section, ref, line, tokenizer.count(rendered), sources, trust))
+    return items
 
 
 def _section_items(
     profile: LeaderProfile, section: str, *, key_only: bool
 ) -> Iterator[tuple[str, str, tuple[PatternSource, ...], Trust]]:
-    """Key, text, sources, and whose words it is."""
+    """Key, text, sources and trust of each item of a section; with `key_only` key patterns only."""
     if section == "patterns":
         for pattern in profile.patterns[: MAX_KEY_PATTERNS if key_only else None]:
             yield pattern.key, pattern.text_with_name, pattern.sources, pattern.trust
@@ -141,45 +137,45 @@ def _section_items(
             yield str(number), text, (), Trust.OPERATOR
 
 
-def _fit(part: GuidanceHop, items: Sequence[GuidanceItem], count: Count, said_before: frozenset[str]) -> GuidanceHop:
-    """Whole items as long as the share has room; a smaller one may go where a larger one did not."""
-    tokens = sum(count(tag) for tag in _tags(part))
+def _fill(hop: GuidanceHop, items: Sequence[GuidanceItem], excluded_lessons: frozenset[str]) -> GuidanceHop:
+    """Whole items as long as the share has room; a smaller one may fit where a larger one did not."""
+    tokens = sum(map(tokenizer.count, _tags(hop)))
     kept: list[GuidanceItem] = []
     cut: list[GuidanceItem] = []
     for item in items:
-        if item.lesson in said_before:
+        if item.lesson in excluded_lessons:
             continue
         cost = item.tokens
         if all(item.section != kept_item.section for kept_item in kept):
-            cost += count(f"<{item.section}>") + count(f"</{item.section}>")
-        has_room = tokens + cost <= part.share
+            cost += tokenizer.count(f"<{item.section}>") + tokenizer.count(f"</{item.section}>")
+        has_room = tokens + cost <= hop.share
         (kept if has_room else cut).append(item)
         tokens += cost if has_room else 0
-    return replace(part, kept=tuple(kept), cut=tuple(cut))
+    return replace(hop, kept=tuple(kept), cut=tuple(cut))
 
 
-def _finished(part: GuidanceHop, count: Count) -> GuidanceHop:
-    why = part.why
-    if not why and not part.kept:
-        why = "no room in its share" if part.cut else "it has no guidance"
-    return replace(part, tokens=_tokens(_leader(part), count) if part.kept else 0, why=why)
+def _with_result(hop: GuidanceHop) -> GuidanceHop:
+    """With the tokens of what is in the block, or why nothing is."""
+    if hop.kept:
+        return replace(hop, tokens=_count(_render(hop)))
+    return replace(hop, why=hop.why or ("no room in its share" if hop.cut else "it has no guidance"))
 
 
-def _tokens(lines: Sequence[PromptLine], count: Count) -> int:
-    return count("\n".join(line.text for line in lines)) if lines else 0
+def _count(lines: Sequence[PromptLine]) -> int:
+    return tokenizer.count("\n".join(line.text for line in lines)) if lines else 0
 
 
-def _leader(part: GuidanceHop) -> list[PromptLine]:
-    opening, closing = _tags(part)
+def _render(hop: GuidanceHop) -> list[PromptLine]:
+    opening, closing = _tags(hop)
     lines = [PromptLine(f"  {opening}", OWN_TEXT)]
     for section in SECTION_ORDER:
-        items = [item for item in part.kept if item.section == section]
+        items = [item for item in hop.kept if item.section == section]
         texts = [escape(with_approval(item)) for item in items]
         if items and section in INLINE_SECTIONS:
-            source = _source(f"{part.leader}#{section}", part, lowest_trust(item.trust for item in items))
+            source = _source(f"{hop.leader}#{section}", hop, lowest_trust(item.trust for item in items))
             lines.append(PromptLine(f"    <{section}>{' | '.join(texts)}</{section}>", source))
         elif items:
-            sources = [_source(item.ref, part, item.trust) for item in items]
+            sources = [_source(item.ref, hop, item.trust) for item in items]
             lines.append(PromptLine(f"    <{section}>", OWN_TEXT))
             lines += [PromptLine(f"      - {text}", source) for text, source in zip(texts, sources, strict=True)]
             lines.append(PromptLine(f"    </{section}>", OWN_TEXT))
@@ -191,12 +187,12 @@ def with_approval(item: GuidanceItem) -> str:
     return approved_text(item.text, is_quote=item.trust is Trust.QUOTED)
 
 
-def _tags(part: GuidanceHop) -> tuple[str, str]:
-    return f'<leader id={quoteattr(part.leader)} tier="{part.tier}" hop="{part.hop}">', "</leader>"
+def _tags(hop: GuidanceHop) -> tuple[str, str]:
+    return f'<leader id={quoteattr(hop.leader)} tier="{hop.tier}" hop="{hop.hop}">', "</leader>"
 
 
-def _source(ref: str, part: GuidanceHop, trust: Trust) -> PromptSource:
-    return PromptSource(SourceKind.LEADER, ref, f"{part.leader}, {part.hop + 1} up", trust, trust is Trust.QUOTED)
+def _source(ref: str, hop: GuidanceHop, trust: Trust) -> PromptSource:
+    return PromptSource(SourceKind.LEADER, ref, f"{hop.leader}, {hop.hop + 1} up", trust, trust is Trust.QUOTED)
 
 
 # -- guidance of an agent
@@ -302,7 +298,7 @@ class Cascade:
             GuidanceHop(leader.id, leader.tier, hop, why="" if leader.id in profiles else silent(leader.tier))
             for hop, leader in enumerate(lineage.leaders)
         ]
-        lines, hops, tokens = compose(leaders, profiles, guidance.budget, tokenizer.count, excluded_lessons)
+        lines, hops, tokens = compose(leaders, profiles, guidance.budget, excluded_lessons)
         is_cut = any(hop.cut for hop in hops)
         reason = "no room within m1_token_budget" if is_cut else "its leaders have no guidance yet"
         return replace(guidance, lines=tuple(lines), tokens=tokens, hops=tuple(hops), reason="" if lines else reason)

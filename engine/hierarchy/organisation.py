@@ -1,6 +1,7 @@
-"""An agent's tier and chain of leaders (SPEC 1.2 to 1.4), and its folder (SPEC 1.1, 4.1): `comms.json` and `tools.json`
-as validated models, how a folder is made, and retired agents, which are kept under `.retired` and can be restored; and
-`wisdom_cascade_config.json`.
+"""What the organisation is made of: tiers and chains of leaders (SPEC 1.2 to 1.4), the folders of agents (SPEC 1.1,
+4.1) and the settings of guidance (SPEC 1.11).
+
+`comms.json` and `tools.json` of a folder are validated models. Retired agents are kept under `.retired`.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from engine.files import FileCache, create_filled_folder, json_bytes, read_plain
 from engine.frozen import frozen
 from engine.model import Refusal, sanitise
 from engine.model.text import count
+
+# -- tiers and chains of leaders
 
 DEFAULT_TIER = 4
 
@@ -139,6 +142,9 @@ def walk_chain(agent_id: str, reports_to: Mapping[str, str]) -> Chain:
     return climb_chain(agent_id, reports_to.get)
 
 
+# -- folders of agents
+
+
 @frozen
 class Role:
     """One agent of the first organisation. `work` says in a sentence what it does, `principles` how."""
@@ -163,7 +169,7 @@ def _texts() -> dict[str, Any]:
 
 
 def soul(role: Role) -> str:
-    """The text of `soul.md` for a role: who it is, and headings that a leader's profile is later seeded from."""
+    """The text of `soul.md` for a role: who it is, and the headings from which a leader's profile is seeded."""
     principles = "\n".join(f"- {line}" for line in role.principles or ("Say what was done and how it was checked.",))
     work = role.work or "Say here what this agent is for."
     return (
@@ -268,7 +274,7 @@ def read_text(file: Path) -> str:
 
 
 def create_folder(folder: Path, role: Role) -> None:
-    """Make the five files of a new agent, in a folder that gets its name when it has them. Raises OSError."""
+    """Make the folder of a new agent with its five files. Raises OSError."""
     files = {
         "soul.md": soul(role).encode(),
         "memory.md": _texts()["memory"].encode(),
@@ -279,21 +285,14 @@ def create_folder(folder: Path, role: Role) -> None:
     create_filled_folder(folder, files)
 
 
-def unwritable(path: Path, error: OSError) -> Refusal:
-    """The refusal for a place that cannot be written."""
-    reason = error.strerror or str(error)
-    return Refusal(
-        "unwritable_home", f"{path} cannot be written: {reason}", "make the folder writable; nothing changed"
-    )
-
-
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Within it an OSError becomes `unwritable`."""
+    """Within it an OSError becomes `Refusal` `unwritable_home`."""
     try:
         yield
     except OSError as error:
-        raise unwritable(path, error) from error
+        message = f"{path} cannot be written: {error.strerror or error}"
+        raise Refusal("unwritable_home", message, "make the folder writable; nothing changed") from error
 
 
 RETIRED = ".retired"
@@ -339,9 +338,8 @@ def _id(name: str) -> str:
     return name.partition(".")[0]
 
 
-# `wisdom_cascade_config.json` (SPEC 1.11): its keys, defaults and validation errors by file, line and key.
-#
-# An invalid key is reported and has its default; the others count.
+# -- settings of guidance: `wisdom_cascade_config.json`. An invalid key is reported by file, line and name, and has its
+# default; the others count.
 
 
 class CascadeConfig(BaseModel):
@@ -391,10 +389,9 @@ def read_config(text: str, name: str) -> ReadConfig:
             for fault in error.errors(include_url=False):
                 *within, key = map(str, fault["loc"][:2])
                 line = text.count("\n", 0, max(0, text.rfind(json.dumps(key)))) + 1
-                is_unknown = fault["type"] == "extra_forbidden"
-                message = f"unknown key; known keys: {', '.join(CascadeConfig.model_fields)}" if is_unknown else (
-                    f"{fault['msg']}; the default is used"
-                )  # fmt: skip
+                message = f"{fault['msg']}; the default is used"
+                if fault["type"] == "extra_forbidden":
+                    message = f"unknown key; known keys: {', '.join(CascadeConfig.model_fields)}"
                 problems.append(f"{name}:{line}: {'.'.join([*within, sanitise(key)[:60]])}: {message}")
                 (written[within[0]] if within else written).pop(key)
 
@@ -431,10 +428,8 @@ class CascadeConfigFile:
         except (OSError, ValueError, TypeError, AttributeError, RecursionError) as error:
             raise Refusal("bad_config", f"{self.path} cannot be read: {error}", "fix it first") from error
         assigned = {agent: tier for agent, tier in entries.items() if tier is not None}
-        try:
+        with writing(self.path):
             write_json(self.path, written | {"tier_assignments": assigned})
-        except OSError as error:
-            raise unwritable(self.path, error) from error
 
     def _text(self) -> str:
         return read_plain(self.path, MAX_FILE_BYTES).decode() if self.path.exists() else "{}"

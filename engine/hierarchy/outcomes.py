@@ -19,7 +19,7 @@ from sqlmodel import Field, col, delete, select
 from engine.clock import Clock
 from engine.events import Event, GuidanceFoundNoisy, GuidanceFoundStale
 from engine.frozen import frozen
-from engine.hierarchy.guidance import read_items
+from engine.hierarchy.guidance import guidance_items
 from engine.hierarchy.profiles import Profiles
 from engine.model import LeaderDecision, LeaderProfile, Pattern
 from engine.statistics import Arms, difference_interval
@@ -275,7 +275,7 @@ class GuidedSessions(SessionFollower[GuidedSession]):
         stale = []
         for leader, profile in self._profiles.load(sorted({ref.partition("#")[0] for ref, _ in carried})).items():
             past = _past(leader, profile, now)
-            for item in read_items(profile):
+            for item in guidance_items(profile):
                 key = item.ref, item.wording
                 if key in carried and item.ref in past:
                     days, most = past[item.ref]

@@ -47,9 +47,9 @@ MAX_SYNTHESIS = 12_000
 
 @frozen
 class Day:
-    """What happened on a local day (`date` as `2026-01-05`): sessions that ended, with how many `files` of each landed;
-    `failing`: for each session whose healing failed or went in circles, its workspace and the tests that stayed red.
-    Pure: `nightly` fetches, calls these, stores."""
+    """What happened on a local day (`date` as `2026-01-05`): sessions that ended, with the number of `files` of each
+    that landed; `failing`: for each session whose healing failed or went in circles, its workspace and the tests that
+    still failed. Pure: `nightly` fetches, calls these, stores."""
 
     date: str
     sessions: tuple[SessionView, ...] = ()

@@ -47,29 +47,29 @@ NOT_ERASED = (
 """What forgetting leaves as it is, in words."""
 
 _OTHER_STORES = frozenset({"memories", "memory_chunks", "memory_vectors", "captures", "fact_drafts", "profile_entries"})
-
+"""Tables that have a store of their own."""
 
 SKIPPED_FOLDERS = frozenset({"worktrees", "scratch", "chroma"})
 TEXT_SUFFIXES = frozenset({".md", ".txt"})
-BINARY_SUFFIXES = frozenset({".db", ".npy", ".bin"})
 _BINARY_PROBE = 8_192
+"""Bytes in which a binary file has a NUL."""
 
 
 class ErasableStore(Protocol):
-    """A store that contains text which can be forgotten."""
+    """A store of texts that can be forgotten."""
 
     name: str
 
     def find(self, terms: SearchTerms, /) -> Iterator[tuple[str, str]]:
-        """The entries that hold it: id and text."""
+        """Id and text of the entries that contain the terms."""
 
     def erase(self, terms: SearchTerms, /) -> int:
-        """Take it out; how many entries. Again finds nothing."""
+        """Remove the terms; the number of entries. A second time finds nothing."""
 
 
 class Forgetting:
-    """Forgets. All methods may be called from any thread; one at a time. They read everything: seconds, not for a
-    screen's own thread."""
+    """Erases texts from all stores. All methods may be called from any thread; one runs at a time. They read
+    everything, which takes seconds."""
 
     def __init__(
         self,
@@ -80,8 +80,8 @@ class Forgetting:
         running: Callable[[], Iterable[str]] = tuple,
         second_pass: Sequence[ErasableStore] = (),
     ) -> None:
-        """`text_of(id)`: what an entry of any layer says; `running`: sessions whose transcripts are being written;
-        `second_pass`: stores to erase again at the end, since what comes after them may have been copied into them."""
+        """`text_of(id)`: the text of an entry of any layer; `running`: sessions whose transcripts are being written;
+        `second_pass`: stores to erase again at the end, since texts of later stores may have been copied into them."""
         self._second_pass = tuple(second_pass)
         self._database = database
         self._stores = tuple(stores)
@@ -90,7 +90,7 @@ class Forgetting:
         self._lock = threading.Lock()
 
     def preview(self, what: str) -> ForgetPreview:
-        """What forgetting `what`, an id or words, touches. Raises `Refusal` `too_short`."""
+        """What forgetting `what`, an id or words, would erase. Raises `Refusal` `too_short`."""
         terms = self._search_terms(what)
         found = {store.name: list(store.find(terms)) for store in self._stores}
         places = [
@@ -102,11 +102,11 @@ class Forgetting:
         return ForgetPreview(terms.texts, tuple(places), counts, NOT_ERASED)
 
     def forget(self, what: str | Sequence[str]) -> ForgetReport:
-        """Forget an entry by its id, with all its copies, or everything that holds these words; or the texts that a
-        preview named.
+        """Forget an entry by its id, with all its copies, or everything that contains these words; or the texts of a
+        preview.
 
-        Raises `Refusal`: `too_short`, `session_running` (somebody is being talked to at this moment), and what the
-        stores raise; what was begun is then finished at the next start.
+        Raises `Refusal`: `too_short`, `session_running` (a session that contains it is running), and what the stores
+        raise; the next start then finishes it.
         """
         with self._lock:
             terms = self._search_terms(what) if isinstance(what, str) else SearchTerms(what)
@@ -210,7 +210,7 @@ class HomeFiles:
         self._folders = tuple(folders)
 
     def find(self, terms: SearchTerms) -> Iterator[tuple[str, str]]:
-        """Each file that holds it, with the first line that does."""
+        """Each file that contains the terms, with the first such line."""
         for path in self._files():
             text = _text(path)
             is_match = partial(json_contains, terms=terms) if path.suffix == ".jsonl" else terms.match
@@ -220,7 +220,7 @@ class HomeFiles:
                 yield str(path), line
 
     def erase(self, terms: SearchTerms) -> int:
-        """Take it out of every file; returns the number of files. Again finds nothing. Raises OSError."""
+        """Remove the terms from every file; the number of files. A second time finds nothing. Raises OSError."""
         paths = [Path(path) for path, _ in self.find(terms)]
         for path in paths:
             _erase(path, terms)
@@ -237,9 +237,7 @@ class HomeFiles:
 
 
 def _text(path: Path) -> str:
-    """What a file says, "" for one that is binary, or gone by now."""
-    if path.suffix in BINARY_SUFFIXES:
-        return ""
+    """The text of a file, "" for one that is binary, or gone by now."""
     try:
         with path.open("rb") as file:
             head = file.read(_BINARY_PROBE)

@@ -37,10 +37,9 @@ from engine.model.text import count
 from engine.storage.database import Transaction
 from engine.storage.ledger import ConsumerThread, Ledger, LedgerConsumer, LedgerEntry, NotReady
 
-# Who puts tasks into the graph (SPEC 4.6): sessions and tasks of the board, from the facts of the ledger.
-
-
 log = logging.getLogger(__name__)
+
+# -- the task graph follows sessions and tasks of the board (SPEC 4.6)
 
 KINDS = ENDED | {"SessionStarted", "TaskAdded", "TaskChanged", "WorkOverlapped"}
 SUCCESS_BY_OUTCOME = {"succeeded": True, "failed": False, PROBLEM_FOUND: False}
@@ -57,7 +56,7 @@ SimilarSessions = Callable[[str, int, float], Mapping[str, float] | None]
 
 
 class GraphProducer:
-    """Keeps the graph in step with sessions and tasks."""
+    """Puts sessions and tasks into the graph, from the facts of the ledger."""
 
     def __init__(self, graph: TaskGraph, work: Work, similar_sessions: SimilarSessions) -> None:
         self._graph = graph
@@ -163,6 +162,9 @@ class GraphProducer:
             if refusal.code not in ("unknown_task", "cycle"):
                 raise
             log.info("no %s from %s to %s: %s", relation, source, target, refusal.message)
+
+
+# -- the services
 
 
 class Knowledge:
@@ -296,17 +298,17 @@ class Knowledge:
         """The text of the entry of any layer with this id, None when there is none."""
         prefix = id.partition("_")[0]
         try:
-            if prefix == "mem":
-                memory = self._memory.store.get(id)
-                return memory.text if memory else None
-            if prefix == "cap":
-                capture = self.captures.entry(id)
-                return capture.text if capture else None
-            if prefix in ("fact", "draft"):
-                return self.para.get(id).fact if prefix == "fact" else self.drafts.get(id).fact
+            match prefix:
+                case "mem" | "cap":
+                    entry = self._memory.store.get(id) if prefix == "mem" else self.captures.entry(id)
+                    return entry.text if entry else None
+                case "fact":
+                    return self.para.get(id).fact
+                case "draft":
+                    return self.drafts.get(id).fact
             if prefix in self._text_of_other:
                 return self._text_of_other[prefix](id)
-            node = self.graph.get(id)
-            return "\n".join((node.title, node.description)) if node else None
         except Refusal:
             return None
+        node = self.graph.get(id)
+        return f"{node.title}\n{node.description}" if node else None

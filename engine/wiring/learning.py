@@ -16,7 +16,7 @@ from engine.execution.runners.model.host_protocol import Model
 from engine.execution.runners.model.single_questions import MemoryModel
 from engine.execution.trees import apply_patch
 from engine.git import Git
-from engine.hierarchy.guidance import read_items
+from engine.hierarchy.guidance import guidance_items
 from engine.hierarchy.teaching import remove_lesson
 from engine.learning.candidates.adaptation import Adaptation
 from engine.learning.candidates.records import HealedTests, ModelPrice, ModelsUsed
@@ -351,7 +351,7 @@ class _Sources:
             profile = self._core.profiles.get(leader)
         except Refusal:
             return "", Trust.QUOTED
-        matching = (item for item in read_items(profile) if item.ref == ref)
+        matching = (item for item in guidance_items(profile) if item.ref == ref)
         return next(((item.text, item.trust) for item in matching), ("", Trust.QUOTED))
 
     def models(self, agent: str, /) -> ModelsUsed | None:

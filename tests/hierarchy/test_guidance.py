@@ -81,7 +81,7 @@ BRIEF = LeaderProfile("x", principles=("Be brief.", "Be kind."))
 def test_the_block_never_exceeds_its_budget_and_is_well_formed(
     profiles: list[LeaderProfile | None], budget: int
 ) -> None:
-    lines, hops, tokens = compose(*chain_of(profiles), budget, tokenizer.count)
+    lines, hops, tokens = compose(*chain_of(profiles), budget)
     text = "\n".join(line.text for line in lines)
     assert tokens == tokenizer.count(text) <= budget
     if not lines:
@@ -106,13 +106,13 @@ def test_the_block_never_exceeds_its_budget_and_is_well_formed(
     "nearest", [BRIEF, LeaderProfile("x", patterns=(Pattern("huge", "漢字" * 290),))], ids=["brief", "too long"]
 )
 def test_a_leader_with_little_guidance_does_not_silence_those_above(nearest: LeaderProfile) -> None:
-    _, hops, _ = compose(*chain_of([nearest, FULL, FULL]), 800, tokenizer.count)
+    _, hops, _ = compose(*chain_of([nearest, FULL, FULL]), 800)
     assert hops[1].tokens > hops[0].tokens
     assert hops[2].kept
 
 
 def test_the_nearer_a_leader_the_more_sections_it_has() -> None:
-    lines, hops, _ = compose(*chain_of([FULL] * 3), 5000, tokenizer.count)
+    lines, hops, _ = compose(*chain_of([FULL] * 3), 5000)
     assert [sorted({item.section for item in hop.kept}) for hop in hops] == [
         ["guardrails", "patterns", "principles", "recent-decisions"], ["patterns", "principles"], ["principles"],
     ]  # fmt: skip
@@ -134,7 +134,7 @@ def test_shares_are_1_to_0_6_to_0_3_of_the_whole_chain(hops: list[int], expected
 def test_a_lesson_of_a_nearer_leader_or_block_is_not_repeated() -> None:
     hops = [GuidanceHop(name, 3, hop) for hop, name in enumerate(("lead", "cto"))]
     excluded = frozenset({lesson_id("be kind")})
-    lines, hops, _ = compose(hops, {"lead": BRIEF, "cto": BRIEF}, 800, tokenizer.count, excluded)
+    lines, hops, _ = compose(hops, {"lead": BRIEF, "cto": BRIEF}, 800, excluded)
     assert [[item.text for item in hop.kept] for hop in hops] == [["Be brief."], []]
     assert sum("Be brief." in line.text for line in lines) == 1
 
