@@ -1,15 +1,13 @@
-"""Each pair is brought out once, whatever happens on the way (SPEC 8.3)."""
+"""Exports of pairs and conversations: each pair is in the file once, also after a crash (SPEC 8.3)."""
 
 from __future__ import annotations
 
 import json
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from sqlmodel import select
 
 from engine.clock import FakeClock
@@ -17,16 +15,10 @@ from engine.learning.decisions import exporting
 from engine.learning.decisions.exporting import MIN_BATCH, Exporter
 from engine.learning.decisions.preferences import (
     DpoPair,
-    Exchange,
-    Preference,
     Shape,
-    answer,
     check_preferences,
-    exchange_line,
     import_pairs,
     load_pairs,
-    preference_line,
-    read_preference,
 )
 from engine.model import Refusal
 from engine.prediction.card_rows import Prediction
@@ -38,7 +30,7 @@ def exporter(database: Database, tmp_path: Path) -> Exporter:
     return Exporter(database, tmp_path, conversations=lambda: [("shall I merge?", "no, rebase it")])
 
 
-def make(database: Database, count: int, name: str = "one") -> None:
+def add_pairs(database: Database, count: int, name: str = "one") -> None:
     sides = [(f"situation {name} {n}", f"run {n} → koji-core", f"sum up {n} → garden") for n in range(count)]
     assert database.write(lambda tx: import_pairs(tx, sides)) == count
 
@@ -52,33 +44,35 @@ def situations(file: Path) -> list[str]:
 
 
 def test_a_batch_has_fifty_pairs_or_more(database: Database, exporter: Exporter, clock: FakeClock) -> None:
-    make(database, 1, "the first")
+    add_pairs(database, 1, "the first")
     with pytest.raises(Refusal, match="1 new pair;"):
         exporter.export_batch()
-    make(database, MIN_BATCH - 2)
+    add_pairs(database, MIN_BATCH - 2)
     assert not exporter.is_due(clock.now())
     with pytest.raises(Refusal, match="49 new pairs") as refused:
         exporter.export_batch()
     assert refused.value.code == "few_pairs"
     assert not exporter.file.exists()
-    make(database, 1, "the fiftieth")
+    add_pairs(database, 1, "the fiftieth")
     assert exporter.is_due(clock.now())
-    done = exporter.export_batch()
-    assert (done.records, done.new) == (50, 50)
+    export = exporter.export_batch()
+    assert (export.records, export.new) == (50, 50)
     assert check_preferences(lines(exporter.file)) == []
-    assert done.weights is not None
-    assert len(lines(done.weights)) == 50
+    assert export.weights is not None
+    assert len(lines(export.weights)) == 50
 
 
-def test_each_pair_once_and_once_a_day(database: Database, exporter: Exporter, clock: FakeClock) -> None:
-    make(database, 50)
+def test_a_batch_is_due_once_a_day_and_has_each_pair_once(
+    database: Database, exporter: Exporter, clock: FakeClock
+) -> None:
+    add_pairs(database, 50)
     exporter.export_batch()
-    make(database, 60, "two")
+    add_pairs(database, 60, "two")
     assert not exporter.is_due(clock.now() + timedelta(hours=24) - timedelta(seconds=1))
     assert exporter.is_due(clock.now() + timedelta(hours=24))
     assert exporter.export_batch().new == 60
-    told = situations(exporter.file)
-    assert len(told) == len(set(told)) == 110
+    exported = situations(exporter.file)
+    assert len(exported) == len(set(exported)) == 110
 
 
 def test_the_cards_of_exported_pairs_are_marked(database: Database, exporter: Exporter, clock: FakeClock) -> None:
@@ -92,7 +86,7 @@ def test_the_cards_of_exported_pairs_are_marked(database: Database, exporter: Ex
             )
         )  # fmt: skip
 
-    make(database, MIN_BATCH - 1)
+    add_pairs(database, MIN_BATCH - 1)
     pair = DpoPair(
         context="monday", chosen="run → a", rejected="lint → a", created_at=clock.now(),
         chosen_prediction_id="pred_chosen", rejected_prediction_id="pred_rejected",
@@ -107,38 +101,38 @@ def test_the_cards_of_exported_pairs_are_marked(database: Database, exporter: Ex
 
 
 class _Crash(BaseException):
-    """The process is gone here."""
+    """The process dies here."""
 
 
-STEPS = ("before the file", "before the weights", "before done")
+STEPS = ("before the file", "before the weights", "before export")
 
 
 @pytest.fixture(params=STEPS)
 def crash(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first batch is cut off at a step."""
-    real, calls = exporting._append_once, 0
+    """The first batch crashes at a step."""
+    append, calls = exporting._append_once, 0
 
-    def cut(file: Path, data: bytes) -> None:
+    def append_or_crash(file: Path, data: bytes) -> None:
         nonlocal calls
         calls += 1
         if calls - 1 == STEPS.index(request.param):
             raise _Crash
-        real(file, data)
+        append(file, data)
         if calls == len(STEPS) - 1 and request.param == STEPS[-1]:
             raise _Crash
 
-    monkeypatch.setattr(exporting, "_append_once", cut)
+    monkeypatch.setattr(exporting, "_append_once", append_or_crash)
 
 
 @pytest.mark.usefixtures("crash")
-def test_a_crash_at_any_step_neither_loses_nor_doubles(
+def test_after_a_crash_at_any_step_each_pair_is_in_the_file_once(
     database: Database, exporter: Exporter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    make(database, 50)
+    add_pairs(database, 50)
     with pytest.raises(_Crash):
         exporter.export_batch()
     monkeypatch.undo()
-    make(database, 3, "later")
+    add_pairs(database, 3, "later")
     assert exporter.recover() == 1
     assert exporter.recover() == 0
     assert situations(exporter.file) == [f"situation one {n}" for n in range(50)]
@@ -157,16 +151,16 @@ def test_one_batch_is_written_at_a_time(
             could_begin_another.append(other_thread.submit(exporter._batch_lock.acquire, blocking=False).result())
 
     monkeypatch.setattr(exporting, "_append_once", append)
-    make(database, MIN_BATCH)
+    add_pairs(database, MIN_BATCH)
     exporter.export_batch()
     assert could_begin_another == [False, False]
 
 
 @pytest.mark.parametrize("shape", list(Shape))
-def test_other_shapes_hold_the_same_pairs(database: Database, exporter: Exporter, shape: Shape) -> None:
+def test_every_format_has_the_same_pairs(database: Database, exporter: Exporter, shape: Shape) -> None:
     with pytest.raises(Refusal, match="0 new pairs"):
         exporter.export_preferences(shape)
-    make(database, 50)
+    add_pairs(database, 50)
     first = exporter.export_preferences(shape)
     again = exporter.export_preferences(shape)
     assert (first.new, again.new, again.records) == (50, 0, 50)
@@ -175,15 +169,15 @@ def test_other_shapes_hold_the_same_pairs(database: Database, exporter: Exporter
     assert len(lines(again.weights)) == len(lines(again.file)) == 50
 
 
-def test_conversations_that_an_operator_had(exporter: Exporter) -> None:
-    done = exporter.export_conversations()
-    assert (done.records, done.new) == (1, 1)
+def test_conversations_of_the_operator_are_exported(exporter: Exporter) -> None:
+    export = exporter.export_conversations()
+    assert (export.records, export.new) == (1, 1)
     assert exporter.export_conversations().new == 0
-    [line] = lines(done.file)
+    [line] = lines(export.file)
     assert [load["content"] for load in json.loads(line)["messages"][1:]] == ["shall I merge?", "no, rebase it"]
 
 
-def test_curated_pairs_are_taken_once_and_whole(database: Database, exporter: Exporter) -> None:
+def test_pairs_are_imported_once_and_all_or_none(database: Database, exporter: Exporter) -> None:
     line = json.dumps({"prompt": "monday", "chosen": "run the tests → koji-core", "rejected": "rest → garden"})
     assert exporter.import_pairs([line]) == 1
     assert exporter.import_pairs([line]) == 0
@@ -192,90 +186,3 @@ def test_curated_pairs_are_taken_once_and_whole(database: Database, exporter: Ex
     assert refused.value.code == "bad_pairs"
     with database.read() as session:
         assert [pair.context for pair in load_pairs(session)] == ["monday"]
-
-
-# The shapes of SPEC 8.3 and our own check of files in them.
-
-
-PAIR = Preference(
-    7, "workspace: shop\ntime: Monday 09:10", "run the tests → koji-core", "sum up the day → chronicle-hub",
-    datetime(2026, 1, 5, 9, 10, tzinfo=UTC), 0.3, 0.72, 0.45,
-)  # fmt: skip
-
-texts = st.text(st.characters(codec="utf-8"), min_size=1).filter(lambda text: text.strip())
-
-
-def test_the_plain_shape_is_the_seeds() -> None:
-    assert json.loads(preference_line(PAIR, Shape.PLAIN)) == {
-        "prompt": "workspace: shop\ntime: Monday 09:10",
-        "chosen": "run the tests → koji-core",
-        "rejected": "sum up the day → chronicle-hub",
-        "metadata": {"timestamp": "2026-01-05T09:10:00Z", "confidence_chosen": 0.72, "confidence_rejected": 0.45},
-    }
-
-
-@pytest.mark.parametrize("shape", [Shape.TOGETHER, Shape.OPENAI])
-def test_together_and_openai_take_one_assistant_message_each_side(shape: Shape) -> None:
-    line = json.loads(preference_line(PAIR, shape))
-    assert set(line) == {"input", "preferred_output", "non_preferred_output"}
-    assert [message["role"] for message in line["input"]["messages"]] == ["system", "user"]
-    assert line["preferred_output"] == [{"role": "assistant", "content": PAIR.chosen}]
-    assert line["non_preferred_output"] == [{"role": "assistant", "content": PAIR.rejected}]
-
-
-def test_trl_is_flat_and_conversational() -> None:
-    line = json.loads(preference_line(PAIR, Shape.TRL))
-    assert set(line) == {"prompt", "chosen", "rejected"}
-    assert line["prompt"][-1] == {"role": "user", "content": PAIR.context}
-    assert line["chosen"] == [{"role": "assistant", "content": PAIR.chosen}]
-
-
-@given(context=texts, chosen=texts, rejected=texts, shape=st.sampled_from(list(Shape)))
-def test_every_shape_reads_back(context: str, chosen: str, rejected: str, shape: Shape) -> None:
-    line = preference_line(Preference(1, context, chosen, rejected, PAIR.at), shape)
-    assert "\n" not in line
-    if chosen == rejected:
-        with pytest.raises(ValueError, match="the same"):
-            read_preference(line)
-    else:
-        assert read_preference(line) == (context, chosen, rejected)
-        assert check_preferences([line]) == []
-
-
-@pytest.mark.parametrize(
-    ("line", "says"),
-    [
-        ("{", "no JSON"),
-        ("[]", "the line is not an object"),
-        ('{"prompt": "a", "chosen": "b", "rejected": " "}', "rejected: "),
-        ('{"prompt": "a", "chosen": "b", "rejected": "b"}', "the same"),
-        ('{"input": {"messages": [{"role": "user", "content": "a"}]}, "preferred_output": [], '
-         '"non_preferred_output": []}', "preferred_output"),
-        ('{"prompt": [{"role": "user", "content": "a"}], "chosen": [{"role": "assistant", "content": "b"}, '
-         '{"role": "assistant", "content": "c"}], "rejected": [{"role": "assistant", "content": "d"}]}',
-         "chosen"),
-        ('{"prompt": [{"role": "assistant", "content": "a"}], "chosen": [{"role": "assistant", "content": "b"}], '
-         '"rejected": [{"role": "assistant", "content": "d"}]}', "end with a user message"),
-        (json.dumps({"prompt": "x" * 200_000, "chosen": "b", "rejected": "c"}), "longer than 200000"),
-    ],
-)  # fmt: skip
-def test_a_bad_line_is_named(line: str, says: str) -> None:
-    [fault] = check_preferences([preference_line(PAIR, Shape.PLAIN), line])[:1]
-    assert fault.startswith("line 2: ")
-    assert says in fault
-
-
-def test_a_line_twice_and_an_empty_file_are_faults() -> None:
-    line = preference_line(PAIR, Shape.PLAIN)
-    assert check_preferences([line, line]) == ["line 2: has the same content as line 1"]
-    assert check_preferences([]) == ["the file is empty"]
-    assert check_preferences(["{"] * 30)[-1] == "and 10 more"
-
-
-def test_conversations() -> None:
-    good = exchange_line(Exchange("monday morning", answer("run the tests", "koji-core", 0.723, "red yesterday")))
-    messages = json.loads(good)["messages"]
-    assert [message["role"] for message in messages] == ["system", "user", "assistant"]
-    assert json.loads(messages[-1]["content"]) == {
-        "prompt": "run the tests", "channel": "koji-core", "confidence": 0.72, "reasoning": "red yesterday",
-    }  # fmt: skip

@@ -1,0 +1,95 @@
+"""Calibration of scores by their outcomes (SPEC 2.6, 8.6)."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.learning.decisions.calibration import (
+    MIN_UNANIMOUS,
+    KindCalibration,
+    TwinCalibration,
+    calibration_bound,
+    calibration_error,
+)
+
+SCORE = st.floats(0, 1)
+
+
+CASES = st.lists(st.tuples(st.sampled_from(["tests", "lint", "docs"]), SCORE, st.booleans()), max_size=60)
+
+
+@pytest.mark.parametrize(("outcomes", "is_credible"), [(11, False), (12, True)])
+def test_a_high_score_is_credible_after_twelve_that_came_true(outcomes: int, is_credible: bool) -> None:
+    calibration = TwinCalibration()
+    for _ in range(outcomes):
+        calibration.learn(0.9, True)
+    assert (calibration.calibrate(0.9) >= 0.8) is is_credible
+
+
+def by_kind(cases: list[tuple[str, float, bool]]) -> KindCalibration:
+    calibration = KindCalibration()
+    for kind, score, approved in cases:
+        calibration.learn(kind, score, approved)
+    return calibration
+
+
+@settings(max_examples=5, deadline=None)
+@given(st.lists(st.tuples(SCORE, SCORE), min_size=60, max_size=60), SCORE)
+def test_a_kind_with_sixty_approvals_is_above_one_with_sixty_dismissals_whatever_the_scores(
+    scores: list[tuple[float, float]], score: float
+) -> None:
+    calibration = by_kind([case for up, down in scores for case in (("lint", up, True), ("docs", down, False))])
+    assert calibration.calibrate("lint", score) > 0.9
+    assert calibration.calibrate("docs", score) < 0.1
+    assert calibration.base_rate == pytest.approx(0.5)
+
+
+@settings(max_examples=60)
+@given(CASES, st.sampled_from(["tests", "lint", "docs", "never seen"]), SCORE, SCORE)
+def test_calibration_keeps_the_order_of_scores_within_a_kind(
+    cases: list[tuple[str, float, bool]], kind: str, first: float, second: float
+) -> None:
+    calibration = by_kind(cases)
+    low, high = (calibration.calibrate(kind, score) for score in sorted((first, second)))
+    assert 0 < low <= high + 1e-9 < 1
+
+
+@given(st.lists(SCORE, min_size=1, max_size=40), CASES, SCORE)
+def test_a_low_score_never_lowers_a_kind_that_was_always_approved(
+    scores: list[float], others: list[tuple[str, float, bool]], score: float
+) -> None:
+    calibration = by_kind([*others, *(("bisect", each, True) for each in scores)])
+    weight = sum(0.9592**number for number in range(len(scores)))  # each newer decision counts the others 4 % less
+    share = (weight + 3 * calibration.base_rate) / (weight + 3)
+    assert calibration.calibrate("bisect", score) >= share - 0.001
+
+
+@pytest.mark.parametrize(("dismissed", "raised"), [(MIN_UNANIMOUS - 1, True), (MIN_UNANIMOUS, False)])
+def test_a_high_score_raises_a_dismissed_kind_only_until_twelve_dismissals(dismissed: int, raised: bool) -> None:
+    calibration = by_kind([("lint", 0.3, False)] * dismissed)
+    assert (calibration.calibrate("lint", 0.9) > calibration.calibrate("lint", 0.3)) is raised
+
+
+def test_the_base_rate_of_new_kinds_is_that_of_first_decisions() -> None:
+    cases = [(f"kind {number}", 0.5, number % 4 > 0) for number in range(40)]
+    assert by_kind(cases).base_rate == pytest.approx(0.75, abs=0.03)
+    known = [("kind 1", 0.5, False)] * 30  # only the first three decisions on a kind say something of new ones
+    assert by_kind([*cases, *known]).base_rate == by_kind([*cases, *known[:2]]).base_rate
+
+
+def test_the_calibration_error_is_the_weighted_distance_of_the_bins() -> None:
+    assert calibration_error([0.25, 0.25, 0.25, 0.25], [True, False, False, False]) == 0
+    assert calibration_error([0.9, 0.9, 0.1, 0.1], [False, True, False, False]) == pytest.approx(0.25)
+    assert calibration_error([], []) == 0
+
+
+def test_perfectly_calibrated_scores_are_below_the_bound_in_about_95_of_100_cases() -> None:
+    chance = random.Random(1)
+    scores = [chance.random() for _ in range(150)]
+    bound = calibration_bound(scores)
+    below = sum(calibration_error(scores, [chance.random() < score for score in scores]) <= bound for _ in range(400))
+    assert 0.9 <= below / 400 <= 0.99

@@ -1,0 +1,42 @@
+"""The examples of a training run, and how a model is measured on those held back (SPEC 8.4)."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from engine.learning.decisions.preferences import Preference
+from engine.learning.decisions.training_runs import (
+    MIN_MEASURED,
+    Agreement,
+    agreement,
+    may_replace,
+    split,
+)
+
+NOW = datetime(2026, 1, 5, tzinfo=UTC)
+
+
+def pair(n: int, context: str = "", chosen: str = "run the tests → koji-core") -> Preference:
+    return Preference(n, context or f"situation {n}", chosen, "sum up → garden", NOW)
+
+
+def test_about_a_fifth_of_the_situations_is_held_back_for_good() -> None:
+    first = [pair(n) for n in range(500)]
+    _, held_back = split(first)
+    assert 70 <= len(held_back) <= 130
+    _, held_back_later = split([*first, *(pair(n) for n in range(500, 900))])
+    assert set(held_back) <= set(held_back_later)
+
+
+def test_agreement_counts_nearer_answers_and_half_of_the_ties() -> None:
+    answers = ["run all tests → koji-core", "sum up the day → garden", "dream → research", None]
+    measured = agreement([pair(n) for n in range(4)], answers)
+    assert measured == Agreement((1 + 0 + 0.5 + 0) / 4, 4, 1)
+
+
+def test_a_new_model_must_answer_enough_and_agree_as_often() -> None:
+    old = Agreement(0.6, 50)
+    assert may_replace(Agreement(0.6, MIN_MEASURED), old)
+    assert not may_replace(Agreement(0.59, 50), old)
+    assert not may_replace(Agreement(1.0, MIN_MEASURED - 1), old)
+    assert not may_replace(Agreement(0.0, 50, 46), Agreement(0.0, 50, 50))
