@@ -57,7 +57,7 @@ def waiting(**entry: object) -> str:
     return "" if wait is None else f"{wait.what.value} by {wait.by} since {wait.since}"
 
 
-def test_what_waits_for_me() -> None:
+def test_which_pull_requests_wait_for_you() -> None:
     me, bob = {"login": "ada"}, {"login": "bob"}
     comment = {"author": bob, "createdAt": "2026-01-04T08:00:00Z"}
     assert waiting(author=bob, reviewRequests=[{"login": "ada"}]) == "review by bob since None"
@@ -72,7 +72,7 @@ def test_what_waits_for_me() -> None:
     assert waiting(latestReviews=None, comments=None) == ""
 
 
-def test_asked_in_the_background_and_at_most_every_five_minutes(
+def test_gh_is_asked_in_the_background_at_most_every_five_minutes(
     repository: Repository, tmp_path: Path, clock: FakeClock
 ) -> None:
     repository.git("remote", "add", "origin", "git@github.com:shop/cart.git")
@@ -101,7 +101,7 @@ def test_asked_in_the_background_and_at_most_every_five_minutes(
         ("echo '[{}]'", "Field required"),
     ],
 )
-def test_what_goes_wrong_is_named(tmp_path: Path, script: str, error: str) -> None:
+def test_a_failure_of_gh_becomes_an_error(tmp_path: Path, script: str, error: str) -> None:
     state = ask_github("github.com/shop/cart", fake_gh(tmp_path, script))
     assert error in state.error
     assert state.pull_requests == ()

@@ -19,7 +19,7 @@ def mentions(repository: Repository) -> list[tuple[str, int, str, str]]:
     return [(mention.path, mention.line, mention.old, mention.new) for mention in changes.mentions]
 
 
-def test_documents_that_name_what_is_gone(repository: Repository) -> None:
+def test_documentation_that_names_removed_code(repository: Repository) -> None:
     repository.commit(
         "one",
         {
@@ -60,7 +60,7 @@ LEFT_IN = {
 }
 
 
-def test_what_was_left_in_and_what_only_looks_like_it(repository: Repository) -> None:
+def test_debugging_that_was_left_in_and_lines_that_look_like_it(repository: Repository) -> None:
     day = timedelta(days=1)
     repository.commit("one", {"z.py": "z = 1\n"}, at=(NOW - 9 * day).isoformat())
     repository.git("switch", "-q", "-c", "work")

@@ -64,12 +64,12 @@ def repeated(*commits: str, times: int = 12) -> tuple[str, ...]:
     ids=["always", "four", "three", "but once", "but often", "half", "both changed", "many changed", "gone", "back",
          "a folder", "sweeps"],
 )  # fmt: skip
-def test_what_usually_changes_too(commits: Sequence[str], files: list[str], expected: Partner | None) -> None:
+def test_the_file_that_usually_changes_too(commits: Sequence[str], files: list[str], expected: Partner | None) -> None:
     assert CoChanges(history(*commits)).missing(files) == expected
     assert CoChanges([*history(*commits), *[Change("m", 0, 2, "merge")] * 50]).missing(files) == expected
 
 
-def test_only_the_past_is_known() -> None:
+def test_only_commits_before_a_position_count() -> None:
     assert CoChanges(history(*PAIR)).missing(["price.py"], before=2) is None
     assert [is_group(name) for name in ("docs/*.md", "docs/a.md")] == [True, False]
 
@@ -123,7 +123,7 @@ def test_a_release_is_due_when_prepared_and_no_longer_when_released() -> None:
     assert (released.tag, released.preparing) == ("v1.6.0", "")
 
 
-def test_what_prepared_a_release_that_is_out_prepares_nothing() -> None:
+def test_a_commit_that_prepared_a_published_release_prepares_nothing() -> None:
     """A merge brings it after the tag."""
     assert rhythm_of(after(weekly(6), "Release version 1.5.0")).preparing == ""
 

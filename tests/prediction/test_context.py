@@ -40,7 +40,9 @@ def names(changed: tuple[ChangedFile, ...]) -> list[str]:
         (None, False, RUN, []),  # exactly then: seen
     ],
 )
-def test_an_uncommitted_file(between: tuple[str, ...] | None, exact: bool, at: object, expected: list[str]) -> None:
+def test_whether_an_uncommitted_file_changed_since_a_run(
+    between: tuple[str, ...] | None, exact: bool, at: object, expected: list[str]
+) -> None:
     files = [FileState("a", modified=True, modified_at=at)]  # type: ignore[arg-type]
     assert names(changed_since(RUN, between, files, exact=exact)) == expected
 
@@ -49,14 +51,14 @@ def test_an_uncommitted_file(between: tuple[str, ...] | None, exact: bool, at: o
     ("between", "exact", "expected"),
     [((), True, ["gone"]), (("gone",), True, []), ((), False, []), (None, True, [])],
 )
-def test_a_deleted_file_counts_where_the_run_saw_it(
+def test_a_deleted_file_changed_if_the_run_saw_it(
     between: tuple[str, ...] | None, exact: bool, expected: list[str]
 ) -> None:
     found = changed_since(RUN, between, [FileState("gone", deleted=True)], exact=exact)
     assert (names(found), [file.gone for file in found]) == (expected, [True] * len(expected))
 
 
-def test_the_text_tells_the_situation(world: World, repository: Repository) -> None:
+def test_the_situation_in_words(world: World, repository: Repository) -> None:
     repository.git("tag", "v1.2")
     repository.write("a.py", "2")
     world.tasks = [task("cart rounding", timedelta(days=4))]
@@ -77,7 +79,7 @@ def test_the_text_tells_the_situation(world: World, repository: Repository) -> N
     ]
 
 
-def test_the_text_is_harmless(world: World, repository: Repository) -> None:
+def test_the_situation_in_words_has_no_control_characters(world: World, repository: Repository) -> None:
     repository.commit("bad \x1b]0;title\x07subject", {"x\x1b[31m.py": "1"})
     repository.write("y\x1b[2J.py", "1")
     text = world.sense().text

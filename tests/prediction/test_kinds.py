@@ -28,7 +28,7 @@ PROSE = {FIX_BY_AGENT, SUGGESTED, OWN_PROMPT, STALE_TASK, BLOCKED_TASK, OPEN_TAS
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
-def test_what_a_kind_runs_is_there(kind: str) -> None:
+def test_every_kind_runs_a_flow_or_is_prose(kind: str) -> None:
     assert kind in PROSE or KINDS[kind].flow in FLOWS
 
 
@@ -47,12 +47,12 @@ def test_the_page_of_flows_names_every_flow() -> None:
     assert set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)) == set(FLOWS)
 
 
-def test_a_name_that_is_none_of_the_table() -> None:
+def test_a_kind_that_is_not_in_the_table() -> None:
     assert kind_of("heartbeat-1a2b3c4d").tier is Tier.BLOCKS
     assert kind_of("sweep_the_floor").title == "sweep the floor"
 
 
-def test_each_look_names_the_kinds_that_it_tells_of() -> None:
+def test_every_check_of_an_inspection_names_its_kinds() -> None:
     """A failed look without its kinds would fail the cycle, or withdraw what nobody saw go."""
     assert {field.name for field in fields(Inspection)} - {"unknown"} == set(KINDS_BY_INSPECTION)
     assert {kind for kinds in KINDS_BY_INSPECTION.values() for kind in kinds} <= set(KINDS)

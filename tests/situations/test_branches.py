@@ -80,7 +80,7 @@ def test_a_branch_that_parted_from_its_own_upstream(monday: Situation) -> None:
 
 
 @pytest.mark.long
-def test_nothing_of_your_own_is_no_card(monday: Situation) -> None:
+def test_a_branch_without_own_commits_is_no_card(monday: Situation) -> None:
     monday.commit_shop()
     bare = monday.add_remote()
     push_as_colleague(monday, bare, MAIN)
@@ -173,7 +173,9 @@ def wait_for_gh(monday: Situation) -> None:
 
 
 @pytest.mark.long
-def test_changes_are_asked_for(monday: Situation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pull_request_with_requested_changes(
+    monday: Situation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     install_gh(tmp_path / "bin", monkeypatch, [CHANGES])
     monday.commit_shop()
     monday.git("remote", "add", "origin", "git@github.com:shop/cart.git")
@@ -194,7 +196,9 @@ def test_changes_are_asked_for(monday: Situation, tmp_path: Path, monkeypatch: p
     assert "pull_request" not in monday.kinds()
 
 
-def test_one_that_waits_for_others(monday: Situation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pull_request_that_waits_for_others_is_no_card(
+    monday: Situation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     install_gh(tmp_path / "bin", monkeypatch, [CHANGES | {"reviewDecision": "REVIEW_REQUIRED", "latestReviews": []}])
     monday.commit_shop()
     monday.git("remote", "add", "origin", "git@github.com:shop/cart.git")

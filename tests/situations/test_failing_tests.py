@@ -37,7 +37,7 @@ def test_the_last_commit_broke_a_test(monday: Situation) -> None:
     assert "bisect" not in monday.kinds()
 
 
-def test_the_commit_that_broke_it_is_taken_back(monday: Situation) -> None:
+def test_the_commit_that_broke_a_test_is_reverted(monday: Situation) -> None:
     monday.commit_shop()
     monday.run_tests()
     monday.commit("Faster cart", {"cart.py": "def total(prices):\n    return max(prices)\n"}, days_ago=0.02)
@@ -60,7 +60,7 @@ def test_the_commit_that_broke_it_is_taken_back(monday: Situation) -> None:
     assert not {"bisect", "rehearse_revert", "still_red"} & set(monday.kinds())
 
 
-def test_what_was_built_on_the_commit_conflicts(monday: Situation) -> None:
+def test_a_revert_of_a_commit_that_others_built_on_conflicts(monday: Situation) -> None:
     monday.commit_shop()
     monday.run_tests()
     monday.commit("Faster cart", {"cart.py": "def total(prices):\n    return max(prices)\n"}, days_ago=0.02)
@@ -106,7 +106,7 @@ def test_failures_are_grouped_by_cause(monday: Situation) -> None:
     assert "still_red" not in monday.kinds()
 
 
-def test_what_passes_alone_depends_on_what_runs_before(monday: Situation) -> None:
+def test_a_test_that_passes_alone_is_named(monday: Situation) -> None:
     monday.commit_shop()
     order = "seen = []\n\ndef test_a():\n    seen.append(1)\n    assert 0\n\ndef test_b():\n    assert not seen\n"
     monday.commit("Order", {"tests/test_cart.py": order}, days_ago=2)
@@ -145,7 +145,7 @@ def land_breaking_revert(monday: Situation) -> str:
     return done.change_set_id
 
 
-def test_it_is_undone(monday: Situation) -> None:
+def test_a_landing_that_broke_a_test_is_undone(monday: Situation) -> None:
     change = land_breaking_revert(monday)
     first = monday.first("undo_landing", Tier.BROKEN)
     assert first.assignment.prompt.startswith("Undo the landing of “")
@@ -161,7 +161,7 @@ def test_it_is_undone(monday: Situation) -> None:
     assert not {"undo_landing", "bisect", "still_red"} & set(monday.kinds())
 
 
-def test_it_was_edited_since(monday: Situation) -> None:
+def test_a_landing_that_was_edited_since_is_no_card(monday: Situation) -> None:
     land_breaking_revert(monday)
     monday.write("cart.py", "def total(prices):\n    return 3\n")
     assert "undo_landing" not in monday.kinds()
@@ -193,7 +193,7 @@ def offered_fix(monday: Situation) -> Card | None:
     return next((card for card in monday.cards() if card.kind == "apply_fix"), None)
 
 
-def test_a_card_offers_the_fix_and_landing_it_bears_it_out(monday: Situation) -> None:
+def test_a_known_fix_is_offered_and_its_landing_confirms_it(monday: Situation) -> None:
     break_and_fix(monday)
     monday.commit("A discount", {"cart.py": f"# With a discount.\n\n\n{WRONG_SUM}"}, days_ago=0)
     card = offered_fix(monday)
@@ -259,7 +259,7 @@ def assign_coding_agent(monday: Situation) -> None:
     monday.engine.settings.set("channels.koji-core.runner", "acp:helper")
 
 
-def test_failing_tests(monday: Situation) -> None:
+def test_an_agent_is_offered_failing_tests(monday: Situation) -> None:
     monday.commit_shop()
     monday.commit("Max", {"cart.py": MISSPELT}, days_ago=2)
     monday.run_tests()
@@ -294,7 +294,7 @@ def commit_conflicting_branches(monday: Situation) -> None:
 FILES = f"`cart.py`, `{HOSTILE}.py`"
 
 
-def test_a_merge_that_conflicts(monday: Situation) -> None:
+def test_an_agent_is_offered_a_conflicting_merge(monday: Situation) -> None:
     assign_coding_agent(monday)
     commit_conflicting_branches(monday)
     first = monday.first("rehearse_merge")
@@ -307,7 +307,7 @@ def test_a_merge_that_conflicts(monday: Situation) -> None:
     )
 
 
-def test_an_unfinished_merge(monday: Situation) -> None:
+def test_an_agent_is_offered_an_unfinished_merge(monday: Situation) -> None:
     assign_coding_agent(monday)
     commit_conflicting_branches(monday)
     subprocess.run(["git", "merge", "-q", "main"], cwd=monday.path, capture_output=True, check=False)
@@ -321,7 +321,7 @@ def test_an_unfinished_merge(monday: Situation) -> None:
     assert card.assignment.prompt == f"Resolve the conflicts in {FILES}; keep what both sides meant"
 
 
-def test_a_finding_that_the_linter_cannot_fix(monday: Situation) -> None:
+def test_an_agent_is_offered_a_finding_that_the_linter_cannot_fix(monday: Situation) -> None:
     assign_coding_agent(monday)
     monday.commit_shop()
     monday.record_test_run()
@@ -344,7 +344,7 @@ MEASURED = {
 }
 
 
-def test_changed_lines_that_no_test_runs(monday: Situation) -> None:
+def test_an_agent_is_offered_changed_lines_that_no_test_runs(monday: Situation) -> None:
     assign_coding_agent(monday)
     monday.commit_shop()
     monday.commit("Measure", MEASURED, days_ago=3)
@@ -357,7 +357,7 @@ def test_changed_lines_that_no_test_runs(monday: Situation) -> None:
     )
 
 
-def test_the_commit_that_broke_a_test(monday: Situation) -> None:
+def test_an_agent_is_offered_the_test_that_a_commit_broke(monday: Situation) -> None:
     assign_coding_agent(monday)
     monday.commit_shop()
     monday.record_test_run()
@@ -374,7 +374,7 @@ COVERED_CART = (
 )
 
 
-def test_two_new_lines_have_no_test(monday: Situation) -> None:
+def test_new_lines_that_no_test_runs(monday: Situation) -> None:
     monday.commit_shop()
     monday.commit("Coverage", {"pyproject.toml": SHOP["pyproject.toml"] + "[tool.coverage.run]\nbranch = true\n"})
     monday.write("cart.py", COVERED_CART, days_ago=0.01)

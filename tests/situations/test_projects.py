@@ -53,7 +53,7 @@ def test_the_project_that_changed_is_tested_by_its_own_tool(both: Situation) -> 
 
 @pytest.mark.long
 @pytest.mark.skipif(not (shutil.which("node") and shutil.which("npm")), reason="node and npm are not installed")
-def test_the_other_one_too(both: Situation) -> None:
+def test_a_project_of_node_is_tested_by_its_own_tool(both: Situation) -> None:
     both.write("packages/web/price.js", "exports.price = (cents) => Math.round(cents) / 100;\n")
     first = both.first("run_tests")
     assert first.assignment.parameters["project"] == "packages/web"
@@ -61,12 +61,12 @@ def test_the_other_one_too(both: Situation) -> None:
     assert (done.check.passed, done.check.failed) == (1, 0)
 
 
-def test_where_nothing_changed_one_upkeep_card_stands_for_both(both: Situation) -> None:
+def test_two_unchanged_projects_have_one_upkeep_card(both: Situation) -> None:
     assert both.kinds() == ["first_run"]
 
 
 @pytest.mark.long
-def test_what_was_found_in_one_project_is_mended_in_that_one(both: Situation) -> None:
+def test_findings_of_a_project_are_fixed_in_that_project(both: Situation) -> None:
     both.commit("Tools", {"packages/tools/pyproject.toml": API["packages/api/pyproject.toml"]}, days_ago=0.5)
     for name in ("packages/api/stock.py", "packages/tools/tool.py"):
         both.write(name, "import os\n\n\ndef left(have, sold):\n    return have - sold\n", days_ago=0.01)
@@ -95,7 +95,7 @@ NODE = {
 }
 
 
-def test_where_you_changed_something_it_blocks_you(monday: Situation) -> None:
+def test_missing_packages_block_you_where_you_changed_something(monday: Situation) -> None:
     monday.commit("Web", NODE, days_ago=9)
     monday.write("price.js", "exports.price = (cents) => Math.round(cents) / 100;\n")
     first = monday.first("prepare_environment", Tier.BLOCKS)
@@ -105,7 +105,7 @@ def test_where_you_changed_something_it_blocks_you(monday: Situation) -> None:
     assert "run_tests" not in monday.kinds(), "they could not run"
 
 
-def test_what_the_reason_names_is_installed_where_a_folder_has_two_languages(monday: Situation) -> None:
+def test_of_two_languages_the_one_that_lacks_packages_is_installed(monday: Situation) -> None:
     monday.commit("Shop and web", NODE | {"pyproject.toml": '[project]\nname = "shop"\nversion = "1"\n'}, days_ago=9)
     monday.write("price.js", "exports.price = (cents) => Math.round(cents) / 100;\n")
     card = monday.card("prepare_environment")
@@ -113,7 +113,7 @@ def test_what_the_reason_names_is_installed_where_a_folder_has_two_languages(mon
     assert card.assignment.prompt == "Install the packages: npm ci"
 
 
-def test_in_a_repository_that_you_only_look_at_it_is_upkeep(monday: Situation) -> None:
+def test_missing_packages_are_upkeep_where_you_changed_nothing(monday: Situation) -> None:
     monday.commit("Web", NODE, days_ago=9)
     monday.first("prepare_environment", Tier.UPKEEP)
 
@@ -149,7 +149,7 @@ def manifest(version: str) -> str:
 
 
 @pytest.mark.long
-def test_it_is_named_with_what_differs(monday: Situation) -> None:
+def test_a_lock_file_out_of_step_is_named_with_what_differs(monday: Situation) -> None:
     monday.commit("Web", {"package.json": manifest("^7.0.0"), "package-lock.json": LOCK.format("^7.0.0")}, days_ago=5)
     assert "update_lock" not in monday.kinds()
     monday.write("package.json", manifest("^6.0.0"))
@@ -162,7 +162,7 @@ def test_it_is_named_with_what_differs(monday: Situation) -> None:
     assert "update_lock" not in monday.kinds(), "you did it yourself"
 
 
-def test_in_a_project_below_the_top(monday: Situation) -> None:
+def test_a_lock_file_out_of_step_below_the_top(monday: Situation) -> None:
     monday.commit(
         "Web",
         {
@@ -178,7 +178,7 @@ def test_in_a_project_below_the_top(monday: Situation) -> None:
 
 
 @pytest.mark.long
-def test_only_the_cards_of_what_was_not_seen_stay(monday: Situation) -> None:
+def test_cards_of_a_check_that_failed_stay(monday: Situation) -> None:
     monday.commit_shop()
     monday.write("notes.txt", "x\n", days_ago=40)
     monday.git("add", "notes.txt")

@@ -64,7 +64,7 @@ def test_the_change_log_comes_first_and_only_when_a_release_is_prepared(monday: 
 # A card that was dismissed stays away, whatever is committed meanwhile.
 
 
-def test_it_stays_away_over_new_commits_and_new_files_for_seven_days(monday: Situation) -> None:
+def test_a_dismissed_card_stays_away_for_seven_days_of_commits(monday: Situation) -> None:
     monday.commit_shop()
     monday.add_remote()
     monday.record_test_run()
@@ -103,7 +103,7 @@ def commit_history(monday: Situation) -> None:
         )
 
 
-def test_the_partner_is_named_and_shown(monday: Situation) -> None:
+def test_a_file_that_usually_changes_too_is_shown(monday: Situation) -> None:
     commit_history(monday)
     monday.write("price.py", "new\n", days_ago=0.01)
     first = monday.first("changes_together", Tier.CHECK)

@@ -32,7 +32,7 @@ MENDED = "def total(prices):\n    return sum(prices)\n"
 
 
 @pytest.mark.long
-def test_the_failed_tests_again(monday: Situation) -> None:
+def test_failed_tests_run_again_after_a_change(monday: Situation) -> None:
     monday.commit_shop()
     monday.write("cart.py", BROKEN)
     monday.record_test_run("tests/test_cart.py::test_total", passed=0)
@@ -63,7 +63,7 @@ def test_total():
 
 
 @pytest.mark.long
-def test_it_is_put_into_quarantine_until_a_day(monday: Situation) -> None:
+def test_an_unreliable_test_is_skipped_until_a_day(monday: Situation) -> None:
     monday.commit_shop()
     monday.commit("Luck", {"tests/test_cart.py": EVERY_THIRD, ".gitignore": "counter\n.venv\n"}, days_ago=2)
     hunt = monday.propose('hunt_flakes {"tests": ["tests/test_cart.py::test_total"], "times": 3}')
@@ -91,7 +91,7 @@ def test_it_is_put_into_quarantine_until_a_day(monday: Situation) -> None:
 # A small edit in a repository that you work in leads to its tests, and to nothing trivial beside them.
 
 
-def test_a_text_that_changed_asks_for_nothing(monday: Situation) -> None:
+def test_a_changed_text_is_no_card(monday: Situation) -> None:
     monday.commit_shop()
     monday.add_remote()
     monday.record_test_run()
@@ -108,7 +108,7 @@ def test_one_edited_module_leads_to_its_tests_and_its_lint(monday: Situation) ->
 
 
 @pytest.mark.long
-def test_a_check_of_head_alone_changes_nothing_about_your_own_files(monday: Situation) -> None:
+def test_a_check_of_head_is_no_run_on_your_own_files(monday: Situation) -> None:
     monday.commit_shop()
     monday.commit("Prices have a module", {"cart.py": "from prices import total\n"}, days_ago=0.1)
     monday.write("prices.py", "def total(prices):\n    return sum(prices)\n")
@@ -126,7 +126,7 @@ NEW = "def test_empty_cart():\n    from cart import total\n    assert total([]) 
 
 
 @pytest.mark.long
-def test_the_new_test_is_run_first(monday: Situation) -> None:
+def test_a_new_test_is_run_first(monday: Situation) -> None:
     monday.commit_shop()
     monday.record_test_run()
     monday.write("tests/test_empty.py", NEW)
@@ -141,7 +141,7 @@ def test_the_new_test_is_run_first(monday: Situation) -> None:
     assert "run_tests" not in monday.kinds(), "it ran on just these files"
 
 
-def test_also_where_no_run_is_known_yet(monday: Situation) -> None:
+def test_a_new_test_is_run_where_no_run_is_known(monday: Situation) -> None:
     monday.commit_shop()
     monday.write("tests/test_empty.py", NEW)
     first = monday.first("run_tests", Tier.CHECK)
@@ -149,7 +149,7 @@ def test_also_where_no_run_is_known_yet(monday: Situation) -> None:
 
 
 @pytest.mark.long
-def test_a_new_test_that_fails_is_looked_into_next(monday: Situation) -> None:
+def test_a_new_test_that_fails_leads_to_still_red(monday: Situation) -> None:
     monday.commit_shop()
     monday.record_test_run()
     monday.write("tests/test_empty.py", NEW.replace("== 0", "== 1"))
@@ -187,7 +187,7 @@ def test_a_breakpoint_that_is_not_committed(monday: Situation) -> None:
     assert {"leftovers", "remove_leftovers"}.isdisjoint(monday.kinds())
 
 
-def test_one_that_was_committed_and_not_pushed(monday: Situation) -> None:
+def test_a_console_log_that_is_not_pushed(monday: Situation) -> None:
     monday.commit_shop()
     monday.add_remote()
     monday.checkout("-b", "cart")
@@ -221,7 +221,7 @@ RENAMED = {
 
 
 @pytest.mark.long
-def test_a_function_was_renamed(monday: Situation) -> None:
+def test_documentation_of_a_renamed_function_is_updated(monday: Situation) -> None:
     monday.commit_shop()
     monday.commit("Words", {"README.md": README}, days_ago=20)
     monday.run_tests()
@@ -255,7 +255,7 @@ OLD = "import os\n\n\ndef total(prices):\n    return sum(prices)\n"
 
 
 @pytest.mark.long
-def test_only_new_findings_are_told_and_their_fix_is_offered(monday: Situation) -> None:
+def test_only_new_lint_findings_are_reported_and_fixed(monday: Situation) -> None:
     monday.commit_shop()
     monday.commit("Totals", {"cart.py": OLD}, days_ago=8)
     monday.record_test_run()
@@ -311,7 +311,7 @@ def test_commits_that_were_never_pushed(monday: Situation) -> None:
     assert monday.approve(first).summary == "1 unpushed commit, nothing that should not be pushed"
 
 
-def test_what_nobody_waits_for(monday: Situation) -> None:
+def test_commits_without_a_remote_logs_and_work_of_yesterday_are_no_card(monday: Situation) -> None:
     monday.commit_shop()
     monday.commit("Faster", {"cart.py": "def total(prices):\n    return sum(prices) + 0\n"}, days_ago=5)  # no remote
     monday.write("out.log", "x\n", days_ago=9)

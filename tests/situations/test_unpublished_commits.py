@@ -123,7 +123,7 @@ def test_commits_on_a_detached_head(monday: Situation) -> None:
 
 
 @pytest.mark.long
-def test_commits_that_a_reset_left_behind(monday: Situation) -> None:
+def test_commits_that_a_reset_left(monday: Situation) -> None:
     monday.commit_shop()
     tip = monday.commit("Invoices", {"bill.py": "def bill(cart):\n    return cart.total\n"}, days_ago=2)
     monday.git("reset", "-q", "--hard", "HEAD~1", days_ago=1)
@@ -133,7 +133,7 @@ def test_commits_that_a_reset_left_behind(monday: Situation) -> None:
     assert monday.git("branch", "--contains", tip).strip() == f"rescued-{tip[:10]}"
 
 
-def test_a_branch_that_was_deleted(monday: Situation) -> None:
+def test_commits_of_a_deleted_branch(monday: Situation) -> None:
     monday.commit_shop()
     monday.checkout("-b", "idee/größe", days_ago=3)
     monday.commit("An idea", {"idea.py": "def idea():\n    return 42\n"}, days_ago=2)
@@ -276,7 +276,7 @@ def test_a_stash_of_last_week_is_no_card(monday: Situation) -> None:
 
 
 @pytest.mark.long
-def test_merged_and_stale_branches_but_not_the_checked_out(monday: Situation) -> None:
+def test_merged_and_stale_branches_are_listed_but_not_checked_out_ones(monday: Situation) -> None:
     monday.commit_shop(days_ago=90)
     for name in ("done", "elsewhere"):
         monday.git("branch", "-q", name)

@@ -13,7 +13,7 @@ from tests.situations.conftest import Situation
 
 
 @pytest.mark.long
-def test_nothing_is_offered_at_any_hour(monday: Situation) -> None:
+def test_a_clean_pushed_and_tested_project_has_no_cards_at_any_hour(monday: Situation) -> None:
     monday.commit_shop()
     monday.add_remote()
     monday.record_test_run()
@@ -23,7 +23,7 @@ def test_nothing_is_offered_at_any_hour(monday: Situation) -> None:
 
 
 @pytest.mark.long
-def test_the_first_run_of_the_tests_is_upkeep_and_alone(monday: Situation) -> None:
+def test_the_first_run_of_the_tests_is_an_upkeep_card(monday: Situation) -> None:
     monday.commit_shop()
     monday.add_remote()
     assert monday.kinds() == ["first_run"]
@@ -32,13 +32,13 @@ def test_the_first_run_of_the_tests_is_upkeep_and_alone(monday: Situation) -> No
     assert monday.kinds() == []
 
 
-def test_a_repository_without_a_commit(monday: Situation) -> None:
+def test_a_repository_without_a_commit_has_no_cards(monday: Situation) -> None:
     assert monday.kinds() == []
     monday.write("notes.txt", "buy milk\n")
     assert monday.kinds() == []
 
 
-def test_a_repository_of_texts(monday: Situation) -> None:
+def test_a_repository_of_texts_has_no_cards(monday: Situation) -> None:
     monday.commit("Letters", {"letter.txt": "Dear Ada\n"}, days_ago=3)
     monday.write("letter.txt", "Dear Ada,\n")
     assert monday.kinds() == []
@@ -48,7 +48,7 @@ def test_a_repository_of_texts(monday: Situation) -> None:
 
 
 @pytest.mark.long
-def test_caches_go_and_undecided_work_stays(monday: Situation, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_a_full_disk_caches_go_and_undecided_work_stays(monday: Situation, monkeypatch: pytest.MonkeyPatch) -> None:
     monday.commit_shop()
     culprit = monday.commit("Faster", {"cart.py": "def total(prices):\n    return sum(prices) + 0\n"}, days_ago=1)
     waiting = monday.approve(monday.propose(f"rehearse_revert commit={culprit}"))
@@ -92,7 +92,7 @@ def commit_and_push(monday: Situation) -> None:
 
 
 @pytest.mark.long
-def test_in_the_evening_after_own_work(pushed: Situation) -> None:
+def test_the_day_is_summed_up_in_the_evening_after_own_work(pushed: Situation) -> None:
     commit_and_push(pushed)
     assert "summarise_day" not in pushed.kinds()
     pushed.advance(hours=10)
@@ -101,12 +101,12 @@ def test_in_the_evening_after_own_work(pushed: Situation) -> None:
     assert "A coupon" in pushed.transcript(done)
 
 
-def test_not_on_a_day_without_own_work(pushed: Situation) -> None:
+def test_a_day_without_own_work_is_not_summed_up(pushed: Situation) -> None:
     pushed.advance(hours=10)
     assert pushed.kinds() == []
 
 
-def test_not_at_two_in_the_morning(pushed: Situation) -> None:
+def test_the_day_is_not_summed_up_at_two_in_the_morning(pushed: Situation) -> None:
     commit_and_push(pushed)
     pushed.advance(hours=17)
     assert pushed.kinds() == []

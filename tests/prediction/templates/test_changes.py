@@ -12,7 +12,7 @@ from tests.prediction.sensing import NOW, World, session, touch
 DAY = timedelta(days=1)
 
 
-def test_a_file_is_linted_again_once_it_was_written_after_the_last_lint(world: World, repository: Repository) -> None:
+def test_a_file_is_linted_again_after_it_was_written(world: World, repository: Repository) -> None:
     repository.write("cart.py", "3")
     touch(repository.path / "cart.py", NOW - timedelta(hours=3))
     [first] = lint(*world.top())
@@ -34,7 +34,7 @@ def subjects(proposals: list[Proposal]) -> list[str]:
     return [proposal.subject for proposal in proposals]
 
 
-def test_a_breakpoint_is_something_else_than_the_todo_in_the_same_file(world: World, repository: Repository) -> None:
+def test_a_breakpoint_and_a_todo_in_one_file_are_two_subjects(world: World, repository: Repository) -> None:
     repository.write("cart.py", "def total(prices):\n    breakpoint()\n    return sum(prices)\n")
     [card] = leftovers(world.sense())
     assert card.subject == "breakpoint in cart.py"

@@ -64,7 +64,9 @@ def test_no_bisect_without_all_of_its_evidence(world: World, head: str, older: s
         assert bisect(*world.top()) == []
 
 
-def test_without_a_green_run_the_last_tag_is_looked_back_to(world: World, head: str, repository: Repository) -> None:
+def test_without_a_passing_run_a_bisect_goes_back_to_the_last_tag(
+    world: World, head: str, repository: Repository
+) -> None:
     world.runs = [PastRun(head, failing=(CART, "tests/test_tax.py::test_tax"), tree="t2")]
     repository.git("tag", "v1.2", "HEAD")
     assert bisect(*world.top()) == [], "HEAD is the tag"
@@ -82,7 +84,9 @@ def test_without_a_green_run_the_last_tag_is_looked_back_to(world: World, head: 
 
 
 @pytest.mark.long
-def test_what_a_bisect_found_is_not_asked_again(world: World, repository: Repository, head: str, older: str) -> None:
+def test_a_bisect_of_the_same_head_is_not_offered_again(
+    world: World, repository: Repository, head: str, older: str
+) -> None:
     repository.git("tag", "v1.2", "HEAD~1")
     answer = PastRun(head, failing=(CART,), tree="t2", full=False, passed=0, session_id="ses_1")
     for runs in ([PastRun(head, failing=(CART,), tree="t2")], red_head(head, older)):
@@ -97,7 +101,7 @@ def test_what_a_bisect_found_is_not_asked_again(world: World, repository: Reposi
     assert only(bisect(*world.top())), "another HEAD is another question"
 
 
-def test_a_lock_is_as_old_as_the_change_of_its_own_manifest(world: World, repository: Repository) -> None:
+def test_a_lock_file_card_is_as_old_as_the_change_of_its_manifest(world: World, repository: Repository) -> None:
     lock = '{"name": "web", "lockfileVersion": 3, "packages": {"": {"name": "web", "dependencies": {}}}}\n'
     for folder in ("", "web/"):
         repository.write(f"{folder}package.json", '{"name": "web"}\n')

@@ -29,7 +29,7 @@ BERLIN = ZoneInfo("Europe/Berlin")
         ("Versions of the schema are kept", False), ("1.5x faster cart", False), ("Merged carts keep coupons", False),
     ],
 )  # fmt: skip
-def test_what_is_only_a_release(subject: str, routine: bool) -> None:
+def test_subjects_of_commits_that_only_release(subject: str, routine: bool) -> None:
     assert (ROUTINE.match(subject) is not None) is routine
 
 
@@ -51,7 +51,7 @@ def test_a_working_day_begins_at_five_also_when_the_clocks_change() -> None:
     assert day_begin(begin - timedelta(hours=1)).isoformat() == "2026-10-24T05:00:00+02:00"
 
 
-def test_a_meeting_is_prepared_for_within_the_hour(repository: Repository, tmp_path: Path) -> None:
+def test_a_meeting_is_prepared_for_an_hour_before(repository: Repository, tmp_path: Path) -> None:
     dated_commit(repository, "round the cart", {"cart.py": "1"}, NOW - timedelta(hours=20))
     world = World(repository.path)
     context = world.sense()

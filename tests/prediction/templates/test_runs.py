@@ -25,9 +25,7 @@ def only(proposals: list[Proposal]) -> Proposal:
     return proposal
 
 
-def test_the_same_state_is_the_same_card_later_and_another_change_is_another(
-    world: World, repository: Repository, head: str
-) -> None:
+def test_the_same_changes_make_the_same_card(world: World, repository: Repository, head: str) -> None:
     world.runs = [PastRun(head, tree=repository.git("rev-parse", "HEAD^{tree}"))]
     repository.write("tax.py", "2")
     first = only(run_tests(*world.top()))
@@ -38,7 +36,7 @@ def test_the_same_state_is_the_same_card_later_and_another_change_is_another(
     assert only(run_tests(*world.top())).fingerprint != first.fingerprint
 
 
-def test_too_many_changes_are_the_whole_suite(world: World, repository: Repository, head: str) -> None:
+def test_more_than_50_changed_files_run_the_whole_suite(world: World, repository: Repository, head: str) -> None:
     world.runs = [PastRun(head, tree=repository.git("rev-parse", "HEAD^{tree}"))]
     for number in range(51):
         repository.write(f"many/m{number}.py", "1")
@@ -47,7 +45,7 @@ def test_too_many_changes_are_the_whole_suite(world: World, repository: Reposito
     assert proposal.parameters == {"paths": []}
 
 
-def test_failing_ci_asks_for_a_run_here(
+def test_failing_ci_offers_a_run_here(
     world: World, repository: Repository, head: str, tmp_path: Path, clock: FakeClock
 ) -> None:
     repository.git("remote", "add", "origin", "git@github.com:shop/cart.git")
@@ -78,7 +76,9 @@ def took(head: str, hours: int, seconds: float) -> PastRun:
         ((3.0, 3.0, 0.5, 0.5), ""),
     ],
 )
-def test_twice_as_long_in_the_last_two_runs(repository: Repository, times: tuple[float, ...], expected: str) -> None:
+def test_a_test_is_slower_when_it_took_twice_as_long_in_the_last_two_runs(
+    repository: Repository, times: tuple[float, ...], expected: str
+) -> None:
     first = dated_commit(repository, "one", {"cart.py": "1"}, NOW - timedelta(hours=30))
     second = dated_commit(repository, "two", {"cart.py": "2"}, NOW - timedelta(hours=3))
     world = World(repository.path)

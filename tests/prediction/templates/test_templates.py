@@ -44,7 +44,7 @@ def busy(world: World, repository: Repository) -> list[Proposal]:
     return propose(world.sense())
 
 
-def test_what_holds_of_every_proposal(world: World, repository: Repository) -> None:
+def test_every_proposal_has_what_a_card_needs(world: World, repository: Repository) -> None:
     proposals = busy(world, repository)
     assert len({proposal.kind for proposal in proposals}) >= 6
     assert len({proposal.fingerprint for proposal in proposals}) == len(proposals)
@@ -64,7 +64,7 @@ def test_what_holds_of_every_proposal(world: World, repository: Repository) -> N
 
 
 @pytest.mark.long
-def test_facts_do_not_depend_on_the_time(world: World, repository: Repository) -> None:
+def test_fingerprints_do_not_depend_on_the_time(world: World, repository: Repository) -> None:
     before = {proposal.kind: proposal.fingerprint for proposal in busy(world, repository)}
     world.now += timedelta(hours=4)
     after = {proposal.kind: proposal.fingerprint for proposal in propose(world.sense())}
@@ -103,7 +103,7 @@ def test_hostile_names_neither_reach_the_screen_nor_a_parameter(world: World, re
 
 
 @pytest.mark.parametrize("name", ["", "-x", " x", "x ", "a\nb", "a\x1bb", "a\u202eb", "caf\udce9"])
-def test_names_that_no_parameter_may_hold(name: str) -> None:
+def test_these_names_become_no_parameter(name: str) -> None:
     assert not is_usable(name)
 
 
@@ -140,7 +140,7 @@ def branch_without_a_commit(repository: Repository, age: timedelta) -> None:
         (branch_without_a_commit, "report_branches", 30 * ONE_DAY),
     ],
 )
-def test_it_is_brought_up_at_this_age_and_not_a_minute_sooner(
+def test_work_is_brought_up_at_this_age_and_not_a_minute_sooner(
     repository: Repository, make: Callable[[Repository, timedelta], None], kind: str, age: timedelta
 ) -> None:
     dated_commit(repository, "one", {"cart.py": "1"}, NOW - 90 * ONE_DAY)

@@ -28,7 +28,7 @@ def task(world: World, name: str, age: timedelta, **more: object) -> Task:
 
 
 @pytest.mark.parametrize(("age", "kind"), [(timedelta(days=7, seconds=-1), OPEN_TASK), (timedelta(days=7), STALE_TASK)])
-def test_a_task_that_nobody_touched_for_seven_days_is_stale(world: World, age: timedelta, kind: str) -> None:
+def test_a_task_without_a_change_for_seven_days_is_stale(world: World, age: timedelta, kind: str) -> None:
     world.tasks = [task(world, "cart", age)]
     (found,) = open_task(world.sense())
     assert (found.kind, found.task_id, found.prompt, found.flow) == (kind, "task_cart", "Rework the cart", None)
@@ -36,7 +36,7 @@ def test_a_task_that_nobody_touched_for_seven_days_is_stale(world: World, age: t
     assert next(signal for signal in found.signals if signal.name == "tasks").weight == 0.2
 
 
-def test_stale_ones_come_first_then_what_others_wait_for_and_no_more_than_three(world: World) -> None:
+def test_stale_tasks_come_first_then_needed_ones_and_at_most_three(world: World) -> None:
     stale = [task(world, f"stale{days}", timedelta(days=days)) for days in (8, 30)]
     needed = task(world, "schema", timedelta(hours=1))
     waiting = task(world, "release", timedelta(days=9), needs=("task_schema",), waits_for=("task_schema",))
@@ -51,7 +51,7 @@ def test_stale_ones_come_first_then_what_others_wait_for_and_no_more_than_three(
     assert "“Rework the release” waits for it" in found[2].reasoning
 
 
-def test_words_that_name_a_flow_run_it_and_a_failed_try_is_told(world: World) -> None:
+def test_a_task_that_names_a_flow_runs_it_and_says_how_it_failed_last(world: World) -> None:
     world.tasks = [
         task(world, "x", timedelta(hours=1), title="run the tests", note="failed: 2 tests", session_id="ses_1")
     ]
@@ -59,7 +59,7 @@ def test_words_that_name_a_flow_run_it_and_a_failed_try_is_told(world: World) ->
     assert (found.flow, found.reasoning) == ("run_tests", "On the task board for 1 h. The last try: failed: 2 tests.")
 
 
-def test_tasks_of_elsewhere_of_sessions_and_running_ones_are_none(world: World) -> None:
+def test_no_card_for_tasks_of_another_workspace_of_sessions_or_running_ones(world: World) -> None:
     hour = timedelta(hours=1)
     world.tasks = [
         task(world, "a", hour, workspace="/other"),
@@ -69,14 +69,14 @@ def test_tasks_of_elsewhere_of_sessions_and_running_ones_are_none(world: World) 
     assert open_task(world.sense()) == []
 
 
-def test_a_task_of_no_workspace_is_offered_in_the_first_one_alone(world: World) -> None:
+def test_a_task_of_no_workspace_is_offered_in_the_first_workspace(world: World) -> None:
     world.tasks = [task(world, "taxes", timedelta(hours=1), workspace="")]
     context = world.sense()
     assert [proposal.task_id for proposal in open_task(context)] == ["task_taxes"]
     assert open_task(replace(context, is_first=False)) == []
 
 
-def test_what_a_heartbeat_ordered_is_offered_also_where_git_cannot_be_read(world: World) -> None:
+def test_a_heartbeat_task_is_offered_also_where_git_cannot_be_read(world: World) -> None:
     world.tasks = [task(world, "cart", timedelta(0), source="heartbeat"), task(world, "docs", timedelta(0))]
     (world.path / ".git" / "HEAD").write_text("not a commit")
     context = world.sense()
@@ -87,7 +87,7 @@ def test_what_a_heartbeat_ordered_is_offered_also_where_git_cannot_be_read(world
 WORK = LearnedWork("check_release", "Run git status, then pytest tests", NOW - timedelta(days=1))
 
 
-def test_it_is_offered_for_a_commit_that_it_has_not_seen(world: World) -> None:
+def test_a_learned_flow_is_offered_for_a_commit_that_it_did_not_run_on(world: World) -> None:
     (proposal,) = learned(world.sense(), [WORK])
     assert (proposal.kind, proposal.flow, proposal.parameters) == ("check_release", "check_release", {})
     assert proposal.prompt == "Run git status, then pytest tests"
@@ -100,7 +100,7 @@ def test_it_is_offered_for_a_commit_that_it_has_not_seen(world: World) -> None:
     assert "It ran last" in again.reasoning
 
 
-def test_only_where_it_was_learnt_and_only_while_it_is_in_force(world: World) -> None:
+def test_a_learned_flow_is_offered_only_in_its_own_workspace(world: World) -> None:
     context = world.sense()
     assert learned(context, [replace(WORK, workspace="/other")]) == []
     assert len(learned(context, [replace(WORK, workspace=context.workspace)])) == 1
