@@ -1,4 +1,4 @@
-"""What learns, and its view of the rest of the engine: sessions, captures, leaders; transcripts, patches, prices."""
+"""Builds what learns, with what it reads of sessions, cards, memory, guidance, models and rails."""
 
 from __future__ import annotations
 
@@ -45,13 +45,10 @@ from engine.model.adaptation import Candidate, CandidateStatus, CandidateType, F
 from engine.model.lessons import Correction, lessons_of, topics_of
 from engine.storage.ledger import LedgerEntry
 from engine.storage.validation_runs import mended_tests
-from engine.wiring.organisation import card, correction, found, reach
+from engine.wiring.organisation import channel_reach, correction, find_card, find_or_none
 
 if TYPE_CHECKING:
     from engine.services import Services
-
-
-# Learnings
 
 
 SPEAKERS = {"reply": "operator", "say": "agent"}
@@ -66,59 +63,59 @@ MAX_CONTINUED = 100
 """The longest chain of sessions that continue each other."""
 
 RECORD_DELAY = timedelta(seconds=1)
-"""A fact is recorded within so long after what it is about."""
+"""How long after an event its entry in the ledger may be written."""
 
 
-def build_learnings(core: Services) -> None:
+def build_learnings(services: Services) -> None:
     """Build the promotion chain. It asks sessions and memory later, when they exist."""
-    core.learnings = Learnings(
-        core.home.data,
-        core.database,
-        core.clock,
-        ledger=core.ledger,
-        sessions=SessionSource(core),
-        embed=partial(_embed, core),
+    services.learnings = Learnings(
+        services.home.data,
+        services.database,
+        services.clock,
+        ledger=services.ledger,
+        sessions=SessionSource(services),
+        embed=partial(_embed, services),
         model_name=lambda: LOCAL_MODEL,
-        model=_Model(core),
+        model=_LateMemoryModel(services),
     )
 
 
 class SessionSource:
     """Reads sessions for the chain; see `rules.SessionSource`."""
 
-    def __init__(self, core: Services) -> None:
-        self._core = core
+    def __init__(self, services: Services) -> None:
+        self._core = services
 
     def load_record(self, session_id: str) -> SessionRecord | None:
         """The record of a session, None for an unknown one."""
-        core, start_record = self._core, self.load_start(session_id)
+        services, start_record = self._core, self.load_start(session_id)
         if start_record is None:
             return None
         view = start_record.view
-        until = max(core.clock.now(), view.ended_at or view.created_at) + RECORD_DELAY
-        facts = core.ledger.between(view.created_at, until, ENTRY_KINDS)
-        statements = [_to_statement(capture, line) for capture, line in core.knowledge.captures.extract(session_id)]
+        until = max(services.clock.now(), view.ended_at or view.created_at) + RECORD_DELAY
+        facts = services.ledger.between(view.created_at, until, ENTRY_KINDS)
+        statements = [_to_statement(capture, line) for capture, line in services.knowledge.captures.extract(session_id)]
         return SessionRecord(
             view,
             start_record.leader,
             tuple(entries_about(facts, session_id)),
             tuple(statements),
             self._permission_requests(session_id),
-            correction(core, view.prediction_id) if view.flow is None else None,
+            correction(services, view.prediction_id) if view.flow is None else None,
             start_record.failing,
             start_record.continues,
             start_record.own_words,
-            reach(core, view.channel),
+            channel_reach(services, view.channel),
         )
 
     def load_start(self, session_id: str) -> SessionRecord | None:
         """The record of the session as of its start, None for an unknown one."""
-        core = self._core
-        view = found(core.sessions.get, session_id)
+        services = self._core
+        view = find_or_none(services.sessions.get, session_id)
         if view is None:
             return None
         start = view.started_at or view.created_at
-        before = [run for run in core.validation_runs.latest(view.workspace, MAX_RUNS) if run.ran_at < start]
+        before = [run for run in services.validation_runs.latest(view.workspace, MAX_RUNS) if run.ran_at < start]
         failing = before[0].check.failing if before else ()
         first = self._first_of_chain(session_id)
         return SessionRecord(
@@ -126,7 +123,7 @@ class SessionSource:
             self._leader(view.agent),
             failing=tuple(failing),
             continues=first if first != session_id else "",
-            own_words=_has_own_words(core, view),
+            own_words=_has_own_words(services, view),
         )
 
     def transcript(self, session_id: str) -> Iterable[TranscriptLine]:
@@ -144,32 +141,32 @@ class SessionSource:
     def offer(self, entry: LearningEntry) -> None:
         """Offer a learning to the agent's leader, where the gates check it. Its category comes from its text and from
         the specialty of its channel."""
-        core = self._core
-        view = found(core.sessions.get, entry.session_id)
-        channel = None if view is None else core.settings.current.channels.get(view.channel)
+        services = self._core
+        view = find_or_none(services.sessions.get, entry.session_id)
+        channel = None if view is None else services.settings.current.channels.get(view.channel)
         scores = Score(entry.confidence, entry.reasons[:1]), Score(entry.importance, entry.reasons[1:])
         concerns = topics_of(entry.text, channel.specialty if channel else "")
         evidence = (f"{entry.scope.value} entry {entry.id.partition('@')[0]}, from “{entry.session_task}”",)
-        offered = core.bubbles.offer(
+        offered = services.bubbles.offer(
             Learning(
                 entry.id, entry.text, concerns, entry.agent, entry.session_id, *scores, evidence, entry.workspace,
                 entry.trust,
             )
         )  # fmt: skip
         if entry.approved_by and offered.state is BubbleState.QUEUED and not offered.may_guide:
-            core.bubbles.approve(offered.id)
+            services.bubbles.approve(offered.id)
 
     def retract(self, lesson: str, reason: str) -> None:
         """Remove a retracted lesson from the leaders, and roll back or reject candidates that contain it."""
-        core = self._core
-        remove_lesson(lesson, core.bubbles, core.profiles, core.teaching)
-        for candidate in core.adaptation.candidates(type=CandidateType.PROMPT_FRAGMENT, limit=ALL_CANDIDATES):
+        services = self._core
+        remove_lesson(lesson, services.bubbles, services.profiles, services.teaching)
+        for candidate in services.adaptation.candidates(type=CandidateType.PROMPT_FRAGMENT, limit=ALL_CANDIDATES):
             if not isinstance(candidate.effect, PromptFragment) or lesson not in lessons_of(candidate.effect.guidance):
                 continue
             if candidate.status is CandidateStatus.PROMOTED:
-                core.adaptation.roll_back(candidate.id, f"its lesson was retracted: {reason}")
+                services.adaptation.roll_back(candidate.id, f"its lesson was retracted: {reason}")
             elif not candidate.status.is_decided:
-                core.adaptation.reject(candidate.id, f"its lesson was retracted: {reason}")
+                services.adaptation.reject(candidate.id, f"its lesson was retracted: {reason}")
 
     def _first_of_chain(self, session_id: str) -> str:
         """The first of the sessions that this one continues; itself when it continues none."""
@@ -194,19 +191,19 @@ class SessionSource:
         return tuple(reversed(requests))
 
 
-class _Model:
-    """The model that the settings name for memory."""
+class _LateMemoryModel:
+    """The model that the settings name for memory; what asks it is built after the learnings."""
 
-    def __init__(self, core: Services) -> None:
-        self._core = core
+    def __init__(self, services: Services) -> None:
+        self._core = services
 
     def ask(self, question: Question, /) -> Answer | None:
         return MemoryModel(self._core.settings, self._core.completions).ask(question)
 
 
-def _has_own_words(core: Services, view: SessionView) -> bool:
+def _has_own_words(services: Services, view: SessionView) -> bool:
     """Whether the operator wrote the prompt of a session."""
-    made_card = card(core, view.prediction_id)
+    made_card = find_card(services, view.prediction_id)
     return made_card is not None and made_card.source is Source.OPERATOR
 
 
@@ -216,16 +213,16 @@ def _to_statement(captured: CapturedSentence, line: TranscriptLine) -> Statement
     )
 
 
-def _transcript_lines(core: Services, session_id: str) -> Iterator[TranscriptLine]:
+def _transcript_lines(services: Services, session_id: str) -> Iterator[TranscriptLine]:
     after = 0
-    while page := core.sessions.transcript(session_id, after=after, limit=PAGE_LINES):
+    while page := services.sessions.transcript(session_id, after=after, limit=PAGE_LINES):
         yield from page
         after = page[-1].number
 
 
-def _embed(core: Services, texts: Sequence[str]) -> list[bytes] | None:
+def _embed(services: Services, texts: Sequence[str]) -> list[bytes] | None:
     try:
-        return core.memory.embed_texts(texts)
+        return services.memory.embed_texts(texts)
     except NoEmbedder:
         return None
 
@@ -245,24 +242,24 @@ PROMPT_SHARE = 4
 """Agents send about four tokens for each that they receive."""
 
 
-def build_adaptation(core: Services) -> None:
+def build_adaptation(services: Services) -> None:
     """Build adaptation on top of everything that it learns from."""
-    core.adaptation = Adaptation(
-        core.database,
-        clock=core.clock,
-        settings=core.settings,
-        randomness=core.randomness,
-        ledger=core.ledger,
-        sources=_Sources(core),
-        trials=core.trials,
+    services.adaptation = Adaptation(
+        services.database,
+        clock=services.clock,
+        settings=services.settings,
+        randomness=services.randomness,
+        ledger=services.ledger,
+        sources=_Sources(services),
+        trials=services.trials,
     )
 
 
 class _Sources:
     """See `engine.learning.candidates.records.Sources`."""
 
-    def __init__(self, core: Services) -> None:
-        self._core = core
+    def __init__(self, services: Services) -> None:
+        self._core = services
 
     def entries_between(self, start: datetime, end: datetime, kinds: tuple[str, ...], /) -> Sequence[LedgerEntry]:
         return self._core.ledger.between(start, end, kinds)
@@ -271,15 +268,15 @@ class _Sources:
         return correction(self._core, card_id)
 
     def kept_fact(self, fact_id: str, /) -> ParaFact | None:
-        return found(self._core.knowledge.para.get, fact_id)
+        return find_or_none(self._core.knowledge.para.get, fact_id)
 
     def healed_tests(self, session_id: str, /) -> HealedTests | None:
-        core = self._core
-        runs = core.validation_runs.of_session(session_id)
+        services = self._core
+        runs = services.validation_runs.of_session(session_id)
         if not runs:
             return None
-        view = core.sessions.get(session_id)
-        before = [run for run in core.validation_runs.latest(view.workspace) if run.ran_at <= view.created_at]
+        view = services.sessions.get(session_id)
+        before = [run for run in services.validation_runs.latest(view.workspace) if run.ran_at <= view.created_at]
         before = [run for run in before if run.project == runs[-1].project]
         mended_by_run = mended_tests(before, runs[-1])
         return (
@@ -408,23 +405,23 @@ class _Sources:
         return self._core.settings.current.validation.tries
 
     def _session(self, session_id: str) -> SessionView | None:
-        return found(self._core.sessions.get, session_id)
+        return find_or_none(self._core.sessions.get, session_id)
 
     def _other_models(self, current: str) -> list[str]:
         """Every usable model in the settings except this one."""
-        core = self._core
+        services = self._core
         models = [
             f"{provider.name}:{provider.settings.model}"
-            for provider in core.model_router.providers()
+            for provider in services.model_router.providers()
             if provider.settings.model
         ]
-        models += [channel.model for channel in core.settings.current.channels.values() if channel.model]
-        for agent in core.agents.ids():
-            models += core.agents.tools(agent).models.values()
+        models += [channel.model for channel in services.settings.current.channels.values() if channel.model]
+        for agent in services.agents.ids():
+            models += services.agents.tools(agent).models.values()
         usable = []
         for model in dict.fromkeys(models):
             try:
-                core.model_router.choose_named(model, "a cheaper one is looked for")
+                services.model_router.choose_named(model, "a cheaper one is looked for")
             except Refusal:
                 continue
             usable.append(model)

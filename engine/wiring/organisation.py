@@ -1,10 +1,10 @@
-"""The foundation of all other services, the organisation, memory's knowledge, and who observes sessions."""
+"""Builds the foundation (settings, database, memory), the organisation, the rails, and memory's knowledge."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -53,38 +53,44 @@ if TYPE_CHECKING:
     from engine.services import Services
 
 
-def build_storage(core: Services, overrides: Overrides) -> None:
+T = TypeVar("T")
+
+MAX_DECISIONS = 200
+"""Number of the newest decisions that are searched."""
+
+
+def build_storage(services: Services, overrides: Overrides) -> None:
     """Build the settings, the database, the ledger and the store of memories."""
-    home, clock = core.home, core.clock
-    core.bus = EventBus()
-    core.settings = SettingsStore(home.config_file, clock=clock, lenient=overrides.lenient)
-    core.database = Database(home.database, clock=clock, bus=core.bus, durable=not overrides.throw_away)
-    core.settings.attach(core.database)
-    core.ledger = Ledger(core.database)
-    core.validation_runs = ValidationRuns(core.database)
-    core.memory = MemoryService(
-        core.database,
-        settings=core.settings,
+    home, clock = services.home, services.clock
+    services.bus = EventBus()
+    services.settings = SettingsStore(home.config_file, clock=clock, lenient=overrides.lenient)
+    services.database = Database(home.database, clock=clock, bus=services.bus, durable=not overrides.throw_away)
+    services.settings.attach(services.database)
+    services.ledger = Ledger(services.database)
+    services.validation_runs = ValidationRuns(services.database)
+    services.memory = MemoryService(
+        services.database,
+        settings=services.settings,
         clock=clock,
         folder=home.data / "chroma",
-        endpoint=partial(_endpoint, core),
-        running=lambda: frozenset(session.id for session in core.sessions.running()),
+        endpoint=partial(_endpoint, services),
+        running=lambda: frozenset(session.id for session in services.sessions.running()),
         meaning=not overrides.throw_away,  # in a simulated month nobody waits for a model
-        server=(lambda: None) if overrides.throw_away else partial(_chroma_server, core),
+        server=(lambda: None) if overrides.throw_away else partial(_chroma_server, services),
     )
 
 
-def _chroma_server(core: Services) -> ChromaServer | None:
+def _chroma_server(services: Services) -> ChromaServer | None:
     """The server of the index, None when the index is in a folder."""
-    url = os.environ.get(URL_VARIABLE, "").strip().rstrip("/") or core.settings.current.memory.chroma_url
+    url = os.environ.get(URL_VARIABLE, "").strip().rstrip("/") or services.settings.current.memory.chroma_url
     if not url or url_problem(url):  # `doctor` tells of it
         return None
 
     def token() -> str:
-        key = core.keys.get(KEY)
+        key = services.keys.get(KEY)
         return key.value if key else ""
 
-    return ChromaServer(url, chroma_database(core.profiles.origin), token)
+    return ChromaServer(url, chroma_database(services.profiles.origin), token)
 
 
 def chroma_database(origin: str) -> str:
@@ -92,117 +98,111 @@ def chroma_database(origin: str) -> str:
     return "clawpy-" + re.sub(r"[^a-zA-Z0-9]+", "-", origin).strip("-")
 
 
-def _endpoint(core: Services, provider: str) -> Endpoint | None:
+def _endpoint(services: Services, provider: str) -> Endpoint | None:
     """The address at which a provider makes embeddings, None when it cannot be used."""
-    if core.settings.current.provider(provider) is None:
+    if services.settings.current.provider(provider) is None:
         return None
-    state = core.model_router.provider(provider)
-    key = core.keys.get(provider)
+    state = services.model_router.provider(provider)
+    key = services.keys.get(provider)
     return Endpoint(state.settings.base_url, key.value if key else "") if state.usable else None
 
 
-def build_rails(core: Services) -> None:
+def build_rails(services: Services) -> None:
     """Build the rails and the kill switch."""
-    home, clock, randomness = core.home, core.clock, core.randomness
-    core.safety = Safety(
-        core.database,
-        core.settings,
+    home, clock, randomness = services.home, services.clock, services.randomness
+    services.safety = Safety(
+        services.database,
+        services.settings,
         clock,
         randomness,
         data=home.data,
-        decisions=core.decisions,
+        decisions=services.decisions,
         hooks=Hooks(
-            stop_sessions=partial(_stop_all, core),
-            agent_budget=core.agents.budget,
-            quiet=lambda: core.autonomy.quiet(),
-            confined=lambda: core.sessions.sandbox.confines,
-            on_change=lambda: core.autonomy.poke(),
+            stop_sessions=partial(_stop_all, services),
+            agent_budget=services.agents.budget,
+            quiet=lambda: services.autonomy.quiet(),
+            confined=lambda: services.sessions.sandbox.confines,
+            on_change=lambda: services.autonomy.poke(),
         ),
     )
 
 
-def _stop_all(core: Services, reason: str) -> None:
+def _stop_all(services: Services, reason: str) -> None:
     """Stop all sessions with their processes, and the process that talks to models."""
-    core.sessions.stop_all(reason)
-    if not core.is_model_host_lent:
-        core.model_host.end()
+    services.sessions.stop_all(reason)
+    if not services.is_model_host_lent:
+        services.model_host.end()
 
 
-def build_effects(core: Services) -> None:
+def build_effects(services: Services) -> None:
     """Build the store of active candidates, before anything that they may change."""
-    core.overlays = Overlays(core.database)
-    core.trials = Trials(core.database, core.overlays, core.settings, ledger=core.ledger)
-    core.learned_guidance = LearnedGuidance(core.overlays, core.trials, core.settings)
-    core.flows = FlowRegistry(FLOWS, partial(_learned_flows, core))
+    services.overlays = Overlays(services.database)
+    services.trials = Trials(services.database, services.overlays, services.settings, ledger=services.ledger)
+    services.learned_guidance = LearnedGuidance(services.overlays, services.trials, services.settings)
+    services.flows = FlowRegistry(FLOWS, lambda: [flow for _, flow in _learned_flows(services)])
 
 
-def _learned_flows(core: Services) -> list[type[LearnedFlow]]:
-    return [
-        _flow(overlay, overlay.effect) for overlay in core.overlays.flows() if isinstance(overlay.effect, FlowOffload)
-    ]
+def _learned_flows(services: Services) -> Iterator[tuple[Overlay, type[LearnedFlow]]]:
+    """The flows of active candidates."""
+    for overlay in services.overlays.flows():
+        if isinstance(effect := overlay.effect, FlowOffload):
+            commands = tuple(tuple(split_command(command)) for command in effect.commands)
+            yield overlay, learned_flow(effect.name, effect.title, commands, overlay.workspace)
 
 
-def _flow(overlay: Overlay, effect: FlowOffload) -> type[LearnedFlow]:
-    commands = tuple(tuple(split_command(command)) for command in effect.commands)
-    return learned_flow(effect.name, effect.title, commands, overlay.workspace)
-
-
-def learned_work(core: Services) -> list[LearnedWork]:
+def learned_work(services: Services) -> list[LearnedWork]:
     """Learned flows, as prediction offers them."""
     return [
-        LearnedWork(effect.name, f"Run {_flow(overlay, effect).describe_commands()}", overlay.since, overlay.workspace)
-        for overlay in core.overlays.flows()
-        if isinstance(effect := overlay.effect, FlowOffload)
+        LearnedWork(flow.name, f"Run {flow.describe_commands()}", overlay.since, overlay.workspace)
+        for overlay, flow in _learned_flows(services)
     ]
 
 
-T = TypeVar("T")
-
-MAX_DECISIONS = 200
-"""The latest decisions that are searched."""
-
-
-def build_organisation(core: Services, overrides: Overrides) -> None:
+def build_organisation(services: Services, overrides: Overrides) -> None:
     """Build agents, their files, decisions and guidance."""
-    home, clock, randomness = core.home, core.clock, core.randomness
-    core.agents = Agents(
+    home, clock, randomness = services.home, services.clock, services.randomness
+    services.agents = Agents(
         home.agents,
         cascade_config=home.data / "wisdom_cascade_config.json",
-        settings=core.settings,
-        database=core.database,
-        activity=partial(_activity, core),
+        settings=services.settings,
+        database=services.database,
+        activity=partial(_activity, services),
     )
-    core.agent_files = AgentFiles(home.agents, core.database, core.agents.file_fault, core.report)
-    core.decisions = Decisions(core.database, clock)
-    core.exporter = Exporter(
-        core.database,
+    services.agent_files = AgentFiles(home.agents, services.database, services.agents.file_fault, services.report)
+    services.decisions = Decisions(services.database, clock)
+    services.exporter = Exporter(
+        services.database,
         home.data,
-        conversations=lambda: reply_pairs(core.memory.store),
-        secrets=lambda: core.keys.secrets(),
+        conversations=lambda: reply_pairs(services.memory.store),
+        secrets=lambda: services.keys.secrets(),
     )
-    profiles = core.profiles = Profiles(
-        core.database, core.agents, randomness=randomness, load_decisions=partial(_leader_decisions, core)
+    profiles = services.profiles = Profiles(
+        services.database, services.agents, randomness=randomness, load_decisions=partial(_leader_decisions, services)
     )
-    core.cascade = Cascade(core.agents, profiles, clock=clock)
-    sharing = ProfileSharing(core.database, profiles, core.agents, shared_database(overrides))
-    core.bubbles = Bubbles(core.database, core.agents, profiles, randomness=randomness, exchange=sharing.exchange)
-    core.teaching = Teaching(core.database, core.agents, core.cascade, clock=clock)
-    core.guided_sessions = GuidedSessions(core.database, profiles, clock=clock, ledger=core.ledger)
+    services.cascade = Cascade(services.agents, profiles, clock=clock)
+    sharing = ProfileSharing(services.database, profiles, services.agents, shared_database(overrides))
+    services.bubbles = Bubbles(
+        services.database, services.agents, profiles, randomness=randomness, exchange=sharing.exchange
+    )
+    services.teaching = Teaching(services.database, services.agents, services.cascade, clock=clock)
+    services.guided_sessions = GuidedSessions(services.database, profiles, clock=clock, ledger=services.ledger)
 
 
-def _activity(core: Services) -> Mapping[str, Doing]:
+def _activity(services: Services) -> Mapping[str, Doing]:
     """The current work of each agent, and its totals."""
-    states = {view.agent: (view.state.value, view.tokens) for view in core.sessions.running()}
+    states = {view.agent: (view.state.value, view.tokens) for view in services.sessions.running()}
     states |= {
-        request.agent: ("waiting", states.get(request.agent, ("", 0))[1]) for request in core.permissions.waiting()
+        request.agent: ("waiting", states.get(request.agent, ("", 0))[1]) for request in services.permissions.waiting()
     }
-    return {agent: Doing(*states.get(agent, ("idle", 0)), *totals) for agent, totals in core.sessions.totals().items()}
+    return {
+        agent: Doing(*states.get(agent, ("idle", 0)), *totals) for agent, totals in services.sessions.totals().items()
+    }
 
 
-def _leader_decisions(core: Services, leaders: Sequence[str]) -> Mapping[str, Sequence[LeaderDecision]]:
+def _leader_decisions(services: Services, leaders: Sequence[str]) -> Mapping[str, Sequence[LeaderDecision]]:
     """Decisions that were made in sessions of leaders by the operator, or approved by the operator; newest first."""
     decisions: dict[str, list[LeaderDecision]] = {}
-    for captured in core.knowledge.captures.entries(limit=MAX_DECISIONS):
+    for captured in services.knowledge.captures.entries(limit=MAX_DECISIONS):
         if captured.kind != "decision" or captured.agent not in leaders or captured.forgotten:
             continue
         if may_guide(captured.trust, approved=captured.approved_at is not None):
@@ -212,11 +212,11 @@ def _leader_decisions(core: Services, leaders: Sequence[str]) -> Mapping[str, Se
     return decisions
 
 
-def correction(core: Services, card_id: str) -> Correction | None:
+def correction(services: Services, card_id: str) -> Correction | None:
     """The operator's edit of the prompt of a card before approving it; None when nothing was edited or there is no
     card."""
-    about = card(core, card_id)
-    correction_texts = None if about is None else core.cards.correction(card_id)
+    about = find_card(services, card_id)
+    correction_texts = None if about is None else services.cards.correction(card_id)
     if about is None or correction_texts is None:
         return None
     channel = about.assignment.channel
@@ -227,22 +227,22 @@ def correction(core: Services, card_id: str) -> Correction | None:
         channel,
         about.session_id or "",
         about.estimate,
-        reach(core, channel),
+        channel_reach(services, channel),
     )
 
 
-def reach(core: Services, channel: str) -> int:
+def channel_reach(services: Services, channel: str) -> int:
     """The number of the latest decided cards on a channel, at least 1: how much work a rule of it concerns."""
-    return max(1, sum(decision.channel == channel for decision in core.decisions.load_newest(MAX_DECISIONS)))
+    return max(1, sum(decision.channel == channel for decision in services.decisions.load_newest(MAX_DECISIONS)))
 
 
-def card(core: Services, card_id: str) -> Card | None:
+def find_card(services: Services, card_id: str) -> Card | None:
     """A card, None for work without one."""
-    return found(core.cards.get, card_id)
+    return find_or_none(services.cards.get, card_id)
 
 
-def found(get: Callable[[str], T], id: str) -> T | None:
-    """What has this id, None where there is no such thing any more."""
+def find_or_none(get: Callable[[str], T], id: str) -> T | None:
+    """The result of `get`, None when there is nothing with this id any more."""
     try:
         return get(id)
     except Refusal:
@@ -255,70 +255,70 @@ def shared_database(overrides: Overrides) -> SharedDatabase | None:
     return SharedDatabase(url) if url and not overrides.throw_away else None
 
 
-def build_knowledge(core: Services, overrides: Overrides) -> None:
+def build_knowledge(services: Services, overrides: Overrides) -> None:
     """Build memory's knowledge and its sources, and register all observers of sessions."""
-    core.knowledge = Knowledge(
-        core.home,
-        core.memory,
-        core.ledger,
+    services.knowledge = Knowledge(
+        services.home,
+        services.memory,
+        services.ledger,
         work=Work(
-            get=core.sessions.get,
-            transcript=core.sessions.transcript,
-            continues=core.sessions.continues,
-            running=core.sessions.running,
-            task=core.tasks.get,
-            needing=core.tasks.needing,
-            change=core.changes.for_session,
+            get=services.sessions.get,
+            transcript=services.sessions.transcript,
+            continues=services.sessions.continues,
+            running=services.sessions.running,
+            task=services.tasks.get,
+            needing=services.tasks.needing,
+            change=services.changes.for_session,
         ),
-        files=core.agent_files,
-        model=MemoryModel(core.settings, core.completions),
-        report=core.report,
-        secrets=core.keys.secrets,
+        files=services.agent_files,
+        model=MemoryModel(services.settings, services.completions),
+        report=services.report,
+        secrets=services.keys.secrets,
     )
-    learnt = core.learnings.texts
-    texts = (ProfileTexts(core.database, core.profiles), learnt, CandidateTexts(core.database))
-    core.knowledge.build_forgetting(texts, {"lrn": learnt.text_of})
-    _build_memory_sources(core, overrides)
-    _observe_sessions(core)
+    learnt = services.learnings.texts
+    texts = (ProfileTexts(services.database, services.profiles), learnt, CandidateTexts(services.database))
+    services.knowledge.build_forgetting(texts, {"lrn": learnt.text_of})
+    _build_memory_sources(services, overrides)
+    _observe_sessions(services)
 
 
-def _build_memory_sources(core: Services, overrides: Overrides) -> None:
+def _build_memory_sources(services: Services, overrides: Overrides) -> None:
     """Build the import of other agents' transcripts, and the exchange of summaries with other machines."""
-    core.importer = Importer(
-        core.database,
-        core.memory.remember,
-        lambda: core.settings.current.memory.transcripts,
+    services.importer = Importer(
+        services.database,
+        services.memory.remember,
+        lambda: services.settings.current.memory.transcripts,
         workspace_of=top_folder,
-        ours=core.home.holds_worktree,
-        secrets=core.keys.secrets,
-        report=core.report,
+        ours=services.home.holds_worktree,
+        secrets=services.keys.secrets,
+        report=services.report,
     )
     projects = ProjectIds()
-    core.summary_sharing = SummarySharing(
-        core.database,
-        core.memory.store,
+    services.summary_sharing = SummarySharing(
+        services.database,
+        services.memory.store,
         shared_database(overrides),
-        origin=core.profiles.origin,
-        projects=lambda: {workspace: projects.of(workspace) for workspace in core.workspaces},
-        remember=core.memory.remember,
+        origin=services.profiles.origin,
+        projects=lambda: {workspace: projects.of(workspace) for workspace in services.workspaces},
+        remember=services.memory.remember,
     )
 
 
-def _observe_sessions(core: Services) -> None:
-    core.sessions.observe_start(
+def _observe_sessions(services: Services) -> None:
+    services.sessions.observe_start(
         link_session,
-        core.safety.session_started,
-        core.tasks.session_started,
-        core.knowledge.session_changed,
-        core.learnings.session_changed,
+        services.safety.session_started,
+        services.tasks.session_started,
+        services.knowledge.session_changed,
+        services.learnings.session_changed,
     )
-    core.sessions.observe_end(
-        core.cards.session_ended,
-        core.safety.session_ended,
-        core.tasks.session_ended,
-        core.calls.session_ended,
-        core.permissions.session_ended,
-        core.knowledge.session_changed,
-        core.learnings.session_changed,
-        lambda tx, view: tx.after_commit(core.autonomy.poke),  # its follow-up is made at once
+    services.sessions.observe_end(
+        services.cards.session_ended,
+        services.safety.session_ended,
+        services.tasks.session_ended,
+        services.calls.session_ended,
+        services.permissions.session_ended,
+        services.knowledge.session_changed,
+        services.learnings.session_changed,
+        lambda tx, view: tx.after_commit(services.autonomy.poke),  # its follow-up is made at once
     )

@@ -1,4 +1,4 @@
-"""The services that propose cards: the Twin model and its training, the task board, and the prediction cycle."""
+"""Builds what proposes cards: the Twin model and its training, the task board, and the prediction cycle."""
 
 from __future__ import annotations
 
@@ -47,62 +47,62 @@ if TYPE_CHECKING:
     from engine.services import Services
 
 
-def build_twin(core: Services) -> PredictorHook:
+def build_twin(services: Services) -> PredictorHook:
     """Build the Twin model and its training; returns the hook that reads the predictions of other programs."""
-    home, clock, randomness = core.home, core.clock, core.randomness
-    twin = TwinAccess(core.settings, core.model_router, core.keys)
-    core.model_twin = ModelTwin(
-        core.settings,
+    home, clock, randomness = services.home, services.clock, services.randomness
+    twin = TwinAccess(services.settings, services.model_router, services.keys)
+    services.model_twin = ModelTwin(
+        services.settings,
         Completions(
-            core.database,
-            host=core.model_host,
+            services.database,
+            host=services.model_host,
             access=twin,
-            calls=core.calls,
-            costs=core.safety.costs,
+            calls=services.calls,
+            costs=services.safety.costs,
             clock=clock,
-            hold_reason=core.safety.kill_switch.block_reason,
-            secrets=core.keys.secrets,
+            hold_reason=services.safety.kill_switch.block_reason,
+            secrets=services.keys.secrets,
         ).ask,
-        flows=core.flows,
-        phase=lambda: core.predictions.phase().number,
-        on_answer=partial(_record_twin_answer, core),
+        flows=services.flows,
+        phase=lambda: services.predictions.phase().number,
+        on_answer=partial(_record_twin_answer, services),
     )
-    twin_training = _TwinTraining(core.settings, core.keys, twin, core.model_twin)
-    core.training = Training(
-        core.database,
+    twin_training = _TwinTraining(services.settings, services.keys, twin, services.model_twin)
+    services.training = Training(
+        services.database,
         home.data / "training",
-        exporter=core.exporter,
+        exporter=services.exporter,
         twin=TwinModel(twin_training.plan, twin_training.provider, twin_training.answer, twin_training.adopt),
-        budget=core.safety.costs,
+        budget=services.safety.costs,
         randomness=randomness,
-        hold_reason=core.safety.kill_switch.stop_reason,
-        stop_reason=core.safety.kill_switch.kill_reason,
+        hold_reason=services.safety.kill_switch.stop_reason,
+        stop_reason=services.safety.kill_switch.kill_reason,
     )
-    core.insights = Figures(
-        core.database,
+    services.insights = Figures(
+        services.database,
         clock,
-        phase=lambda: core.predictions.phase(),
-        check=lambda: core.predictions.calibration(),
-        threshold=lambda: core.settings.current.cross_poll_auto_execute_threshold,
-        earning=partial(_missing_requirements, core),
-        training=lambda: core.training.view(clock.now()),
+        phase=lambda: services.predictions.phase(),
+        check=lambda: services.predictions.calibration(),
+        threshold=lambda: services.settings.current.cross_poll_auto_execute_threshold,
+        earning=partial(_missing_requirements, services),
+        training=lambda: services.training.view(clock.now()),
     )
     return PredictorHook(
-        core.database,
-        lambda: Path(core.settings.current.predictions_dir or home.data).expanduser() / "predictions.jsonl",
-        flows=core.flows,
-        home_workspace=lambda: next(iter(core.workspaces), ""),
-        report=core.report,
+        services.database,
+        lambda: Path(services.settings.current.predictions_dir or home.data).expanduser() / "predictions.jsonl",
+        flows=services.flows,
+        home_workspace=lambda: next(iter(services.workspaces), ""),
+        report=services.report,
     )
 
 
-def _missing_requirements(core: Services, workspace: str) -> str:
+def _missing_requirements(services: Services, workspace: str) -> str:
     """The missing requirements for a workspace, or any for "", to act by itself."""
-    return core.autonomy.requirements([workspace] if workspace else core.workspaces).words
+    return services.autonomy.requirements([workspace] if workspace else services.workspaces).words
 
 
-def _record_twin_answer(core: Services, model: str, usable: bool, words: str) -> None:
-    core.database.write(lambda tx: tx.record(TwinAnswered(subject=model, usable=usable, reason=words)))
+def _record_twin_answer(services: Services, model: str, usable: bool, words: str) -> None:
+    services.database.write(lambda tx: tx.record(TwinAnswered(subject=model, usable=usable, reason=words)))
 
 
 @frozen
@@ -167,57 +167,68 @@ STAMP_SLACK = timedelta(milliseconds=1)
 """Files have times in nanoseconds, instants in microseconds."""
 
 
-def build_prediction(core: Services, launcher: Sessions, hook: PredictorHook, overrides: Overrides) -> None:
+def build_prediction(services: Services, launcher: Sessions, hook: PredictorHook, overrides: Overrides) -> None:
     """Build the cards, the task board and the cycle."""
-    clock, randomness = core.clock, core.randomness
-    core.embedding_cache = EmbeddingCache(core.memory)
-    core.embedded_twin = EmbeddedTwin(core.decisions, embed=core.embedding_cache, calibrator=overrides.calibrator)
+    clock, randomness = services.clock, services.randomness
+    services.embedding_cache = EmbeddingCache(services.memory)
+    services.embedded_twin = EmbeddedTwin(
+        services.decisions, embed=services.embedding_cache, calibrator=overrides.calibrator
+    )
     placing = PromptPlacer(
-        core.database,
-        core.settings,
-        embed=partial(core.memory.embed_texts, timeout_s=EMBED_TIMEOUT_S),
-        agents=core.agents.list,
+        services.database,
+        services.settings,
+        embed=partial(services.memory.embed_texts, timeout_s=EMBED_TIMEOUT_S),
+        agents=services.agents.list,
     )
-    router = Router(core.settings, clock, randomness, placing.place)
+    router = Router(services.settings, clock, randomness, placing.place)
     store = CardStore(
-        core.database, clock, core.settings, safety=core.safety, history=core.decisions, ledger=core.ledger
+        services.database,
+        clock,
+        services.settings,
+        safety=services.safety,
+        history=services.decisions,
+        ledger=services.ledger,
     )
-    approvals = Approvals(store, launcher, core.embedded_twin, flows=core.flows, secrets=core.keys.secrets)
-    core.tasks = TaskBoard(core.database, randomness=randomness)
-    core.threads = Threads(
-        lambda: core.settings.current.memory.transcripts,
+    approvals = Approvals(store, launcher, services.embedded_twin, flows=services.flows, secrets=services.keys.secrets)
+    services.tasks = TaskBoard(services.database, randomness=randomness)
+    services.threads = Threads(
+        lambda: services.settings.current.memory.transcripts,
         clock,
         workspace_of=top_folder,
-        ours=core.home.holds_worktree,
-        secrets=core.keys.secrets,
+        ours=services.home.holds_worktree,
+        secrets=services.keys.secrets,
     )
     sources = Sources(
-        core.validation_runs,
-        core.tasks,
-        core.sessions,
+        services.validation_runs,
+        services.tasks,
+        services.sessions,
         ProjectCache(clock, find_projects),
         github=GitHub(clock),
-        threads=core.threads,
-        learned_flows=lambda workspace: [work.name for work in learned_work(core) if work.workspace in ("", workspace)],
-        fixes=lambda workspace: core.adaptation.fixes(workspace),
+        threads=services.threads,
+        learned_flows=lambda workspace: [
+            work.name for work in learned_work(services) if work.workspace in ("", workspace)
+        ],
+        fixes=lambda workspace: services.adaptation.fixes(workspace),
         prompt_runner=partial(_prompt_runner, launcher),
-        landings=core.changes.undoable_landings,
+        landings=services.changes.undoable_landings,
         # One disk, one card: in the first workspace.
-        disk=lambda workspace: core.housekeeping.disk() if workspace in core.workspaces[:1] else None,
+        disk=lambda workspace: services.housekeeping.disk() if workspace in services.workspaces[:1] else None,
     )
-    core.contexts = overrides.contexts or ContextReader(clock, core.settings, sources)
-    others = core.model_twin.propose, hook.propose, lambda context: learned(context, learned_work(core))
-    core.predictions = Predictions(
+    services.contexts = overrides.contexts or ContextReader(clock, services.settings, sources)
+    others = services.model_twin.propose, hook.propose, lambda context: learned(context, learned_work(services))
+    services.predictions = Predictions(
         store,
         approvals,
         router,
-        core.embedded_twin,
+        services.embedded_twin,
         randomness,
-        contexts=partial(_read_contexts, core),
-        workspaces=lambda: core.workspaces,
+        contexts=partial(_read_contexts, services),
+        workspaces=lambda: services.workspaces,
         propose=partial(templates.propose, sources=others),
     )
-    core.cards = Cards(store, approvals, core.predictions, router, randomness, reverse=core.changes.undo_session)
+    services.cards = Cards(
+        store, approvals, services.predictions, router, randomness, reverse=services.changes.undo_session
+    )
 
 
 def _prompt_runner(launcher: Sessions, workspace: str) -> str:
@@ -226,43 +237,43 @@ def _prompt_runner(launcher: Sessions, workspace: str) -> str:
     return info.executor if info.available else ""
 
 
-def _follow_tasks(core: Services) -> None:
+def _read_task_files(services: Services) -> None:
     """Read the files of `tasksDir` into the task board; a fault is reported and changes nothing."""
-    if not (folder := core.settings.current.tasks_dir):
+    if not (folder := services.settings.current.tasks_dir):
         return
     try:
-        core.tasks.update_from_files(Path(folder).expanduser(), core.workspaces)
+        services.tasks.update_from_files(Path(folder).expanduser(), services.workspaces)
     except (OSError, UnicodeDecodeError) as error:
-        core.report("tasksDir", f"{folder} cannot be read: {error}; fix it, or: clawpy config set tasksDir ''")
+        services.report("tasksDir", f"{folder} cannot be read: {error}; fix it, or: clawpy config set tasksDir ''")
 
 
-def _read_contexts(core: Services, workspaces: Sequence[str]) -> list[WorkspaceContext]:
-    if not core.safety.kill_switch.stop_reason():
-        core.heartbeat.pulse()  # what is due is a card of this very cycle, also of one that a verb asks for
-    _follow_tasks(core)
+def _read_contexts(services: Services, workspaces: Sequence[str]) -> list[WorkspaceContext]:
+    if not services.safety.kill_switch.stop_reason():
+        services.heartbeat.pulse()  # what is due is a card of this very cycle, also of one that a verb asks for
+    _read_task_files(services)
     try:
-        core.adaptation.run_round()
+        services.adaptation.run_round()
     except Exception as error:  # cards that do not come of what was learnt come all the same
-        core.report("adaptation", f"what happened was not weighed: {error}")
-    last_input, _ = core.autonomy.presence.last()
-    contexts = core.contexts.read_all(
-        workspaces, last_input=last_input, ours={path: _own_writes(core, path) for path in workspaces}
+        services.report("adaptation", f"what happened was not weighed: {error}")
+    last_input, _ = services.autonomy.presence.last()
+    contexts = services.contexts.read_all(
+        workspaces, last_input=last_input, ours={path: _own_writes(services, path) for path in workspaces}
     )
     for context in contexts:
         if context.silence is not None:
-            core.autonomy.presence.note(context.now - context.silence, f"your files changed in {context.workspace}")
-    return [replace(context, is_first=context.workspace in core.workspaces[:1]) for context in contexts]
+            services.autonomy.presence.note(context.now - context.silence, f"your files changed in {context.workspace}")
+    return [replace(context, is_first=context.workspace in services.workspaces[:1]) for context in contexts]
 
 
-def last_sign(core: Services, workspaces: Sequence[str]) -> datetime | None:
+def last_workspace_activity(services: Services, workspaces: Sequence[str]) -> datetime | None:
     """The time when anybody but us last wrote in these workspaces, None when that is unknown. Runs git."""
-    return core.contexts.last_activity(workspaces, {path: _own_writes(core, path) for path in workspaces})
+    return services.contexts.last_activity(workspaces, {path: _own_writes(services, path) for path in workspaces})
 
 
-def _own_writes(core: Services, workspace: str) -> list[OurWrite]:
+def _own_writes(services: Services, workspace: str) -> list[OurWrite]:
     """Files that our landings wrote, which are no sign of the operator."""
     writes = []
-    for path, mtime_ns in core.changes.written_by_us(workspace).items():
+    for path, mtime_ns in services.changes.written_by_us(workspace).items():
         at = datetime.fromtimestamp(mtime_ns / 1e9, UTC)
         writes.append(OurWrite(path, at - STAMP_SLACK, at + STAMP_SLACK))
     return writes

@@ -19,8 +19,8 @@ from engine.memory.transcript_import import Importer
 from engine.model import RETENTION_BY_KIND, Retention
 from engine.services import Overrides
 from engine.storage.database import Database
-from engine.wiring.acting import last_heard
-from engine.wiring.prediction import last_sign
+from engine.wiring.acting import last_operator_activity
+from engine.wiring.prediction import last_workspace_activity
 from tests.conftest import MONDAY_MORNING, Repository
 from tests.memory.fake_work import FakeWork
 
@@ -150,7 +150,7 @@ def test_a_conversation_elsewhere_is_a_sign_of_the_operator_and_no_write(
     file.parent.mkdir()
     file.write_text(claude_line(1, "user", "hello", cwd="/elsewhere"))
     os.utime(file, (at.timestamp(), at.timestamp()))
-    before = last_heard(engine)
+    before = last_operator_activity(engine)
     engine.settings.set("memory.transcripts", [str(file.parent)])
-    assert last_heard(engine) == at != before
-    assert last_sign(engine, [str(repository.path)]) == before
+    assert last_operator_activity(engine) == at != before
+    assert last_workspace_activity(engine, [str(repository.path)]) == before
