@@ -1,4 +1,4 @@
-"""Open pull requests and failing CI, from the `gh` command where it is there (SPEC 2.1).
+"""Reads open pull requests and failing CI from the `gh` command, where it is installed (SPEC 2.1).
 
 `gh` asks a server, so no caller waits for it: `latest` returns the last answer and asks again in the background.
 """

@@ -1,5 +1,4 @@
-"""The history of a repository as values: commits, tags, the files of a commit, and the questions that several readers
-ask of it."""
+"""The history of a repository: its commits, tags and files, as values."""
 
 from __future__ import annotations
 

@@ -1,5 +1,8 @@
-"""Inspects a repository: what is unfinished, lost, in conflict, about to be pushed. A field and a function for each
-check; a check that fails costs no other, and is asked again only when what it depends on has changed."""
+"""Inspects a repository: what is unfinished, lost, in conflict, or about to be pushed.
+
+Each check has a field and a function. One that fails costs no other, and is asked again only when what it depends on
+has changed.
+"""
 
 from __future__ import annotations
 

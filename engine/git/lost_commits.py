@@ -1,8 +1,8 @@
-"""Finds work that no branch, remote branch or tag holds: commits that only the reflog or a detached HEAD knows, and
-stashes.
+"""Finds commits and stashes that no branch, remote branch or tag holds.
 
-What was amended, rebased, squashed or cherry-picked away is not lost: its like is on a branch. Neither is what somebody
-else committed and was only checked out here, nor what stands in the files or on the base all the same.
+Commits are known from the reflog, or from a detached HEAD. What was amended, rebased, squashed or cherry-picked away is
+not lost: its like is on a branch. Neither is what somebody else committed and was only checked out here, nor what
+stands in the files or on the base all the same.
 """
 
 from __future__ import annotations

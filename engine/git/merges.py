@@ -1,5 +1,7 @@
-"""Tries merges in git's own memory, so that no file, branch or object of the repository changes, and says which merges
-and which pairs of branches are worth trying."""
+"""Tries merges without touching the repository, and says which are due and which branches are worth trying.
+
+git merges in its own memory, so that no file, branch or object of the repository changes.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Operations that were begun and are not finished: a merge, rebase, cherry-pick, revert, `git am` or bisect. git's own
-files say so."""
+"""Reads the merge, rebase, cherry-pick, revert, `git am` or bisect that was begun and is not finished."""
 
 from __future__ import annotations
 

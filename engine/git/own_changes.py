@@ -1,5 +1,4 @@
-"""Finds what your own work left behind (SPEC 2.11): debugging, conflict markers, documentation that names what is
-gone."""
+"""Finds debugging, conflict markers and stale documentation in your own work (SPEC 2.11)."""
 
 from __future__ import annotations
 

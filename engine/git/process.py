@@ -1,5 +1,4 @@
-"""The one process that runs git: a fixed environment, and in place of a repository's configuration one that names no
-program."""
+"""Runs git: the one process that does, with a fixed environment and a configuration that names no program."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Says what secret a line of a file, or a file by its name, looks like it holds. Pure functions.
+"""Says whether a line of a file, or a file by its name, looks as if it held a secret. Pure.
 
 An answer never holds the text it was found in: a secret is named by its kind alone. Silent in tests, examples and lock
 files, and about placeholders: a false alarm costs more trust than it is worth.

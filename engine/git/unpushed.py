@@ -1,5 +1,4 @@
-"""Finds what should not be pushed or committed as it is: secrets, large files, files that belong in no repository, and
-`fixup!` commits.
+"""Finds secrets, large files and `fixup!` commits that should not be pushed or committed as they are.
 
 One reading for the card and for the review that → runs. Bounded: the newest `MAX_COMMITS` commits, `MAX_BYTES` of new
 files; what was not read is counted.

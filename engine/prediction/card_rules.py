@@ -1,5 +1,4 @@
-"""The rules of cards: legal transitions and cool-downs (SPEC 2.7), the order of the stack and its places (2.9, 2.11),
-the tier that follows from the operator's decisions (2.5). Pure."""
+"""The rules of cards: transitions, cool-downs, places, order and tiers (SPEC 2.5, 2.7, 2.9, 2.11). Pure."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Every kind of card in one table, `kinds.toml`: its tier, what it is called, the flow that → runs, its channel (SPEC
-2.11)."""
+"""Every kind of card in one table, `kinds.toml`: its tier, title, flow and channel (SPEC 2.11)."""
 
 from __future__ import annotations
 

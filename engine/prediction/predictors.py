@@ -1,11 +1,10 @@
-"""Predictions that others make: a language model that speaks for the operator (SPEC 2.3a), and programs that append
-lines to `predictions.jsonl` (2.8).
+"""Predictions of a language model that speaks for the operator (SPEC 2.3a), and of other programs (2.8).
 
 The model is asked when the situation of a workspace has changed, at most once for each cycle and workspace. An unusable
 reply is asked for again once, with its error; after that, as without an answer, it proposes nothing.
 
-A line is `{"prediction", "confidence", "channel", "reasoning", "timestamp"}`, and may name a `workspace`. It is
-proposed for a day. The engine never writes the file.
+Programs append lines to `predictions.jsonl`: `{"prediction", "confidence", "channel", "reasoning", "timestamp"}`, and
+maybe a `workspace`. A line is proposed for a day. The engine never writes the file.
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""Selects which proposals of a cycle become cards: by channel, confidence, place in the stack, and the rails (SPEC 2.4,
-2.5, 2.9)."""
+"""Selects which proposals of a cycle become cards: by confidence, places and rails (SPEC 2.4, 2.5, 2.9)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""The six signals of SPEC 2.1: the relevance of work right now, in [0, 1], with its evidence in words. Pure, but for
-`CalendarReader`, which reads meetings out of `.ics` files."""
+"""The six signals of SPEC 2.1: how relevant work is right now, in [0, 1], with the evidence in words.
+
+Pure, but for `CalendarReader`, which reads meetings from `.ics` files.
+"""
 
 from __future__ import annotations
 

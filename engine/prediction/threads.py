@@ -1,5 +1,5 @@
-"""Reads the operator's conversations with other agents (SPEC 2.1), and when one last grew (2.2). Opt-in: from the
-folders of `[memory] transcripts`, which are only read.
+"""Reads the operator's conversations with other agents from their transcripts (SPEC 2.1, 2.2). Opt-in: `[memory]
+transcripts` names the folders, which are only read.
 
 Only files that grew of late are opened, and of those the ends; what was read is kept until the file grows again.
 Conversations of our own sessions are not the operator's and are left out.

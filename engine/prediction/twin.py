@@ -1,5 +1,4 @@
-"""The Twin: what this operator would say of a card (SPEC 2.3), the confidence that follows (2.5), and how far it may be
-believed (2.6, 8.6).
+"""Predicts what the operator would say of a card, and how confident a card is (SPEC 2.3, 2.5, 2.6, 8.6).
 
 The embedded Twin is a `Learner` that follows the decisions: each is learnt once, in order, when the Twin is next asked.
 Where a decision no longer counts a new learner learns the newest ones again.

@@ -1,4 +1,4 @@
-"""Cards about tests that fail, and about what they lack: packages that are not installed, lock files out of step."""
+"""Cards about tests that fail, and about what tests lack: packages, or a lock file in step."""
 
 from __future__ import annotations
 
