@@ -18,6 +18,7 @@ from typing import Any
 from engine.config import Settings, SettingsSource
 from engine.execution import trees
 from engine.execution.changesets import CapturedChanges, ChangeSets
+from engine.execution.housekeeping import Caches
 from engine.execution.live_session import LiveSession
 from engine.execution.runners.flow import CannotRun, FlowError, Place, RetryLater
 from engine.execution.runners.toolchains.installing import (
@@ -29,7 +30,7 @@ from engine.execution.runners.toolchains.installing import (
 from engine.execution.runners.toolchains.projects import find_packages
 from engine.execution.sandbox import Confinement
 from engine.execution.sandbox.host_paths import link_tools, secret_places
-from engine.execution.sandbox.mounts import Caches, written_files
+from engine.execution.sandbox.mounts import written_files
 from engine.execution.session_store import CHANGES_WAIT, SessionRow, Write, attach_changes, continued_session
 from engine.execution.trees import Snapshot
 from engine.execution.worktrees import Worktree

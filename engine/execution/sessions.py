@@ -129,7 +129,7 @@ class Sessions(Admission):
         self._enqueue_rows([row])
         return self.get(session_id)
 
-    # Looking
+    # Reading
 
     def get(self, session_id: str) -> SessionView:
         """One session. Raises `Refusal` `unknown_session`."""

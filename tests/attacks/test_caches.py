@@ -5,11 +5,10 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
-from engine.execution.sandbox.mounts import Caches
+from engine.execution.housekeeping import Caches
 from tests.attacks.victim import Victim, canary
 
 
@@ -134,16 +133,3 @@ def test_a_cache_in_the_tree_cannot_become_a_link(victim: Victim, caches: Caches
     output = check(victim, caches, head, read_and_write)
     assert word not in output
     assert victim.state() == before
-
-
-def test_a_workspace_keeps_three_caches_and_the_unused_are_swept(tmp_path: Path) -> None:
-    caches = Caches(tmp_path / "build")
-    for head in "abcdef":
-        with caches.use_cache("/srv/shop", head, lambda commit: False) as folder:
-            (folder / head).touch()
-    names = sorted(path.name for path in tmp_path.glob("build/*/*/files/*"))
-    assert names == ["d", "e", "f"]
-    (tmp_path / "build" / "left" / "mypy").mkdir(parents=True)
-    caches.sweep()
-    assert not (tmp_path / "build" / "left").exists()
-    assert sorted(path.name for path in tmp_path.glob("build/*/*/files/*")) == names

@@ -16,11 +16,11 @@ from engine.clock import Clock
 from engine.config import ChannelSettings, Settings
 from engine.events import EventBus
 from engine.execution.changesets import ChangeSets
+from engine.execution.housekeeping import Caches
 from engine.execution.live_session import LiveSession, SessionRails
 from engine.execution.runners.runner import RunnerResult
 from engine.execution.sandbox import Sandbox
 from engine.execution.sandbox.ladder import NoSandbox
-from engine.execution.sandbox.mounts import Caches
 from engine.execution.session_workspace import SessionWorkspaces
 from engine.execution.sessions import Sessions
 from engine.home import Home

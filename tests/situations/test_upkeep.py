@@ -56,8 +56,8 @@ def test_on_a_full_disk_caches_go_and_undecided_work_stays(monday: Situation, mo
     assert "reclaim_space" not in monday.kinds()
 
     # No test can fill a disk: what counts as nearly full is any disk, and as worth it any byte.
-    monkeypatch.setattr(housekeeping, "MIN_FREE_BYTES", 1 << 62)
-    monkeypatch.setattr(housekeeping, "MIN_FREE_SHARE", 1.1)
+    monkeypatch.setattr(housekeeping, "NEARLY_FULL_BYTES", 1 << 62)
+    monkeypatch.setattr(housekeeping, "NEARLY_FULL_SHARE", 1.1)
     monkeypatch.setattr(changes, "MIN_SPACE", 1)
     monkeypatch.setattr(changes, "MAX_FREE_RATIO", 1 << 40)
     slot = monday.home / "cache" / "build" / "0123456789abcdef" / "0"

@@ -14,6 +14,7 @@ from engine.config import ChannelSettings, FixedSettings, Settings
 from engine.config.sections import AcpSettings
 from engine.events import EventBus
 from engine.execution.changesets import ChangeSets
+from engine.execution.housekeeping import Caches
 from engine.execution.live_session import LiveSession
 from engine.execution.process_termination import marked_processes
 from engine.execution.runners.acp.runner import AcpRunner
@@ -21,7 +22,6 @@ from engine.execution.runners.flow import SessionStopped
 from engine.execution.runners.runner import AgentServices
 from engine.execution.sandbox import Sandbox
 from engine.execution.sandbox.ladder import NoSandbox
-from engine.execution.sandbox.mounts import Caches
 from engine.execution.session_workspace import SessionWorkspaces
 from engine.execution.sessions import Sessions
 from engine.execution.tools.tool_gate import AgentToolCall
