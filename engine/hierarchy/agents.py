@@ -196,9 +196,10 @@ class Agents:
         if name not in ("comms.json", "tools.json"):
             return None
         try:
-            read = Comms.model_validate_json(text) if name == "comms.json" else Tools.model_validate_json(text)
-            if isinstance(read, Comms):
-                self._check_leader(agent_id, read.reports_to)
+            if name == "tools.json":
+                Tools.model_validate_json(text)
+            else:
+                self._check_leader(agent_id, Comms.model_validate_json(text).reports_to)
         except ValidationError as error:
             return first_fault(error)
         except Refusal as refusal:

@@ -274,11 +274,11 @@ class GuidedSessions(SessionFollower[GuidedSession]):
         carried = Counter(item for row in sessions for item in row.items.items())
         stale = []
         for leader, profile in self._profiles.load(sorted({ref.partition("#")[0] for ref, _ in carried})).items():
-            past = _past(leader, profile, now)
+            outdated = _outdated_items(leader, profile, now)
             for item in guidance_items(profile):
                 key = item.ref, item.wording
-                if key in carried and item.ref in past:
-                    days, most = past[item.ref]
+                if key in carried and item.ref in outdated:
+                    days, most = outdated[item.ref]
                     event = GuidanceFoundStale(
                         subject=item.ref, leader=leader, wording=item.wording, days=days, most=most, told=carried[key]
                     )
@@ -286,7 +286,7 @@ class GuidedSessions(SessionFollower[GuidedSession]):
         return stale
 
 
-def _past(leader: str, profile: LeaderProfile, now: datetime) -> dict[str, tuple[int, int]]:
+def _outdated_items(leader: str, profile: LeaderProfile, now: datetime) -> dict[str, tuple[int, int]]:
     """The outdated items of a profile."""
     dated = {f"{leader}#patterns/{pattern.key}": is_outdated(pattern, now) for pattern in profile.patterns}
     dated |= {f"{leader}#recent-decisions/{decision.id}": is_outdated(decision, now) for decision in profile.decisions}
@@ -300,8 +300,8 @@ def _record_noisy(tx: Transaction, agent: str) -> None:
         .where(col(GuidedSession.agent) == agent, col(GuidedSession.at) > tx.now - MAX_DECISIONS)
         .where(col(GuidedSession.state).in_(("good", "bad")))
     ).all()
-    counted = tallies((row.items, row.state == "bad") for row in rows)
-    for (ref, wording), tally in sorted(counted.items()):
+    items = tallies((row.items, row.state == "bad") for row in rows)
+    for (ref, wording), tally in sorted(items.items()):
         if tally.is_noisy:
             event = GuidanceFoundNoisy(
                 subject=ref, leader=ref.partition("#")[0], agent=agent, wording=wording, **asdict(tally),

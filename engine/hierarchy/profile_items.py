@@ -161,9 +161,9 @@ def print_profile(profile: LeaderProfile) -> str:
 
 def refuse_stale(profile: LeaderProfile, text: str) -> None:
     """Raises `Refusal` (`stale_profile`) where a text was printed of another version of the profile: what came up from
-    below since then would be taken out unseen. A text that names no version is taken as it is."""
-    made_of = _VERSION.search(text)
-    if made_of and made_of[1] != _version(profile):
+    below since then would be removed unseen. A text that names no version is accepted as it is."""
+    version = _VERSION.search(text)
+    if version and version[1] != _version(profile):
         raise Refusal(
             "stale_profile",
             f"the guidance of {profile.leader} has changed since this text was printed",
@@ -221,7 +221,7 @@ MAX_DECISIONS = 5
 
 
 class ProfileEntry(Row, table=True):
-    """One version of one item. `body` has `text`, or `items` of a list; empty when the item was taken out.
+    """One version of one item. `body` has `text`, or `items` of a list; empty when the item was removed.
     `version` is the same for the same content, whoever holds it; one that was forgotten keeps its name when its words
     are gone. `unsent`: the shared leadership has not confirmed it yet."""
 
@@ -243,8 +243,8 @@ class ProfileEntry(Row, table=True):
         return str(self.body.get("text", ""))
 
     @property
-    def learnt(self) -> tuple[PatternSource, ...]:
-        """The findings it was learnt from."""
+    def findings(self) -> tuple[PatternSource, ...]:
+        """The findings that it came from."""
         return tuple(PatternSource(**source) for source in self.sources)
 
     @property
@@ -305,9 +305,9 @@ def merge_profile(
 ) -> LeaderProfile:
     """The profile of `soul.md` (`seed`), changed by the stored entries. `uses`: how often prompts of all homes had a
     pattern (by leader and key), and when last. Pure."""
-    learnt: dict[tuple[str, str], dict[PatternSource, None]] = {}
-    for entry in entries:  # two homes may have learnt the same thing from different agents
-        learnt.setdefault((entry.key, entry.text), {}).update(dict.fromkeys(entry.learnt))
+    findings: dict[tuple[str, str], dict[PatternSource, None]] = {}
+    for entry in entries:  # two homes may have the same pattern from different agents
+        findings.setdefault((entry.key, entry.text), {}).update(dict.fromkeys(entry.findings))
     patterns = {pattern.key: pattern for pattern in seed.patterns}
     decisions = {decision.id: decision for decision in seed.decisions}
     whole: dict[str, Any] = {}
@@ -316,7 +316,7 @@ def merge_profile(
         if section == "patterns":
             patterns.pop(key, None)
             if text and may_guide(entry.trust, approved=bool(entry.body.get(APPROVED))):
-                patterns[key] = Pattern(key, text, at=entry.at, sources=tuple(learnt[key, text]), trust=entry.trust)
+                patterns[key] = Pattern(key, text, at=entry.at, sources=tuple(findings[key, text]), trust=entry.trust)
         elif section == "decisions":
             decisions.pop(key, None)
             if text:
@@ -328,8 +328,8 @@ def merge_profile(
         patterns[key] = replace(pattern, uses=number, last_used=last)
     return replace(
         seed,
-        patterns=tuple(sorted(patterns.values(), key=lambda one: (-one.uses, *_newest_first(one.at), one.key))),
-        decisions=tuple(sorted(decisions.values(), key=lambda one: _newest_first(one.at))[:MAX_DECISIONS]),
+        patterns=tuple(sorted(patterns.values(), key=lambda item: (-item.uses, *_newest_first(item.at), item.key))),
+        decisions=tuple(sorted(decisions.values(), key=lambda item: _newest_first(item.at))[:MAX_DECISIONS]),
         **whole,
     )
 

@@ -115,7 +115,7 @@ class Profiles:
             query = select(ProfileEntry).where(*is_item(leader, "patterns", key))
             entries = sorted(session.exec(query), key=lambda entry: (entry.at, entry.version), reverse=True)
         return [
-            PatternVersion(entry.key, entry.text, entry.at, entry.origin, number == 0, entry.learnt)
+            PatternVersion(entry.key, entry.text, entry.at, entry.origin, number == 0, entry.findings)
             for number, entry in enumerate(entries)
         ]
 
@@ -123,7 +123,7 @@ class Profiles:
         """Make the operator's edits, all or none. Raises `Refusal`: `unknown_agent`, `bad_section`, `bad_profile`."""
         changes = self._bodies(self.get(leader), edits)
 
-        def work(tx: Transaction) -> None:
+        def store_edits(tx: Transaction) -> None:
             current = newest_versions(tx.session.exec(select(ProfileEntry).where(ProfileEntry.leader == leader)))
             before = {(section, key): current.get((section, key)) for section, key, _ in changes}
             versions = [[*item, entry.version if entry else ""] for item, entry in before.items()]
@@ -131,7 +131,7 @@ class Profiles:
             for section, key, body in changes:
                 self._write_edit(tx, leader, section, key, body)
 
-        self._database.write(work)
+        self._database.write(store_edits)
         return self.get(leader)
 
     def undo(self, leader: str) -> LeaderProfile:
@@ -141,9 +141,9 @@ class Profiles:
         seeded = {("patterns", pattern.key): pattern.text for pattern in seed.patterns}
         seeded |= {("decisions", decision.id): decision.text for decision in seed.decisions}
 
-        def work(tx: Transaction) -> None:
-            saved: list[list[str]] = state.get(tx.session, f"{LAST_EDIT}{leader}", [])
-            if not saved:
+        def restore(tx: Transaction) -> None:
+            last_edit: list[list[str]] = state.get(tx.session, f"{LAST_EDIT}{leader}", [])
+            if not last_edit:
                 raise Refusal(
                     "nothing_to_undo",
                     f"nothing to undo: no save of the guidance from {leader}",
@@ -151,13 +151,13 @@ class Profiles:
                 )
             stored = tx.session.exec(select(ProfileEntry).where(ProfileEntry.leader == leader))
             entries = {(entry.section, entry.key, entry.version): entry for entry in stored}
-            for section, key, version in saved:
+            for section, key, version in last_edit:
                 before = entries.get((section, key, version))
                 body = before.body if before else _text_body(seeded.get((section, key), ""))
-                self._write_edit(tx, leader, section, key, body, before.learnt if before else ())
+                self._write_edit(tx, leader, section, key, body, before.findings if before else ())
             state.put(tx, f"{LAST_EDIT}{leader}", [])
 
-        self._database.write(work)
+        self._database.write(restore)
         return self.get(leader)
 
     def preview(self, leader: str, edits: Sequence[ProfileEdit]) -> LeaderProfile:
@@ -195,12 +195,12 @@ class Profiles:
             if lesson in (pattern.key, lesson_id(pattern.text))
         ]
 
-        def work(tx: Transaction) -> None:
+        def remove(tx: Transaction) -> None:
             for leader, key in patterns:
                 self._write_edit(tx, leader, "patterns", key, {})
 
         if patterns:
-            self._database.write(work)
+            self._database.write(remove)
         return sorted({leader for leader, _ in patterns})
 
     def _write_edit(
@@ -232,8 +232,8 @@ class Profiles:
     def merge_rows(
         self, tx: Transaction, entries: Sequence[ProfileEntry], uses: Sequence[PatternUse] = (), *, unsent: bool
     ) -> None:
-        """Take in rows, from here (`unsent`) or from the shared leadership. Those that are known change nothing,
-        but that one which was forgotten elsewhere loses its words here, and of counts the larger stays."""
+        """Add rows, from here (`unsent`) or from the shared database. Existing ones change nothing, except that an
+        entry that was forgotten elsewhere loses its words here, and that the larger number of uses stays."""
 
         def merge(row: ProfileEntry | PatternUse, changed: Sequence[str], where: str) -> int:
             table = type(row)
@@ -336,7 +336,7 @@ class ProfileTexts:
         """Remove the matching texts; returns the number of versions. A matching newest version gets a successor without
         the text, so that other machines remove it too."""
 
-        def work(tx: Transaction) -> int:
+        def empty_entries(tx: Transaction) -> int:
             rows = _matching_entries(tx.session, query)
             items = {(row.leader, row.section, row.key): row for row in sorted(rows, key=lambda row: row.at)}
             for row in rows:
@@ -349,7 +349,7 @@ class ProfileTexts:
             tx.after_commit(self._profiles.bump_version)  # also where only what was captured is gone
             return len(rows)
 
-        return self._database.write(work)
+        return self._database.write(empty_entries)
 
 
 def _matching_entries(session: Session, query: SearchTerms) -> list[ProfileEntry]:

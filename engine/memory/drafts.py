@@ -274,9 +274,9 @@ class Drafts:
             Trust.OPERATOR if is_edited else draft.trust,
             self._clock.now(),
         )
-        kept = self._para.add([fact])[0]
-        self._decide(draft, "promoted", kept.id, is_quoted=draft.source.startswith(CAPTURE_SOURCE) and not is_edited)
-        return kept
+        stored = self._para.add([fact])[0]
+        self._decide(draft, "promoted", stored.id, is_quoted=draft.source.startswith(CAPTURE_SOURCE) and not is_edited)
+        return stored
 
     def reject(self, draft_id: str) -> FactDraft:
         """Turn a draft down for good: the same words are not drafted again. Raises `Refusal` `unknown_draft`,

@@ -77,7 +77,7 @@ class MemoryService:
         self._endpoint = endpoint
         self.store = MemoryStore(database, self._on_erased)
         self.vectoriser = Vectoriser(
-            database, self.store, self._helper, embedder=self._embedder, then=lambda: self.index.wake()
+            database, self.store, self._helper, embedder=self._embedder, on_complete=lambda: self.index.wake()
         )
         self.index = Index(self.store, self._helper, folder, model=lambda: self.vectoriser.model, server=server)
         self.vectors = Vectors(self.store, self.index, embedder=self._embedder, model=lambda: self.vectoriser.model)
@@ -127,7 +127,7 @@ class MemoryService:
     def embed_texts(self, texts: Sequence[str], *, timeout_s: float = TIMEOUT_S) -> list[bytes]:
         """Unit vectors (float32) of texts by the local model, whatever embedder memory uses; tens of milliseconds for
         each. Raises `NoEmbedder`, also after `timeout_s`."""
-        return [made.vector for made in self._local.embed(texts, timeout=timeout_s)]
+        return [embedding.vector for embedding in self._local.embed(texts, timeout=timeout_s)]
 
     # -- looking
 

@@ -180,8 +180,8 @@ def _with_tokens(match: RecallMatch) -> RecallMatch:
 
 
 def _sort(lines: Iterable[RecallMatch]) -> list[RecallMatch]:
-    """Each session and task once, by the layer that tells most of it. Facts first, as many as may stand before
-    everything; then by score. Who answered first makes no difference."""
+    """Each session and task once, from the most informative layer. The best facts first, then by score; the order in
+    which layers answered does not matter."""
     best: dict[str, RecallMatch] = {}
     for line in sorted(lines, key=lambda line: (LAYER_PREFERENCE.get(line.layer, 0), -line.score)):
         best.setdefault(line.about or line.id, line)
@@ -191,17 +191,14 @@ def _sort(lines: Iterable[RecallMatch]) -> list[RecallMatch]:
 
 
 def _drop_duplicates(ordered: Sequence[RecallMatch]) -> list[RecallMatch]:
-    """The same said twice is once there: in another layer, or in one by the same speaker on the same day."""
-    unique: list[RecallMatch] = []
+    """Without repetitions: the same text in another layer, or in the same one by the same speaker on the same day."""
+    unique: dict[tuple[str, str, str], RecallMatch] = {}
     layers: dict[str, Layer] = {}
-    seen: set[tuple[str, str, str]] = set()
     for line in ordered:
         text = " ".join(line.text.casefold().split())
-        key = (text, line.speaker.casefold(), line.at.date().isoformat() if line.at else "")
-        if key not in seen and layers.setdefault(text, line.layer) is line.layer:
-            seen.add(key)
-            unique.append(line)
-    return unique
+        if layers.setdefault(text, line.layer) is line.layer:
+            unique.setdefault((text, line.speaker.casefold(), line.at.date().isoformat() if line.at else ""), line)
+    return [*unique.values()]
 
 
 # -- layers B, F and G

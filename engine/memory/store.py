@@ -166,13 +166,13 @@ class MemoryStore:
 
     def entries(self, layer: Layer, *, words: str = "", before: int | None = None, limit: int = 200) -> list[Memory]:
         """The newest first, those with all the `words` when there are any; page on with `before` = the last `seq`."""
-        wanted = " ".join(quote_words(words.split()))
-        if words.strip() and not wanted:
+        terms = " ".join(quote_words(words.split()))
+        if words.strip() and not terms:
             return []
-        condition = "AND seq IN (SELECT rowid FROM memories_fts WHERE memories_fts MATCH :wanted)" if wanted else ""
+        condition = "AND seq IN (SELECT rowid FROM memories_fts WHERE memories_fts MATCH :terms)" if terms else ""
         return self.load(
             f"WHERE layer = :layer AND (:before IS NULL OR seq < :before) {condition} ORDER BY seq DESC LIMIT :limit",
-            {"layer": layer.value, "before": before, "wanted": wanted, "limit": limit},
+            {"layer": layer.value, "before": before, "terms": terms, "limit": limit},
         )
 
     def previous_turns(self, seqs: Sequence[int]) -> dict[int, int]:

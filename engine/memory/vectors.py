@@ -1,7 +1,7 @@
 """Vectors of layers C and E: made in the background, and searched.
 
-Missing are those of what was just remembered, of what a crash left, and of everything when the embedder changes. A
-memory is cut into chunks that fit the embedder, and each gets its context. A turn of a conversation means little alone
+They are missing for new memories, after a crash, and for all memories when the embedder changes. A memory is cut into
+chunks that fit the embedder, and each gets its context. A turn of a conversation means little alone
 ("Yes, last week!"): it is embedded behind the turn before it, the date and who speaks.
 
 Where there are few vectors they are compared exactly, else by the index, with its candidates rescored exactly. Vectors
@@ -88,15 +88,15 @@ class Vectoriser:
         helper: Helper,
         *,
         embedder: Callable[[], Embedder],
-        then: Callable[[], None],
+        on_complete: Callable[[], None],
     ) -> None:
-        """`helper` says where tokens lie; `then()` is called when all that were missing are made."""
+        """`helper` says where tokens begin and end; `on_complete()` is called when no vector is missing any more."""
         self._database = database
         self._store = store
         self._helper = helper
         self._embedder = embedder
-        self._then = then
-        self._made = False
+        self._on_complete = on_complete
+        self._has_new = False
         self._background = Background("clawpy-vectors", self._step)
         self._failures = 0
         self.trouble = ""
@@ -163,14 +163,14 @@ class Vectoriser:
         passages: dict[int, list[NewPassage]] = {}
         if parts:
             embeddings = embedder.embed(texts, keep=list(map(len, heads)))
-            for (memory, start, stop), made in zip(parts, embeddings, strict=True):
-                passage = NewPassage(start, stop, made.vector, made.packed_tokens or None)
+            for (memory, start, stop), embedding in zip(parts, embeddings, strict=True):
+                passage = NewPassage(start, stop, embedding.vector, embedding.packed_tokens or None)
                 passages.setdefault(memory.seq, []).append(passage)
             self._database.write(lambda tx: self._store.put_passages(tx, model, passages))
-        if not parts and self._made:
-            self._then()
-        self._made = bool(parts)
-        return self._made
+        if not parts and self._has_new:
+            self._on_complete()
+        self._has_new = bool(parts)
+        return self._has_new
 
 
 def _head(memory: Memory, previous: Memory | None) -> str:
