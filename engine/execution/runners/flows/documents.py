@@ -16,6 +16,7 @@ from engine.execution.runners.flow import CannotRun, Flow, FlowError, FlowResult
 from engine.execution.runners.flows.git_steps import resolve_commit
 from engine.execution.runners.flows.lint import is_own_file
 from engine.execution.runners.flows.words import count, join_names
+from engine.execution.runners.toolchains.projects import changelog_of
 from engine.files import read_plain
 from engine.frozen import frozen
 from engine.model.text import LEARNT, one_line, read_section, write_section
@@ -234,19 +235,9 @@ def _read_document(job: Job, name: str, max_bytes: int) -> bytes:
 
 # -- Draft the change log of the commits since a release ----------------------------------------------------------
 
-CHANGELOG_FILES = (
-    "CHANGELOG.md", "CHANGELOG", "CHANGES.md", "HISTORY.md", "NEWS.md", "CHANGES.rst", "CHANGELOG.rst", "HISTORY.rst",
-    "CHANGES", "docs/CHANGELOG.md", "docs/changelog.md", "changelog.md",
-)  # fmt: skip
-
 MAX_COMMITS = 500
 
 MAX_CHANGELOG_BYTES = 20_000_000
-
-
-def changelog_of(folder: Path) -> str:
-    """The file of a project's change log, "" for none."""
-    return next((name for name in CHANGELOG_FILES if os.path.lexists(folder / name)), "")
 
 
 def _check_since(text: str) -> str:

@@ -51,7 +51,11 @@ IGNORED_FOLDERS = frozenset(
 )  # fmt: skip
 """Folders with manifests of other projects, or of a test's data."""
 
-CHANGELOGS = ("CHANGELOG.md", "CHANGES.md", "HISTORY.md", "NEWS.md", "CHANGELOG.rst", "CHANGES.rst", "HISTORY.rst")
+CHANGELOG_FILES = (
+    "CHANGELOG.md", "CHANGELOG", "CHANGES.md", "HISTORY.md", "NEWS.md", "CHANGES.rst", "CHANGELOG.rst", "HISTORY.rst",
+    "CHANGES", "docs/CHANGELOG.md", "docs/changelog.md", "changelog.md",
+)  # fmt: skip
+"""Names of change logs, the most usual first."""
 
 _PACKAGE_FOLDERS = {row.name: row.package_folders[0] for row in PACKAGE_MANAGERS.values() if row.package_folders}
 """The folder of packages that each manager makes."""
@@ -78,7 +82,7 @@ class Project:
     linters: tuple[Linter, ...] = ()
     packages: tuple[PackageSetup, ...] = ()
     changelog: str = ""
-    """Relative to the top of the repository."""
+    """The file of its change log; "" for none, and for a project below the top."""
     tested_by: str | None = None
     """The path of the project that runs its tests."""
     missing_tool: str = ""
@@ -225,17 +229,21 @@ def _inspect_folder(folder: ProjectFolder, path: str, has_tests: Callable[[str],
         for package in packages
         if package.kind in kinds - {"python"} and not package.installed
     ]
-    changelog = next((name for name in CHANGELOGS if name in folder.names), "")
     return Project(
         path=path,
         name=_project_name(folder),
         tools=tuple(replace(tool, install=installs.get(tool.row.kind, "")) for tool in tools),
         linters=tuple(replace(linter, install=installs.get(linter.row.kind, "")) for linter in linters),
         packages=packages,
-        changelog=f"{path}/{changelog}" if path and changelog else changelog,
+        changelog="" if path else changelog_of(folder.folder),
         missing_tool=next(iter(missing), ""),
         searched=tuple(dict.fromkeys(folder.searched)),
     )
+
+
+def changelog_of(folder: Path) -> str:
+    """The file of a project's change log, "" for none."""
+    return next((name for name in CHANGELOG_FILES if os.path.lexists(folder / name)), "")
 
 
 def _project_name(folder: ProjectFolder) -> str:
