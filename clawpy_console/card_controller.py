@@ -33,13 +33,13 @@ class CardController:
         self._decided: list[Card] = []
         self.last_approved_id = ""
         """The card that was approved here last, "" for none or once the work screen has opened on its session."""
-        self._unsettled: dict[str, list[Card | None]] = {}  # by card id, not listed yet; None is gone
+        self._overrides: dict[str, list[Card | None]] = {}  # by card id, until the engine lists them; None: gone
         self._lock = asyncio.Lock()
 
     def pending(self, listed: Sequence[Card]) -> tuple[Card, ...]:
         """The cards that the engine `listed` as pending, those of this console's workspace first, with the decisions
         made meanwhile."""
-        last = {card_id: changes[-1] for card_id, changes in self._unsettled.items()}
+        last = {card_id: changes[-1] for card_id, changes in self._overrides.items()}
         back = [card for card in reversed(last.values()) if card is not None]
         stays = (card for card in listed if card.id not in last)
         return (*back, *sorted(stays, key=lambda card: card.assignment.workspace != self._app.workspace))
@@ -61,7 +61,7 @@ class CardController:
         def on_refusal(refusal: Refusal) -> None:
             self.last_approved_id = ""
             self._decided = [decided for decided in self._decided if decided.id != card.id]
-            self._unsettled.pop(card.id, None)
+            self._overrides.pop(card.id, None)
             refuse(card, refusal)
             self._app.reload(["cards"])
 
@@ -111,7 +111,7 @@ class CardController:
         self.last_approved_id = ""
 
         def on_refusal(refusal: Refusal) -> None:
-            self._unsettled.pop(card.id, None)
+            self._overrides.pop(card.id, None)
             self._app.state_changed(frozenset({"cards"}))  # the card leaves again
             show_message(f"✗ {refusal}", "$wrong")
             self._app.reload(["cards"])
@@ -124,8 +124,8 @@ class CardController:
         )
 
     def _override(self, card_id: str, change: Card | None) -> None:
-        earlier = self._unsettled.pop(card_id, [])
-        self._unsettled[card_id] = [*earlier, change]  # the newest change is last, of the card and of all
+        earlier = self._overrides.pop(card_id, [])
+        self._overrides[card_id] = [*earlier, change]  # the newest change is last, of the card and of all
 
     def _send_decision(
         self,
@@ -138,21 +138,21 @@ class CardController:
         def done(card: Card) -> None:
             if notify is not None and card.note:
                 notify(card.note)
-            self._app.reload(["cards", *topics], before=lambda: self._settle(card_id))
+            self._app.reload(["cards", *topics], before=lambda: self._drop_oldest_override(card_id))
 
         self._app.call_engine(call, done, on_refusal, lock=self._lock)
 
     def _note_change(self, card_id: str, change: Card | None) -> None:
         """The engine has made this change; its list is read again."""
         self._override(card_id, change)
-        self._app.reload(["cards"], before=lambda: self._settle(card_id))
+        self._app.reload(["cards"], before=lambda: self._drop_oldest_override(card_id))
 
-    def _settle(self, card_id: str) -> None:
-        """The oldest change of this card is in what the engine lists now."""
-        changes = self._unsettled.get(card_id, [])
+    def _drop_oldest_override(self, card_id: str) -> None:
+        """The engine lists the oldest change of this card now."""
+        changes = self._overrides.get(card_id, [])
         del changes[:1]
         if not changes:
-            self._unsettled.pop(card_id, None)
+            self._overrides.pop(card_id, None)
 
     def write_own_prompt(
         self,

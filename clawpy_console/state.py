@@ -89,8 +89,11 @@ class AppState:
     """The state of the engine that screens draw. Empty until an engine has run in this home."""
 
     cards: tuple[Card, ...] = ()
+    """The pending cards."""
     recent: tuple[Card, ...] = ()
+    """The latest cards of any status."""
     sessions: tuple[SessionView, ...] = ()
+    """The newest sessions."""
     has_older: bool = False
     """Whether there are sessions before these."""
     changes: tuple[ChangeSet, ...] = ()
@@ -100,24 +103,37 @@ class AppState:
     """The channels that are served, each with its model or agent."""
     retired: tuple[AgentView, ...] = ()
     waiting: tuple[Waiting, ...] = ()
+    """What needs the operator, of all kinds."""
     permissions: tuple[PermissionRequest, ...] = ()
+    """The open permission requests."""
     autonomy: Autonomy = Autonomy()
     costs: CostState | None = None
     holds: tuple[Hold, ...] = ()
     log: tuple[LogEntry, ...] = ()
+    """The last verdict of the rails."""
     blocked: tuple[LogEntry, ...] = ()
+    """The latest work that a rail blocked."""
     rails: tuple[RailState, ...] = ()
     burn: tuple[Burn, ...] = ()
+    """Past costs, by day."""
     chain: tuple[ChainStep, ...] = ()
+    """The latest triggers, each with what it came from."""
     levels: tuple[StopLevel, ...] = ()
+    """The levels of the kill switch."""
     quiet: QuietHours = QuietHours()
     switches: tuple[tuple[str, bool], ...] = ()
+    """The settings of `SWITCHES`, by their names."""
     autonomies: tuple[tuple[str, str], ...] = ()
+    """The workspaces, each with its `autonomy` setting."""
     workspaces: tuple[str, ...] = ()
     place: str = ""
+    """The branch and changes of the first workspace, in words."""
     gateway: str = ""
+    """The address of the gateway, "" while it does not listen."""
     phase: str = ""
+    """The phase of the Twin and its reason, in words."""
     learning: str = ""
+    """How far the Twin is from its first phase, in words."""
     fault: str = ""
     """Why the file of the settings cannot be read, "" when it can."""
     autonomy_note: str = ""

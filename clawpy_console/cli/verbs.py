@@ -331,41 +331,52 @@ def request(options: argparse.Namespace, common: CommonOptions) -> Document:
             value = " ".join(value)
         if value not in (None, False, "") and not argument.local:
             arguments[name] = value
-    match options.verb, arguments.get("action"):
-        case "predict", _:
-            common.all(needed=True)
-            arguments |= {"workspaces": common.scope(), "shown": True}
-        case "cards", _:
-            arguments |= {"workspaces": common.scope(), "shown": not options.all}
-        case "work", _:
-            arguments = arguments | {"shown": not common.as_json} if options.id else {"workspaces": common.scope()}
-        case "metrics", _ if common.workspace_names:
-            arguments["workspace"] = common.scope()[0]
-        case "tasks", "list" | "add" if scope := common.scope():
-            arguments["workspace"] = scope[0]
-        case "propose", _ if not options.continues:
-            arguments["workspace"] = _one_workspace(common)
-        case "learnings", "write":
-            arguments["workspace"] = _one_workspace(common)
-        case "learnings", "list" if arguments.get("scope") != "global" and "session" not in arguments:
-            arguments["workspace"] = _one_workspace(common)
-        case "land", _:
+    arguments |= _workspace_arguments(options.verb, arguments, common)
+    match options.verb:
+        case "predict":
+            arguments["shown"] = True
+        case "cards":
+            arguments["shown"] = not options.all
+        case "work" if options.id:
+            arguments["shown"] = not common.as_json
+        case "land":
             only = arguments.get("only", [])
             if options.hunk and len(only) != 1:
                 raise WrongUse("--hunk needs one --only: the file that it is a hunk of")
             arguments = {"id": options.id, "only": [{"path": path, "hunks": options.hunk or []} for path in only]}
-        case "comment", _ if place := arguments.pop("place", ""):
+        case "comment" if place := arguments.pop("place", ""):
             file, _, line = place.rpartition(":")
             if not file or not line.isdecimal() or not options.text:
                 raise WrongUse(f"{place!r}: write FILE:LINE and a text, for example cart.py:12 'use Decimal here'")
             arguments |= {"file": file, "line": int(line)}
-        case "profile", _ if options.file is not None:
+        case "profile" if options.file is not None:
             if options.undo:
                 raise WrongUse("--undo takes no file")
             arguments = {"id": options.id, "text": _text(options.file), "yes": options.yes}
-        case "dnd", _ if options.off and options.seconds:
+        case "dnd" if options.off and options.seconds:
             raise WrongUse("give --for SPAN or --off, not both")
     return arguments
+
+
+def _workspace_arguments(verb: str, arguments: Table, common: CommonOptions) -> Document:
+    """The workspaces that a verb is about: all in scope, the first, or the only one. Raises `WrongUse`, `Refusal`."""
+    match verb, arguments.get("action"):
+        case "predict", _:
+            common.all(needed=True)
+            return {"workspaces": common.scope()}
+        case ("cards", _) | ("work", _):
+            return {"workspaces": common.scope()}
+        case "metrics", _ if not common.workspace_names:
+            return {}
+        case ("tasks", "list" | "add") | ("metrics", _):
+            return {"workspace": scope[0]} if (scope := common.scope()) else {}
+        case "propose", _ if "continues" in arguments:
+            return {}
+        case "learnings", "list" if arguments.get("scope") == "global" or "session" in arguments:
+            return {}
+        case ("propose", _) | ("learnings", "list" | "write"):
+            return {"workspace": _one_workspace(common)}
+    return {}
 
 
 def _one_workspace(common: CommonOptions) -> str:

@@ -130,7 +130,7 @@ STORIES: dict[str, tuple[Step, ...]] = {
         asks(), ends, Until("the end", lambda app: app.screen.session.state.over), "f", *"and", "space", *"docs",
         "enter", called("propose", "and docs", SHOP, AGENT), on_screen("mission"),
         Until("the card", lambda app: stack(app).front.assignment.prompt == "and docs"),
-        Until("settled", lambda app: not app._is_reading and not app.cards._unsettled),
+        Until("settled", lambda app: not app._is_reading and not app.cards._overrides),
     ),
     "what ended while one wrote is continued with the same words": (
         refused("reply", f"{AGENT} is succeeded", "continue it"), "f", *"more", ends_unseen, "enter", writes("more"),

@@ -103,8 +103,6 @@ class Route(NamedTuple):
 SITUATION = {"role": "user", "content": "morning; 3 modules changed since the last test run"}
 CONFIG = {"enabled": True, "intervalMs": 600_000, "costCapPerHour": 2.0, "autoExecuteThreshold": 0.8}
 
-RPC_CALL = {"jsonrpc": "2.0", "id": 1, "method": "pulse.predictions.latest", "params": {"count": 5}}
-
 ROUTES = (
     Route("GET", "/health", "health", calls.Health, "looking"),
     Route("GET", "/twin/predict", "latest", calls.Predictions, "cards"),

@@ -332,16 +332,16 @@ class _Sender:
         """Send rows as one note; the seconds until the next step."""
         service, outbox = self._service, self._service.outbox
         notes = {row.id: note for row in rows if (note := service.note_of(row)) is not None}
-        outbox.settle([row for row in rows if row.id not in notes], DeliveryState.DROPPED, "overtaken")
+        outbox.finish([row for row in rows if row.id not in notes], DeliveryState.DROPPED, "overtaken")
         rows = [row for row in rows if row.id in notes]
         if not service.is_enabled(self._surface):
-            outbox.settle(rows, DeliveryState.DROPPED, "notifications there were switched off")
+            outbox.finish(rows, DeliveryState.DROPPED, "notifications there were switched off")
         elif rows:
             note = make_digest(list(notes.values())) if len(notes) > 1 else next(iter(notes.values()))
             failure = service.deliver_to(self._surface, note)
             if failure is not None:
                 return self._count_failure(rows, failure)
-            outbox.settle(rows, DeliveryState.SENT)
+            outbox.finish(rows, DeliveryState.SENT)
             self._failures, self.blocked_until, self.trouble = 0, None, ""
         return 0.0
 

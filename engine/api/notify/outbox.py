@@ -124,7 +124,7 @@ class Outbox:
             if (rows := list(group))
         ]
 
-    def settle(self, rows: Sequence[NotificationRow], state: DeliveryState, note: str = "") -> None:
+    def finish(self, rows: Sequence[NotificationRow], state: DeliveryState, note: str = "") -> None:
         """Mark rows as sent or dropped. `note` has the reason, without the text of the notification."""
         self._update_waiting(rows, standing=state, note=note)
 
