@@ -28,8 +28,7 @@ from engine.learning.decisions.calibration import KindCalibration, TwinCalibrati
 from engine.learning.decisions.decisions import EMBEDDING_SIZE, FEATURE_NAMES, CardFeatures, PastDecision, TextFeatures
 from engine.model import PartOfDay, prompt_words
 
-# Extracts the features of a proposal from its text and its evidence: likeness, length and age, and its embedding.
-
+# -- features of a proposal's text and of its evidence
 
 WORD_DIMENSIONS = 256
 """Dimensions of a vector of hashed words, which replaces a missing embedding."""
@@ -62,10 +61,11 @@ def hash_words(words: frozenset[str]) -> Vector:
 def extract_features(
     prompt: str, latest: str, earlier: Sequence[str] = (), vectors: Sequence[Vector | None] | None = None
 ) -> TextFeatures:
-    """Extract the features of a proposal, which rests on the evidence `latest`.
+    """Extract the features of a proposal from its `prompt` and its evidence: the `latest`, and what was `earlier`,
+    oldest first.
 
-    `earlier` is the evidence before it, oldest first. `vectors` are the embeddings of the prompt, the latest and each
-    of the earlier; while any is missing, vectors of hashed words replace all of them.
+    `vectors` are the embeddings of the prompt, the latest and each of the earlier; if any is missing, vectors of hashed
+    words replace all of them.
     """
     earlier = earlier[-MAX_EARLIER:]
     words, latest_words, earlier_words = _words(prompt), _words(latest), [_words(line) for line in earlier]
@@ -371,6 +371,8 @@ def _hash_fields(card: CardFeatures) -> NDArray[numpy.int64]:
     fields = (card.kind, card.channel, card.workspace, card.flow)
     return numpy.array([crc32(name.encode()) for name in fields], numpy.int64)
 
+
+# -- the learner
 
 Array = Any
 

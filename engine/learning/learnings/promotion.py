@@ -2,16 +2,16 @@
 and which are reinforced. Pure.
 
 An entry that a scope already has is reinforced instead of added, once for each session; so a plan that was carried out
-leaves nothing to plan. Entries that are retired, wait for review, concern the operator or an agent's own tools, or are
-risks or assumptions are not promoted. What the operator retired in a project does not come back. Quotes (SPEC 6.8) are
-counted with quotes only, and wait in the project for the operator's approval.
+leaves nothing to plan. Entries that are retired, need a review, are about the operator or an agent's own tools, or are
+risks or assumptions are not promoted. An entry that the operator retired does not come back. Quotes (SPEC 6.8) are
+counted with quotes only, and need the operator's approval in the project.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from engine.events import Event, LearningPromoted, LearningReinforced, LearningRetracted
@@ -33,7 +33,9 @@ from engine.learning.learnings.store import Change, add_entry
 from engine.model import EntrySource, LearningEntry, LearningKind, LearningScope, LearningStatus, RetractReport, Trust
 from engine.model.base import lowest_trust, may_guide
 
-# -- what is the agent’s own
+REPEATED_CONFIDENCE = CONFIDENCE_BY_BASIS[Basis.REPEATED][0]
+MIN_SESSIONS = 3
+"""Minimum number of sessions before a single observation counts as repeated."""
 
 
 def is_about_own_tools(entry: LearningEntry) -> bool:
@@ -42,20 +44,15 @@ def is_about_own_tools(entry: LearningEntry) -> bool:
     return entry.about.startswith((ERRED, REFUSED)) and not entry.about.startswith(f"{ERRED}exec/exec")
 
 
-REPEATED = CONFIDENCE_BY_BASIS[Basis.REPEATED][0]
-MIN_SESSIONS = 3
-"""From so many sessions on what was observed once is repeated."""
-
-
 @frozen
 class PromotionPlan:
-    """What is to be changed: entries that go up, and by the id of each that is said again, the sessions that do so."""
+    """The entries of a scope that are new, and those that new sessions reinforce."""
 
     promoted: tuple[LearningEntry, ...] = ()
     reinforced: tuple[tuple[LearningEntry, tuple[str, ...]], ...] = ()
 
     def changes(self, now: datetime) -> list[Change]:
-        """As changes of files."""
+        """The changes of the pages."""
         changes = [add_entry(entry) for entry in self.promoted]
         for entry, sessions in self.reinforced:
             sessions_so_far = [*entry.reinforced_by, *sessions]
@@ -65,7 +62,7 @@ class PromotionPlan:
                 "reinforced_by": sessions_so_far,
             }
             session_count = len(set(sessions_so_far) | {source.session for source in entry.promoted_from})
-            if entry.confidence < REPEATED and session_count >= MIN_SESSIONS:
+            if entry.confidence < REPEATED_CONFIDENCE and session_count >= MIN_SESSIONS:
                 score = confidence(Basis.SINGLE, session_count)
                 fields |= {"confidence": score.value, "reasons": [*entry.reasons, *score.reasons]}
             changes.append(Change(entry.path, entry.id, fields))
@@ -91,7 +88,7 @@ class PromotionPlan:
 
 
 def is_promotable(entry: LearningEntry) -> bool:
-    """Whether an entry may go up at all."""
+    """Whether an entry may be promoted or stand in a prompt."""
     return (
         entry.active
         and entry.kind is not LearningKind.PROXY
@@ -108,25 +105,27 @@ def plan_project(
     vectors: Vectors,
     now: datetime,
 ) -> PromotionPlan:
-    """Session → project: `entries` are those of its sessions and teams."""
-    lower = list(entries)
-    pool = [entry for entry in lower if is_promotable(entry) and entry.session_id and not is_about_own_tools(entry)]
-    standing = [entry for entry in project_entries if entry.kind is not LearningKind.PROXY]
-    sources = {source.entry for entry in standing for source in entry.promoted_from}
-    matched = _match_entries(pool, standing, vectors) | _match_quotes(pool, standing, vectors)
-    free = [entry for entry in pool if entry.id not in matched and entry.id not in sources]
-    # The same words as two types are one entry: the first is promoted, and what says the other reinforces it.
-    promoted = [_promoted(cluster, scope, now) for cluster in find_clusters(free, vectors)]
-    first_by_id = {entry.id: entry for entry in reversed([*standing, *promoted])}
+    """Plan promotions from the sessions and teams of a project, whose `entries` these are, to the project."""
+    entries = list(entries)
+    promotable = [
+        entry for entry in entries if is_promotable(entry) and entry.session_id and not is_about_own_tools(entry)
+    ]
+    existing = [entry for entry in project_entries if entry.kind is not LearningKind.PROXY]
+    sources = {source.entry for entry in existing for source in entry.promoted_from}
+    matched = _match_entries(promotable, existing, vectors) | _match_quotes(promotable, existing, vectors)
+    unmatched = [entry for entry in promotable if entry.id not in matched and entry.id not in sources]
+    # The same words as two types are one entry: the first is promoted, and entries of the other type reinforce it.
+    promoted = [_promote_cluster(cluster, scope, now) for cluster in find_clusters(unmatched, vectors)]
+    first_by_id = {entry.id: entry for entry in reversed([*existing, *promoted])}
     new = [entry for entry in promoted if first_by_id[entry.id] is entry]
-    works = {entry.session_id: entry.work for entry in lower}
-    return PromotionPlan(tuple(new), _reinforced(pool, [*standing, *new], vectors, works))
+    work_by_session = {entry.session_id: entry.work for entry in entries}
+    return PromotionPlan(tuple(new), _reinforced(promotable, [*existing, *new], vectors, work_by_session))
 
 
 def plan_global(
     entry: LearningEntry, global_entries: Sequence[LearningEntry], scope: Scope, vectors: Vectors, now: datetime
 ) -> PromotionPlan:
-    """Project → global, of an entry that was judged to hold beyond its project."""
+    """Plan the promotion of an entry from its project to all projects."""
     sessions = tuple(sorted(({source.session for source in entry.promoted_from} | set(entry.reinforced_by)) - {""}))
     existing = _match_entries(
         [entry], [entry for entry in global_entries if entry.kind is not LearningKind.PROXY], vectors
@@ -147,19 +146,19 @@ def plan_global(
 
 
 def find_duplicates(entries: Iterable[LearningEntry], vectors: Vectors) -> list[Cluster]:
-    """Entries of one scope that say the same (SPEC 6.6): each cluster's centre takes in the other members. What is
-    about the human is compared with nothing (SPEC 6.3)."""
-    pool = [
+    """Clusters of entries of one scope that are the same (SPEC 6.6). Entries about the operator are not compared
+    (SPEC 6.3)."""
+    compared = [
         entry
         for entry in entries
         if entry.active and not entry.review and entry.kind is not LearningKind.PROXY and entry.text.strip()
     ]
-    return [cluster for cluster in find_clusters(pool, vectors, min_sessions=1) if len(cluster.members) > 1]
+    return [cluster for cluster in find_clusters(compared, vectors, min_sessions=1) if len(cluster.members) > 1]
 
 
 def merge_duplicates(cluster: Cluster) -> list[Change]:
-    """The changes that fold a cluster into its centre; no source, no session and no text is lost, and a session that
-    said several of them again is counted once."""
+    """The changes that merge a cluster into its centre. No source and no session is lost; a session that reinforced
+    several members is counted once."""
     centre, others = cluster.members[0], cluster.members[1:]
     sources = list(dict.fromkeys(source for member in cluster.members for source in member.promoted_from))
     named = [name for member in cluster.members for name in member.reinforced_by]
@@ -171,35 +170,33 @@ def merge_duplicates(cluster: Cluster) -> list[Change]:
         "reinforcement_count": max(len(sessions), counted),  # a count may have been written by hand
         "importance": max(member.importance for member in cluster.members),
     }
-    done: dict[str, Value] = {"status": LearningStatus.COMPACTED.value, "merged_into": centre.id}
-    return [Change(centre.path, centre.id, fields), *(Change(model.path, model.id, done) for model in others)]
+    merged: dict[str, Value] = {"status": LearningStatus.COMPACTED.value, "merged_into": centre.id}
+    return [Change(centre.path, centre.id, fields), *(Change(other.path, other.id, merged) for other in others)]
 
 
-def _promoted(cluster: Cluster, scope: Scope, now: datetime) -> LearningEntry:
-    """The entry of the project that a cluster becomes. Of an entry and the one that it rose from the latter is no
-    source of its own."""
+def _promote_cluster(cluster: Cluster, scope: Scope, now: datetime) -> LearningEntry:
+    """The entry of the project that a cluster becomes. Its sources are the members, without those that another member
+    was promoted from."""
     centre = cluster.centre
-    below = {source.entry for member in cluster.members for source in member.promoted_from}
-    tops = [member for member in cluster.members if member.id not in below or member is centre]
+    lower_ids = {source.entry for member in cluster.members for source in member.promoted_from}
+    sources = [member for member in cluster.members if member.id not in lower_ids or member is centre]
     trust = lowest_trust(member.trust for member in cluster.members)
     waits = not may_guide(trust, approved=False)
-    number = len(cluster.sessions)
+    session_count = len(cluster.sessions)
     best = max(cluster.members, key=lambda member: (member.confidence, member.id))
-    sure = confidence(Basis.SINGLE, number)
-    value, reasons = (
-        (best.confidence, (*best.reasons[:1], *sure.reasons))
-        if best.confidence > sure.value
-        else (sure.value, sure.reasons)
-    )
+    repeated = confidence(Basis.SINGLE, session_count)
+    value, reasons = repeated.value, repeated.reasons
+    if best.confidence > value:
+        value, reasons = best.confidence, (*best.reasons[:1], *reasons)
     weight = max(member.importance for member in cluster.members)
     return promoted_entry(
         centre,
         scope,
-        (EntrySource(member.id, member.session_id) for member in tops),
+        (EntrySource(member.id, member.session_id) for member in sources),
         now,
         confidence=value,
-        importance=round(min(1.0, weight + REACH_WEIGHT * min(1.0, number / 5)), 2),
-        reasons=(*reasons, f"the strongest: {weight:.2f}", f"it came up in {number} sessions"),
+        importance=round(min(1.0, weight + REACH_WEIGHT * min(1.0, session_count / 5)), 2),
+        reasons=(*reasons, f"the strongest: {weight:.2f}", f"it came up in {session_count} sessions"),
         created_at=now,
         session_id="",
         continues="",
@@ -213,62 +210,63 @@ def _promoted(cluster: Cluster, scope: Scope, now: datetime) -> LearningEntry:
 
 
 def _match_quotes(
-    pool: Sequence[LearningEntry], standing: Sequence[LearningEntry], vectors: Vectors
+    entries: Sequence[LearningEntry], existing: Sequence[LearningEntry], vectors: Vectors
 ) -> dict[str, LearningEntry]:
-    """Quotes that say what the scope holds already in trusted words: nobody has to be asked about them."""
-    quotes = [entry for entry in pool if entry.trust is Trust.QUOTED]
-    return _match_entries(
-        quotes, [replace(entry, trust=Trust.QUOTED) for entry in standing if entry.may_guide], vectors
-    )
+    """The matches of quotes with trusted entries: the operator need not approve those."""
+    quotes = [entry for entry in entries if entry.trust is Trust.QUOTED]
+    trusted = [replace(entry, trust=Trust.QUOTED) for entry in existing if entry.may_guide]
+    return _match_entries(quotes, trusted, vectors)
 
 
 def _match_entries(
-    pool: Sequence[LearningEntry], standing: Iterable[LearningEntry], vectors: Vectors
+    entries: Sequence[LearningEntry], existing: Iterable[LearningEntry], vectors: Vectors
 ) -> dict[str, LearningEntry]:
-    """By the id of an entry, the one of the scope that says the same: the same lesson, however the operator may have
-    worded it since, or what is the same by meaning."""
-    candidates = [entry for entry in standing if entry.status is not LearningStatus.COMPACTED]
+    """By the id of an entry, the existing entry that is the same: with the same lesson, even if the operator edited its
+    text, or with the same meaning."""
+    candidates = [entry for entry in existing if entry.status is not LearningStatus.COMPACTED]
     lessons = {
         (entry.lesson, entry.trust is Trust.QUOTED): entry
         for entry in reversed(candidates)
         if entry.lesson and not entry.about
     }
     by_lesson = {
-        entry.id: lessons.get((entry.lesson, entry.trust is Trust.QUOTED)) for entry in pool if not entry.about
+        entry.id: lessons.get((entry.lesson, entry.trust is Trust.QUOTED)) for entry in entries if not entry.about
     }
     matched = {id: entry for id, entry in by_lesson.items() if entry is not None}
-    return matched | find_matches([entry for entry in pool if entry.id not in matched], candidates, vectors)
+    return matched | find_matches([entry for entry in entries if entry.id not in matched], candidates, vectors)
 
 
 def _reinforced(
-    pool: Sequence[LearningEntry], standing: Sequence[LearningEntry], vectors: Vectors, works: Mapping[str, str]
+    entries: Sequence[LearningEntry],
+    existing: Sequence[LearningEntry],
+    vectors: Vectors,
+    work_by_session: Mapping[str, str],
 ) -> tuple[tuple[LearningEntry, tuple[str, ...]], ...]:
-    sessions: dict[str, set[str]] = defaultdict(set)
-    work = {entry.id: entry.work for entry in pool}
-    for id, entry in _match_entries(pool, standing, vectors).items():
-        sessions[entry.id].add(work[id])
+    """The existing entries that `entries` match, each with the pieces of work that are not counted yet."""
+    matching: dict[str, set[str]] = defaultdict(set)
+    work_by_id = {entry.id: entry.work for entry in entries}
+    for id, entry in _match_entries(entries, existing, vectors).items():
+        matching[entry.id].add(work_by_id[id])
     reinforced = []
-    for entry in sorted(standing, key=lambda entry: entry.id):
-        if not entry.active or entry.review:
-            continue
-        counted = {works.get(source.session, source.session) for source in entry.promoted_from} | set(
-            entry.reinforced_by
-        )
-        new = tuple(sorted(sessions.get(entry.id, set()) - counted))
-        if new:
-            reinforced.append((entry, new))
+    for entry in sorted(existing, key=lambda entry: entry.id):
+        if entry.active and not entry.review:
+            sources = {work_by_session.get(source.session, source.session) for source in entry.promoted_from}
+            if new := matching[entry.id] - sources - set(entry.reinforced_by):
+                reinforced.append((entry, tuple(sorted(new))))
     return tuple(reinforced)
 
 
 @dataclass(slots=True)
 class Provenance:
-    """The entries of a home by their ids, and the arrows between them, in both directions."""
+    """The entries of a home by their ids, with their sources and what was made of them."""
 
     entries: Mapping[str, LearningEntry]
-    became: Mapping[str, list[str]] = field(default_factory=dict)
+    became: Mapping[str, list[str]]
+    """For each id those of the entries that were promoted from it, or that it was merged into."""
 
     @classmethod
     def of(cls, entries: Iterable[LearningEntry]) -> Provenance:
+        """The provenance of all entries of a home."""
         by_id = {item.id: item for item in entries}
         became: dict[str, list[str]] = defaultdict(list)
         for entry in by_id.values():
@@ -279,7 +277,8 @@ class Provenance:
         return cls(by_id, became)
 
     def sources(self, entry: LearningEntry) -> tuple[list[LearningEntry], list[str]]:
-        """What an entry was promoted from, directly or in steps, the nearest first; and the ids that are in no file."""
+        """The entries that an entry was promoted from, directly or in steps, the nearest first; and the ids of those
+        that are in no file."""
         return self._walk(entry.id, lambda id: [source.entry for source in self.entries[id].promoted_from])
 
     def descendants(self, entry: str) -> list[LearningEntry]:
@@ -287,7 +286,7 @@ class Provenance:
         return self._walk(entry, lambda id: self.became.get(id, ()))[0]
 
     def sessions(self, entry: LearningEntry) -> tuple[str, ...]:
-        """The sessions that an entry is owed to, sorted."""
+        """The sessions that an entry comes from, sorted."""
         entries = [entry, *self.sources(entry)[0]]
         named = {entry.session_id for entry in entries} | {
             source.session for entry in entries for source in entry.promoted_from
@@ -309,9 +308,9 @@ class Provenance:
 def plan_retraction(
     entry: LearningEntry, provenance: Provenance, reason: str, now: datetime
 ) -> tuple[list[Change], LearningRetracted, RetractReport]:
-    """What retracting an entry changes: it is retired, and with the entry of a session the same words of its team;
-    whatever was promoted from it, or says the same in another project, waits for the operator's word, and guides nobody
-    meanwhile."""
+    """Plan the retraction of an entry: it is retired, and with the entry of a session the same entry of its team. The
+    entries that were promoted from it, or have its lesson in another project, need the operator's review and are in no
+    prompt until then."""
     same = [
         source
         for source in provenance.sources(entry)[0]
@@ -321,19 +320,19 @@ def plan_retraction(
         and comparison_key(source) == comparison_key(entry)
     ]
     retired = [entry, *same]
-    names = {entry.id for entry in retired}
-    after = {entry.id: entry for retired_entry in retired for entry in provenance.descendants(retired_entry.id)}
+    retired_ids = {entry.id for entry in retired}
+    above = {entry.id: entry for retired_entry in retired for entry in provenance.descendants(retired_entry.id)}
     high = (LearningScope.PROJECT, LearningScope.GLOBAL)
-    after |= {
-        item.id: item for item in provenance.entries.values() if item.lesson == entry.lesson and item.scope in high
+    above |= {
+        other.id: other for other in provenance.entries.values() if other.lesson == entry.lesson and other.scope in high
     }
-    queued = [entry for entry in after.values() if entry.active and entry.id not in names]
+    queued = [entry for entry in above.values() if entry.active and entry.id not in retired_ids]
     because = reason.strip() or "you retracted it"
     ended = {"status": LearningStatus.RETIRED.value, "retired_because": because, "review": "", "review_since": ""}
-    waits = f"its source, or an entry that says the same, was retracted ({entry.id}): {because}"
+    review = f"its source, or an entry that says the same, was retracted ({entry.id}): {because}"
     changes = [Change(entry.path, entry.id, ended) for entry in retired]
     changes += [
-        Change(entry.path, entry.id, {"review": waits, "review_since": format_time(now)})
+        Change(entry.path, entry.id, {"review": review, "review_since": format_time(now)})
         for entry in queued
         if not entry.review
     ]
