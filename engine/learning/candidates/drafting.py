@@ -35,7 +35,7 @@ from engine.model.secrets import redact
 from engine.model.sessions import CALL_FAILED, CALL_REFUSED, HANDED_BACK
 from engine.model.text import count, plain, quote
 
-# -- what a transcript and a diff say
+# -- transcripts and diffs
 
 MAX_MESSAGE_LENGTH = 300
 """Maximum number of characters that are quoted of an agent's message."""
@@ -168,6 +168,8 @@ def _first_sentences(text: str) -> tuple[str, ...]:
         head = head[: end + 1]
     return (head,) if head else ()
 
+
+# -- drafts
 
 MAX_PRICE_RATIO = 0.8
 """Maximum price of a cheaper model, as a share of the price of the current one."""

@@ -48,8 +48,11 @@ log = logging.getLogger(__name__)
 MILESTONES = frozenset({"PermissionAsked", "RetryRepeated", "ChangeSetReady"})
 """Milestones of a session, at which its assumptions so far are written."""
 
-LATE_ENTRIES = frozenset({"ChangeSetDiscarded", "LandingUndone"}) | LANDED_KINDS
-FOLLOWED_KINDS = MILESTONES | LATE_ENTRIES | {"SessionStarted", "SessionEnded"}
+LATE_KINDS = frozenset({"ChangeSetDiscarded", "LandingUndone"}) | LANDED_KINDS
+"""Decisions on the changes of a session, which may come after its end."""
+
+FOLLOWED_KINDS = MILESTONES | LATE_KINDS | {"SessionStarted", "SessionEnded"}
+"""The kinds of ledger entries that the chain handles."""
 
 RECENT = timedelta(days=1)
 """A model is asked about sessions that ended less than this ago."""
@@ -64,7 +67,7 @@ NO_JUDGE = "no model is configured: you decide (clawpy learnings promote ID)"
 
 
 class Chain:
-    """Runs the chain, one step at a time."""
+    """Extracts, promotes and compacts learnings, one step at a time. Callable from any thread."""
 
     def __init__(
         self,
@@ -89,12 +92,12 @@ class Chain:
         self.plan_lock = threading.RLock()
         """Held from a plan until it is carried out, so that none is made of entries that are changed meanwhile."""
 
-    def handle(self, fact: LedgerEntry) -> None:
-        """Handle one ledger entry of `FOLLOWED_KINDS`; again changes nothing. For entries older than `RECENT` no model
-        is asked and no risk is written, because a new engine reads years of them. Raises `NotReady` while pages cannot
-        be written."""
+    def handle(self, entry: LedgerEntry) -> None:
+        """Handle one ledger entry of `FOLLOWED_KINDS`; a second time changes nothing. For entries older than `RECENT`
+        no model is asked and no risk is written, because a new engine reads years of them. Raises `NotReady` while
+        pages cannot be written."""
         try:
-            self._handle(fact)
+            self._handle(entry)
         except Refusal as refusal:
             if refusal.code not in RETRYABLE:
                 raise
@@ -102,24 +105,24 @@ class Chain:
             raise NotReady(str(refusal)) from refusal
         self._reported -= RETRYABLE
 
-    def _handle(self, fact: LedgerEntry) -> None:
-        session = str(fact.payload.get("session_id") or fact.subject)
-        recent = fact.at > self._clock.now() - RECENT
-        key = project_key(fact.workspace)
+    def _handle(self, entry: LedgerEntry) -> None:
+        session = str(entry.payload.get("session_id") or entry.subject)
+        is_recent = entry.at > self._clock.now() - RECENT
+        key = project_key(entry.workspace)
         with self._work_lock:
             self._files.check(Scope(key, session))  # before a model is asked for what could not be written
-            if fact.kind == "SessionEnded":
-                self._end_session(Scope(key, session), ask=recent)
-            elif fact.kind in LATE_ENTRIES:
-                self.extraction.late(fact)
-                if fact.kind not in LANDED_KINDS:
+            if entry.kind == "SessionEnded":
+                self._end_session(Scope(key, session), ask=is_recent)
+            elif entry.kind in LATE_KINDS:
+                self.extraction.late(entry)
+                if entry.kind not in LANDED_KINDS:
                     self._database.write(lambda tx: self._mark_pending(tx, key))
-            elif recent:
-                work = self.extraction.begin if fact.kind == "SessionStarted" else self.extraction.in_flight
-                work(session)
+            elif is_recent:
+                extract = self.extraction.begin if entry.kind == "SessionStarted" else self.extraction.in_flight
+                extract(session)
 
     def check_gates(self) -> None:
-        """Check the gates of the projects with new learnings, once for many sessions."""
+        """Promote within the projects that have new learnings, once for many sessions."""
         with self._work_lock:
             with self._database.read() as session:
                 project_keys = list(state.get(session, PENDING_PROJECTS, ()))
@@ -135,8 +138,8 @@ class Chain:
                 self._database.write(lambda tx: state.put(tx, PENDING_PROJECTS, failed))
 
     def run(self, catch_up: Callable[[], None], *, judge: bool = False) -> ChainReport:
-        """Handle new ledger entries by `catch_up`, then check the gates of every project; with `judge` also those from
-        projects to all, which the operator's model decides. What cannot be done is reported, and the rest goes on."""
+        """Handle new ledger entries by `catch_up`, then promote within every project; with `judge` also to all
+        projects, which the operator's model decides. A step that fails is reported, and the others go on."""
         before, judged = self._files.entries(), dict[str, str]()
         catch_up()
         with self._work_lock:
@@ -157,7 +160,7 @@ class Chain:
             return report_of(before, self._files.entries(), judged, errors)
 
     def project(self, scope: Scope) -> None:
-        """Session → project, then reinforcement, then compaction, of one project. Raises `Refusal`."""
+        """Promote from the sessions to one project, reinforce, and compact. Raises `Refusal`."""
         with self.plan_lock:
             project_entries = self._files.entries(scope, below=False)
             session_entries = [
@@ -170,8 +173,8 @@ class Chain:
             self.compact(scope)
 
     def offer_up(self, entry: LearningEntry) -> None:
-        """Offer an entry of a project to the leader of each agent that found it. A quote waits until the operator
-        approved it, so that the operator is asked about a lesson once."""
+        """Offer an entry of a project to the leader of each agent that found it. A quote is not offered before the
+        operator approved it, so that the operator is asked about a lesson once."""
         if not entry.may_guide:
             return
         agents = {entry.id: entry.agent for entry in self._files.entries()}
@@ -199,7 +202,7 @@ class Chain:
             return (*plan.promoted, *(entry for entry, _ in plan.reinforced))[0].id
 
     def compact(self, scope: Scope) -> None:
-        """Merge the entries of a scope that say the same, and record which. Raises `Refusal`."""
+        """Merge the entries of a scope that are the same, and record which. Raises `Refusal`."""
         with self.plan_lock:
             clusters = find_duplicates(self._files.entries(scope, below=False), self._vectors)
             if not clusters:
@@ -233,7 +236,7 @@ class Chain:
             self._database.write(mark)
 
     def _mark_pending(self, tx: Transaction, key: str) -> None:
-        """Store that the gates of a project must be checked, also after a crash."""
+        """Store that the project needs promotion, so that a crash does not lose it."""
         state.put(tx, PENDING_PROJECTS, sorted({*state.get(tx.session, PENDING_PROJECTS, ()), key}))
 
     def _report_once(self, words: str, key: str = "") -> None:
@@ -244,8 +247,8 @@ class Chain:
 
     def _judge(self, judged: dict[str, str]) -> None:
         """Ask the model about each project entry that is not global yet, and promote it at a clear yes; `judged` gets
-        the verdicts. Once something is forgotten, nothing that was read before is asked or written (SPEC 4.10); quotes
-        are promoted by the operator alone (SPEC 6.8). Raises `Refusal`."""
+        the verdicts. It ends when something is forgotten meanwhile (SPEC 4.10). Only the operator promotes quotes
+        (SPEC 6.8). Raises `Refusal`."""
         erasures = self._files.erasures
         for entry in self._files.entries():
             if entry.scope is not LearningScope.PROJECT or not is_promotable(entry) or entry.trust is Trust.QUOTED:

@@ -1,12 +1,11 @@
-"""Extracts findings from the record of a session by rules (SPEC 6.6, 6.7). Pure.
+"""Finds learnings in the record of a session by rules (SPEC 6.6, 6.7). Pure.
 
-Phases: *observations* (tests, tools, statements), *escalation* (permissions asked, given and refused),
-*intent-alignment* (what the operator corrected, discarded or undid), *corrective* (what tests or people showed to be
-wrong), *prospective* (risks known at the start) and *in-flight* (assumptions of the agent). The last two are not
-promoted.
+Phases: *observations* (tests, tools, statements), *escalation* (permissions), *intent-alignment* (what the operator
+corrected, discarded or undid) and *corrective* (what tests or people showed to be wrong). `extraction` adds
+*prospective* (risks known at the start) and *in-flight* (assumptions of the agent), which are not promoted.
 
 `about` identifies a finding without comparing words. Each finding has a trust label (SPEC 6.8): the operator's words,
-our words about a measurement, or a quote. A text that names a command, an error or somebody else's prompt is a quote.
+the engine's words about a measurement, or a quote. A text with a command, an error or another's prompt is a quote.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ from engine.model.lessons import Correction, Rule, added_sentences, distil, norm
 from engine.model.text import count, plain
 from engine.storage.ledger import LedgerEntry
 
-# -- what is read of a session
+# -- the record of a session
 
 ENTRY_KINDS = (
     "ValidationHealed",

@@ -80,7 +80,7 @@ class LearningFiles:
         """Blocks all other writers."""
         self._cache: dict[str, tuple[FileVersion, PageContents]] = {}
         self.erasures = 0
-        """Number of times that words were forgotten. Whoever read entries before must not write what they say."""
+        """Number of times that words were forgotten. Texts that were read before that must not be written."""
         self.changes = 0
         """Number of changes made here."""
 
@@ -170,7 +170,7 @@ class LearningFiles:
     # -- writing
 
     def apply(self, changes: Sequence[Change], facts: Sequence[Event] = ()) -> None:
-        """Make all changes and record their events; after a crash the next start does so.
+        """Make all changes and record their events; the next start finishes both after a crash.
 
         Raises `Refusal`: `learnings_damaged` (nothing was changed), `unwritable_home`.
         """
@@ -188,15 +188,14 @@ class LearningFiles:
             self._finish(intent, changes, facts)
 
     def check(self, scope: Scope) -> None:
-        """Make the changes that could not be made before, and see that all pages of a scope can be read. Raises as
-        `apply`."""
+        """Make pending changes, and check that all pages of a scope can be read. Raises as `apply`."""
         with self.lock:
             self.finish_pending()
             for path in self._paths(scope.folder, below=True):
                 self._page(path)
 
     def finish_pending(self) -> None:
-        """Make the changes that could not be made before. Raises as `apply` if they still cannot."""
+        """Make the changes that could not be written before. Raises as `apply` if they still cannot."""
         if problems := self.recover():
             fix = "free some space or make the folder writable; nothing was lost"
             raise Refusal("unwritable_home", problems[0], fix)
@@ -363,12 +362,12 @@ class LearningTexts:
     def __init__(
         self,
         files: LearningFiles,
-        vectors_gone: Callable[[Iterable[str]], None],
+        forget_vectors: Callable[[Iterable[str]], None],
         plan_lock: AbstractContextManager[object],
     ) -> None:
         """`plan_lock` blocks plans made of entries that are being erased."""
         self._files = files
-        self._vectors_gone = vectors_gone
+        self._forget_vectors = forget_vectors
         self._plan_lock = plan_lock
 
     def find(self, query: SearchTerms, /) -> Iterator[tuple[str, str]]:
@@ -382,10 +381,10 @@ class LearningTexts:
         with self._plan_lock, self._files.lock:
             self._files.finish_pending()  # they may contain the words
             self._files.erasures += 1
-            holding = [entry for entry in self._files.entries() if any(map(query.match, texts_of(entry)))]
-            self._vectors_gone([entry.text for entry in holding])
-            self._files.apply([_erasing_change(entry) for entry in holding])
-            return len(holding)
+            matching = [entry for entry in self._files.entries() if any(map(query.match, texts_of(entry)))]
+            self._forget_vectors([entry.text for entry in matching])
+            self._files.apply([_erasing_change(entry) for entry in matching])
+            return len(matching)
 
     def text_of(self, id: str) -> str | None:
         """The text of an entry, None for an unknown id."""
