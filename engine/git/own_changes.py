@@ -238,17 +238,22 @@ def find_leftovers(git: Git, state: GitState, patch: Patch, since: datetime) -> 
             leftovers += _leftovers_of_file(git, path, lines)
     if any(leftover.kind in TODOS for leftover in leftovers):
         new = _added_since(git, state, patch, since)
-        leftovers = [item for item in leftovers if item.kind not in TODOS or (item.path, item.line) in new]
+        leftovers = [
+            leftover for leftover in leftovers if leftover.kind not in TODOS or (leftover.path, leftover.line) in new
+        ]
     if state.operation:
         leftovers = [leftover for leftover in leftovers if leftover.kind == CONFLICT_MARKER]
-    leftovers.sort(key=lambda item: (item.kind != CONFLICT_MARKER, item.kind in TODOS, item.path, item.line))
+    leftovers.sort(key=lambda found: (found.kind != CONFLICT_MARKER, found.kind in TODOS, found.path, found.line))
     return tuple(leftovers[:MAX_LEFTOVERS])
 
 
 def _leftovers_of_file(git: Git, path: str, lines: Sequence[PatchLine]) -> Iterator[LocatedLeftover]:
     """The leftovers among the added lines of one file that are no quotations."""
     matches = [
-        (line, item.kind) for line in lines for item in scan_line(path, line.text) if _is_reported(path, item.kind)
+        (line, leftover.kind)
+        for line in lines
+        for leftover in scan_line(path, line.text)
+        if _is_reported(path, leftover.kind)
     ]
     if not matches:
         return

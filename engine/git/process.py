@@ -232,12 +232,14 @@ def _create_shadow(repository: Repository, root: Path) -> _Shadow:
     operators = operators_files()
     stamp = configuration_stamp(repository, operators)
     own = _own_settings(repository, root)
-    own_data = [item for item in own if _ALLOWED_SETTING.fullmatch(item[0])]
+    own_data = [(key, value) for key, value in own if _ALLOWED_SETTING.fullmatch(key)]
     # With the settings of the repository written first, so that the operator's `includeIf` finds what it looks for.
     _write_config(folder, own_data)
     foreign, files = _operators_settings(repository, folder)
     allowed = [
-        item for item in foreign if _ALLOWED_SETTING.fullmatch(item[0]) or _ALLOWED_OPERATOR_SETTING.fullmatch(item[0])
+        (key, value)
+        for key, value in foreign
+        if _ALLOWED_SETTING.fullmatch(key) or _ALLOWED_OPERATOR_SETTING.fullmatch(key)
     ]
     attributes = dict(allowed).get("core.attributesfile") or ""
     _write_config(folder, [*allowed, *own_data], repository.common, attributes)

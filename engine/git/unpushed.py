@@ -173,8 +173,10 @@ def read_uncommitted(git: Git, head: str, files: Sequence[FileState]) -> tuple[U
             *_SMALL_FILES, "diff-index", *option, "--patch", *_PATCH_OPTIONS, head, "--", *paths,
             environment={"GIT_LITERAL_PATHSPECS": "1"},
         )  # fmt: skip
-        found = _scan_lines(patch, leftovers=False)
-        problems += [UnpushedProblem(hit.kind, line.path, line.line) for _, line, hit in found]
+        problems += [
+            UnpushedProblem(leftover.kind, line.path, line.line)
+            for _, line, leftover in _scan_lines(patch, leftovers=False)
+        ]
     return _sort_problems({(problem.kind, problem.path, problem.line): problem for problem in problems}.values())
 
 
@@ -248,12 +250,12 @@ def _unwanted_files(
         if kind and (path not in problems or size > problems[path].size):
             problems[path] = UnpushedProblem(kind, path, sha=entry.sha, size=0 if kind.startswith(SECRET) else size)
     paths = [path for path in problems if "\n" not in path]
-    there = _object_sizes(git, [f"{commit}:{path}" for commit in (base, head) if commit for path in paths])
+    present = _object_sizes(git, [f"{commit}:{path}" for commit in (base, head) if commit for path in paths])
     for path in paths:
         problem = problems[path]
-        if there.get(f"{base}:{path}", -1) * 2 >= problem.size:
+        if present.get(f"{base}:{path}", -1) * 2 >= problem.size:
             del problems[path]
-        elif head and f"{head}:{path}" not in there:
+        elif head and f"{head}:{path}" not in present:
             problems[path] = replace(problem, is_removed_later=bool(problem.sha))
     return list(problems.values())
 
@@ -276,16 +278,16 @@ def _scan_patch(git: Git, head: str, patch: bytes, *, leftovers: bool) -> list[U
     is dropped unless it is a secret."""
     texts: dict[str, list[str]] = {}
     problems: dict[tuple[str, str, int], UnpushedProblem] = {}
-    for sha, added, hit in _scan_lines(patch, leftovers=leftovers):
+    for sha, added, leftover in _scan_lines(patch, leftovers=leftovers):
         if added.path not in texts:
             text = read_file_at(git, head, added.path).decode(errors="surrogateescape")
             texts[added.path] = [line.rstrip("\r") for line in text.split("\n")]
-        now = texts[added.path]
-        is_there, line = added.text in now, added.line
-        if is_there and now[line - 1 : line] != [added.text]:
-            line = now.index(added.text) + 1
-        if is_there or hit.is_secret:
-            problem = UnpushedProblem(hit.kind, added.path, line, sha, is_removed_later=not is_there)
+        present = texts[added.path]
+        is_there, line = added.text in present, added.line
+        if is_there and present[line - 1 : line] != [added.text]:
+            line = present.index(added.text) + 1
+        if is_there or leftover.is_secret:
+            problem = UnpushedProblem(leftover.kind, added.path, line, sha, is_removed_later=not is_there)
             problems.setdefault((problem.kind, problem.path, problem.line), problem)
         if len(problems) >= MAX_PROBLEMS:
             break
@@ -313,8 +315,9 @@ def _scan_lines(patch: bytes, *, leftovers: bool) -> Iterator[tuple[str, PatchLi
             for file in read_patch(text.split("\n")):
                 for line, following in itertools.zip_longest(file.added, file.added[1:]):
                     after = following.text if following is not None and following.hunk == line.hunk else ""
-                    hits = scan_line(line.path, line.text, after)
-                    yield from ((file.commit, line, hit) for hit in hits if leftovers or hit.is_secret)
+                    for leftover in scan_line(line.path, line.text, after):
+                        if leftovers or leftover.is_secret:
+                            yield file.commit, line, leftover
 
 
 # -- `fixup!`, `squash!` and `amend!` commits

@@ -220,7 +220,7 @@ class ContextReader:
         elsewhere: Collection[str],
         projects: tuple[Project, ...],
     ) -> tuple[Part, ...]:
-        equipped = [item.path for item in projects if item.path and (item.tools or item.linters)]
+        equipped = [project.path for project in projects if project.path and (project.tools or project.linters)]
         parts = []
         for project in projects:
             inner = tuple(path for path in equipped if path != project.path and project.path_inside(path) is not None)
@@ -238,7 +238,7 @@ class ContextReader:
             if between is not None:
                 changed = changed_since(last.ran_at, between, git.files, exact=exact)
                 marked = (replace(file, gone=not os.path.lexists(folder / file.path)) for file in changed)
-                return tuple(item for item in marked if not (item.gone and is_byproduct(item.path)))
+                return tuple(file for file in marked if not (file.gone and is_byproduct(file.path)))
         return changed_since(last.ran_at, None, git.files, exact=False)
 
     def _ancestors(self, folder: Path, git: GitState | None, runs: tuple[ValidationRun, ...]) -> frozenset[str]:

@@ -152,7 +152,7 @@ class PromptPlacer:
     def _vectors(self, texts: Sequence[str]) -> list[Any]:
         import numpy
 
-        return [numpy.frombuffer(item, "<f4") for item in self._embed(texts)]
+        return [numpy.frombuffer(vector, "<f4") for vector in self._embed(texts)]
 
     def _similar_prompt(self, vector: Any, best: str, channel: str) -> tuple[str, str, str] | None:
         """The nearest similar prompt that was accepted, with its channel and agent; only on `channel` if it is

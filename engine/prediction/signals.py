@@ -210,7 +210,9 @@ def conversations_signal(
         share = 1.0 if continues is None else UNRELATED_SHARE
         rated.append((share * thread_relevance(thread, now), thread_words(thread, now)))
     rated = sorted((pair for pair in rated if pair[0] > 0.0), reverse=True)
-    return signal("conversations", rated[0][0] if rated else 0.0, *([w for _, w in rated] or ["no recent sessions"]))
+    return signal(
+        "conversations", rated[0][0] if rated else 0.0, *([words for _, words in rated] or ["no recent sessions"])
+    )
 
 
 def thread_words(thread: Thread, now: datetime) -> str:

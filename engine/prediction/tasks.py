@@ -167,8 +167,8 @@ class TaskBoard:
         finished = {key for key, task_state in stored.items() if task_state == "open" and key not in open_in_files}
         last = set(open_in_files) if before is None else {(workspace, title) for workspace, title in before}
         reopened = {key for key in open_in_files if stored.get(key) == "done" and key not in last}
-        now = [list(key) for key in sorted(open_in_files)]
-        if not new and not finished and now == before:
+        after = [list(key) for key in sorted(open_in_files)]
+        if not new and not finished and after == before:
             return
 
         def work(tx: Transaction) -> None:
@@ -179,7 +179,7 @@ class TaskBoard:
                     self._change(tx, row, "open", "")
             for workspace, title in new:
                 self._add(tx, title, FILE, workspace=workspace)
-            state.put(tx, LAST_FILE_TASKS, now)
+            state.put(tx, LAST_FILE_TASKS, after)
 
         self._database.write(work)
 

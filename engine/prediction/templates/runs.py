@@ -192,9 +192,9 @@ def slower_tests(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
         return
     slow: list[tuple[float, float, str, str]] = []
     for test, _ in runs[0].check.durations:
-        now = [seconds for run in runs[:2] if (seconds := seconds_of(run, test)) is not None]
+        last = [seconds for run in runs[:2] if (seconds := seconds_of(run, test)) is not None]
         earlier = [(seconds, run) for run in runs[2:] if (seconds := seconds_of(run, test)) is not None]
-        if len(now) < 2 or len(earlier) < MEASURED_RUNS - 2 or not is_usable(test):
+        if len(last) < 2 or len(earlier) < MEASURED_RUNS - 2 or not is_usable(test):
             continue
         usual = median(seconds for seconds, _ in earlier)
         fast = [
@@ -202,8 +202,8 @@ def slower_tests(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
             for seconds, run in earlier
             if run.clean and seconds <= usual * 1.5 and run.head in context.ancestors
         ]
-        if fast and min(now) >= SLOWER * usual and min(now) - usual >= SLOWER_SECONDS:
-            slow.append((min(now) - usual, usual, test, fast[0]))
+        if fast and min(last) >= SLOWER * usual and min(last) - usual >= SLOWER_SECONDS:
+            slow.append((min(last) - usual, usual, test, fast[0]))
     if not slow:
         return
     more, usual, test, fast_head = max(slow)
