@@ -32,9 +32,9 @@ from tests.execution.session_world import RepositoryWorld, until
 from tests.execution.test_flow_registry import RerunTests
 
 
-def scripted(place: Place, work: Callable[[Job], FlowResult]) -> type[Flow]:
+def scripted(place: Place, perform: Callable[[Job], FlowResult]) -> type[Flow]:
     """A flow that does this work."""
-    attributes = {"name": "scripted", "place": place, "run": lambda self, job: work(job), "__module__": __name__}
+    attributes = {"name": "scripted", "place": place, "run": lambda self, job: perform(job), "__module__": __name__}
     return type("Scripted", (RerunTests,), attributes)
 
 
@@ -67,8 +67,8 @@ class World(RepositoryWorld):
         assert view.state.over
         return view
 
-    def script(self, place: Place, work: Callable[[Job], FlowResult]) -> SessionView:
-        self.flows["scripted"] = scripted(place, work)
+    def script(self, place: Place, perform: Callable[[Job], FlowResult]) -> SessionView:
+        self.flows["scripted"] = scripted(place, perform)
         return self.run_flow("scripted", tests=["a"])
 
     def transcript(self, view: SessionView) -> str:
@@ -95,14 +95,14 @@ def write(job: Job, name: str, text: str = "x\n") -> None:
 def test_a_check_runs_in_the_operators_tree(world: World) -> None:
     jobs: list[Job] = []
 
-    def work(job: Job) -> FlowResult:
+    def perform(job: Job) -> FlowResult:
         jobs.append(job)
         (job.scratch / "report").write_text("here")
         assert job.run(["cat", str(job.scratch / "report")]).output == "here\n"
         assert job.git.text("rev-parse", "--abbrev-ref", "HEAD") == "main"
         return FlowResult("fine", check=CHECK, facts={"x": 1}, full=True)
 
-    view = world.script(Place.CHECK, work)
+    view = world.script(Place.CHECK, perform)
     assert (view.state, view.summary, view.check) == (SessionState.SUCCEEDED, "fine", CHECK)
     assert jobs[0].folder == jobs[0].workspace == world.repository.path
     (run,) = world.runs.latest(str(world.repository.path))
@@ -127,11 +127,11 @@ def test_uncommitted_files_are_part_of_the_state_that_was_checked(world: World) 
 
 
 def test_a_check_of_a_tree_that_changed_meanwhile_is_recorded_for_no_state(world: World) -> None:
-    def work(job: Job) -> FlowResult:
+    def perform(job: Job) -> FlowResult:
         world.repository.write("cart.py", "total = 3\n")
         return FlowResult("fine", check=CHECK, full=True)
 
-    world.script(Place.CHECK, work)
+    world.script(Place.CHECK, perform)
     (run,) = world.runs.latest(str(world.repository.path))
     assert (run.tree, run.clean) == ("", False)
 
@@ -141,14 +141,14 @@ def test_a_worktree_has_the_present_files_and_is_removed(world: World) -> None:
     before = world.repository.git("status", "--porcelain")
     folders: list[Path] = []
 
-    def work(job: Job) -> FlowResult:
+    def perform(job: Job) -> FlowResult:
         folders.append(job.folder)
         assert (job.folder / "draft.py").read_text() == "draft\n"
         write(job, "made.py")
         job.git.output("checkout", "-q", "--force", "HEAD")
         return FlowResult("fine", check=CHECK)
 
-    view = world.script(Place.WORKTREE, work)
+    view = world.script(Place.WORKTREE, perform)
     assert view.state is SessionState.SUCCEEDED, view.summary
     assert folders[0] != world.repository.path
     assert not folders[0].exists()
@@ -163,11 +163,11 @@ def test_a_worktree_has_the_present_files_and_is_removed(world: World) -> None:
 
 @pytest.mark.long
 def test_a_diff_becomes_a_change_set_that_waits(world: World) -> None:
-    def work(job: Job) -> FlowResult:
+    def perform(job: Job) -> FlowResult:
         write(job, "CHANGES.md", "# 1.0\n")
         return FlowResult("drafted", check=CHECK)
 
-    view = world.script(Place.CHANGE_SET, work)
+    view = world.script(Place.CHANGE_SET, perform)
     assert view.state is SessionState.SUCCEEDED, view.summary
     (change,) = world.changes.list()
     assert view.change_set_id == change.id
@@ -190,11 +190,11 @@ def test_a_flow_that_changes_nothing_leaves_no_change_set(world: World) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("place", [Place.WORKTREE, Place.CHANGE_SET])
 def test_a_flow_that_fails_leaves_nothing(world: World, place: Place) -> None:
-    def work(job: Job) -> FlowResult:
+    def perform(job: Job) -> FlowResult:
         write(job, "half.py")
         raise FlowError("no tool", "install one")
 
-    view = world.script(place, work)
+    view = world.script(place, perform)
     assert (view.state, view.summary) == (SessionState.FAILED, "no tool (install one)")
     assert world.changes.list() == []
     assert list(world.home.worktrees.iterdir()) == []
@@ -203,12 +203,12 @@ def test_a_flow_that_fails_leaves_nothing(world: World, place: Place) -> None:
 
 @pytest.mark.long
 def test_a_stopped_flow_leaves_nothing(world: World) -> None:
-    def work(job: Job) -> FlowResult:
+    def perform(job: Job) -> FlowResult:
         write(job, "half.py")
         job.run(["sh", "-c", "echo ready; sleep 60"])
         return FlowResult("not reached")
 
-    world.flows["scripted"] = scripted(Place.CHANGE_SET, work)
+    world.flows["scripted"] = scripted(Place.CHANGE_SET, perform)
     view = world.start_flow("scripted", tests=["a"])
     until(lambda: "ready" in world.transcript(view))
     world.sessions.stop(view.id, "enough")

@@ -140,7 +140,7 @@ def test_the_files_own_style_is_kept(before: str, after: str) -> None:
 def test_old_lines_stay_and_new_entries_are_mentioned(before: str, entries: dict[str, list[str]]) -> None:
     after = add_entries(before, entries)
     left = iter(after.splitlines())
-    assert all(any(line == other for other in left) for line in before.splitlines() if line.strip())
+    assert all(any(line == remaining for remaining in left) for line in before.splitlines() if line.strip())
     assert all(is_mentioned(after, "f" * 40, entry) for each in entries.values() for entry in each)
 
 
@@ -195,7 +195,7 @@ HOSTILE = [
 
 LESSONS = (
     st.lists(st.one_of(st.text(min_size=1, max_size=60), st.sampled_from(HOSTILE)), min_size=1, max_size=6)
-    .map(lambda said: [one for one in map(one_line, said) if one])
+    .map(lambda texts: [lesson for lesson in map(one_line, texts) if lesson])
     .filter(bool)
 )
 
@@ -212,7 +212,7 @@ FOREIGN = st.lists(
 @given(FOREIGN, LESSONS, LESSONS)
 @example(b"", HOSTILE, [])
 def test_lessons_are_read_back_and_the_rest_of_the_file_stays(
-    data: bytes, lessons: list[str], others: list[str]
+    data: bytes, lessons: list[str], later: list[str]
 ) -> None:
     once = write_section(data, format_section(lessons), LEARNT)
     assert lessons_in(once) == lessons
@@ -224,15 +224,15 @@ def test_lessons_are_read_back_and_the_rest_of_the_file_stays(
         assert (once[len(data) : after[0]] + once[after[1] :]).strip() == b""
     else:
         assert once[: after[0]] + once[after[1] :] == data[: before[0]] + data[before[1] :]
-    if others:
-        assert lessons_in(write_section(once, format_section(others), LEARNT)) == others
+    if later:
+        assert lessons_in(write_section(once, format_section(later), LEARNT)) == later
 
 
 @given(LESSONS)
 def test_no_lesson_is_anything_but_an_item_of_the_list(lessons: list[str]) -> None:
-    said = format_section(lessons).split("\n")
-    assert said[0] == "## What was learned here"
-    items = said[4:]
+    lines = format_section(lessons).split("\n")
+    assert lines[0] == "## What was learned here"
+    items = lines[4:]
     assert len(items) == len(lessons)
     for item in items:
         assert item.startswith("- ")

@@ -25,73 +25,60 @@ __all__ = ["without"]
 
 @dataclass(frozen=True)
 class Case:
-    """A project for the row `tool`. `good` and `bad` are the text of the file `path`, green and with one red test whose
-    id is `failing` ("" = the tool does not name it). `needs` are programs, `package` one of npm; without the program
-    `lacking` nothing runs and `fix` is what is told."""
+    """A project for one row of the table of test runners."""
 
     tool: str
+    """The row."""
     files: dict[str, str]
     path: str
+    """The file with the tests."""
     good: str
+    """Its text with a passing test."""
     bad: str
+    """Its text with a failing test besides."""
     failing: str
+    """The id of the failing test, "" where the tool does not name it."""
     needs: tuple[str, ...] = ()
+    """Programs without which the case is skipped."""
     package: str = ""
+    """A package of npm that it needs."""
     lacking: str = ""
+    """A program without which nothing runs."""
     fix: str = ""
+    """The beginning of the advice where that program is missing."""
     python: str = ""
     """`bare`: the operator's Python has no pytest; `pytest`: the project's environment is the one of these tests."""
 
 
 UNITTEST = "import unittest\nclass CartTest(unittest.TestCase):\n    def test_good(self): pass\n"
-
 UNITTEST_BAD = f"{UNITTEST}    def test_bad(self): self.assertEqual(1, 2)\n"
-
 PYTEST = "def test_good(): pass\n"
-
 PYTEST_BAD = f"{PYTEST}def test_bad(): assert 1 == 2\n"
-
 NODE_TEST = "const test = require('node:test'); const assert = require('assert');\ntest('good', () => {});\n"
-
 NODE_TEST_BAD = f"{NODE_TEST}test('is (bad)', () => assert.equal(1, 2));\n"
-
 JEST = "describe('cart', () => {\n  it('good', () => {});\n"
-
 JEST_BAD = f"{JEST}  it('is (bad)', () => {{ throw new Error('x'); }});\n}});\n"
-
 VITEST = "import { describe, it } from 'vitest';\n"
-
 JUNIT = (
     "import org.junit.*;\nimport static org.junit.Assert.*;\npublic class CartTest {\n  @Test public void good() {}\n"
 )
-
 JUNIT_BAD = f"{JUNIT}  @Test public void bad() {{ assertEquals(1, 2); }}\n}}\n"
-
 EXUNIT = 'defmodule CartTest do\n  use ExUnit.Case\n  test "good" do\n    assert true\n  end\n'
-
 GOTEST = 'package shop\n\nimport "testing"\n\nfunc TestGood(t *testing.T) {}\n'
-
 MINITEST = 'require "minitest/autorun"\nclass CartTest < Minitest::Test\n  def test_good; assert true; end\n'
-
 PHPUNIT = (
     "<?php\nuse PHPUnit\\Framework\\TestCase;\nfinal class CartTest extends TestCase {\n"
     "  public function testGood(): void { $this->assertTrue(true); }\n"
 )
-
 XUNIT = "using Xunit;\nnamespace Shop;\npublic class CartTest {\n  [Fact] public void Good() { }\n"
-
 RUST = '[package]\nname = "shop"\nversion = "0.1.0"\nedition = "2021"\n'
-
 POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion><groupId>s</groupId>
 <artifactId>shop</artifactId><version>1</version><properties><maven.compiler.source>17</maven.compiler.source>
 <maven.compiler.target>17</maven.compiler.target></properties><dependencies><dependency><groupId>junit</groupId>
 <artifactId>junit</artifactId><version>4.13.2</version><scope>test</scope></dependency></dependencies></project>
 """
-
 JARS = [Path("/usr/share/java") / name for name in ("junit4.jar", "hamcrest-core.jar")]
-
 GRADLE = f"apply plugin: 'java'\ndependencies {{ testCompile files('{JARS[0]}', '{JARS[1]}') }}\n"
-
 CSPROJ = """<Project Sdk="Microsoft.NET.Sdk"><PropertyGroup><TargetFramework>net8.0</TargetFramework></PropertyGroup>
 <ItemGroup><PackageReference Include="Microsoft.NET.Test.Sdk" Version="17.*" />
 <PackageReference Include="xunit" Version="2.*" /><PackageReference Include="xunit.runner.visualstudio" Version="2.*" />
@@ -233,16 +220,15 @@ def test_passing_and_failing_tests_are_read_from_the_tool(
 ) -> None:
     set_up(case)
     try:
-        green = run_flow("run_tests").check
+        passing = run_flow("run_tests").check
     except CannotRun as error:
         if "no network" not in error.message:
             raise
         pytest.skip(f"{case.tool} has no packages here: {error.message}")
-    assert green is not None
-    assert (green.tool, green.passed, green.failed, green.errors) == (case.tool, 1, 0, 0)
+    assert (passing.tool, passing.passed, passing.failed, passing.errors) == (case.tool, 1, 0, 0)
     repository.write(case.path, case.bad)
-    red = run_flow("run_tests").check
-    assert (red.passed, red.failed, red.failing) == (1, 1, (case.failing,))
+    failing = run_flow("run_tests").check
+    assert (failing.passed, failing.failed, failing.failing) == (1, 1, (case.failing,))
     row = next(row for row in TEST_RUNNERS if row.name == case.tool)
     if row.single:
         alone = run_flow("run_tests", tests=[case.failing]).check

@@ -272,7 +272,7 @@ def test_the_tests_of_a_prepared_worktree_run_with_its_own_packages(agents: Worl
 
 @pytest.mark.long
 def test_go_and_cargo_use_the_cached_packages(agents: World) -> None:
-    def look(job: Job) -> FlowResult:
+    def show_caches(job: Job) -> FlowResult:
         caches = cast(LiveSession, job.session).confinement.caches
         before = job.run(["sh", "-c", "echo $GOMODCACHE,$CARGO_HOME"]).output.strip()
         (caches / "go-mod").mkdir()
@@ -281,7 +281,7 @@ def test_go_and_cargo_use_the_cached_packages(agents: World) -> None:
 
     project(agents, {"a": "1"})
     agents.sessions._runners["flow"] = agents.flow_runner
-    assert agents.script(Place.CHECK, look).summary == ", /go-mod,"
+    assert agents.script(Place.CHECK, show_caches).summary == ", /go-mod,"
 
 
 # -- when it cannot be done -----------------------------------------------------------------------------------------
@@ -313,9 +313,9 @@ def test_another_registry_is_not_reached_and_the_tree_is_unchanged(world: World)
 
 
 def test_without_network_the_card_is_offered_again() -> None:
-    said = "npm error\nnetwork: registry.npmjs.org:443 cannot be reached: Network is unreachable"
+    output = "npm error\nnetwork: registry.npmjs.org:443 cannot be reached: Network is unreachable"
 
-    error = installation_failure(["npm", "ci"], CommandResult(1, said, 1.0), [NPM])
+    error = installation_failure(["npm", "ci"], CommandResult(1, output, 1.0), [NPM])
 
     assert isinstance(error, RetryLater)
     assert error.message == "registry.npmjs.org cannot be reached: Network is unreachable"
@@ -356,13 +356,13 @@ def test_a_command_that_installs_nothing_changes_nothing(world: World) -> None:
     (top / "node_modules/mine").mkdir(parents=True)
     nothing = Installation("", (("true",),), (), (), ("node_modules",))
 
-    def work(job: Job) -> FlowResult:
+    def install(job: Job) -> FlowResult:
         with install_into_tree(cast(LiveSession, job.session), nothing, top):
             job.run(["true"])
             job.run(["touch", ".pnp.cjs"])
         return FlowResult("fine")
 
-    view = world.script(Place.INSTALL, work)
+    view = world.script(Place.INSTALL, install)
 
     assert view.state is SessionState.CANNOT_RUN, outcome_of(world, view)
     assert "`true` put nothing into node_modules, so nothing was changed" in view.summary
