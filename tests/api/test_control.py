@@ -45,7 +45,7 @@ def echo(verb: str, arguments: Any) -> dict[str, Any]:
     return {"verb": verb, "arguments": arguments}
 
 
-def raw(address: str, sent: bytes) -> Any:
+def exchange(address: str, sent: bytes) -> Any:
     with socket.socket(socket.AF_UNIX) as client:
         client.settimeout(10)
         client.connect(address)
@@ -60,7 +60,7 @@ def test_the_socket_is_private(serve: Serve) -> None:
     assert path.parent.stat().st_mode & 0o777 == 0o700
 
 
-def test_a_path_that_is_too_long_moves_elsewhere_and_is_taken_away(tmp_path: Path) -> None:
+def test_a_path_that_is_too_long_is_replaced_by_a_temporary_folder(tmp_path: Path) -> None:
     home = Home.locate(tmp_path / ("deep" * 25))
     home.data.mkdir(parents=True)
     server = ControlServer(home, echo)
@@ -72,7 +72,7 @@ def test_a_path_that_is_too_long_moves_elsewhere_and_is_taken_away(tmp_path: Pat
     assert not Path(server.address).parent.exists()
 
 
-def test_a_refusal_travels_whole(serve: Serve) -> None:
+def test_a_refusal_arrives_whole(serve: Serve) -> None:
     def refuse(verb: str, arguments: Any) -> Any:
         raise Refusal("blocked", "the hour's cap is reached", "wait until 14:30")
 
@@ -83,7 +83,7 @@ def test_a_refusal_travels_whole(serve: Serve) -> None:
     )  # fmt: skip
 
 
-def test_a_fault_is_told_and_the_next_request_served(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_bug_is_reported_and_the_next_request_served(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
     def fail(verb: str, arguments: Any) -> Any:
         if verb == "bad":
             raise ZeroDivisionError("by zero")
@@ -100,10 +100,10 @@ def test_a_fault_is_told_and_the_next_request_served(serve: Serve, caplog: pytes
 
 def test_a_request_that_is_too_large_is_refused(serve: Serve) -> None:
     server = serve(echo)
-    assert raw(server.address, b"x" * (control.MAX_REQUEST_BYTES + 1))["error"]["code"] == "too_large"
+    assert exchange(server.address, b"x" * (control.MAX_REQUEST_BYTES + 1))["error"]["code"] == "too_large"
 
 
-def test_a_slow_verb_holds_up_nobody(serve: Serve) -> None:
+def test_a_slow_verb_delays_no_other(serve: Serve) -> None:
     release, arrived = threading.Event(), threading.Event()
 
     def work(verb: str, arguments: Any) -> Any:
@@ -124,7 +124,7 @@ def test_a_slow_verb_holds_up_nobody(serve: Serve) -> None:
     assert answers == [{"verb": "slow"}]
 
 
-def test_nobody_there(tmp_path: Path, serve: Serve) -> None:
+def test_an_address_without_an_engine_is_unreachable(tmp_path: Path, serve: Serve) -> None:
     with pytest.raises(Unreachable):
         ask(str(tmp_path / "none.sock"), "x", {})
     server = serve(echo)
@@ -133,7 +133,7 @@ def test_nobody_there(tmp_path: Path, serve: Serve) -> None:
         ask(server.address, "x", {})
 
 
-# -- finding the engine to ask
+# Finding the engine to ask
 
 
 def test_a_verb_reaches_the_engine_that_holds_the_home(engine: StandIn, home: Home, clock: FakeClock) -> None:
@@ -154,7 +154,7 @@ def test_a_verb_reaches_the_engine_that_holds_the_home(engine: StandIn, home: Ho
     lock.release()
 
 
-def test_a_verb_opens_an_engine_for_its_own_time_and_approve_waits(engine: StandIn, home: Home) -> None:
+def test_without_an_engine_a_verb_opens_one_and_approve_waits(engine: StandIn, home: Home) -> None:
     opened: list[Any] = []
 
     def opener(home: Home, **options: Any) -> StandIn:
@@ -167,9 +167,9 @@ def test_a_verb_opens_an_engine_for_its_own_time_and_approve_waits(engine: Stand
     assert engine.closed
 
 
-@pytest.mark.parametrize(("verb", "asked_again"), [("status", True), ("propose", False), ("approve", False)])
-def test_a_lost_answer_is_asked_for_again_but_nothing_is_done_twice(
-    engine: StandIn, home: Home, monkeypatch: pytest.MonkeyPatch, verb: str, asked_again: bool
+@pytest.mark.parametrize(("verb", "is_repeated"), [("status", True), ("propose", False), ("approve", False)])
+def test_a_verb_whose_answer_was_lost_is_repeated_only_if_it_changes_nothing(
+    engine: StandIn, home: Home, monkeypatch: pytest.MonkeyPatch, verb: str, is_repeated: bool
 ) -> None:
     (home.data / "engine.json").write_text('{"pid": 1, "since": "2026-01-05", "address": "/x.sock"}')
 
@@ -177,7 +177,7 @@ def test_a_lost_answer_is_asked_for_again_but_nothing_is_done_twice(
         raise Unreachable("hung up", sent=True)
 
     monkeypatch.setattr(control, "ask", lost)
-    if asked_again:
+    if is_repeated:
         assert control.call(home, verb, {}, opener=lambda home, **_: engine)["state"] == "WATCHING"
         return
     with pytest.raises(Refusal) as caught:
@@ -189,16 +189,16 @@ def test_an_engine_that_is_just_starting_is_waited_for(
     engine: StandIn, home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(control, "CONNECT_TIMEOUT_S", 30.0)
-    tries: list[int] = []
+    attempts: list[int] = []
 
     def opener(home: Home, **options: Any) -> StandIn:
-        tries.append(1)
-        if len(tries) < 3:
+        attempts.append(1)
+        if len(attempts) < 3:
             raise Refusal("home_held", "held", "wait")
         return engine
 
     assert control.call(home, "status", {}, opener=opener)["state"] == "WATCHING"
-    assert len(tries) == 3
+    assert len(attempts) == 3
 
 
 def test_stop_needs_no_engine(home: Home) -> None:
@@ -210,7 +210,7 @@ def test_stop_needs_no_engine(home: Home) -> None:
 @pytest.mark.long
 def test_stop_does_not_wait_for_an_engine_that_hangs(home: Home, clock: FakeClock, serve: Serve) -> None:
     release = threading.Event()
-    server = serve(lambda verb, arguments: {"heard": release.wait(20)})
+    server = serve(lambda verb, arguments: {"released": release.wait(20)})
     lock = HomeLock(home, clock=clock)
     lock.acquire()
     lock.announce(server.address)
@@ -230,14 +230,14 @@ def test_a_stop_that_cannot_be_written_says_what_else_to_do(tmp_path: Path) -> N
 def test_a_console_keeps_its_connection_when_the_request_is_answered(tmp_path: Path) -> None:
     home = Home.locate(tmp_path / "home")
     home.data.mkdir(parents=True)
-    taken: queue.SimpleQueue[socket.socket] = queue.SimpleQueue()
-    server = ControlServer(home, lambda verb, arguments: {}, attach=lambda _: taken.put)
+    connections: queue.SimpleQueue[socket.socket] = queue.SimpleQueue()
+    server = ControlServer(home, lambda verb, arguments: {}, attach=lambda _: connections.put)
     server.start()
     try:
         with socket.socket(socket.AF_UNIX) as client:
             client.connect(server.address)
             client.sendall(b'{"verb": "attach", "arguments": {}}\n')
-            with taken.get(timeout=10) as console, client.makefile("rb") as answer:
+            with connections.get(timeout=10) as console, client.makefile("rb") as answer:
                 assert b"ok" in answer.readline()
                 while any(thread.name.endswith("(process_request_thread)") for thread in threading.enumerate()):
                     threading.Event().wait(0.001)

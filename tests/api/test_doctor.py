@@ -1,4 +1,4 @@
-"""Doctor on homes and machines in all states; it changes nothing and always answers."""
+"""Doctor on homes and machines in all states: it changes nothing and always answers."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ from tests.support.helpers import MemoryKeyring
 
 
 @pytest.fixture(autouse=True)
-def _still(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Asks no keyring of the machine."""
+def _without_keys_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(keyring, "get_keyring", MemoryKeyring)
     for name in [name for name in os.environ if name.endswith("_API_KEY")]:
         monkeypatch.delenv(name)
 
 
-def look(home: Home, *workspaces: str) -> dict[str, Any]:
+def examine(home: Home, *workspaces: str) -> dict[str, Any]:
+    """The checks by name, and the whole document."""
     document = doctor.examine(home, workspaces)
     assert json.dumps(document)
     for check in document["checks"]:
@@ -47,76 +47,76 @@ def look(home: Home, *workspaces: str) -> dict[str, Any]:
     return {check["name"]: check for check in document["checks"]} | {"document": document}
 
 
-def test_a_home_that_is_not_there_yet_is_well_and_stays_away(home: Home) -> None:
-    found = look(home)
-    assert found["document"]["ok"]
-    assert (found["database"]["state"], found["agents"]["state"], found["engine"]["state"]) == ("ok", "ok", "ok")
-    assert found["document"]["paths"] == home.paths()
+def test_a_home_that_does_not_exist_is_fine_and_is_not_created(home: Home) -> None:
+    checks = examine(home)
+    assert checks["document"]["ok"]
+    assert (checks["database"]["state"], checks["agents"]["state"], checks["engine"]["state"]) == ("ok", "ok", "ok")
+    assert checks["document"]["paths"] == home.paths()
     assert home.root is not None
     assert not home.root.exists()
 
 
-def test_a_home_in_use(engine: StandIn, home: Home, clock: FakeClock, repository: Repository) -> None:
+def test_a_home_in_use_is_described(engine: StandIn, home: Home, clock: FakeClock, repository: Repository) -> None:
     lock = HomeLock(home, clock=clock)
     lock.acquire()
     repository.commit("begin", {"README.md": "x"})
-    found = look(home, str(repository.path))
-    assert found["document"]["ok"]
-    assert found["database"]["message"].startswith("intact, ")
-    assert found["agents"]["message"] == "19 agents, no problems"
-    assert "running with process id" in found["engine"]["message"]
-    assert "no tool to run its tests" in found["workspace"]["message"]
+    checks = examine(home, str(repository.path))
+    assert checks["document"]["ok"]
+    assert checks["database"]["message"].startswith("intact, ")
+    assert checks["agents"]["message"] == "19 agents, no problems"
+    assert "running with process id" in checks["engine"]["message"]
+    assert "no tool to run its tests" in checks["workspace"]["message"]
     lock.release()
 
 
-def test_a_damaged_database(home: Home) -> None:
+def test_a_damaged_database_fails(home: Home) -> None:
     home.data.mkdir(parents=True)
     home.database.write_bytes(b"not a database, but long enough to be looked at" * 100)
-    assert look(home)["database"]["state"] == "fail"
+    assert examine(home)["database"]["state"] == "fail"
 
 
-def test_a_slip_of_the_pen_in_the_environment(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_misspelt_variable_is_named_and_a_key_is_not_shown(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CLAWPY_CROSSPOLL_ENABLED", "false")
     monkeypatch.setenv("CLAWPY_TOGETHER_API_KEY", "secret-value")
-    found = look(home)
-    assert found["environment"]["message"] == "CLAWPY_CROSSPOLL_ENABLED is not a setting and does nothing"
-    assert "secret-value" not in json.dumps(found["document"])
+    checks = examine(home)
+    assert checks["environment"]["message"] == "CLAWPY_CROSSPOLL_ENABLED is not a setting and does nothing"
+    assert "secret-value" not in json.dumps(checks["document"])
 
 
-def test_a_keyring_that_asks_and_never_returns(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_keyring_that_never_answers_is_named(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     release = threading.Event()
     monkeypatch.setattr(keyring, "get_keyring", lambda: release.wait(30))
     monkeypatch.setattr(Keyring.__init__, "__kwdefaults__", {"seconds": 0.05})
-    assert "answer" in look(home)["keys"]["message"]
+    assert "answer" in examine(home)["keys"]["message"]
     release.set()
 
 
-def test_keys_in_a_plain_file_are_told_as_long_as_they_lie_there(home: Home) -> None:
+def test_keys_in_a_plain_file_are_named_and_not_shown(home: Home) -> None:
     Keys(home).set("openai", "sk-hush-hush", consent_file=True)
-    found = look(home)
-    assert "openai" in found["keys"]["message"]
-    assert found["provider"]["message"].startswith("openai: ")
-    assert found["provider"]["message"].endswith("key: file")
-    assert "hush" not in json.dumps(found)
+    checks = examine(home)
+    assert "openai" in checks["keys"]["message"]
+    assert checks["provider"]["message"].startswith("openai: ")
+    assert checks["provider"]["message"].endswith("key: file")
+    assert "hush" not in json.dumps(checks)
 
 
-def test_who_would_carry_prose_out(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "clawpy key set openai" in look(home)["prose"]["fix"]
+def test_the_models_that_would_answer_text_prompts_are_named(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "clawpy key set openai" in examine(home)["prose"]["fix"]
     monkeypatch.setenv("CLAWPY_OPENAI_API_KEY", "sk-hush-hush")
-    found = look(home)["prose"]
-    assert found["state"] == "ok"
+    checks = examine(home)["prose"]
+    assert checks["state"] == "ok"
     assert (
         f"koji-core, chronicle-hub, dream-weaver, research, garden on openai:{PROVIDERS['openai'].model}"
-        in found["message"]
+        in checks["message"]
     )
     home.config.mkdir(parents=True)
     home.config_file.write_text("[channels.garden]\nmodel = 'ollama:qwen3'\n[providers.together]\n")
-    found = look(home)
-    assert "garden" in found["prose"]["fix"]
-    assert any("together: no key" in one["message"] for one in found["document"]["checks"])
+    checks = examine(home)
+    assert "garden" in checks["prose"]["fix"]
+    assert any("together: no key" in check["message"] for check in checks["document"]["checks"])
 
 
-def test_only_when_asked_for_are_providers_asked(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_providers_are_asked_only_online(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
 
     def check_provider(provider: Any, key: str | None) -> str:
@@ -125,67 +125,67 @@ def test_only_when_asked_for_are_providers_asked(home: Home, monkeypatch: pytest
 
     monkeypatch.setattr(model_checks, "check_provider", check_provider)
     monkeypatch.setenv("CLAWPY_OPENAI_API_KEY", "sk-hush-hush")
-    look(home)
+    examine(home)
     assert asked == []
     document = doctor.examine(home, [], online=True)
     assert asked == ["api.openai.com"]
-    assert any("does not accept the key" in one["message"] for one in document["checks"])
+    assert any("does not accept the key" in check["message"] for check in document["checks"])
 
 
 @pytest.mark.parametrize(
-    ("said", "state"), [("git version 2.37.9", "fail"), ("git version 2.38.0", "ok"), ("git version 3.1", "ok")]
+    ("version", "state"), [("git version 2.37.9", "fail"), ("git version 2.38.0", "ok"), ("git version 3.1", "ok")]
 )
-def test_the_oldest_git(home: Home, monkeypatch: pytest.MonkeyPatch, said: str, state: str) -> None:
-    monkeypatch.setattr(doctor, "git_version", lambda: said)
-    assert look(home)["git"]["state"] == state
+def test_a_git_older_than_2_38_fails(home: Home, monkeypatch: pytest.MonkeyPatch, version: str, state: str) -> None:
+    monkeypatch.setattr(doctor, "git_version", lambda: version)
+    assert examine(home)["git"]["state"] == state
 
 
-def test_workspaces_that_are_none(home: Home, repository: Repository, tmp_path: Path) -> None:
-    assert "no commit yet" in look(home, str(repository.path))["workspace"]["message"]
-    assert look(home, str(tmp_path))["workspace"]["state"] == "fail"
-    assert look(home)["workspace"]["message"] == "no workspace"
+def test_a_folder_that_is_no_usable_workspace_is_named(home: Home, repository: Repository, tmp_path: Path) -> None:
+    assert "no commit yet" in examine(home, str(repository.path))["workspace"]["message"]
+    assert examine(home, str(tmp_path))["workspace"]["state"] == "fail"
+    assert examine(home)["workspace"]["message"] == "no workspace"
 
 
-# What `doctor` says of the server of the index, of what machines share, and of notifications.
+# Beyond this machine
 
 
-def test_the_server_of_the_index(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_server_of_the_index_is_asked_only_online(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CLAWPY_CHROMA_URL", raising=False)
     assert index_server_checks(Settings(), online=True) == []
     named = Settings(memory=MemorySettings(chroma_url="http://127.0.0.1:8000"))
-    [one] = index_server_checks(named, online=False)
-    assert (one.state, one.message) == ("ok", "the index is on 127.0.0.1:8000; `clawpy doctor --online` checks it")
+    [check] = index_server_checks(named, online=False)
+    assert (check.state, check.message) == ("ok", "the index is on 127.0.0.1:8000; `clawpy doctor --online` checks it")
     monkeypatch.setenv("CLAWPY_CHROMA_URL", "http://me:hunter2@chroma.example")
-    [one] = index_server_checks(named, online=True)
-    assert one.state == "warn"
-    assert "hunter2" not in one.message
+    [check] = index_server_checks(named, online=True)
+    assert check.state == "warn"
+    assert "hunter2" not in check.message
     with NotificationServer() as silent:
         monkeypatch.setenv("CLAWPY_CHROMA_URL", f"http://127.0.0.1:{silent.port}")
-    [one] = index_server_checks(named, online=True)
-    assert one.state == "warn"
-    assert "it cannot be reached: [Errno 111] Connection refused" in one.message
+    [check] = index_server_checks(named, online=True)
+    assert check.state == "warn"
+    assert "it cannot be reached: [Errno 111] Connection refused" in check.message
 
 
-def test_the_database_that_machines_share(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_shared_database_is_asked_only_online(monkeypatch: pytest.MonkeyPatch) -> None:
     """One that answers: `tests/hierarchy/test_postgres.py`."""
     monkeypatch.delenv("CLAWPY_SHARED_DATABASE_URL", raising=False)
     assert shared_database_checks(online=True) == []
     monkeypatch.setenv("CLAWPY_SHARED_DATABASE_URL", "postgresql://me:hunter2@127.0.0.1:9/clawpy")
-    [one] = shared_database_checks(online=False)
-    assert one.state == "ok"
-    assert "doctor --online" in one.message
-    [one] = shared_database_checks(online=True)
-    assert one.state == "warn"
-    assert one.message.startswith("the shared database cannot be reached: ")
-    assert "port 9 failed: Connection refused" in one.message
-    assert "\n" not in one.message
-    assert "hunter2" not in one.message
+    [check] = shared_database_checks(online=False)
+    assert check.state == "ok"
+    assert "doctor --online" in check.message
+    [check] = shared_database_checks(online=True)
+    assert check.state == "warn"
+    assert check.message.startswith("the shared database cannot be reached: ")
+    assert "port 9 failed: Connection refused" in check.message
+    assert "\n" not in check.message
+    assert "hunter2" not in check.message
     monkeypatch.setenv("CLAWPY_SHARED_DATABASE_URL", "hunter2")
-    [one] = shared_database_checks(online=True)
-    assert (one.state, one.message) == ("warn", "CLAWPY_SHARED_DATABASE_URL is not a database URL")
+    [check] = shared_database_checks(online=True)
+    assert (check.state, check.message) == ("warn", "CLAWPY_SHARED_DATABASE_URL is not a database URL")
 
 
-def test_where_notifications_go_and_what_did_not_arrive(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_addresses_and_undelivered_notifications_are_listed(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CLAWPY_NOTIFY_DISCORD_URL", "discord://4242/hunter2hunter2")
     home.data.mkdir(parents=True)
     database.make_or_check(home.database)
@@ -200,10 +200,10 @@ def test_where_notifications_go_and_what_did_not_arrive(home: Home, monkeypatch:
         push_notifications_enabled=False,
         notify=NotifySettings(phone=SurfaceSettings(url="ntfy://topic"), gateway="https://laptop.example"),
     )
-    found = [
+    checks = [
         (notification.state, notification.message) for notification in notification_checks(home, settings, Keys(home))
     ]
-    assert found == [
+    assert checks == [
         ("ok", "phone: ntfy, from the settings; it is switched off"),
         ("ok", "discord: discord, from the environment; it is switched off"),
         ("warn", "1 not delivered to the phone: cannot be reached"),

@@ -1,11 +1,11 @@
-"""The verbs of guidance and findings, over a real engine (SPEC 9.8)."""
+"""Operations on guidance and learnings, as verbs type them, with a real engine (SPEC 9.8)."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -29,79 +29,69 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
     opened.close()
 
 
-def typed(*words: str) -> tuple[str, dict[str, object]]:
+def run(engine: Engine, *words: str) -> tuple[dict[str, Any], str]:
+    """The document of a verb as it is typed, and its text."""
     options = parse(words)
-    return options.verb, request(options, CommonOptions(None, [], False))
-
-
-def done(engine: Engine, *words: str) -> tuple[dict[str, object], str]:
-    """The document of a verb as it is typed, and what a person reads."""
-    verb, arguments = typed(*words)
-    document = dispatch(engine, verb, arguments)
-    json.dumps(document)
-    return document, render_document(verb, document)
+    document = dispatch(engine, options.verb, request(options, CommonOptions()))
+    return document, render_document(options.verb, document)
 
 
 @pytest.mark.long
-def test_a_leaders_guidance_is_edited_as_a_text_and_shows_whose_prompts_change_first(
-    engine: Engine, tmp_path: Path
-) -> None:
+def test_a_profile_is_edited_as_a_text_and_shows_first_whose_prompts_change(engine: Engine, tmp_path: Path) -> None:
     file = tmp_path / "cto.md"
-    before, read = done(engine, "profile", "cto")
+    before, read = run(engine, "profile", "cto")
     file.write_text(read)
-    assert done(engine, "profile", "cto", str(file))[1] == "  No changes yet."
+    assert run(engine, "profile", "cto", str(file))[1] == "  No changes yet."
 
     file.write_text(read.replace("Simple beats clever.", "Plain beats clever."))
-    shown, read = done(engine, "profile", "cto", str(file))
+    shown, read = run(engine, "profile", "cto", str(file))
     assert "- cto, principles: Simple beats clever." in read
     assert "+ cto, principles: Plain beats clever." in read
     assert "Not saved. Add `--yes` to save it." in read
-    assert "junior_backend" in shown["prompts"][0]["agents"]  # type: ignore[index]
-    assert "Simple beats clever." in str(done(engine, "guidance", "junior_backend")[0]["guidance"])
+    assert "junior_backend" in shown["prompts"][0]["agents"]
+    assert "Simple beats clever." in str(run(engine, "guidance", "junior_backend")[0]["guidance"])
 
-    assert "Saved. Undo: clawpy profile cto --undo" in done(engine, "profile", "cto", str(file), "--yes")[1]
-    assert "Plain beats clever." in str(done(engine, "guidance", "junior_backend")[0]["guidance"])
+    assert "Saved. Undo: clawpy profile cto --undo" in run(engine, "profile", "cto", str(file), "--yes")[1]
+    assert "Plain beats clever." in str(run(engine, "guidance", "junior_backend")[0]["guidance"])
     file.write_text(str(before["text"]))
     with pytest.raises(Refusal, match="delete its version line"):
-        done(engine, "profile", "cto", str(file), "--yes")
+        run(engine, "profile", "cto", str(file), "--yes")
     file.write_text(str(before["text"]).partition("<!-- version")[0])
-    done(engine, "profile", "cto", str(file), "--yes")
-    assert done(engine, "profile", "cto")[0] == before
+    run(engine, "profile", "cto", str(file), "--yes")
+    assert run(engine, "profile", "cto")[0] == before
     with pytest.raises(WrongUse):
-        done(engine, "profile", "cto", str(tmp_path / "nowhere.md"))
+        run(engine, "profile", "cto", str(tmp_path / "nowhere.md"))
 
 
 @pytest.mark.long
-def test_an_edit_that_would_lose_or_bring_back_something_says_so_and_a_save_is_undone(
-    engine: Engine, tmp_path: Path
-) -> None:
+def test_an_edit_that_loses_or_restores_something_says_so_and_can_be_undone(engine: Engine, tmp_path: Path) -> None:
     file = tmp_path / "cto.md"
-    before, text = done(engine, "profile", "cto")
+    before, text = run(engine, "profile", "cto")
     file.write_text(text.replace("## Principles", "## Principels"))
     with pytest.raises(Refusal, match="no heading “Principels”"):
-        done(engine, "profile", "cto", str(file), "--yes")
+        run(engine, "profile", "cto", str(file), "--yes")
 
     without = text.partition("## Principles")[0] + "## Guardrails" + text.partition("## Guardrails")[2]
     file.write_text(without.replace("## Guardrails", "## Principles\n\n- Only this.\n\n## Guardrails", 1))
-    done(engine, "profile", "cto", str(file), "--yes")
-    only = done(engine, "profile", "cto")
+    run(engine, "profile", "cto", str(file), "--yes")
+    only = run(engine, "profile", "cto")
     file.write_text(only[1].replace("- Only this.\n", ""))
-    shown, read = done(engine, "profile", "cto", str(file))
+    shown, read = run(engine, "profile", "cto", str(file))
     assert shown["fromSoul"] == ["principles"]
     assert "▲ principles is empty: what soul.md says of it is used again." in read
-    done(engine, "profile", "cto", str(file), "--yes")
-    assert done(engine, "profile", "cto")[0] == before
+    run(engine, "profile", "cto", str(file), "--yes")
+    assert run(engine, "profile", "cto")[0] == before
 
-    assert "as it was before the last save" in done(engine, "profile", "cto", "--undo")[1]
-    assert done(engine, "profile", "cto")[0] == only[0]
+    assert "as it was before the last save" in run(engine, "profile", "cto", "--undo")[1]
+    assert run(engine, "profile", "cto")[0] == only[0]
     with pytest.raises(Refusal) as twice:
-        done(engine, "profile", "cto", "--undo")
+        run(engine, "profile", "cto", "--undo")
     assert twice.value.code == "nothing_to_undo"
     engine.profiles.edit("cto", engine.profiles.parse_edits(engine.profiles.get("cto"), str(before["text"])))
 
 
 @pytest.mark.long
-def test_what_was_learnt_in_a_workspace_is_written_down_as_a_reviewed_change(tmp_path: Path) -> None:
+def test_learnings_of_a_workspace_are_written_into_agents_md_by_a_card(tmp_path: Path) -> None:
     """From a discovery to a landed line of AGENTS.md (SPEC 1.12), with a real session and a real change set."""
     shop = Repository(tmp_path / "shop")
     shop.commit("begin", {"AGENTS.md": "Use tabs.\n"})
@@ -111,20 +101,20 @@ def test_what_was_learnt_in_a_workspace_is_written_down_as_a_reviewed_change(tmp
         with pytest.raises(Refusal) as nothing:
             dispatch(opened, "learnings", {"action": "write", "workspace": here})
         assert nothing.value.code == "nothing_learnt"
-        found = replace(
+        finding = replace(
             learning(1, text='set foo=bar, {"a": 1} <!-- first', category="backend tests", agent="backend_builder"),
             workspace=here,
         )
-        opened.bubbles.offer(found)
-        opened.bubbles.offer(replace(found, id="learning:2", text="elsewhere things differ", workspace="/elsewhere"))
+        opened.bubbles.offer(finding)
+        opened.bubbles.offer(replace(finding, id="learning:2", text="elsewhere things differ", workspace="/elsewhere"))
         opened.bubbles.flush()
         listed = dispatch(opened, "learnings", {"action": "list", "workspace": here})
-        assert [one["text"] for one in listed["learnings"]] == [found.text]
+        assert [learning["text"] for learning in listed["learnings"]] == [finding.text]
         assert "backend_builder → backend_lead" in render_document("learnings", listed)
         document = dispatch(opened, "learnings", {"action": "write", "workspace": here})
         [card] = document["predictions"]
-        assert found.text in card["prompt"]
-        assert found.text in render_document("learnings", document)
+        assert finding.text in card["prompt"]
+        assert finding.text in render_document("learnings", document)
         opened.cards.approve(card["id"])
         session = opened.sessions.of_prediction(card["id"])
         assert session is not None
@@ -132,8 +122,8 @@ def test_what_was_learnt_in_a_workspace_is_written_down_as_a_reviewed_change(tmp
         [change] = opened.changes.list(state=ChangeState.WAITING)
         assert (shop.path / "AGENTS.md").read_text() == "Use tabs.\n"  # nothing lands by itself
         opened.changes.land(change.id)
-        said = (shop.path / "AGENTS.md").read_bytes()
-        assert said.startswith(b"Use tabs.\n\n<!-- clawpy:learnt -->\n")
-        assert lessons_in(said) == [found.text]
+        written = (shop.path / "AGENTS.md").read_bytes()
+        assert written.startswith(b"Use tabs.\n\n<!-- clawpy:learnt -->\n")
+        assert lessons_in(written) == [finding.text]
     finally:
         opened.close()
