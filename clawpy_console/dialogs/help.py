@@ -34,10 +34,10 @@ class Help(Dialog[None]):
     _filter = getters.query_one(Filter)
     _pane = getters.query_one("#all", VerticalScroll)
 
-    def __init__(self, here: Iterable[str]) -> None:
-        """`here`: ids of the actions that work in the focused pane."""
+    def __init__(self, active_ids: Iterable[str]) -> None:
+        """`active_ids`: ids of the actions that work in the focused pane."""
         super().__init__()
-        self._here = frozenset(here)
+        self._active_ids = frozenset(active_ids)
 
     def compose(self) -> ComposeResult:
         with self.frame("Keys", self._subtitle("close"), classes="-keys"):
@@ -57,8 +57,8 @@ class Help(Dialog[None]):
         self.query_one("#keys", ReflowingText).show(lambda width: list(self._lines(width, terms)))
 
     def _lines(self, width: int, terms: list[str]) -> Iterable[Content]:
-        here = [action for action in ACTIONS if action.id in self._here and action.group != "app"]
-        groups = [("In this pane, now", here)]
+        active = [action for action in ACTIONS if action.id in self._active_ids and action.group != "app"]
+        groups = [("In this pane, now", active)]
         groups += [(title, [action for action in ACTIONS if action.group == group]) for group, title in GROUPS.items()]
         shown: list[Action] = []
         for title, actions in groups:

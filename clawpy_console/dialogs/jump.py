@@ -81,9 +81,9 @@ class Jump(Dialog[Spot | None]):
     Jump:ansi > .jump--label { text-style: bold reverse; }
     """
 
-    def __init__(self, found: list[Spot]) -> None:
+    def __init__(self, spots_on_screen: list[Spot]) -> None:
         super().__init__()
-        self._spots = dict(zip(labels(len(found)), found, strict=False))
+        self._spots = dict(zip(labels(len(spots_on_screen)), spots_on_screen, strict=False))
         self._typed = ""
 
     def draw_on_picture(self, picture: list[Strip]) -> list[Strip]:

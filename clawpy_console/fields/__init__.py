@@ -22,6 +22,9 @@ Document = Mapping[str, Any]
 BAR_CELLS = 10
 """Cells of a bar."""
 
+MAX_TEXT_CHARS = 20_000
+"""Maximum number of characters of a text that are shown."""
+
 CONTEXT_LINES = 3
 """Lines that stay the same, shown before and after those that change."""
 
@@ -67,12 +70,12 @@ def when(instant: str | None, now: datetime) -> str:
     return formats.moment(datetime.fromisoformat(instant), now) if instant else ""
 
 
-def text_fields(body: str, limit: int = 20_000) -> Iterator[Field]:
-    """A text line by line, headings of Markdown set off; at most `limit` characters of it."""
-    for line in body[:limit].rstrip("\n").expandtabs(4).split("\n"):
+def text_fields(body: str) -> Iterator[Field]:
+    """A text line by line, headings of Markdown set off; at most `MAX_TEXT_CHARS` of it."""
+    for line in body[:MAX_TEXT_CHARS].rstrip("\n").expandtabs(4).split("\n"):
         yield text_line(line, "accent" if line.startswith("#") else "ink")
-    if len(body) > limit:
-        yield text_line(f"… {formats.count(len(body) - limit, 'character')} more", "faint")
+    if len(body) > MAX_TEXT_CHARS:
+        yield text_line(f"… {formats.count(len(body) - MAX_TEXT_CHARS, 'character')} more", "faint")
 
 
 def change_fields(before: Sequence[str], after: Sequence[str]) -> Iterator[Field]:

@@ -157,8 +157,8 @@ class ConsoleScreen(BaseScreen[None]):
     def draw_columns(self) -> None:
         """On a narrow terminal, draw which column is shown, the others, and the key that leads to the next."""
         for line in self.query_children(Columns):
-            here = next((column for column in self.PANES.values() if self.has_class(f"-at-{column}")), "")
-            line.show(list(self.columns().items()), here, self.key_of("panes.next"))
+            current = next((column for column in self.PANES.values() if self.has_class(f"-at-{column}")), "")
+            line.show(list(self.columns().items()), current, self.key_of("panes.next"))
 
     def action_show_column(self, name: str) -> None:
         """Go to the first pane of this column that takes the focus."""

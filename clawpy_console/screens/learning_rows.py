@@ -91,9 +91,9 @@ def candidate_row(proposal: Document, lift: Document | None) -> Row:
         right = f"lift {fields.points(lift['difference']) if is_measured else '…'}"
     if harms:
         sign, style = "▲", "wants"  # you may want to roll it back
-    shown = "ink" if proposal["status"] in ("review", "promoted") else "grey"
+    text_style = "ink" if proposal["status"] in ("review", "promoted") else "grey"
     text = f"{fields.TYPES[proposal['type']][0]:<8}{one_line(proposal['title'])}"
-    return Row(proposal["id"], text, sign, right, shown, style, "wrong" if harms else "grey")
+    return Row(proposal["id"], text, sign, right, text_style, style, "wrong" if harms else "grey")
 
 
 def entry_row(learning: Document, now: datetime, prefix: str = "") -> Row:
@@ -102,8 +102,8 @@ def entry_row(learning: Document, now: datetime, prefix: str = "") -> Row:
     if _needs_review(learning):
         sign, style = "▲", "wants"
     text = f"{fields.KINDS[learning['kind']][0]:<6}{fields.title(learning)}"
-    shown = "ink" if learning["status"] == "active" else "faint"
-    return Row(prefix + learning["id"], text, sign, when(learning["createdAt"], now), shown, style, "grey")
+    text_style = "ink" if learning["status"] == "active" else "faint"
+    return Row(prefix + learning["id"], text, sign, when(learning["createdAt"], now), text_style, style, "grey")
 
 
 def link_rows(view: Document, prompts: Mapping[str, str], now: datetime) -> Iterator[Row]:

@@ -70,9 +70,9 @@ def event_time(session: SessionView) -> datetime:
 
 def result_words(session: SessionView, now: datetime) -> str:
     """`14:08 · 58s · 3 files changed`: when a session ended, how long it ran and how it ended, where that is known."""
-    took = ""
+    duration = ""
     if session.started_at and session.state is not SessionState.INTERRUPTED:  # its end was not seen
-        took = formats.duration((session.ended_at or now) - session.started_at)
+        duration = formats.duration((session.ended_at or now) - session.started_at)
     label = session_outcome(session)[2]
     detail = one_line(session.error or session.summary)
     if session.result is Result.SUCCEEDED and session.discarded_at is None:
@@ -81,7 +81,7 @@ def result_words(session: SessionView, now: datetime) -> str:
         detail = ""  # the word says it: discarded, or how many tests failed
     label = f"{label}: {detail}" if detail else label
     at = formats.moment(event_time(session), now) if session.state.over else ""
-    return " · ".join(part for part in (at, took, label) if part)
+    return " · ".join(part for part in (at, duration, label) if part)
 
 
 def live_title(session: SessionView | None, now: datetime) -> str:

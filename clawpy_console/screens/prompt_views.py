@@ -332,9 +332,9 @@ def _row(number: int, call: ModelCall) -> Row:
 def _heading_lines(call: ModelCall, session: SessionView, width: int) -> list[Content]:
     """The heading of a call: state, model, tokens, cost and what went wrong."""
     sign, style = CALL_SIGNS.get(call.state, ("?", "grey"))
-    took = f" · {call.seconds:.1f} s" if call.seconds is not None else ""
+    duration = f" · {call.seconds:.1f} s" if call.seconds is not None else ""
     cost = formats.money(call.cost) + ("" if call.price_known else " estimated: unknown price")
-    figures = f"{call.input_tokens:,} tokens in, {call.output_tokens:,} out · {cost}{took}"
+    figures = f"{call.input_tokens:,} tokens in, {call.output_tokens:,} out · {cost}{duration}"
     model = f"{call.provider}:{call.model}" if call.provider else call.model
     lines = [
         Content.assemble((f"{sign} {call.state}", f"${style}"), (f"  {model} · {call.run_kind}", "$ink")),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 
 from textual import getters, on
@@ -39,16 +39,20 @@ def rail_name(rail: str) -> str:
     return RAIL_NAMES.get(rail, rail)
 
 
-def decisive_verdict(verdicts: tuple[RailVerdict, ...]) -> RailVerdict | None:
+def objections(verdicts: Iterable[RailVerdict]) -> list[RailVerdict]:
+    """The verdicts that do not allow the work, in the order of the rails."""
+    return [verdict for verdict in verdicts if verdict.verdict is not Verdict.ALLOW]
+
+
+def decisive_verdict(verdicts: Iterable[RailVerdict]) -> RailVerdict | None:
     """The verdict that decided: the first that blocks, else the first that asks; None when all allowed."""
-    objections = [verdict for verdict in verdicts if verdict.verdict is not Verdict.ALLOW]
-    blocking = (verdict for verdict in objections if verdict.verdict is Verdict.BLOCK)
-    return next(blocking, None) or next(iter(objections), None)
+    return min(objections(verdicts), key=lambda verdict: verdict.verdict is not Verdict.BLOCK, default=None)
 
 
 def content_block(entry: LogEntry) -> RailVerdict | None:
     """The verdict of the content filter, if it blocked this work."""
-    return next((v for v in entry.verdicts if v.rail == "content" and v.verdict is Verdict.BLOCK), None)
+    blocks = (verdict for verdict in entry.verdicts if verdict.verdict is Verdict.BLOCK)
+    return next((verdict for verdict in blocks if verdict.rail == "content"), None)
 
 
 def rail_status(rail: RailState, now: datetime, acts_by_itself: bool) -> tuple[str, str, str]:
@@ -202,12 +206,11 @@ def blocked_fields(entry: LogEntry, now: datetime, key: str) -> Iterator[Field]:
     sender = f" from {entry.from_channel}" if entry.from_channel not in ("", "owner") else ""
     place = f"{workspace_name(entry.workspace)} → {entry.channel}{sender}"
     yield text_line(" · ".join(filter(None, (entry.trigger_type, place, formats.moment(entry.at, now)))), "faint")
-    for verdict in entry.verdicts:
-        if verdict.verdict is not Verdict.ALLOW:
-            sign, tone = states.VERDICT_SIGNS[verdict.verdict]
-            rule = f"  rule {verdict.rule}" if verdict.rule else ""
-            yield text_line(f"{sign} {rail_name(verdict.rail)}{rule}", tone)
-            yield text_line(one_line(verdict.reason), "grey")
+    for verdict in objections(entry.verdicts):
+        sign, tone = states.VERDICT_SIGNS[verdict.verdict]
+        rule = f"  rule {verdict.rule}" if verdict.rule else ""
+        yield text_line(f"{sign} {rail_name(verdict.rail)}{rule}", tone)
+        yield text_line(one_line(verdict.reason), "grey")
     if entry.lifted:
         yield text_line("◌ Allowed once. Approve the card to run it.", "accent")
     elif content_block(entry) is not None:
@@ -332,11 +335,11 @@ class SafetyScreen(ConsoleScreen):
 
     def _draw_blocked(self) -> None:
         words, total = self.filter_words, len(self.state.blocked)
-        shown = [entry for entry in self.state.blocked if has_words(search_text(entry), words)]
-        count = f"{len(shown)} of {total}" if words else f"{total}" if total else ""
+        matching = [entry for entry in self.state.blocked if has_words(search_text(entry), words)]
+        count = f"{len(matching)} of {total}" if words else f"{total}" if total else ""
         hint = "   ⇥ switches" if self.has_class("-normal") else ""
         self.update_static("#blocked-title", Content.assemble("BLOCKED  ", (count, "$grey"), (hint, "not bold $faint")))
-        rows = [blocked_row(entry, self.now) for entry in shown]
+        rows = [blocked_row(entry, self.now) for entry in matching]
         self._blocked_rows.show(rows, empty="No match." if words else NOTHING_BLOCKED)
         self._draw_why()
 
@@ -436,7 +439,7 @@ class SafetyScreen(ConsoleScreen):
 
 def search_text(entry: LogEntry) -> str:
     """The text of an entry that the filter searches."""
-    verdicts = " ".join(f"{v.rail} {v.rule} {v.reason}" for v in entry.verdicts if v.verdict is not Verdict.ALLOW)
+    verdicts = " ".join(f"{verdict.rail} {verdict.rule} {verdict.reason}" for verdict in objections(entry.verdicts))
     return f"{verdicts} {entry.prompt} {entry.channel} {entry.workspace} {entry.trigger_type}"
 
 

@@ -24,17 +24,17 @@ class Tabs(Widget):
 
     auto_links = Reactive(False)
     tabs: reactive[tuple[tuple[str, str], ...]] = reactive(())
-    here: reactive[str] = reactive("")
+    current: reactive[str] = reactive("")
     hint: reactive[str] = reactive("")
 
-    def show(self, tabs: Sequence[tuple[str, str]], here: str, hint: str = "") -> None:
-        """Show `tabs`, names and words of each, and that `here` is the one that is shown."""
-        self.tabs, self.here, self.hint = tuple(tabs), here, hint
+    def show(self, tabs: Sequence[tuple[str, str]], current: str, hint: str = "") -> None:
+        """Show `tabs`, names and words of each, and that `current` is the one that is shown."""
+        self.tabs, self.current, self.hint = tuple(tabs), current, hint
 
     def render(self) -> Content:
         parts = [
             (f"[{text}]", f"bold $accent @click={self.ACTION}('{name}')")
-            if name == self.here
+            if name == self.current
             else (f" {text} ", f"$grey @click={self.ACTION}('{name}')")
             for name, text in self.tabs
         ]
@@ -88,15 +88,15 @@ class KeyLine(Widget):
     def render(self) -> Content:
         """The keys that fit, and those of `LAST_ACTIONS` at the right end."""
         shown = [(id, _pressed(id, key, label)) for id, key, label in self.keys if id != "app.stop"]  # that is on top
-        ends = Content("").join(piece for id, piece in shown if id in LAST_ACTIONS)
-        room = self.size.width - ends.cell_length
+        last_keys = Content("").join(piece for id, piece in shown if id in LAST_ACTIONS)
+        room = self.size.width - last_keys.cell_length
         line = Content("")
         for id, piece in shown:
             if line.cell_length + piece.cell_length > room:
                 break
             if id not in LAST_ACTIONS:
                 line += piece
-        return (line + " " * (room + GAP_CELLS - line.cell_length) + ends).rstrip()
+        return (line + " " * (room + GAP_CELLS - line.cell_length) + last_keys).rstrip()
 
 
 def _pressed(action_id: str, key: str, label: str) -> Content:

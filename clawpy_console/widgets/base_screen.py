@@ -70,8 +70,8 @@ class BaseScreen(Screen[Answer]):
         """See `Screen.set_focus`."""
         super().set_focus(widget, scroll_visible, from_app_focus)
         if self.focused is not None:
-            ahead, self.typed_ahead = self.typed_ahead, ""
-            type_into(self.focused, ahead)
+            text, self.typed_ahead = self.typed_ahead, ""
+            type_into(self.focused, text)
 
     def on_screen_resume(self) -> None:
         self._needs_redraw = True

@@ -76,15 +76,15 @@ def heading_lines(session: SessionView, calls: Sequence[ModelCall], now: datetim
     """The heading of a session: what it does, how it stands, what it cost, who does it and where."""
     sign, style, outcome = session_outcome(session)
     end = session.ended_at or now
-    took = formats.duration(end - session.started_at) if session.started_at else "not started"
+    duration = formats.duration(end - session.started_at) if session.started_at else "not started"
     if session.state is SessionState.INTERRUPTED and session.started_at:
-        took = f"started {formats.moment(session.started_at, now)}"  # its end was not seen, only found out later
+        duration = f"started {formats.moment(session.started_at, now)}"  # its end was not seen, only found out later
     workspace = workspace_name(session.workspace)
     place = f"{workspace} → {session.channel} · {session.flow or session.runner} · {session.mode}"
     result = one_line(session.error or session.summary)
     lines = [
         *Content.styled(one_line(session.prompt), "bold $ink").wrap(width)[:2],
-        Content.assemble((f"{sign} {outcome}", f"${style}"), (f"  {took} · {cost_words(session, calls)}", "$grey")),
+        Content.assemble((f"{sign} {outcome}", f"${style}"), (f"  {duration} · {cost_words(session, calls)}", "$grey")),
         Content.styled(crop(place, width), "$grey"),
         *([Content.styled(crop(served, width), "$grey")] if (served := model_words(session, calls)) else []),
         Content.styled(crop(session.sandbox, width), "$faint"),
@@ -95,7 +95,7 @@ def heading_lines(session: SessionView, calls: Sequence[ModelCall], now: datetim
     return lines
 
 
-def cost_words(session: SessionView, calls: Sequence[ModelCall] = ()) -> str:
+def cost_words(session: SessionView, calls: Sequence[ModelCall]) -> str:
     """The cost and the tokens of a session; `≈` marks an estimate, for a model whose price is not known."""
     estimate_sign = "≈" if any(not call.price_known for call in calls) and session.cost else ""
     tokens = f" · {formats.tokens(session.tokens)} tokens" if session.tokens else ""

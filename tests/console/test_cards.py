@@ -1,4 +1,4 @@
-"""Cards: decided on the stack or in their details, undone, explained, refused; what comes while one looks at them."""
+"""Cards on the stack and in their details: decide, undo, give a reason, refusals, cards that change meanwhile."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The diff of the work screen: what it shows of every sort of file, how one moves in it, marks and comments."""
+"""The diff of the work screen: every sort of change, moving, marks to land, comments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Before the first frame: what may be imported, and what is drawn."""
+"""The first frame: imports before it, the last screen, an engine that cannot be opened."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The lines above the stack: a first run, and what happened while nobody looked."""
+"""The greeting above the cards: hints of a first run, and a summary after an absence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The insights screen: what it says and each key."""
+"""The insights screen: figures, calibration, training, and each key."""
 
 from __future__ import annotations
 

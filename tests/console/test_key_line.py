@@ -1,4 +1,4 @@
-"""The key line shows keys that work: in every pane of every screen each key that is shown does something."""
+"""The key line: in every pane of every screen, each key that it shows does something."""
 
 from __future__ import annotations
 

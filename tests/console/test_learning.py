@@ -1,4 +1,4 @@
-"""The learning screen: one list of candidates and learnings, what is under the cursor, and your decisions."""
+"""The learning screen: the list of candidates and learnings, details and links, decisions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The event loop is never blocked: watched while sessions stream, cycles run, cards are decided and screens changed."""
+"""The event loop is never blocked, and a still screen is not drawn again (SPEC 11.4)."""
 
 from __future__ import annotations
 

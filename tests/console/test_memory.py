@@ -1,4 +1,4 @@
-"""The memory screen: layers, entries, where each came from, what would be recalled, and what is forgotten."""
+"""The memory screen: layers, entries and their links, search, recall preview, editing, forgetting."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mission control around the stack: panes, lists, and where they lead."""
+"""Mission control around the cards: panes, lists and what they open, toasts, messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The prompt box: written, completed, kept, refused; a flow runs at once, text becomes a card."""
+"""The prompt box: drafts, completions, refusals; a flow runs at once, text becomes a card."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The safety screen: each key, what it shows, and that it shows what a real engine says."""
+"""The safety screen: rails, blocked work, switches, holds; one test runs over a real engine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Work with an agent's session: permissions, replies, going on with a finished one, the X-ray, its folder."""
+"""Actions on an agent's session: permissions, replies, continuing, X-ray, its folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The two lines on top in terminals narrower than the console is made for: the state and the stop key stay."""
+"""The two lines on top: tabs, state and stop key fit every width."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The work screen: transcripts, which session it opens on, and what becomes of a change set."""
+"""The work screen: the session it opens on, transcripts, landing, branch, discard, undo."""
 
 from __future__ import annotations
 
