@@ -20,7 +20,7 @@ keys."""
 
 
 def comparison(snap_compare: Callable[..., bool]) -> CompareSnapshot:
-    """How a test compares, with the fixture of pytest-textual-snapshot."""
+    """The comparison, with the fixture of pytest-textual-snapshot."""
 
     def compare(console: ConsoleApp, size: str, *keys: str, theme: str = "", go: Any = until_loaded) -> None:
         async def before(pilot: Pilot) -> None:

@@ -70,10 +70,10 @@ from tests.console.stand_in_data import (
 from tests.console.stand_in_figures import Figures, Safety, Training
 from tests.console.stand_in_learning import Adaptation, Learnings
 from tests.console.stand_in_memory import Files, Recalling, Remembering
-from tests.console.stand_in_port import Port
+from tests.console.stand_in_service import StandInService
 
 
-class Cards(Port):
+class Cards(StandInService):
     def fill(self) -> None:
         self.all = {card.id: card for card in [*cards(), *recent()]}
         self.mutes: list[Mute] = []
@@ -144,7 +144,7 @@ class Cards(Port):
         return 6, 7
 
 
-class Sessions(Port):
+class Sessions(StandInService):
     def fill(self) -> None:
         self.all = sessions()
         self.sandbox = SimpleNamespace(
@@ -168,7 +168,7 @@ class Sessions(Port):
         self.note("reply", id, text)
 
 
-class Permissions(Port):
+class Permissions(StandInService):
     def fill(self) -> None:
         self.all: list[PermissionRequest] = []
 
@@ -180,7 +180,7 @@ class Permissions(Port):
         self.all = [item for item in self.all if item.id != id]
 
 
-class ChannelSetup(Port):
+class ChannelSetup(StandInService):
     def fill(self) -> None:
         self.serves = "openai:gpt-6.1-terra"
         self.here: list[Any] = []
@@ -203,7 +203,7 @@ class ChannelSetup(Port):
         return next(item for item in self.here if item.name == name)
 
 
-class Calls(Port):
+class Calls(StandInService):
     def fill(self) -> None:
         self.all: dict[str, list[ModelCall]] = {}
 
@@ -243,7 +243,7 @@ class ChangeComments:
         return self._changes._set(id, ChangeState.WAITING, comments=tuple(comments))
 
 
-class Changes(Port):
+class Changes(StandInService):
     def fill(self) -> None:
         self.all = change_sets()
         self.comments = ChangeComments(self)
@@ -279,7 +279,7 @@ class Changes(Port):
         return self._set(id, ChangeState.UNDONE, landed=0, landings=0)
 
 
-class Settings(Port):
+class Settings(StandInService):
     fault = ""
 
     def fill(self) -> None:
@@ -302,7 +302,7 @@ class Settings(Port):
         self.note("set", key, value)
 
 
-class Gateway(Port):
+class Gateway(StandInService):
     url = ""
 
     def state(self) -> GatewayState:

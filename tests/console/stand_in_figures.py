@@ -24,7 +24,7 @@ from engine.model import (
     Verdict,
 )
 from tests.console.stand_in_data import BLOG, NOW, SHOP, ago, allow, burns
-from tests.console.stand_in_port import Port
+from tests.console.stand_in_service import StandInService
 
 LEVELS = (
     ("config", "crossPollEnabled is true", "turn crossPollEnabled on"),
@@ -34,7 +34,7 @@ LEVELS = (
 )
 
 
-class Safety(Port):
+class Safety(StandInService):
     def fill(self) -> None:
         self._holds: list[Hold] = []
         self.lifted: set[str] = set()
@@ -168,8 +168,8 @@ def run(number: int, state: str, **more: object) -> TrainingRunView:
     return dataclasses.replace(base, **more)  # type: ignore[arg-type]
 
 
-class Figures(Port):
-    """The port `insights`."""
+class Figures(StandInService):
+    """The service `insights`."""
 
     def fill(self) -> None:
         self.cards = decided()
@@ -196,8 +196,8 @@ class Figures(Port):
         )  # fmt: skip
 
 
-class Training(Port):
-    """The port `training`."""
+class Training(StandInService):
+    """The service `training`."""
 
     def offer(self) -> TrainingOffer:
         self.note("offer")

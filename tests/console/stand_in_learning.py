@@ -37,7 +37,7 @@ from engine.model.adaptation import (
 )
 from engine.model.learnings import ChainReport, EntrySource, RetractReport, ScopeState
 from tests.console.stand_in_data import SHOP, ago
-from tests.console.stand_in_port import Port
+from tests.console.stand_in_service import StandInService
 
 TEST = "tests/test_discount.py::test_a_discount_is_rounded"
 
@@ -120,7 +120,7 @@ NAMES = ("detect", "draft", "score", "corroborate", "review")
 
 
 def stations(candidate: Candidate) -> tuple[Station, ...]:
-    """As the engine tells them, in short."""
+    """The stations of a candidate, as the engine shows them."""
     words_by_station = (
         "failed_tdd 4 times in backend_builder", "a fix template from 2 records",
         f"{candidate.score:.0f}: the record's own",
@@ -149,8 +149,8 @@ ROUND = "When test_a_discount_is_rounded is red: look for // on cents: a discoun
 PREVIEW = EffectPreview((*HEAD, f"2. {LOOK}"), (*HEAD, f"2. {ROUND}", f"3. {LOOK}"))
 
 
-class Adaptation(Port):
-    """The port of the candidates. `lift` is that of whatever is in force."""
+class Adaptation(StandInService):
+    """The candidates. `lift` is that of each active one."""
 
     def fill(self) -> None:
         self.all = {item.id: item for item in (ROUNDING, STOCK, CHEAP, TRIES, LINT, EMOJI)}
@@ -264,8 +264,8 @@ OLD = entry(
 )  # fmt: skip
 
 
-class Learnings(Port):
-    """The port of the learnings."""
+class Learnings(StandInService):
+    """The learnings."""
 
     def fill(self) -> None:
         self.all = {item.id: item for item in (GLOBAL, PROJECT, TASK, OLD, *FOUND, PROXY, TEAM)}

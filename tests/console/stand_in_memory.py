@@ -37,7 +37,7 @@ from engine.model import (
     ScorePart,
     SourceKind,
 )
-from tests.console.stand_in_port import Port
+from tests.console.stand_in_service import StandInService
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -64,7 +64,7 @@ def files() -> dict[tuple[str, str], str]:
     }
 
 
-class Files(Port):
+class Files(StandInService):
     def fill(self) -> None:
         self.folder = AGENTS
         self.all = files()
@@ -189,7 +189,7 @@ PARTS = (
 )  # fmt: skip
 
 
-class Remembering(Port):
+class Remembering(StandInService):
     """The services `engine.memory` and `engine.knowledge`."""
 
     def fill(self) -> None:
@@ -292,8 +292,8 @@ def recalled(memory: Memory, score: float) -> RecallMatch:
     )  # fmt: skip
 
 
-class Recalling(Port):
-    """The port `engine.recall_part`."""
+class Recalling(StandInService):
+    """The service `recall_part`."""
 
     def preview(self, request: PromptRequest) -> Injection:
         self.note("preview", request.task, request.workspace, request.agent)

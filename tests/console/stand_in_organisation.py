@@ -33,9 +33,9 @@ def make_organisation(folder: Path) -> Path:
     return folder
 
 
-def with_organisation(engine: StandIn, made: Path, folder: Path) -> World:
-    """Give `engine` a copy, in `folder`, of the organisation that was `made`. Close its `database` at the end."""
-    shutil.copytree(made, folder, dirs_exist_ok=True)
+def with_organisation(engine: StandIn, organisation: Path, folder: Path) -> World:
+    """Give `engine` a copy, in `folder`, of the files in `organisation`. Close its `database` at the end."""
+    shutil.copytree(organisation, folder, dirs_exist_ok=True)
     world = _over(engine, folder)
     channels = FixedSettings().current.channels
     engine.settings.current.channels = channels

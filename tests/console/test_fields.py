@@ -36,7 +36,7 @@ from tests.support.helpers import assert_contains
 
 
 @pytest.fixture
-def port() -> Adaptation:
+def candidates() -> Adaptation:
     return Adaptation(StandIn())
 
 
@@ -49,14 +49,16 @@ def text(fields: Iterable[Field]) -> str:
     return plain("\n".join(field_lines(fields)))
 
 
-def recorded(record: LearningRecord, port: Adaptation) -> dict[str, Any]:
-    view = dataclasses.replace(port.view(ROUNDING.id), records=(record,))
+def recorded(record: LearningRecord, candidates: Adaptation) -> dict[str, Any]:
+    view = dataclasses.replace(candidates.view(ROUNDING.id), records=(record,))
     return document(view)["records"][0]
 
 
 @pytest.mark.parametrize("width", [36, 48, 78, 120])
-def test_no_line_is_wider_than_its_room(port: Adaptation, learnings: Learnings, width: int) -> None:
-    fields = [field for id in port.all for field in learning_fields.candidate_fields(document(port.view(id)), NOW)]
+def test_no_line_is_wider_than_its_room(candidates: Adaptation, learnings: Learnings, width: int) -> None:
+    fields = [
+        field for id in candidates.all for field in learning_fields.candidate_fields(document(candidates.view(id)), NOW)
+    ]
     fields += [
         field for id in learnings.all for field in learning_fields.learning_fields(document(learnings.view(id)), NOW)
     ]
@@ -75,9 +77,9 @@ def test_a_change_shows_only_the_lines_near_it() -> None:
     assert [change.text for change in change_fields(["a", "b"], ["c", "b"])] == ["- a", "+ c", "  b"]
 
 
-def test_a_record_says_why_it_has_its_score_and_what_was_recorded(port: Adaptation) -> None:
+def test_a_record_says_why_it_has_its_score_and_what_was_recorded(candidates: Adaptation) -> None:
     details = {"attempts": 3, "failing": ["a", "b"], "gave_up": "", "cost": 120_000}
-    item = recorded(dataclasses.replace(RECORDS[0], details=details), port)
+    item = recorded(dataclasses.replace(RECORDS[0], details=details), candidates)
     lines = text(learning_fields.record_fields(item, NOW))
     assert_contains(
         lines,
@@ -87,9 +89,9 @@ def test_a_record_says_why_it_has_its_score_and_what_was_recorded(port: Adaptati
     )
 
 
-def test_lift_shows_runs_share_difference_and_interval(port: Adaptation) -> None:
+def test_lift_shows_runs_share_difference_and_interval(candidates: Adaptation) -> None:
     def lift(value: object) -> str:
-        view = dataclasses.replace(port.view(STOCK.id), lift=value)
+        view = dataclasses.replace(candidates.view(STOCK.id), lift=value)
         return text(learning_fields.lift_fields(document(view)["lift"]))
 
     assert "31 of 38 runs went well, 82%" in lift(LIFT)

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from tests.console.stand_in import StandIn
 
 
-class Port:
+class StandInService:
     """A service that notes calls in the log, and raises the refusal that a test has set."""
 
     def __init__(self, engine: StandIn) -> None:
