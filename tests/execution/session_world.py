@@ -1,11 +1,10 @@
-"""Sessions with everything around them real but the rails: permits that are counted, brakes that can be pulled."""
+"""Sessions in a real home with real processes; the rails are stubs: permits, kill switch, content filter."""
 
 from __future__ import annotations
 
 import itertools
 import sys
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -38,17 +37,10 @@ from engine.model import (
 )
 from engine.storage.database import Database, Transaction
 from tests.conftest import Repository
+from tests.support.helpers import wait_until
 
 PYTHON = sys.executable
 SLEEP = "import os,time; print(os.getpid(), flush=True); time.sleep(60)"
-
-
-def until(condition: Callable[[], object], seconds: float = 8.0) -> None:
-    """Wait for a condition of real processes or threads; fail when it does not come true."""
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "did not happen in time"
-        time.sleep(0.005)
 
 
 class Permits:
@@ -79,7 +71,7 @@ class ChangingSettings:
 
 
 @dataclass
-class Brakes:
+class KillSwitchStub:
     reason: str = ""
 
     def stop_reason(self) -> str:
@@ -97,8 +89,8 @@ def rails(verdict: Callable[[str], Verdict] = lambda command: Verdict.ALLOW, **o
 
 
 @dataclass
-class Watcher:
-    """Observes sessions and writes down their views."""
+class SessionRecorder:
+    """Observes sessions and keeps their views."""
 
     started: list[SessionView] = field(default_factory=list)
     ended: list[SessionView] = field(default_factory=list)
@@ -132,7 +124,7 @@ class ScriptRunner:
         if not live.sandbox.can_overlay(live.confinement):
             live.confine(replace(live.confinement, tree=None))  # as where a session works in a copy
         if live.assignment.flow == "gate":
-            until(lambda: self.gate.is_set() or live.cancelled)
+            wait_until(lambda: self.gate.is_set() or live.cancelled)
             return RunnerResult("through the gate")
         return RunnerResult(self.works[live.assignment.flow](live))
 
@@ -140,7 +132,7 @@ class ScriptRunner:
         return []
 
 
-def shell(live: LiveSession, script: str, **options: object) -> str:
+def run_python(live: LiveSession, script: str, **options: object) -> str:
     """Run Python code as a command of the session; its output."""
     return live.execute([PYTHON, "-c", script], cwd=live.folder, **options).output  # type: ignore[arg-type]
 
@@ -166,8 +158,8 @@ class World:
         self.workspace.mkdir(exist_ok=True)
         self.clock = clock
         self.permits = Permits()
-        self.brakes = Brakes()
-        self.watcher = Watcher()
+        self.kill_switch = KillSwitchStub()
+        self.recorder = SessionRecorder()
         self.runner = ScriptRunner()
         channels = {"koji-core": ChannelSettings.model_validate({"agent": "builder", **(channel or {})})}
         self.settings = ChangingSettings((settings or Settings()).model_copy(update={"channels": channels}))
@@ -182,13 +174,13 @@ class World:
             rails=rails(
                 verdict,
                 consume=self.permits.consume,
-                stop_signal=self.brakes.stop_reason,
+                stop_signal=self.kill_switch.stop_reason,
                 secrets=secrets,
                 sandbox=sandbox or NoSandbox(),
             ),
             runners=[self.runner],
         )
-        self.watcher.observe(self.sessions)
+        self.recorder.observe(self.sessions)
 
     def permit(self, assignment: Assignment) -> Permit:
         return permit_for(assignment, next(self._numbers), self.clock)

@@ -28,8 +28,9 @@ from engine.model import (
 from engine.storage.database import Database
 from engine.storage.validation_runs import ValidationRuns
 from tests.conftest import Repository
-from tests.execution.session_world import RepositoryWorld, until
+from tests.execution.session_world import RepositoryWorld
 from tests.execution.test_flow_registry import RerunTests
+from tests.support.helpers import wait_until
 
 
 def scripted(place: Place, perform: Callable[[Job], FlowResult]) -> type[Flow]:
@@ -112,7 +113,7 @@ def test_a_check_runs_in_the_operators_tree(world: World) -> None:
     assert run.full
     assert run.check == CHECK
     assert world.changes.list() == []
-    assert world.watcher.ended[0].check == CHECK
+    assert world.recorder.ended[0].check == CHECK
 
 
 def test_uncommitted_files_are_part_of_the_state_that_was_checked(world: World) -> None:
@@ -173,7 +174,7 @@ def test_a_diff_becomes_a_change_set_that_waits(world: World) -> None:
     assert view.change_set_id == change.id
     assert (change.session_id, change.title, change.check) == (view.id, "do it", CHECK)
     assert [file.path for file in change.files] == ["CHANGES.md"]
-    assert world.watcher.ended[0].change_set_id == change.id
+    assert world.recorder.ended[0].change_set_id == change.id
     assert not (world.repository.path / "CHANGES.md").exists()
     world.changes.land(change.id)
     assert (world.repository.path / "CHANGES.md").read_text() == "# 1.0\n"
@@ -210,10 +211,10 @@ def test_a_stopped_flow_leaves_nothing(world: World) -> None:
 
     world.flows["scripted"] = scripted(Place.CHANGE_SET, perform)
     view = world.start_flow("scripted", tests=["a"])
-    until(lambda: "ready" in world.transcript(view))
+    wait_until(lambda: "ready" in world.transcript(view))
     world.sessions.stop(view.id, "enough")
     assert world.sessions.wait(view.id, 5).state is SessionState.CANCELLED
-    until(lambda: list(world.home.worktrees.iterdir()) == [])
+    wait_until(lambda: list(world.home.worktrees.iterdir()) == [])
     assert world.changes.list() == []
 
 

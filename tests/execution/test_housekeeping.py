@@ -1,4 +1,4 @@
-"""When a full disk is urgent."""
+"""Housekeeping: when a full disk is urgent, and which caches are kept."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from engine.execution.housekeeping import NOT_URGENT_BYTES, URGENT_BYTES, Caches
 
 
 @given(st.booleans(), st.lists(st.integers(0, 5_000_000_000)))
-def test_what_is_urgent_stays_so_until_there_is_clearly_more(before: bool, sizes: list[int]) -> None:
+def test_an_urgent_disk_stays_urgent_up_to_the_second_limit(before: bool, sizes: list[int]) -> None:
     for free in [
         *sizes,
         URGENT_BYTES - 1,

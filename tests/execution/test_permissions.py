@@ -16,8 +16,8 @@ from engine.execution.permissions import Permissions
 from engine.execution.runners.flow import SessionStopped
 from engine.model import PermissionAnswer, Randomness, Refusal
 from engine.storage.database import Database
-from tests.execution.session_world import until
 from tests.execution.tools.belt_world import BeltWorld
+from tests.support.helpers import wait_until
 
 DEPLOY = {"tool": "exec", "title": "run make deploy", "detail": "make deploy", "reason": "sends to the outside"}
 
@@ -40,7 +40,7 @@ class Question:
         earlier = {request.id for request in self._permissions.latest(1_000)}
         self._thread = threading.Thread(target=ask, daemon=True)
         self._thread.start()
-        until(lambda: len(self._permissions.latest(1_000)) > len(earlier))
+        wait_until(lambda: len(self._permissions.latest(1_000)) > len(earlier))
         [self.request] = [request for request in self._permissions.latest(1_000) if request.id not in earlier]
 
     def result(self) -> bool | str:
@@ -88,7 +88,7 @@ def test_a_session_waits_for_the_answer(world: BeltWorld, bus: EventBus, answer:
 
 def test_the_clock_of_a_session_stands_still_while_it_waits(world: BeltWorld, clock: FakeClock) -> None:
     question = Question(world)
-    until(lambda: world.live.is_waiting)
+    wait_until(lambda: world.live.is_waiting)
     clock.advance(timedelta(hours=1))
     assert world.live.exceeded_limit() == ""
     assert question.answer(PermissionAnswer.ALLOW_ONCE) is True
@@ -137,7 +137,7 @@ def test_an_answer_to_a_closed_request_is_refused(world: BeltWorld) -> None:
     assert refusal_code(answered.request.id) == "permission_answered"
     pending = Question(world, key="another")
     world.stop()
-    until(lambda: world.permissions.get(pending.request.id).withdrawn)
+    wait_until(lambda: world.permissions.get(pending.request.id).withdrawn)
     assert refusal_code(pending.request.id) == "permission_withdrawn"
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -14,19 +13,12 @@ import pytest
 
 from engine.execution.processes import GroupClosed, Processes
 from engine.execution.sandbox import NICE
+from tests.support.helpers import wait_until
 
 MARK = f"sess_{os.getpid()}"
 """Of this run alone: whoever runs these tests beside us has children of his own."""
 
 IGNORE_SIGTERM = "import signal,time; signal.signal(signal.SIGTERM, signal.SIG_IGN); "
-
-
-def until(condition: Callable[[], bool], seconds: float = 5.0) -> None:
-    """Wait for a condition of real processes; fail when it does not come true."""
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "did not happen in time"
-        time.sleep(0.005)
 
 
 class Running:
@@ -101,7 +93,7 @@ def test_a_timeout_ends_only_its_command(processes: Processes, tmp_path: Path) -
 def test_the_end_of_a_session_leaves_other_sessions_alone(processes: Processes, tmp_path: Path) -> None:
     unrelated = Processes(f"{MARK}_other")
     running = Running(unrelated, "import os,time; print(os.getpid(), flush=True); time.sleep(60)", tmp_path)
-    until(lambda: len(running.pids) == 1)
+    wait_until(lambda: len(running.pids) == 1)
     processes.end()
     assert alive(running.pids[0])
     unrelated.end()

@@ -24,7 +24,8 @@ from engine.git import Git
 from engine.model import Refusal, SessionState
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import Ledger
-from tests.execution.session_world import SLEEP, MakeWorld, World, shell, until
+from tests.execution.session_world import SLEEP, MakeWorld, World, run_python
+from tests.support.helpers import wait_until
 
 # Sessions: stop ends the whole family of processes within a second (SPEC 3.7).
 
@@ -46,8 +47,8 @@ def test_stop_ends_all_processes_of_a_session_within_a_second(world: World) -> N
         " start_new_session=True)\n"
         "time.sleep(60)"
     )
-    view = world.start(lambda live: shell(live, family))
-    until(lambda: len(world.texts(view)) == 2)
+    view = world.start(lambda live: run_python(live, family))
+    wait_until(lambda: len(world.texts(view)) == 2)
     pids = [int(text) for text in world.texts(view)]
     began = time.monotonic()
     world.sessions.stop(view.id, "the operator said so")
@@ -57,22 +58,22 @@ def test_stop_ends_all_processes_of_a_session_within_a_second(world: World) -> N
     assert marked_processes(view.id) == []
     assert ended.state is SessionState.CANCELLED
     assert ended.summary == "the operator said so"
-    assert world.watcher.ended[0].state is SessionState.CANCELLED
+    assert world.recorder.ended[0].state is SessionState.CANCELLED
     world.sessions.stop(view.id, "again")
     assert world.sessions.get(view.id).summary == "the operator said so"
 
 
 @pytest.mark.long
 def test_stop_all_ends_running_and_queued_sessions_within_a_second(world: World) -> None:
-    views = [world.start(lambda live: shell(live, SLEEP)) for _ in range(4)]
-    until(lambda: all(world.texts(view) for view in views[:2]))
+    views = [world.start(lambda live: run_python(live, SLEEP)) for _ in range(4)]
+    wait_until(lambda: all(world.texts(view) for view in views[:2]))
     began = time.monotonic()
     assert world.sessions.stop_all("F12") == 4
     assert time.monotonic() - began < 1.0
     assert {world.state(view) for view in views} == {SessionState.CANCELLED}
     assert len(world.runner.begun) == 2
     assert [world.sessions.get(view.id).started_at is None for view in views] == [False, False, True, True]
-    assert len(world.watcher.ended) == 4
+    assert len(world.recorder.ended) == 4
 
 
 @pytest.mark.long
@@ -87,16 +88,16 @@ def test_a_session_whose_thread_does_not_return_is_ended_without_it(world: World
         return "too late"
 
     view = world.start(ignore_stop)
-    until(lambda: world.runner.begun)
+    wait_until(lambda: world.runner.begun)
     began = time.monotonic()
     world.sessions.stop(view.id, "enough")
     assert world.sessions.wait(view.id, 5).state is SessionState.CANCELLED
     assert time.monotonic() - began < 1.2
     release.set()
-    until(lambda: not any(thread.name == f"clawpy-{view.id}" for thread in threading.enumerate()))
+    wait_until(lambda: not any(thread.name == f"clawpy-{view.id}" for thread in threading.enumerate()))
     assert world.sessions.get(view.id).summary == "enough"
     assert world.sessions.get(view.id).cost == 40_000, "a call without a price counts as reserved"
-    assert len(world.watcher.ended) == 1
+    assert len(world.recorder.ended) == 1
 
 
 def test_tool_calls_and_errors_are_recorded_however_the_session_ended(world: World, database: Database) -> None:
@@ -119,10 +120,10 @@ def test_tool_calls_and_errors_are_recorded_however_the_session_ended(world: Wor
 
 @pytest.mark.long
 def test_the_kill_switch_ends_running_sessions(world: World) -> None:
-    view = world.start(lambda live: shell(live, SLEEP))
-    until(lambda: world.texts(view))
+    view = world.start(lambda live: run_python(live, SLEEP))
+    wait_until(lambda: world.texts(view))
     began = time.monotonic()
-    world.brakes.reason = "clawpy stop"
+    world.kill_switch.reason = "clawpy stop"
     assert world.sessions.wait(view.id, 5).state is SessionState.CANCELLED
     assert time.monotonic() - began < 1.0
     assert world.sessions.get(view.id).summary == "clawpy stop"
@@ -137,7 +138,7 @@ def test_git_commands_of_a_session_end_with_it(world: World) -> None:
         return "not reached"
 
     view = world.start(work)
-    until(lambda: len(marked_processes(view.id)) >= 2)
+    wait_until(lambda: len(marked_processes(view.id)) >= 2)
     began = time.monotonic()
     world.sessions.stop(view.id, "enough")
     assert world.sessions.wait(view.id, 5).state is SessionState.CANCELLED
@@ -151,12 +152,12 @@ from pathlib import Path
 from engine.clock import SystemClock
 from engine.events import EventBus
 from engine.storage.database import Database
-from tests.execution.session_world import World, shell
+from tests.execution.session_world import World, run_python
 root = Path(sys.argv[1]); clock = SystemClock(); bus = EventBus()
 world = World(root, Database(root / "clawpy.db", clock=clock, bus=bus), clock, bus)
 SLEEP = "import os,subprocess,sys,time; print(os.getpid(), flush=True); time.sleep(60)"
 for _ in range(3):
-    world.start(lambda live: shell(live, SLEEP))
+    world.start(lambda live: run_python(live, SLEEP))
 while not all(world.texts(view) for view in world.sessions.running()) or len(world.sessions.running()) < 2:
     time.sleep(0.01)
 print("ready", flush=True)
@@ -192,7 +193,7 @@ def test_after_kill_minus_nine_no_session_is_lost_and_none_runs_twice(
         view = world.sessions.get(row.id)
         assert view.state is SessionState.INTERRUPTED
         assert view.lines == len(world.sessions.transcript(row.id)) > 1
-    ended = {view.state for view in world.watcher.ended if view.id != queued[0].id}
+    ended = {view.state for view in world.recorder.ended if view.id != queued[0].id}
     assert ended == {SessionState.INTERRUPTED}
     assert world.sessions.wait(queued[0].id, 5).summary == "run after the crash"
     assert world.runner.begun == [queued[0].id]
@@ -208,7 +209,7 @@ def test_a_transcript_that_cannot_be_made_fails_the_session(world: World) -> Non
     assert view.state is SessionState.FAILED
     assert view.summary.startswith("it could not be started")
     assert world.runner.begun == []
-    assert world.watcher.ended[0].state is SessionState.FAILED
+    assert world.recorder.ended[0].state is SessionState.FAILED
 
 
 @pytest.mark.long
@@ -229,13 +230,13 @@ def test_an_end_that_cannot_be_stored_is_retried_and_reported(
 
     monkeypatch.setattr(database, "write", refuse)
     view = world.start(lambda live: "fine")
-    until(lambda: len(tries) >= 2)
+    wait_until(lambda: len(tries) >= 2)
     assert world.sessions.running() == [], "it is over, and holds up nobody who waits until nothing runs"
     assert world.sessions.wait(view.id, 0).state is SessionState.SUCCEEDED, "its outcome is known"
     full.clear()
-    until(lambda: not world.sessions._unstored)
+    wait_until(lambda: not world.sessions._unstored)
     assert world.sessions.row(view.id).summary == "fine"
-    assert len(world.watcher.ended) == 1
+    assert len(world.recorder.ended) == 1
     messages = [event.message for event in events.drain() if isinstance(event, FaultReported)]
     assert ["tried again" in messages[0], "is stored now" in messages[-1]] == [True, True]
 
@@ -263,7 +264,7 @@ def test_an_end_that_cannot_be_stored_is_left_to_the_next_start(
         patched.setattr(database, "write", refuse)
         patched.setattr(threading.Thread, "start", refuse_retry)
         view = world.start(lambda live: "fine")
-        until(lambda: world.runner.begun and not world.sessions.running())
+        wait_until(lambda: world.runner.begun and not world.sessions.running())
         began = time.monotonic()
         world.sessions.close()
         assert time.monotonic() - began < 2
@@ -293,7 +294,7 @@ def test_limits_hold_after_a_fault_in_the_watch(
     world: World, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     view = world.start("gate")
-    until(lambda: world.state(view) is SessionState.RUNNING)
+    wait_until(lambda: world.state(view) is SessionState.RUNNING)
     watched = threading.Event()
 
     def faulty(live: LiveSession) -> None:
@@ -303,7 +304,7 @@ def test_limits_hold_after_a_fault_in_the_watch(
     monkeypatch.setattr(world.sessions._watch, "publish_output", faulty)
     assert watched.wait(5)
     monkeypatch.undo()
-    world.brakes.reason = "stopped"
+    world.kill_switch.reason = "stopped"
     assert world.sessions.wait(view.id, 5).state is SessionState.CANCELLED
 
 
@@ -316,12 +317,12 @@ def test_sessions_started_from_many_threads_each_end_once(world: World) -> None:
     threads = [threading.Thread(target=start) for _ in range(6)]
     for thread in threads:
         thread.start()
-    until(lambda: len(started) > 3)
+    wait_until(lambda: len(started) > 3)
     world.sessions.stop_all("all of them")
     for thread in threads:
         thread.join(20)
     views = [world.sessions.wait(session_id, 20) for session_id in started]
     assert len(views) == 30
     assert {view.state for view in views} <= {SessionState.SUCCEEDED, SessionState.CANCELLED}
-    assert len(world.watcher.ended) == 30
+    assert len(world.recorder.ended) == 30
     assert len(set(world.runner.begun)) == len(world.runner.begun)

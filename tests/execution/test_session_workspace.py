@@ -21,7 +21,8 @@ from engine.model import UNDONE, ChangeState, SessionState, SessionView
 from engine.storage.database import Database, Transaction
 from engine.storage.state import unfinished_intents
 from tests.conftest import Repository
-from tests.execution.session_world import ProseRunner, RepositoryWorld, until
+from tests.execution.session_world import ProseRunner, RepositoryWorld
+from tests.support.helpers import wait_until
 
 AgentWork = Callable[[LiveSession, SessionWorkspace], None]
 
@@ -83,7 +84,7 @@ class AgentWorld(RepositoryWorld):
 def write_and_wait(live: LiveSession, workspace: SessionWorkspace) -> None:
     (workspace.folder / "half.txt").write_text("half\n")
     live.say("half is written")
-    until(lambda: live.cancelled)
+    wait_until(lambda: live.cancelled)
     live.check_running()
 
 
@@ -110,7 +111,7 @@ def make_agent_world(
 def stop_session(world: AgentWorld, reason: str) -> SessionView:
     """Stop a session once it wrote a file."""
     view = world.start_session()
-    until(lambda: "half is written" in world.texts(view, ("note",)))
+    wait_until(lambda: "half is written" in world.texts(view, ("note",)))
     world.sessions.stop(view.id, reason)
     return world.sessions.wait(view.id, 10)
 
@@ -154,12 +155,12 @@ def test_a_thread_that_returns_after_the_end_stores_its_changes_once(
     view = stop_session(world, "kill switch")
     assert (view.state, view.change_set_id) == (SessionState.CANCELLED, None)
     released.set()
-    until(lambda: world.sessions.get(view.id).change_set_id)
+    wait_until(lambda: world.sessions.get(view.id).change_set_id)
     assert world.files(view.id) == ["half.txt"]
     after = world.sessions.get(view.id)
     assert (after.summary, after.gone) == ("kill switch; its changes until then are waiting", "")
     assert Path(after.cwd) == world.worktrees.folder_of(view.id)
-    until(lambda: not world.sessions._threads)
+    wait_until(lambda: not world.sessions._threads)
     assert len(world.changes.list()) == 1
 
 

@@ -19,7 +19,8 @@ from engine.execution.runners.flow import FlowError
 from engine.model import Refusal, SessionState, Verdict
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
-from tests.execution.session_world import PYTHON, SLEEP, MakeWorld, World, shell, until
+from tests.execution.session_world import PYTHON, SLEEP, MakeWorld, World, run_python
+from tests.support.helpers import wait_until
 
 
 def kinds(database: Database) -> list[str]:
@@ -30,7 +31,7 @@ def kinds(database: Database) -> list[str]:
 
 
 def test_a_session_from_permit_to_summary(world: World, database: Database) -> None:
-    view = world.run(lambda live: shell(live, "print('hello'); print('wörld')") and "said hello")
+    view = world.run(lambda live: run_python(live, "print('hello'); print('wörld')") and "said hello")
     assert view.state is SessionState.SUCCEEDED
     assert view.summary == "said hello"
     assert view.sandbox == "no sandbox"
@@ -39,10 +40,10 @@ def test_a_session_from_permit_to_summary(world: World, database: Database) -> N
     assert [line.kind for line in world.sessions.transcript(view.id)] == ["command", "output", "output", "exit", "note"]
     assert view.lines == 5
     assert kinds(database) == ["SessionQueued", "SessionStarted", "SessionEnded"]
-    assert [started.state for started in world.watcher.started] == [SessionState.RUNNING]
-    ended, *repeated = world.watcher.ended
+    assert [started.state for started in world.recorder.started] == [SessionState.RUNNING]
+    ended, *repeated = world.recorder.ended
     assert (ended.id, ended.state, repeated) == (view.id, SessionState.SUCCEEDED, [])
-    until(lambda: not (world.home.cache / "scratch" / view.id).exists())
+    wait_until(lambda: not (world.home.cache / "scratch" / view.id).exists())
 
 
 def test_a_permit_is_used_once_and_for_its_assignment_alone(world: World) -> None:
@@ -69,7 +70,7 @@ def test_a_session_that_cannot_start_uses_no_permit(world: World) -> None:
         with pytest.raises(Refusal) as refusal:
             world.sessions.start(world.permit(bad), bad, agent="builder", without_sandbox=True)
         assert refusal.value.code == code
-    world.brakes.reason = "F12 was pressed"
+    world.kill_switch.reason = "F12 was pressed"
     with pytest.raises(Refusal, match="F12 was pressed"):
         world.start("gate")
     assert not world.permits.used
@@ -172,8 +173,8 @@ def test_an_approved_session_ends_at_its_time_limits(
     make_world: MakeWorld, clock: FakeClock, channel: dict[str, object], span: timedelta, message: str
 ) -> None:
     world = make_world(channel=channel)
-    view = world.start(lambda live: shell(live, SLEEP))
-    until(lambda: world.texts(view))
+    view = world.start(lambda live: run_python(live, SLEEP))
+    wait_until(lambda: world.texts(view))
     clock.advance(span - timedelta(microseconds=1))
     live = world.sessions._live[view.id]
     assert live.exceeded_limit() == ""
@@ -210,7 +211,7 @@ def test_a_session_ends_when_the_disk_is_nearly_full(
     if minimum == "MIN_FREE_FILES" and os.statvfs(world.workspace).f_files == 0:
         pytest.skip("this file system does not count files")
     view = world.start("gate")
-    until(lambda: world.state(view) is SessionState.RUNNING)
+    wait_until(lambda: world.state(view) is SessionState.RUNNING)
     monkeypatch.setattr(session_watch, minimum, 1 << 62)
     view = world.sessions.wait(view.id, 5)
     assert view.state is SessionState.FAILED
@@ -224,8 +225,8 @@ def test_a_session_ends_when_the_disk_is_nearly_full(
 def test_output_is_published_while_the_session_runs(world: World, bus: EventBus) -> None:
     subscription = bus.subscribe(lambda: None)
     script = "import time\nfor n in range(1200): print('line', n, flush=True); time.sleep(0.0005)"
-    view = world.start(lambda live: shell(live, script) and "done")
-    until(lambda: len(world.texts(view)) > 10)
+    view = world.start(lambda live: run_python(live, script) and "done")
+    wait_until(lambda: len(world.texts(view)) > 10)
     assert world.state(view) is SessionState.RUNNING
     assert world.sessions.wait(view.id, 30).state is SessionState.SUCCEEDED
     assert world.texts(view) == [f"line {number}" for number in range(1200)]
@@ -241,7 +242,7 @@ def test_output_is_published_while_the_session_runs(world: World, bus: EventBus)
 
 def test_the_watch_ends_with_the_last_session(world: World) -> None:
     world.run(lambda live: "done")
-    until(lambda: not any(thread.name.startswith("clawpy-supervisor") for thread in threading.enumerate()))
+    wait_until(lambda: not any(thread.name.startswith("clawpy-supervisor") for thread in threading.enumerate()))
 
 
 # Sessions: how many run, who waits, and what becomes of the queue (SPEC 3.8).
@@ -249,7 +250,7 @@ def test_the_watch_ends_with_the_last_session(world: World) -> None:
 
 def test_the_limit_on_running_sessions_holds_and_the_queue_keeps_its_order(world: World) -> None:
     views = [world.start("gate") for _ in range(5)]
-    until(lambda: len(world.runner.begun) == 2)
+    wait_until(lambda: len(world.runner.begun) == 2)
     assert [world.state(view) for view in views] == [SessionState.RUNNING] * 2 + [SessionState.QUEUED] * 3
     assert {view.id for view in world.sessions.running()} == {views[0].id, views[1].id}
     with pytest.raises(Refusal, match="has not started"):
@@ -269,7 +270,7 @@ def test_a_session_that_waits_for_a_person_lets_another_run(make_world: MakeWorl
 
     def ask(live: LiveSession) -> str:
         with live.pause_clock():
-            until(lambda: answered.is_set() or live.cancelled)
+            wait_until(lambda: answered.is_set() or live.cancelled)
         return "answered"
 
     waiting = world.start(ask)
@@ -282,7 +283,7 @@ def test_a_session_that_waits_for_a_person_lets_another_run(make_world: MakeWorl
 
 def test_close_ends_running_sessions_and_keeps_the_queue(world: World) -> None:
     views = [world.start("gate") for _ in range(3)]
-    until(lambda: len(world.runner.begun) == 2)
+    wait_until(lambda: len(world.runner.begun) == 2)
     world.sessions.close()
     assert [world.state(view) for view in views] == [SessionState.CANCELLED] * 2 + [SessionState.QUEUED]
     with pytest.raises(Refusal, match="closing"):
@@ -292,7 +293,7 @@ def test_close_ends_running_sessions_and_keeps_the_queue(world: World) -> None:
 def test_recover_without_resume_keeps_the_queue(make_world: MakeWorld) -> None:
     first = make_world()
     views = [first.start("gate") for _ in range(4)]
-    until(lambda: len(first.runner.begun) == 2)
+    wait_until(lambda: len(first.runner.begun) == 2)
     first.sessions.close()
 
     brief = make_world()
@@ -313,7 +314,7 @@ def test_recover_without_resume_keeps_the_queue(make_world: MakeWorld) -> None:
 def test_stop_all_ends_sessions_that_wait_for_another_engine(make_world: MakeWorld) -> None:
     first = make_world()
     views = [first.start("gate") for _ in range(3)]
-    until(lambda: len(first.runner.begun) == 2)
+    wait_until(lambda: len(first.runner.begun) == 2)
     first.sessions.close()
     brief = make_world()
     brief.sessions.recover(resume=False)

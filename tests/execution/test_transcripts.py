@@ -33,7 +33,7 @@ from engine.model import CheckResult, SessionState, sanitise
 from engine.model.secrets import CUT, MAX_KEY_LENGTH, Redactor, redact
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
-from tests.execution.session_world import MakeWorld, World, shell
+from tests.execution.session_world import MakeWorld, World, run_python
 
 
 def split(*chunks: bytes) -> list[str]:
@@ -229,7 +229,7 @@ def test_a_printed_dotenv_is_stored_without_its_secrets(world: World, database: 
     events = bus.subscribe(lambda: None)
 
     def work(live: LiveSession) -> str:
-        printed = shell(live, "print(open('.env').read())")
+        printed = run_python(live, "print(open('.env').read())")
         assert printed == f"GITHUB_TOKEN={CUT}\nDB_PASSWORD={CUT}\nKEYRING_SECRET={CUT}\nDEBUG=1\n\n", (
             "a model reads the same"
         )
@@ -260,7 +260,7 @@ def test_neither_the_error_nor_the_summary_has_a_secret(world: World, database: 
 
 
 def test_a_private_key_is_cut_over_all_its_lines(world: World) -> None:
-    view = world.run(lambda live: shell(live, f"print('''{PRIVATE}'''); print('after')") and "done")
+    view = world.run(lambda live: run_python(live, f"print('''{PRIVATE}'''); print('after')") and "done")
     assert world.texts(view) == [CUT, CUT, CUT, CUT, "after"]
 
 

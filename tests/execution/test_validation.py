@@ -75,7 +75,7 @@ class World(RepositoryWorld):
         """One session of an agent with these turns, to its end; and the prompts between the turns."""
         settings = FixedSettings(Settings(validation=validation or ValidationSettings()))
         agent = Agent(self.workspaces, Validation(self.database, settings=settings), list(turns))
-        view = self.sessions.wait(self.prose(agent, f"make it right {len(self.watcher.started) + 1}").id, 60)
+        view = self.sessions.wait(self.prose(agent, f"make it right {len(self.recorder.started) + 1}").id, 60)
         assert view.state.over
         return view, agent.prompts
 

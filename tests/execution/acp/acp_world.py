@@ -41,7 +41,8 @@ from engine.model import (
 )
 from engine.storage.database import Database
 from tests.conftest import Repository
-from tests.execution.session_world import Permits, permit_for, rails, until
+from tests.execution.session_world import Permits, permit_for, rails
+from tests.support.helpers import wait_until
 
 AGENT = Path(__file__).parents[2] / "support" / "acp_agent.py"
 
@@ -179,7 +180,7 @@ class AcpWorld:
         """Wait for its end; nothing of it is left running."""
         view = self.sessions.wait(view.id, seconds)
         assert view.state.over, f"did not end in time: {self.texts(view, None)[-5:]}"
-        until(lambda: not marked_processes(view.id))
+        wait_until(lambda: not marked_processes(view.id))
         return view
 
     def run(self, *steps: Mapping[str, Any], prompt: str = "", mode: str = "approved") -> SessionView:

@@ -15,7 +15,7 @@ from engine.storage.database import Database
 from engine.storage.ledger import Ledger
 from tests.execution.acp.acp_world import AcpWorld
 from tests.execution.acp.conftest import Make
-from tests.execution.session_world import until
+from tests.support.helpers import wait_until
 
 ASK = {"title": "go on?", "kind": "edit"}
 
@@ -104,7 +104,7 @@ def test_more_than_64_open_requests_are_refused(world: AcpWorld) -> None:
     gate = threading.Event()
     world.answer = lambda title: True if gate.is_set() else None
     view = world.start({"flood_requests": 500})
-    until(lambda: "sent" in world.texts(view), 60)
+    wait_until(lambda: "sent" in world.texts(view), 60)
     gate.set()
     assert world.finish(view, 60).state is SessionState.SUCCEEDED
     assert world.texts(view) == ["sent", f"refused {500 - 64}"]
@@ -173,8 +173,8 @@ def test_an_invalid_request_is_answered_with_an_error(world: AcpWorld, request_:
 @pytest.mark.long
 def test_a_hanging_agent_is_ended_within_a_second(world: AcpWorld) -> None:
     view = world.start({"say": "now\n"}, {"child": True}, {"hang": True})
-    until(lambda: world.texts(view))
-    until(lambda: len(marked_processes(view.id)) >= 2)
+    wait_until(lambda: world.texts(view))
+    wait_until(lambda: len(marked_processes(view.id)) >= 2)
     assert stopped(world, view) < 2  # 1 s, and a busy machine
     view = world.sessions.get(view.id)
     assert view.state is SessionState.CANCELLED
@@ -195,7 +195,7 @@ def test_a_stop_cancels_the_turn_and_pending_permissions_and_refuses_later_reque
         {"told": late},
         {"hang": True},
     )
-    until(lambda: world.permission_requests)
+    wait_until(lambda: world.permission_requests)
     stopped(world, view)
     assert (world.root / "heard").read_text() == "cancelled"
     assert (world.root / "answer").read_text() == "cancelled"

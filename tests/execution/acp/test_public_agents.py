@@ -28,7 +28,7 @@ from engine.model import (
 )
 from tests.execution.acp.acp_world import AcpWorld
 from tests.execution.acp.conftest import Make
-from tests.execution.session_world import until
+from tests.support.helpers import wait_until
 
 pytestmark = [
     pytest.mark.faults,
@@ -108,7 +108,7 @@ def test_a_denied_write_leaves_no_changes(talk: AcpWorld) -> None:
 def test_a_stopped_agent_leaves_no_process(talk: AcpWorld) -> None:
     talk.answer = lambda title: None
     view = talk.start(prompt='***CALL_TOOL write_text_file {"path": "new.txt", "content": "no\\n"}')
-    until(lambda: talk.permission_requests, 60)
+    wait_until(lambda: talk.permission_requests, 60)
     talk.sessions.stop(view.id, "enough")
     assert talk.finish(view).state is SessionState.CANCELLED
     assert marked_processes(view.id) == []

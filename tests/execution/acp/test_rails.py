@@ -18,7 +18,7 @@ from engine.safety.content import check_command, programs_of
 from engine.storage.database import Database
 from tests.execution.acp.acp_world import AcpWorld
 from tests.execution.acp.conftest import Make
-from tests.execution.session_world import until
+from tests.support.helpers import wait_until
 
 pytestmark = pytest.mark.skipif(not best_sandbox().confines, reason="no sandbox works here")
 
@@ -47,7 +47,7 @@ class RailedWorld:
         return [line for line in self.world.texts(view) if line]
 
     def waiting(self, number: int) -> list[Any]:
-        until(lambda: len(self.permissions.waiting()) == number)
+        wait_until(lambda: len(self.permissions.waiting()) == number)
         return self.permissions.waiting()
 
 
@@ -102,7 +102,7 @@ def test_a_person_is_asked_once_or_for_the_session(rails: Rails) -> None:
     (request,) = railed.waiting(1)
     assert (request.detail, request.session_id) == ("make test", view.id)
     railed.permissions.answer(request.id, PermissionAnswer.ALLOW_SESSION)
-    until(lambda: [request.detail for request in railed.permissions.waiting()] == ["make all"])
+    wait_until(lambda: [request.detail for request in railed.permissions.waiting()] == ["make all"])
     railed.permissions.answer(railed.permissions.waiting()[0].id, PermissionAnswer.DENY_ONCE)
     railed.world.finish(view)
     # "for this session" is ours to remember: the agent is never told "always", and asks again.

@@ -22,7 +22,7 @@ from engine.model import CheckResult, PermissionAnswer, Refusal, SessionState, S
 from tests.conftest import Repository
 from tests.execution.acp.acp_world import AGENT, AcpWorld
 from tests.execution.acp.conftest import Make
-from tests.execution.session_world import until
+from tests.support.helpers import wait_until
 
 
 @pytest.mark.long
@@ -147,7 +147,7 @@ def test_replies_are_further_turns(world: AcpWorld) -> None:
     gate = threading.Event()
     world.answer = lambda title: True if gate.is_set() else None
     view = world.start({"permission": {"title": "go on?", "kind": "edit"}})
-    until(lambda: world.permission_requests)
+    wait_until(lambda: world.permission_requests)
     world.sessions.reply(view.id, "and then the second thing")
     gate.set()
     view = world.finish(view)

@@ -14,7 +14,8 @@ from engine.execution.live_session import LiveSession
 from engine.execution.sandbox import Confinement
 from engine.execution.sandbox.ladder import best_sandbox
 from engine.model import RunnerInfo
-from tests.execution.session_world import MakeWorld, World, shell, until
+from tests.execution.session_world import MakeWorld, World, run_python
+from tests.support.helpers import wait_until
 
 needs_bubblewrap = pytest.mark.skipif(not best_sandbox().confines, reason="bubblewrap does not work on this machine")
 
@@ -35,12 +36,12 @@ def test_a_stop_sends_sigterm_to_the_command_in_the_sandbox(world: World) -> Non
 
     def work(live: LiveSession) -> str:
         try:
-            return shell(live, script)
+            return run_python(live, script)
         finally:
             has_tidied_up.append((live.scratch / "coverage").exists())
 
     view = world.start(work)
-    until(lambda: world.texts(view))
+    wait_until(lambda: world.texts(view))
     world.sessions.stop(view.id, "enough")
     world.sessions.wait(view.id, 5)
     assert has_tidied_up == [True]
@@ -65,7 +66,7 @@ try:
     socket.create_connection(("127.0.0.1", int(os.environ["HTTP_PROXY"].rpartition(":")[2]))).close(); print("gate")
 except OSError: print("no gate")
 """
-        view = world.run(lambda live: shell(live, script))
+        view = world.run(lambda live: run_python(live, script))
     world.sessions.close()
     assert world.texts(view) == ["not reached", "gate"]
     assert best_sandbox().describe(network=True) == "bubblewrap, with network"

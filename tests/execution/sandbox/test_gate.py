@@ -32,8 +32,8 @@ from engine.execution.sandbox.gate import (
 )
 from engine.execution.sandbox.ladder import best_sandbox
 from engine.model import Refusal, SessionState
-from tests.execution.session_world import MakeWorld, World, until
-from tests.support.helpers import read_table
+from tests.execution.session_world import MakeWorld, World
+from tests.support.helpers import read_table, wait_until
 
 ROWS = read_table(__file__)
 
@@ -220,7 +220,7 @@ def test_tls_has_to_ask_for_the_host_that_was_named(
         client.sendall(hello[:50])
         client.sendall(hello[50:])
         if name == "api.example.com":
-            until(lambda: b"".join(received_by_host) == hello, 5)
+            wait_until(lambda: b"".join(received_by_host) == hello, 5)
         else:
             assert client.recv(100) == b""
             assert received_by_host == []
@@ -239,7 +239,7 @@ def test_a_tunnel_to_an_address_needs_no_tls_name(
 ) -> None:
     with open_gate("93.184.216.34").connect() as client:
         client.sendall(b"CONNECT 93.184.216.34:443 HTTP/1.1\r\n\r\nhello")
-        until(lambda: b"".join(received_by_host) == b"hello", 5)
+        wait_until(lambda: b"".join(received_by_host) == b"hello", 5)
 
 
 def test_the_next_address_of_a_host_is_tried(
@@ -273,7 +273,7 @@ def test_a_client_that_sends_too_much_before_its_request_ends_is_cut_off(
         client.sendall(beginning)
         assert not beginning or client.recv(100).startswith(b"HTTP/1.1 200")
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # cut off while it speaks
-            until(lambda: client.send(b"x" * 10) and bool(select.select([client], [], [], 0)[0]), 5)
+            wait_until(lambda: client.send(b"x" * 10) and bool(select.select([client], [], [], 0)[0]), 5)
     assert received_by_host == []
 
 
@@ -283,12 +283,12 @@ def test_connections_above_the_maximum_are_turned_away(
     monkeypatch.setattr(gate, "MAX_CONNECTIONS", 2)
     client = open_gate("api.example.com")
     first, second = client.connect(), client.connect()
-    until(lambda: client.gate._slots._value == 0, 5)
+    wait_until(lambda: client.gate._slots._value == 0, 5)
     with client.connect() as third:
         assert third.recv(10) == b""
     first.close()
     second.close()
-    until(lambda: client.gate._slots._value == 2, 5)
+    wait_until(lambda: client.gate._slots._value == 2, 5)
     assert client.send("CONNECT evil.org:443 HTTP/1.1\n\n").startswith(b"HTTP/1.1 403")
 
 
@@ -384,7 +384,7 @@ def test_the_gate_ends_with_its_command_and_leaves_the_exit_code_alone(world: Wo
     world.run(work)
     assert codes == [7, 137, 1]
     assert set(Path("/tmp").glob("clawpy-gate-*")) <= began
-    until(lambda: not [thread for thread in threading.enumerate() if thread.name == "clawpy-gate"], 5)
+    wait_until(lambda: not [thread for thread in threading.enumerate() if thread.name == "clawpy-gate"], 5)
 
 
 # Which hosts and addresses a session may reach: the decisions alone (SPEC 3.8).

@@ -151,7 +151,7 @@ def test_npm_installs_into_the_tree(world: World) -> None:
     )
     assert (top / "node_modules/left-pad/package.json").is_file()
     assert (top / "node_modules/.gitignore").read_text() == "*\n"
-    assert world.watcher.ended[-1].facts["next"] == "run_tests"
+    assert world.recorder.ended[-1].facts["next"] == "run_tests"
     assert world.repository.git("status", "--porcelain") == ""
     tests = world.run_flow("run_tests")
     assert tests.check is not None, outcome_of(world, tests)

@@ -26,7 +26,8 @@ from engine.execution.transcripts import TranscriptReader, TranscriptWriter
 from engine.model import Assignment, PermissionAnswer, Randomness, SessionState, SessionView, ToolResult
 from engine.safety.content import check_command, own_rules, programs_of
 from engine.storage.database import Database
-from tests.execution.session_world import rails, until
+from tests.execution.session_world import rails
+from tests.support.helpers import wait_until
 
 SECRET = "the operator's own"
 
@@ -131,7 +132,7 @@ class BeltWorld:
 
         thread = threading.Thread(target=call)
         thread.start()
-        until(is_running)
+        wait_until(is_running)
         self.stop("enough")
         self.live.processes.end()
         thread.join(5)

@@ -23,9 +23,9 @@ from engine.hierarchy.agents import Agents
 from engine.hierarchy.organisation import Tools
 from engine.model import PermissionAnswer, Refusal
 from engine.storage.database import Database
-from tests.execution.session_world import until
 from tests.execution.tools.belt_world import BeltWorld
 from tests.execution.tools.conftest import MakeWorld
+from tests.support.helpers import wait_until
 
 # -- Files ----------------------------------------------------------------------------------------------------------
 
@@ -189,7 +189,7 @@ def test_exec_ends_after_its_timeout_with_its_background_processes(world: BeltWo
     assert "it was ended after 1 s" in answer
     world.answer("exec", command="sleep 300 & disown; setsid nohup sleep 300 >/dev/null 2>&1 & echo")
     world.live.processes.end(grace=0)
-    until(lambda: not marked_processes(world.live.id))
+    wait_until(lambda: not marked_processes(world.live.id))
 
 
 def test_exec_ends_with_its_session(world: BeltWorld) -> None:
