@@ -1,4 +1,4 @@
-"""`gh` is asked in the background, rarely, and whatever it does never fails or holds up a cycle (SPEC 2.1)."""
+"""`gh` is asked in the background, rarely, and no failure of it fails a cycle (SPEC 2.1)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a dismissal does to the stack, to what is learnt, and how it is taken back (SPEC 2.9, 8.1)."""
+"""What a dismissal mutes, switches off and teaches, and how it is undone (SPEC 2.9, 8.1)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Predictions of other programs: what a line must be, and when each is read (SPEC 2.8)."""
+"""The Twin model and the lines of other programs: what is usable, and when it is asked or read (SPEC 2.3a, 2.8)."""
 
 from __future__ import annotations
 

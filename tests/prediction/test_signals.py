@@ -1,4 +1,4 @@
-"""Relevances are pure and stay in [0, 1]; silence counts signs of life and nothing else (SPEC 2.1, 2.2)."""
+"""The six signals stay in [0, 1]; silence counts the operator's activity and nothing else (SPEC 2.1, 2.2)."""
 
 from __future__ import annotations
 

@@ -318,3 +318,53 @@ def test_commits_without_a_remote_logs_and_work_of_yesterday_are_no_card(monday:
     monday.write(".idea/shop.xml", "x\n", days_ago=9)
     monday.write("cart.py", "def total(prices):\n    return sum(prices)\n", days_ago=1)  # of yesterday
     assert "waiting_work" not in monday.kinds()
+
+
+@pytest.mark.long
+def test_a_dismissed_card_stays_away_for_seven_days_of_commits(monday: Situation) -> None:
+    monday.commit_shop()
+    monday.add_remote()
+    monday.record_test_run()
+    monday.write("cart.py", "def total(prices):\n    return sum(prices) + 0\n")
+    first = monday.first("run_tests")
+    monday.engine.cards.dismiss(first.id)
+    for number in range(6):
+        monday.advance(days=1)
+        monday.commit(
+            f"Step {number}", {"cart.py": f"def total(prices):\n    return sum(prices) - {number}\n"}, days_ago=0
+        )
+        monday.write("other.py", f"x = {number}\n")
+        assert "run_tests" not in monday.kinds()
+    monday.advance(days=1, minutes=1)
+    assert "run_tests" in monday.kinds()
+
+
+HABIT = 12
+
+
+def commit_history(monday: Situation) -> None:
+    """Commit prices and their rules together, but for one commit; other files change, too."""
+    monday.commit(
+        "The shop", {"price.py": "0\n", "rules.toml": "0\n", "README.md": "0\n", "stock.py": "0\n"}, days_ago=60
+    )
+    for number in range(HABIT):
+        files = {"price.py": f"{number}a\n", "rules.toml": f"rate = {number}\n"}
+        if number == 3:
+            del files["rules.toml"]
+        monday.commit(f"Price {number}", files, days_ago=50 - 2 * number)
+        monday.commit(
+            f"Stock {number}", {"stock.py": f"{number}\n", "README.md": f"{number}\n"}, days_ago=49 - 2 * number
+        )
+
+
+@pytest.mark.long
+def test_a_file_that_usually_changes_too_is_shown(monday: Situation) -> None:
+    commit_history(monday)
+    monday.write("price.py", "new\n", days_ago=0.01)
+    first = monday.first("changes_together", Tier.CHECK)
+    assert first.reasoning == "In 12 of the last 13 commits `rules.toml` changed with `price.py`; not this time."
+
+    done = monday.approve(first)
+    assert done.state is SessionState.SUCCEEDED
+    assert "“Price 11”" in done.summary
+    assert "2 lines of rules.toml" in done.summary

@@ -1,4 +1,4 @@
-"""Commits that nobody else has: secrets, commits on no branch, fixups, stashes and old branches."""
+"""Commits that nobody else has: secrets, large files, commits on no branch, fixups, stashes and old branches."""
 
 from __future__ import annotations
 
@@ -295,3 +295,39 @@ def test_merged_and_stale_branches_are_listed_but_not_checked_out_ones(monday: S
     assert "git branch -d -- done" in transcript
     assert "git branch -d -- elsewhere" not in transcript
     shutil.rmtree(monday.path.parent / "elsewhere")
+
+
+@pytest.mark.long
+def test_a_large_file_in_an_unpushed_commit(monday: Situation) -> None:
+    monday.commit_shop()
+    monday.add_remote()
+    monday.commit("Numbers", {"data/dump.bin": "0" * 60_000_000}, days_ago=0.1)
+
+    first = monday.first("large_file", Tier.BROKEN)
+    assert first.assignment.prompt == "Do not push yet: data/dump.bin is 60 MB"
+    done = monday.approve(first)
+    assert done.summary == "Do not push: data/dump.bin is a large file, 60 MB (in 1 unpushed commit)"
+    transcript = monday.transcript(done)
+    assert "git rm -r --cached data/dump.bin" in transcript
+    assert "git commit --amend" in transcript
+
+
+@pytest.mark.long
+def test_a_dump_that_was_removed_again_and_one_that_is_staged(monday: Situation) -> None:
+    monday.commit_shop()
+    monday.add_remote()
+    monday.git("switch", "-q", "-c", "numbers")
+    culprit = monday.commit("Numbers", {"db backup.sql": "insert\n" * 300_000}, days_ago=0.3)
+    (monday.path / "db backup.sql").unlink()
+    monday.commit("Without the numbers", days_ago=0.2)
+    first = monday.first("large_file", Tier.BROKEN)
+    assert first.assignment.prompt == "Do not push yet: db backup.sql is 2.1 MB (database dump)"
+    assert f"edit {culprit[:10]}" in monday.transcript(monday.approve(first))
+
+    monday.git("reset", "-q", "--hard", "main")
+    monday.write("all.zip", "0" * 3_000_000)
+    assert "large_file" not in monday.kinds()  # git does not know it
+    monday.git("add", "all.zip")
+    card = monday.card("large_file")
+    assert card.tier is Tier.BLOCKS
+    assert card.assignment.prompt == "Do not commit yet: all.zip is 3.0 MB (archive)"
