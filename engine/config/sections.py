@@ -1,8 +1,9 @@
-"""Sections of the settings: providers, agents and runners, the web, the gateway, notifications, retention.
+"""Sections of the settings about what is outside of the engine: model providers, coding agents, the web, the gateway,
+and notifications; and about how long rows are kept.
 
-Words only: whether a provider has a key or an agent is installed is asked where it matters. An address that holds a
-password or a token is a key (SPEC 11.1) and does not stand here: `url = "key"` says that it is kept with the keys,
-under `notify-SURFACE`.
+Only the form of a value is checked here, not whether a provider has a key or an agent is installed. An address that
+holds a password or a token is a key (SPEC 11.1) and does not stand in the file: `url = "key"` says that it is stored
+with the keys, under `notify-SURFACE`.
 """
 
 from __future__ import annotations
@@ -35,13 +36,13 @@ RUNNERS = 'one of "auto", "flow", "model" or "acp:NAME", where NAME is a coding 
 MODELS = 'provider:model, for example "openai:gpt-6.1-terra"'
 
 
-def checked(fault_of: Callable[[str], str], *, optional: bool = False) -> AfterValidator:
-    """Refuses a text, or a list of them, in which `fault_of` finds something; `optional`: "" is fine."""
+def checked(problem_of: Callable[[str], str], *, optional: bool = False) -> AfterValidator:
+    """Refuses a text, or a list of texts, in which `problem_of` finds a problem. `optional`: "" is accepted."""
 
     def check(value: Any) -> Any:
         for text in (value,) if isinstance(value, str) else value:
-            if (text or not optional) and (fault := fault_of(text)):
-                raise ValueError(fault)
+            if (text or not optional) and (problem := problem_of(text)):
+                raise ValueError(problem)
         return value
 
     return AfterValidator(check)
@@ -219,8 +220,7 @@ class WebSettings(Section):
         return value
 
 
-# The gateway: where the API for a phone, a script or another agent listens, and whom it lets in (SPEC 10.1)
-
+# The gateway (SPEC 10.1)
 
 PORT = 8477
 """The default port."""
@@ -269,7 +269,7 @@ class GatewaySettings(Section):
             ) from error
 
 
-# Notifications (SPEC 10.2): where each surface is reached
+# Notifications (SPEC 10.2)
 
 
 class Surface(StrEnum):
@@ -361,6 +361,8 @@ class NotifySettings(Section):
         section: SurfaceSettings = getattr(self, surface.value)
         return section
 
+
+# Retention (SPEC 4.2)
 
 MAX_DAYS = 36_500
 """Days; for longer than this, keep forever with 0."""

@@ -1,6 +1,7 @@
-"""Reads `Settings` from the text of `config.toml` and the environment, which wins (SPEC 7.6).
+"""Reads `Settings` from the text of `config.toml` and the environment, which wins, or reports all problems (SPEC 7.6).
 
-Functions over text; of the disk only the links in the paths of workspaces matter.
+A problem names the file and line, or the variable; the key; what was found, and what is accepted or was probably meant.
+Here are functions over text; of the disk only the links in the paths of workspaces matter.
 """
 
 from __future__ import annotations
@@ -27,8 +28,7 @@ if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
 
-# The keys of settings as they are written: parsed, looked up in `Settings`, and described in words (SPEC 7.6).
-
+# Keys
 
 KeyPath = tuple[str, ...]
 """The parts of a key: `console.theme` is `("console", "theme")`."""
@@ -188,11 +188,7 @@ VARIABLES = _variables()
 """Every environment variable that overrides a setting, and the key it sets."""
 
 
-# Describes what is wrong with settings, in words (SPEC 7.6, 11.2).
-#
-# Every problem names the file and line, or the variable; the key; what was found, and what is accepted or was probably
-# meant. All problems are reported at once.
-
+# Problems
 
 KEY_MARK = "[key]"
 """The last part of pydantic's location of an error in the name of a section."""

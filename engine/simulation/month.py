@@ -1,8 +1,8 @@
 """The simulation loop: one thread that advances the fake clock from one event to the next.
 
-Events are: a moment of the operator's day, a job of the schedule that is due, the lid of the laptop. Sessions take no
-time. A real engine runs the jobs in threads of the schedule; here `Schedule.run` is called when `Schedule.due` says
-so, at most every `POLL_EVERY`, so that nothing depends on which thread is faster.
+Events are an action of the operator, a due job of the schedule, and the lid of the laptop. Sessions take no time. A
+real engine runs the jobs in threads of the schedule. Here `Schedule.run` is called when `Schedule.due` says so, at most
+every `POLL_EVERY`, so that nothing depends on which thread is faster.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from engine.engine import Engine
 from engine.hierarchy.teaching import run_round
 from engine.model import CostState, Refusal, Source
 from engine.simulation.operator import Day, Oddity, OddityDeck, OperatorAction, SimulatedOperator
-from engine.simulation.world import ELSEWHERE, HANG_TIMEOUT_S, NEXT, SimulatedRunner
+from engine.simulation.world import HANG_TIMEOUT_S, NEXT_STEPS, STEPS_ELSEWHERE, SimulatedRunner
 
 POLL_EVERY, POLL_EVERY_WHILE_AWAY = timedelta(minutes=10), timedelta(minutes=30)
 """How often due jobs are run while the operator is present, and while not (a real engine: every 30 seconds)."""
@@ -62,15 +62,15 @@ class SimulatedMonth:
         self._engine = engine
         self._clock = clock
         self._operator = operator
-        operator.settle = self._settle
+        operator.finish_sessions = self._finish_sessions
         self._runner = runner
         self._busy_until = clock.now()
-        self._settled = -1
+        self._finished_at = -1
         """The number of writes to the ledger after which nothing ran any more."""
         self._chance = random.Random(f"{seed}/days")
         self._oddities = OddityDeck(self._chance)
         self._last_holds: dict[str, str] = {}
-        self._set_to: dict[str, object] = {"autonomousModeEnabled": True, "autonomousCycleMs": 1_800_000}
+        self._settings: dict[str, object] = {"autonomousModeEnabled": True, "autonomousCycleMs": 1_800_000}
         self._state = engine.autonomy.state().state.value
         self._day = Day(0, clock.now())
         self._cancelled = False
@@ -84,37 +84,37 @@ class SimulatedMonth:
         """Simulate so many days; returns what was observed."""
         begin = self._clock.now()
         for number in range(days):
-            self._live(self._oddities.day(number, begin + timedelta(days=number)))
-        self._until(begin + timedelta(days=days, minutes=-1))
+            self._simulate_day(self._oddities.day(number, begin + timedelta(days=number)))
+        self._advance_to(begin + timedelta(days=days, minutes=-1))
         return self.observed
 
     # -- a day
 
-    def _live(self, day: Day) -> None:
+    def _simulate_day(self, day: Day) -> None:
         self._day = day
         self.observed.odd += [(day.number, odd.value) for odd in sorted(day.odd)]
-        self._runner.dear = 7.0 if day.odd & {Oddity.DEAR, Oddity.SPREE} else 1.0
+        self._runner.price_factor = 7.0 if day.odd & {Oddity.DEAR, Oddity.SPREE} else 1.0
         self._runner.chatty = bool(day.odd & {Oddity.CHATTY, Oddity.LEADS})
-        self._runner.leads = ELSEWHERE if Oddity.LEADS in day.odd else NEXT
-        self._set("autonomousModeEnabled", Oddity.OFF not in day.odd)
-        for at, action in sorted([*self._lids(day), *day.moments], key=lambda lid: lid[0]):
-            self._until(at)
+        self._runner.next_steps = STEPS_ELSEWHERE if Oddity.LEADS in day.odd else NEXT_STEPS
+        self._change_setting("autonomousModeEnabled", Oddity.OFF not in day.odd)
+        for at, action in sorted([*self._sleeps_of(day), *day.moments], key=lambda event: event[0]):
+            self._advance_to(at)
             if isinstance(action, datetime):
                 self._sleep(action)
             else:
-                self._do(action)
-                self._look()
-        self._phase()
+                self._act(action)
+                self._run_due_jobs()
+        self._note_phase()
         engine = self._engine
         run_round(engine.bubbles, engine.guided_sessions, engine.teaching)
 
-    def _lids(self, day: Day) -> Iterator[tuple[datetime, datetime | OperatorAction]]:
+    def _sleeps_of(self, day: Day) -> Iterator[tuple[datetime, datetime | OperatorAction]]:
         """(when the lid shuts, when it opens again); it stays open while the operator works."""
         for shut, opened in day.asleep:
             if not any(shut <= at < opened for at, _ in day.moments):
                 yield shut, opened
 
-    def _do(self, action: OperatorAction) -> None:
+    def _act(self, action: OperatorAction) -> None:
         engine, odd = self._engine, self._day.odd
         if action is OperatorAction.COMES:
             self._operator.arrive()
@@ -126,7 +126,7 @@ class SimulatedMonth:
             engine.autonomy.dnd(timedelta(hours=2))
         elif action is OperatorAction.KILLS:
             engine.safety.stop("F12", "console")
-            self._settle()
+            self._finish_sessions()
             self._operator.decide_cards(odd)
         elif action is OperatorAction.RESUMES:
             self._resume("stop")
@@ -153,22 +153,22 @@ class SimulatedMonth:
 
     # -- time
 
-    def _until(self, target: datetime) -> None:
+    def _advance_to(self, target: datetime) -> None:
         """Advance the clock to `target`, running everything that comes due."""
         while (now := self._clock.now()) < target:
             if self._cancelled:
                 raise CancelledError
-            self._pass(min(target, now + self._stride(now)))
-            self._look()
+            self._advance_awake(min(target, now + self._next_poll(now)))
+            self._run_due_jobs()
 
-    def _stride(self, now: datetime) -> timedelta:
+    def _next_poll(self, now: datetime) -> timedelta:
         hasty = Oddity.HASTY in self._day.odd and HASTY_FROM <= now.hour < HASTY_UNTIL
-        self._set("autonomousCycleMs", 120_000 if hasty else 1_800_000)
+        self._change_setting("autonomousCycleMs", 120_000 if hasty else 1_800_000)
         if hasty or now < self._busy_until:
             return POLL_EVERY_IN_HASTE
         return POLL_EVERY if self._engine.autonomy.operator_there() else POLL_EVERY_WHILE_AWAY
 
-    def _pass(self, until: datetime) -> None:
+    def _advance_awake(self, until: datetime) -> None:
         span = until - self._clock.now()
         if span > timedelta(0):
             self.observed.hours[self._state] += span.total_seconds() / 3600
@@ -179,23 +179,23 @@ class SimulatedMonth:
         if until > self._clock.now():
             self.observed.asleep += until - self._clock.now()
             self._clock.advance(until - self._clock.now())
-        self._look()
+        self._run_due_jobs()
 
-    def _look(self) -> None:
+    def _run_due_jobs(self) -> None:
         """Run the jobs that are due, as the threads of a real engine would."""
         schedule = self._engine.autonomy.schedule
         self._engine.safety.kill_switch.poll()
-        self._settle()
+        self._finish_sessions()
         for name in (STATE, CARDS, ACT):
             if name == STATE or schedule.due(name) <= self._clock.now():
                 self.observed.jobs[name] += schedule.run(name)
-                self._settle()
+                self._finish_sessions()
         self._state = self._engine.autonomy.state().state.value
         self._note_holds()
 
-    def _settle(self) -> None:
+    def _finish_sessions(self) -> None:
         """Let all sessions end."""
-        if self._engine.database.recorded == self._settled:
+        if self._engine.database.recorded == self._finished_at:
             return
         sessions, begun = self._engine.sessions, False
         self._runner.gate.set()
@@ -204,14 +204,14 @@ class SimulatedMonth:
             if not sessions.wait(running[0].id, HANG_TIMEOUT_S).state.over:
                 raise RuntimeError(f"the simulation hangs: {running[0].id}")
         self._runner.gate.clear()
-        self._settled = self._engine.database.recorded
+        self._finished_at = self._engine.database.recorded
         if begun:
             self._note_cost(self._engine.safety.costs.state())
             self._engine.learnings.catch_up()
             if self._runner.chatty:  # what it leads to follows soon
                 self._busy_until = self._clock.now() + CHATTER
 
-    # -- what is seen
+    # -- observations
 
     def _note_cost(self, now: CostState) -> None:
         for window, spent in (("hour", now.hour), ("day", now.day), ("month", now.month)):
@@ -224,12 +224,12 @@ class SimulatedMonth:
                 self.observed.holds.append((self._clock.now(), word, reason))
         self._last_holds = standing
 
-    def _phase(self) -> None:
+    def _note_phase(self) -> None:
         number = self._engine.predictions.phase().number
         if not self.observed.phases or self.observed.phases[-1][0] != number:
             self.observed.phases.append((number, self._clock.now()))
 
-    def _set(self, key: str, value: object) -> None:
-        if self._set_to.get(key) != value:
-            self._set_to[key] = value
+    def _change_setting(self, key: str, value: object) -> None:
+        if self._settings.get(key) != value:
+            self._settings[key] = value
             self._engine.settings.set(key, value)

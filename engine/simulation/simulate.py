@@ -49,9 +49,9 @@ from engine.simulation.world import (
     SimulatedSandbox,
 )
 
-EVERYTHING = 1_000_000
+NO_LIMIT = 1_000_000
 
-MADE_UP = (
+SIMULATED = (
     "the clock, chance, and the operator",
     "what collectors find in a made-up project called shop",
     "the runner: it accepts everything, does nothing, and costs something",
@@ -62,21 +62,21 @@ REAL = "database, rails, permits, cards, Twin, state machine, schedule decisions
 
 def document(engine: Engine, observed: Observations, *, days: int, seed: int, begin: datetime) -> dict[str, Any]:
     """The whole month. Money in dollars, times as the gateway writes them."""
-    cards = engine.cards.recent(EVERYTHING)
-    log = engine.safety.log(EVERYTHING)[::-1]
-    sessions = engine.sessions.list(limit=EVERYTHING)
+    cards = engine.cards.recent(NO_LIMIT)
+    log = engine.safety.log(NO_LIMIT)[::-1]
+    sessions = engine.sessions.list(limit=NO_LIMIT)
     blocked = [entry for entry in log if entry.blocked]
     return {
         "days": days,
         "seed": seed,
         "from": begin.isoformat(),
         "real": REAL,
-        "madeUp": list(MADE_UP),
+        "madeUp": list(SIMULATED),
         "cards": _cards(cards),
         "kinds": _kinds(cards),
         "rails": [_rail(name, blocked) for name in RAIL_ORDER],
         "gates": _gates(engine),
-        "wentUp": len(engine.bubbles.list(state=BubbleState.FLUSHED, limit=EVERYTHING)),
+        "wentUp": len(engine.bubbles.list(state=BubbleState.FLUSHED, limit=NO_LIMIT)),
         "states": {state: round(hours, 2) for state, hours in sorted(observed.hours.items())},
         "asleepHours": round(observed.asleep.total_seconds() / 3600, 2),
         "cycles": {name: observed.jobs[name] for name in ("cards", "act")},
@@ -147,7 +147,7 @@ def _rail(name: str, blocked: Sequence[LogEntry]) -> dict[str, Any]:
 
 def _gates(engine: Engine) -> list[dict[str, Any]]:
     """How often each gate between a worker's lesson and its leader refused (SPEC 1.7), with one example."""
-    bubbles = engine.bubbles.list(limit=EVERYTHING)[::-1]
+    bubbles = engine.bubbles.list(limit=NO_LIMIT)[::-1]
     rows: list[dict[str, Any]] = []
     for number, name in enumerate(GATES, 1):
         refused = [bubble for bubble in bubbles if bubble.refused_by is not None and bubble.refused_by.number == number]
@@ -207,10 +207,10 @@ def _day(
     }
 
 
-BEGIN = datetime(2026, 1, 5, tzinfo=UTC)
+FIRST_DAY = datetime(2026, 1, 5, tzinfo=UTC)
 """A Monday, midnight. Local time is UTC, so that no machine's zone matters."""
 
-NAMES = ("shop",)
+PROJECTS = ("shop",)
 MAX_DAYS = 366
 
 CONFIG = """\
@@ -243,15 +243,15 @@ def simulate(days: int = 30, seed: int = 1) -> dict[str, Any]:
         operator = SimulatedOperator(world.engine, world.projects, random.Random(f"{seed}/operator"))
         month = SimulatedMonth(world.engine, world.clock, operator, world.runner, seed)
         observed = _run_in_thread(month, days)
-        return document(world.engine, observed, days=days, seed=seed, begin=BEGIN)
+        return document(world.engine, observed, days=days, seed=seed, begin=FIRST_DAY)
 
 
 def _run_in_thread(month: SimulatedMonth, days: int) -> Observations:
     """Simulate `days` days in a thread of their own: the main thread handles Ctrl-C, and returns once that thread has
     ended."""
-    with ThreadPoolExecutor(1, "clawpy-month") as lives:
+    with ThreadPoolExecutor(1, "clawpy-month") as executor:
         try:
-            return lives.submit(month.run, days).result()
+            return executor.submit(month.run, days).result()
         except BaseException:
             month.cancel()
             raise
@@ -260,8 +260,8 @@ def _run_in_thread(month: SimulatedMonth, days: int) -> Observations:
 @contextmanager
 def open_world(folder: Path, seed: int, *, config: str = CONFIG) -> Iterator[SimulatedWorld]:
     """Open a real engine in `folder` with a simulated world."""
-    home, clock = Home.locate(folder / "home"), FakeClock(BEGIN)
-    workspaces = [os.path.realpath(folder / name) for name in NAMES]
+    home, clock = Home.locate(folder / "home"), FakeClock(FIRST_DAY)
+    workspaces = [os.path.realpath(folder / name) for name in PROJECTS]
     for workspace in workspaces:
         Path(workspace).mkdir(exist_ok=True)
         git.create(Path(workspace))

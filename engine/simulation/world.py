@@ -1,4 +1,4 @@
-"""Simulated repositories, and the contexts that would have been read from them (SPEC 2.1)."""
+"""The simulated parts around the engine: repositories, what is read from them (SPEC 2.1), runner, and sandbox."""
 
 from __future__ import annotations
 
@@ -37,18 +37,25 @@ from engine.storage.validation_runs import ValidationRun
 
 PYTEST = replace(next(row for row in TEST_RUNNERS if row.name == "pytest"), suffixes=(".py", ".json"))
 RUFF = next(row for row in LINTERS if row.name == "ruff")
-HERE = Path("/")
+ANYWHERE = Path("/")
 TOOLS = projects.Project(
-    tools=(project_tools.Toolchain(row=PYTEST, folder=HERE, workspace=HERE, top=HERE, title="pytest"),),
-    linters=(project_tools.Linter(row=RUFF, folder=HERE, workspace=HERE),),
+    tools=(project_tools.Toolchain(row=PYTEST, folder=ANYWHERE, workspace=ANYWHERE, top=ANYWHERE, title="pytest"),),
+    linters=(project_tools.Linter(row=RUFF, folder=ANYWHERE, workspace=ANYWHERE),),
 )
 """The tools of every simulated repository; none is ever started."""
 MODULES = ("cart", "stock", "prices", "orders", "mail", "search", "login", "report", "tax", "images")
-DEPLOYED = ("deploy/shop",)
+PRODUCTION_FILES = ("deploy/shop",)
 """Files that are edited on days with work on production (SPEC 3.6)."""
-DONE = ("Round totals", "Speed up search", "Tidy imports", "Handle empty baskets", "Name the units", "Fix a typo")
-SILENT = timedelta(minutes=30)
-RECENT = 12
+COMMIT_SUBJECTS = (
+    "Round totals",
+    "Speed up search",
+    "Tidy imports",
+    "Handle empty baskets",
+    "Name the units",
+    "Fix a typo",
+)
+SILENCE_THRESHOLD = timedelta(minutes=30)
+MAX_RECENT = 12
 """Maximum number of commits, runs and sessions of a project that are kept."""
 
 
@@ -67,9 +74,10 @@ class SimulatedProject:
     files: dict[str, datetime] = field(default_factory=dict)
     ours: set[str] = field(default_factory=set)
     runs: list[ValidationRun] = field(default_factory=list)
-    sessions: deque[SessionView] = field(default_factory=lambda: deque(maxlen=RECENT))
+    sessions: deque[SessionView] = field(default_factory=lambda: deque(maxlen=MAX_RECENT))
     touched: datetime | None = None
-    made: int = 0
+    changes: int = 0
+    """Number of changes so far, of which ids are made."""
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     @classmethod
@@ -77,7 +85,7 @@ class SimulatedProject:
         """A young project with a few commits of the days before."""
         project = cls(workspace, [])
         for days in (6, 4, 3):
-            project._commit(now - timedelta(days=days), "Begin" if days == 6 else DONE[days])
+            project._commit(now - timedelta(days=days), "Begin" if days == 6 else COMMIT_SUBJECTS[days])
         return project
 
     def edit(self, chance: random.Random, now: datetime, modules: Sequence[str] = MODULES) -> None:
@@ -90,7 +98,7 @@ class SimulatedProject:
 
     def commit(self, chance: random.Random, now: datetime) -> None:
         """Everything uncommitted becomes a commit, the first of the day a tag's successor."""
-        self._commit(now, chance.choice(DONE))
+        self._commit(now, chance.choice(COMMIT_SUBJECTS))
         self.files.clear()
         self.ours.clear()
         self.ahead += 1
@@ -104,14 +112,14 @@ class SimulatedProject:
     def others_push(self, commits: int) -> None:
         """The base moved on without us; 0: we caught up."""
         self.behind_base = self.behind_base + commits if commits else 0
-        self.made += 1
+        self.changes += 1
 
     def left_behind(self, now: datetime, suffix: str) -> None:
         """A session of ours leaves a file lying about: new evidence, but no sign of the operator. Tests read `.py`
         and `.json`, the linter only `.py`."""
         with self.lock:
-            self.made += 1
-            path = f"build/part{self.made}{suffix}"
+            self.changes += 1
+            path = f"build/part{self.changes}{suffix}"
             self.files[path] = now
             self.ours.add(path)
             for old in sorted(self.ours)[:-3]:
@@ -121,9 +129,9 @@ class SimulatedProject:
     def ran(self, session_id: str, now: datetime, check: CheckResult, full: bool) -> None:
         """A session ran the tests."""
         with self.lock:
-            files = {"head": self.head, "tree": f"{self.made}", "clean": not self.files}
+            files = {"head": self.head, "tree": f"{self.changes}", "clean": not self.files}
             run = ValidationRun.of(check, session_id=session_id, workspace="", full=full, ran_at=now, **files)
-            self.runs = [run, *self.runs[: RECENT - 1]]
+            self.runs = [run, *self.runs[: MAX_RECENT - 1]]
 
     @property
     def head(self) -> str:
@@ -131,7 +139,7 @@ class SimulatedProject:
 
     def state(self) -> GitState:
         """The state that `GitReader` would read."""
-        base_tip = f"{self.made:039x}b"
+        base_tip = f"{self.changes:039x}b"
         touches = tuple(
             Touch(path, at, untracked=path in self.ours) for path, at in self.files.items() if path not in self.ours
         )
@@ -165,10 +173,10 @@ class SimulatedProject:
         return changed_since(self.runs[0].ran_at, None, files, exact=False)
 
     def _commit(self, now: datetime, subject: str) -> None:
-        self.made += 1
+        self.changes += 1
         parents = (self.commits[0].id,) if self.commits else ()
-        new = Commit(f"{self.made:039x}c", now, "Ada", subject, parents)
-        self.commits = [new, *self.commits[: RECENT - 1]]
+        new = Commit(f"{self.changes:039x}c", now, "Ada", subject, parents)
+        self.commits = [new, *self.commits[: MAX_RECENT - 1]]
 
 
 class SimulatedContexts:
@@ -213,7 +221,7 @@ class SimulatedContexts:
             sessions=sessions,
             signals=(
                 time_signal(local),
-                silence_signal(silence, SILENT),
+                silence_signal(silence, SILENCE_THRESHOLD),
                 tasks_signal((), now),
                 conversations_signal(sessions, (), now),
                 git_signal(git, None, bool(changed)),
@@ -222,22 +230,17 @@ class SimulatedContexts:
         )
 
 
-# The runner and the sandbox of a simulation. The runner accepts everything and does nothing, for a price and a while.
-#
-# A session ends only when the simulation loop says so, so that the fake clock, not a thread, decides the order.
-
-
 HANG_TIMEOUT_S = 30.0
 """Real seconds until a simulation that hangs is aborted."""
 
-NEXT: Mapping[str, str] = {"run_tests": "lint", "lint": "run_tests"}
+NEXT_STEPS: Mapping[str, str] = {"run_tests": "lint", "lint": "run_tests"}
 """On chatty days a flow names the other as its next step (SPEC 2.10)."""
 
-ELSEWHERE: Mapping[str, str] = {"run_tests": "draft_changelog", "lint": "draft_changelog"}
+STEPS_ELSEWHERE: Mapping[str, str] = {"run_tests": "draft_changelog", "lint": "draft_changelog"}
 """The same on days when work leads to another channel."""
 
 
-STATED = "Decision: we keep totals in whole cents"
+STATEMENT = "Decision: we keep totals in whole cents"
 """The text in the transcript of every session of prose."""
 
 
@@ -260,16 +263,19 @@ class SimulatedSandbox(Sandbox):
 
 @dataclass
 class SimulatedRunner:
-    """Takes every flow and every prose. A session ends when the simulation opens the `gate`, so that its loop, not a
-    thread, decides the order, and takes no time of the fake clock. `dear`: what prices are multiplied with today;
-    `chatty`: sessions leave files behind and name the next step that `leads` tells."""
+    """Takes every flow and every text prompt, and does nothing, for a price.
+
+    A session ends when the simulation opens the `gate`, so that its loop, not a thread, decides the order, and takes no
+    time of the fake clock. `price_factor`: what prices are multiplied with today; `chatty`: sessions leave files behind
+    and name the next step that `next_steps` has.
+    """
 
     clock: Clock
     projects: Mapping[str, SimulatedProject]
     seed: int
-    dear: float = 1.0
+    price_factor: float = 1.0
     chatty: bool = False
-    leads: Mapping[str, str] = field(default_factory=lambda: NEXT)
+    next_steps: Mapping[str, str] = field(default_factory=lambda: NEXT_STEPS)
     gate: threading.Event = field(default_factory=threading.Event)
 
     name = "flow"
@@ -293,10 +299,10 @@ class SimulatedRunner:
 
     def run(self, live: LiveSession, view: SessionView) -> RunnerResult:
         chance = random.Random(f"{self.seed}/{view.id}")  # the same in any thread
-        price = round(chance.uniform(0.02, 0.10) * self.dear * MICRO)
+        price = round(chance.uniform(0.02, 0.10) * self.price_factor * MICRO)
         live.say("made up, nothing is executed")
         if live.assignment.flow is None:
-            live.say(STATED)
+            live.say(STATEMENT)
         live.on_stop(self.gate.set)
         self.gate.wait(HANG_TIMEOUT_S)
         live.check_running()
@@ -307,9 +313,13 @@ class SimulatedRunner:
     def _result(self, live: LiveSession, chance: random.Random) -> RunnerResult:
         assignment, now = live.assignment, self.clock.now()
         project = self.projects[assignment.workspace]
-        if self.chatty and assignment.flow in NEXT:
+        if self.chatty and assignment.flow in NEXT_STEPS:
             project.left_behind(now, ".py" if assignment.flow == "run_tests" else ".json")
-        following = {"next": self.leads[flow]} if self.chatty and (flow := assignment.flow or "") in self.leads else {}
+        following = (
+            {"next": self.next_steps[flow]}
+            if self.chatty and (flow := assignment.flow or "") in self.next_steps
+            else {}
+        )
         if assignment.flow == "run_tests":
             failing = ("tests/test_cart.py::test_total",) if chance.random() < 0.15 else ()
             check = CheckResult("pytest", 40 - len(failing), len(failing), failing=failing)
