@@ -224,7 +224,8 @@ class Captures:
 
 
 def _messages(lines: Iterable[TranscriptLine]) -> Iterator[tuple[str, list[TranscriptLine]]]:
-    """Neighbouring lines of one kind. Output counts by the line, and only where it says itself what it is."""
+    """Neighbouring lines of one kind. Each line of output is a message of its own; without a label it is left out here,
+    since there may be a hundred thousand."""
     block: list[TranscriptLine] = []
     for line in lines:
         if line.kind in OUTPUT_LINES:

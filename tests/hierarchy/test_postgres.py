@@ -29,12 +29,10 @@ from engine.model import (
     Prompt,
     PromptRequest,
     Randomness,
-    Refusal,
     SessionState,
     SessionView,
 )
 from engine.services import Overrides
-from engine.storage.shared import SharedDatabase
 from tests.conftest import MONDAY_MORNING, Repository
 from tests.hierarchy.guidance_world import edit_profile, learning
 
@@ -279,12 +277,3 @@ def test_an_unreachable_server_blocks_nothing(tmp_path: Path, monkeypatch: pytes
         assert first.engine.bubbles.flush().failed
         assert first.engine.summary_sharing.exchange()
         assert sorted(str(fact["subject"]) for fact in first.events("CloudSyncFailed")) == ["leadership", "summaries"]
-
-
-@pytest.mark.parametrize("url", ["u:hunter2@h/db", "postgresql://u:hun%zzter2@h", "postgresql://u:hun ter2@h/db"])
-def test_an_invalid_url_is_refused_without_being_quoted(url: str) -> None:
-    with pytest.raises(Refusal) as refused:
-        SharedDatabase(url).connect()
-    assert refused.value.code == "bad_shared_url"
-    assert "hun" not in str(refused.value)
-    assert refused.value.__cause__ is None

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from engine.clock import FakeClock
 from engine.model.lessons import lesson_id
-from engine.model.text import INHERITED
+from engine.model.text import INHERITED, write_section
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
 from tests.hierarchy.guidance_world import World, edit_profile, make_world
@@ -79,6 +80,20 @@ def test_a_soul_that_cannot_be_read_is_skipped_and_harms_no_other(world: World) 
     assert (worker.agent, worker.outcome.value) == ("worker", "skipped")
     assert "soul.md" in worker.reason
     assert (world.folder / "junior" / "soul.md").read_bytes().startswith(b"\xff\xfe rubbish \x00\n\n<!--")
+
+
+def test_a_soul_that_is_edited_meanwhile_is_left_to_the_next_round(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    soul = world.folder / "worker" / "soul.md"
+
+    def edit_meanwhile(*arguments: Any) -> bytes:
+        soul.write_text(soul.read_text() + "mine\n")
+        return write_section(*arguments)
+
+    monkeypatch.setattr("engine.hierarchy.teaching.write_section", edit_meanwhile)
+    assert outcomes(world)["worker"] == "skipped"
+    assert soul.read_text().endswith("mine\n")
 
 
 def test_a_pipe_in_place_of_a_soul_is_not_waited_for(world: World) -> None:

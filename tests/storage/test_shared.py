@@ -1,0 +1,41 @@
+"""The table that machines share (SPEC 1.9, 4.5): versions, pages, and a URL that is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.storage import shared as shared_module
+from engine.storage.shared import SharedDatabase, SharedRow
+from tests.support.helpers import refused
+from tests.support.shared_database import LocalSharedDatabase
+
+
+@pytest.mark.parametrize(("version", "text"), [(0, "old"), (1, "old"), (2, "new")])
+def test_a_row_replaces_one_of_its_key_only_with_a_higher_version(version: int, text: str) -> None:
+    shared = LocalSharedDatabase()
+    shared.push("notes", [SharedRow("a", {"text": "old"}, 1)])
+    shared.push("notes", [SharedRow("a", {"text": "new"}, version)])
+    assert shared.documents() == [{"text": text}]
+
+
+def test_rows_of_a_topic_are_fetched_by_page_and_again_when_they_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shared_module, "PAGE_ROWS", 2)
+    shared = LocalSharedDatabase()
+    assert shared.fetch("notes", 0) == ([], 0)
+    rows = [SharedRow(key, {"text": key}) for key in "abc"]
+    shared.push("notes", rows)
+    shared.push("other", [SharedRow("d", {})])
+    first, cursor = shared.fetch("notes", 0)
+    second, cursor = shared.fetch("notes", cursor)
+    assert first + second == rows
+    changed = SharedRow("a", {"text": "new"}, 1)
+    shared.push("notes", [changed, rows[1]])
+    assert shared.fetch("notes", cursor)[0] == [changed]
+
+
+@pytest.mark.parametrize("url", ["u:hunter2@h/db", "postgresql://u:hun%zzter2@h", "postgresql://u:hun ter2@h/db"])
+def test_an_invalid_url_is_refused_without_being_quoted(url: str) -> None:
+    pytest.importorskip("psycopg")
+    refusal = refused("bad_shared_url", lambda: SharedDatabase(url).connect())
+    assert "hun" not in str(refusal)
+    assert refusal.__cause__ is None
