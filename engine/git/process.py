@@ -252,18 +252,10 @@ def _create_shadow(repository: Repository, root: Path) -> _Shadow:
 
 def _operators_settings(repository: Repository, shadow: Path) -> tuple[list[Setting], list[Path]]:
     """The settings of the operator and the machine, and the files that they stand in."""
-    done = run_git(
-        ["config", "--null", "--show-origin", "--includes", "--list"],
-        repository.top,
-        {"GIT_DIR": str(repository.git_dir), "GIT_COMMON_DIR": str(shadow), **operators_configuration()},
-        without=(repository.top, repository.common.parent),
-        timeout=10,
-    )
-    if done.returncode:
-        raise GitError(["config", "--list"], done.returncode, done.stderr.decode(errors="replace"), repository.top)
-    fields = done.stdout.decode(errors="surrogateescape").split("\0")
+    environment = {"GIT_DIR": str(repository.git_dir), "GIT_COMMON_DIR": str(shadow), **operators_configuration()}
+    fields = _list_settings(["--show-origin", "--includes"], repository, repository.top, environment)
     settings, files = [], []
-    for origin, entry in zip(fields[0::2], fields[1::2], strict=False):
+    for origin, entry in zip(fields[0::2], fields[1::2], strict=True):
         if origin != f"file:{shadow / 'config'}":
             settings.append(_parse_entry(entry))
             files.append(Path(origin.removeprefix("file:")))
@@ -285,12 +277,24 @@ def _read_settings(file: Path, repository: Repository, root: Path) -> list[Setti
         return []
     except (OSError, ValueError) as error:
         raise Refusal("unsafe_repository", f"{file} cannot be read: {error}", "check the file") from error
-    arguments = ["config", "--file", "-", "--no-includes", "--null", "--list"]
+    options, environment = ["--file", "-", "--no-includes"], {"GIT_DIR": str(root / "none")}
+    return [_parse_entry(entry) for entry in _list_settings(options, repository, root, environment, stdin=text)]
+
+
+def _list_settings(
+    options: list[str],
+    repository: Repository,
+    folder: Path,
+    environment: Mapping[str, str],
+    stdin: bytes | None = None,
+) -> list[str]:
+    """What `git config --list` prints with these options, NUL by NUL. Raises `GitError`."""
+    arguments = ["config", *options, "--null", "--list"]
     without = (repository.top, repository.common.parent)
-    done = run_git(arguments, root, {"GIT_DIR": str(root / "none")}, without=without, stdin=text, timeout=10)
+    done = run_git(arguments, folder, environment, without=without, stdin=stdin, timeout=10)
     if done.returncode:
-        raise GitError(["config", "--list"], done.returncode, done.stderr.decode(errors="replace"), file)
-    return [_parse_entry(entry) for entry in done.stdout.decode(errors="surrogateescape").split("\0") if entry]
+        raise GitError(arguments, done.returncode, done.stderr.decode(errors="replace"), repository.top)
+    return [field for field in done.stdout.decode(errors="surrogateescape").split("\0") if field]
 
 
 def _parse_entry(entry: str) -> Setting:

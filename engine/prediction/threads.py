@@ -117,10 +117,10 @@ class Threads:
             return self._listing[2]
         now, files = self._clock.now(), list[tuple[datetime, Path, int]]()
         for name in folders:
-            for path, status in _transcripts(str(Path(name).expanduser())):
+            for path, status in _transcripts(Path(name).expanduser()):
                 at = datetime.fromtimestamp(status.st_mtime, UTC)
                 if now - MAX_AGE < at <= now + MAX_CLOCK_SKEW:
-                    files.append((at, Path(path), status.st_size))
+                    files.append((at, path, status.st_size))
         self._listing = (now_s, folders, sorted(files, reverse=True)[:MAX_FILES])
         return self._listing[2]
 
@@ -180,16 +180,13 @@ def _folder(lines: Iterable[bytes]) -> str:
     return ""
 
 
-def _transcripts(folder: str) -> Iterator[tuple[str, os.stat_result]]:
-    """Files below `folder` that may be transcripts; what cannot be looked into is passed over."""
-    waiting = [folder]
-    while waiting:
-        try:
-            with os.scandir(waiting.pop()) as entries:
-                for entry in entries:
-                    if entry.is_dir(follow_symlinks=False):
-                        waiting.append(entry.path)
-                    elif entry.name.endswith(".jsonl"):
-                        yield entry.path, entry.stat()
-        except OSError as error:
-            log.info("transcripts: %s", error)
+def _transcripts(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
+    """Files below `folder` that may be transcripts; what cannot be read is passed over."""
+    for place, _, names in os.walk(folder, onerror=lambda error: log.info("transcripts: %s", error)):
+        for path in (Path(place, name) for name in names if name.endswith(".jsonl")):
+            try:
+                status = path.stat()
+            except OSError as error:
+                log.info("transcripts: %s", error)
+            else:
+                yield path, status
