@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -165,3 +166,44 @@ def commit_branches(repository: Repository) -> None:
         repository.git("checkout", "-q", "-b", name, "main")
         repository.commit(name, {file: text})
     repository.git("checkout", "-q", "main")
+
+
+EVERYDAY_PROGRAMS = [
+    "sh",
+    "git",
+    "make",
+    "cat",
+    "echo",
+    "env",
+    "python3",
+    "node",
+    "npm",
+    "go",
+    "gofmt",
+    "cargo",
+    "rustc",
+    "cc",
+    "gcc",
+]
+
+
+@pytest.fixture
+def without(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Leaves a search path with everyday programs alone, without those that a call names."""
+
+    def leave_out(*names: str) -> None:
+        folder = tmp_path / "everyday programs"
+        folder.mkdir()
+        for program in EVERYDAY_PROGRAMS:
+            path = shutil.which(program)
+            if path and program not in names:
+                (folder / program).symlink_to(path)
+        monkeypatch.setenv("PATH", str(folder))
+
+    return leave_out
+
+
+def program_answers(program: str) -> bool:
+    """Whether a program is installed and runs: that of a version manager may have no version to run."""
+    argument = "version" if program == "go" else "--version"
+    return shutil.which(program) is not None and not subprocess.run([program, argument], capture_output=True).returncode

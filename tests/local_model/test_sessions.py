@@ -12,8 +12,8 @@ from engine.clock import FakeClock
 from engine.execution.runners.model.host_client import ModelHost
 from engine.model import Outcome, SessionState, Status
 from tests.execution.model.world import ModelWorld, until
-from tests.model.conftest import PATIENCE, free
-from tests.model.server import SILENT, Smollm2, Wire
+from tests.local_model.conftest import SESSION_TIMEOUT_S, keyless_world
+from tests.local_model.server import SILENT, Proxy, Smollm2
 
 ASKED = "Look into readme.md"
 
@@ -27,13 +27,13 @@ def endless() -> Iterator[Smollm2]:
 
 @pytest.mark.parametrize("kind", ["openai", "anthropic"])
 def test_a_tool_is_called_and_its_result_is_told_the_model(
-    tmp_path: Path, clock: FakeClock, wire: Wire, warm: ModelHost, kind: str
+    tmp_path: Path, clock: FakeClock, proxy: Proxy, warm: ModelHost, kind: str
 ) -> None:
-    world = ModelWorld(tmp_path, clock, wire, kind=kind, host=warm)
+    world = ModelWorld(tmp_path, clock, proxy, kind=kind, host=warm)
     with world.opened() as engine:
-        view = world.run(ASKED, seconds=PATIENCE)
+        view = world.run(ASKED, seconds=SESSION_TIMEOUT_S)
         assert (view.state, view.error) == (SessionState.SUCCEEDED, "")
-        first, second, *_ = wire.requests  # it may look at more than it was asked for
+        first, second, *_ = proxy.requests  # it may look at more than it was asked for
         assert {"read", "write", "exec"} <= {tool.get("function", tool)["name"] for tool in first["tools"]}
         assert second["tools"] == first["tools"]
         assert "# Shop" in str(second["messages"][-1]["content"]), "what the tool read"
@@ -45,14 +45,14 @@ def test_a_tool_is_called_and_its_result_is_told_the_model(
 
 
 def test_tokens_are_the_servers_and_cost_what_the_price_list_says(
-    tmp_path: Path, clock: FakeClock, wire: Wire, smollm2: Smollm2, warm: ModelHost
+    tmp_path: Path, clock: FakeClock, proxy: Proxy, smollm2: Smollm2, warm: ModelHost
 ) -> None:
     """The server takes any key and any name of a model: here it stands for OpenAI."""
-    world = ModelWorld(tmp_path, clock, wire, host=warm)
+    world = ModelWorld(tmp_path, clock, proxy, host=warm)
     with world.opened():
-        view = world.run(ASKED, seconds=PATIENCE)
+        view = world.run(ASKED, seconds=SESSION_TIMEOUT_S)
         calls = world.calls(view)
-        assert [call.input_tokens for call in calls] == [smollm2.tokens(request) for request in wire.requests]
+        assert [call.input_tokens for call in calls] == [smollm2.tokens(request) for request in proxy.requests]
         assert all(call.price_known for call in calls)
         assert view.tokens == sum(call.input_tokens + call.output_tokens for call in calls)
         assert 0 < sum(call.cost for call in calls) == view.cost == world.spent()
@@ -60,27 +60,27 @@ def test_tokens_are_the_servers_and_cost_what_the_price_list_says(
 
 
 def test_a_session_ends_at_its_cap(tmp_path: Path, clock: FakeClock, endless: Smollm2, warm: ModelHost) -> None:
-    with Wire(endless) as wire:
-        world = ModelWorld(tmp_path, clock, wire, host=warm)
+    with Proxy(endless) as proxy:
+        world = ModelWorld(tmp_path, clock, proxy, host=warm)
         world.configure(sessionCostCap=0.0021)
         with world.opened():
-            view = world.run("Tell a story", seconds=PATIENCE)
+            view = world.run("Tell a story", seconds=SESSION_TIMEOUT_S)
             assert view.state is SessionState.FAILED
             assert "the next call may cost" in view.error
             answered = [call for call in world.calls(view) if call.state == "done"]
             assert answered
-            assert [call.output_tokens for call in answered] == [request["max_tokens"] for request in wire.requests]
+            assert [call.output_tokens for call in answered] == [request["max_tokens"] for request in proxy.requests]
             world.check_end(view)
 
 
 def test_stop_ends_the_stream_on_both_sides(
     tmp_path: Path, clock: FakeClock, endless: Smollm2, warm: ModelHost
 ) -> None:
-    with Wire(endless) as wire:
-        world = free(ModelWorld(tmp_path, clock, wire, host=warm))
+    with Proxy(endless) as proxy:
+        world = keyless_world(ModelWorld(tmp_path, clock, proxy, host=warm))
         with world.opened() as engine:
             session = world.start("Tell a story")
-            until(lambda: wire.answers, PATIENCE)
+            until(lambda: proxy.answers, SESSION_TIMEOUT_S)
             engine.sessions.stop(session.id, "enough")
             view = engine.sessions.wait(session.id, 2)
             assert (view.state, view.error) == (SessionState.CANCELLED, "enough")
@@ -93,31 +93,31 @@ def test_stop_ends_the_stream_on_both_sides(
 def test_a_server_that_is_killed_gives_the_card_back_and_serves_it_when_it_is_there_again(
     tmp_path: Path, clock: FakeClock, warm: ModelHost
 ) -> None:
-    with Smollm2(ends="never") as server, Wire(server) as wire:
-        world = free(ModelWorld(tmp_path, clock, wire, host=warm))
+    with Smollm2(ends="never") as server, Proxy(server) as proxy:
+        world = keyless_world(ModelWorld(tmp_path, clock, proxy, host=warm))
         with world.opened() as engine:
             session = world.start("Tell a story")
-            until(lambda: wire.answers, PATIENCE)
+            until(lambda: proxy.answers, SESSION_TIMEOUT_S)
             server.kill()
-            view = world.finish(session, PATIENCE)
+            view = world.finish(session, SESSION_TIMEOUT_S)
             assert (view.state, view.not_begun) == (SessionState.CANNOT_RUN, True)
             assert "local cannot be reached" in view.error
             assert world.card_of(view).status is Status.PENDING
             world.check_end(view)
             server.start()
             again = engine.cards.approve(view.prediction_id, without_sandbox=True)
-            wire.answers = 0
-            until(lambda: wire.answers, PATIENCE)
+            proxy.answers = 0
+            until(lambda: proxy.answers, SESSION_TIMEOUT_S)
             engine.sessions.stop(again.session_id or "", "enough")
 
 
-class TestTheWire:
+class TestConnectionFaults:
     """Between the engine and the model."""
 
-    def test_a_stream_that_is_cut_once_is_asked_for_again(self, world: ModelWorld, wire: Wire) -> None:
-        wire.cuts = [1_000]
+    def test_a_stream_that_is_cut_once_is_asked_for_again(self, world: ModelWorld, proxy: Proxy) -> None:
+        proxy.cuts = [1_000]
         with world.opened():
-            view = world.run(ASKED, seconds=PATIENCE)
+            view = world.run(ASKED, seconds=SESSION_TIMEOUT_S)
             assert view.state is SessionState.SUCCEEDED
             assert any("local cannot be reached" in text and "again in" in text for text in world.texts(view, "error"))
             states = [call.state for call in world.calls(view)]
@@ -125,15 +125,15 @@ class TestTheWire:
             world.check_end(view)
 
     def test_a_silent_server_is_asked_once_more_and_its_first_answer_is_cancelled(
-        self, world: ModelWorld, wire: Wire, smollm2: Smollm2
+        self, world: ModelWorld, proxy: Proxy, smollm2: Smollm2
     ) -> None:
-        wire.held = True
+        proxy.held = True
         with world.opened() as engine:
             view = world.start(ASKED)
             while not (view := engine.sessions.wait(view.id, 0.1)).state.over:
-                if wire.requests:
+                if proxy.requests:
                     world.clock.advance(timedelta(seconds=10))
-            assert (view.state, view.not_begun, len(wire.requests)) == (SessionState.CANNOT_RUN, True, 2)
+            assert (view.state, view.not_begun, len(proxy.requests)) == (SessionState.CANNOT_RUN, True, 2)
             assert "did not answer in time" in view.error
             smollm2.wait_until_idle()
             world.check_end(view)
@@ -141,7 +141,7 @@ class TestTheWire:
 
 def test_a_prompt_longer_than_the_model_reads_fails_in_words(world: ModelWorld) -> None:
     with world.opened():
-        view = world.run("Look into " + "zq9 " * 2_000, seconds=PATIENCE)
+        view = world.run("Look into " + "zq9 " * 2_000, seconds=SESSION_TIMEOUT_S)
         assert view.state is SessionState.FAILED
         assert "the conversation is too long for smollm2" in view.error
         assert world.card_of(view).outcome is Outcome.FAILED
@@ -151,17 +151,17 @@ def test_a_prompt_longer_than_the_model_reads_fails_in_words(world: ModelWorld) 
 def test_a_key_that_is_refused_and_then_a_model_without_a_word(
     tmp_path: Path, clock: FakeClock, warm: ModelHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with Smollm2(key="the-right-key", template=SILENT) as server, Wire(server) as wire:
-        world = ModelWorld(tmp_path, clock, wire, host=warm)
+    with Smollm2(key="the-right-key", template=SILENT) as server, Proxy(server) as proxy:
+        world = ModelWorld(tmp_path, clock, proxy, host=warm)
         with world.opened():
-            view = world.run(ASKED, seconds=PATIENCE)
+            view = world.run(ASKED, seconds=SESSION_TIMEOUT_S)
             assert (view.state, view.not_begun) == (SessionState.CANNOT_RUN, True)
             assert "clawpy key set openai" in view.error
             world.check_end(view)
             monkeypatch.setenv("CLAWPY_OPENAI_API_KEY", "the-right-key")
-            wire.requests.clear()
-            view = world.run("Say nothing", seconds=PATIENCE)
+            proxy.requests.clear()
+            view = world.run("Say nothing", seconds=SESSION_TIMEOUT_S)
             assert view.state is SessionState.FAILED
             assert "answered nothing" in view.error
-            assert len(wire.requests) == 3, "an empty answer is asked about twice"
+            assert len(proxy.requests) == 3, "an empty answer is asked about twice"
             world.check_end(view)

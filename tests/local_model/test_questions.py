@@ -15,8 +15,8 @@ from engine.execution.runners.model.host_client import ModelHost
 from engine.model import DecidedBy, DecidedCard, DecisionSignal, Layer, ModelCall, NoAnswer, Question, Source
 from engine.storage.database import Transaction
 from tests.execution.model.world import ModelWorld
-from tests.model.conftest import PATIENCE, free
-from tests.model.server import SILENT, Smollm2, Wire
+from tests.local_model.conftest import SESSION_TIMEOUT_S, keyless_world
+from tests.local_model.server import SILENT, Proxy, Smollm2
 
 SMOLLM2 = "local:smollm2"
 
@@ -47,7 +47,7 @@ def only_call(engine: Engine, subject: str = "session_1") -> ModelCall:
     return call
 
 
-def test_a_question_is_answered_and_counted(engine: Engine, wire: Wire) -> None:
+def test_a_question_is_answered_and_counted(engine: Engine, proxy: Proxy) -> None:
     answer = engine.completions.ask(SMOLLM2, question())
     call = only_call(engine)
     assert (call.state, engine.calls.reply(call.id)) == ("done", answer.text)
@@ -64,18 +64,18 @@ def test_an_answer_that_is_cut_off_is_none(engine: Engine) -> None:
 
 
 def test_a_slow_answer_is_given_up_and_cancelled_on_the_server(
-    engine: Engine, world: ModelWorld, wire: Wire, smollm2: Smollm2
+    engine: Engine, world: ModelWorld, proxy: Proxy, smollm2: Smollm2
 ) -> None:
-    wire.held = True
-    wire.heard = lambda: world.clock.advance(timedelta(seconds=31))
+    proxy.held = True
+    proxy.on_request = lambda: world.clock.advance(timedelta(seconds=31))
     with pytest.raises(NoAnswer, match="no answer within 30 s"):
         engine.completions.ask(SMOLLM2, question())
     smollm2.wait_until_idle()
 
 
 def test_an_empty_answer_is_none(tmp_path: Path, clock: FakeClock, warm: ModelHost) -> None:
-    with Smollm2(template=SILENT) as server, Wire(server) as wire:
-        world = free(ModelWorld(tmp_path, clock, wire, host=warm))
+    with Smollm2(template=SILENT) as server, Proxy(server) as proxy:
+        world = keyless_world(ModelWorld(tmp_path, clock, proxy, host=warm))
         with world.opened() as engine, pytest.raises(NoAnswer, match="empty"):
             engine.completions.ask(SMOLLM2, question())
 
@@ -99,7 +99,7 @@ def decide(engine: Engine, count: int) -> None:
     engine.database.write(work)
 
 
-def test_the_twin_model_proposes_nothing_when_it_says_rubbish(engine: Engine, wire: Wire) -> None:
+def test_the_twin_model_proposes_nothing_when_it_says_rubbish(engine: Engine, proxy: Proxy) -> None:
     engine.settings.set("twinModelEnabled", True)
     engine.settings.set("twinModelId", SMOLLM2)
     decide(engine, 15)
@@ -108,13 +108,13 @@ def test_the_twin_model_proposes_nothing_when_it_says_rubbish(engine: Engine, wi
     assert (told.subject, told.payload["usable"]) == (SMOLLM2, False)
     assert told.payload["reason"]
     assert [card for card in engine.cards.pending() if card.source is Source.TWIN_MODEL] == []
-    assert wire.requests[0]["temperature"] == 0.3
-    assert len(wire.requests) <= 2, "of rubbish it is told once"
+    assert proxy.requests[0]["temperature"] == 0.3
+    assert len(proxy.requests) <= 2, "of rubbish it is told once"
     assert all(call.state != "running" for call in engine.calls.for_session("twin"))
 
 
 def test_a_session_is_summarised_by_the_model_or_by_its_record(engine: Engine, world: ModelWorld) -> None:
-    session = world.run("Say hello in one short sentence", seconds=PATIENCE)
+    session = world.run("Say hello in one short sentence", seconds=SESSION_TIMEOUT_S)
     engine.settings.set("memory.model", SMOLLM2)
     engine.knowledge.catch_up()
     [summary] = [entry.text for entry in engine.memory.entries(Layer.CONTEXT) if entry.session == session.id]
@@ -137,7 +137,7 @@ def test_rules_learn_where_the_model_says_rubbish_and_its_judgement_promotes_not
         engine.cards.approve(card.id, edit=f"Say hello in one short sentence. {rule}", without_sandbox=True)
         session = engine.sessions.of_prediction(card.id)
         assert session is not None
-        world.finish(session, PATIENCE)
+        world.finish(session, SESSION_TIMEOUT_S)
         engine.settings.set("memory.model", SMOLLM2 if number == 2 else "")
         engine.learnings.catch_up()
     assert [one.run_kind for one in engine.calls.for_session(session.id)][-1] == "learnings"

@@ -1,4 +1,4 @@
-"""A real model server as a child process, and a wire to it that can be listened to, held and cut."""
+"""A real model server as a child process, and a proxy to it that can be listened to, held and cut."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class Smollm2:
         self.kill()
 
 
-class Wire:
+class Proxy:
     """A TCP proxy on loopback in front of a server, from `with` on.
 
     `requests` are the JSON bodies that went through, `answers` the pieces of answers. `heard` is called when a request
@@ -99,7 +99,7 @@ class Wire:
     def __init__(self, server: Smollm2) -> None:
         self.server = server
         self.requests: list[dict[str, Any]] = []
-        self.heard: Callable[[], None] = lambda: None
+        self.on_request: Callable[[], None] = lambda: None
         self.cuts: list[int] = []
         self.answers = 0
         self._open = threading.Event()
@@ -128,7 +128,7 @@ class Wire:
             self._open.set()
 
     def __enter__(self) -> Self:
-        threading.Thread(target=self._accept, name="wire", daemon=True).start()
+        threading.Thread(target=self._accept, name="proxy", daemon=True).start()
         return self
 
     def __exit__(
@@ -136,7 +136,7 @@ class Wire:
     ) -> None:
         self.held = False
         for one in (self._listener, *self._sockets):
-            _hang_up(one)
+            _close(one)
 
     def _accept(self) -> None:
         with contextlib.suppress(OSError):  # it is closed
@@ -146,23 +146,27 @@ class Wire:
                 try:
                     server = socket.create_connection(("127.0.0.1", self.server.port))
                 except OSError:
-                    _hang_up(client)
+                    _close(client)
                     continue
                 self._sockets.append(server)
                 cut = self.cuts.pop(0) if self.cuts else None
-                threading.Thread(target=self._up, args=(client, server), name="wire-up", daemon=True).start()
-                threading.Thread(target=self._down, args=(server, client, cut), name="wire-down", daemon=True).start()
+                threading.Thread(
+                    target=self._forward_requests, args=(client, server), name="proxy-up", daemon=True
+                ).start()
+                threading.Thread(
+                    target=self._forward_answers, args=(server, client, cut), name="proxy-down", daemon=True
+                ).start()
 
-    def _up(self, client: socket.socket, server: socket.socket) -> None:
+    def _forward_requests(self, client: socket.socket, server: socket.socket) -> None:
         """Requests, to the server."""
         seen = b""
         with contextlib.suppress(OSError):
             while data := client.recv(65_536):
-                seen = self._noted(seen + data)
+                seen = self._note_requests(seen + data)
                 server.sendall(data)
-        _hang_up(server)
+        _close(server)
 
-    def _noted(self, seen: bytes) -> bytes:
+    def _note_requests(self, seen: bytes) -> bytes:
         """Note the requests in `seen` that are whole; what is left of it."""
         while (head := seen.partition(b"\r\n\r\n"))[1]:
             length = int((re.search(rb"content-length: *(\d+)", head[0], re.IGNORECASE) or [b"", b"0"])[1])
@@ -170,11 +174,11 @@ class Wire:
                 break
             if length:
                 self.requests.append(json.loads(head[2][:length]))
-                self.heard()
+                self.on_request()
             seen = head[2][length:]
         return seen
 
-    def _down(self, server: socket.socket, client: socket.socket, cut: int | None) -> None:
+    def _forward_answers(self, server: socket.socket, client: socket.socket, cut: int | None) -> None:
         """Answers, to the client."""
         passed = 0
         with contextlib.suppress(OSError):
@@ -186,11 +190,11 @@ class Wire:
                 client.sendall(data)
                 if passed == cut:
                     break
-        _hang_up(client)
-        _hang_up(server)
+        _close(client)
+        _close(server)
 
 
-def _hang_up(one: socket.socket) -> None:
+def _close(one: socket.socket) -> None:
     with contextlib.suppress(OSError):
         one.shutdown(socket.SHUT_RDWR)
     one.close()

@@ -1,0 +1,113 @@
+"""One correction is one lesson: in a prompt once, in the nearest part, and gone from everywhere when it is retracted
+(SPEC 6.8). Edits of cards, sessions of a model on loopback, files and prompts are real."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from engine import Engine
+from engine.clock import FakeClock
+from engine.model import BubbleState
+from engine.model.adaptation import CandidateStatus, PromptFragment
+from engine.model.lessons import lesson_id
+from tests.execution.model.world import KEY, ModelWorld
+from tests.support.model_server import ModelServer
+
+RULE = "docs end with a full stop"
+LESSON = lesson_id(RULE)
+
+
+@pytest.fixture
+def world(tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModelWorld]:
+    monkeypatch.setenv("CLAWPY_OPENAI_API_KEY", KEY)
+    with ModelServer() as server:
+        yield ModelWorld(tmp_path, clock, server)
+
+
+def correct_card(world: ModelWorld, prompt: str, correction: str) -> str:
+    """Edit a card, approve it and wait for its session, whose id it returns. The model does nothing."""
+    world.server.script("Done.")
+    card = world.propose(prompt)
+    world.engine.cards.approve(card.id, edit=f"{prompt}. {correction}", without_sandbox=True)
+    session = world.engine.sessions.of_prediction(card.id)
+    assert session is not None
+    world.finish(session)
+    world.engine.learnings.catch_up()
+    world.engine.adaptation.read_ledger()
+    return session.id
+
+
+def kinds_of_sources(world: ModelWorld, text: str = RULE) -> list[str]:
+    """The sources of the lines with a text in the prompt that the provider got last."""
+    view = world.run("Describe the parser")
+    (call,) = world.engine.calls.for_session(view.id)
+    parts = [part for part in world.engine.calls.prompt(call.id) if part.name != "task"]
+    kinds = [line.source.kind.value for part in parts for line in part.lines if text in line.text.lower()]
+    assert world.server.requests[-1].system.lower().count(text) == len(kinds), "what is shown is what was sent"
+    return kinds
+
+
+@pytest.mark.long
+def test_a_correction_is_in_the_next_prompts_once_until_it_is_retracted(world: ModelWorld) -> None:
+    with world.opened() as engine:
+        for number in range(4):  # work of this channel that was decided: what a rule of it concerns
+            world.run(f"Write greeting {number}")
+        session = correct_card(world, "Describe the cart", "Please make sure that docs end with a full stop.")
+        (bubble,) = engine.bubbles.list()
+        assert (bubble.state, bubble.learning.text, bubble.leader) == (BubbleState.QUEUED, RULE, "backend_lead")
+        assert bubble.learning.category == "documentation code builds tests"
+        engine.bubbles.flush()
+        (pattern,) = [each for each in engine.profiles.get("backend_lead").patterns if each.sources]
+        assert (pattern.key, pattern.text) == (LESSON, RULE)
+        assert kinds_of_sources(world) == ["leader"]
+
+        for number in (2, 3):
+            correct_card(world, f"Describe part {number}", "Docs end with a full stop.")
+        (entry,) = engine.learnings.entries("project")
+        assert (entry.lesson, entry.text.lower()) == (LESSON, RULE)
+        assert kinds_of_sources(world) == ["leader"], "the project knows it, and the leader is nearer"
+
+        fragment = approve_candidate(engine)
+        assert [each.lower() for each in fragment.guidance] == [RULE]
+        assert kinds_of_sources(world) in (["overlay"], []), "learned guidance is nearest; a trial may withhold it"
+
+        engine.learnings.retract(LESSON, "it is wrong")
+        assert kinds_of_sources(world) == []
+        assert [each.text for each in engine.profiles.get("backend_lead").patterns if each.sources] == []
+        assert [candidate.status for candidate in engine.adaptation.candidates()] == [CandidateStatus.ROLLED_BACK]
+        assert not [entry for entry in engine.learnings.entries("project") if entry.active]
+        correct_card(world, "Describe part 4", "Docs end with a full stop.")
+        engine.bubbles.flush()
+        assert kinds_of_sources(world) == [], "what was retracted does not come back by being said again"
+        assert engine.learnings.view(entry.id).sessions[0] <= session
+
+
+def approve_candidate(engine: Engine) -> PromptFragment:
+    """Approve the candidate that was drafted from the corrections."""
+    engine.adaptation.run_round()
+    (candidate,) = engine.adaptation.candidates(CandidateStatus.REVIEW)
+    engine.adaptation.approve(candidate.id)
+    assert isinstance(candidate.effect, PromptFragment)
+    return candidate.effect
+
+
+@pytest.mark.long
+def test_an_order_about_one_thing_is_a_lesson_after_three_tasks(world: ModelWorld) -> None:
+    order = "Leave the fixtures alone"
+    with world.opened() as engine:
+        for number in range(4):
+            world.run(f"Write greeting {number}")
+        for number in range(3):
+            assert engine.bubbles.list() == [], number
+            correct_card(world, f"Fix part {number}", order)
+        (bubble,) = engine.bubbles.list()
+        (entry,) = engine.learnings.entries("project")
+        assert bubble.learning.text == entry.text == order
+        assert bubble.learning.id == f"{entry.id}@backend_builder"
+        below = engine.learnings.entries("team")
+        assert all(
+            "about one thing; three tasks must confirm it" in each.reasons for each in below if each.text == order
+        )
