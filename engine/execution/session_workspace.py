@@ -150,12 +150,14 @@ class SessionWorkspaces:
     def _store_changes(
         self,
         tx: Transaction,
-        captured: CapturedChanges,
+        captured: CapturedChanges | None,
         session: SessionRow | SessionView,
         continues: str,
         check: CheckResult | None = None,
     ) -> str:
-        """Store a change set. Returns its id."""
+        """Store a change set. Returns its id, "" when nothing was captured."""
+        if captured is None:
+            return ""
         about = {"prediction_id": session.prediction_id, "title": session.prompt, "agent": session.agent}
         return self._changes.store(tx, captured, continues=continues, check=check, **about).id
 
@@ -255,7 +257,14 @@ class SessionWorkspaces:
         if place is Place.CHANGE_SET and workspace.worktree is not None:
             captured = self._changes.capture(workspace.worktree)
         bounded_check = check and bound_check(check, live.without_secrets)
-        write = self._make_writer(view, workspace, captured, bounded_check, scope)
+        state = _tested_state(workspace) if bounded_check is not None and scope is not None else None
+
+        def write(tx: Transaction) -> str:
+            if bounded_check is not None and scope is not None:
+                columns = {"full": scope.full, "project": scope.project, "changed": captured is not None}
+                record_run(self._runs, tx, view, bounded_check, state, **columns)
+            return self._store_changes(tx, captured, view, workspace.continues, bounded_check)
+
         live.check_running()
         if captured is None and workspace.worktree is not None:
             self._discard_worktree(live)
@@ -303,7 +312,7 @@ class SessionWorkspaces:
             return True
         if captured is None:
             return False
-        live.unfinished_write = self._make_writer(view, workspace, captured)
+        live.unfinished_write = lambda tx: self._store_changes(tx, captured, view, workspace.continues)
         live.note("the changes made until then wait on the work screen")
         return True
 
@@ -341,28 +350,6 @@ class SessionWorkspaces:
                 "fix `setup` of this workspace in config.toml; it has no network unless `network = true`",
             )
 
-    def _make_writer(
-        self,
-        view: SessionView,
-        workspace: SessionWorkspace,
-        captured: CapturedChanges | None,
-        check: CheckResult | None = None,
-        scope: RunScope | None = None,
-    ) -> Write:
-        state = snapshot_of(workspace) if check is not None and scope is not None else None
-        if state is not None and workspace.worktree is None and state != workspace.before:
-            state = Snapshot(state.head, "", False)  # files changed while the tests ran: no known tree has this result
-
-        def write(tx: Transaction) -> str:
-            if check is not None and scope is not None:
-                changed = captured is not None
-                record_run(self._runs, tx, view, check, state, full=scope.full, project=scope.project, changed=changed)
-            if captured is None:
-                return ""
-            return self._store_changes(tx, captured, view, workspace.continues, check)
-
-        return write
-
 
 def _run_installation(live: LiveSession, installation: Installation, folder: Path) -> None:
     """Run the commands of an installation in a worktree. Raises `FlowError` when one failed."""
@@ -390,6 +377,14 @@ def bound_check(check: CheckResult, clean: Callable[[str], str]) -> CheckResult:
     from, such as a key in a test's parameter (SPEC 11.1)."""
     slowest = tuple((clean(test), seconds) for test, seconds in check.durations[:KEPT_DURATIONS])
     return replace(check, failing=tuple(map(clean, check.failing)), durations=slowest)
+
+
+def _tested_state(workspace: SessionWorkspace) -> Snapshot | None:
+    """The files that were tested, without a tree when they changed while the tests ran."""
+    state = snapshot_of(workspace)
+    if state is not None and workspace.worktree is None and state != workspace.before:
+        return Snapshot(state.head, "", False)
+    return state
 
 
 def snapshot_of(workspace: SessionWorkspace) -> Snapshot | None:

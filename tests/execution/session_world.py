@@ -107,7 +107,7 @@ class ScriptRunner:
 
     def __init__(self) -> None:
         self.works: dict[str, Callable[[LiveSession], str]] = {}
-        self.begun: list[str] = []
+        self.started_ids: list[str] = []
         self.gate = threading.Event()
 
     def check(self, assignment: Assignment) -> RunnerInfo:
@@ -119,7 +119,7 @@ class ScriptRunner:
         return assignment
 
     def run(self, live: LiveSession, view: SessionView) -> RunnerResult:
-        self.begun.append(view.id)
+        self.started_ids.append(view.id)
         assert live.assignment.flow is not None
         if not live.sandbox.can_overlay(live.confinement):
             live.confine(replace(live.confinement, tree=None))  # as where a session works in a copy

@@ -71,7 +71,7 @@ def test_stop_all_ends_running_and_queued_sessions_within_a_second(world: World)
     assert world.sessions.stop_all("F12") == 4
     assert time.monotonic() - began < 1.0
     assert {world.state(view) for view in views} == {SessionState.CANCELLED}
-    assert len(world.runner.begun) == 2
+    assert len(world.runner.started_ids) == 2
     assert [world.sessions.get(view.id).started_at is None for view in views] == [False, False, True, True]
     assert len(world.recorder.ended) == 4
 
@@ -88,7 +88,7 @@ def test_a_session_whose_thread_does_not_return_is_ended_without_it(world: World
         return "too late"
 
     view = world.start(ignore_stop)
-    wait_until(lambda: world.runner.begun)
+    wait_until(lambda: world.runner.started_ids)
     began = time.monotonic()
     world.sessions.stop(view.id, "enough")
     assert world.sessions.wait(view.id, 5).state is SessionState.CANCELLED
@@ -196,7 +196,7 @@ def test_after_kill_minus_nine_no_session_is_lost_and_none_runs_twice(
     ended = {view.state for view in world.recorder.ended if view.id != queued[0].id}
     assert ended == {SessionState.INTERRUPTED}
     assert world.sessions.wait(queued[0].id, 5).summary == "run after the crash"
-    assert world.runner.begun == [queued[0].id]
+    assert world.runner.started_ids == [queued[0].id]
     assert world.sessions.recover() == []
     world.sessions.close()
     database.close()
@@ -208,7 +208,7 @@ def test_a_transcript_that_cannot_be_made_fails_the_session(world: World) -> Non
     view = world.run("gate")
     assert view.state is SessionState.FAILED
     assert view.summary.startswith("it could not be started")
-    assert world.runner.begun == []
+    assert world.runner.started_ids == []
     assert world.recorder.ended[0].state is SessionState.FAILED
 
 
@@ -264,7 +264,7 @@ def test_an_end_that_cannot_be_stored_is_left_to_the_next_start(
         patched.setattr(database, "write", refuse)
         patched.setattr(threading.Thread, "start", refuse_retry)
         view = world.start(lambda live: "fine")
-        wait_until(lambda: world.runner.begun and not world.sessions.running())
+        wait_until(lambda: world.runner.started_ids and not world.sessions.running())
         began = time.monotonic()
         world.sessions.close()
         assert time.monotonic() - began < 2
@@ -325,4 +325,4 @@ def test_sessions_started_from_many_threads_each_end_once(world: World) -> None:
     assert len(views) == 30
     assert {view.state for view in views} <= {SessionState.SUCCEEDED, SessionState.CANCELLED}
     assert len(world.recorder.ended) == 30
-    assert len(set(world.runner.begun)) == len(world.runner.begun)
+    assert len(set(world.runner.started_ids)) == len(world.runner.started_ids)

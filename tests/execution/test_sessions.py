@@ -250,7 +250,7 @@ def test_the_watch_ends_with_the_last_session(world: World) -> None:
 
 def test_the_limit_on_running_sessions_holds_and_the_queue_keeps_its_order(world: World) -> None:
     views = [world.start("gate") for _ in range(5)]
-    wait_until(lambda: len(world.runner.begun) == 2)
+    wait_until(lambda: len(world.runner.started_ids) == 2)
     assert [world.state(view) for view in views] == [SessionState.RUNNING] * 2 + [SessionState.QUEUED] * 3
     assert {view.id for view in world.sessions.running()} == {views[0].id, views[1].id}
     with pytest.raises(Refusal, match="has not started"):
@@ -260,8 +260,8 @@ def test_the_limit_on_running_sessions_holds_and_the_queue_keeps_its_order(world
     world.runner.gate.set()
     for index in (0, 1, 2, 4):
         assert world.sessions.wait(views[index].id, 5).state is SessionState.SUCCEEDED
-    assert sorted(world.runner.begun[:2]) == sorted(view.id for view in views[:2])
-    assert sorted(world.runner.begun[2:]) == sorted([views[2].id, views[4].id])
+    assert sorted(world.runner.started_ids[:2]) == sorted(view.id for view in views[:2])
+    assert sorted(world.runner.started_ids[2:]) == sorted([views[2].id, views[4].id])
 
 
 def test_a_session_that_waits_for_a_person_lets_another_run(make_world: MakeWorld) -> None:
@@ -283,7 +283,7 @@ def test_a_session_that_waits_for_a_person_lets_another_run(make_world: MakeWorl
 
 def test_close_ends_running_sessions_and_keeps_the_queue(world: World) -> None:
     views = [world.start("gate") for _ in range(3)]
-    wait_until(lambda: len(world.runner.begun) == 2)
+    wait_until(lambda: len(world.runner.started_ids) == 2)
     world.sessions.close()
     assert [world.state(view) for view in views] == [SessionState.CANCELLED] * 2 + [SessionState.QUEUED]
     with pytest.raises(Refusal, match="closing"):
@@ -293,7 +293,7 @@ def test_close_ends_running_sessions_and_keeps_the_queue(world: World) -> None:
 def test_recover_without_resume_keeps_the_queue(make_world: MakeWorld) -> None:
     first = make_world()
     views = [first.start("gate") for _ in range(4)]
-    wait_until(lambda: len(first.runner.begun) == 2)
+    wait_until(lambda: len(first.runner.started_ids) == 2)
     first.sessions.close()
 
     brief = make_world()
@@ -303,7 +303,7 @@ def test_recover_without_resume_keeps_the_queue(make_world: MakeWorld) -> None:
     brief.sessions.stop(views[2].id, "undone")
     brief.sessions.close()
     assert [brief.state(view) for view in views[2:]] == [SessionState.CANCELLED, SessionState.QUEUED]
-    assert brief.runner.begun == []
+    assert brief.runner.started_ids == []
 
     lasting = make_world()
     lasting.runner.gate.set()
@@ -314,7 +314,7 @@ def test_recover_without_resume_keeps_the_queue(make_world: MakeWorld) -> None:
 def test_stop_all_ends_sessions_that_wait_for_another_engine(make_world: MakeWorld) -> None:
     first = make_world()
     views = [first.start("gate") for _ in range(3)]
-    wait_until(lambda: len(first.runner.begun) == 2)
+    wait_until(lambda: len(first.runner.started_ids) == 2)
     first.sessions.close()
     brief = make_world()
     brief.sessions.recover(resume=False)
