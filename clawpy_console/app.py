@@ -99,7 +99,7 @@ class ConsoleApp(CardConsole):
         self.held_elsewhere = False
         """Whether the app ended because another engine, which offers a console, holds the home."""
         if terminal is not None:
-            terminal.on_hang_up = self.hang_up
+            terminal.on_hang_up = self.quit_without_question
             terminal.on_stop_key = self._stop_pressed
             terminal.apply_colours(self)
             # Textual would take the process's streams, which the consoles share, and give them back in another order.
@@ -108,7 +108,7 @@ class ConsoleApp(CardConsole):
         self.cards = CardController(self)
         self._tick_timer: Timer | None = None
         self._title = ""  # the title of the terminal
-        self._is_mounted_whole = False
+        self._is_mounted_whole = self._quits_early = False
         self.appearance = Appearance(self, self.last)
         self._presence = Presence(self)
 
@@ -141,9 +141,9 @@ class ConsoleApp(CardConsole):
         self.call_after_refresh(self.begin)
 
     def begin(self) -> None:
-        """Open the engine in a thread, after the first frame; end if the terminal is gone by then."""
+        """Open the engine in a thread, after the first frame; end if the app was to quit before that."""
         self._is_mounted_whole = True
-        if self.terminal is not None and not self.terminal.connected:
+        if self._quits_early or (self.terminal is not None and not self.terminal.connected):
             self.exit()
             return
         self.opening = "opening"
@@ -412,8 +412,9 @@ class ConsoleApp(CardConsole):
         """Quit, and let the engine run on."""
         self.leave(keep=True)
 
-    def hang_up(self) -> None:
-        """Quit because the terminal is gone. An app that is still being mounted quits in `begin`."""
+    def quit_without_question(self) -> None:
+        """Quit: the terminal is gone, or the engine ends. An app that is still being mounted quits in `begin`."""
+        self._quits_early = True
         if self._is_mounted_whole:
             self.run_in_background(self._leave, "leave")
 

@@ -1,7 +1,5 @@
-"""Opens a shell in a folder and an editor on a file; in tmux each in a window of its own (SPEC 9.6).
-
-Also the output to the terminal that Textual (8.2) has no method for.
-"""
+"""What the console does outside of its screen: opens a shell in a folder and an editor on a file, in tmux each in a
+window of its own (SPEC 9.6); sets the title of the terminal, and has it notify."""
 
 from __future__ import annotations
 
@@ -23,7 +21,7 @@ if TYPE_CHECKING:
     from clawpy_console.card_controller import CardConsole
 
 
-# Output to the terminal
+# The terminal
 
 
 def _write_escape_sequence(app: App[Any], sequence: str) -> None:
@@ -46,11 +44,7 @@ def notify_in_terminal(app: App[Any], text: str) -> None:
     _write_escape_sequence(app, f"\x1b]9;{sanitise(one_line(text))[:200]}\x1b\\")
 
 
-def free_style_cache() -> None:
-    """Free what the last thousand widgets of a closed app drew: Textual's cache is of the whole process."""
-    from textual._styles_cache import StylesCache
-
-    StylesCache.get_inner_outer.cache_clear()
+# Programs
 
 
 TMUX_TIMEOUT_S = 5

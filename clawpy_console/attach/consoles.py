@@ -203,9 +203,9 @@ class Consoles(Host):
         else:
             still_running = f"The engine keeps running (process {os.getpid()}). `clawpy` attaches to it."
             await terminal.end_client(end._replace(text="\n".join(filter(None, (end.text, still_running)))))
-            from clawpy_console.external_programs import free_style_cache
+            from textual._styles_cache import StylesCache
 
-            free_style_cache()
+            StylesCache.get_inner_outer.cache_clear()  # it holds what the last thousand widgets drew
             self.garbage_collector.free_console()
 
     def _repositories_of(self, client: TerminalDescription) -> list[str]:
@@ -233,7 +233,7 @@ class Consoles(Host):
     async def _close(self) -> None:
         self._ending = True
         for app in list(self.apps.values()):
-            app.exit()
+            app.quit_without_question()
         if self._tasks:
             await asyncio.wait(set(self._tasks))
         await self._loop.shutdown_default_executor()

@@ -81,3 +81,15 @@ def test_a_console_whose_terminal_vanishes_is_freed_and_reports_no_crash(
     gc.collect()
     assert not [item for item in gc.get_objects() if type(item) is ConsoleApp]
     assert sum(type(item) is StylesCache for item in gc.get_objects()) <= caches_before
+
+
+@pytest.mark.long
+def test_closing_ends_a_console_that_is_still_mounting_without_a_crash(home: Home, consoles: Consoles) -> None:
+    ours, theirs = socket.socketpair()
+    with ours:
+        consoles.admit(DESCRIPTION)(theirs)
+        ours.settimeout(60)
+        assert ours.recv(65536)
+        consoles.close()
+    assert not consoles.apps
+    assert not list(home.logs.glob("crash-*"))
