@@ -24,7 +24,7 @@ from engine.execution.runners.model.host_client import ModelHost
 from engine.home import Home
 from engine.storage import database as storage
 from engine.storage.database import Database
-from tests.support.forked import Nursery
+from tests.support.fork_server import ForkServer
 
 # Child processes keep their bytecode, as they do at an operator's. Where a container forbids it every one of the some
 # hundreds that the tests start would compile SQLAlchemy and Chroma again.
@@ -47,7 +47,7 @@ GIT_CONFIG = """\
 
 
 SLOW_MARKERS = {"attacks", "benchmark", "faults", "long", "model"}
-SLOW_FIXTURES = {"nursery", "repository", "warm"}
+SLOW_FIXTURES = {"fork_server", "repository", "warm"}
 SLOW_MODULES = {"test_documents.py", "test_imports.py"}
 SLOW_FOLDERS = {
     "api", "attach", "attacks", "bad_input", "cli", "console", "execution", "seeds", "simulation", "situations",
@@ -155,11 +155,11 @@ def _quick_homes(empty_database: Callable[[], bytes], compiled: Engine, monkeypa
 
 
 @pytest.fixture(scope="session")
-def nursery() -> Iterator[Nursery]:
+def fork_server() -> Iterator[ForkServer]:
     """Starts `clawpy` in a process of its own, quickly."""
-    nursery = Nursery()
-    yield nursery
-    nursery.close()
+    fork_server = ForkServer()
+    yield fork_server
+    fork_server.close()
 
 
 @pytest.fixture(scope="session")

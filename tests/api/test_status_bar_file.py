@@ -23,7 +23,7 @@ from engine.home import Home
 from engine.lock import HomeLock
 from engine.model import Card, Hold
 from tests.api.stand_in import card
-from tests.support.forked import Nursery
+from tests.support.fork_server import ForkServer
 
 
 def answer(argv: list[str]) -> str | None:
@@ -112,12 +112,12 @@ def test_a_stop_file_that_no_engine_has_found_yet_is_shown(world: World) -> None
 
 @pytest.mark.long
 def test_the_figures_of_an_engine_that_was_killed_are_not_shown(
-    world: World, clock: FakeClock, tmp_path: Path, nursery: Nursery
+    world: World, clock: FakeClock, tmp_path: Path, fork_server: ForkServer
 ) -> None:
     world.pending = [card("pred_a", clock.now(), expires_at=clock.now() + timedelta(days=36500))]
     world.file.write()
     argv = ["--home", str(world.home.root), "status", "--format", "short"]
-    with nursery.python(HELD, str(world.home.root), folder=tmp_path) as engine:
+    with fork_server.python(HELD, str(world.home.root), folder=tmp_path) as engine:
         assert engine.stdout.readline() == "held\n"
         assert answer(argv) == "🔮 1"
         os.kill(engine.pid, signal.SIGKILL)

@@ -20,7 +20,7 @@ from engine.model import Refusal
 from tests.conftest import Repository
 from tests.execution.flows.conftest import ProcessSession
 from tests.execution.landing_world import World
-from tests.support.forked import Nursery
+from tests.support.fork_server import ForkServer
 
 
 @dataclass(frozen=True)
@@ -154,8 +154,8 @@ def use_worktree(world: World, folder: Path, git: Git) -> None:
         restore_tree(job, now)
 
 
-def run_clawpy(nursery: Nursery, verb: str, home: Path, folder: Path) -> tuple[str, str]:
+def run_clawpy(fork_server: ForkServer, verb: str, home: Path, folder: Path) -> tuple[str, str]:
     """Run `clawpy VERB` in a repository with a new home; its output and its errors."""
     argv = ("--home", str(home), verb, "--workspace", str(folder))
-    with nursery.clawpy(*argv, folder=folder) as process:
+    with fork_server.clawpy(*argv, folder=folder) as process:
         return process.communicate()

@@ -24,7 +24,7 @@ from engine.prediction.signals import CalendarReader
 from tests.attacks.planting import Trap, make_project, read_tree, run_clawpy, run_session, use_worktree
 from tests.conftest import MONDAY_MORNING, Repository
 from tests.execution.landing_world import World
-from tests.support.forked import Nursery
+from tests.support.fork_server import ForkServer
 
 pytestmark = pytest.mark.attack("planted repository")
 
@@ -299,9 +299,9 @@ def test_a_pipe_that_git_itself_would_wait_for_ends_with_its_name(repository: Re
 
 @pytest.mark.attack(slow=True)
 @pytest.mark.parametrize("verb", ["predict", "doctor"])
-def test_clawpy_reads_no_planted_repository(world: World, outside: Path, nursery: Nursery, verb: str) -> None:
+def test_clawpy_reads_no_planted_repository(world: World, outside: Path, fork_server: ForkServer, verb: str) -> None:
     shop, trap = project_with_submodule(world), Trap.set(outside)
     monitor(shop.path, trap)
     trap.assert_works(shop.path, STATUS)
-    run_clawpy(nursery, verb, world.folder / "fresh", shop.path)
+    run_clawpy(fork_server, verb, world.folder / "fresh", shop.path)
     assert not trap.pop_mark()

@@ -15,7 +15,7 @@ from engine.model import Refusal
 from tests.attacks.planting import Trap, make_project, read_tree, run_clawpy, run_session
 from tests.conftest import Repository
 from tests.execution.landing_world import World
-from tests.support.forked import Nursery
+from tests.support.fork_server import ForkServer
 from tests.support.helpers import read_table
 
 pytestmark = pytest.mark.attack("repository configuration")
@@ -137,13 +137,13 @@ def test_files_that_the_configuration_puts_elsewhere_are_refused(world: World, o
 @pytest.mark.attack(slow=True)
 @pytest.mark.parametrize("verb", ["predict", "doctor"])
 def test_clawpy_runs_nothing_of_a_repository_full_of_traps(
-    world: World, outside: Path, nursery: Nursery, verb: str
+    world: World, outside: Path, fork_server: ForkServer, verb: str
 ) -> None:
     shop, trap = make_project(world), Trap.set(outside)
     for attack in ATTACKS:
         if not attack.missing_object and not attack.name.startswith((".git", "commondir")):
             attack.plant(shop, trap)
     trap.assert_works(shop.path, "git status")
-    output, errors = run_clawpy(nursery, verb, world.folder / "fresh", shop.path)
+    output, errors = run_clawpy(fork_server, verb, world.folder / "fresh", shop.path)
     assert str(shop.path) in output or verb == "predict", errors
     assert not trap.pop_mark()

@@ -21,7 +21,7 @@ from engine.git.github import GitHub
 from engine.git.reader import GitReader
 from tests.attacks.planting import Trap, run_clawpy
 from tests.conftest import Repository
-from tests.support.forked import Nursery
+from tests.support.fork_server import ForkServer
 from tests.support.helpers import read_table
 
 MANIFESTS = read_table(__file__)["manifests"]
@@ -161,7 +161,11 @@ def test_the_repository_cannot_say_where_its_environment_is(
 @pytest.mark.attack(slow=True)
 @pytest.mark.parametrize("verb", ["predict", "doctor"])
 def test_clawpy_starts_no_program_of_the_repository(
-    trapped: tuple[Repository, Trap], tmp_path: Path, nursery: Nursery, monkeypatch: pytest.MonkeyPatch, verb: str
+    trapped: tuple[Repository, Trap],
+    tmp_path: Path,
+    fork_server: ForkServer,
+    monkeypatch: pytest.MonkeyPatch,
+    verb: str,
 ) -> None:
     repository, trap = trapped
     tools = tmp_path / "tools"
@@ -170,7 +174,7 @@ def test_clawpy_starts_no_program_of_the_repository(
         (tools / name).symlink_to(trap.program)
     (repository.path / "git").symlink_to(trap.program)
     monkeypatch.setenv("PATH", f".{os.pathsep}{tools}{os.pathsep}{os.environ['PATH']}")
-    run_clawpy(nursery, verb, tmp_path / "home", repository.path)
+    run_clawpy(fork_server, verb, tmp_path / "home", repository.path)
     started = trap.pop_mark().splitlines()
     # gh is asked who you are and what is open, but outside of the repository; the operator's own `gh` it is.
     questions = (f"{tools}/gh api user --hostname github.com", f"{tools}/gh pr list --repo github.com/shop/cart ")

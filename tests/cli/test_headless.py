@@ -22,7 +22,7 @@ from engine import read_holder
 from engine.home import Home
 from tests.cli.conftest import Clawpy
 from tests.conftest import Repository
-from tests.support.forked import Forked, Nursery
+from tests.support.fork_server import ForkedProcess, ForkServer
 
 
 @pytest.fixture
@@ -40,16 +40,16 @@ def until(condition: Callable[[], Any], seconds: float = 30.0) -> Any:
     return found
 
 
-Start = Callable[..., Forked]
+Start = Callable[..., ForkedProcess]
 
 
 @pytest.fixture
-def start(home: Home, project: Path, nursery: Nursery) -> Iterator[Start]:
+def start(home: Home, project: Path, fork_server: ForkServer) -> Iterator[Start]:
     """Starts `clawpy run` in a process of its own and waits until it holds the home."""
     processes = ExitStack()
 
-    def run(*options: str) -> Forked:
-        process = processes.enter_context(nursery.clawpy("--home", str(home.root), "run", *options, folder=project))
+    def run(*options: str) -> ForkedProcess:
+        process = processes.enter_context(fork_server.clawpy("--home", str(home.root), "run", *options, folder=project))
         until(lambda: (holder := read_holder(home)) and holder.pid == process.pid and holder.address)
         return process
 
@@ -107,10 +107,10 @@ def test_a_held_home_is_refused_with_its_process(start: Start, clawpy: Clawpy) -
 
 @pytest.mark.long
 def test_serve_accepts_its_token_and_writes_it_to_no_file(
-    home: Home, shop: Repository, clawpy: Clawpy, nursery: Nursery
+    home: Home, shop: Repository, clawpy: Clawpy, fork_server: ForkServer
 ) -> None:
     command = ["--home", str(home.root), "serve", "--port", "0", "--store", "file"]
-    with nursery.clawpy(*command, folder=shop.path) as process:
+    with fork_server.clawpy(*command, folder=shop.path) as process:
         end = time.monotonic() + 40
         while not (holder := read_holder(home)) or not holder.gateway:
             assert process.poll() is None, process.communicate()

@@ -22,7 +22,7 @@ from engine.home import Home
 from engine.lock import read_holder
 from engine.safety.stop_file import is_requested, stop_file
 from tests.cli.conftest import Clawpy, Result
-from tests.support.forked import Forked, Nursery
+from tests.support.fork_server import ForkedProcess, ForkServer
 
 LATER = {
     *("textual", "chromadb", "onnxruntime", "numpy", "tokenizers", "apprise", "icalendar", "apscheduler"),
@@ -75,9 +75,9 @@ def document(result: Result) -> dict[str, Any]:
 
 
 @pytest.fixture
-def holder(home: Home, project: Path, nursery: Nursery) -> Iterator[Forked]:
+def holder(home: Home, project: Path, fork_server: ForkServer) -> Iterator[ForkedProcess]:
     """Another process whose engine holds the home."""
-    with nursery.python(HOLD, str(home.root), str(project), folder=project) as held:
+    with fork_server.python(HOLD, str(home.root), str(project), folder=project) as held:
         assert held.stdout.readline() == "open\n"
         yield held
         held.send_signal(signal.SIGCONT)
@@ -176,7 +176,7 @@ def test_exit_codes_say_that_tests_failed_and_that_nothing_is_forgotten_yet(
 
 @pytest.mark.long
 def test_verbs_reach_the_engine_that_holds_the_home(
-    clawpy: Clawpy, holder: Forked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    clawpy: Clawpy, holder: ForkedProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     item = document(clawpy("propose", "tidy the cart", "--json"))["predictions"][0]
     assert [card["id"] for card in document(clawpy("cards", "--json"))["predictions"]] == [item["id"]]
@@ -204,7 +204,9 @@ def test_verbs_reach_the_engine_that_holds_the_home(
 
 
 @pytest.mark.long
-def test_stop_works_while_the_engine_hangs_and_after_it_was_killed(clawpy: Clawpy, home: Home, holder: Forked) -> None:
+def test_stop_works_while_the_engine_hangs_and_after_it_was_killed(
+    clawpy: Clawpy, home: Home, holder: ForkedProcess
+) -> None:
     holder.send_signal(signal.SIGSTOP)
     started = time.monotonic()
     stopped = clawpy("stop", "it hangs")
@@ -227,20 +229,22 @@ def test_stop_works_while_the_engine_hangs_and_after_it_was_killed(clawpy: Clawp
 
 @pytest.mark.long
 @pytest.mark.parametrize("verb", ["config", "config --json", "doctor --json", "propose x --json"])
-def test_a_reader_that_closes_the_pipe_ends_the_verb(home: Home, project: Path, nursery: Nursery, verb: str) -> None:
+def test_a_reader_that_closes_the_pipe_ends_the_verb(
+    home: Home, project: Path, fork_server: ForkServer, verb: str
+) -> None:
     """The reading end is closed before anything is written, so that every run is the same."""
     reader, writer = os.pipe()
     os.close(reader)
     try:
-        with nursery.clawpy("--home", str(home.root), *verb.split(), folder=project, out=writer) as process:
+        with fork_server.clawpy("--home", str(home.root), *verb.split(), folder=project, out=writer) as process:
             assert (process.wait(), process.communicate()[1]) == (141, "")
     finally:
         os.close(writer)
 
 
 @pytest.mark.long
-def test_the_console_needs_a_terminal(home: Home, project: Path, nursery: Nursery) -> None:
-    with nursery.clawpy("--home", str(home.root), folder=project) as console:
+def test_the_console_needs_a_terminal(home: Home, project: Path, fork_server: ForkServer) -> None:
+    with fork_server.clawpy("--home", str(home.root), folder=project) as console:
         assert "the console needs a terminal" in console.communicate()[1]
         assert console.returncode == 1
 
@@ -265,14 +269,16 @@ def test_a_closed_terminal_ends_the_engine_of_the_console(home: Home, project: P
 
 
 @pytest.mark.long
-def test_ctrl_c_ends_the_session_it_waits_for(clawpy: Clawpy, home: Home, project: Path, nursery: Nursery) -> None:
+def test_ctrl_c_ends_the_session_it_waits_for(
+    clawpy: Clawpy, home: Home, project: Path, fork_server: ForkServer
+) -> None:
     slow = (
         "import time, unittest\n\n\nclass Slow(unittest.TestCase):\n    def test_slow(self):\n        time.sleep(600)\n"
     )
     (project / "tests" / "test_slow.py").write_text(slow)
     cards = document(clawpy("predict", "--json"))["predictions"]
     card = next(card for card in cards if card["flow"] == "run_tests")
-    with nursery.clawpy("--home", str(home.root), "approve", card["id"], folder=project) as waiting:
+    with fork_server.clawpy("--home", str(home.root), "approve", card["id"], folder=project) as waiting:
         deadline = time.monotonic() + 30
         while not _running(clawpy, home):
             assert time.monotonic() < deadline, "the session never ran"

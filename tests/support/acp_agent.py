@@ -1,8 +1,8 @@
 """A small coding agent that speaks the Agent Client Protocol and does what its prompt says. Standard library only.
 
-A line `SCRIPT [...]` in the prompt is a list of steps, each an object with one verb (see `Agent.step`); a prompt
-without one is echoed. Options of the command line spoil the beginning (--silent, --garbage, --login, --old, --die,
---chatter) or the end (--stubborn).
+A line `SCRIPT [...]` in the prompt is a list of steps, each an object with one verb, which is a method `do_VERB` of
+`Agent`; a prompt without a script is echoed. Options of the command line spoil the beginning (--silent, --garbage,
+--login, --old, --die, --chatter) or the end (--stubborn).
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 OPTIONS = [
-    # Neither order nor ids say anything: only kinds do.
+    # Order and ids mean nothing: only kinds do.
     {"optionId": "x1", "name": "Never again", "kind": "reject_always"},
     {"optionId": "x2", "name": "For ever", "kind": "allow_always"},
     {"optionId": "x3", "name": "No", "kind": "reject_once"},
@@ -38,8 +39,8 @@ class Agent:
         self.answers: dict[int, queue.Queue[dict[str, Any]]] = {}
         self.number = 0
         self.cancelled = threading.Event()
-        self.deaf = threading.Event()
-        self.last = ""
+        self.is_deaf = threading.Event()
+        self.last_answer = ""
 
     def raw(self, data: bytes) -> None:
         with self.lock:
@@ -65,7 +66,7 @@ class Agent:
 
     def serve(self) -> None:
         for line in sys.stdin.buffer:
-            if self.deaf.is_set():
+            if self.is_deaf.is_set():
                 time.sleep(3600)
             message = json.loads(line)
             if "method" not in message:
@@ -73,9 +74,9 @@ class Agent:
             elif message["method"] == "session/cancel":
                 self.cancelled.set()
             else:
-                threading.Thread(target=self.answer, args=(message,), daemon=True).start()
+                threading.Thread(target=self.handle, args=(message,), daemon=True).start()
 
-    def answer(self, message: dict[str, Any]) -> None:
+    def handle(self, message: dict[str, Any]) -> None:
         method, number, params = message["method"], message["id"], message["params"]
         if method == "initialize":
             if "--silent" in self.modes:
@@ -97,118 +98,132 @@ class Agent:
             self.send(id=number, result={"sessionId": AGENT})
         elif method == "session/prompt":
             text = "\n".join(block["text"] for block in params["prompt"])
-            self.send(id=number, **self.work(text))
+            self.send(id=number, **self.run_prompt(text))
         else:
             self.send(id=number, error={"code": -32601, "message": "no such method"})
 
-    def work(self, text: str) -> dict[str, Any]:
+    def run_prompt(self, text: str) -> dict[str, Any]:
         script = next((line[7:] for line in text.splitlines() if line.startswith("SCRIPT ")), None)
         if script is None:
             self.say(f"You said: {text.strip().splitlines()[-1]}")
             return {"result": {"stopReason": "end_turn"}}
         for step in json.loads(script):
             ((verb, value),) = step.items()
-            ended = self.step(verb, value)
+            ended: dict[str, Any] | None = getattr(self, f"do_{verb}")(value)
             if ended is not None:
                 return ended
         return {"result": {"stopReason": "end_turn"}}
 
-    def step(self, verb: str, value: Any) -> dict[str, Any] | None:
-        """Do one thing; a result ends the turn."""
-        if verb == "say":
-            self.say(value)
-        elif verb == "update":
-            self.update(value)
-        elif verb == "foreign":
-            self.update(
-                {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": value}}, session="x"
-            )
-        elif verb == "permission":
-            self.last = self.permission(value)
-            self.say(f"answer {self.last}\n")
-        elif verb == "permissions":
-            found: dict[int, str] = {}
-            threads = [
-                threading.Thread(target=lambda n=n, one=one: found.update({n: self.permission(one)}))
-                for n, one in enumerate(value)
-            ]
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join()
-            self.say(f"answers {[found[n] for n in range(len(value))]}\n")
-        elif verb == "request":
-            answer = self.ask(value["method"], value["params"], session=value.get("session", AGENT))
-            self.last = json.dumps(answer.get("result", answer.get("error")))
-            self.say(f"got {self.last}\n")
-        elif verb == "read":
-            answer = self.ask("fs/read_text_file", value)
-            self.say(f"read {answer['result']['content'] if 'result' in answer else answer['error']['message']}\n")
-        elif verb == "write":
-            if "repeat" in value:
-                value = {"path": value["path"], "content": value["content"] * value["repeat"]}
-            answer = self.ask("fs/write_text_file", value)
-            self.say(f"wrote {'ok' if 'result' in answer else answer['error']['message']}\n")
-        elif verb == "own_write":  # as Claude Code does: not through the client
-            Path(value["path"]).write_text(value["content"], encoding="utf-8")
-        elif verb == "own_read":
-            try:
-                self.say(f"own read {Path(value).read_text(encoding='utf-8')}\n")
-            except OSError as error:
-                self.say(f"own read {type(error).__name__}\n")
-        elif verb == "terminal":
-            self.terminal(value)
-        elif verb == "environment":
-            self.say(f"environment {json.dumps({name: os.environ.get(name) for name in value})}\n")
-        elif verb == "raw":
-            self.raw(value.encode("utf-8", "surrogateescape").replace(b"<FF>", b"\xff"))
-        elif verb == "long":
-            self.say("x" * value)
-        elif verb == "bytes":
-            self.raw(b"y" * value)
-        elif verb == "flood":
-            for number in range(value):
-                self.say(f"line {number}\n")
-        elif verb == "flood_requests":
-            numbers = range(1_000_000, 1_000_000 + value)
-            self.answers |= {number: queue.Queue() for number in numbers}
-            for number in numbers:
-                params = {"sessionId": AGENT, "toolCall": {"toolCallId": f"t{number}"}, "options": OPTIONS}
-                self.send(id=number, method="session/request_permission", params=params)
-            self.say("sent\n")
-            self.say(f"refused {sum('error' in self.answers[number].get() for number in numbers)}\n")
-        elif verb == "wait_cancel":
-            self.cancelled.wait()
-            Path(value).write_text("cancelled", encoding="utf-8")
-        elif verb == "told":  # what the client answered last, where a test finds it after the end
-            Path(value).write_text(self.last, encoding="utf-8")
-        elif verb == "deaf":
-            self.deaf.set()
-            for number in range(value["times"]):
-                params = {"sessionId": AGENT, "path": value["path"]}
-                self.send(id=1_000_000 + number, method="fs/read_text_file", params=params)
-            time.sleep(3600)
-        elif verb == "hang":
-            time.sleep(3600)
-        elif verb == "child":
-            subprocess.Popen([sys.executable, "-c", "import time; time.sleep(3600)"], start_new_session=True)
-        elif verb == "die":
-            print("oh no, out of memory", file=sys.stderr, flush=True)
-            os._exit(value)
-        elif verb == "close":
-            os.close(1)
-            time.sleep(3600)
-        elif verb == "stop":
-            return {"result": {"stopReason": value}}
-        elif verb == "usage":
-            return {"result": {"stopReason": "end_turn", "usage": value}}
-        elif verb == "error":
-            return {"error": value}
-        elif verb == "answer":
-            return {"result": value}
-        else:
-            raise ValueError(verb)
-        return None
+    # -- the verbs of a script; a result ends the turn
+
+    def do_say(self, text: str) -> None:
+        self.say(text)
+
+    def do_update(self, update: dict[str, Any]) -> None:
+        self.update(update)
+
+    def do_foreign(self, text: str) -> None:
+        self.update({"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": text}}, session="x")
+
+    def do_permission(self, request: dict[str, Any]) -> None:
+        self.last_answer = self.permission(request)
+        self.say(f"answer {self.last_answer}\n")
+
+    def do_permissions(self, requests: list[dict[str, Any]]) -> None:
+        """All at once."""
+        with ThreadPoolExecutor(len(requests)) as pool:
+            self.say(f"answers {list(pool.map(self.permission, requests))}\n")
+
+    def do_request(self, request: dict[str, Any]) -> None:
+        answer = self.ask(request["method"], request["params"], session=request.get("session", AGENT))
+        self.last_answer = json.dumps(answer.get("result", answer.get("error")))
+        self.say(f"got {self.last_answer}\n")
+
+    def do_read(self, params: dict[str, Any]) -> None:
+        answer = self.ask("fs/read_text_file", params)
+        self.say(f"read {answer['result']['content'] if 'result' in answer else answer['error']['message']}\n")
+
+    def do_write(self, params: dict[str, Any]) -> None:
+        content = params["content"] * params.get("repeat", 1)
+        answer = self.ask("fs/write_text_file", {"path": params["path"], "content": content})
+        self.say(f"wrote {'ok' if 'result' in answer else answer['error']['message']}\n")
+
+    def do_own_write(self, file: dict[str, str]) -> None:
+        """As Claude Code does: not through the client."""
+        Path(file["path"]).write_text(file["content"], encoding="utf-8")
+
+    def do_own_read(self, path: str) -> None:
+        try:
+            self.say(f"own read {Path(path).read_text(encoding='utf-8')}\n")
+        except OSError as error:
+            self.say(f"own read {type(error).__name__}\n")
+
+    def do_environment(self, names: list[str]) -> None:
+        self.say(f"environment {json.dumps({name: os.environ.get(name) for name in names})}\n")
+
+    def do_raw(self, text: str) -> None:
+        self.raw(text.encode("utf-8", "surrogateescape").replace(b"<FF>", b"\xff"))
+
+    def do_long(self, length: int) -> None:
+        self.say("x" * length)
+
+    def do_bytes(self, length: int) -> None:
+        self.raw(b"y" * length)
+
+    def do_flood(self, lines: int) -> None:
+        for number in range(lines):
+            self.say(f"line {number}\n")
+
+    def do_flood_requests(self, count: int) -> None:
+        numbers = range(1_000_000, 1_000_000 + count)
+        self.answers |= {number: queue.Queue() for number in numbers}
+        for number in numbers:
+            params = {"sessionId": AGENT, "toolCall": {"toolCallId": f"t{number}"}, "options": OPTIONS}
+            self.send(id=number, method="session/request_permission", params=params)
+        self.say("sent\n")
+        self.say(f"refused {sum('error' in self.answers[number].get() for number in numbers)}\n")
+
+    def do_wait_cancel(self, path: str) -> None:
+        self.cancelled.wait()
+        Path(path).write_text("cancelled", encoding="utf-8")
+
+    def do_told(self, path: str) -> None:
+        """Write what the client answered last into a file, where a test finds it after the end."""
+        Path(path).write_text(self.last_answer, encoding="utf-8")
+
+    def do_deaf(self, request: dict[str, Any]) -> None:
+        """Ask for a file many times, and read no answer."""
+        self.is_deaf.set()
+        for number in range(request["times"]):
+            params = {"sessionId": AGENT, "path": request["path"]}
+            self.send(id=1_000_000 + number, method="fs/read_text_file", params=params)
+        time.sleep(3600)
+
+    def do_hang(self, _: Any) -> None:
+        time.sleep(3600)
+
+    def do_child(self, _: Any) -> None:
+        subprocess.Popen([sys.executable, "-c", "import time; time.sleep(3600)"], start_new_session=True)
+
+    def do_die(self, code: int) -> None:
+        print("oh no, out of memory", file=sys.stderr, flush=True)
+        os._exit(code)
+
+    def do_close(self, _: Any) -> None:
+        os.close(1)
+        time.sleep(3600)
+
+    def do_stop(self, reason: str) -> dict[str, Any]:
+        return {"result": {"stopReason": reason}}
+
+    def do_usage(self, usage: dict[str, Any]) -> dict[str, Any]:
+        return {"result": {"stopReason": "end_turn", "usage": usage}}
+
+    def do_error(self, error: Any) -> dict[str, Any]:
+        return {"error": error}
+
+    def do_answer(self, result: Any) -> dict[str, Any]:
+        return {"result": result}
 
     def permission(self, value: dict[str, Any]) -> str:
         options = value.pop("options", OPTIONS)
@@ -219,13 +234,13 @@ class Agent:
         kinds = {option["optionId"]: option["kind"] for option in options}
         return str(kinds[outcome["optionId"]] if outcome["outcome"] == "selected" else outcome["outcome"])
 
-    def terminal(self, value: dict[str, Any]) -> None:
-        kill = value.pop("kill", False)
-        made = self.ask("terminal/create", value)
-        if "error" in made:
-            self.say(f"terminal refused: {made['error'].get('data', {}).get('details')}\n")
+    def do_terminal(self, request: dict[str, Any]) -> None:
+        kill = request.pop("kill", False)
+        created = self.ask("terminal/create", request)
+        if "error" in created:
+            self.say(f"terminal refused: {created['error'].get('data', {}).get('details')}\n")
             return
-        terminal = {"terminalId": made["result"]["terminalId"]}
+        terminal = {"terminalId": created["result"]["terminalId"]}
         if kill:
             while "ready" not in self.ask("terminal/output", terminal)["result"]["output"]:
                 time.sleep(0.01)
@@ -233,8 +248,8 @@ class Agent:
         ended = self.ask("terminal/wait_for_exit", terminal)["result"]
         output = self.ask("terminal/output", terminal)["result"]
         self.ask("terminal/release", terminal)
-        gone = self.ask("terminal/output", terminal)
-        self.say(f"terminal {json.dumps([ended, output, 'error' in gone])}\n")
+        released = self.ask("terminal/output", terminal)
+        self.say(f"terminal {json.dumps([ended, output, 'error' in released])}\n")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""`clawpy` as a process of its own that need not import the engine first: it is forked from one that has.
+"""Starts `clawpy` as a process of its own without importing the engine anew: it is forked from one that has it.
 
-Of what it does a test sees what it would see of `python -m clawpy_console`, at a tenth of the price. How `clawpy`
-starts, and what its command line shows, is for tests that start it from cold.
+To a test it looks like `python -m clawpy_console`, in a tenth of the time. How `clawpy` itself starts is for tests that
+start it without this.
 """
 
 from __future__ import annotations
@@ -28,27 +28,29 @@ ROOT = Path(__file__).parents[2]
 CLAWPY = "import sys; from clawpy_console.__main__ import main; sys.argv[0] = 'clawpy'; sys.exit(main())"
 
 
-class Forked:
-    """What tests use of `subprocess.Popen`, with text in its pipes. `out` is where it speaks to, else a pipe to us."""
+class ForkedProcess:
+    """What tests use of `subprocess.Popen`, with text pipes. `out`: descriptor of its standard output, else a pipe."""
 
-    def __init__(self, nursery: Nursery, code: str, argv: tuple[str, ...], folder: Path, out: int | None) -> None:
-        self._nursery = nursery
+    def __init__(
+        self, fork_server: ForkServer, code: str, argv: tuple[str, ...], folder: Path, out: int | None
+    ) -> None:
+        self._fork_server = fork_server
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115
-        theirs_in, ours_in = os.pipe()
-        ours_out, theirs_out = os.pipe()
+        child_in, our_in = os.pipe()
+        our_out, child_out = os.pipe()
         try:
-            streams = (theirs_in, theirs_out if out is None else out, self._errors.fileno())
-            self.pid = nursery.begin(code, argv, folder, streams)
+            streams = (child_in, child_out if out is None else out, self._errors.fileno())
+            self.pid = fork_server.fork(code, argv, folder, streams)
         finally:
-            os.close(theirs_in)
-            os.close(theirs_out)
-        self.stdin = os.fdopen(ours_in, "w", encoding="utf-8")
-        self.stdout = os.fdopen(ours_out, encoding="utf-8", errors="replace")
+            os.close(child_in)
+            os.close(child_out)
+        self.stdin = os.fdopen(our_in, "w", encoding="utf-8")
+        self.stdout = os.fdopen(our_out, encoding="utf-8", errors="replace")
         self.returncode: int | None = None
 
     def poll(self) -> int | None:
         if self.returncode is None:
-            self.returncode = self._nursery.code_of(self.pid)
+            self.returncode = self._fork_server.exit_code_of(self.pid)
         return self.returncode
 
     def wait(self, timeout: float = 60) -> int:
@@ -60,7 +62,7 @@ class Forked:
         return code
 
     def communicate(self, input_text: str = "", *, timeout: float = 60) -> tuple[str, str]:
-        """Tell it `told` and no more; what it says on standard output until it has ended, and on standard error."""
+        """Write to its standard input, and close it; returns its output and its errors once it has ended."""
         with contextlib.suppress(BrokenPipeError):  # it may have ended before
             self.stdin.write(input_text)
             self.stdin.close()
@@ -91,66 +93,66 @@ class Forked:
                 stream.close()
 
 
-class Nursery:
-    """Forks them. One serves all tests of a process, one at a time."""
+class ForkServer:
+    """Forks processes. One server is for all tests of a process, one at a time."""
 
     def __init__(self) -> None:
-        self._asks, theirs = socket.socketpair()
+        self._requests, theirs = socket.socketpair()
         with theirs:
-            command = [sys.executable, "-m", "tests.support.forked", str(theirs.fileno())]
+            command = [sys.executable, "-m", "tests.support.fork_server", str(theirs.fileno())]
             self._process = subprocess.Popen(command, cwd=ROOT, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL)
 
     @contextmanager
-    def clawpy(self, *argv: str, folder: Path, out: int | None = None) -> Iterator[Forked]:
+    def clawpy(self, *argv: str, folder: Path, out: int | None = None) -> Iterator[ForkedProcess]:
         """`clawpy ARGV` in `folder`, with the environment of this moment; what has not ended at the end is killed."""
-        with self.python(CLAWPY, *argv, folder=folder, out=out) as forked:
-            yield forked
+        with self.python(CLAWPY, *argv, folder=folder, out=out) as process:
+            yield process
 
     @contextmanager
-    def python(self, code: str, *argv: str, folder: Path, out: int | None = None) -> Iterator[Forked]:
+    def python(self, code: str, *argv: str, folder: Path, out: int | None = None) -> Iterator[ForkedProcess]:
         """The same of `python -c CODE ARGV`."""
-        forked = Forked(self, code, argv, folder, out)
+        process = ForkedProcess(self, code, argv, folder, out)
         try:
-            yield forked
+            yield process
         finally:
-            forked.close()
+            process.close()
 
-    def begin(self, code: str, argv: tuple[str, ...], folder: Path, streams: tuple[int, int, int]) -> int:
-        socket.send_fds(self._asks, [b"!"], streams)
+    def fork(self, code: str, argv: tuple[str, ...], folder: Path, streams: tuple[int, int, int]) -> int:
+        socket.send_fds(self._requests, [b"!"], streams)
         return int(self._ask({"code": code, "argv": argv, "folder": str(folder), "environment": dict(os.environ)}))
 
-    def code_of(self, pid: int) -> int | None:
-        """The exit code of one that has ended, else None."""
-        self._asks.sendall(b"?")
+    def exit_code_of(self, pid: int) -> int | None:
+        """The exit code of a process, None while it runs."""
+        self._requests.sendall(b"?")
         code: int | None = self._ask({"ended": pid})
         return code
 
     def _ask(self, request: dict[str, Any]) -> Any:
-        self._asks.sendall(json.dumps(request).encode() + b"\n")
-        return json.loads(_line(self._asks))
+        self._requests.sendall(json.dumps(request).encode() + b"\n")
+        return json.loads(_read_line(self._requests))
 
     def close(self) -> None:
-        self._asks.close()
+        self._requests.close()
         self._process.wait(30)
 
 
-def _line(connection: socket.socket) -> bytes:
+def _read_line(connection: socket.socket) -> bytes:
     line = b""
     while not line.endswith(b"\n"):
         piece = connection.recv(65536)
         if not piece:
-            raise EOFError("the nursery is gone")
+            raise EOFError("the server is gone")
         line += piece
     return line
 
 
 def _serve(requests: socket.socket) -> None:
-    """Fork what is asked for until nobody can ask any more; returns in the one who was forked, too."""
+    """Fork a process for each request until the connection ends. Returns in the forked process too."""
     while True:
         kind, streams, _, _ = socket.recv_fds(requests, 1, 3)
         if not kind:
             sys.exit()
-        request = json.loads(_line(requests))
+        request = json.loads(_read_line(requests))
         if "ended" in request:
             pid, status = os.waitpid(request["ended"], os.WNOHANG)
             answer = os.waitstatus_to_exitcode(status) if pid else None
