@@ -35,41 +35,41 @@ def router(
     return Router(FixedSettings(settings), FakeClock(at), randomness or Randomness(7), place)
 
 
-def to(prose: str = "", *, by: Router | None = None, **given: Any) -> Route:
-    return (by or router()).route(prose, **({"triggered": {}, "routed": {}} | given))
+def route_of(prose: str = "", *, by: Router | None = None, **options: Any) -> Route:
+    return (by or router()).route(prose, **({"triggered": {}, "routed": {}} | options))
 
 
 def test_a_named_channel_goes_first_then_affinity_and_the_channel_has_its_agent() -> None:
-    assert to(named="garden", affinity="koji-core") == Route("garden", "gardener")
-    assert to(affinity="chronicle-hub") == Route("chronicle-hub", "chronicler")
+    assert route_of(named="garden", affinity="koji-core") == Route("garden", "gardener")
+    assert route_of(affinity="chronicle-hub") == Route("chronicle-hub", "chronicler")
 
 
 def test_a_prompt_goes_by_its_meaning_and_a_flow_does_not() -> None:
     means = Route("koji-core", "frontend_builder", "by meaning, 61%", b"vector")
-    assert to("fix the menu", by=router(means=means)) == means
-    assert to(by=router(means=means)).why == "round-robin", "a flow means what it does"
+    assert route_of("fix the menu", by=router(means=means)) == means
+    assert route_of(by=router(means=means)).why == "round-robin", "a flow means what it does"
 
 
-@pytest.mark.parametrize("given", [{"named": "gardn"}, {"affinity": "gardn"}, {"by": router(channels={})}])
-def test_an_unregistered_channel_is_refused(given: dict[str, Any]) -> None:
+@pytest.mark.parametrize("options", [{"named": "gardn"}, {"affinity": "gardn"}, {"by": router(channels={})}])
+def test_an_unregistered_channel_is_refused(options: dict[str, Any]) -> None:
     with pytest.raises(Refusal) as refused:
-        to(**given)
+        route_of(**options)
     assert refused.value.code == "unknown_channel"
 
 
 def test_the_round_robin_passes_over_channels_that_were_triggered_recently() -> None:
     just = NOW - RECENT + timedelta(microseconds=1)
-    assert to(triggered={"koji-core": just}).channel == "chronicle-hub"
-    assert to(triggered={"koji-core": NOW - RECENT}).channel == "chronicle-hub", "least recently triggered first"
+    assert route_of(triggered={"koji-core": just}).channel == "chronicle-hub"
+    assert route_of(triggered={"koji-core": NOW - RECENT}).channel == "chronicle-hub", "least recently triggered first"
     everywhere = {"koji-core": NOW - RECENT * 2, "chronicle-hub": NOW - RECENT * 3, "garden": just}
-    assert to(triggered=everywhere).channel == "chronicle-hub"
+    assert route_of(triggered=everywhere).channel == "chronicle-hub"
 
 
 def test_the_last_step_is_a_seeded_draw_by_time_of_day() -> None:
     def draws(hour: int) -> list[str]:
         at = NOW.replace(hour=hour)
         asked = router(at=at, randomness=Randomness(3))
-        return [to(by=asked, triggered=dict.fromkeys(CHANNELS, at)).channel for _ in range(300)]
+        return [route_of(by=asked, triggered=dict.fromkeys(CHANNELS, at)).channel for _ in range(300)]
 
     evening, afternoon = 20, 14
     assert draws(evening) == draws(evening)
@@ -105,9 +105,9 @@ class Embedding:
 
 @pytest.fixture(scope="module")
 def embedding() -> Iterator[Embedding]:
-    found = Embedding()
-    yield found
-    found.helper.close()
+    shipped = Embedding()
+    yield shipped
+    shipped.helper.close()
 
 
 def placing(
@@ -120,20 +120,20 @@ def placing(
 def test_nine_of_ten_prompts_go_to_the_channel_that_is_meant(database: Database, embedding: Embedding) -> None:
     asked = [json.loads(line) for line in PROMPTS.read_text().splitlines()]
     place = placing(database, embedding).place
-    found = [(item, place(item["prompt"])) for item in asked]
-    right = [prompt for prompt, where in found if where.channel == prompt["channel"]]
-    who = [prompt for prompt, where in found if (where.channel, where.agent) == (prompt["channel"], prompt["agent"])]
+    routes = [(item, place(item["prompt"])) for item in asked]
+    right = [prompt for prompt, route in routes if route.channel == prompt["channel"]]
+    exact = [prompt for prompt, route in routes if (route.channel, route.agent) == (prompt["channel"], prompt["agent"])]
     meant, met = Counter(item["channel"] for item in asked), Counter(item["channel"] for item in right)
     print(f"\n{'channel':<16}{'prompts':>8}{'right':>7}")
     for channel, number in meant.items():
         print(f"{channel:<16}{number:>8}{met[channel]:>7}")
-    print(f"{'in all':<16}{len(asked):>8}{len(right):>7}, with the agent {len(who)}")
-    for prompt, where in found:
-        if where.channel != prompt["channel"]:
-            print(f"  {prompt['channel']} → {where.channel or 'round-robin'}: {prompt['prompt']}")
+    print(f"{'in all':<16}{len(asked):>8}{len(right):>7}, with the agent {len(exact)}")
+    for prompt, route in routes:
+        if route.channel != prompt["channel"]:
+            print(f"  {prompt['channel']} → {route.channel or 'round-robin'}: {prompt['prompt']}")
     assert len(asked) == 60
     assert len(right) >= 54
-    assert len(who) >= 42
+    assert len(exact) >= 42
 
 
 def test_an_agent_that_is_missing_or_serves_a_channel_gives_way_to_the_channels_own(
@@ -147,24 +147,24 @@ def test_an_agent_that_is_missing_or_serves_a_channel_gives_way_to_the_channels_
     for agents in (without, broken):
         assert placing(database, embedding, agents=agents).place(prompt).agent == "backend_builder"
     busy = Settings().channels | {"research": ChannelSettings(agent="frontend_builder", specialty="analysis")}
-    found = placing(database, embedding, Settings(channels=busy)).place(prompt)
-    assert (found.channel, found.agent) == ("koji-core", "backend_builder")
+    route = placing(database, embedding, Settings(channels=busy)).place(prompt)
+    assert (route.channel, route.agent) == ("koji-core", "backend_builder")
 
 
 def test_own_channels_and_agents_are_found_by_their_descriptions(database: Database, embedding: Embedding) -> None:
     own = Settings().channels | {"legal": ChannelSettings(agent="lawyer", specialty="contracts, licences, privacy")}
-    found = placing(database, embedding, Settings(channels=own)).place("Compare the licences in these two contracts")
-    assert (found.channel, found.agent) == ("legal", "lawyer")
+    route = placing(database, embedding, Settings(channels=own)).place("Compare the licences in these two contracts")
+    assert (route.channel, route.agent) == ("legal", "lawyer")
     admin = AgentView("sre", "Site reliability", "cto", 4, "", "servers, monitoring, alerts", ())
-    found = placing(database, embedding, agents=[*AGENTS, admin]).place("Set up alerts for CPU load on the servers")
-    assert (found.channel, found.agent) == ("koji-core", "sre")
+    route = placing(database, embedding, agents=[*AGENTS, admin]).place("Set up alerts for CPU load on the servers")
+    assert (route.channel, route.agent) == ("koji-core", "sre")
 
 
 @pytest.mark.parametrize("prompt", ["ok", "hello there", "continue"])
 def test_a_prompt_that_asks_for_no_work_has_no_channel(database: Database, embedding: Embedding, prompt: str) -> None:
-    found = placing(database, embedding).place(prompt)
-    assert (found.channel, found.agent) == ("", "")
-    assert found.meaning, "it is kept: where it is sent teaches where the like goes"
+    route = placing(database, embedding).place(prompt)
+    assert (route.channel, route.agent) == ("", "")
+    assert route.meaning, "it is kept: where it is sent teaches where the like goes"
 
 
 def test_a_prompt_goes_where_a_similar_one_succeeded(
@@ -184,7 +184,7 @@ def test_a_prompt_goes_where_a_similar_one_succeeded(
     done("garden", SessionState.FAILED)
     assert place("Write the release notes of version 4.2").channel == "chronicle-hub", "what failed teaches nothing"
     done("garden", SessionState.SUCCEEDED)
-    found = place("Write the release notes of version 4.2")
-    assert (found.channel, found.agent, found.why) == ("garden", "gardener", f"like “{first}”")
+    route = place("Write the release notes of version 4.2")
+    assert (route.channel, route.agent, route.why) == ("garden", "gardener", f"like “{first}”")
     assert place("Write a poem about release notes").channel == "dream-weaver", "another act is not alike"
     assert "like “Write the release" in world.propose("Write the release notes of 4.3").reasoning
