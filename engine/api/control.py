@@ -313,7 +313,7 @@ def stop(home: Home, reason: str) -> Document:
     counts all that died, `left` names what did not. Raises `Refusal` `unwritable_home` when the file cannot be written
     (a full disk) and no engine answers either; sessions are ended all the same.
     """
-    from engine.execution.process_termination import pid_folder, terminate_sessions
+    from engine.execution.session_processes import pid_folder, terminate_sessions
 
     unwritten: OSError | None = None
     try:
@@ -351,7 +351,7 @@ def stop(home: Home, reason: str) -> Document:
 def _ask_to_stop(home: Home, reason: str) -> Document | Refusal | None:
     """Ask the engine to stop: it ends sessions more gently, and records what came of them. Returns its answer or its
     refusal, None when there is no engine or it does not answer."""
-    from engine.execution.process_termination import is_stopped
+    from engine.execution.session_processes import is_stopped
 
     holder = read_holder(home)
     if holder is None or not holder.address or is_stopped(holder.pid):

@@ -18,8 +18,9 @@ from pathlib import Path
 
 import psutil
 
-from engine.execution import process_termination, sandbox
-from engine.execution.process_termination import (
+from engine.execution import sandbox, session_processes
+from engine.execution.sandbox import NICE, SESSION_MARK
+from engine.execution.session_processes import (
     GRACE_S,
     SUPERVISOR,
     PidFiles,
@@ -27,7 +28,6 @@ from engine.execution.process_termination import (
     kill_group,
     name_of,
 )
-from engine.execution.sandbox import NICE, SESSION_MARK
 from engine.frozen import frozen
 
 CHUNK_BYTES = 65_536
@@ -126,7 +126,7 @@ class Processes:
             if self._pid_files is not None:
                 if not self._is_set_up:
                     self._is_set_up = True
-                    self._group = process_termination.make_group(
+                    self._group = session_processes.make_group(
                         self.session_id, memory=self._memory, processes=sandbox.MAX_PROCESSES, contained=self._contained
                     )
                     self._pid_files.create(self._group)
@@ -176,7 +176,7 @@ class Processes:
         all_ended = SessionProcesses(self.session_id, leaders, self._group).end(grace)
         if all_ended and self._pid_files is not None:
             if self._group is not None:
-                process_termination.remove_group(self._group)
+                session_processes.remove_group(self._group)
             self._pid_files.clear()
         return all_ended
 

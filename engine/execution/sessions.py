@@ -21,11 +21,11 @@ from engine.clock import Clock
 from engine.config import SettingsSource
 from engine.events import EventBus, FaultReported
 from engine.execution.live_session import APPROVED, AUTONOMOUS, Limits, LiveSession, SessionRails, StopRequest
-from engine.execution.process_termination import SessionProcesses, pid_folder, terminate_sessions
 from engine.execution.processes import Processes
 from engine.execution.runners.runner import Runner, RunnerResult
 from engine.execution.sandbox import MAX_MEMORY_BYTES, Sandbox
 from engine.execution.sandbox.ladder import UNCONFINED
+from engine.execution.session_processes import SessionProcesses, pid_folder, terminate_sessions
 from engine.execution.session_run import Admission, run_session, session_result, with_worktree_fate
 from engine.execution.session_store import SessionResult, SessionRow, continued_session
 from engine.execution.session_watch import SessionWatch

@@ -16,8 +16,8 @@ from sqlmodel import select
 from engine.clock import FakeClock
 from engine.events import EventBus, FaultReported
 from engine.execution.live_session import LiveSession
-from engine.execution.process_termination import marked_processes
 from engine.execution.runners.flow import FlowError
+from engine.execution.session_processes import marked_processes
 from engine.execution.session_store import SessionRow
 from engine.execution.transcripts import MAX_CALLS
 from engine.git import Git

@@ -16,12 +16,12 @@ from engine.events import EventBus
 from engine.execution.changesets import ChangeSets
 from engine.execution.housekeeping import Caches
 from engine.execution.live_session import LiveSession
-from engine.execution.process_termination import marked_processes
 from engine.execution.runners.acp.runner import AcpRunner
 from engine.execution.runners.flow import SessionStopped
 from engine.execution.runners.runner import AgentServices
 from engine.execution.sandbox import Sandbox
 from engine.execution.sandbox.ladder import NoSandbox
+from engine.execution.session_processes import marked_processes
 from engine.execution.session_workspace import SessionWorkspaces
 from engine.execution.sessions import Sessions
 from engine.execution.tools.tool_gate import AgentToolCall

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from engine.execution.model_calls import CallUsage
-from engine.execution.process_termination import marked_processes
+from engine.execution.session_processes import marked_processes
 from engine.model import SessionState, SessionView
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.execution.process_termination import marked_processes
 from engine.execution.sandbox.ladder import best_sandbox
+from engine.execution.session_processes import marked_processes
 from engine.model import (
     Prompt,
     PromptLine,

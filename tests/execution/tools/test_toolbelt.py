@@ -13,8 +13,8 @@ import pytest
 
 from engine.clock import FakeClock
 from engine.events import AgentErred, ToolsUsed
-from engine.execution.process_termination import marked_processes
 from engine.execution.runners.flow import SessionStopped
+from engine.execution.session_processes import marked_processes
 from engine.execution.tools import texts
 from engine.execution.tools.folder_jail import MAX_FILE_BYTES
 from engine.execution.tools.tool_gate import AgentToolCall

@@ -1,4 +1,5 @@
-"""Ends processes of sessions: all of one session, or of every session in the home (SPEC 3.7).
+"""Finds the processes of sessions, also after a crash of the engine, and ends them: all of one session, or of every
+session in the home (SPEC 3.7).
 
 A session's processes are the descendants of its commands, those in its control group, and those that carry its mark in
 their environment. They get SIGTERM, a moment, and SIGKILL. The programs that keep them together (bubblewrap, the
@@ -24,11 +25,13 @@ from engine.execution.sandbox import SESSION_MARK, supervisor
 from engine.frozen import frozen
 from engine.home import Home
 
-# Control groups (cgroup v2): the kernel limits the processes of a session together, and ends all of them at once. A
-# process leaves its group only by writing to another one, which no sandbox allows. Where the engine may not divide its
-# own group (a login session without systemd's delegation, a container) there is none, and the sandboxes do without.
+# Control groups (cgroup v2)
+#
+# The kernel limits the processes of a session together, and ends all of them at once. A process leaves its group only
+# by writing to another one, which no sandbox allows. Where the engine may not divide its own group (a login session
+# without systemd's delegation, a container) there is none, and the sandboxes do without.
 
-PREFIX = "clawpy-"
+GROUP_PREFIX = "clawpy-"
 
 
 @functools.cache
@@ -64,7 +67,7 @@ def make_group(session_id: str, *, memory: int, processes: int, contained: bool 
     parent = parent_group()
     if parent is None or (contained and not can_limit()):
         return None
-    group = parent / f"{PREFIX}{session_id}"
+    group = parent / f"{GROUP_PREFIX}{session_id}"
     try:
         group.mkdir(exist_ok=True)
         if not (group / "cgroup.kill").exists():  # before Linux 5.14
@@ -80,7 +83,7 @@ def make_group(session_id: str, *, memory: int, processes: int, contained: bool 
 
 def is_group_of(group: Path, session_id: str) -> bool:
     """Whether this is a session's group, whatever a file says."""
-    return group.name == f"{PREFIX}{session_id}" and (group / "cgroup.kill").is_file()
+    return group.name == f"{GROUP_PREFIX}{session_id}" and (group / "cgroup.kill").is_file()
 
 
 def member_pids(group: Path) -> list[int]:
@@ -103,9 +106,11 @@ def remove_group(group: Path) -> None:
         group.rmdir()
 
 
-# PID files: the first process of each command writes its line of /proc before it becomes the command, its number and
-# its start time. Where the number belongs to another process now, the start time differs; and a process without the
-# session's mark in its environment is not the session's, whatever a file says: neither is touched.
+# PID files
+#
+# The first process of each command writes its line of /proc before it becomes the command, its number and its start
+# time. Where the number belongs to another process now, the start time differs; and a process without the session's
+# mark in its environment is not the session's, whatever a file says: neither is touched.
 
 _COMMAND, _GROUP = ".command", ".group"
 
