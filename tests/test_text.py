@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from engine.model.text import INHERITED, find_section, write_section
+from engine.model.text import INHERITED, find_section, join_names, write_section
 
 OPEN, CLOSE = INHERITED.opening, INHERITED.closing
 
@@ -49,3 +49,11 @@ def test_every_other_byte_stays_and_twice_is_once(data: bytes, body: str, former
 )
 def test_a_section_has_the_line_ends_of_its_file(data: bytes, body: str, expected: str) -> None:
     assert write_section(data, body, INHERITED) == expected.encode()
+
+
+def test_names_in_words() -> None:
+    assert join_names([]) == ""
+    assert join_names(["a"]) == "a"
+    assert join_names(["a", "b", "c"]) == "a, b and c"
+    assert join_names(["a", "b", "c"], 2) == "a, b and 1 more"
+    assert join_names(["evil\x1b[31m\nname"]) == "evil name"

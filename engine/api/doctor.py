@@ -431,8 +431,8 @@ def notification_checks(home: Home, settings: Settings, keys: Keys) -> list[Chec
 
 
 def _check_workspace(path: str) -> Check:
+    from engine.execution.runners.flow import in_project
     from engine.execution.runners.flows.suite_runs import how_to_run_tests
-    from engine.execution.runners.flows.words import in_project
     from engine.execution.runners.toolchains.projects import find_projects
 
     try:

@@ -17,9 +17,8 @@ from engine.execution import trees
 from engine.execution.live_session import LiveSession
 from engine.execution.runners.flow import CommandResult, FlowError, Job
 from engine.execution.runners.flows.git_steps import restore_tree, store_tree
-from engine.execution.runners.flows.suite_runs import run_tests, toolchain_for
+from engine.execution.runners.flows.suite_runs import describe_check, run_tests, toolchain_for
 from engine.execution.runners.flows.testing import RunTests
-from engine.execution.runners.flows.words import capitalised, count, describe_check
 from engine.execution.runners.toolchains.installing import linked_packages
 from engine.execution.runners.toolchains.projects import project_at
 from engine.execution.session_workspace import SessionWorkspace, bound_check, record_run, snapshot_of
@@ -28,7 +27,7 @@ from engine.frozen import frozen
 from engine.model import CheckResult, SessionView, dollars, microusd
 from engine.model.adaptation import PolicyTweak
 from engine.model.sessions import HANDED_BACK
-from engine.model.text import one_line
+from engine.model.text import capitalised, count, one_line
 from engine.storage.database import Database, Transaction
 from engine.storage.validation_runs import ValidationRuns
 

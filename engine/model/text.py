@@ -157,6 +157,26 @@ def listing(names: Iterable[str], shown: int = 2, max_length: int = 32) -> str:
     return f"{', '.join(every[:shown])} and {len(every) - shown} more"
 
 
+def join_names(names: Iterable[str], shown: int = 8) -> str:
+    """`a, b and 3 more`; every name sanitised."""
+    clean = [one_line(name) for name in names]
+    if len(clean) <= shown:
+        return " and ".join(filter(None, [", ".join(clean[:-1]), *clean[-1:]]))
+    return f"{', '.join(clean[:shown])} and {len(clean) - shown} more"
+
+
+def capitalised(sentence: str) -> str:
+    """`sentence` with a capital letter at its beginning."""
+    return sentence[:1].upper() + sentence[1:]
+
+
+def last_line(output: str) -> str:
+    """The last line that is not empty, preferably of an error, at most 300 characters."""
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    lines = [line for line in lines if line.lower().startswith("error")] or lines
+    return lines[-1][:300] if lines else "it printed nothing"
+
+
 def words_of(text: str) -> set[str]:
     """The words of at least four letters, in lower case, to compare subjects by."""
     return {word.casefold() for word in _WORD.findall(text)}

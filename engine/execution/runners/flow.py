@@ -222,6 +222,16 @@ class Flow(BaseModel):
         raise NotImplementedError
 
 
+def as_facts(items: Iterable[object], *names: str) -> list[dict[str, Any]]:
+    """The fields `names` of each item."""
+    return [{name: getattr(item, name) for name in names} for item in items]
+
+
+def in_project(path: str) -> str:
+    """` in packages/py`, "" for the top."""
+    return f" in {one_line(path)}" if path else ""
+
+
 # -- Types of parameters that flows share: none can become an option, or leave the repository -----------------------
 
 

@@ -19,8 +19,8 @@ from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
 from engine.execution.runners.flow import Flow, FlowError, FlowResult, Job, Place
-from engine.execution.runners.flows.words import count, join_names, last_line
 from engine.model import FlowForm, Refusal, sanitise
+from engine.model.text import count, join_names, last_line
 
 # -- Parameters -----------------------------------------------------------------------------------------------------
 

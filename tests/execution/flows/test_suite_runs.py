@@ -15,7 +15,9 @@ from pathlib import Path
 import pytest
 
 from engine.execution.runners.flow import CannotRun
+from engine.execution.runners.flows.suite_runs import describe_check
 from engine.execution.runners.toolchains.tool_table import TEST_RUNNERS
+from engine.model import CheckResult
 from tests.conftest import Repository
 from tests.execution.flows.conftest import RunFlow, program_answers
 
@@ -284,3 +286,22 @@ def test_tests_of_a_project_below_run_in_its_folder_and_environment(shop_below: 
 def test_the_top_names_the_projects_with_tests(shop_below: Repository, run_flow: RunFlow) -> None:
     with pytest.raises(CannotRun, match="the tests are in packages/py"):
         run_flow("run_tests")
+
+
+@pytest.mark.parametrize(
+    ("check", "words"),
+    [
+        (CheckResult("pytest", 23, 0, seconds=1.25), "all 23 tests passed in 1.2 s"),
+        (CheckResult("pytest", 1, 0, skipped=2), "the one test passed in <0.1 s, 2 skipped"),
+        (CheckResult("pytest", 1, 1, failing=("a",)), "1 of 2 tests failed in <0.1 s: a"),
+        (
+            CheckResult("pytest", 3, 1, errors=1, failing=("a", "b")),
+            "1 of 4 tests failed and 1 error in <0.1 s: a and b",
+        ),
+        (CheckResult("pytest", 3, 0, errors=1, failing=("a",)), "1 error, 3 tests passed in <0.1 s: a"),
+        (CheckResult("pytest", 0, 0, errors=2, failing=("a", "b")), "2 errors, no tests ran in <0.1 s: a and b"),
+        (CheckResult("pytest", 0, 0, skipped=2), "no tests ran, 2 skipped"),
+    ],
+)
+def test_results_in_words(check: CheckResult, words: str) -> None:
+    assert describe_check(check) == words

@@ -16,6 +16,7 @@ from engine.execution.runners.flow import (
     Place,
     ProjectFlow,
     Revision,
+    as_facts,
 )
 from engine.execution.runners.flows.git_steps import (
     main_branch,
@@ -27,13 +28,13 @@ from engine.execution.runners.flows.git_steps import (
     try_git,
 )
 from engine.execution.runners.flows.suite_runs import try_whole_suite
-from engine.execution.runners.flows.words import as_facts, count, join_names, last_line
 from engine.execution.trees import create_branch
 from engine.frozen import frozen
 from engine.git import Git
 from engine.git.history import count_apart
 from engine.git.lost_commits import Stash, is_reachable, read_stashes
 from engine.git.merges import try_merge
+from engine.model.text import count, join_names, last_line
 
 # -- Report merged and stale branches, with the commands that delete them -------------------------------------------
 
@@ -100,7 +101,7 @@ class ReportBranches(Flow):
         to_tidy = [branch for branch in branches if branch.state in titles]
         rows = as_facts(to_tidy, "name", "state", "days", "ahead", "behind", "command")
         stale = sum(branch.state == "stale" for branch in to_tidy)
-        number = count(len(branches), "branch", "branches")
+        number = count(len(branches), "branch")
         summary = f"{len(to_tidy) - stale} merged and {stale} stale of {number}"
         if not to_tidy:
             summary = f"Nothing to tidy: {number} besides {base}, all active"
@@ -214,7 +215,7 @@ class LookAtStash(Flow):
     stashes: list[Revision] = Field(min_length=1, max_length=10, description="the stashes, as ids of their commits")
 
     def describe(self) -> str:
-        return f"Look at {count(len(self.stashes), 'old stash', 'old stashes')}: does it still apply?"
+        return f"Look at {count(len(self.stashes), 'old stash')}: does it still apply?"
 
     def run(self, job: Job) -> FlowResult:
         git = operator_git(job)

@@ -19,6 +19,7 @@ from engine.execution.runners.flow import (
     ProjectFlow,
     Revision,
     TestId,
+    in_project,
 )
 from engine.execution.runners.flows.git_steps import (
     read_commit,
@@ -28,13 +29,19 @@ from engine.execution.runners.flows.git_steps import (
     show_diff,
     try_git,
 )
-from engine.execution.runners.flows.suite_runs import find_toolchains, run_tests, toolchain_for, try_whole_suite
-from engine.execution.runners.flows.words import count, describe_check, in_project, join_names, last_line
+from engine.execution.runners.flows.suite_runs import (
+    describe_check,
+    find_toolchains,
+    run_tests,
+    toolchain_for,
+    try_whole_suite,
+)
 from engine.execution.runners.toolchains.installing import linked_packages
 from engine.git import GitError
 from engine.git.history import is_ancestor
 from engine.model import CheckResult
 from engine.model.adaptation import MAX_PATCH
+from engine.model.text import count, join_names, last_line
 
 # -- Find the commit that broke a test, with git's own bisection ----------------------------------------------------
 

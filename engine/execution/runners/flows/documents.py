@@ -15,11 +15,10 @@ from pydantic import AfterValidator, Field, StringConstraints
 from engine.execution.runners.flow import CannotRun, Flow, FlowError, FlowResult, Job, Place, check_argument
 from engine.execution.runners.flows.git_steps import resolve_commit
 from engine.execution.runners.flows.lint import is_own_file
-from engine.execution.runners.flows.words import count, join_names
 from engine.execution.runners.toolchains.projects import changelog_of
 from engine.files import read_plain
 from engine.frozen import frozen
-from engine.model.text import LEARNT, one_line, read_section, write_section
+from engine.model.text import LEARNT, count, join_names, one_line, read_section, write_section
 
 # -- Sort commits into the sections of a change log, and add entries to one (pure) ----------------------------------
 

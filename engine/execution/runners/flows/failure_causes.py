@@ -18,18 +18,20 @@ from engine.execution.runners.flow import (
     Place,
     ProjectFlow,
     TestId,
+    in_project,
 )
 from engine.execution.runners.flows.suite_runs import (
+    describe_check,
     find_toolchains,
     run_tests,
     toolchain_for,
 )
-from engine.execution.runners.flows.words import capitalised, count, describe_check, in_project, join_names
 from engine.execution.runners.toolchains.project_tools import (
     Toolchain,
 )
 from engine.execution.runners.toolchains.tool_table import TEST_FILE
 from engine.frozen import frozen
+from engine.model.text import capitalised, count, join_names
 
 # -- The cause of a failure, and a signature that similar failures share (pure) -------------------------------------
 

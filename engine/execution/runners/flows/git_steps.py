@@ -7,13 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from engine.execution.runners.flow import FlowError, Job
-from engine.execution.runners.flows.words import count, join_names
 from engine.files import read_plain
 from engine.frozen import frozen
 from engine.git import Git
 from engine.git.command import update_index
 from engine.git.operations import conflicted_files
 from engine.git.secrets import secret_kind
+from engine.model.text import count, join_names
 
 MAX_DIFF_LINES = 200
 """Maximum number of lines of a commit's diff in the transcript."""

@@ -10,12 +10,12 @@ from pydantic import AwareDatetime, Field
 from engine.execution.runners.flow import Flow, FlowError, FlowResult, Job, Line, Place, RepoPath, Revision
 from engine.execution.runners.flows.documents import SECTIONS, classify
 from engine.execution.runners.flows.git_steps import main_branch, operator_git, resolve_commit
-from engine.execution.runners.flows.words import count, join_names
 from engine.frozen import frozen
 from engine.git import Git
 from engine.git.leftovers import scan_line
 from engine.git.project_habits import is_group
 from engine.model import sanitise
+from engine.model.text import count, join_names
 
 # -- Summarise the work since a time --------------------------------------------------------------------------------
 

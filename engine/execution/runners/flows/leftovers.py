@@ -9,10 +9,9 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from engine.execution.runners.flow import CannotRun, Flow, FlowResult, Job, Line, Place, RepoPath
+from engine.execution.runners.flow import CannotRun, Flow, FlowResult, Job, Line, Place, RepoPath, as_facts
 from engine.execution.runners.flows.git_steps import operator_git
-from engine.execution.runners.flows.suite_runs import all_tests, combine_checks, run_test_plan
-from engine.execution.runners.flows.words import as_facts, count, describe_check, join_names
+from engine.execution.runners.flows.suite_runs import all_tests, combine_checks, describe_check, run_test_plan
 from engine.execution.runners.toolchains.installing import linked_packages
 from engine.execution.runners.toolchains.project_tools import Toolchain
 from engine.execution.runners.toolchains.projects import find_projects, project_of
@@ -21,6 +20,7 @@ from engine.git.leftovers import CONFLICT_MARKER, TODOS, removable_lines, scan_l
 from engine.git.own_changes import LocatedLeftover, OwnChanges, own_changes, read_text
 from engine.git.reader import GitReader
 from engine.model import CheckResult
+from engine.model.text import count, join_names
 
 # -- Show debugging, conflict markers and new TODOs, and remove debugging where that is safe -----------------------
 

@@ -19,16 +19,18 @@ from engine.execution.runners.flow import (
     ProjectFlow,
     RepoPath,
     Revision,
+    as_facts,
+    in_project,
 )
 from engine.execution.runners.flows.git_steps import resolve_commit, restore_tree, store_tree
 from engine.execution.runners.flows.suite_runs import find_project, run_command
-from engine.execution.runners.flows.words import as_facts, count, in_project, join_names, last_line
 from engine.execution.runners.toolchains.detection import ProjectFolder, add_package_command
 from engine.execution.runners.toolchains.installing import linked_packages
 from engine.execution.runners.toolchains.project_tools import Linter, first_missing
 from engine.execution.runners.toolchains.python_projects import is_python_project
 from engine.execution.runners.toolchains.tool_table import LINTERS, Finding, read_text
 from engine.frozen import frozen
+from engine.model.text import count, join_names, last_line
 
 MAX_SHOWN_FINDINGS = 100
 

@@ -6,8 +6,17 @@ from pathlib import Path
 
 from pydantic import Field
 
-from engine.execution.runners.flow import Flow, FlowError, FlowResult, Job, Line, Place, ProjectFlow, Revision
-from engine.execution.runners.flows.words import capitalised, count, in_project, join_names
+from engine.execution.runners.flow import (
+    Flow,
+    FlowError,
+    FlowResult,
+    Job,
+    Line,
+    Place,
+    ProjectFlow,
+    Revision,
+    in_project,
+)
 from engine.execution.runners.toolchains.installing import (
     Installation,
     choose_installation,
@@ -18,6 +27,7 @@ from engine.execution.runners.toolchains.installing import (
 from engine.execution.runners.toolchains.lock_files import find_mismatches
 from engine.execution.runners.toolchains.projects import find_packages
 from engine.model import Refusal
+from engine.model.text import capitalised, count, join_names
 
 # -- Install a project's packages, so that its tests can run ------------------------------------------------------
 

@@ -19,6 +19,7 @@ from engine.execution.runners.flow import (
     Place,
     ProjectFlow,
     Revision,
+    in_project,
 )
 from engine.execution.runners.flows.git_steps import (
     LITERAL_PATHS,
@@ -30,12 +31,12 @@ from engine.execution.runners.flows.git_steps import (
     resolve_commit,
     try_git,
 )
-from engine.execution.runners.flows.suite_runs import try_whole_suite
-from engine.execution.runners.flows.words import count, describe_check, in_project, join_names
+from engine.execution.runners.flows.suite_runs import describe_check, try_whole_suite
 from engine.git import Git, GitError
 from engine.git.history import is_ancestor
 from engine.git.merges import MAX_COLLIDING, merge_trees, separate_objects
 from engine.git.operations import CONFLICT, Operation, Stage, conflicted_files, read_operation
+from engine.model.text import count, join_names
 
 # -- Merge one branch into another, and run the tests on the result -------------------------------------------------
 

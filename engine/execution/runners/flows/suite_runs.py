@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from engine.execution.runners.flow import CannotRun, CommandResult, FlowError, Job
-from engine.execution.runners.flows.words import count, describe_check, join_names, last_line
 from engine.execution.runners.toolchains.detection import ProjectFolder, environment_command
 from engine.execution.runners.toolchains.installing import linked_packages
 from engine.execution.runners.toolchains.project_tools import (
@@ -23,6 +22,7 @@ from engine.execution.runners.toolchains.projects import Project, find_projects
 from engine.execution.runners.toolchains.python_projects import is_python_project
 from engine.execution.runners.toolchains.tool_table import Command
 from engine.model import CheckResult
+from engine.model.text import count, join_names, last_line, seconds_in_words
 
 
 def find_project(job: Job, path: str) -> Project:
@@ -226,3 +226,27 @@ def combine_checks(results: Sequence[tuple[Toolchain, CheckResult]]) -> CheckRes
         failing=tuple(name for check in checks for name in check.failing),
         durations=tuple(durations),
     )
+
+
+def describe_check(check: CheckResult) -> str:
+    """A result in one sentence without a full stop."""
+    skipped = f", {check.skipped} skipped" if check.skipped else ""
+    took = f" in {seconds_in_words(check.seconds)}{skipped}"
+    if not check.counted:
+        name = check.failing[0] if check.failing else check.tool
+        return f"{name} {'failed' if check.failed else 'succeeded'}{took}; its output names no tests"
+    if check.failed or check.errors:
+        return f"{_describe_failures(check)}{took}: {join_names(check.failing, 2)}"
+    if not check.passed:
+        return f"no tests ran{skipped}"
+    return f"{'the one test' if check.passed == 1 else f'all {check.passed} tests'} passed{took}"
+
+
+def _describe_failures(check: CheckResult) -> str:
+    # An error is no failed test: the tests of a file that cannot be imported did not run.
+    errors = count(check.errors, "error")
+    if not check.failed:
+        passed = f"{count(check.passed, 'test')} passed" if check.passed else "no tests ran"
+        return f"{errors}, {passed}"
+    failed = f"{check.failed} of {count(check.passed + check.failed, 'test')} failed"
+    return f"{failed} and {errors}" if check.errors else failed

@@ -18,6 +18,7 @@ from engine.execution.runners.flow import (
     ProjectFlow,
     RepoPath,
     TestId,
+    in_project,
 )
 from engine.execution.runners.flows.failure_causes import find_signatures
 from engine.execution.runners.flows.git_steps import (
@@ -31,18 +32,19 @@ from engine.execution.runners.flows.leftovers import read_own_changes
 from engine.execution.runners.flows.suite_runs import (
     all_tests,
     combine_checks,
+    describe_check,
     find_toolchains,
     run_test_plan,
     run_tests,
     toolchain_for,
 )
-from engine.execution.runners.flows.words import capitalised, count, describe_check, in_project, join_names, last_line
 from engine.execution.runners.toolchains.detection import ProjectFolder, add_package_command
 from engine.execution.runners.toolchains.installing import linked_packages
 from engine.execution.runners.toolchains.project_tools import Toolchain
 from engine.execution.runners.toolchains.tool_table import Command
 from engine.files import read_plain
 from engine.model import CheckResult
+from engine.model.text import capitalised, count, join_names, last_line
 
 # -- Run the tests that belong to changed files ---------------------------------------------------------------------
 

@@ -12,7 +12,6 @@ from pydantic import Field
 
 from engine.execution.runners.flow import Flow, FlowResult, Job, Line, Place, Revision
 from engine.execution.runners.flows.git_steps import resolve_commit
-from engine.execution.runners.flows.words import capitalised, count, join_names
 from engine.execution.runners.toolchains.tool_table import TEST_FILE
 from engine.files import read_plain
 from engine.frozen import frozen
@@ -27,6 +26,7 @@ from engine.git.unpushed import (
     read_commits,
     read_uncommitted,
 )
+from engine.model.text import capitalised, count, join_names
 
 # -- Review unpushed commits for secrets, leftovers and large files -----------------------------------------------
 

@@ -21,14 +21,16 @@ from engine.execution.runners.flow import (
     ProjectFlow,
     Revision,
     TestId,
+    as_facts,
+    in_project,
 )
 from engine.execution.runners.flows.git_steps import read_commit, reset_worktree, resolve_commit
 from engine.execution.runners.flows.suite_runs import (
+    describe_check,
     find_toolchains,
     run_tests,
     toolchain_for,
 )
-from engine.execution.runners.flows.words import as_facts, count, describe_check, in_project, join_names
 from engine.execution.runners.toolchains.installing import linked_packages
 from engine.execution.runners.toolchains.project_tools import Toolchain
 from engine.execution.runners.toolchains.tool_table import is_inside
@@ -36,6 +38,7 @@ from engine.files import read_plain
 from engine.frozen import frozen
 from engine.git.leftovers import UNTIL
 from engine.model import CheckResult
+from engine.model.text import count, join_names
 
 # -- Run the same tests many times and find those that sometimes fail -----------------------------------------------
 
