@@ -24,7 +24,7 @@ def main() -> int:
     try:
         common, rest = split_options(argv)
     except WrongUse:
-        return _verb(argv)  # which says so
+        return _verb(argv)  # which prints the error
     if rest[:1] == ["status"] and not (common.as_json or common.demo):
         from clawpy_console.cli.status_bar import answer
 
@@ -62,7 +62,7 @@ def _serve(argv: Sequence[str], terminal: socket) -> int:
 
     with terminal:
         code = _verb(argv, terminal)
-        with suppress(OSError):  # it was told already, if it had a console
+        with suppress(OSError):  # a client that had a console was ended with it
             terminal.sendall(client.ClientEnd(code).message())
     return code
 

@@ -193,7 +193,9 @@ class Presence:
             return
         self._reported_at = now
         app.call_engine(
-            lambda engine: engine.autonomy.note_activity("console"), lambda _: app.reload(["autonomy"]), group="heard"
+            lambda engine: engine.autonomy.note_activity("console"),
+            lambda _: app.reload(["autonomy"]),
+            group="activity",
         )
 
     def note_blur(self) -> None:

@@ -160,7 +160,7 @@ class CardController:
         show: Callable[[Card], object] | None = None,
         start: Callable[[Card], object] | None = None,
     ) -> None:
-        """Ask for a prompt. One that names a flow runs at once, by `start`: whoever wrote it has approved it. What is
+        """Ask for a prompt. One that names a flow runs at once, by `start`: to write it is to approve it. What is
         risky, needs the network or cannot run yet is a card on top, by `show`. Without these two the app does it."""
         from clawpy_console.dialogs.prompt import OwnPrompt
 

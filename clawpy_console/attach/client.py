@@ -198,7 +198,7 @@ def attach(home: Home, workspaces: Sequence[str]) -> socket.socket | None:
     except TimeoutError:
         raise Refused(_not_answering_text(home)) from None
     except (OSError, ValueError):
-        pass  # a dead engine's note, or an engine that ends; who opens one finds out
+        pass  # the note of a dead engine, or an engine that ends; opening one will show which
     connection.close()
     return None
 
@@ -347,7 +347,7 @@ class Client:
         while self._pending:
             try:
                 written = os.write(1, self._pending[: limit or CHUNK_BYTES])
-            except OSError:  # the terminal is gone; the signal that says so comes
+            except OSError:  # the terminal is gone; its signal follows
                 self._pending.clear()
                 return
             del self._pending[:written]

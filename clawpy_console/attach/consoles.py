@@ -243,7 +243,7 @@ class Consoles(Host):
 
 
 def exit_after(seconds: float, code: int) -> None:
-    """Exit with `code` after `seconds`, whatever is still in progress: nobody waits for it any more."""
+    """Exit with `code` after `seconds`, whatever is still in progress."""
     last = threading.Timer(seconds, os._exit, (code,))
     last.daemon = True
     last.start()
@@ -256,7 +256,7 @@ def _redirect_output_to_log(home: Home) -> None:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         is_full = file.exists() and file.stat().st_size > MAX_LOG_BYTES
         log = os.open(file, os.O_WRONLY | os.O_CREAT | (os.O_TRUNC if is_full else os.O_APPEND), 0o600)
-    except OSError:  # a home that cannot be written is told by the engine
+    except OSError:  # the engine will report that the home cannot be written
         log = os.open(os.devnull, os.O_WRONLY)
     nothing = os.open(os.devnull, os.O_RDONLY)
     sys.stdout.flush()

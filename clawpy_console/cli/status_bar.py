@@ -31,7 +31,7 @@ def answer(home: str | None, words: Sequence[str]) -> str | None:
             text = line(json.load(file), options[1], datetime.now(UTC))
     except (OSError, ValueError, RecursionError, KeyError, TypeError, AttributeError):
         return None  # there is no such file, or it is none of ours
-    if os.path.exists(os.path.join(data, "STOP")):  # noqa: PTH110, PTH118  # asked for from outside, and nobody has found it yet
+    if os.path.exists(os.path.join(data, "STOP")):  # noqa: PTH110, PTH118  # a stop that no engine has found yet
         return "⏸ stop"
     return NO_ENGINE if text[0] != "⏸" and _killed(data) else text
 
@@ -87,7 +87,7 @@ def _is_future(instant: str | None, now: datetime) -> bool | None:
 
 
 def _killed(data: str) -> bool:
-    """Whether the engine that wrote the file died: its note exists, and nobody holds its lock."""
+    """Whether the engine that wrote the file died: its note exists, and its lock is free."""
     folder = os.path.join(data, "engine.")  # noqa: PTH118
     if not os.path.exists(folder + "json"):  # noqa: PTH110
         return False

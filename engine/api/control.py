@@ -52,7 +52,7 @@ Attach = Callable[[Any], Callable[[socket.socket], None]]
 
 
 class Unreachable(Exception):
-    """Nobody answers at the address. `sent`: the request was sent, so it may have been carried out all the same."""
+    """No engine answers at the address. `sent`: the request was sent, so it may have been carried out all the same."""
 
     def __init__(self, reason: str, *, sent: bool = False) -> None:
         super().__init__(reason)
@@ -85,7 +85,9 @@ class ControlServer(socketserver.ThreadingUnixStreamServer):
 
     def _bind(self) -> None:
         self.address = str(self._folder / SOCKET_NAME)
-        Path(self.address).unlink(missing_ok=True)  # a dead engine's: who has the home's lock is alone here
+        Path(self.address).unlink(
+            missing_ok=True
+        )  # a dead engine's: only the engine that holds the home's lock gets here
         super().__init__(self.address, _Request)
         Path(self.address).chmod(0o600)
 
@@ -111,7 +113,7 @@ class ControlServer(socketserver.ThreadingUnixStreamServer):
             shutil.rmtree(self._folder, ignore_errors=True)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """The client went away or fell silent; there is nobody left to tell."""
+        """Log that the client went away or fell silent."""
         log.debug("a client of the control socket is gone", exc_info=True)
 
 
@@ -137,7 +139,7 @@ class _Request(socketserver.StreamRequestHandler):
         except Refusal as refusal:
             answer = json.dumps(refusal.document())
         except Exception as error:
-            # The caller must hear of it, and the engine must go on.
+            # The caller gets the error, and the engine goes on.
             log.exception("a verb failed")
             message = f"{type(error).__name__}: {error}"
             answer = json.dumps(Refusal("internal", message, "this is a bug; see the log").document())
@@ -150,7 +152,7 @@ class _Request(socketserver.StreamRequestHandler):
 def ask(address: str, verb: str, arguments: Any, *, timeout: float | None = 60.0) -> Document:
     """Send a verb to the engine at `address`, and wait `timeout` seconds for its answer; None waits without limit.
 
-    Raises `Unreachable` when nobody is there, the `Refusal` of the engine, or `Refusal` `no_answer`.
+    Raises `Unreachable` when no engine is there, the `Refusal` of the engine, or `Refusal` `no_answer`.
     """
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
         client.settimeout(2.0)

@@ -124,7 +124,7 @@ class ListenAddress:
         try:
             split = urlsplit(f"//{host}")
             name, _ = split.hostname or "", split.port
-            # A page that rebinds comes by a name; who writes out an address means this machine.
+            # A page that rebinds its name sends the name; a numeric address means this machine.
             known = name in self.names or ipaddress.ip_address(name).is_loopback or not self.is_local
         except ValueError:
             return False
@@ -167,7 +167,7 @@ HOW_TO_MAKE_PAIR = (
 def check_certificate(certificate: str, key: str) -> None:
     """Load both without asking for a pass phrase, as OpenSSL would on the terminal. Raises `Refusal`
     `bad_certificate`."""
-    import ssl  # only who has a certificate pays for it
+    import ssl  # slow to import, and only needed with a certificate
 
     def refuse_passphrase() -> str:
         fix = f"remove it: openssl pkey -in {key} -out open.pem, and name that file"

@@ -202,11 +202,11 @@ class Pulse:
                 tasks.create_task(client.receive())
                 tasks.create_task(client.send_frames())
         except* WebSocketDisconnect:
-            pass  # it went away; there is nobody left to tell
+            pass  # the client went away
         except* _Disconnect as group:
             disconnect = group.exceptions[0]
             assert isinstance(disconnect, _Disconnect)
-            with contextlib.suppress(TimeoutError, WebSocketDisconnect):  # who does not read is cut off
+            with contextlib.suppress(TimeoutError, WebSocketDisconnect):  # a client that does not read is cut off
                 await asyncio.wait_for(socket.close(disconnect.code, str(disconnect)), 1)
         finally:
             self.counts.connected -= 1
@@ -336,7 +336,7 @@ def _messages_of(engine: Services, fact: LedgerEntry) -> Iterator[Document]:
 def _execution_document(engine: Services, fact: LedgerEntry) -> Document:
     result: Document = {"outcome": fact.payload["outcome"], "session": None, "summary": "", "cost": 0.0}
     task = None
-    with contextlib.suppress(Refusal):  # what is gone meanwhile is told as far as it is known
+    with contextlib.suppress(Refusal):  # a card or session that was forgotten meanwhile
         card = engine.cards.get(fact.subject)
         task = card.task_id
         if card.session_id is not None:

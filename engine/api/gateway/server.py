@@ -347,8 +347,8 @@ class Server(uvicorn.Server):
 
 
 class _Connection(H11Protocol):
-    """An HTTP connection, which is closed when nobody asks for anything on it. When there are too many connections, the
-    oldest of those that wait for a request or the rest of it is closed: idle clients keep nobody out."""
+    """An HTTP connection, which is closed when no request comes on it. When there are too many connections, the oldest
+    of those that wait for a request or the rest of one is closed: idle clients do not keep others out."""
 
     limits: ClassVar[Limits]
     arrived: ClassVar[dict[_Connection, None]]

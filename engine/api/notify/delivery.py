@@ -150,7 +150,7 @@ _MARKDOWN = re.compile(r"([*_`~|>#\\\[\]])")
 
 @frozen
 class Failure:
-    """Why a delivery failed. `lasting`: it will fail again until somebody fixes it."""
+    """Why a delivery failed. `lasting`: it will fail again until it is fixed."""
 
     words: str
     lasting: bool = False
@@ -207,7 +207,7 @@ def _send(address: Address, note: Note, buttons: Mapping[str, Button]) -> Failur
     import apprise
     from apprise import plugins
 
-    # What it logs may hold addresses, and would tear the screen; what we need of it comes with the result.
+    # Its log may hold addresses, and would be printed over the screen; the result has all that is needed.
     apprise_logger = logging.getLogger("apprise")
     apprise_logger.propagate = False
     if not apprise_logger.handlers:
@@ -298,7 +298,7 @@ def escape_markdown(text: str) -> str:
 
 
 def without_mentions(text: str) -> str:
-    """Text that notifies nobody on Discord."""
+    """Text whose mentions notify no user on Discord."""
     return text.replace("@", "@\u200b")
 
 

@@ -1,5 +1,4 @@
-"""What a fact means to somebody who is away, which surface hears of it in which form, and in which words (SPEC 10.2).
-Pure.
+"""Which facts are notified, on which surface, in which form and words (SPEC 10.2). Pure.
 
 The outbox stores only which fact it was. Its text is made when it is sent, so that a card that was decided or forgotten
 meanwhile (SPEC 4.10) is not sent. Text of agents and models is hostile and leaves the machine here: it is sanitised,
@@ -313,7 +312,7 @@ def make_note(
     """The note of a content in a form, while `pending` cards wait."""
     words = clean_line(content.words, secrets)
     percent = f"{round(100 * content.confidence)}%" if content.confidence is not None and content.stated else ""
-    # Before the Twin has learnt, the tier's word; what is broken or about to be lost says so always.
+    # The tier's word stands for a confidence that is not stated; work at risk always has it.
     risk = content.tier.word if content.tier and (not content.stated or content.tier is Tier.BROKEN) else ""
     base = Note(
         form,

@@ -91,7 +91,7 @@ class Notifications:
     # -- life cycle
 
     def start(self) -> None:
-        """Start to follow events. Without it somebody calls `catch_up` and `step`."""
+        """Start to follow events. Without it, call `catch_up` and `step`."""
         self._subscription = self.engine.bus.subscribe(self._follower.wake, capacity=1_000)
         self._follower.wake()
 
@@ -110,7 +110,7 @@ class Notifications:
     def _follow(self) -> None:
         assert self._subscription is not None
         events = self._subscription.drain()
-        # Most of what happens concerns nobody outside; then the ledger is not even asked.
+        # Most events are not notified; then the ledger is not even read.
         is_concerned = self._subscription.dropped or any(event.kind in FACT_KINDS for event in events)
         if self._has_caught_up and not is_concerned:
             return
@@ -202,7 +202,7 @@ class Notifications:
         except Refusal as refusal:
             return Failure(refusal.message, lasting=True)
         except Exception as error:
-            # Of a library's fault only the kind is told: its words may hold the address.
+            # Only the type of a library's error is named: its message may hold the address.
             log.warning("the %s could not be reached: %s", surface, type(error).__name__)
             return Failure(f"its delivery failed ({type(error).__name__})")
 

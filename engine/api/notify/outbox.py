@@ -28,7 +28,7 @@ class DeliveryState(StrEnum):
 
     WAITING = "waiting"
     SENT = "sent"
-    DROPPED = "dropped"  # nobody needs it any more
+    DROPPED = "dropped"  # not needed any more
     DEAD = "dead"  # given up
 
 

@@ -49,7 +49,7 @@ def predict(
     faults = engine.ledger.latest(50, kinds=("FaultReported",))
     new = [
         fact for fact in reversed(faults) if not latest or fact.id > latest[0].id
-    ]  # such as lines that nobody can read
+    ]  # such as lines of a predictor that cannot be read
     return _pending_document(engine, workspaces, channel, snoozed=snoozed, shown=shown) | {
         "created": [card.id for card in report.created],
         "withdrawn": list(report.withdrawn),
