@@ -29,7 +29,7 @@ def run_in_thread(name: str, work: Callable[[], T]) -> Future[T]:
 
 
 class Background:
-    """The thread; it starts when it is first woken. Callable from any thread."""
+    """A thread that runs a step whenever it is woken. It starts with the first `wake`. Callable from any thread."""
 
     def __init__(self, name: str, step: Callable[[], float | None], *, interruptible: bool = False) -> None:
         """`step()` does some work and must not raise. It returns the seconds until the next step, 0 for at once, None
@@ -40,8 +40,8 @@ class Background:
         self._condition = threading.Condition()
         self._thread: threading.Thread | None = None
         self._woken = False
-        self._asked = False
-        """Whether `wake` was called since the last step began; `_woken` is also set by the step itself."""
+        self._woken_by_caller = False
+        """Whether `wake` was called since the last step began; `_woken` is also set by a step that wants another."""
         self._busy = False
         self._closed = False
 
@@ -65,7 +65,7 @@ class Background:
         with self._condition:
             if self._closed:
                 return
-            self._woken = self._asked = True
+            self._woken = self._woken_by_caller = True
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
                 self._thread.start()
@@ -90,11 +90,13 @@ class Background:
                 self._condition.wait_for(lambda: self._woken or self._closed)
                 if self._closed:
                     return
-                self._woken, self._asked, self._busy = False, False, True
+                self._woken, self._woken_by_caller, self._busy = False, False, True
             delay = self._step()
             with self._condition:
                 self._busy = False
                 self._woken = self._woken or delay is not None
                 self._condition.notify_all()
                 if delay:
-                    self._condition.wait_for(lambda: self._closed or (self._interruptible and self._asked), delay)
+                    self._condition.wait_for(
+                        lambda: self._closed or (self._interruptible and self._woken_by_caller), delay
+                    )

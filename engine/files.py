@@ -120,12 +120,6 @@ def create_filled_folder(folder: Path, files: Mapping[str, bytes]) -> None:
     sync_folder(folder)
 
 
-def recovery_hint(database: Path) -> str:
-    """Advice, in words, on how to repair a home whose database is damaged."""
-    recover = f"`sqlite3 {database.name} .recover` may restore much of it"
-    return f"move {database.name} away to start afresh, but keep it: {recover}"
-
-
 def sync_folder(folder: Path) -> None:
     """Make renames and removals in `folder` durable."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)

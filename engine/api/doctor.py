@@ -35,7 +35,6 @@ from engine.clock import SystemClock
 from engine.config import FixedSettings, Settings
 from engine.config.sections import DESKTOP, SPEAK, Surface, url_problem
 from engine.config.settings_file import VARIABLES, format_key
-from engine.files import recovery_hint
 from engine.git import MIN_VERSION, Git, repository_root
 from engine.git import version as git_version
 from engine.home import Home
@@ -217,15 +216,15 @@ def _check_database(path: Path) -> Check:
     if not path.exists():
         return Check("database", OK, "does not exist yet; the first start creates it")
     if path.stat().st_size == 0:
-        return Check("database", FAIL, f"{path} is damaged: it is empty", recovery_hint(path))
+        return Check("database", FAIL, f"{path} is damaged: it is empty", database.recovery_hint(path))
     try:
         [(result,)] = read_rows(path, "PRAGMA quick_check(1)")
-        version, refusal = database.stored_version(path), database.refused(path)
+        version, refusal = database.stored_version(path), database.version_refusal(path)
     except (sqlite3.Error, ValueError) as error:
-        return Check("database", FAIL, f"{path} cannot be read: {error}", recovery_hint(path))
+        return Check("database", FAIL, f"{path} cannot be read: {error}", database.recovery_hint(path))
     size = path.stat().st_size / 1024 / 1024
     if result != "ok":
-        return Check("database", FAIL, f"{path} is damaged: {result}", recovery_hint(path))
+        return Check("database", FAIL, f"{path} is damaged: {result}", database.recovery_hint(path))
     if refusal is not None:
         return Check("database", FAIL, refusal.message, refusal.fix)
     return Check("database", OK, f"intact, {size:.1f} MB, format {version}, SQLite {sqlite3.sqlite_version}")

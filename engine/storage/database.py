@@ -26,7 +26,6 @@ from sqlmodel import Session, SQLModel
 
 from engine.clock import Clock
 from engine.events import Event, EventBus
-from engine.files import recovery_hint
 from engine.model import Refusal
 from engine.storage import erasing
 from engine.storage.rows import DRIVER, READS, as_stored, driver_of, insert
@@ -41,6 +40,12 @@ VERSION = 3
 SCRIPT = Path(__file__).with_name("schema.sql")
 
 
+def recovery_hint(database: Path) -> str:
+    """Advice, in words, on how to repair a home whose database is damaged."""
+    recover = f"`sqlite3 {database.name} .recover` may restore much of it"
+    return f"move {database.name} away to start afresh, but keep it: {recover}"
+
+
 def make_or_check(path: Path) -> None:
     """Make the database at `path` where there is none. Raises `Refusal` for one that this program cannot read."""
     if not path.exists():
@@ -48,12 +53,12 @@ def make_or_check(path: Path) -> None:
         return
     if path.stat().st_size == 0:  # what this program makes is never empty, see `_create`
         raise Refusal("damaged_home", f"{path} is damaged: it is empty", recovery_hint(path))
-    refusal = refused(path)
+    refusal = version_refusal(path)
     if refusal is not None:
         raise refusal
 
 
-def refused(path: Path) -> Refusal | None:
+def version_refusal(path: Path) -> Refusal | None:
     """Why this program cannot read the database at `path`, None if it can. Raises `sqlite3.DatabaseError` for no
     database."""
     version = stored_version(path)
@@ -131,11 +136,11 @@ def open_sqlite(path: Path, *, read_only: bool, durable: bool) -> Engine:
     return engine
 
 
-class Connected:
-    """A connection and a session that are kept, and transactions on them: making them costs more than most queries.
+class KeptConnection:
+    """A connection with a session, kept for many transactions: making them costs more than most queries.
 
-    For SQLAlchemy one transaction lasts as long as the connection; what a transaction is for SQLite is begun and ended
-    at the driver.
+    For SQLAlchemy one transaction lasts as long as the connection. SQLite's own transactions begin and end at the
+    driver.
     """
 
     def __init__(self, engine: Engine, *, reads: bool) -> None:
@@ -169,7 +174,7 @@ class Connected:
         finally:
             if self.driver.in_transaction:
                 self.driver.execute("ROLLBACK")
-            if not self._connection.in_transaction():  # a session rolled back for SQLAlchemy what lasts for ever
+            if not self._connection.in_transaction():  # a session ended SQLAlchemy's transaction by a rollback
                 self._connection.begin()
 
     def close(self) -> None:
@@ -188,8 +193,8 @@ _RECORD = "INSERT INTO memory_events (at, kind, subject, workspace, payload) VAL
 class Transaction:
     """A write in progress, and the events that it publishes when it commits.
 
-    `session` writes objects with an ORM. The other ways cost less: `insert` for a new row that nobody changes here,
-    `rows.ask` for a statement that is asked often, `driver` for plain SQL.
+    `session` writes objects with the ORM. Other ways cost less: `insert` for a new row that is not changed here,
+    `rows.ask` for a statement, `driver` for plain SQL.
     """
 
     def __init__(self, session: Session, now: datetime) -> None:
@@ -233,7 +238,7 @@ class Database:
         self.commits = 0
         """Counts commits since opening: an idle engine makes none."""
         self.recorded = 0
-        """Counts commits that wrote to the ledger: while it stands still there is nothing to follow."""
+        """Counts commits that wrote to the ledger: consumers have nothing new to read while it stays the same."""
         self._clock = clock
         self._bus = bus
         with translated_errors(path):
@@ -241,8 +246,8 @@ class Database:
             use_write_ahead_log(path)
         self._engine = open_sqlite(path, read_only=False, durable=durable)
         self._reader_engine = open_sqlite(path, read_only=True, durable=durable)
-        self._connected = Connected(self._engine, reads=False)
-        self._idle_readers: list[Connected] = []
+        self._writing = KeptConnection(self._engine, reads=False)
+        self._idle_readers: list[KeptConnection] = []
         self._deferred: dict[str, Callable[[Transaction], None]] = {}
         self._deferring = threading.Lock()
         self._writer = ThreadPoolExecutor(1, "clawpy-writer")
@@ -274,7 +279,7 @@ class Database:
             try:
                 reader = self._idle_readers.pop()
             except IndexError:
-                reader = Connected(self._reader_engine, reads=True)
+                reader = KeptConnection(self._reader_engine, reads=True)
             try:
                 with reader.transaction() as session:
                     yield session
@@ -299,7 +304,7 @@ class Database:
         """Remove what was erased from the file too; see `erasing.scrub`. Waits for what is queued; nothing is written
         meanwhile, which takes about a second for each 100 MB."""
         with translated_errors(self.path):
-            return self._in_writer(lambda: erasing.scrub(self._connected.driver)).result()
+            return self._in_writer(lambda: erasing.scrub(self._writing.driver)).result()
 
     def close(self) -> None:
         """Finish what is queued, then close the connections. Safe to call twice."""
@@ -309,7 +314,7 @@ class Database:
         self._writer.shutdown()
         while self._idle_readers:
             self._idle_readers.pop().close()
-        self._connected.close()
+        self._writing.close()
         self._reader_engine.dispose()
         self._engine.dispose()
 
@@ -323,7 +328,7 @@ class Database:
         with self._deferring:
             deferred, self._deferred = self._deferred, {}
         try:
-            with translated_errors(self.path), self._connected.transaction() as session:
+            with translated_errors(self.path), self._writing.transaction() as session:
                 transaction = Transaction(session, self._clock.now())
                 for write_deferred in deferred.values():  # first, for whoever writes the same now has the last word
                     try:

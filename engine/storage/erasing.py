@@ -1,5 +1,7 @@
-"""Erases text from a whole database for good (SPEC 4.10), whatever tables it has. Keys and paths stay; everything else
-that is text, JSON or compressed text is searched."""
+"""Erases text from a whole database for good (SPEC 4.10), whatever tables it has.
+
+All text, JSON and compressed text is searched, except keys and paths.
+"""
 
 from __future__ import annotations
 

@@ -177,7 +177,7 @@ class LedgerConsumer:
         self.name = name
         self._cursor = LedgerCursor(ledger, f"{key}.{name}", lambda entry: entry.kind in kinds)
         self._handle = handle
-        self._tries = 0
+        self._failures = 0
         self._lock = threading.Lock()
 
     def catch_up(self, should_continue: Callable[[], bool] = lambda: True) -> list[str]:
@@ -197,11 +197,11 @@ class LedgerConsumer:
                     return done
                 except Exception as error:
                     log.exception("%s: %s of %s could not be handled", self.name, entry.kind, entry.subject)
-                    self._tries += 1
-                    if self._tries < MAX_ATTEMPTS:
+                    self._failures += 1
+                    if self._failures < MAX_ATTEMPTS:
                         return done
                     skipped.append(f"{entry.kind} of {entry.subject} was skipped: {error}")
-                self._tries = 0
+                self._failures = 0
             return len(entries)
 
         with self._lock:
@@ -252,7 +252,7 @@ class ConsumerThread:
             self._then()
 
     def close(self) -> None:
-        """Stop after the entry that is being handled. Safe to call twice."""
+        """Stop after the entry in progress. Safe to call twice."""
         self._background.close(CLOSE_TIMEOUT_S)
 
     def _step(self) -> None:

@@ -1,4 +1,4 @@
-"""Runs of a project's own checks, one row each (SPEC 4.2, 4.9): what was red, since when, what is slow."""
+"""Runs of a project's own tests, one row each (SPEC 4.2, 4.9): which tests fail, since when, and which are slow."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def mended_tests(before: Sequence[ValidationRun], after: ValidationRun) -> dict[
     mended: dict[str, ValidationRun] = {}
     for run in before:
         for test in run.check.failing:
-            newest = next(other for other in before if verdict_on(other, test) is not None)
+            newest = next(earlier for earlier in before if verdict_on(earlier, test) is not None)
             if verdict_on(newest, test) is False and verdict_on(after, test):
                 mended.setdefault(test, newest)
     return mended
@@ -127,9 +127,9 @@ def flipped_tests(runs: Sequence[ValidationRun]) -> list[tuple[str, str]]:
     """(test, tree) for tests that passed and failed on the very same files, those of the newest runs first."""
     flipped: dict[str, str] = {}
     for run in runs:
-        same = [other for other in runs if other.tree == run.tree and run.tree]
+        same_files = [candidate for candidate in runs if candidate.tree == run.tree and run.tree]
         for test in run.check.failing:
-            if test not in flipped and any(verdict_on(other, test) for other in same):
+            if test not in flipped and any(verdict_on(candidate, test) for candidate in same_files):
                 flipped[test] = run.tree
     return list(flipped.items())
 
