@@ -119,7 +119,7 @@ TIMEOUT_S = 10.0
 """Seconds to wait for an engine that starts or ends."""
 
 SHUTDOWN_S = 5
-"""Seconds that the engine has to end after a signal to its last client."""
+"""Seconds that an engine or a console has to end after a signal, or after its last client ended."""
 
 CHUNK_BYTES = 1024
 """Bytes that are written at a time: a terminal that is ready accepts so many."""

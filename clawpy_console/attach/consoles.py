@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from clawpy_console.attach.client import ClientEnd, TerminalDescription, describe_terminal
+from clawpy_console.attach.client import SHUTDOWN_S, ClientEnd, TerminalDescription, describe_terminal
 from clawpy_console.attach.host import Host
 from engine import Home, Refusal
 
@@ -24,9 +24,6 @@ if TYPE_CHECKING:
     from engine import Engine
 
 STOPPED = "The engine stopped. Start it again with `clawpy`."
-
-SHUTDOWN_S = 5.0
-"""Seconds that an engine has to end when its last terminal is gone."""
 
 MAX_LOG_BYTES = 1024 * 1024
 """Size at which `logs/console.log` starts again."""

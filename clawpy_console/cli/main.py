@@ -123,7 +123,8 @@ def _exit_on_signals() -> AbstractContextManager[None]:
 
 def _exit_on_signal(number: int, _frame: object) -> None:
     """Exit in order, and within `SHUTDOWN_S` in any case."""
-    from clawpy_console.attach.consoles import SHUTDOWN_S, exit_after
+    from clawpy_console.attach.client import SHUTDOWN_S
+    from clawpy_console.attach.consoles import exit_after
 
     exit_after(SHUTDOWN_S, 128 + number)
     sys.exit(128 + number)
