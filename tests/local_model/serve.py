@@ -30,28 +30,28 @@ def weights() -> Path:
 
 def main(port: str, *options: str) -> None:
     """Serve until a signal comes, or standard input ends where that is watched."""
-    option = dict(one.split("=", 1) for one in options)
+    values = dict(option.split("=", 1) for option in options)
     params = xllamacpp.CommonParams()
     params.model.path = str(weights())
     params.model_alias = {"smollm2"}
     params.port = int(port)
-    params.n_ctx = int(option.get("context", "4096"))
+    params.n_ctx = int(values.get("context", "4096"))
     # One thread: two that share two busy cores wait for each other, and are forty times slower.
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = 1
     params.warmup = False
     params.verbosity = 0
     params.sampling.temp = 0.0  # the same answer each time, where the request does not say otherwise
-    params.sampling.penalty_repeat = float(option.get("penalty", "1.15"))
-    if "template" in option:
-        params.chat_template = Path(option["template"]).read_text(encoding="utf-8")
-    if "key" in option:
-        params.api_keys = [option["key"]]
-    if option.get("ends") == "never":
+    params.sampling.penalty_repeat = float(values.get("penalty", "1.15"))
+    if "template" in values:
+        params.chat_template = Path(values["template"]).read_text(encoding="utf-8")
+    if "key" in values:
+        params.api_keys = [values["key"]]
+    if values.get("ends") == "never":
         params.sampling.ignore_eos = True
     server = xllamacpp.Server(params)
     print(server.listening_address, flush=True)
     with suppress(KeyboardInterrupt):
-        if option.get("watch") == "stdin":
+        if values.get("watch") == "stdin":
             sys.stdin.read()
         else:
             signal.pause()

@@ -1,4 +1,4 @@
-"""A real model server as a child process, and a proxy to it that can be listened to, held and cut."""
+"""A real model server as a child process, and a proxy before it that records, holds and cuts connections."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ class Smollm2:
             self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
         )
         assert self._process.stdout is not None
-        late = threading.Timer(START_SECONDS, self.kill)
-        late.start()
-        said = self._process.stdout.readline()
-        late.cancel()
-        assert said.startswith("http"), f"the model server did not start: {' '.join(self._command)}"
+        timer = threading.Timer(START_SECONDS, self.kill)
+        timer.start()
+        address = self._process.stdout.readline()
+        timer.cancel()
+        assert address.startswith("http"), f"the model server did not start: {' '.join(self._command)}"
 
     def kill(self) -> None:
-        """End it at once, as the machine would that runs out of memory."""
+        """End it at once, as a machine without memory would."""
         if self._process is not None:
             with self._process as process:
                 process.kill()
@@ -66,7 +66,7 @@ class Smollm2:
         return len(self._post("tokenize", {"content": prompt, "parse_special": True})["tokens"])
 
     def busy(self) -> bool:
-        """Whether it computes an answer."""
+        """Whether it is computing an answer."""
         with urllib.request.urlopen(f"{self.anthropic}/slots", timeout=60) as answer:
             return any(slot["is_processing"] for slot in json.load(answer))
 
@@ -75,7 +75,7 @@ class Smollm2:
             return json.load(answer)
 
     def wait_until_idle(self) -> None:
-        """Wait until it computes nothing any more: it noticed that whoever asked is gone."""
+        """Wait until it computes nothing: it noticed that the client is gone."""
         until(lambda: not self.busy(), 60)
 
     def __enter__(self) -> Self:
@@ -91,9 +91,9 @@ class Smollm2:
 class Proxy:
     """A TCP proxy on loopback in front of a server, from `with` on.
 
-    `requests` are the JSON bodies that went through, `answers` the pieces of answers. `heard` is called when a request
-    comes. `cuts` has for each connection that is yet to come after how many bytes of answers it is cut; where it ends,
-    none is. While `held` no byte of an answer passes.
+    `requests` are the JSON bodies that went through, `answers` is the number of pieces of answers. `on_request` is
+    called for each request. `cuts` has for each of the next connections the bytes of answers after which it is cut;
+    later ones are not cut. While `held` no byte of an answer passes.
     """
 
     def __init__(self, server: Smollm2) -> None:
@@ -135,8 +135,8 @@ class Proxy:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.held = False
-        for one in (self._listener, *self._sockets):
-            _close(one)
+        for connection in (self._listener, *self._sockets):
+            _close(connection)
 
     def _accept(self) -> None:
         with contextlib.suppress(OSError):  # it is closed
@@ -158,28 +158,28 @@ class Proxy:
                 ).start()
 
     def _forward_requests(self, client: socket.socket, server: socket.socket) -> None:
-        """Requests, to the server."""
-        seen = b""
+        """Forward requests to the server."""
+        received = b""
         with contextlib.suppress(OSError):
             while data := client.recv(65_536):
-                seen = self._note_requests(seen + data)
+                received = self._note_requests(received + data)
                 server.sendall(data)
         _close(server)
 
-    def _note_requests(self, seen: bytes) -> bytes:
-        """Note the requests in `seen` that are whole; what is left of it."""
-        while (head := seen.partition(b"\r\n\r\n"))[1]:
+    def _note_requests(self, received: bytes) -> bytes:
+        """Store the complete requests in `received`; returns the rest of it."""
+        while (head := received.partition(b"\r\n\r\n"))[1]:
             length = int((re.search(rb"content-length: *(\d+)", head[0], re.IGNORECASE) or [b"", b"0"])[1])
             if len(head[2]) < length:
                 break
             if length:
                 self.requests.append(json.loads(head[2][:length]))
                 self.on_request()
-            seen = head[2][length:]
-        return seen
+            received = head[2][length:]
+        return received
 
     def _forward_answers(self, server: socket.socket, client: socket.socket, cut: int | None) -> None:
-        """Answers, to the client."""
+        """Forward answers to the client."""
         passed = 0
         with contextlib.suppress(OSError):
             while data := server.recv(65_536):
@@ -194,12 +194,12 @@ class Proxy:
         _close(server)
 
 
-def _close(one: socket.socket) -> None:
+def _close(connection: socket.socket) -> None:
     with contextlib.suppress(OSError):
-        one.shutdown(socket.SHUT_RDWR)
-    one.close()
+        connection.shutdown(socket.SHUT_RDWR)
+    connection.close()
 
 
 def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as one:
-        return int(one.getsockname()[1])
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])

@@ -56,7 +56,7 @@ def test_a_question_is_answered_and_counted(engine: Engine, proxy: Proxy) -> Non
     assert answer.cost == 0
 
 
-def test_an_answer_that_is_cut_off_is_none(engine: Engine) -> None:
+def test_an_answer_that_is_cut_off_is_no_answer(engine: Engine) -> None:
     with pytest.raises(NoAnswer, match="cut off in the middle"):
         engine.completions.ask(SMOLLM2, question(instructions="You tell long stories.", text="Begin.", max_tokens=8))
     call = only_call(engine)
@@ -73,7 +73,7 @@ def test_a_slow_answer_is_given_up_and_cancelled_on_the_server(
     smollm2.wait_until_idle()
 
 
-def test_an_empty_answer_is_none(tmp_path: Path, clock: FakeClock, warm: ModelHost) -> None:
+def test_an_empty_answer_is_no_answer(tmp_path: Path, clock: FakeClock, warm: ModelHost) -> None:
     with Smollm2(template=SILENT) as server, Proxy(server) as proxy:
         world = keyless_world(ModelWorld(tmp_path, clock, proxy, host=warm))
         with world.opened() as engine, pytest.raises(NoAnswer, match="empty"):
@@ -88,7 +88,7 @@ def test_text_that_is_longer_than_the_model_reads_is_refused_in_words(engine: En
 def decide(engine: Engine, count: int) -> None:
     """The operator dismisses and approves cards in turn, on different channels."""
 
-    def work(tx: Transaction) -> None:
+    def record(tx: Transaction) -> None:
         for n in range(count):
             for signal, to in ((DecisionSignal.DISMISSED, "garden"), (DecisionSignal.APPROVED, "research")):
                 card = DecidedCard(
@@ -96,20 +96,20 @@ def decide(engine: Engine, count: int) -> None:
                 )
                 engine.decisions.record(tx, signal, card)
 
-    engine.database.write(work)
+    engine.database.write(record)
 
 
-def test_the_twin_model_proposes_nothing_when_it_says_rubbish(engine: Engine, proxy: Proxy) -> None:
+def test_the_twin_model_proposes_nothing_with_an_unusable_answer(engine: Engine, proxy: Proxy) -> None:
     engine.settings.set("twinModelEnabled", True)
     engine.settings.set("twinModelId", SMOLLM2)
     decide(engine, 15)
     engine.predictions.run_cycle()
-    [told] = engine.ledger.latest(kinds=("TwinAnswered",))
-    assert (told.subject, told.payload["usable"]) == (SMOLLM2, False)
-    assert told.payload["reason"]
+    [event] = engine.ledger.latest(kinds=("TwinAnswered",))
+    assert (event.subject, event.payload["usable"]) == (SMOLLM2, False)
+    assert event.payload["reason"]
     assert [card for card in engine.cards.pending() if card.source is Source.TWIN_MODEL] == []
     assert proxy.requests[0]["temperature"] == 0.3
-    assert len(proxy.requests) <= 2, "of rubbish it is told once"
+    assert len(proxy.requests) <= 2, "it is asked again once"
     assert all(call.state != "running" for call in engine.calls.for_session("twin"))
 
 
@@ -118,7 +118,7 @@ def test_a_session_is_summarised_by_the_model_or_by_its_record(engine: Engine, w
     engine.settings.set("memory.model", SMOLLM2)
     engine.knowledge.catch_up()
     [summary] = [entry.text for entry in engine.memory.entries(Layer.CONTEXT) if entry.session == session.id]
-    [call] = [one for one in engine.calls.for_session(session.id) if one.run_kind == "summary"]
+    [call] = [call for call in engine.calls.for_session(session.id) if call.run_kind == "summary"]
     assert call.input_tokens > 100
     if call.state == "done":
         assert summary.split()[:5] == engine.calls.reply(call.id).split()[:5]
@@ -128,7 +128,7 @@ def test_a_session_is_summarised_by_the_model_or_by_its_record(engine: Engine, w
     assert len(summary.split()) <= 120
 
 
-def test_rules_learn_where_the_model_says_rubbish_and_its_judgement_promotes_nothing(
+def test_with_an_unusable_answer_the_rules_extract_learnings_and_the_judge_promotes_nothing(
     engine: Engine, world: ModelWorld
 ) -> None:
     rule = "Never touch the changelog by hand"
@@ -140,13 +140,13 @@ def test_rules_learn_where_the_model_says_rubbish_and_its_judgement_promotes_not
         world.finish(session, SESSION_TIMEOUT_S)
         engine.settings.set("memory.model", SMOLLM2 if number == 2 else "")
         engine.learnings.catch_up()
-    assert [one.run_kind for one in engine.calls.for_session(session.id)][-1] == "learnings"
+    assert [call.run_kind for call in engine.calls.for_session(session.id)][-1] == "learnings"
     [fault] = engine.ledger.latest(kinds=("FaultReported",))
     assert f"no model said what {session.id} taught, the rules did" in fault.payload["message"]
-    [known] = engine.learnings.entries("project")
-    assert known.text == rule
+    [entry] = engine.learnings.entries("project")
+    assert entry.text == rule
     report = engine.learnings.chain(judge=True)
-    assert report.judged[known.id].startswith("no answer: ")
+    assert report.judged[entry.id].startswith("no answer: ")
     assert engine.learnings.entries("global") == []
-    [call] = engine.calls.for_session(known.id)
+    [call] = engine.calls.for_session(entry.id)
     assert (call.run_kind, call.output_tokens > 0) == ("learnings-judge", True)
