@@ -77,9 +77,6 @@ MAX_AGE = timedelta(days=90)
 MAX_RECORDS = 2_000
 """Maximum number of such records that are read."""
 
-MAX_OPPORTUNITIES = 25
-"""Maximum number of opportunities that a round tries to reach `MAX_DRAFTS` drafts."""
-
 COUNTER_EVIDENCE = {
     CandidateType.POLICY_TWEAK: RecordKind.SUCCESSFUL_HEAL,
     CandidateType.ROUTING_HINT: RecordKind.FAILED_TDD,
@@ -313,7 +310,8 @@ class Adaptation(CandidateViews):
         return [row.value for row in load_candidates(self._database) if row.id in ids]
 
     def _draft(self) -> tuple[list[str], bool]:
-        """Draft candidates from the best new opportunities; returns their ids, and whether a session must end first."""
+        """Draft candidates from the best new opportunities; returns their ids, and whether other opportunities wait for
+        the next round or the end of their session."""
         records = self._records.newest(
             col(LearningRecordRow.score) >= OPPORTUNITY,
             col(LearningRecordRow.at) >= self._clock.now() - MAX_AGE,
@@ -322,8 +320,9 @@ class Adaptation(CandidateViews):
         keys = {row.dedupe_key for row in load_candidates(self._database)}
         drafted: list[str] = []
         is_waiting, self.not_drafted = False, {}
-        for opportunity in select_opportunities(records, keys, limit=MAX_OPPORTUNITIES):
+        for opportunity in select_opportunities(records, keys):
             if len(drafted) == MAX_DRAFTS:
+                is_waiting = True
                 break
             try:
                 drafted.append(self._draft_candidate(opportunity))

@@ -33,7 +33,10 @@ PROPOSED = (CandidateStatus.DRAFTED, CandidateStatus.REVIEW, CandidateStatus.PRO
 """Statuses of candidates that nobody turned down."""
 
 MAX_DRAFTS = 5
-"""Maximum number of candidates drafted at once."""
+"""Maximum number of candidates drafted in a round."""
+
+MAX_OPPORTUNITIES = 25
+"""Maximum number of opportunities that a round tries to reach `MAX_DRAFTS` drafts."""
 
 RECORD_KINDS: Mapping[CandidateType, frozenset[RecordKind]] = {
     CandidateType.PROMPT_FRAGMENT: frozenset(
@@ -64,9 +67,8 @@ RECORD_KINDS: Mapping[CandidateType, frozenset[RecordKind]] = {
 """The kinds of records that each type of candidate is drafted from (SPEC 5.2). Every kind is used, some twice.
 
 SPEC 5.1 has no kind of its own for some of the sources of prompt fragments that SPEC 5.2 names. Memory extraction and
-summaries of research are in `human_approval` (facts that the operator keeps: what a session says is what the night
-draws them from, whatever its channel) and `cloud_memory_recall_hit` (summaries that serve); drafts and evaluations are
-in `human_approval` (how a proposed prompt was edited); what agents err in, again and again, is one more.
+summaries of research are in `human_approval` (facts that the operator keeps) and `cloud_memory_recall_hit` (summaries
+that were useful); drafts and evaluations are in `human_approval` (edits of prompts); repeated errors are one more.
 """
 
 
@@ -88,29 +90,17 @@ def types_of(kind: RecordKind) -> tuple[CandidateType, ...]:
     return tuple(type for type, kinds in RECORD_KINDS.items() if kind in kinds)
 
 
-def select_opportunities(
-    records: Iterable[LearningRecord],
-    known_keys: Collection[str] = (),
-    *,
-    limit: int = MAX_DRAFTS,
-) -> list[Opportunity]:
-    """The best `limit` opportunities: of records with `OPPORTUNITY` points or more, one a key, without `known_keys`.
+def select_opportunities(records: Iterable[LearningRecord], known_keys: Collection[str] = ()) -> list[Opportunity]:
+    """The best `MAX_OPPORTUNITIES` opportunities without `known_keys`, of records with `OPPORTUNITY` points or more.
 
-    Of several records of a key it is the one with the highest score, then the newest; the others are held out, to bear
-    it out or not. Keys come by score, then the newest first.
+    A key has one: of its records the one with the highest score, then the newest; the others are left to support
+    it. The best come first.
     """
-    best: dict[str, Opportunity] = {}
-    for record in records:
-        if record.score < OPPORTUNITY:
-            continue
-        for type in types_of(record.kind):
-            opportunity = Opportunity(type, record)
-            if opportunity.key in known_keys:
-                continue
-            former = best.get(opportunity.key)
-            if former is None or _rank(opportunity) > _rank(former):
-                best[opportunity.key] = opportunity
-    return sorted(best.values(), key=_rank, reverse=True)[:limit]
+    strong = (record for record in records if record.score >= OPPORTUNITY)
+    opportunities = (Opportunity(type, record) for record in strong for type in types_of(record.kind))
+    new = (opportunity for opportunity in opportunities if opportunity.key not in known_keys)
+    best_by_key = {opportunity.key: opportunity for opportunity in sorted(new, key=_rank)}
+    return sorted(best_by_key.values(), key=_rank, reverse=True)[:MAX_OPPORTUNITIES]
 
 
 def _rank(opportunity: Opportunity) -> tuple[float, object, str]:
@@ -124,6 +114,7 @@ MAX_UNCORROBORATED = 45.0
 """Maximum score of a candidate without supporting records."""
 
 MEAN_WEIGHT, BONUS, MAX_BONUS = 0.85, 5.0, 15.0
+"""See `corroborated_score`."""
 
 MIN_FACT_SIMILARITY = 0.6
 """Share of equal words (Jaccard) from which two facts support each other."""

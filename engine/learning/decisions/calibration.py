@@ -240,19 +240,19 @@ class KindCalibration:
         return rate, distance * record.score_weight
 
 
-def calibration_error(scores: Sequence[float], outcomes: Sequence[bool], bins: int = BINS) -> float:
+def calibration_error(scores: Sequence[float], outcomes: Sequence[bool]) -> float:
     """Expected calibration error, in [0, 1]: the mean difference of score and outcome over bins of equal width."""
-    differences = [0.0] * bins
+    differences = [0.0] * BINS
     for score, outcome in zip(scores, outcomes, strict=True):
-        differences[min(int(score * bins), bins - 1)] += outcome - score
+        differences[min(int(score * BINS), BINS - 1)] += outcome - score
     return sum(map(abs, differences)) / len(scores) if scores else 0.0
 
 
-def calibration_bound(scores: Sequence[float], seed: int = 0) -> float:
+def calibration_bound(scores: Sequence[float]) -> float:
     """The 95th percentile of `calibration_error` if such scores are perfectly calibrated."""
     import numpy
 
-    random = numpy.random.default_rng(seed)
+    random = numpy.random.default_rng(0)
     probabilities = numpy.asarray(scores, numpy.float64)
     bin_of_score = numpy.zeros((len(probabilities), BINS))
     bins = numpy.minimum((probabilities * BINS).astype(int), BINS - 1)

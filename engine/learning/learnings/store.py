@@ -313,6 +313,10 @@ class LearningSession(Row, table=True):
 
 
 RETRACTED = "learnings.retracted"
+"""Key in the state table: the lessons that the operator retracted."""
+
+MAX_PROMPTS = 20
+"""Maximum number of prompts with an entry that are listed."""
 
 
 def retracted_lessons(database: Database) -> frozenset[str]:
@@ -341,12 +345,12 @@ def record_uses(tx: Transaction, entries: Iterable[str], *, call: str, session_i
         ask(tx.session, _NEW, values)
 
 
-def prompts_with(database: Database, entry: str, limit: int = 20) -> tuple[tuple[LearningReach, ...], int]:
+def prompts_with(database: Database, entry: str) -> tuple[tuple[LearningReach, ...], int]:
     """The newest prompts with an entry, and the number of all."""
     query = select(LearningUse).where(col(LearningUse.entry_id) == entry).order_by(desc(col(LearningUse.at)))
     number = select(func.count()).select_from(LearningUse).where(col(LearningUse.entry_id) == entry)
     with database.read() as session:
-        rows = session.exec(query.limit(limit)).all()
+        rows = session.exec(query.limit(MAX_PROMPTS)).all()
         calls = tuple(LearningReach(row.call_id, row.session_id, row.agent, row.at) for row in rows)
         return calls, int(session.exec(number).one())
 

@@ -181,6 +181,12 @@ def test_in_autonomous_mode_a_harmful_candidate_is_rolled_back_even_while_work_i
     assert autonomous.adaptation.candidates()[0].status is CandidateStatus.ROLLED_BACK
 
 
+def test_a_round_drafts_five_candidates_and_the_next_one_the_others(world: World) -> None:
+    for number in range(7):
+        world.heal(f"sess_{number}", failing=(f"tests/test_{number}.py::test_total",))
+    assert [len(world.adaptation.run_round()) for _ in range(3)] == [5, 2, 0]
+
+
 def test_a_candidate_is_drafted_after_its_session_ended(world: World) -> None:
     world.sources.running.add("sess_1")
     world.heal("sess_1")
