@@ -18,6 +18,61 @@ from engine.git.patch import MAX_FILE_BYTES, Patch, PatchLine, own_patch
 from engine.git.state import GitState
 from engine.model.text import text_hash
 
+
+@frozen
+class LocatedLeftover:
+    """Something that you added and hardly meant to leave in. `line` counts from 1; `text` is the hash of the line."""
+
+    kind: str
+    path: str
+    line: int
+    text: str = ""
+
+    @property
+    def place(self) -> str:
+        """`cart.py:12`, with the path as git has it."""
+        return f"{self.path}:{self.line}"
+
+
+@frozen
+class Mention:
+    """A line of documentation that names `old`, which is gone. `new` is what took its place, "" where that is not
+    evident. `line` counts from 1. `text` is the line as it stands there."""
+
+    path: str
+    line: int
+    old: str
+    new: str = ""
+    text: str = ""
+
+
+@frozen
+class OwnChanges:
+    """The findings in your own commits and uncommitted files. `lines`: (path, numbers of the added lines)."""
+
+    mark: str = ""
+    leftovers: tuple[LocatedLeftover, ...] = ()
+    mentions: tuple[Mention, ...] = ()
+    lines: tuple[tuple[str, tuple[int, ...]], ...] = ()
+
+
+def own_changes(git: Git, state: GitState, since: datetime) -> OwnChanges:
+    """Read what only HEAD's branch and the working tree have. A TODO counts when it was added after
+    `since`. Raises `GitError`."""
+    patch = own_patch(git, state)
+    by_path = patch.lines_of.items()
+    is_busy = bool(state.operation)  # half of a merge: only what counts as settled can hold a marker by mistake
+    return OwnChanges(
+        mark=patch.mark,
+        leftovers=_find_leftovers(git, state, patch, since),
+        mentions=() if is_busy else _stale_mentions(git, patch),
+        lines=() if is_busy else tuple((path, tuple(line.line for line in lines)) for path, lines in by_path),
+    )
+
+
+# -- documentation that names what is gone
+
+
 MAX_NAMES: Final = 60
 MAX_MENTIONS: Final = 50
 MAX_LINES: Final = 1_000
@@ -54,23 +109,11 @@ _CONFIG_KEY: Final = re.compile(r"""^\s*["']?(?P<name>[A-Za-z][\w-]*[A-Za-z0-9])
 _LOOKS_LIKE_CODE: Final = re.compile(r"_|[a-z0-9][A-Z]|[/.]|^--|\d")
 
 
-@frozen
-class Mention:
-    """A line of documentation that names `old`, which is gone. `new` is what took its place, "" where that is not
-    evident. `line` counts from 1. `text` is the line as it stands there."""
-
-    path: str
-    line: int
-    old: str
-    new: str = ""
-    text: str = ""
-
-
-def stale_mentions(git: Git, patch: Patch) -> tuple[Mention, ...]:
+def _stale_mentions(git: Git, patch: Patch) -> tuple[Mention, ...]:
     """Lines of documentation that name what `patch` took away and what is nowhere in the sources any more, by path and
     line. Costs at most three processes, none where nothing was taken away. Raises `GitError`, also when one takes
     longer than `TIMEOUT_S`."""
-    removed = removed_names(git, patch)
+    removed = _removed_names(git, patch)
     lines = _grep(git, list(removed), _IN_DOCUMENTS) if removed else []
     documentation = [line for line in lines if not _NOT_DOCUMENTATION.search(line.path)]
     mentions: list[Mention] = []
@@ -86,7 +129,7 @@ def stale_mentions(git: Git, patch: Patch) -> tuple[Mention, ...]:
     return tuple(sorted(stale, key=lambda mention: (mention.path, mention.line)))[:MAX_MENTIONS]
 
 
-def removed_names(git: Git, patch: Patch) -> dict[str, str]:
+def _removed_names(git: Git, patch: Patch) -> dict[str, str]:
     """Names and paths that the patch removes and does not bring back, at most `MAX_NAMES`, paths first; each with what
     took its place, "" where that is not evident."""
     paths = dict.fromkeys(patch.deleted, "") | dict(patch.renamed)
@@ -191,46 +234,7 @@ _VENDORED_PATH: Final = re.compile(r"(?:^|/)(?:vendor|third_party|dist|node_modu
 _CONFLICT: Final = re.compile(r"^<{7}(?=\s).*?^={7}(?=\s).*?^>{7}(?=\s)", re.MULTILINE | re.DOTALL)
 
 
-@frozen
-class LocatedLeftover:
-    """Something that you added and hardly meant to leave in. `line` counts from 1; `text` is the hash of the line."""
-
-    kind: str
-    path: str
-    line: int
-    text: str = ""
-
-    @property
-    def place(self) -> str:
-        """`cart.py:12`, with the path as git has it."""
-        return f"{self.path}:{self.line}"
-
-
-@frozen
-class OwnChanges:
-    """The findings in your own commits and uncommitted files. `lines`: (path, numbers of the added lines)."""
-
-    mark: str = ""
-    leftovers: tuple[LocatedLeftover, ...] = ()
-    mentions: tuple[Mention, ...] = ()
-    lines: tuple[tuple[str, tuple[int, ...]], ...] = ()
-
-
-def own_changes(git: Git, state: GitState, since: datetime) -> OwnChanges:
-    """Read what only HEAD's branch and the working tree have. A TODO counts when it was added after
-    `since`. Raises `GitError`."""
-    patch = own_patch(git, state)
-    by_path = patch.lines_of.items()
-    is_busy = bool(state.operation)  # half of a merge: only what counts as settled can hold a marker by mistake
-    return OwnChanges(
-        mark=patch.mark,
-        leftovers=find_leftovers(git, state, patch, since),
-        mentions=() if is_busy else stale_mentions(git, patch),
-        lines=() if is_busy else tuple((path, tuple(line.line for line in lines)) for path, lines in by_path),
-    )
-
-
-def find_leftovers(git: Git, state: GitState, patch: Patch, since: datetime) -> tuple[LocatedLeftover, ...]:
+def _find_leftovers(git: Git, state: GitState, patch: Patch, since: datetime) -> tuple[LocatedLeftover, ...]:
     """The leftovers among the added lines of `patch`, conflict markers first, at most `MAX_LEFTOVERS`."""
     leftovers: list[LocatedLeftover] = []
     for path, lines in patch.lines_of.items():

@@ -44,10 +44,89 @@ MAX_WALKED: Final = 5_000  # commits looked through for tags, merged branches an
 MAX_RECENT: Final = 50  # commits kept with their subjects
 MAX_BRANCHES: Final = 300
 MAX_UNTAGGED: Final = 301  # counting stops here when there is no tag
+MAX_CONFIG_BYTES: Final = 4_000_000
+MAX_RELATIONS: Final = 512  # pairs of commits whose relation is remembered
+TIMEOUT_S: Final = 15.0
 _USUAL_BASES: Final = ("main", "master", "trunk", "develop", "devel")
 
 
-def read_ref_state(git: Git, status: Status, refs: list[str]) -> GitState:
+class GitReader:
+    """Reads workspaces; safe to call from several threads. Remembers per workspace until its commits or refs move."""
+
+    def __init__(self) -> None:
+        self._answers = Answers()
+
+    def read(self, workspace: Path) -> GitState:
+        """The state of the working tree at `workspace` (its top folder). Raises `Refusal`: `bare_repository`,
+        `no_folder`, `git_failed`, `no_git`."""
+        git = Git(workspace, timeout=TIMEOUT_S).pin()
+        repository = git.repository
+        status = read_status(git)
+        refs = git.lines(
+            "for-each-ref", "--format=%(objectname) %(refname) %(symref)", "refs/heads", "refs/remotes", "refs/tags"
+        )
+        # A branch may be checked out in another worktree.
+        heads = sorted((str(head), modified_at(head)) for head in (repository.common / "worktrees").glob("*/HEAD"))
+        key = (refs, heads, status.head, status.branch, status.upstream)
+        history = self._answers.latest(
+            (workspace, "refs"), key, lambda: _read_ref_state(git, status, refs), keep_errors=False
+        )
+        tags = [line for line in refs if " refs/tags/" in line]
+        habits, release = self._answers.latest(
+            (workspace, "habits"), (status.head, tags), lambda: _read_habits(git, status.head)
+        )
+        config = _read_config(repository.common)
+        return replace(
+            history,
+            partner=_find_partner(workspace, habits, status, history),
+            release=release,
+            refs=hashlib.sha256(repr(key).encode(errors="replace")).hexdigest(),
+            files=status.files,
+            more_files=status.more_files,
+            operation=operation_name(repository.git_dir, conflicted=any(file.conflicted for file in status.files)),
+            has_remote=b"[remote " in config,
+            on_github=b"github" in config,
+            touches=_list_touches(repository.git_dir, status.files),
+        )
+
+    def inspect(self, workspace: Path, state: GitState, now: datetime, today: datetime) -> Inspection:
+        """The results of all checks of a workspace in that state; see `inspection`. Raises `Refusal` when there is no
+        repository any more."""
+        git = Git(workspace, timeout=TIMEOUT_S).pin()
+        return inspect(InspectionSubject(git, state, now, today), self._answers)
+
+
+def workspace_label(workspace: str) -> str:
+    """The name and branch of a workspace, such as `shop main*`, with a star for uncommitted changes."""
+    folder = Path(workspace)
+    git = Git(folder, timeout=5)
+    try:
+        branch = git.text("symbolic-ref", "--short", "-q", "HEAD", allowed=(0, 1)) or "detached"
+        dirty = git.output("status", "--porcelain", "-uno")
+    except Refusal as refusal:
+        return sanitise(f"{folder.name} ({refusal.code})")
+    return sanitise(f"{folder.name} {branch}{'*' if dirty else ''}")
+
+
+@lru_cache(MAX_RELATIONS)
+def in_history(workspace: Path, older: str, newer: str) -> bool:
+    """True when `older` is in the history of `newer`; False also when either is not there (any more)."""
+    return is_ancestor(Git(workspace, timeout=TIMEOUT_S), older, newer)
+
+
+@lru_cache(MAX_RELATIONS)
+def files_between(workspace: Path, old: str, new: str) -> tuple[str, ...] | None:
+    """Paths that differ between two commits or trees, at most 2,000, without what tools filled (a run saw a `.venv`
+    that nobody ignores, and HEAD has none); None when one of the two is not there."""
+    git = Git(workspace, timeout=TIMEOUT_S)
+    done = git.run("diff-tree", "-r", "-z", "--name-only", "--no-renames", old, new, "--", allowed=(0, 128))
+    if done.returncode:
+        return None
+    paths = map(os.fsdecode, split_nul(done.stdout))
+    return tuple(itertools.islice(itertools.filterfalse(is_litter, paths), MAX_FILES))
+
+
+def _read_ref_state(git: Git, status: Status, refs: list[str]) -> GitState:
     """The values that only change when HEAD or a ref moves."""
     tips: dict[str, str] = {}
     links: dict[str, str] = {}
@@ -174,87 +253,6 @@ def _read_own_files(git: Git, head: str, other: str) -> tuple[str, ...]:
         allowed=(0, 128),  # two histories that never met have no base
     )  # fmt: skip
     return tuple(itertools.islice(itertools.filterfalse(is_litter, names), MAX_FILES))
-
-
-TIMEOUT_S: Final = 15.0
-MAX_CONFIG_BYTES: Final = 4_000_000
-MAX_RELATIONS: Final = 512  # pairs of commits whose relation is remembered
-
-
-class GitReader:
-    """Reads workspaces; safe to call from several threads. Remembers per workspace until its commits or refs move."""
-
-    def __init__(self) -> None:
-        self._answers = Answers()
-
-    def read(self, workspace: Path) -> GitState:
-        """The state of the working tree at `workspace` (its top folder). Raises `Refusal`: `bare_repository`,
-        `no_folder`, `git_failed`, `no_git`."""
-        git = Git(workspace, timeout=TIMEOUT_S).pin()
-        repository = git.repository
-        status = read_status(git)
-        refs = git.lines(
-            "for-each-ref", "--format=%(objectname) %(refname) %(symref)", "refs/heads", "refs/remotes", "refs/tags"
-        )
-        # A branch may be checked out in another worktree.
-        heads = sorted((str(head), modified_at(head)) for head in (repository.common / "worktrees").glob("*/HEAD"))
-        key = (refs, heads, status.head, status.branch, status.upstream)
-        history = self._answers.latest(
-            (workspace, "refs"), key, lambda: read_ref_state(git, status, refs), keep_errors=False
-        )
-        tags = [line for line in refs if " refs/tags/" in line]
-        habits, release = self._answers.latest(
-            (workspace, "habits"), (status.head, tags), lambda: _read_habits(git, status.head)
-        )
-        config = _read_config(repository.common)
-        return replace(
-            history,
-            partner=_find_partner(workspace, habits, status, history),
-            release=release,
-            refs=hashlib.sha256(repr(key).encode(errors="replace")).hexdigest(),
-            files=status.files,
-            more_files=status.more_files,
-            operation=operation_name(repository.git_dir, conflicted=any(file.conflicted for file in status.files)),
-            has_remote=b"[remote " in config,
-            on_github=b"github" in config,
-            touches=_list_touches(repository.git_dir, status.files),
-        )
-
-    def inspect(self, workspace: Path, state: GitState, now: datetime, today: datetime) -> Inspection:
-        """The results of all checks of a workspace in that state; see `inspection`. Raises `Refusal` when there is no
-        repository any more."""
-        git = Git(workspace, timeout=TIMEOUT_S).pin()
-        return inspect(InspectionSubject(git, state, now, today), self._answers)
-
-
-def workspace_label(workspace: str) -> str:
-    """The name and branch of a workspace, such as `shop main*`, with a star for uncommitted changes."""
-    folder = Path(workspace)
-    git = Git(folder, timeout=5)
-    try:
-        branch = git.text("symbolic-ref", "--short", "-q", "HEAD", allowed=(0, 1)) or "detached"
-        dirty = git.output("status", "--porcelain", "-uno")
-    except Refusal as refusal:
-        return sanitise(f"{folder.name} ({refusal.code})")
-    return sanitise(f"{folder.name} {branch}{'*' if dirty else ''}")
-
-
-@lru_cache(MAX_RELATIONS)
-def in_history(workspace: Path, older: str, newer: str) -> bool:
-    """True when `older` is in the history of `newer`; False also when either is not there (any more)."""
-    return is_ancestor(Git(workspace, timeout=TIMEOUT_S), older, newer)
-
-
-@lru_cache(MAX_RELATIONS)
-def files_between(workspace: Path, old: str, new: str) -> tuple[str, ...] | None:
-    """Paths that differ between two commits or trees, at most 2,000, without what tools filled (a run saw a `.venv`
-    that nobody ignores, and HEAD has none); None when one of the two is not there."""
-    git = Git(workspace, timeout=TIMEOUT_S)
-    done = git.run("diff-tree", "-r", "-z", "--name-only", "--no-renames", old, new, "--", allowed=(0, 128))
-    if done.returncode:
-        return None
-    paths = map(os.fsdecode, split_nul(done.stdout))
-    return tuple(itertools.islice(itertools.filterfalse(is_litter, paths), MAX_FILES))
 
 
 def _read_habits(git: Git, head: str) -> tuple[CoChanges, ReleaseRhythm | None]:

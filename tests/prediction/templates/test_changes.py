@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
+import pytest
+
+from engine.git.unpushed import Unpushed, UnpushedProblem
 from engine.model import Proposal
-from engine.prediction.templates.changes import leftovers, lint, secret
+from engine.prediction.templates.changes import large_file, leftovers, lint, secret
 from tests.conftest import Repository
 from tests.prediction.sensing import NOW, World, session, touch
 
@@ -61,3 +65,21 @@ def test_another_secret_in_the_same_file_is_another_subject(world: World, reposi
     assert both.prompt.endswith(", and 1 other finding")
     repository.commit("Configure")
     assert subjects(secret(world.sense())) == [both.subject], "committed, it is still the same"
+
+
+@pytest.mark.parametrize(
+    ("problem", "prompt"),
+    [
+        (
+            UnpushedProblem("files that a tool fills, in node_modules", "web/node_modules"),
+            "web/node_modules holds files that a tool fills",
+        ),
+        (UnpushedProblem("database dump", "old.sql", size=2_100_000), "old.sql is 2.1 MB (database dump)"),
+        (UnpushedProblem("large file", "a.bin", size=60_000_000), "a.bin is 60 MB"),
+    ],
+)
+def test_a_file_that_belongs_in_no_repository_is_described(world: World, problem: UnpushedProblem, prompt: str) -> None:
+    context = world.sense()
+    inspection = replace(context.inspection, unpushed=Unpushed(1, committed=(problem,)))
+    [card] = large_file(replace(context, inspection=inspection))
+    assert card.prompt == f"Do not push yet: {prompt}"
