@@ -47,22 +47,6 @@ ASSIGNED_RULE = "tier_assignments"
 
 TEACHING_RESULTS = ("taught", "unchanged", "skipped")
 
-CURSOR_DEBOUNCE_S = 0.08
-"""Seconds that the cursor stays on a leader before the preview of a move is computed."""
-
-ID_HINT = "a lower-case letter, then a-z, 0-9, _ and -"
-
-NEW_AGENT_FIELDS = {
-    "id": f"id: {ID_HINT}",
-    "title": "title, in words",
-    "archetype": "archetype, sets its tier: lead, builder, junior … (optional)",
-    "domain": "domain, in words: what it knows about",
-}
-"""The fields of a new agent, each with its hint."""
-
-MAX_LISTED = 6
-"""Maximum number of findings that the question lists."""
-
 
 class AgentActions(ConsoleScreen):
     """Base of the screen: the keys that change the agent under the cursor. The last change can be undone."""
@@ -289,6 +273,10 @@ class AgentActions(ConsoleScreen):
 # Dialogs
 
 
+CURSOR_DEBOUNCE_S = 0.08
+"""Seconds that the cursor stays on a leader before the preview of a move is computed."""
+
+
 class MoveAgent(PreviewDialog[str | None]):
     """Asks for a leader to move an agent under. Gives the leader's id, None on Escape."""
 
@@ -372,6 +360,17 @@ class MoveAgent(PreviewDialog[str | None]):
             self.dismiss(self._leader_id)
 
 
+ID_HINT = "a lower-case letter, then a-z, 0-9, _ and -"
+
+NEW_AGENT_FIELDS = {
+    "id": f"id: {ID_HINT}",
+    "title": "title, in words",
+    "archetype": "archetype, sets its tier: lead, builder, junior … (optional)",
+    "domain": "domain, in words: what it knows about",
+}
+"""The fields of a new agent, each with its hint."""
+
+
 class NewAgent(Dialog[AgentView | None]):
     """Creates an agent under `leader`, and gives it; None on Escape. After a refusal the fields keep their text."""
 
@@ -410,19 +409,26 @@ class NewAgent(Dialog[AgentView | None]):
             )
 
 
+# Findings that wait to be sent up (SPEC 1.7)
+
+
+MAX_LISTED = 6
+"""Maximum number of findings that the question lists."""
+
+
 def send_findings(app: Console) -> None:
     """Show the findings that passed all gates, and send them up once you confirm."""
 
     def send() -> None:
-        app.call_engine(lambda engine: engine.bubbles.flush(), lambda report: _show_report(app, report))
+        app.call_engine(lambda engine: engine.bubbles.flush(), lambda report: _report_sent(app, report))
 
     app.load_for_dialog(
         lambda engine: engine.bubbles.list(state=BubbleState.QUEUED),
-        lambda queued: confirm(app, "Send these findings up now?", _question(queued), "send up", send),
+        lambda queued: confirm(app, "Send these findings up now?", _findings_question(queued), "send up", send),
     )
 
 
-def _question(queued: Sequence[Bubble]) -> str:
+def _findings_question(queued: Sequence[Bubble]) -> str:
     """The findings that would be sent up, and their effect."""
     ready = [finding for finding in queued if finding.may_guide]
     lines = [
@@ -444,7 +450,7 @@ def _question(queued: Sequence[Bubble]) -> str:
     return "\n".join(lines)
 
 
-def _show_report(app: Console, report: FlushReport) -> None:
+def _report_sent(app: Console, report: FlushReport) -> None:
     up = sum(len(ids) for ids in report.flushed.values())
     remainder = f", {report.waiting:,} still waiting" if report.waiting else ""
     app.show_toast(f"{formats.count(up, 'finding')} sent up{remainder}")
