@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections.abc import Iterator
 from html import unescape
 
 from engine.model import Refusal
@@ -155,36 +156,43 @@ def html_to_text(html: str) -> str:
     """The text of a page, its title first: words, headings, lists, links; no scripts, styles or hidden parts."""
     pieces = ["\n"]
     links: list[str] = []
-    hidden, depth, pre, place = "", 0, False, 0
-    for match in _TAG.finditer(f"{html}</html>"):
-        words = "" if hidden else unescape(html[place : match.start()])
+    pre = False
+    for words, tag, is_end, attributes in _visible_tags(html):
         if not pre:
             words = re.sub(r"\s+", " ", words)
             words = words.lstrip() if pieces[-1][-1] in " \n" else words
-        place, is_end, tag, rest = match.end(), bool(match["end"]), (match["tag"] or "").lower(), match["rest"] or ""
-        written = ""
-        if hidden:
-            if tag == hidden and (is_end or tag not in _HIDDEN_ELEMENTS):
-                depth += -1 if is_end else 1
-            hidden = hidden if depth else ""
-        elif is_end:
-            pre = pre and tag != "pre"
-            href = links.pop() if tag == "a" and links else ""
-            written = f" ({href})" if href else _ENDS.get(tag, "")
-        elif tag in _HIDDEN_ELEMENTS or (tag not in _OPEN_ENDED and _HIDDEN.search(rest)):
-            hidden, depth = tag, 1
-        else:
-            pre = pre or tag == "pre"
-            alt = _attribute(_ALT, rest) if tag == "img" else ""
-            written = f"[{alt}]" if alt else _STARTS.get(tag, "")
-            if tag == "a":
-                href = _attribute(_HREF, rest)
-                links.append(href if href.startswith(("http://", "https://", "/")) else "")
+        pre = (pre and tag != "pre") if is_end else (pre or tag == "pre")
+        written = (_ENDS if is_end else _STARTS).get(tag, "")
+        if tag == "a" and is_end:
+            href = links.pop() if links else ""
+            written = f" ({href})" if href else ""
+        elif tag == "a":
+            href = _attribute(_HREF, attributes)
+            links.append(href if href.startswith(("http://", "https://", "/")) else "")
+        elif tag == "img" and (alt := _attribute(_ALT, attributes)):
+            written = f"[{alt}]"
         pieces += filter(None, [words, written])
     title = _TITLE.search(html)
     text = "\n".join(line.rstrip() for line in "".join(pieces).split("\n"))
     parts = [" ".join(unescape(title[1]).split()) if title else "", re.sub(r"\n{3,}", "\n\n", text).strip()]
     return "\n\n".join(filter(None, parts))
+
+
+def _visible_tags(html: str) -> Iterator[tuple[str, str, bool, str]]:
+    """Each tag outside of hidden elements: the text before it, its name, whether it ends an element, its attributes."""
+    hidden, depth, place = "", 0, 0
+    for match in _TAG.finditer(f"{html}</html>"):
+        words, place = html[place : match.start()], match.end()
+        tag, is_end, attributes = (match["tag"] or "").lower(), bool(match["end"]), match["rest"] or ""
+        if hidden:
+            if tag == hidden and (is_end or tag not in _HIDDEN_ELEMENTS):
+                depth += -1 if is_end else 1
+            hidden = hidden if depth else ""
+        elif not is_end and (tag in _HIDDEN_ELEMENTS or (tag not in _OPEN_ENDED and _HIDDEN.search(attributes))):
+            hidden, depth = tag, 1
+            yield unescape(words), "", False, ""
+        else:
+            yield unescape(words), tag, is_end, attributes
 
 
 def _attribute(pattern: re.Pattern[str], rest: str) -> str:

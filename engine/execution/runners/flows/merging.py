@@ -143,14 +143,19 @@ class ForecastConflicts(Flow):
             names = [f"{branch} with {into} ({count(len(conflicts[branch, into]), 'file')})" for branch, into in bad]
             return FlowResult(f"{len(bad)} of {tried} would conflict: {join_names(names, 3)}", sound=False, facts=facts)
         oldest_first = sorted(colliding, key=lambda name: age[name])
-        orders = _try_orders(job, tips[self.base], {name: tips[name] for name in oldest_first})
+        order, summary = self._find_order(job, tips[self.base], {name: tips[name] for name in oldest_first})
+        return FlowResult(summary, sound=False, facts=facts | {"order": order})
+
+    def _find_order(self, job: Job, base: str, tips: dict[str, str]) -> tuple[list[str], str]:
+        """The order of merging the branches with the fewest conflicts, the oldest first among equals; and the summary
+        of it."""
+        orders = _try_orders(job, base, tips)
         costs = {names: sum(map(len, files)) for names, files in orders.items()}
-        best = min(costs, key=lambda names: costs[names])  # the first among equals merges the oldest branch first
+        best = min(costs, key=lambda names: costs[names])
         for place, (name, files) in enumerate(zip(best, orders[best], strict=True), 1):
             outcome = f"conflicts in {join_names(files, 4)}" if files else "clean"
             job.say(f"{place}. {name} into {self.base}: {outcome}")
-        summary = f"Merge {', then '.join(best)}: {describe_order(costs[best], max(costs.values()))}"
-        return FlowResult(summary, sound=False, facts=facts | {"order": list(best)})
+        return list(best), f"Merge {', then '.join(best)}: {describe_order(costs[best], max(costs.values()))}"
 
 
 def describe_order(conflicts: int, most: int) -> str:
