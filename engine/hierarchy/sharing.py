@@ -21,7 +21,7 @@ from engine.storage.rows import table_of
 from engine.storage.shared import Exchange, SharedDatabase, SharedRow
 
 TOPIC = "leadership"
-LAST_STORE = "hierarchy.shared_store"
+LAST_STORE = "shared.leadership"
 """Key in the state table: the name of the shared database of the last exchange."""
 
 

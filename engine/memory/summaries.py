@@ -229,7 +229,7 @@ def _file_list(files: Sequence[str], max_words: int) -> str:
 SHARED = "shared:"
 """What the source of a summary from another machine begins with; the name of its home follows."""
 
-SENT = "memory.summaries_sent"
+SENT = "shared.summaries_sent"
 """Begins a key in the state table: the number (`seq`) of the last summary that was sent to a shared database."""
 
 PAGE = 200
