@@ -248,7 +248,7 @@ class StandIn:
             )
         }
         self.safety = Safety(now)
-        self.heard: list[str] = []
+        self.activity: list[str] = []
         self.autonomy = SimpleNamespace(
             state=lambda: SimpleNamespace(state="WATCHING", cause="started", since=now, next_change=None),
             next_cycle=lambda: now + timedelta(minutes=10),
@@ -258,7 +258,7 @@ class StandIn:
             quiet=lambda: False,
             dnd_until=lambda: None,
             dnd=lambda span: None if span is None else now + span,
-            note_activity=self.heard.append,
+            note_activity=self.activity.append,
         )
         self.predictions = SimpleNamespace(
             phase=lambda: Phase(0, 3, "the Twin starts after 30 of your decisions", 30),

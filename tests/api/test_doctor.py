@@ -117,18 +117,18 @@ def test_the_models_that_would_answer_text_prompts_are_named(home: Home, monkeyp
 
 
 def test_providers_are_asked_only_online(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
+    hosts: list[str] = []
 
     def check_provider(provider: Any, key: str | None) -> str:
-        asked.append(provider.host)
+        hosts.append(provider.host)
         return "api.openai.com does not accept the key (401)"
 
     monkeypatch.setattr(model_checks, "check_provider", check_provider)
     monkeypatch.setenv("CLAWPY_OPENAI_API_KEY", "sk-hush-hush")
     examine(home)
-    assert asked == []
+    assert hosts == []
     document = doctor.examine(home, [], online=True)
-    assert asked == ["api.openai.com"]
+    assert hosts == ["api.openai.com"]
     assert any("does not accept the key" in check["message"] for check in document["checks"])
 
 

@@ -59,12 +59,12 @@ def example(kind: Any, name: str = "") -> Any:
     if origin in (typing.Union, types.UnionType):
         return example(inner[0], name)
     if origin is tuple:
-        return (example(inner[0], name),) if inner[-1] is Ellipsis else tuple(example(each, name) for each in inner)
+        return (example(inner[0], name),) if inner[-1] is Ellipsis else tuple(example(item, name) for item in inner)
     if isinstance(origin, type) and issubclass(origin, typing.Mapping):  # type: ignore[arg-type]
         return {"some_name": example(inner[1], name)}
     if dataclasses.is_dataclass(kind):
         hints = typing.get_type_hints(kind)
-        return kind(**{each.name: example(hints[each.name], each.name) for each in dataclasses.fields(kind)})  # type: ignore[operator]
+        return kind(**{field.name: example(hints[field.name], field.name) for field in dataclasses.fields(kind)})  # type: ignore[operator]
     if isinstance(kind, type) and issubclass(kind, enum.Enum):
         return next(iter(kind))
     plain = {str: name, bool: True, int: 1_234_567, float: 0.123456789, datetime: datetime(2026, 1, 5, tzinfo=UTC)}
@@ -78,5 +78,5 @@ def test_the_document_of_a_class_is_as_promised(kind: type[Any]) -> None:
 
 
 if __name__ == "__main__":
-    told = {kind.__name__: document(example(kind)) for kind in SHOWN}
-    FILE.write_text(json.dumps(told, indent=1, ensure_ascii=False, sort_keys=True) + "\n")
+    documents = {kind.__name__: document(example(kind)) for kind in SHOWN}
+    FILE.write_text(json.dumps(documents, indent=1, ensure_ascii=False, sort_keys=True) + "\n")

@@ -114,11 +114,11 @@ async def test_an_agent_in_a_real_child_process(home: Home, repository: Reposito
     engine = open_engine(home, workspaces=[str(repository.path)], start_schedule=False)
     try:
         async with Client(server) as session:
-            kept = await session.call_tool("remember", {"text": "the service listens on port 8001"})
-            assert not kept.is_error, kept.content
-            found = await session.call_tool("recall", {"query": "which port does the service listen on"})
-            assert found.structured_content is not None
-            [line] = found.structured_content["results"]
+            stored = await session.call_tool("remember", {"text": "the service listens on port 8001"})
+            assert not stored.is_error, stored.content
+            recalled = await session.call_tool("recall", {"query": "which port does the service listen on"})
+            assert recalled.structured_content is not None
+            [line] = recalled.structured_content["results"]
             assert (line["text"], line["by"]) == ("the service listens on port 8001", "claude-code")
             made = await session.call_tool("propose", {"text": "run the tests", "reason": "the cart changed"})
             assert made.structured_content is not None

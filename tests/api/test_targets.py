@@ -31,14 +31,14 @@ def test_the_beginning_of_an_old_card_is_found_among_thousands(
             for number, one in enumerate(ids)
         ]  # fmt: skip
         engine.database.write(lambda tx: tx.session.add_all(rows))
-        for wanted in ("pred_old%", "old%", "old%_1"):
-            assert find_target(engine, wanted).card_id == "pred_old%_1", "% and _ are letters like any other"
+        for prefix in ("pred_old%", "old%", "old%_1"):
+            assert find_target(engine, prefix).card_id == "pred_old%_1", "% and _ are letters like any other"
         assert find_target(engine, "n01499").card_id == "pred_n01499"
         codes = {"old": "ambiguous_id", "n0": "ambiguous_id", "ld%": "unknown_id", "": "unknown_id"}
-        for wanted, code in codes.items():
+        for prefix, code in codes.items():
             with pytest.raises(Refusal) as refused:
-                find_target(engine, wanted)
-            assert refused.value.code == code, wanted
+                find_target(engine, prefix)
+            assert refused.value.code == code, prefix
 
 
 def test_the_id_of_a_candidate_is_refused_with_the_verb_that_decides_it(engine: StandIn) -> None:

@@ -60,9 +60,9 @@ def test_a_terminal_that_is_described_wrongly_is_refused(home: Home, consoles: C
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seen", [b"", b"\x1b[?1049h", b"koji-core"], ids=["at once", "mounting", "in use"])
+@pytest.mark.parametrize("drawn_until", [b"", b"\x1b[?1049h", b"koji-core"], ids=["at once", "mounting", "in use"])
 def test_a_console_whose_terminal_vanishes_is_freed_and_reports_no_crash(
-    home: Home, consoles: Consoles, seen: bytes
+    home: Home, consoles: Consoles, drawn_until: bytes
 ) -> None:
     caches_before = sum(type(item) is StylesCache for item in gc.get_objects())
     for _ in range(2):
@@ -72,7 +72,7 @@ def test_a_console_whose_terminal_vanishes_is_freed_and_reports_no_crash(
             del theirs
             drawn = b""
             ours.settimeout(60)
-            while seen not in drawn:
+            while drawn_until not in drawn:
                 drawn += ours.recv(65536)
         until(lambda: not consoles._tasks)
     assert not consoles.apps

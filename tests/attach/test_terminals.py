@@ -20,11 +20,11 @@ pytestmark = pytest.mark.long
 NewPane = Callable[..., Pane]
 
 
-def holder(home: Home) -> int:
+def engine_pid(home: Home) -> int:
     """The process id of the engine."""
-    found = read_holder(home)
-    assert found is not None
-    return found.pid
+    holder = read_holder(home)
+    assert holder is not None
+    return holder.pid
 
 
 def open_files(pid: int) -> int:
@@ -43,7 +43,7 @@ def both(pane: NewPane, command: str) -> tuple[Pane, Pane]:
 
 def test_a_second_terminal_attaches_and_either_may_leave(pane: NewPane, command: str, home: Home) -> None:
     first, second = both(pane, command)
-    engine = holder(home)
+    engine = engine_pid(home)
     second.press("Escape")
     second.press("Up")
     first.shows(r"CARDS\s+1 of 1")
@@ -60,7 +60,7 @@ def test_a_second_terminal_attaches_and_either_may_leave(pane: NewPane, command:
     assert first.is_restored()
     second.press("2")
     second.shows("SESSIONS")
-    assert holder(home) == engine
+    assert engine_pid(home) == engine
 
     second.press("q")
     left = second.shows(r"^code 0")
@@ -105,7 +105,7 @@ def test_the_demo_ignores_the_repository_it_is_opened_in(pane: NewPane, project:
 
 def test_a_client_that_is_killed_leaves_no_ghost(pane: NewPane, command: str, home: Home) -> None:
     first, second = both(pane, command)
-    engine, client = holder(home), second.client()
+    engine, client = engine_pid(home), second.client()
     connected = open_files(engine)
     os.kill(client, signal.SIGKILL)
     until(lambda: open_files(engine) < connected)
@@ -118,12 +118,12 @@ def test_a_client_that_is_killed_leaves_no_ghost(pane: NewPane, command: str, ho
 
 def test_an_engine_that_is_killed_gives_the_terminals_back(pane: NewPane, command: str, home: Home) -> None:
     first, second = both(pane, command)
-    engine = holder(home)
+    engine = engine_pid(home)
     os.kill(engine, signal.SIGKILL)
     for item in (first, second):
-        said = item.shows(r"^code 1")
-        assert f"The engine ended unexpectedly (process {engine}" in said
-        assert "Start it again with `clawpy`." in said
+        text = item.shows(r"^code 1")
+        assert f"The engine ended unexpectedly (process {engine}" in text
+        assert "Start it again with `clawpy`." in text
         assert item.is_restored()
     first.tmux("clear-history", "-t", first.id)
     first.type(f"clear; {command}")
@@ -137,7 +137,7 @@ def test_a_signal_to_the_engine_ends_its_consoles(pane: NewPane, command: str, h
     terminal = pane()
     terminal.type(command)
     terminal.shows(r"CARDS\s+1 of 2")
-    os.kill(holder(home), signal.SIGTERM)
+    os.kill(engine_pid(home), signal.SIGTERM)
     assert "The engine stopped. Start it again with `clawpy`." in terminal.shows(r"^code 1")
     assert terminal.is_restored()
     assert read_holder(home) is None
@@ -147,14 +147,14 @@ def test_consoles_come_and_go_while_clawpy_run_runs(pane: NewPane, command: str,
     running, terminal = pane(), pane()
     running.type(shlex.join([sys.executable, "-m", "clawpy_console", "--home", str(home.root), "run"]))
     running.shows("watching shop")
-    engine = holder(home)
+    engine = engine_pid(home)
     for _ in range(2):
         terminal.type(f"clear; {command}")
         terminal.shows(r"CARDS\s+1 of 2")
         terminal.press("q")
         terminal.shows(r"^code 0")
         assert terminal.is_restored()
-    assert holder(home) == engine
+    assert engine_pid(home) == engine
     terminal.type(f"clear; {command}")
     terminal.shows(r"CARDS\s+1 of 2")
     running.press("C-c")
@@ -167,7 +167,7 @@ def test_an_engine_that_is_kept_waits_for_the_next_console(pane: NewPane, comman
     terminal = pane()
     terminal.type(command)
     terminal.shows(r"CARDS\s+1 of 2")
-    engine = holder(home)
+    engine = engine_pid(home)
     terminal.press("C-p")
     terminal.shows("Search")
     terminal.type("keep the engine")
@@ -175,7 +175,7 @@ def test_an_engine_that_is_kept_waits_for_the_next_console(pane: NewPane, comman
     assert is_alive(engine)
     terminal.type(f"clear; {command}")
     terminal.shows(r"CARDS\s+1 of 2")
-    assert holder(home) == engine
+    assert engine_pid(home) == engine
     terminal.press("q")
     terminal.shows("the engine stops too")
     terminal.press("Q")
@@ -229,17 +229,17 @@ def test_a_console_that_crashes_writes_a_report_and_gives_the_terminal_back(
     second.type(command)
     second.shows(r"CARDS\s+1 of 2")
     first.press("?")
-    said = first.shows(r"^code 1")
-    assert "The console crashed: ValueError." in said
+    shown = first.shows(r"^code 1")
+    assert "The console crashed: ValueError." in shown
     assert first.is_restored()
     [report] = home.logs.glob("crash-*.txt")
-    assert str(report) in said.replace("\n", "")
+    assert str(report) in shown.replace("\n", "")
     text = report.read_text()
     assert "ValueError" in text
     assert "in crash" in text
     assert "110x30" in text
     assert "EngineStarted" in text
-    assert "swordfish" not in text + said.partition("The console crashed")[2]
+    assert "swordfish" not in text + shown.partition("The console crashed")[2]
     second.press("2")
     second.shows("SESSIONS")
     second.press("q")

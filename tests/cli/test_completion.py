@@ -64,8 +64,8 @@ def offered(shell: str, line: str, home: Home, tmp_path: Path) -> list[str]:
 @pytest.mark.long
 @pytest.mark.parametrize("shell", SHELLS)
 def test_verbs_options_and_choices(shell: str, home: Home, tmp_path: Path) -> None:
-    found = {item.split("\t")[0].split(":")[0] for item in offered(shell, "clawpy pr", home, tmp_path)}
-    assert found == {"predict", "propose", "profile"}
+    verbs = {item.split("\t")[0].split(":")[0] for item in offered(shell, "clawpy pr", home, tmp_path)}
+    assert verbs == {"predict", "propose", "profile"}
     assert any("--without-sandbox" in item for item in offered(shell, "clawpy approve --w", home, tmp_path))
     assert any("never-here" in item for item in offered(shell, "clawpy dismiss x --reason nev", home, tmp_path))
     assert not home.cache.exists()  # Tab makes nothing
@@ -92,11 +92,11 @@ def test_ids_with_titles_flows_with_parameters_and_settings(
 
 def test_without_a_home_nothing_is_offered_and_nothing_printed(home: Home, tmp_path: Path) -> None:
     answers = tmp_path / "answers"
-    asked = {"_ARGCOMPLETE": "1", "_ARGCOMPLETE_STDOUT_FILENAME": str(answers), "CLAWPY_HOME": str(home.root)}
+    environment = {"_ARGCOMPLETE": "1", "_ARGCOMPLETE_STDOUT_FILENAME": str(answers), "CLAWPY_HOME": str(home.root)}
     line = "clawpy approve "
-    asked |= {"COMP_LINE": line, "COMP_POINT": str(len(line))}
+    environment |= {"COMP_LINE": line, "COMP_POINT": str(len(line))}
     program = [sys.executable, "-m", "clawpy_console"]
-    done = subprocess.run(program, env=os.environ | asked, capture_output=True, text=True, check=False)
+    done = subprocess.run(program, env=os.environ | environment, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr, answers.read_text()) == (0, "", "", "")
 
 

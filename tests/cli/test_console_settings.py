@@ -47,7 +47,7 @@ def test_keys_that_cannot_be_used_are_not_set(tmp_path: Path, key: str, value: s
         check_setting(key, value, Home.locate(tmp_path))
 
 
-def test_what_was_wrong_before_is_not_held_against_a_change(tmp_path: Path) -> None:
+def test_an_older_problem_does_not_prevent_a_change(tmp_path: Path) -> None:
     (tmp_path / "config.toml").write_text('[keys]\n"stack.approve" = "h"\n')
     check_setting('keys."stack.undo"', "f9", Home.locate(tmp_path))
     check_setting("quietHoursStart", "3", Home.locate(tmp_path))
@@ -62,14 +62,14 @@ def test_doctor_names_each(clawpy: Clawpy, shop: Repository, home: Home) -> None
     )
     result = clawpy("doctor")
     assert result.code == 0  # everything works, only not as it was meant
-    found = [line for line in result.out.splitlines() if line.startswith("! config")]
-    assert len(found) == 4
+    problems = [line for line in result.out.splitlines() if line.startswith("! config")]
+    assert len(problems) == 4
     for words in (
         "no theme 'foo'",
         "nothing: no such action",
         "'h' is already stack.dismiss",
         '"/nope": the folder does not exist',
     ):
-        assert any(words in line for line in found), words
+        assert any(words in line for line in problems), words
     assert clawpy("config", "unset", 'workspaces."/nope"').code == 0
     assert "/nope" not in clawpy("doctor").out

@@ -31,15 +31,15 @@ def test_its_stack_is_the_same_at_every_door(tmp_path: Path) -> None:
             "predict": dispatch(engine, "predict", {})["predictions"],
             "latest": document(engine.cards.pending()[:50]),
         }
-        for door, found in doors.items():
-            assert [item["id"] for item in found] == [item.id for item in stack], door
+        for door, cards in doors.items():
+            assert [item["id"] for item in cards] == [item.id for item in stack], door
         assert dispatch(engine, "status", {})["top"]["id"] == stack[0].id
         bar = [card["prompt"] for card in engine.status_bar_file.document()["cards"]]
         assert bar == [item.assignment.prompt for item in stack]
-    told = [(item.tier, item.assignment.prompt) for item in stack]
-    assert stack[0].tier is Tier.BLOCKS, told  # a guess where to start: nobody saw v1.2 pass
+    summary = [(item.tier, item.assignment.prompt) for item in stack]
+    assert stack[0].tier is Tier.BLOCKS, summary  # a guess where to start: nobody saw v1.2 pass
     assert "test_a_discount_is_rounded" in stack[0].assignment.prompt
-    assert stack[-1].tier is Tier.UPKEEP, told
+    assert stack[-1].tier is Tier.UPKEEP, summary
 
 
 @pytest.mark.long

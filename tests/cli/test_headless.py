@@ -34,10 +34,10 @@ def project(demo_project: Callable[[Path], Path], tmp_path: Path, monkeypatch: p
 
 def until(condition: Callable[[], Any], seconds: float = 30.0) -> Any:
     end = time.monotonic() + seconds
-    while not (found := condition()):
+    while not (value := condition()):
         assert time.monotonic() < end, "did not happen in time"
         time.sleep(0.02)
-    return found
+    return value
 
 
 Start = Callable[..., ForkedProcess]
@@ -131,8 +131,8 @@ def test_serve_accepts_its_token_and_writes_it_to_no_file(
         lines = "".join(process.communicate())
         assert process.returncode == 0
     assert f"listening at {holder.gateway} (this machine only; token in the file)" in lines
-    for kept in (lines, (home.logs / "clawpy.log").read_text(), home.database.read_bytes().decode("latin-1")):
-        assert token not in kept
+    for text in (lines, (home.logs / "clawpy.log").read_text(), home.database.read_bytes().decode("latin-1")):
+        assert token not in text
 
 
 class TerminalOutput(io.StringIO):

@@ -51,11 +51,11 @@ def test_without_a_keyring_and_without_consent_it_lasts_as_long_as_the_run(tmp_p
     assert access.accepts(token)
     assert not list(tmp_path.rglob("keys.json"))
     consenting = Access(Keys(Home.locate(tmp_path), environment={}), database)
-    kept = consenting.load_or_make(in_file=True)
+    token_in_file = consenting.load_or_make(in_file=True)
     assert consenting.source == "file"
     [file] = tmp_path.rglob("keys.json")
     assert file.stat().st_mode & 0o777 == 0o600
-    assert kept in file.read_text()
+    assert token_in_file in file.read_text()
 
 
 def test_a_token_of_the_environment_is_used_and_cannot_be_replaced(tmp_path: Path, database: Database) -> None:

@@ -247,8 +247,8 @@ def test_the_twin_model_is_asked_within_its_bounds(served: Served, monkeypatch: 
 
     def answer(model: str, question: Question) -> Answer:
         body.append((model, question))
-        said = {"prompt": "Run the tests", "channel": "koji-core", "confidence": 0.7, "reasoning": "they are stale"}
-        return Answer(json.dumps(said), 12)
+        reply = {"prompt": "Run the tests", "channel": "koji-core", "confidence": 0.7, "reasoning": "they are stale"}
+        return Answer(json.dumps(reply), 12)
 
     monkeypatch.setattr(served.engine.model_twin, "_ask", answer)
     served.engine.settings.set_for_this_run({"twin_model_enabled": True, "twin_model_id": "ollama:small"})
@@ -360,10 +360,10 @@ def ways_to_approve(served: Served, card_id: str, client: httpx.Client) -> list[
 
     def by_rpc() -> str:
         body = {"jsonrpc": "2.0", "id": 1, "method": "pulse.crosspoll.trigger", "params": {"predictionId": card_id}}
-        told = client.post("/api/v1/rpc", json=body).json()
-        if "error" in told:
-            return str(told["error"]["data"]["code"])
-        assert told["result"]["triggered"] is True
+        reply = client.post("/api/v1/rpc", json=body).json()
+        if "error" in reply:
+            return str(reply["error"]["data"]["code"])
+        assert reply["result"]["triggered"] is True
         return ""
 
     def by_service() -> str:

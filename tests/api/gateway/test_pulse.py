@@ -112,11 +112,11 @@ def test_events_of_no_channel_are_not_sent(served: Served) -> None:
         listener.until("crosspoll.status")
         served.engine.database.write(lambda tx: tx.record(TaskAdded(subject="task_1", title="secret plans")))
         expire(served)
-        heard = listener.hear()
-        while "prediction.expired" not in [message["type"] for message in heard]:
-            heard += listener.hear()
-        assert {message["type"] for message in heard} <= {"prediction.expired", "crosspoll.status"}
-        assert "secret plans" not in str(heard)
+        messages = listener.hear()
+        while "prediction.expired" not in [message["type"] for message in messages]:
+            messages += listener.hear()
+        assert {message["type"] for message in messages} <= {"prediction.expired", "crosspoll.status"}
+        assert "secret plans" not in str(messages)
 
 
 def test_a_client_resumes_after_its_last_message_and_misses_nothing(served: Served) -> None:
@@ -129,10 +129,10 @@ def test_a_client_resumes_after_its_last_message_and_misses_nothing(served: Serv
     with listening(served) as second:
         assert second.subscribe(after=last)["id"] == last
         assert expire(served, 5) == newest + 5
-        seen: list[int] = []
-        while len(seen) < 35:
-            seen += [message["id"] for message in second.hear() if message["type"] == "prediction.expired"]
-        assert seen == list(range(first, newest + 6))
+        ids: list[int] = []
+        while len(ids) < 35:
+            ids += [message["id"] for message in second.hear() if message["type"] == "prediction.expired"]
+        assert ids == list(range(first, newest + 6))
 
 
 @pytest.mark.long
@@ -142,12 +142,12 @@ def test_a_client_resumes_from_before_the_gateway_opened(serve: Serve) -> None:
     newest = expire(served, 1200, card="pred_old")
     with listening(served) as listener:
         listener.subscribe(after=0)
-        seen: list[int] = []
-        while len(seen) < 1200:
-            seen += [message["id"] for message in listener.hear() if message["type"] == "prediction.expired"]
-        assert len(set(seen)) == 1200
-        assert seen == sorted(seen)
-        assert seen[-1] == newest
+        ids: list[int] = []
+        while len(ids) < 1200:
+            ids += [message["id"] for message in listener.hear() if message["type"] == "prediction.expired"]
+        assert len(set(ids)) == 1200
+        assert ids == sorted(ids)
+        assert ids[-1] == newest
 
 
 def test_a_client_that_was_away_too_long_is_told_to_read_the_state_again(serve: Serve) -> None:
@@ -172,12 +172,12 @@ async def test_a_client_behind_the_kept_frames_gets_them_from_the_ledger(served:
     first, last = expire(served), expire(served)
     await pulse.read_on()
     assert pulse.head == last
-    kept = await pulse.frame_after(start)
-    between = await pulse.frame_after(first)
-    assert (kept.end, between.end) == (last, last)
-    assert f'"id":{first},' in kept.text
-    assert f'"id":{last},' in between.text
-    assert f'"id":{first},' not in between.text
+    kept_frame = await pulse.frame_after(start)
+    read_frame = await pulse.frame_after(first)
+    assert (kept_frame.end, read_frame.end) == (last, last)
+    assert f'"id":{first},' in kept_frame.text
+    assert f'"id":{last},' in read_frame.text
+    assert f'"id":{first},' not in read_frame.text
 
 
 def test_rpc_on_the_same_socket(served: Served) -> None:

@@ -57,15 +57,15 @@ def test_addresses_that_may_hold_a_secret_are_refused_and_not_repeated(url: str)
 
 def test_the_environment_comes_first_then_the_key_then_the_settings() -> None:
     keys, environment = FakeKeys({"notify-phone": "discord://1/kept"}), {"CLAWPY_NOTIFY_PHONE_URL": "ntfy://mine"}
-    found = Addresses(settings("key"), keys, environment=environment).of(Surface.PHONE)
-    assert found is not None
-    assert (found.url, found.source) == ("ntfy://mine", "environment")
-    found = Addresses(settings("key"), keys, environment={}).of(Surface.PHONE)
-    assert found is not None
-    assert (found.url, found.source, found.service) == ("discord://1/kept", "keyring", "discord")
-    found = Addresses(settings("ntfy://topic"), keys, environment={}).of(Surface.PHONE)
-    assert found is not None
-    assert (found.url, found.source) == ("ntfy://topic", "settings")
+    address = Addresses(settings("key"), keys, environment=environment).of(Surface.PHONE)
+    assert address is not None
+    assert (address.url, address.source) == ("ntfy://mine", "environment")
+    address = Addresses(settings("key"), keys, environment={}).of(Surface.PHONE)
+    assert address is not None
+    assert (address.url, address.source, address.service) == ("discord://1/kept", "keyring", "discord")
+    address = Addresses(settings("ntfy://topic"), keys, environment={}).of(Surface.PHONE)
+    assert address is not None
+    assert (address.url, address.source) == ("ntfy://topic", "settings")
 
 
 @pytest.mark.parametrize(("stored", "code"), [({}, "no_address"), ({"notify-phone": "hunter2"}, "bad_address")])
@@ -84,13 +84,13 @@ def test_an_address_is_not_shown() -> None:
 def test_secret_parts_of_known_addresses_are_listed() -> None:
     environment = {"CLAWPY_NOTIFY_DISCORD_URL": "discord://4242/hunter2hunter2?x=y"}
     assert "hunter2hunter2" in Addresses(settings(""), FakeKeys(), environment=environment).secrets()
-    kept = Addresses(
+    stored = Addresses(
         settings("key"), FakeKeys({"notify-phone": "ntfys://me:passw0rd1@ntfy.sh/services"}), environment={}
     )
-    assert kept.secrets() == ()
-    kept.of(Surface.PHONE)
-    assert "passw0rd1" in kept.secrets()
-    assert "services" not in kept.secrets(), "a word of everyday use is cut out of nothing"
+    assert stored.secrets() == ()
+    stored.of(Surface.PHONE)
+    assert "passw0rd1" in stored.secrets()
+    assert "services" not in stored.secrets(), "a word of everyday use is cut out of nothing"
 
 
 def test_storing_an_address_says_that_its_surface_is_switched_off(home: Home) -> None:
@@ -217,14 +217,14 @@ def fake_program(folder: Path, name: str) -> Path:
 @pytest.mark.skipif(sys.platform == "darwin", reason="there it is osascript")
 def test_a_program_shows_a_note_and_another_reads_it_aloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
-    shown, heard = fake_program(tmp_path, "notify-send"), fake_program(tmp_path, "spd-say")
+    shown, spoken = fake_program(tmp_path, "notify-send"), fake_program(tmp_path, "spd-say")
     assert send("desktop://", make(Form.CARD), Surface.DESKTOP) is None
     assert shown.read_text().split("\0") == [
         "--app-name=clawpy", "--urgency=normal", "--", "🔮 Cross-Pollination",
         "koji-core • 72% confidence\nRun tests on &lt;changed&gt; *modules* @everyone",
     ]  # fmt: skip
     assert send("speak://", make(Form.SPOKEN, replace(CARD, words="--help me")), Surface.GLASSES) is None
-    assert heard.read_text().split("\0")[2].startswith("Cross-pollination suggestion: --help me. Confidence 72")
+    assert spoken.read_text().split("\0")[2].startswith("Cross-pollination suggestion: --help me. Confidence 72")
 
 
 def test_a_machine_without_a_desktop_fails_for_good(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -342,13 +342,13 @@ def test_a_dead_surface_delays_no_other(world: World, clock: FakeClock) -> None:
     """The phone's service hangs for good; the watch hears of it all the same."""
     import threading
 
-    stuck, heard = threading.Event(), threading.Event()
+    release, delivered = threading.Event(), threading.Event()
 
     def hanging(address: Address, note: object, buttons: object) -> Failure | None:
         if address.surface is Surface.PHONE:
-            stuck.wait(20)
+            release.wait(20)
         else:
-            heard.set()
+            delivered.set()
         return None
 
     world.notifications.deliver = hanging
@@ -356,9 +356,9 @@ def test_a_dead_surface_delays_no_other(world: World, clock: FakeClock) -> None:
     world.notifications.start()
     try:
         world.database.write(lambda tx: tx.record(PAUSED))
-        assert heard.wait(20)
+        assert delivered.wait(20)
     finally:
-        stuck.set()
+        release.set()
         world.notifications.close()
 
 
