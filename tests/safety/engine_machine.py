@@ -91,7 +91,7 @@ class EngineMachine(MachineWorld):
         self.price = price
         self._set_trigger_interval(interval)
         for channel in set(path):
-            self._trusted("lint", channel)
+            self._earn_trust("lint", channel)
         self._approve(self._make_card("lint", path[0], 0.95), DecidedBy.OPERATOR)
         for (before, channel), gap in zip(pairwise(path), gaps, strict=False):
             self.clock.advance(timedelta(seconds=gap))
@@ -105,7 +105,7 @@ class EngineMachine(MachineWorld):
     def the_same_step_is_made_again_and_again(self, before: str, channel: str, gaps: list[int]) -> None:
         self._reset_to_quiet_morning()
         self._set_trigger_interval(60_000)
-        self._trusted("lint", channel)
+        self._earn_trust("lint", channel)
         for gap in gaps:
             self._approve(self._make_card("lint", before, 0.95), DecidedBy.OPERATOR)
             self.clock.advance(timedelta(seconds=gap))
@@ -206,7 +206,7 @@ class EngineMachine(MachineWorld):
         self._reset_to_quiet_morning()
         card = self._make_card("lint", "koji-core", 0.95)
         self.engine.cards.approvals._start = die  # type: ignore[method-assign]
-        facts = self._allowed()
+        facts = self._present_facts()
         with suppress(Refusal, Died):
             self.engine.cards.approve(card, by=by)
         self._check_triggers(facts)
@@ -230,7 +230,7 @@ class EngineMachine(MachineWorld):
     def the_schedule_comes_round(self) -> None:
         schedule = self.engine.autonomy.schedule
         schedule.run(STATE)
-        facts = self._allowed()
+        facts = self._present_facts()
         if schedule.due(ACT) <= self.clock.now():
             schedule.run(ACT)
             self._settle()
@@ -238,7 +238,7 @@ class EngineMachine(MachineWorld):
 
     @rule()
     def the_autonomous_cycle_comes_early(self) -> None:
-        facts = self._allowed()
+        facts = self._present_facts()
         self.engine.autonomy.run_autonomous_cycle()
         self._settle()
         self._check_executions(facts, cycle=True)
@@ -257,7 +257,7 @@ class EngineMachine(MachineWorld):
     def everything_is_well(self, kind: str, channel: str) -> None:
         """Nothing stands against acting at ten in the morning on a card that has earned it; other rules may."""
         self._reset_to_quiet_morning()
-        self._trusted(kind, channel)
+        self._earn_trust(kind, channel)
         self._make_card(kind, channel, 0.95)
 
     # -- holds and switches

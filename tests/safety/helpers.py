@@ -1,4 +1,4 @@
-"""What the tests of the rails share: triggers, decisions that can be set, a whole Safety."""
+"""Helpers of the tests of the rails: triggers, decisions that a test sets, and a whole `Safety`."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class MutableSettings:
 
 
 @dataclass
-class SetDecisions:
-    """Decisions as a test says they are."""
+class StandInDecisions:
+    """Decisions that a test sets."""
 
     rejections: int = 0
     """In a row, the newest decisions."""
@@ -48,13 +48,14 @@ class SetDecisions:
 
 @dataclass
 class Rails:
-    """A whole Safety with what it was handed."""
+    """A whole `Safety`, and what it was made of."""
 
     safety: Safety
     database: Database
     clock: FakeClock
     settings: MutableSettings
-    decisions: SetDecisions
+    decisions: StandInDecisions
+    data: Path
     stopped: list[str] = field(default_factory=list)
     quiet: bool = False
 
@@ -66,7 +67,7 @@ class Rails:
         return self.database.write(lambda tx: method(tx, *arguments))
 
     def know_pairs(self, *pairs: tuple[str, str]) -> None:
-        """Let these pairs of channels have run before, long ago."""
+        """Store a trigger of each pair of channels that passed long ago."""
         from engine.safety.pipeline import CrosspollLog
 
         for from_channel, channel in pairs:
@@ -84,16 +85,16 @@ def acting() -> Settings:
     return Settings(autonomous_mode_enabled=True, workspaces={WORKSPACE: WorkspaceSettings(autonomy=Autonomy.ACT)})
 
 
-def make_rails(database: Database, clock: FakeClock, data: Path, **handed: Any) -> Rails:
-    settings, decisions = MutableSettings(acting()), SetDecisions()
+def make_rails(database: Database, clock: FakeClock, data: Path, **hooks: Any) -> Rails:
+    settings, decisions = MutableSettings(acting()), StandInDecisions()
     stopped: list[str] = []
     box: list[Rails] = []
-    stop: Callable[[str], object] = handed.pop("stop_sessions", stopped.append)
+    stop: Callable[[str], object] = hooks.pop("stop_sessions", stopped.append)
     safety = Safety(
         database, settings, clock, Randomness(7), data=data, decisions=decisions,
-        hooks=Hooks(stop_sessions=stop, quiet=lambda: box[0].quiet, **handed),
+        hooks=Hooks(stop_sessions=stop, quiet=lambda: box[0].quiet, **hooks),
     )  # fmt: skip
-    box.append(Rails(safety, database, clock, settings, decisions, stopped))
+    box.append(Rails(safety, database, clock, settings, decisions, data, stopped))
     return box[0]
 
 

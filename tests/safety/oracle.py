@@ -1,4 +1,4 @@
-"""What must hold, computed a second time: from raw rows and plain arithmetic, not by the code under test."""
+"""The rules of the rails, computed a second time: from raw rows and plain arithmetic, not by the code under test."""
 
 from __future__ import annotations
 
@@ -66,8 +66,8 @@ def passed(ask: Ask) -> list[Passed]:
         " FROM crosspoll_log WHERE NOT blocked AND permit_id IS NOT NULL ORDER BY id"
     )
     return [
-        Passed(number, datetime.fromisoformat(at), after, channel, bool(alone), round(cost * 1_000_000), kind)
-        for number, at, after, channel, alone, cost, kind in rows
+        Passed(number, datetime.fromisoformat(at), after, channel, bool(unattended), round(cost * 1_000_000), kind)
+        for number, at, after, channel, unattended, cost, kind in rows
     ]
 
 

@@ -1,6 +1,6 @@
-"""The whole real engine as the machine of `stateful.py` uses it, and the checks after each of its steps.
+"""The whole real engine as `engine_machine` uses it, and the checks after each of its steps.
 
-What must hold is computed a second time by `oracle.py`, from raw rows and from what the machine itself did.
+`oracle` computes what must hold a second time, from raw rows and from what the machine itself did.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ class Died(BaseException):
 
 
 @cache
-def migrated() -> Path:
-    """A home whose database is made already; copied for each machine."""
+def home_with_database() -> Path:
+    """The data folder of a home with a database; it is copied for each machine."""
     folder = Path(tempfile.mkdtemp(prefix="clawpy-stateful-"))
     with open_world(folder, 1, config=CONFIG):
         pass
@@ -72,13 +72,13 @@ def migrated() -> Path:
 
 
 class MachineWorld(RuleBasedStateMachine):
-    """The engine, what was done to it so far, and what must hold of it."""
+    """The engine, what was done to it so far, and the checks of what it did."""
 
     def __init__(self) -> None:
         super().__init__()
         self._stack = ExitStack()
         folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="clawpy-machine-")))
-        shutil.copytree(migrated(), folder / "home" / "data")
+        shutil.copytree(home_with_database(), folder / "home" / "data")
         self.world = self._stack.enter_context(open_world(folder, 1, config=CONFIG))
         self.engine, self.clock = self.world.engine, self.world.clock
         self.workspace = self.world.projects[0].workspace
@@ -86,7 +86,7 @@ class MachineWorld(RuleBasedStateMachine):
         self.heard_at = self.clock.now()  # a new home counts silence from its opening
         self.clock.advance(timedelta(hours=9))
         self.cards = self.past = self.starts = 0
-        self._know_channels()
+        self._let_pairs_have_run()
         self.dnd_until: datetime | None = None
         self.autonomous = self.enabled = self.enabled_this_run = True
         self.autonomy = "act"
@@ -100,12 +100,12 @@ class MachineWorld(RuleBasedStateMachine):
         for reason, verdicts in self._query("SELECT block_reason, verdicts FROM crosspoll_log WHERE blocked"):
             first = reason.partition(":")[0]
             coverage_counts[f"{first} blocked first"] += 1
-            for load in json.loads(verdicts):
-                if load["verdict"] == "allow":
+            for verdict in json.loads(verdicts):
+                if verdict["verdict"] == "allow":
                     continue
-                coverage_counts[f"{load['rail']} blocked"] += 1
-                if load["rail"] == first and first in ("loop", "cost"):
-                    coverage_counts[f"{first} blocked: {load['rule']}"] += 1
+                coverage_counts[f"{verdict['rail']} blocked"] += 1
+                if verdict["rail"] == first and first in ("loop", "cost"):
+                    coverage_counts[f"{first} blocked: {verdict['rule']}"] += 1
         for settled, estimate, state in self._query(
             "SELECT c.amount_microusd, c.estimate_microusd, s.state FROM cost_entries c"
             " JOIN sessions s ON s.id = c.session_id WHERE c.state = 'settled'"
@@ -143,7 +143,7 @@ class MachineWorld(RuleBasedStateMachine):
             ten = (ten.replace(day=1) + timedelta(days=32)).replace(day=1)
         self.clock.advance(ten - now)
         self.engine.safety.kill_switch.poll()
-        self._trusted("lint", "koji-core")
+        self._earn_trust("lint", "koji-core")
 
     def _switch(
         self, *, autonomous: bool | None = None, enabled: bool | None = None, autonomy: str | None = None
@@ -180,8 +180,8 @@ class MachineWorld(RuleBasedStateMachine):
         elif what == "this run":
             self.the_api_toggles(False)  # type: ignore[attr-defined]
 
-    def _know_channels(self) -> None:
-        """Work was let through on every channel long ago: no pair is novel for its own sake."""
+    def _let_pairs_have_run(self) -> None:
+        """Every pair of channels ran long ago, so that none is novel."""
         rows = [
             CrosspollLog(
                 prediction_id="old", trigger_type="manual", target_channel=channel, prompt="", verdicts=(), digest="",
@@ -201,14 +201,14 @@ class MachineWorld(RuleBasedStateMachine):
         return str(found[data.draw(st.integers(0, len(found) - 1))][0])
 
     def _approve(self, card: str, by: DecidedBy) -> None:
-        facts = self._allowed()
+        facts = self._present_facts()
         self._try(lambda: self.engine.cards.approve(card, by=by))
         self._settle()
         self._check_executions(facts)
 
-    def _trusted(self, kind: str, channel: str) -> None:
-        """Such cards have earned it, and this is not the first phase."""
-        facts = self._allowed()
+    def _earn_trust(self, kind: str, channel: str) -> None:
+        """Let such cards have enough approvals to run by themselves, beyond the first phase."""
+        facts = self._present_facts()
         if facts["decisions"] < 40 or oracle.bound(*facts["like"].get((kind, channel), (0, 0))) < 0.82:
             self._record_decisions(DecisionSignal.APPROVED, kind, channel, 40)
 
@@ -271,7 +271,7 @@ class MachineWorld(RuleBasedStateMachine):
         old.sessions._live.clear()
         old.close()
         self.enabled_this_run = True
-        facts = self._allowed()
+        facts = self._present_facts()
         self.engine = self._reopened(old)
         self._settle()
         self._check_executions(facts, restart=True)
@@ -286,8 +286,8 @@ class MachineWorld(RuleBasedStateMachine):
             ),
         )  # fmt: skip
 
-    def _allowed(self) -> dict[str, Any]:
-        """What is so before something is tried, as this machine knows it."""
+    def _present_facts(self) -> dict[str, Any]:
+        """The conditions before something is tried, as this machine knows them."""
         now = self.clock.now()
         holds = {word for word, until in self._query("SELECT word, until FROM holds")
                  if until is None or datetime.fromisoformat(until) > now}  # fmt: skip
@@ -356,12 +356,13 @@ class MachineWorld(RuleBasedStateMachine):
     def _check_triggers(self, facts: dict[str, Any]) -> None:
         passed = oracle.passed(self._query)
         for place in range(self.seen_passed, len(passed)):
-            one, before = passed[place], passed[:place]
-            assert oracle.fits(facts["spent"], one.estimate), f"{one} does not fit {facts['spent']}"
-            assert oracle.loop(before, one) == "", f"{one} closed a loop"
-            alone = [other.at for other in before if other.unattended]
-            if one.unattended and alone:
-                assert one.at - alone[-1] >= timedelta(milliseconds=self.interval), f"{one} came too soon"
+            trigger, earlier = passed[place], passed[:place]
+            assert oracle.fits(facts["spent"], trigger.estimate), f"{trigger} does not fit {facts['spent']}"
+            assert oracle.loop(earlier, trigger) == "", f"{trigger} closed a loop"
+            unattended = [previous.at for previous in earlier if previous.unattended]
+            if trigger.unattended and unattended:
+                interval = timedelta(milliseconds=self.interval)
+                assert trigger.at - unattended[-1] >= interval, f"{trigger} came too soon"
         self.seen_passed = len(passed)
 
     def _query(self, query: str, **values: Any) -> list[Any]:

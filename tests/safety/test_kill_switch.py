@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
@@ -17,19 +18,13 @@ from engine.model import (
     DecidedCard,
     DecisionSignal,
     Refusal,
-    StopLevel,
     Verdict,
 )
 from engine.safety import stop_file
 from engine.safety.kill_switch import PAUSE, PAUSE_DURATION
-from engine.safety.stop_file import request_stop
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import Ledger
 from tests.safety.helpers import WORKSPACE, Rails, acting, approval, make_rails, unattended
-
-
-def level(rails: Rails, name: str) -> StopLevel:
-    return next(stop_level for stop_level in rails.safety.levels() if stop_level.name == name)
 
 
 def blocked_rule(rails: Rails) -> str:
@@ -37,23 +32,64 @@ def blocked_rule(rails: Rails) -> str:
     return "" if ruling.blocked_by is None else f"{ruling.blocked_by.rail}:{ruling.blocked_by.rule}"
 
 
-def test_each_level_blocks_and_ends_running_sessions(rails: Rails) -> None:
-    assert blocked_rule(rails) == ""
-    rails.settings.change(cross_poll_enabled=False)
-    assert blocked_rule(rails) == "kill:config"
-    rails.safety.kill_switch.poll()
-    assert len(rails.stopped) == 1, "running sessions end when the setting is switched off"
-    rails.settings.change(cross_poll_enabled=True)
-    rails.safety.kill_switch.poll()
-    rails.safety.kill_switch.set_enabled(False)
-    assert blocked_rule(rails) == "kill:api"
-    assert len(rails.stopped) == 2
-    rails.safety.kill_switch.set_enabled(True)
-    rails.safety.stop("F12", "console")
-    assert blocked_rule(rails) == "kill:stop"
-    assert rails.stopped[-1] == "F12"
-    rails.safety.resume("stop")
-    assert blocked_rule(rails) == ""
+def request_stop_from_outside(rails: Rails) -> None:
+    stop_file.request_stop(rails.data, "enough", "ann")
+
+
+@pytest.mark.parametrize(
+    ("level", "throw", "end", "rule", "reason"),
+    [
+        (
+            "config",
+            lambda rails: rails.settings.change(cross_poll_enabled=False),
+            lambda rails: rails.settings.change(cross_poll_enabled=True),
+            "config",
+            "crossPollEnabled is false",
+        ),
+        (
+            "api",
+            lambda rails: rails.safety.kill_switch.set_enabled(False),
+            lambda rails: rails.safety.kill_switch.set_enabled(True),
+            "api",
+            "switched off for this run",
+        ),
+        (
+            "key",
+            lambda rails: rails.safety.stop("F12 pressed", "operator"),
+            lambda rails: rails.safety.resume("stop"),
+            "stop",
+            "F12 pressed",
+        ),
+        ("outside", request_stop_from_outside, lambda rails: rails.safety.resume("stop"), "stop", "enough"),
+    ],
+    ids=["config", "api", "key", "outside"],
+)
+def test_each_level_blocks_ends_running_sessions_and_is_shown(
+    rails: Rails,
+    level: str,
+    throw: Callable[[Rails], None],
+    end: Callable[[Rails], None],
+    rule: str,
+    reason: str,
+) -> None:
+    switch = rails.safety.kill_switch
+    throw(rails)
+    switch.poll()
+    assert blocked_rule(rails) == f"kill:{rule}"
+    assert len(rails.stopped) == 1
+    assert switch.kill_reason() == reason
+    assert [shown.name for shown in rails.safety.levels() if shown.thrown] == [level]
+    end(rails)
+    assert (blocked_rule(rails), switch.kill_reason()) == ("", "")
+    assert not any(shown.thrown for shown in rails.safety.levels())
+
+
+def test_a_pause_and_a_month_stop_end_no_running_session(rails: Rails) -> None:
+    switch = rails.safety.kill_switch
+    for word in ("pause", "month"):
+        rails.write(switch.place, word, "the cap is reached")
+    assert switch.current_verdict().verdict is Verdict.BLOCK
+    assert switch.kill_reason() == ""
 
 
 def test_a_switch_is_off_although_sessions_cannot_be_ended_and_ends_them_later(rails: Rails) -> None:
@@ -267,44 +303,3 @@ def test_the_third_rejection_in_a_row_pauses_and_resuming_starts_a_new_count(rai
     rails.decisions.rejections, rails.decisions.decisions = 6, 106
     rails.write(rails.safety.decided)
     assert [hold.word for hold in rails.safety.holds()] == ["pause"]
-
-
-def test_running_sessions_must_end_at_each_level_but_not_at_a_pause_or_month_stop(rails: Rails, tmp_path) -> None:
-    """SPEC 3.7: what was begun and costs elsewhere ends at every one of the four levels, and at no other hold."""
-    switch = rails.safety.kill_switch
-    for word in ("pause", "month"):
-        rails.write(switch.place, word, "the cap is reached")
-    assert switch.current_verdict().verdict is Verdict.BLOCK
-    assert switch.kill_reason() == ""
-    rails.settings.change(cross_poll_enabled=False)
-    assert switch.kill_reason() == "crossPollEnabled is false"
-    rails.settings.change(cross_poll_enabled=True)
-    switch.set_enabled(False)
-    assert switch.kill_reason() == "switched off for this run"
-    switch.set_enabled(True)
-    request_stop(tmp_path / "data", "enough", "clawpy stop")
-    switch.poll()
-    assert switch.kill_reason() == "enough"
-    rails.safety.resume("stop")
-    assert switch.kill_reason() == ""
-    rails.safety.stop("F12 pressed", "operator")
-    assert switch.kill_reason() == "F12 pressed"
-
-
-def test_each_of_the_four_levels_is_shown_by_itself(rails: Rails, tmp_path) -> None:
-    names = [stop_level.name for stop_level in rails.safety.levels()]
-    assert names == ["config", "api", "key", "outside"]
-    assert not any(stop_level.thrown for stop_level in rails.safety.levels())
-    rails.safety.stop("F12 pressed", "operator")
-    assert level(rails, "key").thrown
-    assert not level(rails, "outside").thrown
-    rails.safety.resume("stop")
-    request_stop(tmp_path / "data")
-    rails.safety.kill_switch.poll()
-    assert level(rails, "outside").thrown
-    assert not level(rails, "key").thrown
-    rails.safety.resume("stop")
-    rails.safety.kill_switch.set_enabled(False)
-    assert level(rails, "api").thrown
-    rails.settings.change(cross_poll_enabled=False)
-    assert level(rails, "config").thrown
