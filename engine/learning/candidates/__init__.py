@@ -7,5 +7,6 @@ selects the records worth a candidate and weighs candidates, `drafting` drafts t
 cycle: proposed, active, rolled back. `overlays` are the active effects, in prompts and in trials that measure them.
 `adaptation` is the service.
 
-It may import hierarchy, storage, model, clock, config; `records.Sources` names what it needs of packages above it.
+It may import `learnings.recurrence`, hierarchy, storage, model, clock, config; `records.Sources` names what it needs of
+packages above it.
 """

@@ -12,6 +12,7 @@ from statistics import fmean
 
 from engine.frozen import frozen
 from engine.learning.candidates.entry_readers import OPPORTUNITY
+from engine.learning.learnings.recurrence import may_be_same
 from engine.model.adaptation import (
     Candidate,
     CandidateStatus,
@@ -157,14 +158,12 @@ def supporting_records(
     of `records`."""
     drafted = list(drafted)
     sessions = {record.session_id for record in drafted if record.session_id}
-    facts = [_fact_words(record) for record in drafted]
+    facts = [_fact(record) for record in drafted]
     own = set(candidate.drafted_from)
     best: dict[str, LearningRecord] = {}
     for record in records:
         in_scope = (record.scope_type, record.scope_id) == (candidate.scope_type, candidate.scope_id)
-        is_alike = record.source_label == candidate.source_label or any(
-            jaccard(_fact_words(record), fact) >= MIN_FACT_SIMILARITY for fact in facts
-        )
+        is_alike = record.source_label == candidate.source_label or any(_agree(_fact(record), fact) for fact in facts)
         is_drafted = record.id in own or (record.session_id and record.session_id in sessions)
         if not in_scope or not is_alike or is_drafted:
             continue
@@ -174,9 +173,15 @@ def supporting_records(
     return list(best.values())
 
 
-def _fact_words(record: LearningRecord) -> list[str]:
-    """The words of a fact that the operator kept; none for any other record."""
-    return normalise(record.details["text"]).split() if "kept" in record.details else []
+def _fact(record: LearningRecord) -> str:
+    """The fact that the operator kept, "" for any other record."""
+    return str(record.details["text"]) if "kept" in record.details else ""
+
+
+def _agree(fact: str, other: str) -> bool:
+    """Whether two facts say much the same, and do not contradict each other."""
+    similarity = jaccard(normalise(fact).split(), normalise(other).split())
+    return similarity >= MIN_FACT_SIMILARITY and may_be_same(fact, other)
 
 
 def evaluate(

@@ -121,6 +121,13 @@ def sides(text: str) -> tuple[int, ...]:
     return tuple(((number, 1) in chosen) - ((number, -1) in chosen) for number in range(len(_OPPOSITES)))
 
 
+def may_be_same(text: str, other: str) -> bool:
+    """Whether two texts name the same things, and neither negates or contradicts the other."""
+    is_negated, other_is_negated = (_NEGATION.search(each) is not None for each in (text, other))
+    is_contrary = any(side * other_side < 0 for side, other_side in zip(sides(text), sides(other), strict=True))
+    return names(text) == names(other) and is_negated is other_is_negated and not is_contrary
+
+
 def sort_entries(entries: Iterable[LearningEntry]) -> list[LearningEntry]:
     """Sort entries by content, so that results do not depend on their order."""
     return sorted(

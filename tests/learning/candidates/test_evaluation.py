@@ -134,14 +134,18 @@ def test_another_supporting_record_never_lowers_a_score(drafted: float, scores: 
     assert corroborated_score(drafted, [*scores, more]) >= corroborated_score(drafted, scores)
 
 
-def test_kept_facts_support_each_other_only_if_they_say_much_the_same() -> None:
+def test_kept_facts_support_each_other_only_if_they_say_much_the_same_and_no_contrary() -> None:
     def fact(number: int, text: str) -> LearningRecord:
         return record(number, label=f"human_approval/fact:{text}", details={"kept": "", "text": text})
 
     first = fact(1, "Decision: prices are stored as whole cents")
     alike = fact(2, "decision: all prices are stored as whole cents!")
-    other = fact(3, "Decision: releases are tagged on Mondays")
-    assert supporting_records(candidate(first), [first], [first, alike, other]) == [alike]
+    others = [
+        fact(3, "Decision: releases are tagged on Mondays"),
+        fact(4, "Decision: prices are not stored as whole cents"),
+        fact(5, "Decision: prices in shop/tax.py are stored as whole cents"),
+    ]
+    assert supporting_records(candidate(first), [first], [first, alike, *others]) == [alike]
 
 
 def test_supporting_records_have_the_same_label_and_scope_and_another_session() -> None:
