@@ -437,7 +437,7 @@ def price(router: ModelRouter, model: str) -> int | None:
         return None
     if choice.keyless:
         return 0
-    from engine.execution.runners.model.prices import price_of
+    from engine.execution.runners.model.prices import listed_price
 
-    prices = price_of(Model(choice.provider, choice.model, choice.kind, choice.base_url))
+    prices = listed_price(Model(choice.provider, choice.model, choice.kind, choice.base_url))
     return None if prices is None else (PROMPT_SHARE * prices["input"] + prices["output"]) // (PROMPT_SHARE + 1)

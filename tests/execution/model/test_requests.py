@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from engine.execution.model_calls import CallUsage
 from engine.execution.runners.model import requests
-from engine.execution.runners.model.host_protocol import Failure, Kind, Model
+from engine.execution.runners.model.host_protocol import Failure, FailureKind, Model
 from engine.execution.runners.model.requests import (
     MAX_DELAY_S,
     MAX_OUTPUT_TOKENS,
@@ -23,17 +23,17 @@ from engine.execution.runners.model.requests import (
 )
 
 RETRIES = {
-    Kind.RATE: MAX_RETRIES,
-    Kind.SERVER: MAX_RETRIES,
-    Kind.CONNECTION: MAX_RETRIES,
-    Kind.GONE: 2,
-    Kind.SILENT: 1,
-    Kind.RUBBISH: 1,
+    FailureKind.RATE: MAX_RETRIES,
+    FailureKind.SERVER: MAX_RETRIES,
+    FailureKind.CONNECTION: MAX_RETRIES,
+    FailureKind.GONE: 2,
+    FailureKind.SILENT: 1,
+    FailureKind.RUBBISH: 1,
 }
 
 
-@pytest.mark.parametrize("kind", list(Kind))
-def test_each_failure_has_a_problem_a_fix_and_a_number_of_retries(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", list(FailureKind))
+def test_each_failure_has_a_problem_a_fix_and_a_number_of_retries(kind: FailureKind) -> None:
     problem, fix = requests.describe_failure(
         Failure(kind, "so they say", 418), Model("openai", "m", "openai", "http://a")
     )
@@ -47,14 +47,14 @@ def test_each_failure_has_a_problem_a_fix_and_a_number_of_retries(kind: Kind) ->
 
 
 def test_retry_delays_double_and_are_spread() -> None:
-    pauses = [requests.retry_delay(Failure(Kind.RATE), tried, 0.0) for tried in range(1, 5)]
+    pauses = [requests.retry_delay(Failure(FailureKind.RATE), tried, 0.0) for tried in range(1, 5)]
     assert pauses == [0.5, 1.0, 2.0, 4.0]
-    assert requests.retry_delay(Failure(Kind.RATE), 4, 0.999) == pytest.approx(8.0, abs=0.01)
+    assert requests.retry_delay(Failure(FailureKind.RATE), 4, 0.999) == pytest.approx(8.0, abs=0.01)
 
 
 @given(st.floats(0, 10_000), st.integers(1, MAX_RETRIES), st.floats(0, 0.999))
 def test_a_requested_delay_is_kept_or_the_request_is_given_up(requested: float, tried: int, chance: float) -> None:
-    pause = requests.retry_delay(Failure(Kind.RATE, retry_after=requested), tried, chance)
+    pause = requests.retry_delay(Failure(FailureKind.RATE, retry_after=requested), tried, chance)
     assert (pause is None) == (requested > MAX_RETRY_AFTER_S)
     if pause is not None:
         assert requested <= pause <= max(requested, MAX_DELAY_S)

@@ -14,10 +14,10 @@ from engine.execution.runners.toolchains.tool_table import (
 from tests.execution.toolchains.test_detection import environment
 
 
-def bound(name: str, folder: Path, **words: tuple[str, ...]) -> Toolchain:
+def bound(name: str, folder: Path, **placeholders: tuple[str, ...]) -> Toolchain:
     """A row of the table in a folder, whether or not its tool is installed here."""
     row = next(row for row in TEST_RUNNERS if row.name == name)
-    return Toolchain(row=row, folder=folder, workspace=folder, top=folder, title=row.title, words=words)
+    return Toolchain(row=row, folder=folder, workspace=folder, top=folder, title=row.title, placeholders=placeholders)
 
 
 def test_go_runs_a_single_test(tmp_path: Path) -> None:

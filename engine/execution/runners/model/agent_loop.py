@@ -21,7 +21,7 @@ from engine.execution.model_router import ModelRouter
 from engine.execution.runners.flow import FlowError, RetryLater, SessionStopped
 from engine.execution.runners.model import host_protocol, requests
 from engine.execution.runners.model.host_client import Conversation, ModelHost
-from engine.execution.runners.model.host_protocol import ConversationStore, Failure, Kind, Message, Model
+from engine.execution.runners.model.host_protocol import ConversationStore, Failure, FailureKind, Message, Model
 from engine.execution.runners.model.requests import Price, PromptSize, RequestBudget
 from engine.execution.runners.runner import AgentServices, assistant_part, operator_part, result_part
 from engine.execution.tools.toolbelt import Toolbelt
@@ -140,9 +140,10 @@ class AgentLoop:
         The first call here `follows` that call. Raises `Refusal` `no_conversation`."""
         file = self._providers.histories.begin(self._view.id, continues=continues)
         self._follows = follows
-        about = requests.estimate_tokens(self._instructions + json.dumps(self._tools))
-        around = requests.MESSAGE_OVERHEAD * (1 + len(self._tools))
-        self._size = PromptSize(estimated=about + around + -(-file.stat().st_size // 2))
+        instructions = requests.estimate_tokens(self._instructions + json.dumps(self._tools))
+        overhead = requests.MESSAGE_OVERHEAD * (1 + len(self._tools))
+        history = -(-file.stat().st_size // 2)
+        self._size = PromptSize(estimated=instructions + overhead + history)
         self._live.on_stop(self._stop)
 
     def run_turn(self, text: str, *, run_kind: str, prompt: Prompt | None = None) -> str:
@@ -235,8 +236,8 @@ class AgentLoop:
             except _RequestFailed as failed:
                 failure = failed.failure
             except HelperGone as gone:
-                failure = Failure(Kind.GONE, str(gone))
-            if failure.kind in (Kind.GONE, Kind.SILENT, Kind.HOST):
+                failure = Failure(FailureKind.GONE, str(gone))
+            if failure.kind in (FailureKind.GONE, FailureKind.SILENT, FailureKind.HOST):
                 self._conversation = None  # the host forgot it, or is no more
             problem, fix = requests.describe_failure(failure, self._model)
             pause = requests.retry_delay(failure, tried, self._providers.randomness.uniform())
@@ -306,7 +307,7 @@ class AgentLoop:
                     f"the next request may need {size.expected:,} and an answer"
                 )
             if self._window is not None and self._window - size.expected < requests.MIN_OUTPUT_TOKENS:
-                raise FlowError(*requests.describe_failure(Failure(Kind.CONTEXT), self._model))
+                raise FlowError(*requests.describe_failure(Failure(FailureKind.CONTEXT), self._model))
             max_tokens = requests.MIN_OUTPUT_TOKENS  # `reserve_cost` says what is too dear
         return RequestBudget(size, max_tokens, self._price)
 
@@ -321,7 +322,7 @@ class AgentLoop:
                 if self._providers.clock.monotonic() - last_byte < limit:
                     continue
                 conversation.cancel_or_kill()
-                silent = Failure(Kind.SILENT, f"nothing for {limit:.0f} s", received=self._received)
+                silent = Failure(FailureKind.SILENT, f"nothing for {limit:.0f} s", received=self._received)
                 return host_protocol.failure_message(silent)
             limit, last_byte = IDLE_SECONDS, self._providers.clock.monotonic()
             match message["type"]:
@@ -347,7 +348,7 @@ class AgentLoop:
             self._live.check_running()
             if message is None and time.monotonic() > until:
                 self._conversation = None
-                raise _RequestFailed(Failure(Kind.HOST, f"it did not start within {OPEN_SECONDS:.0f} s"))
+                raise _RequestFailed(Failure(FailureKind.HOST, f"it did not start within {OPEN_SECONDS:.0f} s"))
             if message is None or message["type"] == "alive":
                 continue
             if message["type"] == "failed":

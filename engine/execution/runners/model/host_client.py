@@ -19,7 +19,7 @@ from queue import Empty, SimpleQueue
 from typing import IO
 
 from engine.execution.runners.model import host_protocol
-from engine.execution.runners.model.host_protocol import Failure, Kind, Message, Model
+from engine.execution.runners.model.host_protocol import Failure, FailureKind, Message, Model
 from engine.programs import NETWORK_VARIABLES, HelperGone, HelperKeeper, HelperProcess
 
 log = logging.getLogger(__name__)
@@ -188,8 +188,8 @@ class _HostProcess(HelperProcess):
                 conversation.receive(message)
 
     def fail_pending(self) -> None:
-        gone = Failure(Kind.GONE, "the model host ended")
-        failure = Failure(Kind.HOST, self._problem) if self._problem else gone
+        gone = Failure(FailureKind.GONE, "the model host ended")
+        failure = Failure(FailureKind.HOST, self._problem) if self._problem else gone
         with self._lock:
             conversations, self._conversations = [*self._conversations.values()], {}
         for conversation in conversations:

@@ -14,7 +14,7 @@ import httpx2
 from pydantic_ai import exceptions
 
 from engine.execution.runners.model import host_protocol
-from engine.execution.runners.model.host_protocol import Failure, Kind
+from engine.execution.runners.model.host_protocol import Failure, FailureKind
 from engine.model.secrets import redact
 
 CONNECT_SECONDS = 15.0
@@ -101,16 +101,16 @@ def make_client(base_url: str) -> httpx2.AsyncClient:
     )
 
 
-_FAILURE_KINDS: tuple[tuple[type[Exception], Kind], ...] = (
-    (exceptions.ModelAuthenticationError, Kind.AUTH),
-    (exceptions.ModelQuotaExceededError, Kind.QUOTA),
-    (exceptions.ModelRateLimitError, Kind.RATE),
-    (exceptions.ModelContextWindowExceededError, Kind.CONTEXT),
-    (exceptions.ModelNotFoundError, Kind.MODEL),
-    (exceptions.ModelUnavailableError, Kind.SERVER),
-    (exceptions.ModelServerError, Kind.SERVER),
-    (exceptions.ModelConnectionError, Kind.CONNECTION),
-    (exceptions.ModelRequestRejectedError, Kind.REFUSED),
+_FAILURE_KINDS: tuple[tuple[type[Exception], FailureKind], ...] = (
+    (exceptions.ModelAuthenticationError, FailureKind.AUTH),
+    (exceptions.ModelQuotaExceededError, FailureKind.QUOTA),
+    (exceptions.ModelRateLimitError, FailureKind.RATE),
+    (exceptions.ModelContextWindowExceededError, FailureKind.CONTEXT),
+    (exceptions.ModelNotFoundError, FailureKind.MODEL),
+    (exceptions.ModelUnavailableError, FailureKind.SERVER),
+    (exceptions.ModelServerError, FailureKind.SERVER),
+    (exceptions.ModelConnectionError, FailureKind.CONNECTION),
+    (exceptions.ModelRequestRejectedError, FailureKind.REFUSED),
 )
 
 _TOO_LONG = "exceed_context_size_error"
@@ -127,26 +127,26 @@ def failure_of(error: BaseException, key: str, *, received: int = 0) -> Failure:
     return Failure(_classify(chain, status), message, status, retry_after, received)
 
 
-def _classify(chain: list[BaseException], status: int | None) -> Kind:
+def _classify(chain: list[BaseException], status: int | None) -> FailureKind:
     if any(isinstance(cause, AnswerTooBig) for cause in chain):
-        return Kind.TOO_BIG
+        return FailureKind.TOO_BIG
     if any(isinstance(cause, AnswerCutShort) for cause in chain):
-        return Kind.CONNECTION
+        return FailureKind.CONNECTION
     if any(isinstance(cause, CompressedAnswer) for cause in chain):
-        return Kind.RUBBISH
+        return FailureKind.RUBBISH
     if status is not None and 300 <= status < 400:
-        return Kind.REDIRECT
+        return FailureKind.REDIRECT
     if status == 413 or any(_error_body(cause).get("type") == _TOO_LONG for cause in chain):
-        return Kind.CONTEXT
+        return FailureKind.CONTEXT
     for error in chain:
         for category, kind in _FAILURE_KINDS:
             if isinstance(error, category):
                 return kind
     if status is not None:
-        return Kind.SERVER if status in (408, 409) else Kind.REFUSED
+        return FailureKind.SERVER if status in (408, 409) else FailureKind.REFUSED
     if any(isinstance(cause, (httpx2.TransportError, ConnectionError)) for cause in chain):
-        return Kind.CONNECTION
-    return Kind.RUBBISH
+        return FailureKind.CONNECTION
+    return FailureKind.RUBBISH
 
 
 def _error_message(error: BaseException) -> str:

@@ -34,8 +34,8 @@ ALIVE_SECONDS = 2.0
 """Seconds after which a message `alive` reports that bytes came meanwhile."""
 
 
-class Kind(StrEnum):
-    """The kinds of failures of a request."""
+class FailureKind(StrEnum):
+    """The kinds of failures of a request to a model."""
 
     AUTH = "auth"
     """The key was refused."""
@@ -89,7 +89,7 @@ class Model:
 class Failure:
     """The failure of a request."""
 
-    kind: Kind
+    kind: FailureKind
     message: str = ""
     """The provider's own message, without the key."""
     status: int | None = None
@@ -108,7 +108,7 @@ def failure_message(failure: Failure) -> Message:
 def failure_of(message: Message) -> Failure:
     """The inverse of `failure_message`."""
     values = {field.name: message[field.name] for field in fields(Failure)}
-    return Failure(**values | {"kind": Kind(message["kind"])})
+    return Failure(**values | {"kind": FailureKind(message["kind"])})
 
 
 def encode(message: Message) -> bytes:

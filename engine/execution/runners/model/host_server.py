@@ -41,7 +41,7 @@ from pydantic_ai.tools import ToolDefinition
 
 from engine.execution.runners.model import host_http, host_protocol, prices
 from engine.execution.runners.model.host_http import failure_of
-from engine.execution.runners.model.host_protocol import UNREDACTED_FIELDS, Failure, Kind, Message
+from engine.execution.runners.model.host_protocol import UNREDACTED_FIELDS, Failure, FailureKind, Message
 from engine.model.secrets import CUT, redact_json
 
 Send = Callable[[Message], None]
@@ -70,7 +70,7 @@ async def _serve(input_lines: SimpleQueue[bytes], output_fd: int) -> None:
         try:
             host.handle(message)
         except Exception as error:  # of one conversation; the others go on
-            failure = Failure(Kind.HOST, f"{type(error).__name__}: {error}")
+            failure = Failure(FailureKind.HOST, f"{type(error).__name__}: {error}")
             host.send_to(message.get("conversation"), host_protocol.failure_message(failure))
 
 
@@ -93,7 +93,7 @@ class _Host:
                 if conversation is not None:
                     conversation.ask(message)
                 else:
-                    gone = Failure(Kind.GONE, "the conversation is not open")
+                    gone = Failure(FailureKind.GONE, "the conversation is not open")
                     self.send_to(name, host_protocol.failure_message(gone))
             case "cancel":
                 conversation = self._conversations.pop(name, None)
@@ -110,10 +110,10 @@ class _Host:
 
     def _open(self, name: str, message: Message) -> None:
         model = host_protocol.Model(**message["model"])
-        send, failure_kind = partial(self.send_to, name), Kind.HOST
+        send, failure_kind = partial(self.send_to, name), FailureKind.HOST
         try:
             client = self._models.get(model) or self._models.setdefault(model, _make_client(model))
-            failure_kind = Kind.HISTORY
+            failure_kind = FailureKind.HISTORY
             history = _read_history(Path(message["history"])) if message["history"] else []
         except Exception as error:
             send(host_protocol.failure_message(Failure(failure_kind, failure_of(error, model.key).message)))
@@ -126,7 +126,7 @@ class _Host:
         ]
         self._conversations[name] = _Conversation(model, client, message["instructions"], tools, history, send)
         window = client.profile.get("context_window")
-        send({"type": "opened", "price": prices.price_of(model), "window": window})
+        send({"type": "opened", "price": prices.listed_price(model), "window": window})
 
 
 def _make_client(model: host_protocol.Model) -> PydanticModel:
@@ -164,7 +164,7 @@ def _openai_model(name: str, options: dict[str, Any]) -> PydanticModel:
 
 
 def _text_of(event: Any) -> tuple[str, str]:
-    """Kind and text of an event of the stream; of what is not shown only that it came."""
+    """FailureKind and text of an event of the stream; of what is not shown only that it came."""
     match event:
         case PartStartEvent(part=TextPart(content=text)) | PartDeltaEvent(delta=TextPartDelta(content_delta=text)):
             return "text", text

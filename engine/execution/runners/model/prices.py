@@ -19,7 +19,7 @@ _MILLION = 1_000_000
 _SAMPLES = (10_000, 900_000)  # below and above where prices for long prompts begin
 
 
-def price_of(model: Model) -> dict[str, int] | None:
+def listed_price(model: Model) -> dict[str, int] | None:
     """The highest price of a million tokens of prompt and of answer, in micro-dollars; None when unknown."""
     input_price = output_price = Decimal(0)
     for size in _SAMPLES:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.execution.model_calls import NOTHING_USED, CallUsage
-from engine.execution.runners.model.host_protocol import Failure, Kind, Model
+from engine.execution.runners.model.host_protocol import Failure, FailureKind, Model
 from engine.frozen import frozen
 
 # -- Failures: whether a request is sent again, and what the operator is told ---------------------------------------
@@ -32,15 +32,15 @@ MAX_RETRY_AFTER_S = 120.0
 """The longest pause in seconds that a provider may ask for; after a longer one the card is given back."""
 
 _RETRIES = {
-    Kind.RATE: MAX_RETRIES,
-    Kind.SERVER: MAX_RETRIES,
-    Kind.CONNECTION: MAX_RETRIES,
-    Kind.GONE: 2,
-    Kind.SILENT: 1,
-    Kind.RUBBISH: 1,
+    FailureKind.RATE: MAX_RETRIES,
+    FailureKind.SERVER: MAX_RETRIES,
+    FailureKind.CONNECTION: MAX_RETRIES,
+    FailureKind.GONE: 2,
+    FailureKind.SILENT: 1,
+    FailureKind.RUBBISH: 1,
 }
 
-_WORK_FAILURES = {Kind.CONTEXT, Kind.REFUSED, Kind.HISTORY}
+_WORK_FAILURES = {FailureKind.CONTEXT, FailureKind.REFUSED, FailureKind.HISTORY}
 
 
 def retry_delay(failure: Failure, tried: int, chance: float) -> float | None:
@@ -65,7 +65,7 @@ def is_provider_failure(failure: Failure) -> bool:
 
 def may_be_billed(failure: Failure) -> bool:
     """Whether a provider may ask money for a request that failed."""
-    return failure.received > 0 or failure.kind in (Kind.SILENT, Kind.GONE, Kind.TOO_BIG)
+    return failure.received > 0 or failure.kind in (FailureKind.SILENT, FailureKind.GONE, FailureKind.TOO_BIG)
 
 
 def describe_failure(failure: Failure, model: Model) -> tuple[str, str]:

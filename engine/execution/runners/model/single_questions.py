@@ -16,7 +16,7 @@ from engine.execution.model_calls import NOTHING_USED, Caller, CallState, CallUs
 from engine.execution.model_router import ModelChoice
 from engine.execution.runners.model import host_protocol, requests
 from engine.execution.runners.model.host_client import Conversation, ModelHost
-from engine.execution.runners.model.host_protocol import Failure, Kind, Message, Model
+from engine.execution.runners.model.host_protocol import Failure, FailureKind, Message, Model
 from engine.execution.runners.model.requests import Allowance, Price, PromptSize, RequestBudget
 from engine.frozen import frozen
 from engine.keys import Key
@@ -223,7 +223,7 @@ class Completions:
             if self._clock.monotonic() >= pending.deadline:
                 conversation.cancel_or_kill()
                 slow = f"no answer within {pending.question.seconds:g} s"
-                return host_protocol.failure_message(Failure(Kind.SILENT, slow, received=received)), received
+                return host_protocol.failure_message(Failure(FailureKind.SILENT, slow, received=received)), received
 
 
 def _request_budget(pending: _PendingQuestion) -> RequestBudget:

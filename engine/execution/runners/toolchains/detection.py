@@ -413,7 +413,7 @@ def detect_test_tools(folder: ProjectFolder) -> tuple[Toolchain, ...]:
             words["workspace"] = ("--workspace",) if folder.search_files(files, r"^\[workspace\]") else ()
         title = f"{row.program} {words['target'][0]}" if "target" in words else row.title or f"{words['run'][0]} test"
         tools[row.kind] = Toolchain(
-            row=row, folder=folder.folder, workspace=folder.workspace, top=folder.top, title=title, words=words
+            row=row, folder=folder.folder, workspace=folder.workspace, top=folder.top, title=title, placeholders=words
         )
     return tuple(tools.values())
 
@@ -436,7 +436,7 @@ def detect_linters(folder: ProjectFolder) -> tuple[Linter, ...]:
         if words is not None:
             groups.add((row.kind, row.group))
             words |= _find_formatter(folder, row, words)
-            linters.append(Linter(row=row, folder=folder.folder, workspace=folder.workspace, words=words))
+            linters.append(Linter(row=row, folder=folder.folder, workspace=folder.workspace, placeholders=words))
     return tuple(linters)
 
 

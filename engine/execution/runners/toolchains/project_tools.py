@@ -140,8 +140,8 @@ class ProjectTool:
     """The project's files."""
     workspace: Path
     """The same folder in the operator's tree, where the tools are installed; they differ in a worktree."""
-    words: Placeholders = field(default_factory=dict, hash=False)
-    """The placeholders of its commands."""
+    placeholders: Placeholders = field(default_factory=dict, hash=False)
+    """The words of its commands that depend on the project."""
     install: str = ""
     """The command that installs the project's packages."""
 
@@ -170,7 +170,7 @@ class ProjectTool:
 
     def _fill_command(self, template: str, words: Placeholders) -> Command | None:
         """A command of the row with its placeholders replaced, None when one of them is unknown."""
-        words = {**self.words, **words}
+        words = {**self.placeholders, **words}
         argv = fill_command(template, words)
         environment = {name: _fill_text(value, words) for name, value in self.row.environment.items()}
         return (
@@ -200,7 +200,7 @@ class Toolchain(ProjectTool):
     @property
     def interpreter(self) -> str:
         """The interpreter that runs the tests, "" where there is only one."""
-        return self.words.get("python", ("",))[0]
+        return self.placeholders.get("python", ("",))[0]
 
     def test_command(self, tests: Sequence[str], report: Path) -> Command:
         """The command that runs `tests` (ids, files or packages; none = the whole suite). The tool may write to the
@@ -218,7 +218,7 @@ class Toolchain(ProjectTool):
         if not tests and "pytest" in argv:
             argv += tuple(f"--ignore={folder}" for folder in self.below)
         if self.row.kind == "python":
-            start = [str(self.folder / name) for name in self.words.get("start", ())]
+            start = [str(self.folder / name) for name in self.placeholders.get("start", ())]
             environment["PYTHONPATH"] = os.pathsep.join([*start, *python_projects.import_roots(self.folder)])
         return replace(command, argv=argv, environment=environment, report=report if self._writes_report else None)
 

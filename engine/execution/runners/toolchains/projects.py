@@ -273,7 +273,7 @@ def _runs_tests_of(tool: Toolchain, inside: str) -> bool:
     """Whether a tool runs the tests of the folder `inside` below its own by itself."""
     match tool.row.name:
         case "cargo":
-            return bool(tool.words["workspace"])
+            return bool(tool.placeholders["workspace"])
         case "maven":
             return "<module>" in read_text(tool.folder / "pom.xml")
         case "gradle":
@@ -285,7 +285,7 @@ def _runs_tests_of(tool: Toolchain, inside: str) -> bool:
         case "dotnet":
             return any(tool.folder.glob("*.sln*"))
         case "jest" | "vitest" | "node:test" | "bun":
-            return all(word.startswith("-") or word == "run" for word in tool.words["script"])
+            return all(word.startswith("-") or word == "run" for word in tool.placeholders["script"])
         case "pytest":
             return is_collected(tool.folder, inside)
     return False
@@ -299,7 +299,7 @@ def _without_nested_tests(project: Project, projects: Sequence[Project], tests: 
     for tool in project.tools:
         kind = tool.row.kind
         nested = tuple(inside for member, inside in below if any(nested.row.kind == kind for nested in member.tools))
-        if nested and tool.row.name == "script" and _DELEGATING_SCRIPT.search(" ".join(tool.words["script"])):
+        if nested and tool.row.name == "script" and _DELEGATING_SCRIPT.search(" ".join(tool.placeholders["script"])):
             continue
         if nested and kind == "python":
             if _has_own_python_tests(project, nested, tests):
