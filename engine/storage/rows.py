@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import dataclasses
 import sqlite3
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from enum import Enum
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import sqlalchemy
@@ -143,7 +143,7 @@ def shallow_dict(value: Any) -> dict[str, Any]:
     return {name: getattr(value, name) for name in value.__dataclass_fields__}
 
 
-DIALECT = pysqlite.dialect()
+DIALECT = pysqlite.dialect(paramstyle="named")
 
 DRIVER = "driver"
 """Key in a session's `info`: SQLite's own connection, which is in the session's transaction."""
@@ -167,6 +167,10 @@ class Row(SQLModel):
     model_config = {"defer_build": True}  # the validator is never built
 
 
+MAX_COMPILED = 2_000
+"""Maximum number of statements that are kept compiled: more than there are constants."""
+
+Convert = Callable[[Any], Any]
 AnyRow = TypeVar("AnyRow", bound=SQLModel)
 T = TypeVar("T")
 
@@ -202,17 +206,40 @@ class Rows(list[tuple[Any, ...]]):
 
 
 def ask(session: Session, statement: Executable | str, values: Mapping[str, Any] | None = None) -> Rows:
-    """Execute a statement in the session's transaction; what the session has not written yet is written before.
+    """Execute a module's constant in the session's transaction; what the session has not written yet is written before.
 
-    Plain SQL costs the least. It takes and gives what the driver does: an instant is text, as `as_stored` has it.
+    Plain SQL takes and gives what the driver does: an instant is text, as `as_stored` has it.
     """
     if not session.info[READS]:
         session.flush()
     if isinstance(statement, str):
         return Rows(driver_of(session).execute(statement, values or {}))
-    driver_of(session)  # raises when the transaction was rolled back
-    result = session.connection().execute(statement, values or {})
-    return Rows(map(tuple, result) if result.returns_rows else ())
+    text, constants, conversions = _compiled(statement)
+    parameters = constants | {name: _parameter(value) for name, value in (values or {}).items()}
+    rows = Rows(driver_of(session).execute(text, parameters))
+    if not conversions:
+        return rows
+    return Rows(
+        tuple(value if convert is None else convert(value) for value, convert in zip(row, conversions, strict=True))
+        for row in rows
+    )
+
+
+@lru_cache(MAX_COMPILED)
+def _compiled(statement: Executable) -> tuple[str, dict[str, Any], Sequence[Convert | None]]:
+    """A `select` as SQLite's driver takes it, the values of its constants, and the conversion of each column, none if
+    no column needs any."""
+    assert isinstance(statement, Select)
+    with_values = statement.params(statement.compile(dialect=DIALECT).params)  # what has none yet would be refused
+    expanded = with_values.compile(dialect=DIALECT).construct_expanded_state()
+    constants = {name: _parameter(value) for name, value in expanded.parameters.items()}
+    types = [column.type.dialect_impl(DIALECT) for column in statement.selected_columns]
+    conversions = [type.result_processor(DIALECT, None) for type in types]
+    return expanded.statement, constants, conversions if any(conversions) else ()
+
+
+def _parameter(value: Any) -> Any:
+    return as_stored(value) if isinstance(value, datetime) else value
 
 
 def insert(session: Session, row: SQLModel) -> None:
@@ -227,7 +254,7 @@ def insert(session: Session, row: SQLModel) -> None:
 
 
 @cache
-def _insert_statement(model: type[SQLModel]) -> tuple[str, list[tuple[str, Callable[[Any], Any] | None]]]:
+def _insert_statement(model: type[SQLModel]) -> tuple[str, list[tuple[str, Convert | None]]]:
     """The statement, and name and conversion of each value: half of what SQLAlchemy would take each time."""
     columns = table_of(model).columns
     names, marks = ", ".join(f'"{column.name}"' for column in columns), ", ".join("?" for _ in columns)

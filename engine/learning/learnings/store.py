@@ -30,7 +30,7 @@ from engine.model import LearningEntry, LearningReach, LearningStatus, Refusal, 
 from engine.storage import state
 from engine.storage.database import Database, Transaction
 from engine.storage.erasing import SearchTerms
-from engine.storage.rows import Row, ask, utc_field
+from engine.storage.rows import Row, utc_field
 from engine.storage.state import begin_intent, finish_intent, unfinished_intents
 
 log = logging.getLogger(__name__)
@@ -342,7 +342,7 @@ def record_uses(tx: Transaction, entries: Iterable[str], *, call: str, session_i
     """Store that a model call had these entries in its prompt."""
     for entry in dict.fromkeys(entries):
         values = {"call_id": call, "entry_id": entry, "session_id": session_id, "agent": agent, "at": tx.now}
-        ask(tx.session, _NEW, values)
+        tx.session.execute(_NEW, values)
 
 
 def prompts_with(database: Database, entry: str) -> tuple[tuple[LearningReach, ...], int]:
