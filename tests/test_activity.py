@@ -144,12 +144,12 @@ def test_the_queue_begins_with_what_waits_longest() -> None:
 
 
 def test_an_interrupted_session_leaves_the_queue_when_it_ran_again_or_after_a_day() -> None:
-    cut = session_view("sess_1", "lint", SessionState.INTERRUPTED)
-    other = session_view("sess_2", "run_tests", SessionState.SUCCEEDED)
-    assert "sess_1" in queued_ids(other, cut)
-    assert "sess_1" not in queued_ids(replace(other, flow="lint"), cut)
-    assert "sess_1" in queued_ids(cut, now=NOW + timedelta(hours=24) - timedelta(microseconds=1))
-    assert "sess_1" not in queued_ids(cut, now=NOW + timedelta(hours=24))
+    interrupted = session_view("sess_1", "lint", SessionState.INTERRUPTED)
+    later = session_view("sess_2", "run_tests", SessionState.SUCCEEDED)
+    assert "sess_1" in queued_ids(later, interrupted)
+    assert "sess_1" not in queued_ids(replace(later, flow="lint"), interrupted)
+    assert "sess_1" in queued_ids(interrupted, now=NOW + timedelta(hours=24) - timedelta(microseconds=1))
+    assert "sess_1" not in queued_ids(interrupted, now=NOW + timedelta(hours=24))
 
 
 def test_a_permission_comes_before_what_waits_longer() -> None:
@@ -173,6 +173,6 @@ def test_acknowledged_sessions_are_stored_for_a_day(database: Database, clock: F
 
 
 def test_an_acknowledged_session_is_not_in_the_queue() -> None:
-    cut = session_view("sess_1", "lint", SessionState.INTERRUPTED)
-    queue = waiting_entries([CHANGE], [cut], [], NOW, {"sess_1"})
+    interrupted = session_view("sess_1", "lint", SessionState.INTERRUPTED)
+    queue = waiting_entries([CHANGE], [interrupted], [], NOW, {"sess_1"})
     assert [entry.id for entry in queue] == ["change_1"]

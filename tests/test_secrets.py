@@ -126,10 +126,10 @@ def test_no_secret_is_split_where_a_text_is_split(text: str, stops: list[int]) -
         shown.append(clean(text[begin : begin + place]))
         begin += place
     shown.append(clean(text[begin:]))
-    told = "".join(shown)
-    assert KNOWN not in told
-    assert SHAPED not in told
-    assert told == clean(text), "what is shown piece by piece is what would be shown at once"
+    whole = "".join(shown)
+    assert KNOWN not in whole
+    assert SHAPED not in whole
+    assert whole == clean(text), "what is shown piece by piece is what would be shown at once"
 
 
 @pytest.mark.parametrize(

@@ -37,16 +37,16 @@ def test_a_kind_runs_by_itself_after_eleven_approvals_until_the_operator_returns
     with world.opened() as engine:
         world.earn(approvals, others=30)
         world.away()
-        done = world.cycle()
-        assert bool(done.acted) is acts
+        cycle = world.cycle()
+        assert bool(cycle.acted) is acts
         earned = engine.autonomy.requirements([world.workspace]).earned
         assert ("“Change log” on chronicle-hub" in earned) is acts
         assert engine.autonomy.requirements(["/srv/other"]).earned == ()
         if acts:
-            world.ended(done.acted)
+            world.ended(cycle.acted)
             assert engine.safety.log(1)[0].from_channel == "owner"
         else:
-            assert "lower bound of your approval rate" in " ".join(done.kept)
+            assert "lower bound of your approval rate" in " ".join(cycle.kept)
         engine.autonomy.note_activity("key")
         assert engine.autonomy.state().state is AutonomyState.WATCHING
         assert not engine.autonomy.schedule.run(ACT)
@@ -57,8 +57,8 @@ def test_a_card_that_runs_by_itself_lands_nothing(world: World) -> None:
     before = (world.repository.path / "part0.py").read_bytes(), world.repository.git("status", "--porcelain")
     world.away()
     assert world.engine.autonomy.state().state is AutonomyState.PRIMING
-    done = world.cycle()
-    card = world.engine.cards.get(done.acted)
+    cycle = world.cycle()
+    card = world.engine.cards.get(cycle.acted)
     view = world.ended(card.id)
     assert (card.assignment.flow, card.decided_by) == ("draft_changelog", DecidedBy.AUTONOMY)
     assert view.id.startswith("auto_")
@@ -128,10 +128,10 @@ def test_work_that_writes_does_not_start_within_ten_minutes_of_a_change_of_files
     world.away()
     world.somebody_writes(ago=ago)
     world.engine.predictions.run_cycle()
-    done = world.cycle()
-    assert bool(done.acted) is starts
+    cycle = world.cycle()
+    assert bool(cycle.acted) is starts
     if not starts:
-        assert any("somebody wrote to shop 9 min ago" in line for line in done.kept)
+        assert any("somebody wrote to shop 9 min ago" in line for line in cycle.kept)
         card = world.card()
         with pytest.raises(Refusal, match="somebody wrote to"):
             world.engine.cards.approve(card.id, by=DecidedBy.AUTONOMY)
@@ -237,7 +237,7 @@ def test_missing_requirements_are_one_line() -> None:
 def test_the_stated_number_of_further_approvals_reaches_the_bound_and_one_less_does_not(
     decided: int, data: st.DataObject
 ) -> None:
-    one = ApprovalRecord("kind", "channel", data.draw(st.integers(0, decided)), decided)
-    further = int(one.progress.rpartition(" of ")[2]) - decided
-    assert wilson_lower_bound(one.approved + further, decided + further) >= 0.8
-    assert further == 0 or wilson_lower_bound(one.approved + further - 1, decided + further - 1) < 0.8
+    record = ApprovalRecord("kind", "channel", data.draw(st.integers(0, decided)), decided)
+    further = int(record.progress.rpartition(" of ")[2]) - decided
+    assert wilson_lower_bound(record.approved + further, decided + further) >= 0.8
+    assert further == 0 or wilson_lower_bound(record.approved + further - 1, decided + further - 1) < 0.8

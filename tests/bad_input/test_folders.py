@@ -42,10 +42,10 @@ def test_a_folder_outside_a_repository_is_refused(clawpy: Clawpy, home: Home, pl
 
 
 def test_the_console_does_not_start_outside_a_repository(clawpy: Clawpy, home: Home, plain: Path) -> None:
-    said = clawpy()
-    assert said.code == 1
-    assert f"{plain} is not in a git repository" in said.err
-    assert "git init" in said.err
+    result = clawpy()
+    assert result.code == 1
+    assert f"{plain} is not in a git repository" in result.err
+    assert "git init" in result.err
     assert not home.data.exists()
 
 
@@ -63,9 +63,9 @@ def test_a_bare_repository_is_refused_and_unchanged(clawpy: Clawpy, repository: 
 def test_a_repository_without_commits_says_so_and_takes_prompts(clawpy: Clawpy, repository: Repository) -> None:
     repository.write("cart.py", "total = 0\n")
     at = ("--workspace", str(repository.path))
-    said = assert_ok(clawpy(*at, "predict", "--json"))
-    assert said["predictions"] == []
-    assert "no commit yet" in said["errors"][0]
+    result = assert_ok(clawpy(*at, "predict", "--json"))
+    assert result["predictions"] == []
+    assert "no commit yet" in result["errors"][0]
     assert "no commit yet" in clawpy(*at, "predict").out
     [card] = predicted(clawpy, *at, "propose", "tidy up")
     assert card["status"] == "pending"
@@ -81,8 +81,8 @@ def test_submodules_are_left_alone_and_may_be_workspaces(clawpy: Clawpy, shop: R
     shop.write("vendor/lib/cart.py", "breakpoint()\n")
     shop.write("cart.py", "total = 1\n")
     status = shop.git("status", "--porcelain")
-    said = assert_ok(clawpy("predict", "--json"))
-    assert said["errors"] == []
+    result = assert_ok(clawpy("predict", "--json"))
+    assert result["errors"] == []
     inside = assert_ok(clawpy("--workspace", str(shop.path / "vendor" / "lib"), "predict", "--json"))
     assert {prediction["workspace"] for prediction in inside["predictions"]} == {str(shop.path / "vendor" / "lib")}
     assert shop.git("status", "--porcelain") == status
@@ -184,23 +184,23 @@ def test_every_card_of_a_hostile_repository_is_printable_and_runs(engine: Engine
 def test_a_parameter_that_would_be_an_option_is_refused(engine: Engine, hostile: Repository, option: str) -> None:
     engine.predictions.run_cycle(requested=True)
     card = next(card for card in engine.cards.pending() if card.assignment.flow == "draft_changelog")
-    with pytest.raises(Refusal, match="dash") as told:
+    with pytest.raises(Refusal, match="dash") as refused:
         engine.cards.approve(card.id, edit=json.dumps({"since": option}))
-    assert told.value.code == "bad_parameters"
+    assert refused.value.code == "bad_parameters"
     assert engine.cards.get(card.id).status.value == "pending"
 
 
 @pytest.mark.long
 def test_verbs_print_no_escape_sequences(clawpy: Clawpy, hostile: Repository) -> None:
     at = ("--workspace", str(hostile.path))
-    said = clawpy(*at, "predict")
-    assert said.code == 0
-    assert is_printable(said.out + said.err)
+    result = clawpy(*at, "predict")
+    assert result.code == 0
+    assert is_printable(result.out + result.err)
     [card] = predicted(clawpy, *at, "propose", "tidy \x1b]0;owned\x07 [b]up[/b] \x1b[2J")
     assert card["prompt"] == "tidy  [b]up[/b]"
     for verb in (["cards"], ["status"], ["work"], ["tasks", "list"], ["approve", "\x1b[31mpred"], ["\x1b[31mverb"]):
-        said = clawpy(*at, *verb)
-        assert is_printable(said.out + said.err), verb
+        result = clawpy(*at, *verb)
+        assert is_printable(result.out + result.err), verb
 
 
 @pytest.mark.long
@@ -211,14 +211,14 @@ async def test_the_console_shows_markup_literally(engine: Engine, home: Home, ho
     app.animation_level = "none"
     async with app.run_test(size=(120, 40)) as pilot:
         await until_loaded(pilot)
-        seen = ""
+        screens = ""
         for _ in range(len(engine.cards.pending())):
-            seen += screen_text(app)
+            screens += screen_text(app)
             await pilot.press("enter")
-            seen += screen_text(app)
+            screens += screen_text(app)
             await pilot.press("escape", "left")
             deadline = time.monotonic() + 5
             while app._is_reading and time.monotonic() < deadline:
                 await pilot.pause(0.01)
-        assert "[b]up[/b] [/oops]" in seen
-        assert is_printable(seen)
+        assert "[b]up[/b] [/oops]" in screens
+        assert is_printable(screens)

@@ -155,9 +155,9 @@ def holding(home: Home, shop: Repository) -> Iterator[Engine]:
 
 @pytest.mark.long
 async def test_a_held_home(home: Home, holding: Engine, failed_start: FailedStart, shop: Repository) -> None:
-    with pytest.raises(Refusal, match="process id") as told:
+    with pytest.raises(Refusal, match="process id") as refused:
         open_engine(home, workspaces=[str(shop.path)])
-    assert told.value.code == "home_held"
+    assert refused.value.code == "home_held"
     said = await failed_start([str(shop.path)])
     assert "is held by the engine with process id" in said
     assert "--home DIR" in said

@@ -60,13 +60,13 @@ def test_every_session_has_a_permit_of_the_pipeline_whatever_started_it(world: W
     running.autonomy.schedule.run(PULSE)
     running.predictions.run_cycle(requested=True)
     assert count_sessions_with_permits(running) == 1, "cycles, chores and heartbeats start nothing"
-    own = running.cards.propose("report_branches days=7", workspace=world.workspace)
-    dispatch(running, "approve", {"id": own.id, "wait": True})
+    first = running.cards.propose("report_branches days=7", workspace=world.workspace)
+    dispatch(running, "approve", {"id": first.id, "wait": True})
     assert count_sessions_with_permits(running) == 2
-    other = running.cards.propose("report_branches days=8", workspace=world.workspace)
+    second = running.cards.propose("report_branches days=8", workspace=world.workspace)
     holder = read_holder(world.home)
     assert holder is not None
-    ask(holder.address, "approve", {"id": other.id, "wait": True})
+    ask(holder.address, "approve", {"id": second.id, "wait": True})
     assert count_sessions_with_permits(running) == 3
     world.away()
     acted = world.cycle().acted

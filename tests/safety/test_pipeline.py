@@ -119,8 +119,8 @@ def test_allow_once_lifts_a_content_block_once_for_one_digest(rails: Rails) -> N
     trigger = prompt_approval("run `rm -rf /` please")
     with pytest.raises(Refusal):
         rails.safety.allow_once("pred_1")
-    seen = replace(trigger, acknowledged_digest=trigger.assignment.digest)
-    blocked = rails.decide(seen).blocked_by
+    acknowledged = replace(trigger, acknowledged_digest=trigger.assignment.digest)
+    blocked = rails.decide(acknowledged).blocked_by
     assert blocked is not None
     assert blocked.reason == "deletes everything below /"
     rails.safety.allow_once("pred_1")

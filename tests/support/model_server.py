@@ -291,9 +291,9 @@ class _Handler(BaseHTTPRequestHandler):
     def _plain(self, reply: Reply, kind: str) -> None:
         body = reply.body
         if body is None:
-            told = {"type": "error" if reply.status < 500 else "server_error", "message": reply.error}
-            error: Json = {"error": told}
-            body = json.dumps({"type": "error", **error} if kind == "anthropic" else error).encode()
+            error = {"type": "error" if reply.status < 500 else "server_error", "message": reply.error}
+            document: Json = {"error": error}
+            body = json.dumps({"type": "error", **document} if kind == "anthropic" else document).encode()
         if isinstance(body, bytes):
             content_type = reply.content_type if reply.body is not None else "application/json"
             self._begin(reply.status, content_type, reply.headers, len(body))
