@@ -60,40 +60,40 @@ def chats(conversation: Conversation) -> Conversation:
 
 
 def long_messages(conversation: Conversation, texts: Sequence[str]) -> Conversation:
-    """What one of the speakers says, told to an assistant at length."""
+    """The statements of one speaker in long messages to an assistant."""
     rng = random.Random(1)
     names = sorted({turn.speaker for turn in conversation.turns})
     name = max(names, key=lambda who: sum(who in question.text for question in conversation.questions))
-    mine = [turn for turn in conversation.turns if turn.speaker == name]
-    known = {turn.ref for turn in mine}
+    turns_of_speaker = [turn for turn in conversation.turns if turn.speaker == name]
+    refs = {turn.ref for turn in turns_of_speaker}
     turns = []
-    for turn in mine:
+    for turn in turns_of_speaker:
         before, after = prose(rng, texts, 500, 1_400), prose(rng, texts, 500, 1_400)
         turns.append(replace(turn, text=f"{before} {turn.text} {after}", speaker="user"))
-        said = prose(rng, texts, MIN_CHARS, MAX_CHARS)
-        turns.append(replace(turn, text=said, speaker="assistant", ref=f"{turn.ref}/answer"))
+        answer = prose(rng, texts, MIN_CHARS, MAX_CHARS)
+        turns.append(replace(turn, text=answer, speaker="assistant", ref=f"{turn.ref}/answer"))
     questions = tuple(
         Question(_in_first_person(question.text, name), question.evidence)
         for question in conversation.questions
-        if question.evidence <= known
+        if question.evidence <= refs
         and name in question.text
         and not any(n in question.text for n in names if n != name)
     )
     return Conversation(f"{conversation.name} at length", tuple(turns), questions)
 
 
-def documents(most: int = 150) -> Conversation:
+def documents(count: int = 150) -> Conversation:
     """Documentation of installed packages as an assistant's answers."""
     rng = random.Random(1)
     texts = sorted(set(documentation()))
     rng.shuffle(texts)
     turns, questions = [], []
-    for number, (summary, rest) in enumerate(text.split("\n", 1) for text in texts[:most]):
-        at = NOW - timedelta(days=most - number)
+    for number, (summary, rest) in enumerate(text.split("\n", 1) for text in texts[:count]):
+        at = NOW - timedelta(days=count - number)
         details = {"session": f"s{number // 4}", "at": at}
         turns.append(NewMemory("go on with the next one please", ref=f"q{number}", speaker="user", **details))
-        said = f"{prose(rng, texts[most:], 300, 1_200)} {rest} {prose(rng, texts[most:], 300, 1_200)}"
-        turns.append(NewMemory(said, ref=f"a{number}", speaker="assistant", **details))
+        answer = f"{prose(rng, texts[count:], 300, 1_200)} {rest} {prose(rng, texts[count:], 300, 1_200)}"
+        turns.append(NewMemory(answer, ref=f"a{number}", speaker="assistant", **details))
         questions.append(
             Question(
                 f"What did you tell me about how to {summary[0].lower()}{summary[1:].rstrip('.')}?",
@@ -106,10 +106,10 @@ def documents(most: int = 150) -> Conversation:
 def documentation() -> Iterator[str]:
     """Docstrings of installed packages: the summary, a line break, and the rest in one line."""
     for module in DOCUMENTED_MODULES.split():
-        for name, thing in sorted(vars(import_module(module)).items()):
-            if name.startswith("_") or not callable(thing):
+        for name, documented in sorted(vars(import_module(module)).items()):
+            if name.startswith("_") or not callable(documented):
                 continue
-            summary, _, rest = (inspect.getdoc(thing) or "").partition("\n\n")
+            summary, _, rest = (inspect.getdoc(documented) or "").partition("\n\n")
             if "(" in summary:  # of a function in C: how it is called
                 summary, _, rest = rest.partition("\n\n")
             summary, rest = " ".join(summary.split()), " ".join(rest.split("Examples")[0].split())
@@ -119,17 +119,17 @@ def documentation() -> Iterator[str]:
 
 def code() -> Conversation:
     """Functions of the standard library as an assistant shows them, each followed by a test run."""
-    rng, most = random.Random(1), 150
-    found = sorted(set(functions()))
-    rng.shuffle(found)
+    rng, count = random.Random(1), 150
+    all_functions = sorted(set(functions()))
+    rng.shuffle(all_functions)
     turns, questions = [], []
-    for number, (summary, source) in enumerate(found[:most]):
-        details = {"session": f"s{number // 6}", "at": NOW - timedelta(days=most - number)}
-        said = f"Here it is:\n\n```python\n{source}\n```"
-        turns.append(NewMemory(said, ref=f"a{number}", speaker="assistant", **details))
+    for number, (summary, source) in enumerate(all_functions[:count]):
+        details = {"session": f"s{number // 6}", "at": NOW - timedelta(days=count - number)}
+        answer = f"Here it is:\n\n```python\n{source}\n```"
+        turns.append(NewMemory(answer, ref=f"a{number}", speaker="assistant", **details))
         turns.append(NewMemory(f"{rng.randint(1, 90)} passed", ref=f"o{number}", speaker="tool", **details))
-        asked = f"Where is the function that does this: {summary[0].lower()}{summary[1:].rstrip('.')}?"
-        questions.append(Question(asked, frozenset({f"a{number}"})))
+        question = f"Where is the function that does this: {summary[0].lower()}{summary[1:].rstrip('.')}?"
+        questions.append(Question(question, frozenset({f"a{number}"})))
     return Conversation("code", tuple(turns), tuple(questions))
 
 
@@ -137,29 +137,29 @@ def functions() -> Iterator[tuple[str, str]]:
     """Functions and methods of the standard library: the summary of the docstring, and the source without it."""
     for name in SHOWN_MODULES.split():
         for node in ast.walk(ast.parse(inspect.getsource(import_module(name)))):
-            if isinstance(node, ast.FunctionDef) and (said := ast.get_docstring(node)) and len(node.body) > 1:
-                summary = " ".join(said.split("\n\n")[0].split())
+            if isinstance(node, ast.FunctionDef) and (docstring := ast.get_docstring(node)) and len(node.body) > 1:
+                summary = " ".join(docstring.split("\n\n")[0].split())
                 del node.body[0]
                 source = ast.unparse(node)
                 if 25 <= len(summary) <= 110 and len(source) >= 200:
                     yield summary, source[:3_000]
 
 
-def prose(rng: random.Random, texts: Sequence[str], least: int, most: int) -> str:
-    """Whole sentences out of `texts`, `least` to `most` characters."""
-    wanted, said = rng.randint(least, most), ""
-    while len(said) < wanted:
+def prose(rng: random.Random, texts: Sequence[str], min_length: int, max_length: int) -> str:
+    """Whole sentences of `texts`, `min_length` to `max_length` characters."""
+    length, text = rng.randint(min_length, max_length), ""
+    while len(text) < length:
         sentences = _SENTENCE.split(rng.choice(texts).split("\n", 1)[1])
         start = rng.randrange(len(sentences))
-        said += " ".join(sentences[start : start + 4]) + " "
-    return said[:most].strip()
+        text += " ".join(sentences[start : start + 4]) + " "
+    return text[:max_length].strip()
 
 
 def _in_first_person(question: str, name: str) -> str:
-    said = re.sub(rf"\b{name}['’]s\b", "my", question)
-    said = re.sub(
+    text = re.sub(rf"\b{name}['’]s\b", "my", question)
+    text = re.sub(
         rf"\b(?:does|has|is|was) {name}\b",
-        lambda found: {"does": "do", "has": "have", "is": "am", "was": "was"}[found[0].split()[0]] + " I",
-        said,
+        lambda match: {"does": "do", "has": "have", "is": "am", "was": "was"}[match[0].split()[0]] + " I",
+        text,
     )
-    return re.sub(rf"\b{name}\b", "I", said)
+    return re.sub(rf"\b{name}\b", "I", text)

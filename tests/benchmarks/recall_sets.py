@@ -49,26 +49,28 @@ class Conversation:
 def locomo(file: Path) -> list[Conversation]:
     """Every turn with its speaker and the date of its session; questions of category 5, and those whose evidence names
     no turn, are left out."""
-    found = []
-    for load in json.loads(file.read_text(encoding="utf-8")):
-        said, turns = load["conversation"], []
-        sessions = sorted(int(key.split("_")[1]) for key in said if re.fullmatch(r"session_\d+", key))
+    conversations = []
+    for sample in json.loads(file.read_text(encoding="utf-8")):
+        sessions_by_key, turns = sample["conversation"], []
+        sessions = sorted(int(key.split("_")[1]) for key in sessions_by_key if re.fullmatch(r"session_\d+", key))
         for number in sessions:
-            at = datetime.strptime(said[f"session_{number}_date_time"], "%I:%M %p on %d %B, %Y").replace(tzinfo=UTC)
+            at = datetime.strptime(sessions_by_key[f"session_{number}_date_time"], "%I:%M %p on %d %B, %Y").replace(
+                tzinfo=UTC
+            )
             turns += [
                 NewMemory(turn["text"], ref=turn["dia_id"], speaker=turn["speaker"], session=f"s{number}", at=at)
-                for turn in said[f"session_{number}"]
+                for turn in sessions_by_key[f"session_{number}"]
                 if turn["text"].strip()
             ]
-        known = {turn.ref for turn in turns}
+        refs = {turn.ref for turn in turns}
         questions = []
-        for asked in load["qa"]:
-            named = re.findall(r"D\d+:\d+", " ".join(map(str, asked.get("evidence", []))))
-            evidence = frozenset(named) & known
-            if asked.get("category") != 5 and evidence:
-                questions.append(Question(asked["question"], evidence))
-        found.append(Conversation(load["sample_id"], tuple(turns), tuple(questions)))
-    return found
+        for question in sample["qa"]:
+            named_refs = re.findall(r"D\d+:\d+", " ".join(map(str, question.get("evidence", []))))
+            evidence = frozenset(named_refs) & refs
+            if question.get("category") != 5 and evidence:
+                questions.append(Question(question["question"], evidence))
+        conversations.append(Conversation(sample["sample_id"], tuple(turns), tuple(questions)))
+    return conversations
 
 
 def beam(file: Path) -> list[Conversation]:
@@ -78,51 +80,54 @@ def beam(file: Path) -> list[Conversation]:
             f"chat {number}",
             tuple(
                 NewMemory(
-                    one["text"],
-                    ref=one["id"],
-                    speaker=one["speaker"],
-                    session=one["session"],
-                    at=datetime.fromisoformat(one["timestamp"]),
+                    item["text"],
+                    ref=item["id"],
+                    speaker=item["speaker"],
+                    session=item["session"],
+                    at=datetime.fromisoformat(item["timestamp"]),
                 )
-                for one in chat["turns"]
+                for item in chat["turns"]
             ),
-            tuple(Question(one["query"], frozenset(one["evidence"])) for one in chat["queries"]),
+            tuple(Question(item["query"], frozenset(item["evidence"])) for item in chat["queries"]),
         )
         for number, chat in enumerate(json.loads(file.read_text(encoding="utf-8")))
     ]
 
 
-def observe(conversation: Conversation, folder: Path) -> list[Seen]:
+def observe(conversation: Conversation, folder: Path) -> list[Observation]:
     """Remember a conversation in `folder`, and ask all its questions."""
-    with remembered(conversation.turns, folder / conversation.name) as port:
-        return [observe_question(port, question) for question in conversation.questions]
+    with open_memory_with(conversation.turns, folder / conversation.name) as memory:
+        return [observe_question(memory, question) for question in conversation.questions]
 
 
-def observe_sets(data: Path, folder: Path) -> dict[str, dict[str, list[Seen]]]:
+def observe_sets(data: Path, folder: Path) -> dict[str, dict[str, list[Observation]]]:
     """What the ranking saw of every question of `locomo.json` and `beam.json`, by kind and conversation."""
     sets = {"talk": locomo(data / "locomo.json"), "long chats": beam(data / "beam.json")}
-    return {name: {one.name: observe(one, folder) for one in some} for name, some in sets.items()}
+    return {
+        name: {conversation.name: observe(conversation, folder) for conversation in conversations}
+        for name, conversations in sets.items()
+    }
 
 
 @contextmanager
-def remembered(turns: Sequence[NewMemory], folder: Path) -> Iterator[MemoryService]:
-    """A port that knows `turns`, their vectors made."""
+def open_memory_with(turns: Sequence[NewMemory], folder: Path) -> Iterator[MemoryService]:
+    """A memory that contains `turns`, with their vectors."""
     folder.mkdir(parents=True, exist_ok=True)
     clock = FakeClock(NOW)
     database = Database(folder / "clawpy.db", clock=clock, bus=EventBus(), durable=False)
-    port = MemoryService(database, settings=FixedSettings(), clock=clock, folder=folder / "chroma")
+    memory = MemoryService(database, settings=FixedSettings(), clock=clock, folder=folder / "chroma")
     try:
         for start in range(0, len(turns), 200):
-            port.remember(turns[start : start + 200])
-        assert port.settle(600), port.missing()
-        yield port
+            memory.remember(turns[start : start + 200])
+        assert memory.settle(600), memory.missing()
+        yield memory
     finally:
-        port.close()
+        memory.close()
         database.close()
 
 
 @dataclass(frozen=True)
-class Seen:
+class Observation:
     """A question as the ranking saw it: features of the rows it looked at closely, whether each is evidence, and the
     refs that each way of searching put first."""
 
@@ -136,16 +141,16 @@ class Seen:
     ours: tuple[str, ...]
 
 
-def observe_question(port: MemoryService, question: Question) -> Seen:
-    """Ask, and keep what the ranking saw on the way."""
-    looked, _, _ = port.search.collect_candidates(RecallQuery(question.text, k=50), NOW, 60.0)
-    memories = port.store.by_seq(row[0] for row in looked.rows)
-    refs = tuple(memories[row[0]].ref for row in looked.rows)
-    recalled = port.recall(RecallQuery(question.text, k=50, now=NOW), deadline=60.0)
+def observe_question(memory: MemoryService, question: Question) -> Observation:
+    """Ask a question, and return what the ranking saw."""
+    candidates, _, _ = memory.search.collect_candidates(RecallQuery(question.text, k=50), NOW, 60.0)
+    memories = memory.store.by_seq(row[0] for row in candidates.rows)
+    refs = tuple(memories[row[0]].ref for row in candidates.rows)
+    recalled = memory.recall(RecallQuery(question.text, k=50, now=NOW), deadline=60.0)
     assert not recalled.left_out, recalled.left_out
-    words, meaning, fused = search_plainly(port, question.text)
-    return Seen(
-        features=np.stack([looked.features[weight.feature] for weight in WEIGHTS], axis=1),
+    words, meaning, fused = search_plainly(memory, question.text)
+    return Observation(
+        features=np.stack([candidates.features[weight.feature] for weight in WEIGHTS], axis=1),
         right=np.array([ref in question.evidence for ref in refs], float),
         refs=refs,
         evidence=question.evidence,
@@ -156,29 +161,29 @@ def observe_question(port: MemoryService, question: Question) -> Seen:
     )
 
 
-def search_plainly(port: MemoryService, text: str) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+def search_plainly(memory: MemoryService, text: str) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
     """What FTS5 alone, vectors alone, and both added (min-max, half and half) put first, without anything of ours:
     all words of the question as they stand, its vector as it stands."""
     from engine.memory.search import open_reader
 
-    with open_reader(port.database, RecallQuery(text)) as reader:
+    with open_reader(memory.database, RecallQuery(text)) as reader:
         words = reader.by_words(re.findall(r"\w+", text), 300)
-    vector = port.vectors.embed(text)
-    near = port.vectors.search(vector.array, 300)
+    vector = memory.vectors.embed(text)
+    by_distance = memory.vectors.search(vector.array, 300)
 
     def scaled(values: dict[int, float]) -> dict[int, float]:
         low, high = min(values.values(), default=0.0), max(values.values(), default=1.0)
         return {seq: (value - low) / (high - low or 1.0) for seq, value in values.items()}
 
-    by_words, by_vectors = scaled(words), scaled(near)
-    both = {seq: by_words.get(seq, 0.0) + by_vectors.get(seq, 0.0) for seq in by_words.keys() | by_vectors.keys()}
-    rows = port.store.by_seq(both)
+    by_words, by_vectors = scaled(words), scaled(by_distance)
+    added = {seq: by_words.get(seq, 0.0) + by_vectors.get(seq, 0.0) for seq in by_words.keys() | by_vectors.keys()}
+    rows = memory.store.by_seq(added)
 
     def best(values: dict[int, float]) -> tuple[str, ...]:
         ordered = sorted(values, key=lambda seq: (-values[seq], seq))
         return tuple(rows[seq].ref or rows[seq].id for seq in ordered[:50] if seq in rows)
 
-    return best(words), best(near), best(both)
+    return best(words), best(by_distance), best(added)
 
 
 def share(found: Sequence[str], evidence: frozenset[str], k: int) -> float:
@@ -198,29 +203,29 @@ def table(rows: dict[str, list[tuple[Sequence[str], frozenset[str]]]]) -> dict[s
     return figures
 
 
-def learn(kinds: Sequence[Sequence[Seen]]) -> tuple[Weight, ...]:
+def learn(kinds: Sequence[Sequence[Observation]]) -> tuple[Weight, ...]:
     """Weights fitted on the questions of several kinds, each kind counting alike; none below 0. Those set by hand
     stay."""
-    fitted = [number for number, one in enumerate(WEIGHTS) if one.feature not in BY_HAND]
-    some = [one for kind in kinds for one in kind if one.right.sum()]
-    counts = [sum(1 for one in kind if one.right.sum()) for kind in kinds]
+    fitted = [number for number, observation in enumerate(WEIGHTS) if observation.feature not in BY_HAND]
+    observations = [observation for kind in kinds for observation in kind if observation.right.sum()]
+    counts = [sum(1 for observation in kind if observation.right.sum()) for kind in kinds]
     shares = np.repeat([1 / len(kinds) / max(1, count) for count in counts], counts)
-    widest = max(len(one.refs) for one in some)
-    features = np.zeros((len(some), widest, len(fitted)))
-    there = np.zeros((len(some), widest), bool)
-    wanted = np.zeros((len(some), widest))
-    for number, one in enumerate(some):
-        features[number, : len(one.refs)] = one.features[:, fitted]
-        there[number, : len(one.refs)] = True
-        wanted[number, : len(one.refs)] = one.right / one.right.sum()
-    spread = features[there].std(axis=0) + 1e-6
+    max_rows = max(len(observation.refs) for observation in observations)
+    features = np.zeros((len(observations), max_rows, len(fitted)))
+    is_row = np.zeros((len(observations), max_rows), bool)
+    target = np.zeros((len(observations), max_rows))
+    for number, observation in enumerate(observations):
+        features[number, : len(observation.refs)] = observation.features[:, fitted]
+        is_row[number, : len(observation.refs)] = True
+        target[number, : len(observation.refs)] = observation.right / observation.right.sum()
+    spread = features[is_row].std(axis=0) + 1e-6
     features /= spread
 
     def slope_of_cross_entropy(weights: np.ndarray) -> np.ndarray:
-        scores = np.where(there, features @ weights, -np.inf)
-        likely = np.exp(scores - scores.max(axis=1, keepdims=True))
-        likely /= likely.sum(axis=1, keepdims=True)
-        return np.einsum("q,qc,qcf->f", shares, likely - wanted, features) + RIDGE * weights
+        scores = np.where(is_row, features @ weights, -np.inf)
+        probabilities = np.exp(scores - scores.max(axis=1, keepdims=True))
+        probabilities /= probabilities.sum(axis=1, keepdims=True)
+        return np.einsum("q,qc,qcf->f", shares, probabilities - target, features) + RIDGE * weights
 
     chosen = minimise(slope_of_cross_entropy, np.zeros(len(fitted)), steps=300, minimum=0.0)
     result = list(WEIGHTS)
@@ -230,18 +235,26 @@ def learn(kinds: Sequence[Sequence[Seen]]) -> tuple[Weight, ...]:
 
 
 def without_itself(
-    name: str, kinds: Mapping[str, Mapping[str, Sequence[Seen]]]
+    name: str, kinds: Mapping[str, Mapping[str, Sequence[Observation]]]
 ) -> list[tuple[tuple[str, ...], frozenset[str]]]:
     """The rankings of each conversation of a kind by weights that were fitted on all the others, of every kind."""
-    found = []
-    for left_out, some in kinds[name].items():
-        others = [[one for key, few in kind.items() if key != left_out for one in few] for kind in kinds.values()]
-        weights = learn([few for few in others if few])
-        found += [(reranked(one, weights), one.evidence) for one in some]
-    return found
+    rankings = []
+    for left_out, observations in kinds[name].items():
+        others = [
+            [
+                observation
+                for key, observations_of_other in kind.items()
+                if key != left_out
+                for observation in observations_of_other
+            ]
+            for kind in kinds.values()
+        ]
+        weights = learn([observations_of_other for observations_of_other in others if observations_of_other])
+        rankings += [(reranked(observation, weights), observation.evidence) for observation in observations]
+    return rankings
 
 
-def reranked(one: Seen, weights: Sequence[Weight]) -> tuple[str, ...]:
+def reranked(observation: Observation, weights: Sequence[Weight]) -> tuple[str, ...]:
     """The rows of a question in the order that other weights give them."""
-    scores = one.features @ np.array([weight.weight for weight in weights])
-    return tuple(one.refs[place] for place in np.argsort(-scores, kind="stable"))
+    scores = observation.features @ np.array([weight.weight for weight in weights])
+    return tuple(observation.refs[index] for index in np.argsort(-scores, kind="stable"))

@@ -30,12 +30,12 @@ from tests.benchmarks.generated_recall_sets import chats, code, documentation, d
 from tests.benchmarks.measuring import time_call
 from tests.benchmarks.recall_sets import (
     Conversation,
+    Observation,
     Question,
-    Seen,
     locomo,
     observe,
     observe_sets,
-    remembered,
+    open_memory_with,
     table,
     without_itself,
 )
@@ -47,23 +47,23 @@ BARS = {"talk": (0.81, 0.86), "long chats": (0.66, 0.75)}
 """Recall at 10 and at 20."""
 
 
-def ways(some: list[Seen]) -> dict[str, list[tuple[tuple[str, ...], frozenset[str]]]]:
+def ways(observations: list[Observation]) -> dict[str, list[tuple[tuple[str, ...], frozenset[str]]]]:
     return {
-        "full text alone": [(one.words, one.evidence) for one in some],
-        "vectors alone": [(one.meaning, one.evidence) for one in some],
-        "both added": [(one.fused, one.evidence) for one in some],
-        "recall": [(one.ours, one.evidence) for one in some],
+        "full text alone": [(observation.words, observation.evidence) for observation in observations],
+        "vectors alone": [(observation.meaning, observation.evidence) for observation in observations],
+        "both added": [(observation.fused, observation.evidence) for observation in observations],
+        "recall": [(observation.ours, observation.evidence) for observation in observations],
     }
 
 
 @pytest.mark.skipif("CLAWPY_DATA" not in os.environ, reason="CLAWPY_DATA names no folder with these conversations")
-def test_conversations(tmp_path: Path) -> None:
+def test_recall_on_conversations(tmp_path: Path) -> None:
     kinds = observe_sets(Path(os.environ["CLAWPY_DATA"]), tmp_path)
     for name, kind in kinds.items():
-        every = [one for some in kind.values() for one in some]
-        rows = ways(every)
+        all_observations = [observation for observations in kind.values() for observation in observations]
+        rows = ways(all_observations)
         rows["recall, fitted without the conversation"] = without_itself(name, kinds)
-        print(f"\n{name}: {len(every)} questions about {len(kind)} conversations")
+        print(f"\n{name}: {len(all_observations)} questions about {len(kind)} conversations")
         figures = table(rows)
         for k, bar in zip((10, 20), BARS[name], strict=True):
             assert figures["recall"][k] >= bar, (name, k)
@@ -120,23 +120,27 @@ def assert_recall_is_best(conversation: Conversation, folder: Path, slack: float
         assert figures["recall"][k] >= max(by_k[k] for name, by_k in figures.items() if name != "recall") - slack, k
 
 
-@pytest.mark.parametrize(("made", "slack"), [(documents, 0.0), (bare_chat, 0.0), (code, 0.03), (work, 0.07)])
-def test_other_kinds(made: Callable[[], Conversation], slack: float, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("make_set", "slack"), [(documents, 0.0), (bare_chat, 0.0), (code, 0.03), (work, 0.07)])
+def test_recall_is_best_on_sets_that_nothing_was_fitted_on(
+    make_set: Callable[[], Conversation], slack: float, tmp_path: Path
+) -> None:
     """Of 32 questions about work on a project the limit, which finds nothing for unrelated ones, costs one."""
-    assert_recall_is_best(made(), tmp_path, slack)
+    assert_recall_is_best(make_set(), tmp_path, slack)
 
 
 @pytest.mark.skipif("CLAWPY_DATA" not in os.environ, reason="CLAWPY_DATA names no folder with locomo.json")
 @pytest.mark.parametrize("form", ["chats", "long messages"])
 def test_conversations_in_other_forms(form: str, tmp_path: Path) -> None:
-    some = locomo(Path(os.environ["CLAWPY_DATA"]) / "locomo.json")
-    conversation = chats(some[0]) if form == "chats" else long_messages(some[2], sorted(set(documentation())))
+    conversations = locomo(Path(os.environ["CLAWPY_DATA"]) / "locomo.json")
+    conversation = (
+        chats(conversations[0]) if form == "chats" else long_messages(conversations[2], sorted(set(documentation())))
+    )
     assert_recall_is_best(conversation, tmp_path)
 
 
 def test_the_verbs_find_the_same(tmp_path: Path) -> None:
     """What `clawpy remember` and `clawpy recall --batch` say is what the port says, in the same order."""
-    conversation = documents(most=60)
+    conversation = documents(count=60)
     turns, questions = tmp_path / "turns.jsonl", tmp_path / "questions.jsonl"
     turns.write_text(
         "".join(
@@ -147,8 +151,8 @@ def test_the_verbs_find_the_same(tmp_path: Path) -> None:
     )  # fmt: skip
     questions.write_text(
         "".join(
-            json.dumps({"id": str(number), "query": one.text, "k": 20}) + "\n"
-            for number, one in enumerate(conversation.questions)
+            json.dumps({"id": str(number), "query": question.text, "k": 20}) + "\n"
+            for number, question in enumerate(conversation.questions)
         )
     )
     home = tmp_path / "home"
@@ -156,12 +160,12 @@ def test_the_verbs_find_the_same(tmp_path: Path) -> None:
     began = time.perf_counter()
     lines = clawpy(tmp_path, home, "recall", "--batch", str(questions)).splitlines()
     asking = time.perf_counter() - began
-    by_verb = [[load["id"] for load in json.loads(line)["results"]] for line in lines]
-    with remembered(conversation.turns, tmp_path / "port") as port:
+    by_verb = [[result["id"] for result in json.loads(line)["results"]] for line in lines]
+    with open_memory_with(conversation.turns, tmp_path / "port") as port:
         by_port = []
-        for one in conversation.questions:
-            query = RecallQuery(one.text, k=20, now=datetime.now(UTC))
-            by_port.append([found.ref for found in port.recall(query, deadline=60.0).items])
+        for question in conversation.questions:
+            query = RecallQuery(question.text, k=20, now=datetime.now(UTC))
+            by_port.append([match.ref for match in port.recall(query, deadline=60.0).items])
     print(f"\nclawpy remember: {len(conversation.turns) / remembering:.1f} messages/s, start and vectors included")
     print(f"clawpy recall --batch: {asking / len(lines) * 1e3:.0f} ms a question, start included")
     assert by_verb == by_port

@@ -24,7 +24,7 @@ from engine.memory.memory import MemoryService
 from engine.memory.ranking import MIN_RELEVANCE, WEIGHTS, rank
 from engine.model import RecallQuery
 from tests.benchmarks.generated_recall_sets import documents
-from tests.benchmarks.recall_sets import NOW, Conversation, locomo, remembered, share
+from tests.benchmarks.recall_sets import NOW, Conversation, locomo, open_memory_with, share
 from tests.benchmarks.work_set import work
 
 pytestmark = pytest.mark.benchmark
@@ -45,52 +45,58 @@ class Answer:
     """What one question found: the refs with the limit, best first, those without it, and whether the limit of before
     would have let anything through."""
 
-    found: tuple[str, ...]
-    every: tuple[str, ...]
+    with_limit: tuple[str, ...]
+    without_limit: tuple[str, ...]
     before: bool
 
 
 def ask(port: MemoryService, text: str) -> Answer:
-    looked, _, _ = port.search.collect_candidates(RecallQuery(text, k=10), NOW, 60.0)
-    seqs = [row[0] for row in looked.rows]
+    candidates, _, _ = port.search.collect_candidates(RecallQuery(text, k=10), NOW, 60.0)
+    seqs = [row[0] for row in candidates.rows]
     if not seqs:
         return Answer((), (), False)
-    found, memories = looked.features, port.store.by_seq(seqs)
+    features, memories = candidates.features, port.store.by_seq(seqs)
     refs = [memories[seq].ref for seq in seqs]
-    scores = sum(weight.weight * found[weight.feature] for weight in WEIGHTS)
-    every = tuple(refs[at] for at in np.argsort(-np.asarray(scores), kind="stable")[:10])
-    before = (found["meaning"] >= 0.25) | (found["coverage"] > 0)
-    return Answer(tuple(refs[one.number] for one in rank(looked, limit=10)), every, bool(before.any()))
+    scores = sum(weight.weight * features[weight.feature] for weight in WEIGHTS)
+    unlimited = tuple(refs[index] for index in np.argsort(-np.asarray(scores), kind="stable")[:10])
+    before = (features["meaning"] >= 0.25) | (features["coverage"] > 0)
+    return Answer(tuple(refs[match.number] for match in rank(candidates, limit=10)), unlimited, bool(before.any()))
 
 
 def shares_without_answer(answers: Sequence[Answer]) -> tuple[float, float]:
     """The share that found nothing, with the limit and with the one of before."""
-    with_limit, with_former = zip(*((not answer.found, not answer.before) for answer in answers), strict=True)
+    with_limit, with_former = zip(*((not answer.with_limit, not answer.before) for answer in answers), strict=True)
     return float(np.mean(with_limit)), float(np.mean(with_former))
 
 
 def test_unrelated_questions_find_nothing(tmp_path: Path) -> None:
-    memories: list[Conversation] = [work(), documents(most=50)]
+    memories: list[Conversation] = [work(), documents(count=50)]
     if folder := os.environ.get("CLAWPY_DATA"):
         memories += locomo(Path(folder) / "locomo.json")[1:2]
     chance = random.Random(3)
     own = {memory.name: chance.sample(memory.questions, min(ASKED, len(memory.questions))) for memory in memories}
     print(f"\nlimit {MIN_RELEVANCE}; in brackets: the former limit")
     print(f"{'memory':<20}{'nothing for':>14}{'of others':>16}{'recall@10 of its own':>24}")
-    silent, lost = [], []
+    nothing_found, lost = [], []
     for memory in memories:
-        with remembered(memory.turns, tmp_path / memory.name) as port:
+        with open_memory_with(memory.turns, tmp_path / memory.name) as port:
             everyday = [ask(port, text) for text in UNRELATED]
-            others = [ask(port, asked.text) for name, some in own.items() if name != memory.name for asked in some]
-            answers = [(ask(port, asked.text), asked.evidence) for asked in own[memory.name]]
-        with_limit = float(np.mean([share(answer.found, evidence, 10) for answer, evidence in answers]))
-        without = float(np.mean([share(answer.every, evidence, 10) for answer, evidence in answers]))
-        silent.append(shares_without_answer(everyday)[0])
+            others = [
+                ask(port, question.text)
+                for name, questions in own.items()
+                if name != memory.name
+                for question in questions
+            ]
+            answers = [(ask(port, question.text), question.evidence) for question in own[memory.name]]
+        with_limit = float(np.mean([share(answer.with_limit, evidence, 10) for answer, evidence in answers]))
+        without = float(np.mean([share(answer.without_limit, evidence, 10) for answer, evidence in answers]))
+        nothing_found.append(shares_without_answer(everyday)[0])
         lost += [without - with_limit] if memory.name != "work on a project" else []
         cells = [
-            f"{now:.2f} ({then:.2f})" for now, then in (shares_without_answer(everyday), shares_without_answer(others))
+            f"{with_limit_share:.2f} ({former_share:.2f})"
+            for with_limit_share, former_share in (shares_without_answer(everyday), shares_without_answer(others))
         ]
         print(f"{memory.name:<20}{cells[0]:>14}{cells[1]:>16}{with_limit:>14.3f} ({without:.3f})")
-    print(f"nothing for unrelated questions: {np.mean(silent):.3f}; recall@10 lost: {np.mean(lost):.3f}")
-    assert np.mean(silent) >= NOTHING
+    print(f"nothing for unrelated questions: {np.mean(nothing_found):.3f}; recall@10 lost: {np.mean(lost):.3f}")
+    assert np.mean(nothing_found) >= NOTHING
     assert np.mean(lost) <= LOST
