@@ -42,7 +42,7 @@ from engine.prediction.kinds import FIX_BY_AGENT, KINDS_BY_INSPECTION
 from engine.prediction.routing import Router
 from engine.prediction.selection import CardSelector, content_block
 from engine.prediction.twin import ConfidenceEstimate, EmbeddedTwin
-from engine.storage import state as stored
+from engine.storage import state
 from engine.storage.database import Transaction
 from engine.storage.ledger import LedgerCursor, LedgerEntry
 
@@ -181,7 +181,7 @@ class Predictions:
     def last_checked(self) -> dict[str, datetime]:
         """When each workspace was looked at last, by an earlier engine too; without those that no cycle has seen."""
         with self._database.read() as session:
-            times: dict[str, str] = stored.get(session, LAST_CHECKED, {})
+            times: dict[str, str] = state.get(session, LAST_CHECKED, {})
         return {workspace: datetime.fromisoformat(at) for workspace, at in times.items()}
 
     def estimate(self, proposal: Proposal, assignment: Assignment) -> ConfidenceEstimate:
@@ -326,7 +326,7 @@ class Predictions:
             reason = "you did it yourself" if by_operator else "its reason no longer applies"
             store.withdraw(tx, row, reason, by_operator=by_operator)
         checked_at = {workspace: context.now.isoformat() for workspace, context in contexts.items()}
-        stored.put(tx, LAST_CHECKED, stored.get(tx.session, LAST_CHECKED, {}) | checked_at)
+        state.put(tx, LAST_CHECKED, state.get(tx.session, LAST_CHECKED, {}) | checked_at)
         pending = [card for card in pending if card.id not in withdrawn]
         unavailable = self._selector.unavailable(tx.session, rows, tx.now, pending)
         room = Room(store.settings.current, [card for card in pending if not card.snoozed(tx.now)], tx.now)

@@ -35,7 +35,7 @@ from engine.prediction.context import WorkspaceContext
 from engine.prediction.cycle import FOLLOW_UPS_OF_FAILED_TESTS, is_done_by_operator, next_kinds
 from engine.prediction.kinds import FIX_BY_AGENT
 from engine.storage.database import Database
-from tests.conftest import MONDAY_MORNING as CREATED
+from tests.conftest import MONDAY_MORNING
 from tests.prediction.deciding import SHOP, World, proposal, teach
 from tests.prediction.sensing import PastRun, session
 
@@ -225,7 +225,7 @@ def test_ordered_cards_take_no_place(world: World) -> None:
 # One rule a kind: did the operator do himself what the card proposed? (SPEC 2.9)
 
 
-LATER, EARLIER = CREATED + timedelta(hours=1), CREATED - timedelta(hours=1)
+LATER, EARLIER = MONDAY_MORNING + timedelta(hours=1), MONDAY_MORNING - timedelta(hours=1)
 
 
 RUN = PastRun("h", session_id="own", ran_at=LATER)
@@ -253,7 +253,7 @@ def at(moment: datetime, **state: Any) -> dict[str, Any]:
 )
 def test_whether_the_operator_did_the_work_of_a_card(kind: str, state: dict[str, Any], is_done: bool) -> None:
     columns: Any = {"kind": kind, "facts": {"branches": [["x", "t"]]}, "parameters": {"target": "x"}}
-    row = Prediction(created_at=CREATED, **columns)
+    row = Prediction(created_at=MONDAY_MORNING, **columns)
     given: Any = {"git": GitState()} | state
     context = WorkspaceContext(SHOP, LATER, LATER, **given)
     assert is_done_by_operator(row, context, {"own"}) is is_done

@@ -16,8 +16,7 @@ from engine.model.text import count, moment, plain, span
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.kinds import BLOCKED_TASK, HEARTBEAT_PREFIX, KINDS, OPEN_TASK, RUN_FACT, STALE_TASK
 from engine.prediction.signals import FULLY_STALE, open_tasks
-from engine.prediction.tasks import HEARTBEAT as DUE
-from engine.prediction.tasks import HEARTBEAT_ORDER
+from engine.prediction.tasks import HEARTBEAT, HEARTBEAT_ORDER
 from engine.prediction.templates.history import implied
 from engine.prediction.templates.offers import (
     Offer,
@@ -28,7 +27,7 @@ from engine.prediction.templates.offers import (
     usable_names,
 )
 
-DUE_SOURCES = (DUE, HEARTBEAT_ORDER)
+DUE_SOURCES = (HEARTBEAT, HEARTBEAT_ORDER)
 
 MAX_TASKS = 3
 """Maximum number of tasks of the board offered at once, the one left alone longest first."""
