@@ -29,26 +29,26 @@ ENDED = frozenset({"SessionEnded", "ChangeSetDiscarded"})
 
 
 @frozen
-class Work:
-    """What memory asks of sessions (`get` raises `Refusal` `unknown_session`), of tasks (`task` raises `Refusal`
-    `unknown_task`), and of what sessions changed."""
+class WorkReader:
+    """How memory reads sessions, their changes, and tasks of the board. `session` raises `Refusal` `unknown_session`,
+    `task` raises `Refusal` `unknown_task`."""
 
-    get: Callable[[str], SessionView]
+    session: Callable[[str], SessionView]
     transcript: Callable[..., Sequence[TranscriptLine]]
     """A page of a session's transcript: `(session_id, after=number, limit=lines)`."""
-    continues: Callable[[str], str]
-    """The session that one goes on with, "" for none."""
-    running: Callable[[], Sequence[SessionView]]
+    continued_session: Callable[[str], str]
+    """The id of the session that a session continues, "" for none."""
+    running_sessions: Callable[[], Sequence[SessionView]]
     task: Callable[[str], Task]
-    needing: Callable[[str], Sequence[Task]]
-    """Tasks of the board that need this one done first."""
-    change: Callable[[str], ChangeSet | None]
-    """What a session changed."""
+    dependent_tasks: Callable[[str], Sequence[Task]]
+    """The tasks that need this one done first."""
+    change_set: Callable[[str], ChangeSet | None]
+    """The changes of a session."""
 
-    def find(self, session_id: str) -> SessionView | None:
+    def find_session(self, session_id: str) -> SessionView | None:
         """A session, None for an unknown one."""
         try:
-            return self.get(session_id)
+            return self.session(session_id)
         except Refusal:
             return None
 
@@ -121,7 +121,7 @@ class Captures:
     def __init__(
         self,
         database: Database,
-        work: Work,
+        work: WorkReader,
         remember: Remember,
         *,
         secrets: Callable[[], Iterable[str]] = tuple,
@@ -140,7 +140,7 @@ class Captures:
 
     def capture_session(self, session_id: str) -> list[Capture]:
         """Captures of one session, stored and remembered; [] for an unknown session."""
-        view = self._work.find(session_id)
+        view = self._work.find_session(session_id)
         extracted = self.extract(session_id) if view else []
         if view is None or not extracted:
             return []

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from engine.background import run_in_thread
 from engine.home import Home
 from engine.memory.agent_files import AgentFiles
-from engine.memory.captures import ENDED, CaptureRow, Captures, Work, session_of
+from engine.memory.captures import ENDED, CaptureRow, Captures, WorkReader, session_of
 from engine.memory.drafts import DraftRow, Drafts
 from engine.memory.forget import DatabaseRows, ErasableRows, ErasableStore, Forgetting, HomeFiles
 from engine.memory.graph import TaskGraph
@@ -58,7 +58,7 @@ SimilarSessions = Callable[[str, int, float], Mapping[str, float] | None]
 class GraphProducer:
     """Puts sessions and tasks into the graph, from the facts of the ledger."""
 
-    def __init__(self, graph: TaskGraph, work: Work, similar_sessions: SimilarSessions) -> None:
+    def __init__(self, graph: TaskGraph, work: WorkReader, similar_sessions: SimilarSessions) -> None:
         self._graph = graph
         self._work = work
         self._similar_sessions = similar_sessions
@@ -93,7 +93,7 @@ class GraphProducer:
         self._graph.flush()
 
     def _session(self, session_id: str) -> None:
-        view = self._work.get(session_id)
+        view = self._work.session(session_id)
         if view.started_at is None or view.not_begun:
             return  # it was withdrawn before it began
         previous = self._graph.latest_named(view.workspace, view.prompt)
@@ -109,7 +109,7 @@ class GraphProducer:
                 outcome=view.outcome,
             )
         )
-        continued_id = self._work.continues(view.id)
+        continued_id = self._work.continued_session(view.id)
         if not continued_id and previous is not None and previous.task_id != view.id and previous.success is not True:
             continued_id = previous.task_id  # the same again: a retry
         if continued_id:
@@ -134,7 +134,7 @@ class GraphProducer:
                 self._relate(task.session_id, Relation.DERIVED_FROM, task.id)
         for needed in task.needs:
             self._blocks(self._work.task(needed), task)
-        for waiting in self._work.needing(task.id):
+        for waiting in self._work.dependent_tasks(task.id):
             self._blocks(task, waiting)
 
     def _blocks(self, needed: Task, waiting: Task) -> None:
@@ -143,7 +143,7 @@ class GraphProducer:
             for edge in self._edges(waiting.id):
                 if edge.relation is Relation.BLOCKS and not edge.invalidated and self._worked_on(edge.source, needed):
                     self._graph.cut(edge)
-        elif needed.session_id and SUCCESS_BY_OUTCOME.get(self._work.get(needed.session_id).outcome) is False:
+        elif needed.session_id and SUCCESS_BY_OUTCOME.get(self._work.session(needed.session_id).outcome) is False:
             self._relate(needed.session_id, Relation.BLOCKS, waiting.id)
 
     def _worked_on(self, session_id: str, task: Task) -> bool:
@@ -176,13 +176,13 @@ class Knowledge:
         memory: MemoryService,
         ledger: Ledger,
         *,
-        work: Work,
+        work: WorkReader,
         files: AgentFiles,
         model: Asks,
         report: Callable[[str, str], None],
         secrets: Callable[[], Iterable[str]] = tuple,
     ) -> None:
-        """`model` sums sessions up and evaluates days where the operator named one."""
+        """`model` sums sessions up and evaluates days where the operator named one. Recall asks the new layers, too."""
         database, clock = memory.database, memory.clock
         self._home = home
         self._memory = memory
@@ -191,9 +191,6 @@ class Knowledge:
         self.para = Para(home.data / "para", database, clock)
         self.captures = Captures(database, work, memory.remember, secrets=secrets)
         self.drafts = Drafts(database, self.para, self.captures, clock)
-        context = SessionSummariser(
-            work, self.captures, memory.store, memory.remember, model=model, clock=clock, report=report
-        )
         self.nightly = Nightly(
             ledger,
             clock,
@@ -205,16 +202,18 @@ class Knowledge:
             model=model,
         )
         producer = GraphProducer(self.graph, work, memory.search.sessions_like)
+        summariser = SessionSummariser(
+            work, self.captures, memory.store, memory.remember, model=model, clock=clock, report=report
+        )
         self._following = ConsumerThread(
             [
                 LedgerConsumer("capture", ledger, ENDED, self.captures.handle),
                 LedgerConsumer("graph", ledger, KINDS, producer.handle),
-                LedgerConsumer("context", ledger, ENDED, context.handle),  # may ask a model: the others first
+                LedgerConsumer("context", ledger, ENDED, summariser.handle),  # may ask a model: the others first
                 LedgerConsumer("likeness", ledger, frozenset({"SessionEnded"}), producer.link_similar),
             ],
             report,
         )
-        # What a recall asks besides layers C and E.
         graph_source = GraphSource(self.graph, memory.search.sessions_near)
         memory.recaller.join(LedgerSource(ledger), graph_source, FactSource(self.para))
 
@@ -232,7 +231,7 @@ class Knowledge:
             database,
             [*own, *others, *rest],
             text_of=self._text_of,
-            running=lambda: [item.id for item in self._work.running()],
+            running=lambda: [item.id for item in self._work.running_sessions()],
             second_pass=others,
         )
 

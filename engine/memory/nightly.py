@@ -20,7 +20,7 @@ from sqlmodel import Field as ColumnOf
 from engine.clock import Clock
 from engine.events import FactPromoted, NightlyFinished
 from engine.memory.agent_files import AgentFiles
-from engine.memory.captures import Captures, Work
+from engine.memory.captures import Captures, WorkReader
 from engine.memory.drafts import MAX_FACTS, Day, Drafts
 from engine.memory.para import GROUP, MAX_FACT, Para
 from engine.model import Asks, Bucket, CheckResult, NoAnswer, Question, Refusal, Trust, sanitise
@@ -115,7 +115,7 @@ class Nightly:
         clock: Clock,
         *,
         captures: Captures,
-        work: Work,
+        work: WorkReader,
         drafts: Drafts,
         para: Para,
         files: AgentFiles,
@@ -250,7 +250,7 @@ class Nightly:
             for entry in entries
             if entry.kind in ("ValidationFailed", "RetryRepeated")
         }
-        views = (self._work.find(name) for name in {**sessions, **dict.fromkeys(landed)})
+        views = (self._work.find_session(name) for name in {**sessions, **dict.fromkeys(landed)})
         return Day(
             day.isoformat(),
             tuple(view for view in views if view is not None),

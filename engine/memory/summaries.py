@@ -20,7 +20,7 @@ from pydantic import TypeAdapter
 
 from engine.clock import Clock
 from engine.frozen import frozen
-from engine.memory.captures import Captures, Work, session_of
+from engine.memory.captures import Captures, WorkReader, session_of
 from engine.memory.search import SUMMARY
 from engine.memory.store import MemoryStore, check_memory, memory_id
 from engine.model import (
@@ -119,7 +119,7 @@ class SessionSummariser:
 
     def __init__(
         self,
-        work: Work,
+        work: WorkReader,
         captures: Captures,
         store: MemoryStore,
         remember: Remember,
@@ -142,7 +142,7 @@ class SessionSummariser:
     def handle(self, fact: LedgerEntry) -> None:
         """A session ended, or its changes were thrown away: remember its summary in layer E, once for each outcome."""
         session_id = session_of(fact)
-        view, existing = self._work.find(session_id), self._store.get(SUMMARY + session_id)
+        view, existing = self._work.find_session(session_id), self._store.get(SUMMARY + session_id)
         if view is None or view.started_at is None or view.not_begun:
             return
         if existing is not None and (existing.forgotten or view.outcome in existing.tags):
@@ -166,7 +166,7 @@ class SessionSummariser:
 
     def record(self, view: SessionView) -> SessionFacts:
         """What is known of a session."""
-        change = self._work.change(view.id)
+        change = self._work.change_set(view.id)
         statements = [one.text for one in self._captures.of_session(view.id) if one.kind in ("decision", "correction")]
         return SessionFacts(view, tuple(statements), tuple(file.path for file in change.files) if change else ())
 

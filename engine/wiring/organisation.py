@@ -28,7 +28,7 @@ from engine.learning.candidates.overlays import LearnedGuidance, Overlays, Trial
 from engine.learning.decisions.decisions import Decisions
 from engine.learning.decisions.exporting import Exporter
 from engine.memory.agent_files import AgentFiles
-from engine.memory.captures import Work
+from engine.memory.captures import WorkReader
 from engine.memory.embedding import Endpoint
 from engine.memory.index import KEY, URL_VARIABLE, ChromaServer
 from engine.memory.knowledge import Knowledge
@@ -261,14 +261,14 @@ def build_knowledge(services: Services, overrides: Overrides) -> None:
         services.home,
         services.memory,
         services.ledger,
-        work=Work(
-            get=services.sessions.get,
+        work=WorkReader(
+            session=services.sessions.get,
             transcript=services.sessions.transcript,
-            continues=services.sessions.continues,
-            running=services.sessions.running,
+            continued_session=services.sessions.continues,
+            running_sessions=services.sessions.running,
             task=services.tasks.get,
-            needing=services.tasks.needing,
-            change=services.changes.for_session,
+            dependent_tasks=services.tasks.needing,
+            change_set=services.changes.for_session,
         ),
         files=services.agent_files,
         model=MemoryModel(services.settings, services.completions),

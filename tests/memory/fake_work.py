@@ -51,13 +51,14 @@ def view(name: str = "session_1", **more: Any) -> SessionView:
 
 @dataclass
 class FakeWork:
-    """Sessions, their transcripts and changes, as `engine.memory.captures.Work` has them; all that is remembered."""
+    """Sessions, their transcripts and changes, as `engine.memory.captures.WorkReader` has them; all that is
+    remembered."""
 
     views: dict[str, SessionView] = field(default_factory=dict)
     lines: dict[str, list[TranscriptLine]] = field(default_factory=dict)
     files: dict[str, tuple[str, ...]] = field(default_factory=dict)
     tasks: dict[str, Task] = field(default_factory=dict)
-    followed: dict[str, str] = field(default_factory=dict)
+    continued: dict[str, str] = field(default_factory=dict)
     remembered: dict[str, NewMemory] = field(default_factory=dict)
     times: int = 0
 
@@ -68,13 +69,13 @@ class FakeWork:
         ]
         return session_view
 
-    def get(self, session_id: str) -> SessionView:
+    def session(self, session_id: str) -> SessionView:
         try:
             return self.views[session_id]
         except KeyError:
             raise Refusal("unknown_session", f"there is no session {session_id}") from None
 
-    def find(self, session_id: str) -> SessionView | None:
+    def find_session(self, session_id: str) -> SessionView | None:
         return self.views.get(session_id)
 
     def transcript(self, session_id: str, *, after: int = 0, limit: int = 2_000) -> Sequence[TranscriptLine]:
@@ -83,13 +84,13 @@ class FakeWork:
     def task(self, task_id: str) -> Task:
         return self.tasks[task_id]
 
-    def continues(self, session_id: str) -> str:
-        return self.followed.get(session_id, "")
+    def continued_session(self, session_id: str) -> str:
+        return self.continued.get(session_id, "")
 
-    def needing(self, task_id: str) -> Sequence[Task]:
+    def dependent_tasks(self, task_id: str) -> Sequence[Task]:
         return [task for task in self.tasks.values() if task_id in task.needs]
 
-    def change(self, session_id: str) -> ChangeSet | None:
+    def change_set(self, session_id: str) -> ChangeSet | None:
         files = self.files.get(session_id)
         if files is None:
             return None
@@ -102,7 +103,7 @@ class FakeWork:
             self.remembered[item.ref] = item
         return None
 
-    def running(self) -> Sequence[SessionView]:
+    def running_sessions(self) -> Sequence[SessionView]:
         return [session for session in self.views.values() if not session.state.over]
 
 

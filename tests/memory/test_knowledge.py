@@ -71,7 +71,7 @@ def test_a_retry_and_a_continuation_are_derived_from_what_was_before(
     work.add(view("retry"))
     work.add(view("continuation", prompt="Go on"))
     work.add(view("after success"))
-    work.followed["continuation"] = "retry"
+    work.continued["continuation"] = "retry"
     for session in work.views:
         producer.handle(session_ended(session))
     edges = {edge for session in work.views for edge in graph.neighbourhood(session).edges}
