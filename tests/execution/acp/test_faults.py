@@ -1,4 +1,4 @@
-"""Agents that misbehave: words, never a hang, a leak or a bill that nobody agreed to (SPEC 3.4, 3.7, 3.8)."""
+"""Coding agents that misbehave: the session ends with a reason, in time and within its cost (SPEC 3.4, 3.7, 3.8)."""
 
 from __future__ import annotations
 
@@ -186,18 +186,18 @@ def test_a_hanging_agent_is_ended_within_a_second(world: AcpWorld) -> None:
 def test_a_stop_cancels_the_turn_and_pending_permissions_and_refuses_later_requests(make: Make) -> None:
     world = make(modes=["--stubborn"])
     world.answer = lambda title: None
-    heard, answer, late = (str(world.root / name) for name in ("heard", "answer", "late"))
+    cancellation, answer, late = (str(world.root / name) for name in ("cancellation", "answer", "late"))
     view = world.start(
         {"permission": ASK},
         {"told": answer},
-        {"wait_cancel": heard},
+        {"wait_cancel": cancellation},
         {"request": {"method": "fs/write_text_file", "params": {"path": "late.txt", "content": "x"}}},
         {"told": late},
         {"hang": True},
     )
     wait_until(lambda: world.permission_requests)
     stopped(world, view)
-    assert (world.root / "heard").read_text() == "cancelled"
+    assert (world.root / "cancellation").read_text() == "cancelled"
     assert (world.root / "answer").read_text() == "cancelled"
     assert "the session is ending" in (world.root / "late").read_text()
 

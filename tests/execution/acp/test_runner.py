@@ -1,4 +1,4 @@
-"""A whole lap of an agent's session: from the permit to the change set (SPEC 3.8, 3.9, 9.4)."""
+"""A session of a coding agent from the permit to the change set (SPEC 3.8, 3.9, 9.4)."""
 
 from __future__ import annotations
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from engine.execution.runners.toolchains.tool_table import (
+    TEST_FILE,
     ToolRow,
     as_operand,
     build_row,
@@ -12,9 +13,11 @@ from engine.execution.runners.toolchains.tool_table import (
 )
 
 
-@pytest.mark.parametrize(("path", "yes"), [("a/b.py", True), ("/etc/passwd", False), ("a/../../b", False), ("", False)])
-def test_paths_stay_inside(path: str, yes: bool) -> None:
-    assert is_inside(path) is yes
+@pytest.mark.parametrize(
+    ("path", "inside"), [("a/b.py", True), ("/etc/passwd", False), ("a/../../b", False), ("", False)]
+)
+def test_paths_stay_inside(path: str, inside: bool) -> None:
+    assert is_inside(path) is inside
 
 
 def test_a_file_whose_name_begins_with_a_dash_is_no_option() -> None:
@@ -31,3 +34,15 @@ def test_a_file_whose_name_begins_with_a_dash_is_no_option() -> None:
 def test_a_row_of_a_tool_with_a_missing_or_an_unknown_key_is_refused(row: dict[str, str], key: str) -> None:
     with pytest.raises(TypeError, match=f"'{key}'"):
         build_row(ToolRow, row)
+
+
+@pytest.mark.parametrize(
+    ("path", "is_test"),
+    [
+        ("tests/data.json", True), ("spec/cart.rb", True), ("web/__tests__/cart.js", True), ("test_cart.py", True),
+        ("cart_test.go", True), ("cart.spec.ts", True), ("CartTest.java", True), ("src/TestCart.java", True),
+        ("latest.py", False), ("contest.py", False), ("testing.py", False), ("cart.py", False),
+    ],
+)  # fmt: skip
+def test_a_file_is_a_test_by_its_folder_or_its_name(path: str, is_test: bool) -> None:
+    assert bool(TEST_FILE.search(path)) is is_test

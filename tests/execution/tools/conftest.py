@@ -1,4 +1,4 @@
-"""Toolbelts."""
+"""Worlds with a toolbelt, which are closed after each test."""
 
 from __future__ import annotations
 
