@@ -34,8 +34,8 @@ class Caches:
 
     A cache that one session filled is believed by the next one that reads it. So only sessions that check, without
     writing, share one, and only along one line of commits: a slot remembers the commit it was last used at, and is
-    taken again for that commit and those that descend from it. Everybody else has an empty one that goes with the
-    session.
+    taken again for that commit and those that descend from it. Every other session has an empty cache that is deleted
+    with it.
     """
 
     def __init__(self, folder: Path) -> None:

@@ -65,7 +65,7 @@ from engine.storage.state import begin_intent, drop_intent, unfinished_intents
 
 # The plan of a landing, from the difference of two trees, and the files that obstruct it
 #
-# git checks new contents out into a folder of ours, so that line endings and encodings are exactly git's; then they and
+# git checks new contents out into a scratch folder, so that line endings and encodings are exactly git's; then they and
 # the present files are stored byte for byte as blobs of the operator's repository.
 
 

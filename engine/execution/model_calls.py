@@ -314,7 +314,7 @@ _RUNNING_IN = _RUNNING.where(col(ModelCallRow.session_id) == bindparam("session"
 
 
 def _end_calls(tx: Transaction, rows: Sequence[ModelCallRow], state: CallState, reason: str) -> int:
-    """End calls that nobody finishes; returns their number."""
+    """End calls that will not be finished; returns their number."""
     for row in rows:
         row.state, row.ended_at, row.error = state.value, tx.now, reason
         tx.session.add(row)

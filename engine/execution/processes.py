@@ -242,7 +242,7 @@ def _in_gigabytes(size: int) -> str:
 
 
 def _lower_priority(leader: int) -> None:
-    """Have the group of `leader`, and what it starts, wait for everybody else when the processors are busy."""
+    """Give the group of `leader`, and what it starts, a lower priority than other programs."""
     with contextlib.suppress(ProcessLookupError, PermissionError):  # it has ended already
         os.setpriority(os.PRIO_PGRP, leader, os.getpriority(os.PRIO_PROCESS, 0) + NICE)
     # Where Linux shares the processors among terminal sessions (sched_autogroup), the niceness of a process counts

@@ -192,7 +192,7 @@ else:
 
 
 def test_a_fork_bomb_is_stopped_by_the_limit_on_processes(worker: Victim, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Root is exempt from the limit, so the attempt is made as someone else where the tests run as root."""
+    """Root is exempt from the limit, so another user makes the attempt where the tests run as root."""
     monkeypatch.setattr(sandbox, "MAX_PROCESSES", 200)
     maximum = 1000 + len(psutil.pids())
     with tempfile.TemporaryDirectory(dir="/var/tmp") as name:

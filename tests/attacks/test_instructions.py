@@ -303,7 +303,7 @@ def test_an_approved_line_is_used_and_marked_as_approved(shop: Shop, aftermath: 
 
 @pytest.mark.attack(slow=True)
 def test_a_correction_by_the_operator_is_learned(shop: Shop) -> None:
-    """Told in three sessions by the operator it stands without a question."""
+    """Said by the operator in three sessions, it needs no approval."""
     shop.steps, shop.said = (), "Done."
     for number in range(ROUNDS):
         card = shop.propose(f"Install what part {number} needs")

@@ -125,7 +125,7 @@ def test_nothing_outside_changes_when_names_of_temporary_files_are_taken(
 
 
 def git_tree(world: World, *lines: str) -> str:
-    """The id of a tree made of these lines of `mktree`, whatever git itself would say to it."""
+    """The id of a tree made of these lines of `mktree`, also of lines that git itself refuses."""
     argv = ["git", "mktree", "--missing"]
     text = "".join(f"{line}\n" for line in lines)
     return subprocess.run(argv, cwd=world.root, input=text, text=True, check=True, capture_output=True).stdout.strip()

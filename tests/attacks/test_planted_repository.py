@@ -34,12 +34,12 @@ Plant = Callable[[Path, Trap], object]
 
 @pytest.fixture
 def alarm_after_a_minute() -> Iterator[None]:
-    """Whatever waits for a pipe waits for ever; an alarm ends it."""
+    """An alarm that ends an endless wait for a pipe."""
 
-    def late(number: int, frame: object) -> None:
-        raise TimeoutError("somebody waits for a pipe")
+    def raise_timeout(number: int, frame: object) -> None:
+        raise TimeoutError("an endless wait for a pipe")
 
-    before = signal.signal(signal.SIGALRM, late)
+    before = signal.signal(signal.SIGALRM, raise_timeout)
     signal.alarm(60)
     yield
     signal.alarm(0)
@@ -47,7 +47,7 @@ def alarm_after_a_minute() -> Iterator[None]:
 
 
 def project_with_submodule(world: World, *, list_key: str = "path") -> Repository:
-    """The project, with a submodule `sub` that nobody initialised."""
+    """The project, with an uninitialised submodule `sub`."""
     shop = make_project(world)
     library = Repository(world.folder / "library")
     library.commit("one", {"lib.txt": "1\n"})

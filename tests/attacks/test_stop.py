@@ -139,7 +139,7 @@ def test_stop_kills_every_child_of_a_stopped_engine(attack: Attack, way: str) ->
 def test_stop_kills_processes_that_fork_all_the_time(
     attack: Attack, group: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """None of them lives long enough to be killed by whoever reads a list first."""
+    """None of them lives long enough to be killed by its number in a list of processes."""
     hydra = (
         "end = time.monotonic() + 60\n"  # whatever becomes of the test, the machine is not left to it
         "for _ in range(15):\n"

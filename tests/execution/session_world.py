@@ -237,7 +237,7 @@ class ProseRunner:
 
 
 class RepositoryWorld(World):
-    """Sessions in worktrees of a real repository; built anew on the same database it is the next engine."""
+    """Sessions in worktrees of a real repository; a second world on the same database is the next engine."""
 
     def __init__(
         self,

@@ -111,7 +111,7 @@ Serve = Callable[..., str]
 
 
 class Server:
-    """Listens on this machine, and answers whoever asks for `/v1/models` with `pieces`, one after the other."""
+    """Listens on this machine, and answers requests for `/v1/models` with `pieces`, one after the other."""
 
     def __init__(self, pieces: Iterable[bytes]) -> None:
         self._pieces = pieces
@@ -182,7 +182,7 @@ def ids(url: str, **more: object) -> tuple[str, ...]:
 
 
 def faults(url: str) -> list[str]:
-    """What is said of a server that tells no model, without where it is."""
+    """The fault of a server that lists no models, without its address."""
     models = query_local_models({"ollama": provider(url)})
     where = f"ollama at {url.removeprefix('http://').removesuffix('/v1')} "
     assert not models.ids

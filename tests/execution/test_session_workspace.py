@@ -42,7 +42,7 @@ class Agent(ProseRunner):
 
 
 class AgentWorld(RepositoryWorld):
-    """Sessions of one agent; built anew on the same database it is the next engine."""
+    """Sessions of one agent; a second world on the same database is the next engine."""
 
     def __init__(
         self, root: Path, database: Database, clock: FakeClock, bus: EventBus, repository: Repository, work: AgentWork

@@ -271,7 +271,7 @@ class HostGate:
             except OSError as error:
                 if self._is_closed:
                     return
-                # No file is left for it, for instance: a gate that nobody opens any more would cut the session off.
+                # For example, the machine has no file left. The gate goes on, or the session would have no network.
                 self._report_once(f"a connection could not be taken: {error.strerror}")
                 time.sleep(RETRY_SECONDS)
                 continue

@@ -112,7 +112,7 @@ def home_of(environment: Mapping[str, str]) -> Path:
 
 
 def system_secrets() -> list[Path]:
-    """Files and folders in /etc and /opt that the engine may read and not everybody may; commands do not see them."""
+    """Files and folders in /etc and /opt that the engine may read and other users may not; commands do not see them."""
     return [*_private_entries("/etc", deep=True), *_private_entries("/opt", deep=False)]
 
 

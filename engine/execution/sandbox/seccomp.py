@@ -252,7 +252,7 @@ def _socket_program(allowed: Iterable[int]) -> _Program:
 def filter_file() -> str | None:
     """A path from which the filter can be read as long as this process lives; None where none is known.
 
-    It lies in no folder: whatever a session may write it could exchange.
+    It lies in no folder, because a session could replace it in a folder that it may write.
     """
     program = filter_program(platform.machine())
     if program is None or not hasattr(os, "memfd_create"):

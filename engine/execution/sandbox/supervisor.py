@@ -1,9 +1,9 @@
 """Keeps the processes of one command together where no process namespace does, and ends them all with it (SPEC 3.8).
 
-Run as `python -I -S supervisor.py NAME=VALUE … -- COMMAND …`: standard library only, no import of the engine. It is
-the subreaper of the command: whoever forks twice, calls setsid or drops its environment is still its descendant. When
-the command has ended, when the engine has died, or on SIGTERM, it kills every descendant until none is left. Its exit
-status is the command's.
+Run as `python -I -S supervisor.py NAME=VALUE … -- COMMAND …`: standard library only, no import of the engine. It is the
+subreaper of the command: a process that forks twice, calls setsid or drops its environment is still its descendant.
+When the command has ended, when the engine has died, or on SIGTERM, it kills every descendant until none is left. Its
+exit status is the command's.
 
 With rules it holds the command by Landlock and seccomp. Landlock does not know some calls (chmod, utime, chown,
 priorities of other processes): the kernel passes these on to the supervisor, which does them for the command where
