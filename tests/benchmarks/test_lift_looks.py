@@ -1,4 +1,5 @@
-"""Lift looked at after every session: who is called harmful, and when (SPEC 5.7). What is acted on, beside other rules.
+"""How often an effect is called harmful when its lift is read after every session (SPEC 5.7), by the product's rule and
+by one for a single look.
 
 pytest tests/benchmarks/test_lift_looks.py -m benchmark -s
 
@@ -22,16 +23,16 @@ from engine.statistics import Arms, difference_interval
 
 pytestmark = pytest.mark.benchmark
 
-WORLDS, SESSIONS, DRAWN = 200, 200, 0.2
+WORLDS, SESSIONS, WITHHELD = 200, 200, 0.2
 
-ACTED_ON = "confidence sequence (acted on)"
+PRODUCT_RULE = "confidence sequence (acted on)"
 
 Numbers = NDArray[Any]
 
 
 @dataclass(frozen=True)
-class Seen:
-    """For every world and look: runs that went well and badly, with the effect and without."""
+class Counts:
+    """For every world and look the number of runs that went well and badly, with the effect and without."""
 
     with_good: Numbers
     with_bad: Numbers
@@ -43,12 +44,12 @@ class Seen:
         return self.without_good + self.without_bad
 
     @property
-    def told(self) -> Numbers:
+    def with_effect(self) -> Numbers:
         return self.with_good + self.with_bad
 
     def arms(self, world: int, look: int) -> Arms:
-        at = (world, look)
-        return Arms(*(int(counts[at]) for counts in (self.told, self.with_good, self.without, self.without_good)))
+        index = (world, look)
+        return Arms(*(int(runs[index]) for runs in (self.with_effect, self.with_good, self.without, self.without_good)))
 
 
 @dataclass(frozen=True)
@@ -57,20 +58,20 @@ class Kind:
     the share of runs with the effect whose end counts; of the others all count."""
 
     name: str
-    told: float
-    untold: float
+    with_effect: float
+    without_effect: float
     spells: bool = False
     counted: float = 1.0
 
-    def worlds(self) -> Seen:
+    def worlds(self) -> Counts:
         chance = numpy.random.default_rng(20)
         shape = (WORLDS, SESSIONS)
-        without, counts = chance.random(shape) < DRAWN, chance.random(shape) < self.counted
+        without, is_counted = chance.random(shape) < WITHHELD, chance.random(shape) < self.counted
         easier = numpy.repeat(chance.choice([-0.3, 0.25], (WORLDS, SESSIONS // 20)), 20, axis=1) if self.spells else 0.0
-        good = chance.random(shape) < numpy.where(without, self.untold, self.told) + easier
-        counts |= without
-        groups = (good & ~without & counts, ~good & ~without & counts, good & without, ~good & without)
-        return Seen(*(numpy.cumsum(group, axis=1) for group in groups))
+        good = chance.random(shape) < numpy.where(without, self.without_effect, self.with_effect) + easier
+        is_counted |= without
+        groups = (good & ~without & is_counted, ~good & ~without & is_counted, good & without, ~good & without)
+        return Counts(*(numpy.cumsum(group, axis=1) for group in groups))
 
 
 NOTHING = (
@@ -84,41 +85,43 @@ GOOD = (Kind("+.05", 0.75, 0.7), Kind("+.15", 0.75, 0.6), Kind("+.3", 0.8, 0.5))
 HARM = (Kind("-.2", 0.5, 0.7), Kind("-.3", 0.45, 0.75), Kind("-.5", 0.25, 0.75))
 
 
-def test_what_many_looks_do(capsys: pytest.CaptureFixture[str]) -> None:
-    rules: Mapping[str, Callable[[Seen], Numbers]] = {
-        "as if each look were the only one, 90 %": lambda seen: enough(seen) & (one_look(seen) > 0.9),
-        ACTED_ON: lambda seen: each(seen, acted_on),
+def test_false_alarms_and_harm_found_over_many_looks(capsys: pytest.CaptureFixture[str]) -> None:
+    rules: Mapping[str, Callable[[Counts], Numbers]] = {
+        "as if each look were the only one, 90 %": lambda counts: (
+            has_enough_runs(counts) & (probability_of_harm(counts) > 0.9)
+        ),
+        PRODUCT_RULE: lambda counts: first_looks(counts, is_harmful),
     }
     kinds = (*NOTHING, *GOOD, *HARM)
     with capsys.disabled():
         print(f"\n{WORLDS} worlds of each kind; ever called harmful, in % (and by which session half of them were)\n")
         print(f"{'rule':40}" + "".join(f"{kind.name:>13}" for kind in kinds))
     worlds = {kind: kind.worlds() for kind in kinds}
-    found: dict[str, dict[Kind, float]] = {}
+    shares: dict[str, dict[Kind, float]] = {}
     for name, rule in rules.items():
         cells = []
-        for kind, seen in worlds.items():
-            called = rule(seen)
-            ever = called.any(axis=1)
-            found.setdefault(name, {})[kind] = float(ever.mean())
-            middle = numpy.median(numpy.where(ever, called.argmax(axis=1) + 1, numpy.inf))
-            at = f" ({middle:3.0f})" if kind in HARM and middle < numpy.inf else ""
-            cells.append(f"{100 * ever.mean():5.1f}{at}")
+        for kind, counts in worlds.items():
+            is_called = rule(counts)
+            is_ever_called = is_called.any(axis=1)
+            shares.setdefault(name, {})[kind] = float(is_ever_called.mean())
+            median_session = numpy.median(numpy.where(is_ever_called, is_called.argmax(axis=1) + 1, numpy.inf))
+            at = f" ({median_session:3.0f})" if kind in HARM and median_session < numpy.inf else ""
+            cells.append(f"{100 * is_ever_called.mean():5.1f}{at}")
         with capsys.disabled():
             print(f"{name:40}" + "".join(f"{cell:>13}" for cell in cells))
-    acted = found[ACTED_ON]
-    assert all(acted[kind] <= ERROR_RATE for kind in NOTHING), "what does nothing is left alone over its whole life"
-    assert all(acted[kind] <= 0.02 for kind in GOOD[1:])
-    assert acted[HARM[2]] >= 0.99
-    assert acted[HARM[1]] >= 0.75
+    product_shares = shares[PRODUCT_RULE]
+    assert all(product_shares[kind] <= ERROR_RATE for kind in NOTHING), "an effect that does nothing"
+    assert all(product_shares[kind] <= 0.02 for kind in GOOD[1:])
+    assert product_shares[HARM[2]] >= 0.99
+    assert product_shares[HARM[1]] >= 0.75
 
 
-def enough(seen: Seen) -> Numbers:
-    found: Numbers = (seen.told >= 10) & (seen.without >= 10)
+def has_enough_runs(counts: Counts) -> Numbers:
+    found: Numbers = (counts.with_effect >= 10) & (counts.without >= 10)
     return found
 
 
-def one_look(seen: Seen) -> Numbers:
+def probability_of_harm(counts: Counts) -> Numbers:
     """How probable it is that the true share with is below the one without, from the even prior, as if this were the
     only look."""
     cells = (numpy.arange(200) + 0.5) / 200
@@ -132,23 +135,23 @@ def one_look(seen: Seen) -> Numbers:
 
     rows = []
     for world in range(WORLDS):
-        told = shares(seen.with_good[world], seen.with_bad[world])
-        untold = shares(seen.without_good[world], seen.without_bad[world])
-        rows.append(((told.cumsum(axis=1) - told / 2) * untold).sum(axis=1))
+        with_effect = shares(counts.with_good[world], counts.with_bad[world])
+        without_effect = shares(counts.without_good[world], counts.without_bad[world])
+        rows.append(((with_effect.cumsum(axis=1) - with_effect / 2) * without_effect).sum(axis=1))
     return numpy.array(rows)
 
 
-def each(seen: Seen, rule: Callable[[Arms], bool]) -> Numbers:
-    """Up to the first look at which it is called harmful: what comes after changes nothing."""
-    called = numpy.zeros(seen.told.shape, bool)
+def first_looks(counts: Counts, rule: Callable[[Arms], bool]) -> Numbers:
+    """For each world the first look at which the effect is called harmful, which ends it."""
+    called = numpy.zeros(counts.with_effect.shape, bool)
     for world in range(WORLDS):
         for look in range(SESSIONS):
-            if rule(seen.arms(world, look)):
+            if rule(counts.arms(world, look)):
                 called[world, look] = True
                 break
     return called
 
 
 @cache
-def acted_on(arms: Arms) -> bool:
+def is_harmful(arms: Arms) -> bool:
     return difference_interval([arms], ERROR_RATE)[2] < 0
