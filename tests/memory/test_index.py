@@ -3,6 +3,7 @@ stale, damaged, mended."""
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import signal
@@ -14,6 +15,8 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from engine.clock import FakeClock
 from engine.config import FixedSettings
@@ -160,6 +163,24 @@ def test_another_embedder_makes_all_vectors_anew(make_memory: MakeMemory) -> Non
     assert embedding is not None
     assert embedding.array.shape == (16,)
     assert nearest(memory, "[05 January 2026] Ada: one thing") == "one thing"
+
+
+# -- chunks
+
+
+@given(st.lists(st.integers(1, 9), max_size=1200))
+def test_chunks_cover_the_text_fit_the_embedder_and_overlap(lengths: list[int]) -> None:
+    offsets, at = [], 0
+    for length in lengths:
+        offsets.append((at, at + length))
+        at += length
+    chunks = dense.chunks(offsets, at)
+    assert chunks[0][0] == 0
+    assert chunks[-1][1] == at
+    for (_, stop), (start, _) in itertools.pairwise(chunks):
+        assert start < stop
+    for start, stop in chunks:
+        assert sum(1 for offset in offsets if start <= offset[0] and offset[1] <= stop) <= dense.MAX_TOKENS
 
 
 # -- on a server

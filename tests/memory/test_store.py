@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -11,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.clock import FakeClock
-from engine.memory import search, store, vectors
+from engine.memory import search, store
 from engine.memory.memory import MemoryService
 from engine.memory.store import MAX_BYTES, memory_id
 from engine.model import Layer, NewMemory, RecallQuery, Retention
@@ -118,21 +117,3 @@ def test_an_id_follows_from_what_it_is(text: str, speaker: str, session: str) ->
     assert memory_id(memory) == memory_id(replace(memory, at=datetime(2026, 1, 5, tzinfo=UTC)))
     for change in ({"text": f"{text}!"}, {"speaker": f"{speaker}!"}, {"session": f"{session}!"}):
         assert memory_id(memory) != memory_id(replace(memory, **change))
-
-
-# How texts are cut for the embedder.
-
-
-@given(st.lists(st.integers(1, 9), max_size=1200))
-def test_chunks_cover_the_text_fit_the_embedder_and_overlap(lengths: list[int]) -> None:
-    offsets, at = [], 0
-    for length in lengths:
-        offsets.append((at, at + length))
-        at += length
-    chunks = vectors.chunks(offsets, at)
-    assert chunks[0][0] == 0
-    assert chunks[-1][1] == at
-    for (_, stop), (start, _) in itertools.pairwise(chunks):
-        assert start < stop
-    for start, stop in chunks:
-        assert sum(1 for offset in offsets if start <= offset[0] and offset[1] <= stop) <= vectors.MAX_TOKENS

@@ -14,7 +14,6 @@ import pytest
 from engine.clock import FakeClock
 from engine.engine import Engine, open_engine
 from engine.home import Home
-from engine.memory.agent_turns import MAX_LINE_BYTES, read_turn
 from engine.memory.transcript_import import Importer
 from engine.model import RETENTION_BY_KIND, Retention
 from engine.services import Overrides
@@ -101,22 +100,6 @@ def test_our_own_sessions_are_not_read_and_a_folder_that_is_named_once_counts(
     file.write_text(head + CODEX_TURN)
     assert importer.run() == 1
     assert [turn.workspace for turn in work.remembered.values()] == ["/home/me/shop"]
-
-
-def test_a_line_of_codex_is_read() -> None:
-    turn = read_turn(CODEX_TURN.encode(), "rollout-1")
-    assert turn is not None
-    assert (turn.agent, turn.session, turn.text) == ("codex", "codex:rollout-1", "Hello")
-
-
-@pytest.mark.parametrize(
-    "line",
-    [b"[]", b"nope", b"x" * (MAX_LINE_BYTES + 1), b'{"type": "user", "message": 3}', b'"text"'],
-    ids=["list", "no JSON", "too long", "no message", "text"],
-)
-def test_a_malformed_line_is_refused(line: bytes) -> None:
-    with pytest.raises(ValueError):
-        read_turn(line, "s")
 
 
 # -- in a whole engine
