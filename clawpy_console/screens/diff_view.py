@@ -88,12 +88,17 @@ class DiffView(CursorView, can_focus=True):
     @property
     def current(self) -> Entry | None:
         """The row under the cursor."""
-        return self._entries[self.cursor] if self.cursor < len(self._entries) else None
+        return self._entry(self.cursor) if self.cursor < len(self._entries) else None
 
     @property
     def path(self) -> str:
         """The path of the file under the cursor, "" for none."""
         return entry.file.change.path if (entry := self.current) else ""
+
+    def _entry(self, row: int) -> Entry:
+        """The entry of a row. In `_entries` the lines of a hunk share one, whose number is the row of the first line."""
+        entry = self._entries[row]
+        return entry._replace(number=row - entry.number) if entry.kind == "line" else entry
 
     def show_message(self, text: str) -> None:
         """Show `text` in place of files."""
@@ -132,8 +137,15 @@ class DiffView(CursorView, can_focus=True):
             for hunk in file.hunks:
                 entries.append(Entry("hunk", file, hunk))
                 row_count = 0 if hunk.folded else hunk.row_count(split)
-                rows = [Entry("line", file, hunk, number, split) for number in range(row_count)]
-                entries += self._with_comments(rows, comments) if comments else rows
+                if not comments:
+                    entries += [Entry("line", file, hunk, len(entries), split)] * row_count
+                    continue
+                for number in range(row_count):
+                    entries.append(Entry("line", file, hunk, len(entries) - number, split))
+                    line = Entry("line", file, hunk, number, split)
+                    for comment in [comment for comment in comments if _is_comment_on(comment, line)]:
+                        comments.remove(comment)
+                        entries += self._comment_entries(comment, file, hunk)
             for comment in comments:
                 entries += self._comment_entries(comment, file)
         self._entries = entries
@@ -141,16 +153,6 @@ class DiffView(CursorView, can_focus=True):
         self.set_reactive(DiffView.cursor, self._row_of(current) if current else 0)
         self.update_row_count()
         self.show_cursor()
-
-    def _with_comments(self, rows: Sequence[Entry], comments: list[DiffComment]) -> list[Entry]:
-        """`rows` with the comments on them below each; these are removed from `comments`."""
-        entries = []
-        for entry in rows:
-            entries.append(entry)
-            for comment in [comment for comment in comments if _is_comment_on(comment, entry)]:
-                comments.remove(comment)
-                entries += self._comment_entries(comment, entry.file, entry.hunk)
-        return entries
 
     def _row_of(self, entry: Entry) -> int:
         """The number of the row of `entry`, else that of its hunk or file."""
@@ -163,7 +165,7 @@ class DiffView(CursorView, can_focus=True):
             return (entry.line_row.new or entry.line_row.old) in other.line_row[:2]
 
         near = [row for row, other in enumerate(self._entries) if (other.file, other.hunk) == (entry.file, entry.hunk)]
-        return next((row for row in near if is_same(self._entries[row])), near[0])
+        return next((row for row in near if is_same(self._entry(row))), near[0])
 
     def _comment_entries(self, comment: DiffComment, file: DiffFile, hunk: Hunk | None = None) -> list[Entry]:
         room = max(20, self._width - 2 * self._digits - 8)
@@ -184,7 +186,7 @@ class DiffView(CursorView, can_focus=True):
         has_cursor = number == self.cursor and self.has_focus
         strip = self._strips.get((number, has_cursor))
         if strip is None or self.text_selection is not None:
-            drawn = self._draw_entry(self._entries[number], has_cursor, width, base)
+            drawn = self._draw_entry(self._entry(number), has_cursor, width, base)
             strip = Strip(selectable(self, drawn, 0, number), width)
             if self.text_selection is None:
                 self._strips[number, has_cursor] = strip
@@ -295,7 +297,10 @@ class DiffView(CursorView, can_focus=True):
         first = selection.start.y if selection.start is not None else 0
         last = selection.end.y if selection.end is not None else len(self._entries) - 1
         width = self.scrollable_content_region.width
-        rows = (self._draw_entry(entry, False, width, Style()).text for entry in self._entries[first : last + 1])
+        rows = (
+            self._draw_entry(self._entry(row), False, width, Style()).text
+            for row in range(first, min(last + 1, len(self._entries)))
+        )
         return selection.extract("\n".join([*[""] * first, *rows])), "\n"
 
     # Moving
