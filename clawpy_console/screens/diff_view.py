@@ -96,7 +96,7 @@ class DiffView(CursorView, can_focus=True):
         return entry.file.change.path if (entry := self.current) else ""
 
     def _entry(self, row: int) -> Entry:
-        """The entry of a row. In `_entries` the lines of a hunk share one, whose number is the row of the first line."""
+        """The entry of a row. In `_entries` the lines of a hunk share one, with the row of the first as its number."""
         entry = self._entries[row]
         return entry._replace(number=row - entry.number) if entry.kind == "line" else entry
 
