@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 from engine import activity
 from engine.activity import DECISION_KINDS, LEARNING_KINDS, MAX_ROWS, ActivitySince, activity_since
 from engine.clock import Clock
-from engine.config import Autonomy as WorkspaceAutonomy
+from engine.config import WorkspaceAutonomy
 from engine.events import FaultReported, WorkspaceAdded
 from engine.execution.runners.model.host_client import ModelHost
 from engine.execution.runners.runner import Runner

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from engine.config import Autonomy, SettingsSource
+from engine.config import SettingsSource, WorkspaceAutonomy
 from engine.execution.sessions import Sessions
 from engine.frozen import frozen
 from engine.learning.decisions.decisions import Decisions
@@ -152,36 +152,35 @@ class AutonomousRuns:
         """Try the pending cards from the top until one is started. `still` is called before each: is the operator still
         inactive? At most one is started, because cards that run by themselves are ten minutes apart (SPEC 3.2)."""
         blocked: list[tuple[str, str]] = []
-        kept: list[tuple[str, str]] = []
+        waiting: list[tuple[str, str]] = []
         cards = self._cards.pending()
         self._refused_by_gate = {
             card.id: self._refused_by_gate[card.id] for card in cards if card.id in self._refused_by_gate
         }
         for card in cards:
             verdicts = self._verdicts(card.id)
-            gate = next((verdict for verdict in verdicts if verdict.rail == GATE), None)
-            objection = "" if gate is None or gate.verdict is Verdict.ALLOW else gate.reason
-            if reason := reason_to_wait(card.kind, verdicts) or self._launcher.blocking_reason(card.assignment):
-                kept.append((card.id, reason))
-                continue
-            if objection and self._refused_by_gate.get(card.id) == objection:
-                kept.append((card.id, objection))
+            objection = next((verdict.reason for verdict in verdicts if _is_objection_of_gate(verdict)), "")
+            reason = reason_to_wait(card.kind, verdicts) or self._launcher.blocking_reason(card.assignment)
+            if not reason and objection and self._refused_by_gate.get(card.id) == objection:
+                reason = objection
+            if reason:
+                waiting.append((card.id, reason))
                 continue
             if not still():
                 break
             try:
-                return Attempt(self._cards.approve(card.id, by=DecidedBy.AUTONOMY), tuple(blocked), tuple(kept))
+                return Attempt(self._cards.approve(card.id, by=DecidedBy.AUTONOMY), tuple(blocked), tuple(waiting))
             except Refusal as refusal:
                 blocked.append((card.id, refusal.message))
                 if refusal.message.startswith(f"{GATE}: "):
                     self._refused_by_gate[card.id] = objection
-        return Attempt(None, tuple(blocked), tuple(kept))
+        return Attempt(None, tuple(blocked), tuple(waiting))
 
     def requirements(self, workspaces: Sequence[str]) -> AutonomyRequirements:
         """The requirements for cards in these workspaces to run by themselves."""
         settings = self._settings.current
         autonomies = {workspace: settings.workspace(workspace).autonomy for workspace in workspaces}
-        act = {other for other, autonomy in autonomies.items() if autonomy is Autonomy.ACT}
+        acting = {workspace for workspace, autonomy in autonomies.items() if autonomy is WorkspaceAutonomy.ACT}
         with self._database.read() as session:
             approvals = self._history.count_by_group(session)
         return autonomy_requirements(
@@ -192,7 +191,7 @@ class AutonomousRuns:
             records=[
                 ApprovalRecord(kind, channel, approved, decided)
                 for kind, channel, workspace, approved, decided in approvals
-                if workspace in (act or autonomies) and kind not in ALWAYS_ASK and not kind_of(kind).comes_back
+                if workspace in (acting or autonomies) and kind not in ALWAYS_ASK and not kind_of(kind).comes_back
             ],
             threshold=settings.cross_poll_auto_execute_threshold,
         )
@@ -203,6 +202,10 @@ class AutonomousRuns:
             return self._cards.rails(card_id)
         except Refusal:
             return ()  # the card is gone, which `approve` reports
+
+
+def _is_objection_of_gate(verdict: RailVerdict) -> bool:
+    return verdict.rail == GATE and verdict.verdict is not Verdict.ALLOW
 
 
 def reason_to_wait(kind: str, verdicts: Sequence[RailVerdict]) -> str:

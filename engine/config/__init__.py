@@ -37,7 +37,7 @@ from engine.frozen import frozen
 from engine.model import Refusal, sanitise
 
 
-class Autonomy(StrEnum):
+class WorkspaceAutonomy(StrEnum):
     """The freedom of the engine in a workspace (SPEC 7.4)."""
 
     OFF = "off"  # no cards
@@ -48,7 +48,7 @@ class Autonomy(StrEnum):
 class WorkspaceSettings(Section):
     """`[workspaces."/path"]`"""
 
-    autonomy: Autonomy = Autonomy.CARDS
+    autonomy: WorkspaceAutonomy = WorkspaceAutonomy.CARDS
     setup: str = ""
     """Command that prepares a fresh worktree, for instance `npm ci`."""
     prepare: bool = False
@@ -329,7 +329,7 @@ class Settings(Section):
     def acts_by_itself(self) -> bool:
         """Whether anything may run that no person approved (SPEC 7.4)."""
         return self.autonomous_mode_enabled and any(
-            workspace.autonomy is Autonomy.ACT for workspace in self.workspaces.values()
+            workspace.autonomy is WorkspaceAutonomy.ACT for workspace in self.workspaces.values()
         )
 
     def kept_days(self, table: str, workspace: str) -> int:

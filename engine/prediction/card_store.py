@@ -12,7 +12,7 @@ from sqlalchemy import bindparam, exists
 from sqlmodel import col, select
 
 from engine.clock import Clock, add_active_time
-from engine.config import Autonomy, SettingsSource
+from engine.config import SettingsSource, WorkspaceAutonomy
 from engine.events import (
     DismissalExplained,
     Event,
@@ -139,7 +139,7 @@ class CardStore:
 
     def is_off(self, workspace: str, source: str = "") -> bool:
         """Whether no card is made for this workspace (SPEC 7.4); the operator's own prompts are still accepted."""
-        off = self.settings.current.workspace(workspace).autonomy is Autonomy.OFF
+        off = self.settings.current.workspace(workspace).autonomy is WorkspaceAutonomy.OFF
         return off and source != Source.OPERATOR
 
     def change(self, card_id: str, change: Callable[[Transaction, Prediction], None]) -> Card:

@@ -21,7 +21,7 @@ from sqlalchemy import JSON, Column
 from sqlmodel import Field, Session, col, desc, select
 
 from engine.clock import Clock
-from engine.config import Autonomy, SettingsSource
+from engine.config import SettingsSource, WorkspaceAutonomy
 from engine.events import LoopDetected, PermitIssued, TriggerBlocked
 from engine.model import (
     ALWAYS_ASKED,
@@ -309,7 +309,7 @@ class Pipeline:
             day_cap=spent.day_cap,
             by_operator=by_operator,
             autonomous=settings.autonomous_mode_enabled,
-            workspace_acts=workspace.autonomy is Autonomy.ACT,
+            workspace_acts=workspace.autonomy is WorkspaceAutonomy.ACT,
             quiet=self._quiet(),
             phase=trigger.phase,
             approval_bound=trigger.approval_bound,

@@ -15,7 +15,7 @@ from pathlib import Path
 from sqlmodel import Session, col, desc, func, select
 
 from engine.clock import Clock
-from engine.config import Autonomy, SettingsSource
+from engine.config import SettingsSource, WorkspaceAutonomy
 from engine.learning.decisions.decisions import Decisions
 from engine.model import (
     MICRO,
@@ -303,7 +303,7 @@ class Safety:
         facts = replace(
             self.pipeline.gate_facts(session, SAMPLE_TRIGGER, self.costs.spent(session), by_operator=False),
             novel_pair=False,
-            workspace_acts=any(workspace.autonomy is Autonomy.ACT for workspace in workspaces),
+            workspace_acts=any(workspace.autonomy is WorkspaceAutonomy.ACT for workspace in workspaces),
         )
         verdict = gate.decide_gate(facts)
         first = verdict.rule.partition(",")[0]

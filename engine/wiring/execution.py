@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from engine.config import Autonomy as WorkspaceAutonomy
+from engine.config import WorkspaceAutonomy
 from engine.events import CloudMemoryRecalled
 from engine.execution.changesets import ChangeSets
 from engine.execution.channel_setup import ChannelSetup

@@ -22,11 +22,17 @@ from tests.autonomy.world import World
 
 
 @pytest.fixture
-def world(tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
-    made = World(tmp_path, clock, monkeypatch)
-    with made.opened():
-        made.earn()
-        yield made
+def closed_world(tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> World:
+    """A world whose engine is not open yet."""
+    return World(tmp_path, clock, monkeypatch)
+
+
+@pytest.fixture
+def world(closed_world: World) -> Iterator[World]:
+    """A world with an open engine, in which change logs have earned it to run by themselves."""
+    with closed_world.opened():
+        closed_world.earn()
+        yield closed_world
 
 
 @pytest.mark.parametrize(("approvals", "acts"), [(10, False), (11, True)])
@@ -187,16 +193,16 @@ HINDRANCES = pytest.mark.parametrize(
 @pytest.mark.long
 @HINDRANCES
 def test_a_queued_run_starts_after_a_restart_only_if_it_still_may(
-    world: World, hinder: Callable[[World, Engine], None], word: str
+    closed_world: World, hinder: Callable[[World, Engine], None], word: str
 ) -> None:
-    with world.opened() as engine:
-        world.earn()
-        world.away()
+    with closed_world.opened() as engine:
+        closed_world.earn()
+        closed_world.away()
         engine.sessions.hold_queue()
         engine.autonomy.schedule.run(ACT)
         [queued] = [session for session in engine.sessions.list() if session.state is SessionState.QUEUED]
-        hinder(world, engine)
-    with world.opened() as engine:
+        hinder(closed_world, engine)
+    with closed_world.opened() as engine:
         ended = engine.sessions.wait(queued.id, 20)
         if not word:
             assert ended.state is SessionState.SUCCEEDED

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.config import Autonomy, Settings
+from engine.config import Settings, WorkspaceAutonomy
 from engine.config.settings_file import VARIABLES, BadConfig, describe_accepted, parse_key, read_settings
 from engine.home import Home
 from engine.model import Refusal
@@ -172,7 +172,7 @@ def test_a_workspace_is_found_by_its_resolved_path(tmp_path: Path, monkeypatch: 
     monkeypatch.setenv("HOME", str(tmp_path))
     real = str((tmp_path / "disk/shop").resolve())
     for name in ("~/work/shop", str(tmp_path / "work/shop"), f"{real}/"):
-        assert read(f'[workspaces."{name}"]\nautonomy = "off"\n').workspace(real).autonomy is Autonomy.OFF
+        assert read(f'[workspaces."{name}"]\nautonomy = "off"\n').workspace(real).autonomy is WorkspaceAutonomy.OFF
     [found] = complaints(f'[workspaces."~/work/shop"]\n[workspaces."{real}"]\n')
     assert "are the same folder" in found
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from engine.clock import FakeClock
-from engine.config import Autonomy, Settings, WorkspaceSettings
+from engine.config import Settings, WorkspaceAutonomy, WorkspaceSettings
 from engine.events import EventBus, SessionEnded
 from engine.git.history import Commit
 from engine.git.state import Branch, GitState
@@ -184,7 +184,7 @@ def test_a_stopped_engine_predicts_nothing(world: World) -> None:
 
 
 def test_a_workspace_that_is_off_gets_no_cards(database: Database, clock: FakeClock) -> None:
-    settings = Settings(workspaces={SHOP: WorkspaceSettings(autonomy=Autonomy.OFF)})
+    settings = Settings(workspaces={SHOP: WorkspaceSettings(autonomy=WorkspaceAutonomy.OFF)})
     world = World(database, clock, settings=settings)
     assert world.cycle(proposal("a")) == []
     assert "off" in world.predictions.run_cycle(requested=True).errors[0]

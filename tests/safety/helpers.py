@@ -10,7 +10,7 @@ from typing import Any
 from sqlmodel import Session
 
 from engine.clock import FakeClock
-from engine.config import Autonomy, Settings, WorkspaceSettings
+from engine.config import Settings, WorkspaceAutonomy, WorkspaceSettings
 from engine.model import Assignment, DecidedBy, Randomness, Ruling, Trigger, TriggerType
 from engine.safety.safety import Hooks, Safety
 from engine.storage.database import Database
@@ -82,7 +82,9 @@ class Rails:
 
 def acting() -> Settings:
     """Settings under which the engine may act by itself."""
-    return Settings(autonomous_mode_enabled=True, workspaces={WORKSPACE: WorkspaceSettings(autonomy=Autonomy.ACT)})
+    return Settings(
+        autonomous_mode_enabled=True, workspaces={WORKSPACE: WorkspaceSettings(autonomy=WorkspaceAutonomy.ACT)}
+    )
 
 
 def make_rails(database: Database, clock: FakeClock, data: Path, **hooks: Any) -> Rails:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from engine.clock import FakeClock
-from engine.config import Autonomy, Settings, WorkspaceSettings
+from engine.config import Settings, WorkspaceAutonomy, WorkspaceSettings
 from engine.learning.decisions.decisions import Decisions
 from engine.model import (
     DecidedBy,
@@ -271,8 +271,12 @@ def test_a_permit_is_not_consumed_while_stopped(rails: Rails) -> None:
 @pytest.mark.parametrize(
     "settings",
     [
-        Settings(autonomous_mode_enabled=False, workspaces={WORKSPACE: WorkspaceSettings(autonomy=Autonomy.ACT)}),
-        Settings(autonomous_mode_enabled=True, workspaces={WORKSPACE: WorkspaceSettings(autonomy=Autonomy.CARDS)}),
+        Settings(
+            autonomous_mode_enabled=False, workspaces={WORKSPACE: WorkspaceSettings(autonomy=WorkspaceAutonomy.ACT)}
+        ),
+        Settings(
+            autonomous_mode_enabled=True, workspaces={WORKSPACE: WorkspaceSettings(autonomy=WorkspaceAutonomy.CARDS)}
+        ),
     ],
 )
 def test_rejections_pause_nothing_where_nothing_runs_by_itself(rails: Rails, settings: Settings) -> None:
