@@ -22,6 +22,7 @@ from engine.lock import HomeLock
 from engine.model import Refusal
 from engine.safety.stop_file import is_requested, stop_file
 from tests.api.stand_in import StandIn
+from tests.support.helpers import wait_until
 
 Serve = Callable[[Callable[[str, Any], Any]], ControlServer]
 
@@ -231,6 +232,11 @@ def test_a_console_keeps_its_connection_when_the_request_is_answered(tmp_path: P
     home = Home.locate(tmp_path / "home")
     home.data.mkdir(parents=True)
     connections: queue.SimpleQueue[socket.socket] = queue.SimpleQueue()
+    threads_before = set(threading.enumerate())  # other servers of the tests may have such threads
+
+    def new_threads() -> set[threading.Thread]:
+        return set(threading.enumerate()) - threads_before
+
     server = ControlServer(home, lambda verb, arguments: {}, attach=lambda _: connections.put)
     server.start()
     try:
@@ -239,8 +245,9 @@ def test_a_console_keeps_its_connection_when_the_request_is_answered(tmp_path: P
             client.sendall(b'{"verb": "attach", "arguments": {}}\n')
             with connections.get(timeout=10) as console, client.makefile("rb") as answer:
                 assert b"ok" in answer.readline()
-                while any(thread.name.endswith("(process_request_thread)") for thread in threading.enumerate()):
-                    threading.Event().wait(0.001)
+                wait_until(
+                    lambda: not any(thread.name.endswith("(process_request_thread)") for thread in new_threads())
+                )
                 console.sendall(b"a frame\n")
                 assert answer.readline() == b"a frame\n"
     finally:
