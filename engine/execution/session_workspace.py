@@ -8,19 +8,18 @@ change set that waits for review.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from engine.config import Settings, SettingsSource
 from engine.execution import trees
 from engine.execution.changesets import CapturedChanges, ChangeSets
 from engine.execution.housekeeping import Caches
 from engine.execution.live_session import LiveSession
-from engine.execution.runners.flow import CannotRun, FlowError, Place, RetryLater
+from engine.execution.runners.flow import CannotRun, FlowError, Place, RetryLater, RunScope
 from engine.execution.runners.toolchains.installing import (
     Installation,
     find_installations,
@@ -38,7 +37,6 @@ from engine.frozen import frozen
 from engine.git import Git
 from engine.home import Home
 from engine.model import UNDONE, ChangeState, CheckResult, Refusal, SessionState, SessionView, sanitise
-from engine.model.sessions import KEPT_DURATIONS
 from engine.model.text import count
 from engine.storage.database import Database, Transaction
 from engine.storage.validation_runs import ValidationRuns
@@ -59,6 +57,9 @@ UNDO_NOTES = {
 MAX_NAMED_FILES = 50
 """Maximum number of discarded files in the transcript of a check."""
 
+UNKNOWN_FILES = Snapshot("", "", False)
+"""In place of a snapshot that git could not take."""
+
 
 @frozen
 class SessionWorkspace:
@@ -68,19 +69,28 @@ class SessionWorkspace:
     git: Git
     """git in `folder`, without a sandbox, bound to its first repository; it runs no program of a configuration."""
     worktree: Worktree | None = None
-    before: Snapshot | None = None
-    """The operator's files at the beginning."""
+    before: Snapshot = UNKNOWN_FILES
+    """The operator's files at the beginning, where the session works over these."""
     continues: str = ""
     """The session whose changes it continues, "" for none."""
 
+    def take_snapshot(self) -> Snapshot:
+        """A snapshot of the present files; `UNKNOWN_FILES` when git fails, so that tests can still run."""
+        try:
+            now = trees.take_snapshot(self.git)
+        except Refusal as refusal:
+            log.warning("the state of %s is unknown: %s", self.folder, refusal)
+            return UNKNOWN_FILES
+        if self.worktree is not None and now.head == self.worktree.start != self.worktree.head:
+            return Snapshot(self.worktree.head, now.tree, False)  # its commit is our own, on top of the operator's
+        return now
 
-@frozen
-class RunScope:
-    """The part of the tests that a run covered."""
-
-    full: bool
-    """The whole suite of `project`."""
-    project: str
+    def tested_files(self) -> Snapshot:
+        """The present files as those that were tested, without a tree when they changed while the tests ran."""
+        now = self.take_snapshot()
+        if self.worktree is None and now != self.before:
+            return Snapshot(now.head, "", False)
+        return now
 
 
 def initial_confinement(scratch: Path, workspace: str, settings: Settings, home: Home) -> Confinement:
@@ -172,11 +182,21 @@ class SessionWorkspaces:
 
     @contextmanager
     def open(
-        self, live: LiveSession, place: Place, *, salvage: SessionView | None = None
+        self,
+        live: LiveSession,
+        view: SessionView,
+        place: Place,
+        *,
+        install_packages: bool = False,
+        save_unfinished: bool = False,
     ) -> Iterator[SessionWorkspace]:
         """The place in which a session works, prepared by the workspace's `setup`. After a success its worktree stays
-        until `keep`. With `salvage` its changes are stored even when it fails, for example at a limit, by a lost
-        provider, a stop or a crash, unless the operator undid its card.
+        until `keep`.
+
+        Args:
+            install_packages: whether a worktree gets the project's packages, if the workspace's settings allow it.
+            save_unfinished: whether the changes in a worktree are stored even when the session fails, for example at a
+                limit, by a lost provider, a stop or a crash, unless the operator undid its card.
 
         Raises `CannotRun` when `setup` fails or the place is not available, `Refusal` when git cannot make a
         worktree."""
@@ -201,10 +221,14 @@ class SessionWorkspaces:
                 locks = self._worktrees.locks
                 stack.enter_context(locks.register_writer(live.id, project, is_confined=is_confined))
             if not (uses_overlay or reads_tree):
-                yield stack.enter_context(self._open_worktree(live, project, salvage))
+                yield stack.enter_context(
+                    self._open_worktree(
+                        live, view, project, install_packages=install_packages, save_unfinished=save_unfinished
+                    )
+                )
                 return
             workspace = SessionWorkspace(project, git)
-            workspace = replace(workspace, before=snapshot_of(workspace))
+            workspace = replace(workspace, before=workspace.take_snapshot())
             stack.callback(live.processes.end, grace=0)
             if uses_overlay:
                 stack.enter_context(self._shared_caches(live, workspace))
@@ -212,7 +236,7 @@ class SessionWorkspaces:
 
     @contextmanager
     def _open_worktree(
-        self, live: LiveSession, project: Path, salvage: SessionView | None
+        self, live: LiveSession, view: SessionView, project: Path, *, install_packages: bool, save_unfinished: bool
     ) -> Iterator[SessionWorkspace]:
         workspace = None
         try:
@@ -222,16 +246,17 @@ class SessionWorkspaces:
             live.confine(replace(live.confinement, folder=worktree.folder))
             if worktree.included.summary:
                 live.note(worktree.included.summary)
-            if salvage is not None:
+            if install_packages:
                 self._install_packages(live, worktree)
             self._run_setup(live, worktree)
-            if salvage is not None:
+            if save_unfinished:
                 self._worktrees.mark_worth_keeping(worktree)  # from here on a crash loses nothing either
             workspace = SessionWorkspace(worktree.folder, Git(worktree.folder).pin(), worktree, continues=continues)
             yield workspace
         except BaseException as error:
             live.processes.end(grace=0)
-            if salvage is None or workspace is None or not self._save_unfinished(live, salvage, workspace, error):
+            is_saved = save_unfinished and workspace is not None and self._save_unfinished(live, view, workspace, error)
+            if not is_saved:
                 self._discard_worktree(live)
             raise
 
@@ -256,14 +281,24 @@ class SessionWorkspaces:
         captured = None
         if place is Place.CHANGE_SET and workspace.worktree is not None:
             captured = self._changes.capture(workspace.worktree)
-        bounded_check = check and bound_check(check, live.without_secrets)
-        state = _tested_state(workspace) if bounded_check is not None and scope is not None else None
+        stored_check = check and check.for_storage(live.without_secrets)
+        files = UNKNOWN_FILES if stored_check is None or scope is None else workspace.tested_files()
 
         def write(tx: Transaction) -> str:
-            if bounded_check is not None and scope is not None:
-                columns = {"full": scope.full, "project": scope.project, "changed": captured is not None}
-                record_run(self._runs, tx, view, bounded_check, state, **columns)
-            return self._store_changes(tx, captured, view, workspace.continues, bounded_check)
+            if stored_check is not None and scope is not None:
+                self._runs.record(
+                    tx,
+                    check=stored_check,
+                    session_id=view.id,
+                    workspace=view.workspace,
+                    project=scope.project,
+                    full=scope.full,
+                    changed=captured is not None,
+                    head=files.head,
+                    tree=files.tree,
+                    clean=files.clean,
+                )
+            return self._store_changes(tx, captured, view, workspace.continues, stored_check)
 
         live.check_running()
         if captured is None and workspace.worktree is not None:
@@ -284,7 +319,7 @@ class SessionWorkspaces:
 
     @contextmanager
     def _shared_caches(self, live: LiveSession, workspace: SessionWorkspace) -> Iterator[None]:
-        head = workspace.before.head if workspace.before is not None else ""
+        head = workspace.before.head
 
         def descends(earlier_commit: str) -> bool:
             answer = workspace.git.run("merge-base", "--is-ancestor", earlier_commit, head, allowed=(0, 1, 128))
@@ -361,43 +396,6 @@ def _run_installation(live: LiveSession, installation: Installation, folder: Pat
             raise installation_failure(command, result, installation.hosts)
     for place in installation.created:
         keep_out_of_git(folder, place)
-
-
-def record_run(
-    runs: ValidationRuns, tx: Transaction, view: SessionView, check: CheckResult, state: Snapshot | None, **columns: Any
-) -> None:
-    """Store a test run of a session on the files of `state`, None for unknown ones; see `ValidationRuns.record`."""
-    state = state or Snapshot("", "", False)
-    columns |= {"session_id": view.id, "workspace": view.workspace}
-    runs.record(tx, check=check, head=state.head, tree=state.tree, clean=state.clean, **columns)
-
-
-def bound_check(check: CheckResult, clean: Callable[[str], str]) -> CheckResult:
-    """The result for storage: with the slowest `KEPT_DURATIONS` tests only, and with names that `clean` removed secrets
-    from, such as a key in a test's parameter (SPEC 11.1)."""
-    slowest = tuple((clean(test), seconds) for test, seconds in check.durations[:KEPT_DURATIONS])
-    return replace(check, failing=tuple(map(clean, check.failing)), durations=slowest)
-
-
-def _tested_state(workspace: SessionWorkspace) -> Snapshot | None:
-    """The files that were tested, without a tree when they changed while the tests ran."""
-    state = snapshot_of(workspace)
-    if state is not None and workspace.worktree is None and state != workspace.before:
-        return Snapshot(state.head, "", False)
-    return state
-
-
-def snapshot_of(workspace: SessionWorkspace) -> Snapshot | None:
-    """A snapshot of the present files; None when git fails, so that tests can still run."""
-    try:
-        now = trees.take_snapshot(workspace.git)
-    except Refusal as refusal:
-        log.warning("the state of %s is unknown: %s", workspace.folder, refusal)
-        return None
-    worktree = workspace.worktree
-    if worktree is not None and now.head == worktree.start != worktree.head:
-        return Snapshot(worktree.head, now.tree, False)  # its commit is our own, on top of the operator's
-    return now
 
 
 def _has_unsaved_changes(row: SessionRow) -> bool:

@@ -21,7 +21,7 @@ from engine.execution.runners.flows.suite_runs import describe_check, run_tests,
 from engine.execution.runners.flows.testing import RunTests
 from engine.execution.runners.toolchains.installing import linked_packages
 from engine.execution.runners.toolchains.projects import project_at
-from engine.execution.session_workspace import SessionWorkspace, bound_check, record_run, snapshot_of
+from engine.execution.session_workspace import SessionWorkspace
 from engine.execution.trees import Snapshot, diff_trees
 from engine.frozen import frozen
 from engine.model import CheckResult, SessionView, dollars, microusd
@@ -155,7 +155,7 @@ class Validation:
             spent = live.cost - cost_before
             passes = not attempts[-1].broken
             reason = "" if passes else give_up_reason(attempts, caps=caps, spent=spent)
-            self._record(live, view, attempts, snapshot_of(workspace), reason, spent)
+            self._record(live, view, attempts, workspace.take_snapshot(), reason, spent)
             if reason:
                 live.say(f"repair ended: {reason}")
             if passes or reason:
@@ -171,15 +171,27 @@ class Validation:
         live: LiveSession,
         view: SessionView,
         attempts: Sequence[Attempt],
-        state: Snapshot | None,
+        files: Snapshot,
         reason: str,
         spent: int,
     ) -> None:
         last, redact = attempts[-1], live.without_secrets
 
         def write(tx: Transaction) -> None:
-            check, tried = bound_check(last.check, redact), len(attempts)
-            record_run(self._runs, tx, view, check, state, full=last.full, changed=True, attempt=tried, cost=spent)
+            tried = len(attempts)
+            self._runs.record(
+                tx,
+                check=last.check.for_storage(redact),
+                session_id=view.id,
+                workspace=view.workspace,
+                full=last.full,
+                changed=True,
+                attempt=tried,
+                cost=spent,
+                head=files.head,
+                tree=files.tree,
+                clean=files.clean,
+            )
             failing_names = _shown_names(last.broken, redact)
             about = {"subject": view.id, "workspace": view.workspace, "agent": view.agent}
             if tried > 1 and last.broken and last.broken == attempts[-2].broken:

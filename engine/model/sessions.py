@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
-from dataclasses import field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import field, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
@@ -75,6 +75,12 @@ class CheckResult:
     def green(self) -> bool:
         """True when nothing failed and at least one test ran."""
         return self.failed == 0 and self.errors == 0 and self.passed > 0
+
+    def for_storage(self, redact: Callable[[str], str]) -> CheckResult:
+        """The result with the slowest `KEPT_DURATIONS` tests only, and with names from which `redact` removed secrets,
+        such as a key in a test's parameter (SPEC 11.1)."""
+        slowest = tuple((redact(test), seconds) for test, seconds in self.durations[:KEPT_DURATIONS])
+        return replace(self, failing=tuple(map(redact, self.failing)), durations=slowest)
 
 
 UNDONE = "undone by the operator"

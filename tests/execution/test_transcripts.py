@@ -18,7 +18,6 @@ from engine.events import EventBus, SessionOutput
 from engine.execution import transcripts
 from engine.execution.live_session import LiveSession
 from engine.execution.runners.flow import FlowError
-from engine.execution.session_workspace import bound_check
 from engine.execution.transcripts import (
     CUT_NOTE,
     MAX_LINE,
@@ -294,7 +293,7 @@ def test_a_key_in_the_name_of_a_test_is_not_stored(world: World, secret: str) ->
 
     def work(live: LiveSession) -> str:
         check = CheckResult("pytest", 1, 1, failing=(name,), durations=((name, 1.0),))
-        results.append(bound_check(check, live.without_secrets))
+        results.append(check.for_storage(live.without_secrets))
         return "done"
 
     world.run(work)

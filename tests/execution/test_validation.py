@@ -54,7 +54,9 @@ class Agent(ProseRunner):
 
     def run(self, live: LiveSession, view: SessionView) -> RunnerResult:
         turns = iter(self._turns)
-        with self.workspaces.open(live, Place.CHANGE_SET, salvage=view) as workspace:
+        with self.workspaces.open(
+            live, view, Place.CHANGE_SET, install_packages=True, save_unfinished=True
+        ) as workspace:
             next(turns)(live, workspace)
 
             def heal(text: str) -> None:

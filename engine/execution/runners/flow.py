@@ -119,6 +119,15 @@ class FlowResult(WorkResult):
         object.__setattr__(self, "facts", _sanitise_facts(self.facts))
 
 
+@frozen
+class RunScope:
+    """The part of the tests that a run covered."""
+
+    full: bool
+    """The whole suite of `project`."""
+    project: str
+
+
 def _sanitise_facts(value: Any) -> Any:
     if isinstance(value, str):
         return sanitise(value)

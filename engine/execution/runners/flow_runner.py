@@ -9,12 +9,12 @@ from pathlib import Path
 
 from engine.execution.housekeeping import Housekeeping
 from engine.execution.live_session import LiveSession
-from engine.execution.runners.flow import Flow, FlowError, Job, Place, ProjectFlow
+from engine.execution.runners.flow import Flow, FlowError, Job, Place, ProjectFlow, RunScope
 from engine.execution.runners.flow_registry import LearnedFlow, edit_parameters, validate_parameters
 from engine.execution.runners.flows.maintenance import InstallFlow
 from engine.execution.runners.runner import RunnerResult
 from engine.execution.runners.toolchains.installing import Installation, install_into_tree
-from engine.execution.session_workspace import UNDO_NOTES, RunScope, SessionWorkspaces, bound_check
+from engine.execution.session_workspace import UNDO_NOTES, SessionWorkspaces
 from engine.model import (
     Assignment,
     Refusal,
@@ -73,7 +73,7 @@ class FlowRunner:
         network, hosts = (False, installation.hosts) if installation else (live.confinement.network, ())
         live.say(f"{flow.label} · sandbox: {live.sandbox.describe(network=network, hosts=hosts)}")
         place = flow.place
-        with self._workspaces.open(live, place) as workspace:
+        with self._workspaces.open(live, view, place) as workspace:
             job = Job(
                 workspace=Path(live.assignment.workspace),
                 folder=workspace.folder,
@@ -86,7 +86,7 @@ class FlowRunner:
             discarded_files = self._workspaces.describe_discarded(live)
             scope = RunScope(result.full, flow.project if isinstance(flow, ProjectFlow) else "")
             write = self._workspaces.keep(live, view, workspace, place, check=result.check, scope=scope)
-        check = result.check and bound_check(result.check, live.without_secrets)
+        check = result.check and result.check.for_storage(live.without_secrets)
         summary = f"{result.summary} · {discarded_files}" if discarded_files else result.summary
         return RunnerResult(summary, check, result.sound, result.facts, write)
 

@@ -12,7 +12,7 @@ from engine.execution.live_session import LiveSession
 from engine.execution.model_calls import ModelCalls
 from engine.execution.prompts import PromptAssembly
 from engine.execution.runners.flow import Place, WorkResult
-from engine.execution.session_workspace import SessionWorkspace, SessionWorkspaces, bound_check
+from engine.execution.session_workspace import SessionWorkspace, SessionWorkspaces
 from engine.execution.tools.toolbelt import Toolbelts
 from engine.execution.validation import Validation, ValidationResult
 from engine.frozen import frozen
@@ -193,5 +193,5 @@ class AgentRunner:
     ) -> RunnerResult:
         """The result of a session, with its change set. The runs of the validation are recorded already."""
         write = self._services.workspaces.keep(live, view, workspace, Place.CHANGE_SET, check=validated.check)
-        check = validated.check and bound_check(validated.check, live.without_secrets)
+        check = validated.check and validated.check.for_storage(live.without_secrets)
         return RunnerResult(summary, check, facts=facts, write=write, closing=closing)
