@@ -1,4 +1,4 @@
-"""Who starts processes: few modules, each for a reason, and one alone runs git."""
+"""Which modules start other programs: few, each for a reason, and one alone runs git. A fork of this program is none."""
 
 from __future__ import annotations
 

@@ -187,14 +187,17 @@ def attach(home: Home, workspaces: Sequence[str]) -> socket.socket | None:
             fix = f"end it and start `clawpy` again: kill {note.get('pid')}"
             raise Refused(f"The running engine is clawpy {note.get('version')}, this is {__version__}: {fix}")
         connection.sendall(json.dumps(request).encode() + b"\n")
-        answer = b""
+        line = b""
         while byte := connection.recv(1):  # one by one: what follows the line is the console's
-            answer += byte
+            line += byte
             if byte == b"\n":
                 break
-        if b'"ok"' in answer:
+        answer = json.loads(line)
+        if "ok" in answer:
             connection.settimeout(None)
             return connection
+        if "error" in answer:
+            raise Refused(f"The running engine refuses this terminal: {answer['error']['message']}")
     except TimeoutError:
         raise Refused(_not_answering_text(home)) from None
     except (OSError, ValueError):

@@ -112,7 +112,7 @@ def has_words(text: str, words: Iterable[str]) -> bool:
 
 
 class Filter(Input):
-    """Out of sight until it is asked for, and while it holds words."""
+    """Shown when it is asked for, and while it holds words."""
 
     DEFAULT_CSS = "Filter { display: none; height: 3; margin: 0 1; &.-shown { display: block; } }"
 

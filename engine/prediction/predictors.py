@@ -49,7 +49,7 @@ MAX_LINES = 50
 """Maximum number of lines of the file that are proposed, the newest."""
 
 MAX_READ_BYTES = 1024 * 1024
-"""Bytes at the end of the file that are read."""
+"""Bytes at the end of the file whose lines are proposed; those before are only counted."""
 
 MAX_NAMED_ERRORS = 5
 """Maximum number of unreadable lines that are named; the others are counted."""

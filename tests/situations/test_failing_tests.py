@@ -250,7 +250,7 @@ def test_a_fix_that_does_not_help_says_so(monday: Situation) -> None:
 
 
 AGENT = Path(__file__).parents[1] / "support" / "acp_agent.py"
-MISSPELT = "def total(prices):\n    return max(prices)\n"
+WRONG_TOTAL = "def total(prices):\n    return max(prices)\n"
 
 
 def assign_coding_agent(monday: Situation) -> None:
@@ -261,7 +261,7 @@ def assign_coding_agent(monday: Situation) -> None:
 
 def test_an_agent_is_offered_failing_tests(monday: Situation) -> None:
     monday.commit_shop()
-    monday.commit("Max", {"cart.py": MISSPELT}, days_ago=2)
+    monday.commit("Max", {"cart.py": WRONG_TOTAL}, days_ago=2)
     monday.run_tests()
     monday.approve(monday.first("still_red"))
     assert FIX_BY_AGENT not in monday.kinds(), "nobody could take it"
@@ -361,7 +361,7 @@ def test_an_agent_is_offered_the_test_that_a_commit_broke(monday: Situation) -> 
     assign_coding_agent(monday)
     monday.commit_shop()
     monday.record_test_run()
-    monday.commit("Faster", {"cart.py": MISSPELT}, days_ago=0.01)
+    monday.commit("Faster", {"cart.py": WRONG_TOTAL}, days_ago=0.01)
     monday.record_test_run("tests/test_cart.py::test_total", passed=0)
     first = monday.first("bisect")
     monday.approve(first)

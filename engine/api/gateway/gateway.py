@@ -68,7 +68,7 @@ class Gateway:
         self._closed = False
 
     def open(self, *, in_file: bool = False, **options: Any) -> str:
-        """Listen, with `options` over the settings (see `addresses.override`). Returns what `take_new_token` does.
+        """Listen, with `options` over the settings (see `access.override`). Returns what `take_new_token` does.
         `in_file`: the operator agrees to store a new token in a private file. A gateway that the operator opened stays
         as it is.
 

@@ -217,14 +217,17 @@ def test_one_private_address_among_public_ones_is_refused(make: MakeWorld) -> No
 
 
 def test_a_name_is_resolved_once(make: MakeWorld, server: Server) -> None:
-    """The second answer, that of this machine, is never asked for."""
-    answers = iter([["203.0.113.7"], ["127.0.0.1"], ["127.0.0.1"]])
-    world = make(
-        policy=Policy(allow=(*TOOL_NAMES, "web_fetch:*")), resolve=lambda host, port: next(answers), web_seconds=0.5
-    )
+    """A name server may answer with an address of this machine the second time."""
+    asked: list[str] = []
+
+    def resolve(host: str, port: int) -> list[str]:
+        asked.append(host)
+        return ["203.0.113.7"] if len(asked) == 1 else ["127.0.0.1"]
+
+    world = make(policy=Policy(allow=(*TOOL_NAMES, "web_fetch:*")), resolve=resolve, web_seconds=0.5)
     world.problem("web_fetch", url=url(server, host="rebind.test"))
     assert server.paths == []
-    assert next(answers) == ["127.0.0.1"]
+    assert asked == ["rebind.test"]
 
 
 def test_a_redirect_to_this_machine_is_refused(make: MakeWorld, server: Server) -> None:
