@@ -1,4 +1,4 @@
-"""Which modules start other programs: few, each for a reason, and one alone runs git. A fork of this program is none."""
+"""Which modules start other programs: few, each for a reason, and one alone runs git. A fork is no other program."""
 
 from __future__ import annotations
 
