@@ -332,7 +332,8 @@ def _check_gh() -> Check:
 def _sandbox_rungs() -> list[dict[str, Any]]:
     """Each rung of the sandbox ladder, and what it holds on this machine: "held", "not held", or "n.a." where the rung
     does not work."""
-    from engine.execution.sandbox.ladder import UNMEASURED, ladder_reports, measure_rungs
+    from engine.execution.sandbox.escapes import UNMEASURED, measure_rungs
+    from engine.execution.sandbox.ladder import ladder_reports
 
     measured = measure_rungs()
     return [

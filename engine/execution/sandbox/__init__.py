@@ -1,6 +1,7 @@
 """The sandbox ladder (SPEC 3.8): what a session's commands may touch, and who holds them to it.
 
-Here are the places, the limits, and the base class of the rungs, which have a module each. `ladder.py` chooses one.
+Here are the places, the limits, and the base class of the rungs, which have a module each. `ladder.py` chooses one,
+`escapes.py` measures what it holds.
 """
 
 from __future__ import annotations

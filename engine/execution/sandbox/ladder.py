@@ -1,27 +1,16 @@
-"""Finds the rung of the sandbox ladder that is in force on this machine, and measures what each rung holds (SPEC 3.8,
-9.8).
+"""Finds the rung of the sandbox ladder that is in force on this machine, and reports on the others (SPEC 3.8).
 
 Bubblewrap on Linux, then Landlock with seccomp; Seatbelt on macOS; none anywhere else. A rung is taken when a real
-command was held by it here, never because a program was found.
+command was held by it here, never because a program was found. `escapes` measures what each rung holds.
 """
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import os
 import platform
-import secrets
-import shutil
-import socket
-import stat
-import subprocess
+import re
 import sys
-import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from collections.abc import Sequence
 from pathlib import Path
 
 from engine.execution.sandbox import Confinement, Sandbox, supervised_command
@@ -30,13 +19,27 @@ from engine.execution.sandbox.landlock import Landlock
 from engine.execution.sandbox.seatbelt import Seatbelt
 from engine.frozen import frozen
 
-_RUNGS = (
-    ("bubblewrap", "Linux", "install bubblewrap, for example `apt install bubblewrap` or `dnf install bubblewrap`"),
-    ("landlock", "Linux", ""),
-    ("seatbelt", "Darwin", "sandbox-exec comes with macOS; check that /usr/bin/sandbox-exec exists"),
-)
-"""The rungs, each with its system, and how to get it where it is not there."""
+_SYSTEMS = {"bubblewrap": "Linux", "landlock": "Linux", "seatbelt": "Darwin"}
+"""The system of each rung, the best rung first."""
 
+_NOT_INSTALLED = "it is not installed"
+
+_FIXES = (
+    (
+        "bubblewrap",
+        _NOT_INSTALLED,
+        "install bubblewrap, for example `apt install bubblewrap` or `dnf install bubblewrap`",
+    ),
+    ("landlock", "", "use a kernel of version 5.13 or newer with Landlock, or install bubblewrap"),
+    (
+        "",
+        "namespace|uid map|not permitted|permission denied",
+        "allow unprivileged user namespaces: `sysctl kernel.unprivileged_userns_clone=1` or "
+        "`user.max_user_namespaces=10000`; with AppArmor (Ubuntu) a profile for bwrap that has `userns,`",
+    ),
+    ("", "", "check that `{rung}` can run a command"),
+)
+"""Rung ("" is any), pattern of its problem, and how to get the rung to work. The first row that fits counts."""
 
 UNCONFINED = "no sandbox"
 """How the row of a session says that nothing confined it."""
@@ -99,210 +102,25 @@ def ladder_reports() -> list[RungReport]:
     candidates = {rung.name: rung for rung in _rungs_of_platform()}
     in_force = best_sandbox().name
     reports = []
-    for name, system_name, fix in _RUNGS:
+    for name, system_of_rung in _SYSTEMS.items():
         rung = candidates.get(name)
         if rung is not None:
             problem = rung.problem
             limitations = f"it does not work: {problem}" if problem else "; ".join(rung.limitations)
-            reports.append(RungReport(name, not problem, name == in_force, limitations, _suggest_fix(name, problem)))
-        elif system == system_name:
-            reports.append(RungReport(name, False, False, "it is not installed", fix))
+            fix = _suggest_fix(name, problem) if problem else ""
+            reports.append(RungReport(name, not problem, name == in_force, limitations, fix))
+        elif system == system_of_rung:
+            reports.append(RungReport(name, False, False, _NOT_INSTALLED, _suggest_fix(name, _NOT_INSTALLED)))
         else:
-            reports.append(RungReport(name, False, False, f"it is of {system_name}"))
+            reports.append(RungReport(name, False, False, f"it is of {system_of_rung}"))
     nothing = "nothing confines a command; no session starts by itself"
     return [*reports, RungReport("none", True, in_force == "none", nothing)]
 
 
 def _suggest_fix(name: str, problem: str) -> str:
-    """How to get a rung to work, as far as its problem tells; "" when it works."""
-    if not problem:
-        return ""
-    problem = problem.lower()
-    if name == "landlock":
-        return "use a kernel of version 5.13 or newer with Landlock, or install bubblewrap"
-    if "namespace" in problem or "uid map" in problem or "not permitted" in problem or "permission denied" in problem:
-        return (
-            "allow unprivileged user namespaces: `sysctl kernel.unprivileged_userns_clone=1` or "
-            "`user.max_user_namespaces=10000`; with AppArmor (Ubuntu) a profile for bwrap that has `userns,`"
-        )
-    return f"check that `{name}` can run a command"
-
-
-# Attempts to escape, for `clawpy doctor` (SPEC 9.8)
-
-HELD, NOT_HELD, UNKNOWN = "held", "not held", "n.a."
-
-_ESCAPE_PROGRAM = """
-import os, signal, socket, subprocess, sys
-home, port, victim, token, survivor = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), *sys.argv[4:]
-def attempt(f):
-    try:
-        f()
-    except OSError:
-        pass
-def connect(family, address):
-    with socket.socket(family) as client:
-        client.settimeout(1)
-        client.connect(address)
-attempt(lambda: print(open(home + "/canary").read()))
-attempt(lambda: open(home + "/written", "w").close())
-attempt(lambda: os.chmod(home + "/mode", 0o777))
-attempt(lambda: connect(socket.AF_UNIX, home + "/socket"))
-attempt(lambda: connect(socket.AF_INET, ("127.0.0.1", port)))
-attempt(lambda: token.encode() in open(f"/proc/{victim}/cmdline", "rb").read() and print("listed"))
-attempt(lambda: os.kill(victim, signal.SIGUSR1))
-attempt(lambda: open("program", "w").close())
-attempt(lambda: os.chmod("program", 0o4755))
-if os.fork() == 0:
-    os.setsid()
-    if os.fork() == 0:
-        devnull = os.open(os.devnull, os.O_RDWR)
-        for number in (0, 1, 2):
-            os.dup2(devnull, number)
-        os.execv("/bin/sleep", ["sleep", survivor])
-    os._exit(0)
-os.wait()
-print("done")
-"""
-"""Tries each of `ESCAPES`, whether or not the ones before succeeded, and prints `done` at its end."""
-
-
-@frozen
-class _Surroundings:
-    """The places, listeners and processes around the sandbox, and what the program printed that tried to reach them."""
-
-    folder: Path
-    outside: Path
-    token: str
-    unix_listener: socket.socket
-    port_listener: socket.socket
-    victim: subprocess.Popen[bytes]
-    output: str = ""
-
-    @property
-    def survivor(self) -> str:
-        """The argument of the process that tries to outlive the command, by which it is found."""
-        return f"7.{self.token}"
-
-
-ESCAPES: Mapping[str, Callable[[_Surroundings], bool]] = {
-    "reading your home": lambda around: f"canary {around.token}" in around.output,
-    "writing outside": lambda around: (around.outside / "written").exists(),
-    "modes and times outside": lambda around: stat.S_IMODE((around.outside / "mode").stat().st_mode) != 0o600,
-    "sockets of programs": lambda around: _got_connection(around.unix_listener),
-    "ports of this machine": lambda around: _got_connection(around.port_listener),
-    "signals to processes": lambda around: around.victim.poll() is not None,
-    "the list of processes": lambda around: "listed" in around.output,
-    "programs as their owner": lambda around: bool((around.folder / "program").stat().st_mode & stat.S_ISUID),
-    "outliving the command": lambda around: _kill_survivors(around.survivor),
-}
-"""Whether each escape succeeded, by its name, in the order of the report."""
-
-UNMEASURED = dict.fromkeys(ESCAPES, UNKNOWN)
-
-
-@functools.cache
-def measure_rungs() -> dict[str, dict[str, str]]:
-    """The result of each of `ESCAPES` by the name of each rung that works here; `UNMEASURED` for one on which the
-    program did not run to its end. Under a second, tried once a process."""
-    working = find_rungs()
-    with ThreadPoolExecutor(len(working)) as pool:
-        return {rung.name: result for rung, result in zip(working, pool.map(_measure_rung, working), strict=True)}
-
-
-def _measure_rung(rung: Sandbox) -> dict[str, str]:
-    with contextlib.suppress(OSError, subprocess.TimeoutExpired), ExitStack() as stack:
-        work = stack.enter_context(_temporary_folder())
-        confinement = Confinement(work / "folder", work / "scratch", work / "caches")
-        around = _make_surroundings(stack, confinement)
-        around = replace(around, output=_run_escape_program(rung, confinement, around))
-        if "done" in around.output:
-            return {name: NOT_HELD if has_escaped(around) else HELD for name, has_escaped in ESCAPES.items()}
-    return UNMEASURED
-
-
-def _make_surroundings(stack: ExitStack, confinement: Confinement) -> _Surroundings:
-    confinement.folder.mkdir()
-    confinement.make()
-    outside = stack.enter_context(_temporary_folder())
-    token = str(secrets.randbelow(10**12))
-    (outside / "canary").write_text(f"canary {token}")
-    (outside / "mode").touch(mode=0o600)
-    return _Surroundings(
-        folder=confinement.folder,
-        outside=outside,
-        token=token,
-        unix_listener=stack.enter_context(_listen(socket.AF_UNIX, str(outside / "socket"))),
-        port_listener=stack.enter_context(_listen(socket.AF_INET, ("127.0.0.1", 0))),
-        victim=stack.enter_context(_start_sleeper(f"8.{token}")),  # the survivor sleeps for another time
+    """How to get a rung to work, as far as its problem tells."""
+    return next(
+        fix.format(rung=name)
+        for rung, pattern, fix in _FIXES
+        if rung in ("", name) and re.search(pattern, problem, re.IGNORECASE)
     )
-
-
-def _run_escape_program(rung: Sandbox, confinement: Confinement, around: _Surroundings) -> str:
-    """Run the program on a rung. Returns what it printed."""
-    port = around.port_listener.getsockname()[1]
-    arguments = [str(around.outside), str(port), str(around.victim.pid), around.token, around.survivor]
-    argv = [sys.executable, "-I", "-S", "-c", _ESCAPE_PROGRAM, *arguments]
-    return subprocess.run(
-        rung.wrap(argv, confinement, cwd=confinement.folder),
-        cwd=confinement.folder,
-        capture_output=True,
-        text=True,
-        errors="replace",
-        timeout=10,
-        stdin=subprocess.DEVNULL,
-        start_new_session=True,
-    ).stdout
-
-
-@contextmanager
-def _temporary_folder() -> Iterator[Path]:
-    """A new folder in the operator's home, or where there is room for one."""
-    home = Path.home()
-    folder = Path(tempfile.mkdtemp(prefix=".clawpy-try-", dir=home if os.access(home, os.W_OK) else None)).resolve()
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-@contextmanager
-def _start_sleeper(seconds: str) -> Iterator[subprocess.Popen[bytes]]:
-    with subprocess.Popen(["sleep", seconds], start_new_session=True) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
-
-
-def _listen(family: socket.AddressFamily, address: str | tuple[str, int]) -> socket.socket:
-    listener = socket.socket(family)
-    listener.bind(address)
-    listener.listen()
-    listener.setblocking(False)
-    return listener
-
-
-def _got_connection(listener: socket.socket) -> bool:
-    """Whether a program connected to the listener."""
-    try:
-        listener.accept()[0].close()
-    except BlockingIOError:
-        return False
-    return True
-
-
-def _kill_survivors(seconds: str) -> bool:
-    """Kill the processes with this argument that do not end by themselves. True when there were any."""
-    import psutil
-
-    marked = []
-    for process in psutil.process_iter():
-        with contextlib.suppress(psutil.Error):
-            if process.cmdline()[1:2] == [seconds]:
-                marked.append(process)
-    _, survivors = psutil.wait_procs(marked, timeout=0.5)
-    for survivor in survivors:
-        with contextlib.suppress(psutil.Error):
-            survivor.kill()
-    return bool(survivors)
