@@ -302,7 +302,7 @@ def _check_embedder(settings: Settings) -> Check:
     """The model that makes vectors, by which memories are found by meaning."""
     if settings.memory.embedder:
         return Check("embedder", OK, f"{settings.memory.embedder}: memories and questions are sent there")
-    from engine.memory.helper_main import WHEEL, model_fault
+    from engine.memory.local_model import WHEEL, model_fault
 
     if why := model_fault():
         return Check("embedder", WARN, f"{why}; memories are found by words only", f"pip install {WHEEL}")

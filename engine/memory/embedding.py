@@ -1,6 +1,6 @@
-"""Embedders: what makes vectors of texts, and how a question is compared with the single words of a text.
+"""Embedders: what makes vectors of texts.
 
-`[memory] embedder = ""` is the local model, which needs no network and runs in the helper process (`helper_main`);
+`[memory] embedder = ""` is the local model, which needs no network and runs in the helper process (`local_model`);
 `"PROVIDER:MODEL"` is an OpenAI-compatible endpoint of one of the providers.
 """
 
@@ -39,7 +39,7 @@ class NoEmbedder(Exception):
 @frozen
 class Embedding:
     """A text as the embedder read it: its unit vector (float32, little-endian), the vectors of its tokens as
-    `helper_main.pack_tokens` packs them, and of a question those tokens. An endpoint gives no tokens."""
+    `token_vectors` packs them, and of a question those tokens. An endpoint gives no tokens."""
 
     vector: bytes
     packed_tokens: bytes = b""
@@ -146,46 +146,3 @@ def unit(vector: Sequence[float]) -> bytes:
     if not length or not math.isfinite(length):
         raise ValueError("a vector of zeros")
     return array.array("f", (item / length for item in vector)).tobytes()
-
-
-# -- late interaction: each telling word of a question looks for the word nearest to it in a text, which is more precise
-# than to compare one vector of a whole sentence. Token vectors are packed when a text is embedded, about a kilobyte a
-# turn, so that ranking runs no model.
-
-TOKEN_DIMENSIONS = 32
-"""Dimensions of a packed token vector, one signed byte each."""
-
-TOKEN_SCALE = 127.0
-"""What a packed dimension of 1.0 is."""
-
-
-def maxsim(question: bytes, counted: Sequence[int], texts: Sequence[bytes | None]) -> Vector:
-    """The MaxSim score of each text, in [0, 1]: the mean, over the question's words, of the similarity of the nearest
-    word in the text; 0 for a text without stored tokens.
-
-    `question` and `texts` are as `pack_tokens` made them; `counted` are the rows of the question that count, all when
-    empty.
-    """
-    import numpy
-
-    scores = numpy.zeros(len(texts), numpy.float32)
-    question_rows = _unpacked(question)
-    if len(counted):
-        question_rows = question_rows[[row for row in counted if row < len(question_rows)]]
-    positions = [position for position, text in enumerate(texts) if text]
-    if not len(question_rows) or not positions:
-        return scores
-    rows = _unpacked(b"".join(texts[position] or b"" for position in positions))
-    starts = numpy.cumsum([0] + [len(texts[position] or b"") // TOKEN_DIMENSIONS for position in positions[:-1]])
-    similarity = numpy.einsum("ij,kj->ik", rows, question_rows)  # not `@`: see `vectors.products`
-    best = numpy.maximum.reduceat(similarity, starts, axis=0)
-    scores[positions] = numpy.clip(best.mean(axis=1), 0.0, 1.0)
-    return scores
-
-
-def _unpacked(packed: bytes) -> Matrix:
-    import numpy
-
-    return numpy.frombuffer(packed, numpy.int8).reshape(-1, TOKEN_DIMENSIONS).astype(numpy.float32) / numpy.float32(
-        TOKEN_SCALE
-    )

@@ -200,8 +200,8 @@ def _best_of_session(rows: Sequence[Row], values: Vector) -> Vector:
 
 
 def add_text_features(candidates: Candidates, texts: Sequence[str], tokens: Vector, passages: Vector) -> None:
-    """Add the features that take texts: of each candidate the text that was read, its score by `embedding.maxsim`, and
-    the similarity of its nearest passages. "coverage" is the share of the question's words that it has, rare ones
+    """Add the features that take texts: of each candidate the text that was read, its score by `token_vectors.maxsim`,
+    and the similarity of its nearest passages. "coverage" is the share of the question's words that it has, rare ones
     counting more."""
     import numpy
 

@@ -17,7 +17,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from engine.background import run_in_thread
-from engine.memory.embedding import Embedding, maxsim
+from engine.memory.embedding import Embedding
 from engine.memory.graph import SEMANTIC_WEIGHT, recency
 from engine.memory.question import STOP_WORDS, read_question
 from engine.memory.ranking import (
@@ -35,6 +35,7 @@ from engine.memory.ranking import (
 )
 from engine.memory.recall import LayerResult
 from engine.memory.store import IN_ARRAY, LAYERS, MemoryStore, json_array, quote_words
+from engine.memory.token_vectors import maxsim
 from engine.memory.vectors import NoIndex, Vectors
 from engine.model import Layer, Memory, RecallMatch, RecallQuery, ScorePart
 from engine.model.memory import weighted_sum

@@ -25,7 +25,7 @@ from engine.events import SettingChanged
 from engine.memory import vectors
 from engine.memory.embedding import Embedding, LocalEmbedder, unit
 from engine.memory.helper import Helper
-from engine.memory.helper_main import MiniLM
+from engine.memory.local_model import MiniLM
 from engine.memory.memory import MemoryService
 from engine.model import NewMemory, RecallQuery
 from engine.storage.database import Database

@@ -1,0 +1,161 @@
+"""The Chroma index of memories: two collections (SPEC 4.3, 4.5), in a folder or on a server.
+
+Ids are the numbers of chunks. Vectors are handed in: Chroma neither embeds nor reaches the network by itself.
+The package is imported when the index is first used: that takes a second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+from urllib.parse import urlsplit
+
+COLLECTIONS = {"C": "clawpy_memory", "E": "clawpy_agent_memory"}
+
+SYNC_THRESHOLD = 20_000
+"""Changes after which Chroma writes its graph to disk. Killed while it writes, the index may never open again."""
+
+SERVER_TIMEOUT_S = 10.0
+"""Maximum time that a server may take for one answer."""
+
+
+class ServerUnreachable(Exception):
+    """The server cannot be reached, or does not let us in."""
+
+
+class Chroma:
+    """The index of one home."""
+
+    def __init__(self) -> None:
+        self._collections: dict[str, Any] = {}
+        self._server = ""
+
+    def open(self, folder: str, stamp: str) -> None:
+        """Open or make the index. Raises ValueError when it was made of other vectors than `stamp` says, and whatever
+        Chroma raises when it is damaged or held by another."""
+        import chromadb
+        from chromadb.config import Settings
+
+        _forget_clients()
+        self._server = ""
+        settings = Settings(anonymized_telemetry=False)
+        self._open_collections(chromadb.PersistentClient(folder, settings=settings), stamp)
+
+    def connect(self, url: str, database: str, token: str, stamp: str, clear: bool) -> None:
+        """The same on a server, in a database that is made when it is not there. With `clear` what is in it goes first.
+        Raises `ServerUnreachable` too; so does everything that asks the server afterwards."""
+        import chromadb
+        from chromadb.config import Settings
+        from chromadb.errors import NotFoundError
+
+        _forget_clients()
+        parts = urlsplit(url)
+        self._server = parts.netloc
+        secure = parts.scheme == "https"
+        settings: dict[str, Any] = {
+            "chroma_api_impl": "chromadb.api.fastapi.FastAPI",
+            "chroma_server_host": url,
+            "chroma_server_http_port": parts.port or (443 if secure else 80),
+            "chroma_server_ssl_enabled": secure,
+            "chroma_server_headers": {"x-chroma-token": token, "authorization": f"Bearer {token}"} if token else {},
+            "anonymized_telemetry": False,
+        }
+        with self._server_errors():
+            admin = chromadb.AdminClient(Settings(**settings))
+            _limit_wait(admin)
+            try:
+                admin.get_database(database)
+            except NotFoundError:
+                admin.create_database(database)
+            client = chromadb.HttpClient(
+                host=url,
+                port=settings["chroma_server_http_port"],
+                ssl=secure,
+                settings=Settings(**settings),
+                headers=settings["chroma_server_headers"],
+                database=database,
+            )
+            _limit_wait(client)
+            for name in COLLECTIONS.values() if clear else ():
+                with suppress(NotFoundError):
+                    client.delete_collection(name)
+            self._open_collections(client, stamp)
+
+    @contextmanager
+    def _server_errors(self) -> Iterator[None]:
+        """Tell a server that is lost from one that says no. Its words are not repeated: they may hold the token."""
+        import httpx
+        from chromadb.errors import AuthorizationError
+
+        try:
+            yield
+        except httpx.HTTPStatusError as error:
+            raise ServerUnreachable(f"{self._server} answers {error.response.status_code}") from None
+        except httpx.HTTPError as error:
+            raise ServerUnreachable(f"{self._server} cannot be reached ({type(error).__name__})") from None
+        except AuthorizationError:
+            raise ServerUnreachable(f"{self._server} does not accept the token") from None
+        except ValueError as error:
+            if "Could not connect" in str(error):
+                raise ServerUnreachable(f"{self._server} cannot be reached") from None
+            raise
+
+    def _open_collections(self, client: Any, stamp: str) -> None:
+        for layer, name in COLLECTIONS.items():
+            collection = client.get_or_create_collection(
+                name,
+                metadata={"stamp": stamp},
+                embedding_function=None,
+                configuration={"hnsw": {"space": "l2", "sync_threshold": SYNC_THRESHOLD}},
+            )
+            if (collection.metadata or {}).get("stamp") != stamp:
+                raise ValueError(f"{name} was made with other vectors ({collection.metadata})")
+            self._collections[layer] = collection
+
+    def ids(self, layer: str, offset: int, limit: int) -> list[int]:
+        """A page of the ids that a layer has."""
+        with self._server_errors():
+            page = self._collections[layer].get(include=[], limit=limit, offset=offset)
+        return [int(number) for number in page["ids"]]
+
+    def add(self, layer: str, ids: Sequence[int], vectors: bytes) -> None:
+        """Add vectors, or replace them."""
+        import numpy
+
+        matrix = numpy.frombuffer(vectors, dtype="<f4").reshape(len(ids), -1)
+        with self._server_errors():
+            self._collections[layer].upsert(ids=[str(number) for number in ids], embeddings=matrix)
+
+    def delete(self, layer: str, ids: Sequence[int]) -> None:
+        """Take vectors out; those that are not there are no fault."""
+        with self._server_errors():
+            self._collections[layer].delete(ids=[str(number) for number in ids])
+
+    def query(self, layer: str, vector: bytes, k: int) -> list[tuple[int, float]]:
+        """The `k` nearest ids and their squared L2, nearest first; fewer when there are fewer."""
+        import numpy
+
+        query_vector = numpy.frombuffer(vector, dtype="<f4")
+        with self._server_errors():
+            answer = self._collections[layer].query(query_embeddings=[query_vector], n_results=k, include=["distances"])
+        return [
+            (int(number), float(distance))
+            for number, distance in zip(answer["ids"][0], answer["distances"][0], strict=True)
+        ]
+
+
+def _forget_clients() -> None:
+    """Have Chroma open anew: it keeps what it once opened by path, and would go on with files that were moved aside."""
+    from chromadb.api.shared_system_client import SharedSystemClient
+
+    SharedSystemClient.clear_system_cache()
+
+
+def _limit_wait(client: Any) -> None:
+    """Have a client wait no longer than `SERVER_TIMEOUT_S`: by itself it waits for ever, and has no setting for it."""
+    import httpx
+
+    session = getattr(getattr(client, "_server", None), "_session", None)
+    if isinstance(session, httpx.Client):
+        session.timeout = httpx.Timeout(SERVER_TIMEOUT_S)
