@@ -56,11 +56,11 @@ class Stopwatch:
             yield
         finally:
             with self._lock:
-                self._pauses -= 1
-                if not self._pauses:
+                if self._pauses == 1:
                     now = self._clock.monotonic()
                     self._started += now - self._paused_at
                     self._active = now
+                self._pauses -= 1  # last: who finds no pause finds the times without it
 
     @property
     def is_paused(self) -> bool:

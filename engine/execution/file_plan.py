@@ -349,6 +349,7 @@ def _commit_changes(
             step(f"write {entry.path}")
             _require_image(root, entry, plan)
             _put_image(root, entry, temporaries[entry.path])
+            carried_out[entry] = 0  # before its time is read, which may fail: a rollback needs every written entry
             carried_out[entry] = _modification_time(root, entry.path)
 
 

@@ -176,5 +176,8 @@ def unquoted(name: str) -> str:
     """A file name as git prints it: in quotes and with C's escapes when it holds what a line cannot."""
     if len(name) < 2 or not (name.startswith('"') and name.endswith('"')):
         return name
-    raw = name[1:-1].encode(errors="surrogateescape").decode("unicode_escape").encode("latin-1")
+    try:
+        raw = name[1:-1].encode(errors="surrogateescape").decode("unicode_escape").encode("latin-1")
+    except UnicodeError:  # the output of git was cut within the name
+        return name
     return raw.decode(errors="surrogateescape")

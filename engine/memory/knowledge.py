@@ -307,7 +307,7 @@ class Knowledge:
                     return self.drafts.get(id).fact
             if prefix in self._text_of_other:
                 return self._text_of_other[prefix](id)
+            node = self.graph.get(id)
         except Refusal:
             return None
-        node = self.graph.get(id)
         return f"{node.title}\n{node.description}" if node else None

@@ -303,7 +303,8 @@ class SummarySharing(Exchange):
     ) -> None:
         by_project: dict[str, list[SharedRow]] = {}
         for memory, row in rows:
-            if project := projects.get(memory.workspace):
+            project = projects.get(memory.workspace, "")
+            if project or not row.document:  # what was forgotten is emptied whatever became of its workspace
                 by_project.setdefault(project, []).append(row)
         for project, of_project in by_project.items():
             shared.push(_topic(project), of_project)

@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 
 # The file and its connections
 
-VERSION = 3
+VERSION = 4
 """Stored as SQLite's `user_version`; raised with each change of `schema.sql`."""
 
 SCRIPT = Path(__file__).with_name("schema.sql")
@@ -294,9 +294,10 @@ class Database:
         def current() -> T:
             nonlocal cache
             commits = self.commits  # before reading: a commit meanwhile makes the next call read again
-            if cache is None or cache[0] != commits:
-                cache = commits, load()
-            return cache[1]
+            known = cache
+            if known is None or known[0] != commits:
+                known = cache = commits, load()
+            return known[1]
 
         return current
 

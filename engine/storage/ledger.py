@@ -129,24 +129,22 @@ class LedgerCursor:
         `handle` returns how many it handled, None for all; the rest comes the next time. Its errors are raised here,
         and its whole batch comes again, so it must accept entries that it handled before.
         """
-        recorded = self._database.recorded  # read first, so that later writes are noticed
-        if recorded == self._recorded:
-            return
-        if self._cursor < 0:
-            with self._database.read() as session:
-                self._cursor = int(state.get(session, self._key, 0))
-        is_full = True
-        while is_full and (entries := self._ledger.since(self._cursor)):
-            is_full = len(entries) == BATCH
+        while (recorded := self._database.recorded) != self._recorded:
+            if self._cursor < 0:
+                with self._database.read() as session:
+                    self._cursor = int(state.get(session, self._key, 0))
+            entries = self._ledger.since(self._cursor)
             relevant = [entry for entry in entries if self._is_relevant(entry)]
             handled = handle(relevant) if relevant else 0
             unhandled = [] if handled is None else relevant[handled:]
-            self._cursor = unhandled[0].id - 1 if unhandled else entries[-1].id
-            if len(unhandled) < len(relevant) or (is_full and not unhandled):
+            if entries:
+                self._cursor = unhandled[0].id - 1 if unhandled else entries[-1].id
+            if len(unhandled) < len(relevant) or (len(entries) == BATCH and not unhandled):
                 state.put_with_next_write(self._database, self._key, self._cursor)
             if unhandled:
                 return
-        self._recorded = recorded
+            if len(entries) < BATCH:
+                self._recorded = recorded  # as it was before reading: entries that were written since are read next
 
 
 MAX_ATTEMPTS = 3

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import stat
@@ -10,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.execution.file_plan import ABSENT, Entry, Image, Kind, Plan, blob_id
+from engine.execution import file_plan
+from engine.execution.file_plan import ABSENT, Entry, Image, Kind, Plan, blob_id, carry_out
 from engine.storage.beneath import Beneath
 
 
@@ -51,3 +53,23 @@ def test_another_spelling_is_another_file_where_case_is_folded(tmp_path: Path, t
     plan = Plan("t", (), folds_case=True)
     assert plan.observe_image(top, "a").kind is Kind.FILE
     assert plan.observe_image(top, "A") == ABSENT
+
+
+def test_a_file_whose_time_cannot_be_read_after_it_was_written_is_rolled_back(
+    tmp_path: Path, top: Beneath, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    faults = [OSError(errno.EIO, "the disk failed")]
+
+    def fail_once(root: Beneath, path: str) -> int:
+        if faults:
+            raise faults.pop()
+        return 0
+
+    contents = {blob_id(text): text for text in (b"one", b"two")}
+    (tmp_path / "a").write_bytes(b"one")
+    (tmp_path / "a").chmod(0o644)
+    plan = Plan("land_x", (Entry("a", file_image("one"), file_image("two")),))
+    monkeypatch.setattr(file_plan, "_modification_time", fail_once)
+    with pytest.raises(OSError, match="the disk failed"):
+        carry_out(top, plan, lambda ids: {id: contents[id] for id in ids})
+    assert (tmp_path / "a").read_bytes() == b"one"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from engine.git import Git
-from engine.git.patch import MAX_BYTES, MAX_LINES, own_patch, read_patch
+from engine.git.patch import MAX_BYTES, MAX_LINES, own_patch, read_patch, unquoted
 from engine.git.reader import GitReader
 from tests.conftest import Repository
 
@@ -42,3 +42,8 @@ def test_lines_of_a_patch_that_look_like_headers_are_lines() -> None:
     *_, file = read_patch(patch.split("\n"))
     assert (file.commit, file.path) == ("abc", "a.txt")
     assert [(line.line, line.text) for line in file.added] == [(1, "++ b/evil.txt"), (2, "second")]
+
+
+def test_a_quoted_name_that_is_cut_off_stays_as_it_is() -> None:
+    assert unquoted('"caf\\303\\251"') == "café"
+    assert unquoted('"a\\"') == '"a\\"'

@@ -205,6 +205,19 @@ def test_what_is_forgotten_here_is_forgotten_there_for_good(
     assert all(memory is not None and memory.forgotten for memory in map(second.store.get, ids))
 
 
+def test_what_is_forgotten_in_a_workspace_that_is_gone_is_forgotten_there_too(
+    machines: tuple[Machine, Machine], shared: LocalSharedDatabase
+) -> None:
+    first, second = machines
+    id = first.summarise(1)
+    exchange(first, second)
+    first.projects.clear()
+    first.forget(id)
+    exchange(first, second)
+    assert second.texts() == set()
+    assert shared.documents() == [{}]
+
+
 def test_cuts_lose_and_double_nothing_and_each_outage_is_reported_once(
     machines: tuple[Machine, Machine], shared: LocalSharedDatabase
 ) -> None:

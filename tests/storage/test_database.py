@@ -11,6 +11,7 @@ from sqlalchemy.exc import IntegrityError
 from engine.clock import FakeClock
 from engine.events import EventBus, SessionOutput, TaskAdded
 from engine.model import Refusal
+from engine.storage import state
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import Ledger
 from engine.storage.state import Intent, begin_intent
@@ -134,3 +135,11 @@ def test_commits_are_durable_and_foreign_keys_are_on(database: Database) -> None
 def test_a_write_inside_a_write_is_an_error(database: Database) -> None:
     with pytest.raises(RuntimeError, match="inside"):
         database.write(lambda tx: database.write(lambda inner: None))
+
+
+def test_a_cached_result_is_read_again_after_a_commit(database: Database) -> None:
+    reads = []
+    current = database.cached(lambda: reads.append(database.commits) or len(reads))
+    assert (current(), current()) == (1, 1)
+    database.write(lambda tx: state.put(tx, "a key", 1))
+    assert (current(), current()) == (2, 2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import sqlite3
 from collections.abc import Iterable
@@ -77,6 +78,12 @@ def test_a_column_of_an_enum_may_hold_its_values_and_no_others(table: str, colum
     statement = script.partition(f"CREATE TABLE {table} (")[2].partition("\n);")[0]
     (listed,) = re.findall(rf"\b{column} IN\s*\(([^)]*)\)", statement)
     assert re.findall(r"'([^']*)'", listed) == list(ENUM_COLUMNS[table, column])
+
+
+def test_the_schema_changes_only_together_with_its_version() -> None:
+    """After a change of `schema.sql` raise `VERSION` and write both here: homes of the version before are refused."""
+    digest = hashlib.sha256(database.SCRIPT.read_bytes()).hexdigest()[:16]
+    assert (database.VERSION, digest) == (4, "59f9994ff742b505")
 
 
 def test_a_killed_start_leaves_no_half_database(tmp_path: Path) -> None:

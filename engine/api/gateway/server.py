@@ -391,7 +391,7 @@ class _WebSocket(WebSocketsSansIOProtocol):
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._cut_off_timer = self.loop.call_later(self.limits.stall_seconds, self._cut_off)
+        self._start_timer()
 
     def resume_writing(self) -> None:
         super().resume_writing()
@@ -412,7 +412,14 @@ class _WebSocket(WebSocketsSansIOProtocol):
         if self._cut_off_timer is not None:
             self._cut_off_timer.cancel()
 
-    def _cut_off(self) -> None:
+    def _start_timer(self) -> None:
+        waiting = self.transport.get_write_buffer_size()
+        self._cut_off_timer = self.loop.call_later(self.limits.stall_seconds, self._cut_off_unless_read, waiting)
+
+    def _cut_off_unless_read(self, waiting_before: int) -> None:
+        if self.transport.get_write_buffer_size() < waiting_before:  # it reads, if slowly
+            self._start_timer()
+            return
         self.counts.dropped += 1
         self.transport.abort()
 

@@ -138,6 +138,7 @@ def _named_by(words: Sequence[str], production: Production) -> Iterator[tuple[st
         if programs & _REMOTE_SHELLS and not word.startswith("-"):
             hosts.append(word)
         for host in hosts:
+            yield "host", host, production.hosts  # a pattern may have a port, an address of IPv6 has colons
             yield "host", host.split(":")[0], production.hosts
         for option, text in options:
             if option in _CONTEXT_OPTIONS:

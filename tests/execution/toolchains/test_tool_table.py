@@ -41,6 +41,7 @@ def test_a_row_of_a_tool_with_a_missing_or_an_unknown_key_is_refused(row: dict[s
     [
         ("tests/data.json", True), ("spec/cart.rb", True), ("web/__tests__/cart.js", True), ("test_cart.py", True),
         ("cart_test.go", True), ("cart.spec.ts", True), ("CartTest.java", True), ("src/TestCart.java", True),
+        ("conftest.py", True), ("shop/tests.py", True),
         ("latest.py", False), ("contest.py", False), ("testing.py", False), ("cart.py", False),
     ],
 )  # fmt: skip

@@ -81,7 +81,7 @@ def test_exactly_the_tools_that_may_be_allowed_are_offered(allow: set[str], ask:
         assert policy.is_offered(name) is (verdict is not BLOCK)
 
 
-PRODUCTION = Production(paths=("deploy/**", "/srv/shop/live.cfg"))
+PRODUCTION = Production(paths=("deploy/**", "/srv/shop/live.cfg"), hosts=(*Production().hosts, "db.live:5432"))
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,8 @@ PRODUCTION = Production(paths=("deploy/**", "/srv/shop/live.cfg"))
         ("git push production x", "remote production"), ("git diff main", ""), ("git log main..x", ""),
         ("ssh prod-1 uptime", "host prod-1"), ("scp a deploy@prod-1:/srv", "host prod-1"),
         ("curl https://prod.example.org/x", "host prod.example.org"), ("psql -h prod-db x", "host prod-db"),
-        ("psql --host=prod-db x", "host prod-db"), ("kubectl --context prod get pods", "context prod"),
+        ("psql --host=prod-db x", "host prod-db"), ("psql --host=db.live:5432", "host db.live:5432"),
+        ("kubectl --context prod get pods", "context prod"),
         ("kubectl --context=eu-prod get pods", "context eu-prod"), ("kubectl config use-context prod", "context prod"),
         ("cat products.py production.md", ""), ("pytest tests/prod_test.py", ""), ("npm run production", ""),
         ("vi deploy/live.yml", "path deploy/live.yml"), ("cat '", ""), ("", ""),

@@ -164,7 +164,7 @@ def _openai_model(name: str, options: dict[str, Any]) -> PydanticModel:
 
 
 def _text_of(event: Any) -> tuple[str, str]:
-    """FailureKind and text of an event of the stream; of what is not shown only that it came."""
+    """Kind and text of an event of the stream; of what is not shown only that it came."""
     match event:
         case PartStartEvent(part=TextPart(content=text)) | PartDeltaEvent(delta=TextPartDelta(content_delta=text)):
             return "text", text

@@ -24,7 +24,7 @@ FALLBACK = "fallback"
 
 TEST_FILE = re.compile(
     r"(?:^|/)(?:tests?|spec|__tests__)/|(?:^|/)test[_-][^/]*$|[._-](?:test|tests|spec)\.[^/.]+$"
-    r"|(?:^|/)Test[A-Z][^/]*$|[a-z0-9]Tests?\.\w+$"
+    r"|(?:^|/)(?:conftest|tests)\.py$|(?:^|/)Test[A-Z][^/]*$|[a-z0-9]Tests?\.\w+$"
 )
 """Files that hold tests, by their folder or by the naming rules of any language."""
 
