@@ -99,7 +99,7 @@ class ConsoleApp(CardConsole):
         self.held_elsewhere = False
         """Whether the app ended because another engine, which offers a console, holds the home."""
         if terminal is not None:
-            terminal.on_hang_up = self.quit_without_question
+            terminal.on_hang_up = self.quit
             terminal.on_stop_key = self._stop_pressed
             terminal.apply_colours(self)
             # Textual would take the process's streams, which the consoles share, and give them back in another order.
@@ -108,7 +108,6 @@ class ConsoleApp(CardConsole):
         self.cards = CardController(self)
         self._tick_timer: Timer | None = None
         self._title = ""  # the title of the terminal
-        self._is_mounted_whole = self._quits_early = False
         self.appearance = Appearance(self, self.last)
         self._presence = Presence(self)
 
@@ -141,9 +140,9 @@ class ConsoleApp(CardConsole):
         self.call_after_refresh(self.begin)
 
     def begin(self) -> None:
-        """Open the engine in a thread, after the first frame; end if the app was to quit before that."""
-        self._is_mounted_whole = True
-        if self._quits_early or (self.terminal is not None and not self.terminal.connected):
+        """Open the engine in a thread, after the first frame; quit if that was asked for before it."""
+        self._is_ready = True
+        if self._quits_when_ready or (self.terminal is not None and not self.terminal.connected):
             self.exit()
             return
         self.opening = "opening"
@@ -381,19 +380,19 @@ class ConsoleApp(CardConsole):
         if not isinstance(self.screen, Jump):
             self.ask(Jump(spots(self.screen)), Spot.go)
 
-    def action_hire(self) -> None:
+    def action_connect_agent(self) -> None:
         """Let a coding agent or a model of this machine serve koji-core."""
         from clawpy_console.channel_choice import choose_agent
 
         if len(self.screen_stack) == 1:
             choose_agent(self)
 
-    def action_leave(self) -> None:
+    async def action_quit(self) -> None:
         """Quit, after a question where the engine would end although it has work, or was kept running before."""
         running = len(self.state.running)
         acts = dict(self.state.switches).get("autonomousModeEnabled", False) and not self.demo
         if self.engine is None or self.host.outlives_console() or not (running or acts or self.host.keeps_running):
-            self.run_in_background(self._leave, "leave")
+            self.quit()
             return
         from clawpy_console.dialogs.question import Answer, Question
 
@@ -401,34 +400,12 @@ class ConsoleApp(CardConsole):
         keep_running = Answer("k", "keep running", "only the console closes; `clawpy` attaches to the engine again")
         answers = [Answer("Q", "quit", f"the engine stops too{stops}"), *([] if self.demo else [keep_running])]
         if not isinstance(self.screen, Question):
-            self.ask(Question("Quit?", answers), lambda answer: self.leave(keep=answer.key == "k"))
-
-    def leave(self, *, keep: bool) -> None:
-        """Quit; `keep` lets the engine run on without a console."""
-        self.host.keeps_running = keep
-        self.run_in_background(self._leave, "leave")
-
-    def action_keep_running(self) -> None:
-        """Quit, and let the engine run on."""
-        self.leave(keep=True)
-
-    def quit_without_question(self) -> None:
-        """Quit: the terminal is gone, or the engine ends. An app that is still being mounted quits in `begin`."""
-        self._quits_early = True
-        if self._is_mounted_whole:
-            self.run_in_background(self._leave, "leave")
-
-    async def action_quit(self) -> None:
-        self.action_leave()
+            self.ask(Question("Quit?", answers), lambda answer: self.quit(keep_engine=answer.key == "k"))
 
     def action_help_quit(self) -> None:
         """Say which keys quit and stop: Ctrl+C does neither."""
         quit_key = shown_key("app.quit_typing", self.keymap)
         self.show_toast(f"{quit_key} quits, {shown_key('app.stop', self.keymap)} stops everything")
-
-    async def _leave(self) -> None:
-        await self._save()
-        self.exit()
 
     async def on_unmount(self) -> None:
         if self._bridge is not None:

@@ -89,6 +89,8 @@ class Console(App[None]):
         self.mouse = self.last.mouse
         """Whether the console uses the mouse from its next start on."""
         self._save_scheduled = False
+        self._is_ready = False  # once the first frame is drawn
+        self._quits_when_ready = False
         self.greeted = False
         """True once everything has been read for the first time."""
         self._early_refusals: list[Refusal] = []  # refusals that came before there was a screen to show them on
@@ -286,6 +288,21 @@ class Console(App[None]):
         It takes a function instead of a coroutine, because the worker may never start when the console ends.
         """
         _: Worker[None] = self.run_worker(work, group=group, exclusive=exclusive)
+
+    def quit(self, *, keep_engine: bool | None = None) -> None:
+        """Quit without a question; before the first frame, as soon as it is drawn. `keep_engine` says whether the
+        engine runs on without a console, None does not change that."""
+        if keep_engine is not None:
+            self.host.keeps_running = keep_engine
+        if not self._is_ready:
+            self._quits_when_ready = True
+            return
+
+        async def save_and_exit() -> None:
+            await self._save()
+            self.exit()
+
+        self.run_in_background(save_and_exit, "quit")
 
     # Screens, settings, holds
 

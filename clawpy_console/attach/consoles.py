@@ -230,7 +230,7 @@ class Consoles(Host):
     async def _close(self) -> None:
         self._ending = True
         for app in list(self.apps.values()):
-            app.quit_without_question()
+            app.quit()
         if self._tasks:
             await asyncio.wait(set(self._tasks))
         await self._loop.shutdown_default_executor()

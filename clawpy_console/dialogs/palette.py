@@ -63,7 +63,7 @@ def commands(app: CardConsole, screen: Screen[Any]) -> Iterable[SystemCommand]:
         yield SystemCommand(
             "Quit, keep the engine running",
             "`clawpy` attaches to it again",
-            partial(_run_action, app, "app.keep_running", app),
+            partial(app.quit, keep_engine=True),
         )
 
 

@@ -242,13 +242,13 @@ class OwnPrompt(Dialog[Card | None]):
         self.app.save_prompt(self._area.text, self._workspace)
         self._draw_place()
 
-    def action_hire(self) -> None:
+    def action_connect_agent(self) -> None:
         channel_choice.choose_agent(self.app, self._look_for_agents)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action == "place":
             return len(self._workspaces) > 1
-        return self._can_connect if action == "hire" else super().check_action(action, parameters)
+        return self._can_connect if action == "connect_agent" else super().check_action(action, parameters)
 
     # Sending
 
