@@ -139,8 +139,11 @@ class Entry(NamedTuple):
     """"file", "note", "hunk", "line" or "comment"."""
     file: DiffFile
     hunk: Hunk | None = None
-    number: int = 0
-    """The number of a line's row in the hunk, from 0."""
+    row_in_hunk: int = 0
+    """The row of a line in its hunk, from 0; comments are not counted."""
+    start_row: int = 0
+    """The row of the view from which `row_in_hunk` counts: that of the hunk's first line, moved down by the comments
+    above the line."""
     split: bool = False
     """Whether lines stand side by side."""
     text: str = ""
@@ -153,7 +156,7 @@ class Entry(NamedTuple):
         """The line, or the two lines side by side; no lines for other kinds."""
         if self.hunk is None or self.kind != "line":
             return LineRow(None, None)
-        return (self.hunk.split_rows if self.split else self.hunk.unified_rows)[self.number]
+        return (self.hunk.split_rows if self.split else self.hunk.unified_rows)[self.row_in_hunk]
 
 
 def read_files(changes: Sequence[FileChange], diffs: Iterable[FileDiff]) -> list[DiffFile]:

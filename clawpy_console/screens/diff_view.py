@@ -74,7 +74,7 @@ class DiffView(CursorView, can_focus=True):
         self._shift = 0  # columns by which long lines are moved
         self._width = 0
         self._strips: LRUCache[tuple[int, bool], Strip] = LRUCache(MAX_DRAWN_ROWS)  # by row, and whether with cursor
-        self._tokens: dict[tuple[int, str, int], dict[int, list[tuple[str, str]]]] = {}  # see `_highlighted`
+        self._tokens: dict[tuple[Hunk, str, int], dict[int, list[tuple[str, str]]]] = {}  # see `_highlighted`
 
     @property
     def row_count(self) -> int:
@@ -96,9 +96,10 @@ class DiffView(CursorView, can_focus=True):
         return entry.file.change.path if (entry := self.current) else ""
 
     def _entry(self, row: int) -> Entry:
-        """The entry of a row. In `_entries` the lines of a hunk share one, with the row of the first as its number."""
+        """The entry of a row. In `_entries` the lines of a hunk share one, so that a large diff opens fast; here each
+        gets its own row in the hunk."""
         entry = self._entries[row]
-        return entry._replace(number=row - entry.number) if entry.kind == "line" else entry
+        return entry._replace(row_in_hunk=row - entry.start_row) if entry.kind == "line" else entry
 
     def show_message(self, text: str) -> None:
         """Show `text` in place of files."""
@@ -138,11 +139,11 @@ class DiffView(CursorView, can_focus=True):
                 entries.append(Entry("hunk", file, hunk))
                 row_count = 0 if hunk.folded else hunk.row_count(split)
                 if not comments:
-                    entries += [Entry("line", file, hunk, len(entries), split)] * row_count
+                    entries += [Entry("line", file, hunk, start_row=len(entries), split=split)] * row_count
                     continue
-                for number in range(row_count):
-                    entries.append(Entry("line", file, hunk, len(entries) - number, split))
-                    line = Entry("line", file, hunk, number, split)
+                for row_in_hunk in range(row_count):
+                    line = Entry("line", file, hunk, row_in_hunk, len(entries) - row_in_hunk, split)
+                    entries.append(line)
                     for comment in [comment for comment in comments if _is_comment_on(comment, line)]:
                         comments.remove(comment)
                         entries += self._comment_entries(comment, file, hunk)
@@ -161,7 +162,7 @@ class DiffView(CursorView, can_focus=True):
             if (other.kind, other.text, other.comment) != (entry.kind, entry.text, entry.comment):
                 return False
             if other.split == entry.split:
-                return other.number == entry.number
+                return other.row_in_hunk == entry.row_in_hunk
             return (entry.line_row.new or entry.line_row.old) in other.line_row[:2]
 
         near = [row for row, other in enumerate(self._entries) if (other.file, other.hunk) == (entry.file, entry.hunk)]
@@ -283,10 +284,11 @@ class DiffView(CursorView, can_focus=True):
 
     def _highlighted(self, entry: Entry, line: Line) -> list[tuple[str, str]]:
         """The tokens of `line`, each with its tone; highlighted with the lines around it, and kept."""
-        side, block = "-" if line.sign == "-" else "+", line.number // HIGHLIGHT_LINES
-        key = (id(entry.hunk), side, block)
-        if key not in self._tokens and entry.hunk is not None:
-            around = entry.hunk.lines[block * HIGHLIGHT_LINES : (block + 1) * HIGHLIGHT_LINES]
+        hunk, side, block = entry.hunk, "-" if line.sign == "-" else "+", line.number // HIGHLIGHT_LINES
+        assert hunk is not None  # a line has one
+        key = (hunk, side, block)
+        if key not in self._tokens:
+            around = hunk.lines[block * HIGHLIGHT_LINES : (block + 1) * HIGHLIGHT_LINES]
             lines = [other for other in around if other.sign in (" ", side)]
             tokens = highlight_lines([other.text for other in lines], language_of(entry.file.change.path))
             self._tokens[key] = {other.number: found for other, found in zip(lines, tokens, strict=True)}
