@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from clawpy_console.attach.client import SHUTDOWN_S, ClientEnd, TerminalDescription, describe_terminal
+from clawpy_console.attach.crash_report import write_report
 from clawpy_console.attach.host import Host
 from engine import Home, Refusal
 
@@ -182,8 +183,6 @@ class Consoles(Host):
         except Exception as failure:
             error = failure
         if error is not None:
-            from clawpy_console.attach.crash_report import write_report
-
             return ClientEnd(1, await asyncio.to_thread(write_report, error, self._home, app.engine, terminal))
         return ClientEnd(app.return_code or 0, again=app.held_elsewhere)
 

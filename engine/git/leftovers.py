@@ -230,7 +230,8 @@ MAX_TESTS: Final = 50
 MAX_LINES: Final = 2_000
 MAX_BYTES: Final = 4_000_000
 """Lines of one file, and bytes of all, that are looked at."""
-_QUARANTINE_MARK: Final = re.compile(rf"{UNTIL} (\d{{4}}-\d\d-\d\d)")
+_QUARANTINE_MARK: Final = re.compile(rf"^\s*(?:@|reason\s*=).*{UNTIL} (\d{{4}}-\d\d-\d\d)")
+"""A decorator, or its argument on a line of its own; not such words in other text."""
 _TEST_DEFINITION: Final = re.compile(r"^(\s*)(?:async\s+)?def\s+(\w+)")
 _CLASS_DEFINITION: Final = re.compile(r"^(\s*)class\s+(\w+)")
 

@@ -48,7 +48,9 @@ def test_tests_in_quarantine(repository: Repository) -> None:
         "class TestCart:\n    def test_0(self):\n        pass\n\n"
         '    @pytest.mark.skip(reason="quarantined until 2026-02-01")\n    async def test_1(self):\n        pass\n'
     )
-    files["tests/test_other.py"] = "def test_b():\n    pass\n"
+    files["tests/test_other.py"] = (
+        "TEXT = '@pytest.mark.skip(reason=\"quarantined until 2026-02-01\")'\ndef test_b():\n    pass\n"
+    )
     head = repository.commit("tests", files)
     repository.commit("none", dict.fromkeys(files, "def test_a():\n    pass\n"))
     git = Git(repository.path)
@@ -56,7 +58,7 @@ def test_tests_in_quarantine(repository: Repository) -> None:
     assert result[0] == QuarantinedTest("tests/test_00.py::test_a", date(2026, 1, 19))
     assert len(result) == 50, "there is an end to it"
     assert read_quarantined_tests(git, "HEAD") == ()
-    repository.commit("one", {"ü b/test_c.py": files["ü b/test_c.py"]})
+    repository.commit("one", {name: files[name] for name in ("ü b/test_c.py", "tests/test_other.py")})
     assert read_quarantined_tests(git, "HEAD") == (
         QuarantinedTest("ü b/test_c.py::TestCart::test_1", date(2026, 2, 1)),
     )
