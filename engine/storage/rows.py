@@ -217,25 +217,29 @@ def ask(session: Session, statement: Executable | str, values: Mapping[str, Any]
     text, constants, conversions = _compiled(statement)
     parameters = constants | {name: _parameter(value) for name, value in (values or {}).items()}
     rows = Rows(driver_of(session).execute(text, parameters))
-    if not conversions:
-        return rows
-    return Rows(
-        tuple(value if convert is None else convert(value) for value, convert in zip(row, conversions, strict=True))
-        for row in rows
-    )
+    return Rows(_converted(row, conversions) for row in rows) if conversions else rows
+
+
+def _converted(row: tuple[Any, ...], conversions: Sequence[tuple[int, Convert]]) -> tuple[Any, ...]:
+    values = list(row)
+    for place, convert in conversions:
+        values[place] = convert(values[place])
+    return tuple(values)
 
 
 @lru_cache(MAX_COMPILED)
-def _compiled(statement: Executable) -> tuple[str, dict[str, Any], Sequence[Convert | None]]:
-    """A `select` as SQLite's driver takes it, the values of its constants, and the conversion of each column, none if
-    no column needs any."""
+def _compiled(statement: Executable) -> tuple[str, dict[str, Any], Sequence[tuple[int, Convert]]]:
+    """A `select` as SQLite's driver takes it, the values of its constants, and the conversions of its columns, each
+    with the column's place."""
     assert isinstance(statement, Select)
     with_values = statement.params(statement.compile(dialect=DIALECT).params)  # what has none yet would be refused
     expanded = with_values.compile(dialect=DIALECT).construct_expanded_state()
     constants = {name: _parameter(value) for name, value in expanded.parameters.items()}
     types = [column.type.dialect_impl(DIALECT) for column in statement.selected_columns]
-    conversions = [type.result_processor(DIALECT, None) for type in types]
-    return expanded.statement, constants, conversions if any(conversions) else ()
+    conversions = [
+        (place, convert) for place, type in enumerate(types) if (convert := type.result_processor(DIALECT, None))
+    ]
+    return expanded.statement, constants, conversions
 
 
 def _parameter(value: Any) -> Any:
