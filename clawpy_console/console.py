@@ -290,8 +290,8 @@ class Console(App[None]):
         _: Worker[None] = self.run_worker(work, group=group, exclusive=exclusive)
 
     def quit(self, *, keep_engine: bool | None = None) -> None:
-        """Quit without a question; before the first frame, as soon as it is drawn. `keep_engine` says whether the
-        engine runs on without a console, None does not change that."""
+        """Quit without a question; before the first frame, as soon as it is drawn; a console that has ended stays as it
+        is. `keep_engine` says whether the engine runs on without a console, None does not change that."""
         if keep_engine is not None:
             self.host.keeps_running = keep_engine
         if not self._is_ready:
@@ -302,7 +302,8 @@ class Console(App[None]):
             await self._save()
             self.exit()
 
-        self.run_in_background(save_and_exit, "quit")
+        if self.is_running:  # a terminal is lost also because its console has ended
+            self.run_in_background(save_and_exit, "quit")
 
     # Screens, settings, holds
 

@@ -137,3 +137,14 @@ async def test_text_typed_ahead_goes_into_the_text_that_its_key_opens(
         await until(pilot, lambda: type(console.focused).__name__ == opens)
         text = console.focused
         await until(pilot, lambda: (text.text if isinstance(text, TextArea) else text.value) == "why so")
+
+
+async def test_a_terminal_that_is_lost_after_its_console_has_ended_changes_nothing(console: ConsoleApp) -> None:
+    async with console.run_test(size=(120, 40)) as pilot:
+        await until_loaded(pilot)
+        console.quit()
+        await pilot.pause()
+    assert not console.is_running
+    before = len(console.workers)
+    console.quit()
+    assert len(console.workers) == before
