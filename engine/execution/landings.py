@@ -443,7 +443,7 @@ def _later_edits(paths: Sequence[str]) -> Refusal:
     return Refusal(
         "later_edits",
         f"changed since the landing: {join_paths(paths)}",
-        "undoing would lose these changes; stash them first, or undo the landing by hand",
+        "undoing would lose these changes; take them out of the files first, or undo the landing by hand",
     )
 
 
