@@ -59,13 +59,12 @@ class MemoryService:
         folder: Path,
         endpoint: Callable[[str], Endpoint | None] = lambda provider: None,
         running: Callable[[], frozenset[str]] = frozenset,
-        meaning: bool = True,
         server: Callable[[], ChromaServer | None] = lambda: None,
         embedder: Embedder | None = None,
     ) -> None:
         """`folder` is the index's, unless a `server` holds it; `endpoint` says where a provider is asked for
-        embeddings; `running` are the sessions that are not over. Without `meaning` no vectors are made, and words alone
-        find. `embedder` takes the place of the one that the settings name."""
+        embeddings; `running` are the sessions that are not over. `embedder` takes the place of the one that the
+        settings name."""
         self.database = database
         self._settings = settings
         self.clock = clock
@@ -83,8 +82,6 @@ class MemoryService:
         self.vectors = Vectors(self.store, self.index, embedder=self._embedder, model=lambda: self.vectoriser.model)
         self.search = MemorySearch(database, self.store, self.vectors)
         self.recaller = Recaller([self.search], clock)
-        if not meaning:
-            self.close()
 
     # -- remembering
 

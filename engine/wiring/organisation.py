@@ -75,9 +75,10 @@ def build_storage(services: Services, overrides: Overrides) -> None:
         folder=home.data / "chroma",
         endpoint=partial(_endpoint, services),
         running=lambda: frozenset(session.id for session in services.sessions.running()),
-        meaning=not overrides.throw_away,  # in a simulated month nobody waits for a model
         server=(lambda: None) if overrides.throw_away else partial(_chroma_server, services),
     )
+    if overrides.throw_away:  # nobody waits for a model there: no vectors are made, and words alone find
+        services.memory.close()
 
 
 def _chroma_server(services: Services) -> ChromaServer | None:
