@@ -95,7 +95,8 @@ def decide_cost(spent: CostState, estimate: int, agent: AgentBudget) -> RailVerd
         spent_today = f"{agent.agent} spent {money(agent.spent)} today"
         reason = f"{spent_today}; {money(estimate)} more exceeds its {money(agent.budget)}"
         return RailVerdict(RAIL, Verdict.BLOCK, reason, AGENT_BUDGET)
-    return RailVerdict(RAIL, Verdict.ALLOW, f"{money(estimate)} of {money(spent.day_cap - spent.day)} left today")
+    left = f"{money(spent.day_cap - spent.day)} of the day's {money(spent.day_cap)} are left"
+    return RailVerdict(RAIL, Verdict.ALLOW, f"costs {money(estimate)}; {left}")
 
 
 def crosses_warning(before: int, after: int, cap: int) -> bool:

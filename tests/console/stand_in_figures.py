@@ -89,7 +89,7 @@ class Safety(StandInService):
                 "2 links of the last 10 min are counted; 3 loops were stopped so far",
                 stopped=1,
             ),
-            state("cost", Verdict.ALLOW, "$1.85", "$0.05 of $18.80 left today"),
+            state("cost", Verdict.ALLOW, "$1.85", "costs $0.05; $18.80 of the day's $20.00 are left"),
             state("content", Verdict.ALLOW, "on", "checks every prompt, edit and command of a session", stopped=1),
             state(
                 "gate",

@@ -42,6 +42,10 @@ def test_an_agent_has_its_own_budget() -> None:
     assert decide_cost(CAPS, -1, NO_BUDGET).verdict == "block"
 
 
+def test_the_reason_says_the_price_and_what_is_left_of_the_cap_of_the_day() -> None:
+    assert decide_cost(CAPS, 0, NO_BUDGET).reason == "costs $0.00; $20.00 of the day's $20.00 are left"
+
+
 @pytest.mark.parametrize(
     ("before", "after", "expected"), [(79, 80, True), (0, 79, False), (80, 81, False), (0, 100, True)]
 )
