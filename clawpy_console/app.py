@@ -334,7 +334,7 @@ class ConsoleApp(CardConsole):
     def _stop_in_thread(self, engine: Engine) -> None:
         def stop() -> None:
             try:
-                engine.safety.stop("F12 pressed in the console", "operator")
+                engine.safety.kill_switch.stop("F12 pressed in the console", "operator")
             except Exception as error:
                 log.exception("F12 failed")
                 self.call_from_thread(self._stop_failed, error)

@@ -345,7 +345,7 @@ class Console(App[None]):
             self.reload(["costs", "autonomy"])
             self.state_changed(frozenset({"holds"}))
 
-        self.call_engine(lambda engine: engine.safety.resume(word), on_resumed)
+        self.call_engine(lambda engine: engine.safety.kill_switch.resume(word), on_resumed)
 
     def write_setting(self, key: str, value: Any) -> None:
         """Write a setting through the engine."""

@@ -226,7 +226,7 @@ def _read_rails(engine: Engine, _: ReadScope) -> dict[str, Any]:
         "rails": engine.safety.rails(),
         "burn": engine.safety.costs.history(),
         "chain": engine.safety.chain(limit=30),
-        "levels": engine.safety.levels(),
+        "levels": engine.safety.kill_switch.levels(),
         "quiet": QuietHours(autonomy.quiet(), current.quiet_hours_start, current.quiet_hours_end, autonomy.dnd_until()),
     }
 
@@ -289,7 +289,7 @@ TOPICS: Mapping[str, Callable[[Engine, ReadScope], dict[str, Any]]] = {
     "cards": lambda engine, _: {"cards": engine.cards.pending(), "recent": engine.cards.recent(limit=30)},
     "permissions": lambda engine, _: {"permissions": engine.permissions.waiting(), "waiting": engine.queue()},
     "autonomy": _read_autonomy,
-    "costs": lambda engine, _: {"costs": engine.safety.costs.state(), "holds": engine.safety.holds()},
+    "costs": lambda engine, _: {"costs": engine.safety.costs.state(), "holds": engine.safety.kill_switch.holds()},
     "sessions": _read_sessions,
     "changes": lambda engine, scope: {
         "changes": engine.changes.list(limit=scope.session_limit),

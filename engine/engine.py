@@ -173,7 +173,7 @@ class Engine(ApiServices):
         self.knowledge.start(follow=schedule)
 
     def _listen(self) -> None:
-        self.safety.start()
+        self.safety.kill_switch.start()
         self._control = ControlServer(self.home, lambda verb, arguments: dispatch(self, verb, arguments), self._attach)
         self._control.start()
         self._lock.announce(self._control.address)
@@ -208,7 +208,7 @@ class Engine(ApiServices):
         self.status_bar_file.close()
         if not self.is_model_host_lent:
             self.model_host.close()
-        self.safety.close()
+        self.safety.kill_switch.close()
         self.learnings.close()
         self.knowledge.close()
         self.embedding_cache.close()

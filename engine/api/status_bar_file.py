@@ -60,7 +60,9 @@ class StatusBarFile:
         """The content of the file."""
         return {
             "version": VERSION,
-            "holds": [{"word": hold.word, "until": instant(hold.until)} for hold in self._engine.safety.holds()],
+            "holds": [
+                {"word": hold.word, "until": instant(hold.until)} for hold in self._engine.safety.kill_switch.holds()
+            ],
             "cards": [
                 {
                     "prompt": " ".join(sanitise(card.assignment.prompt).split())[:MAX_PROMPT_CHARS],

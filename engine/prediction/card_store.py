@@ -173,7 +173,7 @@ class CardStore:
         if by is not DecidedBy.AUTONOMY:
             self.history.record(tx, DecisionSignal.APPROVED, decided_card(row, by))
             restart_count(tx, row.workspace, row.kind)
-            self.safety.decided(tx)
+            self.safety.kill_switch.decided(tx)
         _record(tx, row, PredictionConfirmed, decided_by=by.value, edited=row.edited)
 
     def reject(self, tx: Transaction, row: Prediction, by: DecidedBy, reason: DismissReason | None) -> None:
@@ -206,7 +206,7 @@ class CardStore:
                 self.history.record(tx, DecisionSignal.DISMISSED, decided_card(row, by))
             if reason is not None:
                 self.history.set_weight(tx, row.id, NOT_NOW if reason is DismissReason.NOT_NOW else 1.0)
-        self.safety.decided(tx)
+        self.safety.kill_switch.decided(tx)
         if row.source == Source.OPERATOR:
             return  # the operator's own prompts are never proposed
         store_dismissal(tx, row, reason)

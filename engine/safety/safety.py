@@ -22,13 +22,11 @@ from engine.model import (
     Assignment,
     ChainStep,
     DecidedBy,
-    Hold,
     LogEntry,
     RailState,
     RailVerdict,
     Randomness,
     SessionView,
-    StopLevel,
     Trigger,
     TriggerType,
     Verdict,
@@ -36,7 +34,7 @@ from engine.model import (
 )
 from engine.model.text import count
 from engine.safety import costs, gate, trigger_history
-from engine.safety.content import OwnRules, check_command, check_prompt, own_rules, programs_of
+from engine.safety.content import OwnRules, check_command, check_prompt, own_rules
 from engine.safety.costs import Costs
 from engine.safety.kill_switch import KillSwitch
 from engine.safety.pipeline import (
@@ -141,14 +139,6 @@ class Safety:
             confined=hooks.confined,
         )
 
-    def start(self) -> None:
-        """Begin to watch for a stop from outside."""
-        self.kill_switch.start()
-
-    def close(self) -> None:
-        """Stop watching."""
-        self.kill_switch.close()
-
     def recover(self, session_of: Callable[[str], SessionView | None], lasting: Set[int] = frozenset()) -> int:
         """Release reservations that a crash left, but not the `lasting` ones; returns how many. Call it at start-up,
         after the sessions are recovered."""
@@ -159,30 +149,6 @@ class Safety:
             return self.costs.recover(transaction, session_of, waiting, lasting)
 
         return self._database.write(work)
-
-    def holds(self) -> list[Hold]:
-        """The active holds, strictest first."""
-        return self.kill_switch.holds()
-
-    def stop(self, reason: str, by: str) -> None:
-        """Stop everything now (SPEC 3.7)."""
-        self.kill_switch.stop(reason, by)
-
-    def resume(self, word: str) -> None:
-        """End `stop`, `pause` or `month`. Raises `Refusal` `unknown_hold` or `not_held`."""
-        self.kill_switch.resume(word)
-
-    def decided(self, transaction: Transaction) -> None:
-        """Call in the transaction that recorded an operator's decision, after recording it."""
-        self.kill_switch.decided(transaction)
-
-    def levels(self) -> tuple[StopLevel, ...]:
-        """The four levels of the kill switch (SPEC 3.7)."""
-        return self.kill_switch.levels()
-
-    def session_started(self, transaction: Transaction, view: SessionView) -> None:
-        """Observer of sessions: the reservation of its card belongs to the session now."""
-        self.costs.session_started(transaction, view)
 
     def session_ended(self, transaction: Transaction, view: SessionView) -> None:
         """Observer of sessions: settle the cost, and write the result into the log."""
@@ -200,10 +166,6 @@ class Safety:
     def check_prompt(self, text: str) -> RailVerdict:
         """The content filter's verdict on a prompt (SPEC 3.5)."""
         return check_prompt(text, own=self._own_rules())
-
-    def programs(self, text: str) -> list[str]:
-        """Each program that a shell command really runs, with its arguments, whatever wraps or disguises it."""
-        return programs_of(text)
 
     def _own_rules(self) -> OwnRules:
         content = self._settings.current.content

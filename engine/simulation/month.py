@@ -125,7 +125,7 @@ class SimulatedMonth:
         elif action is OperatorAction.GOES and Oddity.DND in odd:
             engine.autonomy.dnd(timedelta(hours=2))
         elif action is OperatorAction.KILLS:
-            engine.safety.stop("F12", "console")
+            engine.safety.kill_switch.stop("F12", "console")
             self._finish_sessions()
             self._operator.decide_cards(odd)
         elif action is OperatorAction.RESUMES:
@@ -146,7 +146,7 @@ class SimulatedMonth:
 
     def _resume(self, word: str) -> None:
         try:
-            self._engine.safety.resume(word)
+            self._engine.safety.kill_switch.resume(word)
         except Refusal as refusal:
             if refusal.code != "not_held":
                 raise
@@ -218,7 +218,7 @@ class SimulatedMonth:
             self.observed.peak[window] = max(self.observed.peak[window], spent)
 
     def _note_holds(self) -> None:
-        standing = {hold.word: hold.reason for hold in self._engine.safety.holds()}
+        standing = {hold.word: hold.reason for hold in self._engine.safety.kill_switch.holds()}
         for word, reason in standing.items():
             if word not in self._last_holds:
                 self.observed.holds.append((self._clock.now(), word, reason))

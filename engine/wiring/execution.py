@@ -70,7 +70,6 @@ def build(services: Services, overrides: Overrides) -> Sessions:
         settings=services.settings,
         permissions=services.permissions,
         lists=services.agents.tools,
-        programs=services.safety.programs,
     )
     caches = Caches(home.cache / "build")
     services.housekeeping = Housekeeping(

@@ -308,7 +308,7 @@ def _build_memory_sources(services: Services, overrides: Overrides) -> None:
 def _observe_sessions(services: Services) -> None:
     services.sessions.observe_start(
         link_session,
-        services.safety.session_started,
+        services.safety.costs.session_started,
         services.tasks.session_started,
         services.knowledge.session_changed,
         services.learnings.session_changed,

@@ -185,13 +185,10 @@ class Changes(ById):
         return [FileDiff("a.py", "modified", "", False, "@@ -1 +1 @@\n+x\n@@ -9 +9 @@\n+y", landed=(2,))]
 
 
-class Safety:
+class KillSwitch:
     def __init__(self, now: datetime) -> None:
         self._now = now
         self._holds: dict[str, Hold] = {}
-        self.costs = SimpleNamespace(
-            state=lambda: CostState(150_000, 1_200_000, 9_000_000, *map(microusd, (2, 20, 200)))
-        )
 
     def holds(self) -> list[Hold]:
         return list(self._holds.values())
@@ -203,14 +200,23 @@ class Safety:
         if self._holds.pop(word, None) is None:
             raise Refusal("not_held", f"there is no {word} active", "clawpy status shows what is")
 
+    def levels(self) -> tuple[StopLevel, ...]:
+        return ()
+
+
+class Safety:
+    def __init__(self, now: datetime) -> None:
+        self._now = now
+        self.kill_switch = KillSwitch(now)
+        self.costs = SimpleNamespace(
+            state=lambda: CostState(150_000, 1_200_000, 9_000_000, *map(microusd, (2, 20, 200)))
+        )
+
     def triggers(self) -> tuple[int, datetime | None]:
         return 47, self._now
 
     def loop_detection_count(self) -> int:
         return 1
-
-    def levels(self) -> tuple[StopLevel, ...]:
-        return ()
 
 
 class StandIn:

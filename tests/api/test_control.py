@@ -150,7 +150,7 @@ def test_a_verb_reaches_the_engine_that_holds_the_home(engine: StandIn, home: Ho
     assert control.call(home, "dismiss", {"id": "pred_abc1"}, opener=never)["prediction"]["status"] == "rejected"
     answer = control.stop(home, "enough")
     assert answer["reached"]
-    assert engine.safety.holds()[0].reason == "enough"
+    assert engine.safety.kill_switch.holds()[0].reason == "enough"
     server.close()
     lock.release()
 

@@ -42,7 +42,7 @@ class World:
             bus=bus,
             clock=clock,
             cards=SimpleNamespace(pending=lambda include_snoozed=False: self.pending),
-            safety=SimpleNamespace(holds=lambda: self.holds),
+            safety=SimpleNamespace(kill_switch=SimpleNamespace(holds=lambda: self.holds)),
         )
         self.file = StatusBarFile(engine)
 

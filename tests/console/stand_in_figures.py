@@ -34,14 +34,9 @@ LEVELS = (
 )
 
 
-class Safety(StandInService):
+class KillSwitch(StandInService):
     def fill(self) -> None:
         self._holds: list[Hold] = []
-        self.lifted: set[str] = set()
-        self.costs = SimpleNamespace(
-            state=lambda: CostState(150_000, 1_200_000, 9_000_000, 2_000_000, 20_000_000, 200_000_000),
-            history=burns,
-        )
 
     def holds(self) -> list[Hold]:
         return list(self._holds)
@@ -58,11 +53,6 @@ class Safety(StandInService):
         self.note("resume", word)
         self._holds = [hold for hold in self._holds if hold.word != word]
 
-    def allow_once(self, prediction_id: str) -> str:
-        self.note("allow_once", prediction_id)
-        self.lifted.add(prediction_id)
-        return "digest"
-
     def levels(self) -> tuple[StopLevel, ...]:
         pressed = any(hold.word == "stop" for hold in self._holds)
         return tuple(
@@ -70,9 +60,24 @@ class Safety(StandInService):
             for name, words, lift in LEVELS
         )
 
+
+class Safety(StandInService):
+    def fill(self) -> None:
+        self.kill_switch = KillSwitch(self._engine)
+        self.lifted: set[str] = set()
+        self.costs = SimpleNamespace(
+            state=lambda: CostState(150_000, 1_200_000, 9_000_000, 2_000_000, 20_000_000, 200_000_000),
+            history=burns,
+        )
+
+    def allow_once(self, prediction_id: str) -> str:
+        self.note("allow_once", prediction_id)
+        self.lifted.add(prediction_id)
+        return "digest"
+
     def rails(self) -> tuple[RailState, ...]:
         last_verdicts = {verdict.rail: verdict for verdict in self.log(1)[0].verdicts}
-        hold = next((hold for hold in self._holds), None)
+        hold = next(iter(self.kill_switch.holds()), None)
 
         def state(
             rail: str, verdict: Verdict, brief: str, reason: str, until: datetime | None = None, stopped: int = 0

@@ -43,14 +43,14 @@ SMALL = (80, 24)
 OPEN = ("6", Until("the rails", lambda app: app.state.rails and not app._is_reading))
 HOLDS = Given(
     lambda engine: (
-        engine.safety.hold("month", "cost: the month's cap"),
-        engine.safety.hold("pause", "3 rejections in a row", NOW + timedelta(minutes=63)),
+        engine.safety.kill_switch.hold("month", "cost: the month's cap"),
+        engine.safety.kill_switch.hold("pause", "3 rejections in a row", NOW + timedelta(minutes=63)),
     )
 )
 SECOND_IS_PAUSE = Until("the pause", lambda app: [hold.word for hold in app.holds] == ["pause"])
 STORIES = {
     "the rail under the cursor says why": (
-        "down", "down", "down", sees("checks every prompt"), "up", sees("costs $0.05; $18.80 of the day's $20.00 are left")
+        "down", "down", "down", sees("checks every prompt"), "up", sees("$18.80 of the day's $20.00 are left")
     ),
     "blocked work says rule and reason literally": (
         "tab", sees("rm -rf / [/not markup]", "rule destructive.rm"),
@@ -157,7 +157,7 @@ def looked_at(engine: StandIn) -> StandIn:
     log, rails = engine.safety.log, engine.safety.rails()
     engine.safety.log = lambda limit=50, blocked_only=False: log(50, True)[:limit]  # type: ignore[method-assign]
     last = {verdict.rail: verdict for verdict in engine.safety.log(1)[0].verdicts}
-    engine.safety.hold("pause", "3 rejections in a row", NOW + timedelta(minutes=63))
+    engine.safety.kill_switch.hold("pause", "3 rejections in a row", NOW + timedelta(minutes=63))
     paused = [dataclasses.replace(rail, last=last[rail.rail]) for rail in engine.safety.rails() or rails]
     engine.safety.rails = lambda: tuple(paused)  # type: ignore[method-assign]
     engine.autonomy.state = lambda: SimpleNamespace(
@@ -226,7 +226,7 @@ async def test_blocked_work_of_a_real_engine_is_shown_and_allowed_once(
                 engine.cards.approve(card.id)
             await carry_out(pilot, "6", "tab", sees("rule test-rule", "✗ content", "first 10"), hides("■ DISABLED"))
             await carry_out(pilot, "a", "X", sees("Allowed once. Approve the card"), "f12", sees("■ stop"), "R", "y")
-            await until(pilot, lambda: not engine.safety.holds(), "for the end of the stop")
+            await until(pilot, lambda: not engine.safety.kill_switch.holds(), "for the end of the stop")
             await pilot.press("tab", "down", "enter", "y")
             await until(pilot, lambda: engine.settings.current.autonomous_mode_enabled, "for the switch")
             await pilot.press("down", "down", "down", "enter", "A")

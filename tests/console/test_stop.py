@@ -56,7 +56,7 @@ async def test_f12_stops_on_every_screen_and_in_every_dialog_and_text_field(
 
 async def test_f12_shows_at_once_without_waiting_for_the_engine(console: ConsoleApp, engine: StandIn) -> None:
     hang = threading.Event()
-    engine.safety.stop = lambda reason, by: hang.wait(10)  # type: ignore[assignment, method-assign]
+    engine.safety.kill_switch.stop = lambda reason, by: hang.wait(10)  # type: ignore[assignment, method-assign]
     await play(console, "f12", sees("STOPPED"), lambda app: hang.set())
 
 

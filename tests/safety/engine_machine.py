@@ -268,11 +268,11 @@ class EngineMachine(MachineWorld):
 
     @rule()
     def stop(self) -> None:
-        self.engine.safety.stop("F12", "test")
+        self.engine.safety.kill_switch.stop("F12", "test")
 
     @rule(word=st.sampled_from(("stop", "stop", "pause", "month")))
     def resume(self, word: str) -> None:
-        self._try(lambda: self.engine.safety.resume(word))
+        self._try(lambda: self.engine.safety.kill_switch.resume(word))
 
     @rule(on=st.booleans())
     def autonomous_mode(self, on: bool) -> None:

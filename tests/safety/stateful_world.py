@@ -132,7 +132,7 @@ class MachineWorld(RuleBasedStateMachine):
 
     def _reset_to_quiet_morning(self) -> None:
         for word in ("stop", "pause", "month"):
-            self._try(lambda word=word: self.engine.safety.resume(word))
+            self._try(lambda word=word: self.engine.safety.kill_switch.resume(word))
         if not self.enabled_this_run:
             self.the_api_toggles(True)  # type: ignore[attr-defined]
         self._switch(autonomous=True, enabled=True, autonomy="act")

@@ -86,7 +86,7 @@ def test_a_reservation_counts_until_it_is_settled_with_the_real_price(rails: Rai
     rails.decide(approval(estimate=50_000))
     assert rails.safety.costs.state().hour == 50_000
     ended = session_view("pred_1", 20_000)
-    rails.write(rails.safety.session_started, ended)
+    rails.write(rails.safety.costs.session_started, ended)
     rails.write(rails.safety.session_ended, ended)
     rails.write(rails.safety.session_ended, ended)
     assert rails.safety.costs.state().hour == 20_000
@@ -119,20 +119,20 @@ def test_the_cap_of_a_day_warns_at_eighty_percent_and_once_when_it_is_reached(ra
     for _ in range(2):
         assert rails.decide(approval(prediction_id="c", estimate=5_000_000)).permit is None
     assert len(ledger.latest(kinds=("CostWarned",))) == 2
-    assert [hold.word for hold in rails.safety.holds()] == ["pause"]
+    assert [hold.word for hold in rails.safety.kill_switch.holds()] == ["pause"]
 
 
 def test_the_cap_of_a_month_stops_everything_until_it_is_resumed(rails: Rails) -> None:
     rails.settings.change(cross_poll_cost_cap_per_month=0.10)
     assert rails.decide(approval(estimate=60_000)).permit
     assert rails.decide(approval(prediction_id="b", estimate=60_000)).permit is None
-    assert [hold.word for hold in rails.safety.holds()] == ["month"]
+    assert [hold.word for hold in rails.safety.kill_switch.holds()] == ["month"]
     # The next month begins; it stays stopped.
     rails.clock.advance(timedelta(days=40))
     blocked = rails.decide(approval(prediction_id="c", estimate=10))
     assert blocked.blocked_by is not None
     assert blocked.blocked_by.rail == "kill"
-    rails.safety.resume("month")
+    rails.safety.kill_switch.resume("month")
     assert rails.decide(approval(prediction_id="d", estimate=10)).permit
 
 
@@ -143,7 +143,7 @@ def test_a_price_above_its_estimate_places_the_month_stop_beyond_the_cap(
     rails.settings.change(cross_poll_cost_cap_per_month=0.10)
     rails.decide(approval(estimate=60_000))
     rails.write(rails.safety.session_ended, session_view("pred_1", price))
-    assert [hold.word for hold in rails.safety.holds()] == holds
+    assert [hold.word for hold in rails.safety.kill_switch.holds()] == holds
 
 
 def test_an_exceeded_budget_of_an_agent_is_recorded_for_sessions_and_other_calls(
@@ -196,7 +196,7 @@ def test_recovery_settles_or_releases_what_a_crash_left_reserved(rails: Rails) -
 def test_an_interrupted_session_costs_at_least_its_reservation(rails: Rails, counted: int, price: int) -> None:
     rails.decide(approval(estimate=100_000))
     ended = session_view("pred_1", counted, state=SessionState.INTERRUPTED)
-    rails.write(rails.safety.session_started, ended)
+    rails.write(rails.safety.costs.session_started, ended)
     rails.write(rails.safety.session_ended, ended)
     assert rails.safety.costs.state().day == price
     rails.clock.advance(timedelta(hours=1, microseconds=1))
@@ -215,7 +215,7 @@ def test_after_a_restart_a_call_costs_its_reservation_unless_it_goes_on_elsewher
 def start_session(rails: Rails, estimate: int) -> None:
     """A session `auto_1` of card `pred_1` for which `estimate` is reserved."""
     rails.decide(approval(estimate=estimate))
-    rails.write(rails.safety.session_started, session_view("pred_1", 0))
+    rails.write(rails.safety.costs.session_started, session_view("pred_1", 0))
 
 
 def test_a_reservation_is_raised_before_a_call_and_never_lowered(rails: Rails) -> None:

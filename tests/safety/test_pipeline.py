@@ -35,7 +35,7 @@ def test_six_rails_are_asked_in_order_and_logged_in_one_row(rails: Rails) -> Non
 
 def test_the_first_rail_that_blocks_is_named_and_all_are_logged(rails: Rails) -> None:
     rails.decide(unattended())
-    rails.safety.stop("F12", "console")
+    rails.safety.kill_switch.stop("F12", "console")
     ruling = rails.decide(unattended(estimate=3_000_000, prediction_id="b"))
     assert ruling.blocked_by is not None
     assert ruling.blocked_by.rail == "rate"

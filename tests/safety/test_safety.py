@@ -30,7 +30,7 @@ def test_a_pause_is_shown_with_its_end_and_a_stop_without_one(rails: Rails) -> N
         Verdict.BLOCK,
         Verdict.ALLOW,
     )
-    rails.safety.stop("lunch", "operator")
+    rails.safety.kill_switch.stop("lunch", "operator")
     assert (rail(rails, "kill").brief, rail(rails, "kill").until) == ("stop", None)
 
 

@@ -327,7 +327,7 @@ def _messages_of(engine: Services, fact: LedgerEntry) -> Iterator[Document]:
             reason = {"withdrawn": payload["withdrawn"], "reason": payload["reason"]}
             yield {"type": "prediction.expired", **about, "predictionId": fact.subject, **reason}
         case "StateChanged" if payload["after"] in HELD_STATES:
-            reasons = (hold.reason for hold in engine.safety.holds())
+            reasons = (hold.reason for hold in engine.safety.kill_switch.holds())
             yield {"type": "crosspoll.paused", **about, "reason": next(reasons, payload["cause"])}
         case "StateChanged" if payload["before"] in HELD_STATES:
             yield {"type": "crosspoll.resumed", **about}

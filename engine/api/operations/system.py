@@ -42,7 +42,9 @@ def trigger_figures(engine: Services) -> Document:
     """Triggers, loops and costs against caps. `enabled` says what the settings and this run say."""
     triggers, last_trigger = engine.safety.triggers()
     return {
-        "enabled": all(not level.thrown for level in engine.safety.levels() if level.name in ("config", "api")),
+        "enabled": all(
+            not level.thrown for level in engine.safety.kill_switch.levels() if level.name in ("config", "api")
+        ),
         "lastTriggerAt": instant(last_trigger),
         "totalTriggers": triggers,
         "loopDetectionCount": engine.safety.loop_detection_count(),
@@ -57,7 +59,7 @@ def cross_poll_status(engine: Services) -> Document:
     return trigger_figures(engine) | {
         "state": str(state.state),
         "cause": state.cause,
-        "holds": document(engine.safety.holds()),
+        "holds": document(engine.safety.kill_switch.holds()),
         "pending": len(engine.cards.pending()),
     }
 
@@ -80,7 +82,7 @@ def status(engine: ApiServices) -> Document:
         "stateSince": instant(state.since),
         "since": document(engine.since()),
         "nextChange": instant(state.next_change),
-        "holds": document(engine.safety.holds()),
+        "holds": document(engine.safety.kill_switch.holds()),
         "crossPollStatus": trigger_figures(engine),
         "byItself": {"missing": list(earning.missing), "words": earning.words},
         "phase": {
@@ -133,13 +135,13 @@ def stop(engine: ApiServices, reason: Text = "") -> Document:
     """Stop everything until `resume stop` (SPEC 3.7)."""
     running = [view.id for view in engine.sessions.running()]
     try:
-        engine.safety.stop(reason or "stopped by you", "clawpy stop")
+        engine.safety.kill_switch.stop(reason or "stopped by you", "clawpy stop")
         engine.autonomy.note_activity("clawpy stop")  # only now: nothing that may fail comes before a stop
     except Refusal as error:
         message = f"everything was stopped, but the stop could not be recorded: {error.message}"
         fix = f"{error.fix}; until then the stop lasts only as long as this engine runs"
         raise Refusal(error.code, message, fix) from error
-    holds = document(engine.safety.holds())
+    holds = document(engine.safety.kill_switch.holds())
     # `killed` and `left` are for `control.stop`, which ends processes that this engine does not.
     return {"holds": holds, "stopped": running, "reached": True, "killed": 0, "left": []}
 
@@ -147,9 +149,9 @@ def stop(engine: ApiServices, reason: Text = "") -> Document:
 @operation(marks_presence=True)
 def resume(engine: ApiServices, word: Text = "") -> Document:
     """End a hold, by default the only one. `lifted` has it, `holds` those that remain."""
-    before = engine.safety.holds()
+    before = engine.safety.kill_switch.holds()
     word = word or _only_hold(engine, before)
-    engine.safety.resume(word)
+    engine.safety.kill_switch.resume(word)
     return status(engine) | {"lifted": document([hold for hold in before if hold.word == word])}
 
 
@@ -160,7 +162,7 @@ def _only_hold(engine: ApiServices, holds: Sequence[Hold]) -> str:
         raise Refusal("which_hold", f"{' and '.join(words)} are active", f"name one: clawpy resume {words[0]}")
     if words:
         return words[0]
-    thrown = next((level for level in engine.safety.levels() if level.thrown), None)
+    thrown = next((level for level in engine.safety.kill_switch.levels() if level.thrown), None)
     if thrown is None:
         raise Refusal("not_held", "nothing is stopped or paused", "see `clawpy status`")
     # A level of the kill switch that is no hold is ended in another way.

@@ -18,6 +18,7 @@ from engine.execution.tools.tool_arguments import MAX_COMMAND, check_plain_text
 from engine.execution.tools.web import Target, Web, parse_url
 from engine.frozen import frozen
 from engine.model import Refusal, SessionView, Verdict, sanitise
+from engine.safety.content import programs_of
 
 RAIL_REFUSALS = frozenset({"denied", "blocked", "no_sandbox", "outside", "git_folder", "hard_link", "private_address"})
 """Codes of refusals by a rail, which are recorded; all others are errors of the model or of the system."""
@@ -63,9 +64,6 @@ class AgentToolCall:
     """For all that touch files."""
 
 
-ListPrograms = Callable[[str], Sequence[str]]
-"""Lists the programs that a command runs, each with its arguments."""
-
 _FILE_KINDS: Mapping[str, tuple[str, str]] = {
     "read": ("read", "cat"),
     "search": ("read", "cat"),
@@ -83,9 +81,7 @@ class ToolServices:
     settings: SettingsSource
     permissions: Permissions
     web: Web
-    programs: ListPrograms = lambda command: ()
-    """Splits commands for the policy's patterns."""
-    on_refusal: Callable[[ToolRefused], None] = lambda event: None
+    on_refusal: Callable[[ToolRefused], None]
     """Called for each call that a rail refused."""
 
 
@@ -197,7 +193,7 @@ class Gate:
         return ToolRequest(
             "exec",
             f"run {' '.join(command.split())}",
-            (command, *self.services.programs(command)),
+            (command, *programs_of(command)),
             judged,
             f"exec:{command}",
             lambda: command,

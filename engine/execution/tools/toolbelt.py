@@ -29,7 +29,7 @@ from engine.execution.tools.tool_arguments import (
     check_arguments,
     check_plain_text,
 )
-from engine.execution.tools.tool_gate import RAIL_REFUSALS, AgentToolCall, Gate, ListPrograms, ToolServices
+from engine.execution.tools.tool_gate import RAIL_REFUSALS, AgentToolCall, Gate, ToolServices
 from engine.execution.tools.web import Target, Web, parse_url
 from engine.execution.transcripts import command_used
 from engine.hierarchy.organisation import Tools
@@ -37,6 +37,7 @@ from engine.model import Refusal, SessionView, ToolResult, ToolSpec, sanitise
 from engine.model.secrets import CUT
 from engine.model.sessions import CALL_FAILED, CALL_REFUSED
 from engine.model.text import count
+from engine.safety.content import programs_of
 from engine.storage.database import Database
 
 MAX_NAMES = 1_000
@@ -198,7 +199,7 @@ class Toolbelt:
         done = self._live.execute(argv, cwd=self._gate.folder, timeout=seconds, cleared=cleared, announced=True)
         ended = f"it was ended after {seconds} s" if done.timed_out else f"exit code {done.exit_code}"
         if done.timed_out or done.exit_code in NOT_STARTED_CODES:
-            self._live.journal.note_error("exec", f"{command_used(self._services.programs(command))}: {ended}")
+            self._live.journal.note_error("exec", f"{command_used(programs_of(command))}: {ended}")
         output = texts.tail_of(done.output)
         return ToolResult(f"{output or '[no output]'}\n[{ended}, {done.seconds:.1f} s]", ok=done.ok)
 
@@ -254,7 +255,7 @@ class Toolbelt:
         """Record a tool call for adaptation."""
         command = arguments.get("command") if isinstance(arguments, Mapping) else None  # a model may send anything
         if tool == "exec" and isinstance(command, str):
-            tool = command_used(self._services.programs(command[:MAX_COMMAND]))
+            tool = command_used(programs_of(command[:MAX_COMMAND]))
         self._live.journal.note_call(tool)
 
     def _may_follow(self, target: Target) -> bool:
@@ -304,12 +305,11 @@ class Toolbelts:
         settings: SettingsSource,
         permissions: Permissions,
         lists: Callable[[str], Tools],
-        programs: ListPrograms = lambda command: (),
     ) -> None:
         """`lists` reads an agent's `tools.json`; when it raises `Refusal`, the agent has no tool."""
         self._database = database
         self._lists = lists
-        self._services = ToolServices(settings, permissions, Web(settings), programs, self._record)
+        self._services = ToolServices(settings, permissions, Web(settings), self._record)
 
     def open(self, live: LiveSession, view: SessionView, folder: Path) -> Toolbelt:
         """The tools of `live`, confined to the `folder` of its workspace, as its agent's `tools.json` has it now."""

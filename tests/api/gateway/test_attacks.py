@@ -30,7 +30,7 @@ def _engine_stays_as_it_is(served: Served) -> Iterator[None]:
             [(card.id, card.status) for card in engine.cards.recent()],
             engine.settings.document(),
             engine.safety.triggers(),
-            [level.thrown for level in engine.safety.levels()],
+            [level.thrown for level in engine.safety.kill_switch.levels()],
         )
 
     before = state()

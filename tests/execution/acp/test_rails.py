@@ -14,7 +14,7 @@ from engine.execution.permissions import Permissions
 from engine.execution.sandbox.ladder import best_sandbox
 from engine.execution.tools.toolbelt import Toolbelts
 from engine.model import PermissionAnswer, Randomness, SessionState, SessionView
-from engine.safety.content import check_command, programs_of
+from engine.safety.content import check_command
 from engine.storage.database import Database
 from tests.execution.acp.acp_world import AcpWorld
 from tests.execution.acp.conftest import Make
@@ -36,7 +36,6 @@ class RailedWorld:
             settings=FixedSettings(),
             permissions=self.permissions,
             lists=lambda agent: lists,
-            programs=programs_of,
         )
         self.world: AcpWorld = make(
             belts=belts, sandbox=best_sandbox(), verdict=lambda command: check_command(command).verdict

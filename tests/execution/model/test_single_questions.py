@@ -110,7 +110,7 @@ class TestAQuestion:
         assert charged(engine) == []
 
     def test_no_question_is_asked_while_the_engine_is_stopped(self, engine: Engine, server: ModelServer) -> None:
-        engine.safety.stop("looking into something", "test")
+        engine.safety.kill_switch.stop("looking into something", "test")
         with pytest.raises(NoAnswer, match="looking into something"):
             self.ask(engine)
         assert server.requests == []

@@ -24,7 +24,7 @@ from engine.execution.tools.toolbelt import Toolbelt
 from engine.execution.tools.web import Web, system_resolve
 from engine.execution.transcripts import TranscriptReader, TranscriptWriter
 from engine.model import Assignment, PermissionAnswer, Randomness, SessionState, SessionView, ToolResult
-from engine.safety.content import check_command, own_rules, programs_of
+from engine.safety.content import check_command, own_rules
 from engine.storage.database import Database
 from tests.execution.session_world import rails
 from tests.support.helpers import wait_until
@@ -82,7 +82,7 @@ class BeltWorld:
         self.permissions = Permissions(database, randomness=Randomness())
         self.refused: list[ToolRefused] = []
         web = Web(self.settings, resolve=resolve, seconds=web_seconds)
-        services = ToolServices(self.settings, self.permissions, web, programs_of, self.refused.append)
+        services = ToolServices(self.settings, self.permissions, web, self.refused.append)
         policy = policy or Policy(allow=TOOL_NAMES)
         self.belt = Toolbelt(Gate(self.live, self.view, self.folder, policy, services))
 
