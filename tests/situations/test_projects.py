@@ -132,6 +132,9 @@ def test_python_without_pytest(monday: Situation, monkeypatch: pytest.MonkeyPatc
     monday.write("shop.py", "PRICE = 2\n")
     first = monday.first("prepare_environment", Tier.BLOCKS)
     assert first.assignment.prompt.startswith("Install the packages: python3 -m venv .venv && .venv/bin/pip install")
+    (monday.path / ".venv").mkdir()
+    monkeypatch.setattr(sys, "prefix", str(monday.path / ".venv"))
+    assert "prepare_environment" not in monday.kinds(), "the console runs from there"
 
 
 # The manifest asks for something that the lock file does not have.

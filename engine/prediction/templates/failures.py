@@ -48,9 +48,13 @@ def prepare_environment(context: WorkspaceContext, part: Part) -> Iterator[Offer
     if tried is None and changed_file is not None:
         at = changed_file.modified_at
     blocks = tried is not None or changed_file is not None or any(part.holds(path) for path in git.own_files)
-    usable_installations = _with_usable_commands(
-        find_installations(Path(context.workspace), _packages(context), part.project.path)
-    )
+    top = Path(context.workspace)
+    installations = find_installations(top, _packages(context), part.project.path)
+    usable_installations = [
+        installation
+        for installation in _with_usable_commands(installations)
+        if not installation.find_own_environment(top)  # the flow refuses these
+    ]
     if not usable_installations:
         return
     lacking = tried.error if tried is not None else part.project.missing_tool

@@ -6,6 +6,8 @@ import json
 import os
 import shutil
 import stat
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -335,6 +337,30 @@ def test_an_environment_that_is_a_link_is_left_alone(world: World, tmp_path: Pat
     assert view.state is SessionState.CANNOT_RUN, outcome_of(world, view)
     assert "node_modules is a link" in view.summary
     assert (top / "node_modules").is_symlink()
+
+
+@pytest.mark.long
+def test_the_environment_that_clawpy_runs_from_is_not_replaced(world: World, tmp_path: Path) -> None:
+    top = project(world, PYTEST_PROJECT)
+    home, python = tmp_path / "a home", top / ".venv/bin/python"
+    subprocess.run([sys.executable, "-m", "venv", top / ".venv"], check=True)
+    folders = [path for path in (*sys.path, str(Path(__file__).parents[3])) if path]
+    next((top / ".venv").glob("lib/python*/site-packages")).joinpath("clawpy.pth").write_text("\n".join(folders))
+
+    def clawpy(*words: str) -> str:
+        command = [python, "-m", "clawpy_console", "--home", home, "--workspace", top, *words]
+        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False).stdout
+
+    [command] = command_of(top)
+    before = sorted((path, path.stat().st_ino) for path in (top / ".venv").rglob("*"))
+
+    proposed = clawpy("propose", f"prepare_environment command={json.dumps([command])}", "--json")
+    approved = clawpy("approve", json.loads(proposed)["predictions"][0]["id"], "--wait")
+
+    reason = f"Clawpy itself runs from .venv, which cannot be replaced meanwhile (quit Clawpy, then run `{command}`"
+    assert reason in proposed, proposed
+    assert "Installed" not in approved
+    assert sorted((path, path.stat().st_ino) for path in (top / ".venv").rglob("*")) == before
 
 
 @pytest.mark.long

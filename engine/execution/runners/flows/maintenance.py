@@ -7,6 +7,7 @@ from pathlib import Path
 from pydantic import Field
 
 from engine.execution.runners.flow import (
+    CannotRun,
     Flow,
     FlowError,
     FlowResult,
@@ -40,7 +41,8 @@ class InstallFlow(ProjectFlow):
     )
 
     def installation(self, workspace: Path) -> Installation:
-        """The installation of `command`. Raises `FlowError` when the command is not the project's own."""
+        """The installation of `command`. Raises `FlowError` when the command is not the project's own, or would change
+        the environment that this program runs from."""
         raise NotImplementedError
 
     def _run_all(self, job: Job, installation: Installation) -> float:
@@ -70,9 +72,15 @@ class PrepareEnvironment(InstallFlow):
 
     def installation(self, workspace: Path) -> Installation:
         available = find_installations(workspace, find_packages(workspace), self.project)
-        return choose_installation(
+        chosen = choose_installation(
             available, self.command, f"installs the packages of {self.project or 'this project'}"
         )
+        if own := chosen.find_own_environment(workspace):
+            raise CannotRun(
+                f"Clawpy itself runs from {own}, which cannot be replaced meanwhile",
+                f"quit Clawpy, then run `{chosen.command}` in a terminal",
+            )
+        return chosen
 
     def run(self, job: Job) -> FlowResult:
         installation = self.installation(job.workspace)

@@ -12,6 +12,7 @@ import re
 import shlex
 import shutil
 import stat
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -102,6 +103,12 @@ class Installation:
         if self.created:
             return f"{self.effects}; to undo: rm -r {' '.join(map(shlex.quote, self.created))}"
         return f"{self.effects}; nothing to undo"
+
+    def find_own_environment(self, top: Path) -> str:
+        """The folder of packages from which this program itself runs, "" when the installation changes no such folder.
+        That folder must not be replaced while the program uses it. `top` is the top of the repository."""
+        running = Path(sys.prefix).resolve()
+        return next((place for place in self.updated if running.is_relative_to((top / place).resolve())), "")
 
     @property
     def environment(self) -> dict[str, str]:
