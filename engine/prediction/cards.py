@@ -393,9 +393,18 @@ class Cards:
             self.store.execute(tx, row, view)
 
     def _reverse(self, row: Prediction) -> None:
-        if row.session_id is None or not self._reverse_landing(row.session_id):
-            message = f"card {row.id} has no landed changes"
-            raise Refusal("nothing_to_undo", message, f"to discard waiting changes: clawpy discard {row.id}")
+        """Undo what the session of an executed card landed. Raises `Refusal` as `undo`."""
+        if row.session_id is not None and self._reverse_landing(row.session_id):
+            return
+        if row.check_only:
+            message = f"card {row.id} was read-only and changed nothing"
+            raise Refusal("nothing_to_undo", message, "there is nothing to undo")
+        session = self.approvals.launcher.of_prediction(row.id)
+        has_waiting_changes = session is not None and session.change_set_id is not None
+        command = (
+            f"discard {row.id}` discards what waits" if has_waiting_changes else f"work {row.id}` shows what it did"
+        )
+        raise Refusal("nothing_to_undo", f"card {row.id} has no landed changes", f"`clawpy {command}")
 
 
 def _request_undo(tx: Transaction, card_id: str) -> Prediction:

@@ -166,6 +166,8 @@ class FakeSessions:
         return RunnerInfo(True, estimate=0, undo_note="nothing to undo")
 
     def apply_edit(self, assignment: Assignment, edit: str) -> Assignment:
+        if edit == "{}":
+            return assignment
         key, separator, value = edit.partition("=")
         if not separator:
             raise Refusal("bad_parameters", f"{edit!r} is not key=value", "for example paths=src")

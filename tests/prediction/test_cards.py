@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -10,6 +11,8 @@ from engine.clock import FakeClock
 from engine.events import ChangeSetDiscarded
 from engine.model import (
     Outcome,
+    Refusal,
+    RunnerInfo,
     SessionView,
     Source,
     Status,
@@ -136,6 +139,25 @@ def test_undo_later_reverses_the_landing(world: World) -> None:
     world.landed.sessions.add("session_1")
     assert world.cards.undo(card.id).status is Status.EXECUTED
     assert world.signals() == ["undone"]
+
+
+@pytest.mark.parametrize(
+    ("check_only", "change_set_id", "words"),
+    [
+        (True, None, "was read-only and changed nothing (there is nothing to undo)"),
+        (False, "change_1", "has no landed changes (`clawpy discard {}` discards what waits)"),
+        (False, None, "has no landed changes (`clawpy work {}` shows what it did)"),
+    ],
+)
+def test_undo_says_what_there_is_where_nothing_was_landed(
+    world: World, check_only: bool, change_set_id: str | None, words: str
+) -> None:
+    world.sessions.check = lambda assignment: RunnerInfo(True, check_only=check_only)  # type: ignore[method-assign]
+    card = world.finished()
+    world.sessions.views[card.id] = replace(world.sessions.views[card.id], change_set_id=change_set_id)
+    with pytest.raises(Refusal) as refused:
+        world.cards.undo(card.id)
+    assert str(refused.value) == f"card {card.id} {words.format(card.id)}"
 
 
 def test_a_correction_of_a_prompt_outlasts_the_result(world: World) -> None:

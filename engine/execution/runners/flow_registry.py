@@ -88,7 +88,7 @@ def _describe_faults(flow: type[Flow], error: ValidationError) -> str:
             case "missing":
                 missing.append(place)
             case _:
-                wrong.append(f"{flow.name}: {place}: {fault['msg']}")
+                wrong.append(f"{flow.name}: {place}: {fault['msg'].removeprefix('Value error, ')}")
     sentences = [f"{flow.name} has no parameter {join_names(unknown)}"] if unknown else []
     sentences += [f"{flow.name} needs {join_names(missing)}"] if missing else []
     return sanitise("; ".join([*sentences, *wrong]))

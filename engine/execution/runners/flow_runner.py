@@ -10,7 +10,12 @@ from pathlib import Path
 from engine.execution.housekeeping import Housekeeping
 from engine.execution.live_session import LiveSession
 from engine.execution.runners.flow import Flow, FlowError, Job, Place, ProjectFlow, RunScope
-from engine.execution.runners.flow_registry import LearnedFlow, edit_parameters, validate_parameters
+from engine.execution.runners.flow_registry import (
+    LearnedFlow,
+    edit_parameters,
+    parameter_refusal,
+    validate_parameters,
+)
 from engine.execution.runners.flows.maintenance import InstallFlow
 from engine.execution.runners.runner import RunnerResult
 from engine.execution.runners.toolchains.installing import Installation, install_into_tree
@@ -58,8 +63,15 @@ class FlowRunner:
         return replace(info, undo_note=undo, hosts=installation.hosts, learned_commands=installation.summary)
 
     def apply_edit(self, assignment: Assignment, edit: str) -> Assignment:
-        """The assignment with edited parameters, and with the prompt that describes them."""
-        flow = edit_parameters(self._flow_type(assignment), assignment.parameters, edit)
+        """The assignment with edited parameters, and with the prompt that describes them.
+
+        Raises `Refusal`: `no_runner`, `bad_parameters`."""
+        flow_type = self._flow_type(assignment)
+        flow = edit_parameters(flow_type, assignment.parameters, edit)
+        try:
+            _find_installation(flow, assignment)
+        except FlowError as unable:
+            raise parameter_refusal(flow_type, str(unable)) from unable
         return replace(assignment, prompt=sanitise(flow.describe()), parameters=flow.model_dump(mode="json"))
 
     def recover(self) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -11,12 +12,15 @@ from typing import Any
 
 import httpx
 import pytest
+from pydantic.fields import FieldInfo
 
 from engine.api.control import ask
 from engine.api.gateway import calls
 from engine.api.gateway.access import Access, ClientCounts, Limits, listen_address
 from engine.api.gateway.api import build
+from engine.api.operations import dispatch
 from engine.engine import Engine
+from engine.execution.runners.flows import FLOWS
 from engine.lock import read_holder
 from engine.model import (
     Answer,
@@ -179,6 +183,35 @@ def test_a_programs_trigger_passes_every_rail(served: Served, engine: Engine, fo
 )
 def test_wrong_triggers_are_refused(served: Served, body: dict[str, Any], status: int, code: str) -> None:
     assert request(served, "POST", "/crosspoll/trigger", status, json=body)["error"]["code"] == code
+
+
+NEED_PARAMETERS = [name for name, flow in FLOWS.items() if any(map(FieldInfo.is_required, flow.model_fields.values()))]
+NEED_PARAMETERS.remove("summarise_day")  # its name alone means today
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        *NEED_PARAMETERS, "Bisect.", 'bisect {"good": "v1"}', "bisect good=v1 speed=9", "report_branches days=soon",
+        "prepare_environment command=nonsense",
+    ],
+)  # fmt: skip
+def test_a_flow_whose_parameters_are_wrong_or_missing_leaves_no_card(
+    served: Served, engine: Engine, prompt: str
+) -> None:
+    pending, workspace = engine.cards.pending(include_snoozed=True), engine.workspaces[0]
+    flow = re.split("[ .]", prompt.lower())[0]
+    for name, speaker in (("propose", {}), ("suggest", {"by": "claude"})):  # the verb, and the tool of MCP
+        with pytest.raises(Refusal) as refused:
+            dispatch(engine, name, {"text": prompt, "workspace": workspace, **speaker})
+        assert refused.value.code == "bad_parameters"
+        assert all(f"{parameter}=…" in refused.value.fix for parameter in FLOWS[flow].model_fields)
+    assert (
+        request(served, "POST", "/crosspoll/trigger", 409, json={"hint": prompt})["error"]["code"] == "bad_parameters"
+    )
+    call = {"jsonrpc": "2.0", "id": 1, "method": "pulse.crosspoll.trigger", "params": {"hint": prompt}}
+    assert request(served, "POST", "/rpc", json=call)["error"]["data"]["code"] == "bad_parameters"
+    assert engine.cards.pending(include_snoozed=True) == pending
 
 
 def test_config_is_changed_for_this_run_only(served: Served, engine: Engine) -> None:
