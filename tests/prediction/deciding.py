@@ -245,8 +245,8 @@ class World:
 
     def _safety(self) -> Any:
         """Rails that are simple, and a kill switch that is thrown while `stopped` says why."""
-        kill_switch = SimpleNamespace(stop_reason=lambda: self.stopped)
-        return SimpleNamespace(pipeline=self.rails, decided=lambda tx: None, kill_switch=kill_switch)
+        kill_switch = SimpleNamespace(stop_reason=lambda: self.stopped, decided=lambda tx: None)
+        return SimpleNamespace(pipeline=self.rails, kill_switch=kill_switch)
 
     def contexts(self, workspaces: Sequence[str]) -> list[WorkspaceContext]:
         return [
