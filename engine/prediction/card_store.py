@@ -116,7 +116,7 @@ class CardStore:
         self._change_cursor = LedgerCursor(
             ledger, CURSOR, lambda fact: fact.kind in {*SIGNAL_OF_EVENT, *LANDING_EVENTS}
         )
-        self._pending = database.cached(self._load_pending)
+        self._pending = database.cached("predictions", self._load_pending)
 
     def pending(self) -> Sequence[Card]:
         """All pending cards, oldest first."""

@@ -18,6 +18,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
+from types import TracebackType
 from typing import Any, TypeVar
 
 from sqlalchemy import Engine, create_engine, event
@@ -96,24 +97,35 @@ def _create(path: Path) -> None:
     half.replace(path)
 
 
-@contextmanager
-def translated_errors(path: Path) -> Iterator[None]:
-    """Turn SQLite's faults of the file or the disk into a `Refusal` that says how to mend it."""
-    try:
-        yield
-    except (DBAPIError, sqlite3.DatabaseError) as error:
-        text = str(error.orig if isinstance(error, DBAPIError) else error)
-        if "disk is full" in text:
-            code, message = "disk_full", f"the disk that holds {path.parent} is full"
-            fix = "free some space; nothing was half-written"
-        elif "readonly" in text or "unable to open" in text:
-            code, message = "unwritable_home", f"{path} cannot be opened for writing: {text}"
-            fix = "make the folder writable, or name another with --home DIR"
-        elif "malformed" in text or "not a database" in text:
-            code, message, fix = "damaged_home", f"{path} is damaged: {text}", recovery_hint(path)
-        else:
-            raise
-        raise Refusal(code, message, fix) from error
+class TranslatedErrors:
+    """A context that turns SQLite's faults of the file or the disk into a `Refusal`, which says how to fix them."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if isinstance(error, DBAPIError | sqlite3.DatabaseError):
+            refusal = _refusal_of(str(error.orig if isinstance(error, DBAPIError) else error), self._path)
+            if refusal is not None:
+                raise refusal from error
+
+
+def _refusal_of(error: str, path: Path) -> Refusal | None:
+    """The refusal for the text of an error of SQLite, None for one that is no fault of the file or the disk."""
+    if "disk is full" in error:
+        message = f"the disk that holds {path.parent} is full"
+        return Refusal("disk_full", message, "free some space; nothing was half-written")
+    if "readonly" in error or "unable to open" in error:
+        fix = "make the folder writable, or name another with --home DIR"
+        return Refusal("unwritable_home", f"{path} cannot be opened for writing: {error}", fix)
+    if "malformed" in error or "not a database" in error:
+        return Refusal("damaged_home", f"{path} is damaged: {error}", recovery_hint(path))
+    return None
 
 
 def use_write_ahead_log(path: Path) -> None:
@@ -139,8 +151,9 @@ def open_sqlite(path: Path, *, read_only: bool, durable: bool) -> Engine:
 class KeptConnection:
     """A connection with a session, kept for many transactions: making them costs more than most queries.
 
-    For SQLAlchemy one transaction lasts as long as the connection. SQLite's own transactions begin and end at the
-    driver.
+    Each use as a context is one transaction of SQLite, which is committed at the end, or rolled back when something was
+    raised. For SQLAlchemy one transaction lasts as long as the connection. This is a class and no generator, because
+    an engine reads thousands of times a minute.
     """
 
     def __init__(self, engine: Engine, *, reads: bool) -> None:
@@ -158,24 +171,32 @@ class KeptConnection:
             info={DRIVER: self.driver, READS: reads},
         )
 
-    @contextmanager
-    def transaction(self) -> Iterator[Session]:
-        """The session in a transaction, which is committed in the end, or rolled back when something is raised."""
+    def __enter__(self) -> Session:
         self.driver.execute("BEGIN" if self._reads else "BEGIN IMMEDIATE")
+        return self._session
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        has_succeeded = False
         try:
-            yield self._session
-            if not self._reads:
-                self._session.flush()
-                self.driver.execute("COMMIT")
-            self._session.expunge_all()
-        except BaseException:
-            self._session.close()
-            raise
+            if error is None:
+                self._finish()
+                has_succeeded = True
         finally:
+            if not has_succeeded:
+                self._session.close()
             if self.driver.in_transaction:
                 self.driver.execute("ROLLBACK")
             if not self._connection.in_transaction():  # a session ended SQLAlchemy's transaction by a rollback
                 self._connection.begin()
+
+    def _finish(self) -> None:
+        if not self._reads:
+            self._session.flush()
+            self.driver.execute("COMMIT")
+        if list(self._session):  # mostly it holds nothing
+            self._session.expunge_all()
 
     def close(self) -> None:
         """Close the connection."""
@@ -241,12 +262,17 @@ class Database:
         """Counts commits that wrote to the ledger: consumers have nothing new to read while it stays the same."""
         self._clock = clock
         self._bus = bus
-        with translated_errors(path):
+        with TranslatedErrors(path):
             make_or_check(path)
             use_write_ahead_log(path)
         self._engine = open_sqlite(path, read_only=False, durable=durable)
         self._reader_engine = open_sqlite(path, read_only=True, durable=durable)
         self._writing = KeptConnection(self._engine, reads=False)
+        self._changes: dict[str, int] = {}
+        """Counts commits that changed a table, for the tables of `cached`."""
+        self._changed_tables: set[str] = set()
+        """Those of the tables that the transaction in progress has changed."""
+        self._writing.driver.create_function("note_change", 1, self._changed_tables.add)
         self._idle_readers: list[KeptConnection] = []
         self._deferred: dict[str, Callable[[Transaction], None]] = {}
         self._deferring = threading.Lock()
@@ -275,36 +301,46 @@ class Database:
     @contextmanager
     def read(self) -> Iterator[Session]:
         """A session on one consistent snapshot that cannot write. Do not keep it open across slow work."""
-        with translated_errors(self.path):
+        with TranslatedErrors(self.path):
             try:
                 reader = self._idle_readers.pop()
             except IndexError:
                 reader = KeptConnection(self._reader_engine, reads=True)
             try:
-                with reader.transaction() as session:
+                with reader as session:
                     yield session
             finally:
                 self._idle_readers.append(reader)
 
-    def cached(self, load: Callable[[], T]) -> Callable[[], T]:
-        """A function that returns what `load` reads from the database, and reads again only after a commit: for what is
-        asked many times a minute. All callers get the same object, so none may change it."""
+    def cached(self, table: str, load: Callable[[], T]) -> Callable[[], T]:
+        """A function that returns what `load` reads from `table`, and reads again only after a commit that changed the
+        table: for what is asked many times a minute. All callers get the same object, so none may change it."""
+        self._in_writer(lambda: self._watch(table)).result()
         cache: tuple[int, T] | None = None
 
         def current() -> T:
             nonlocal cache
-            commits = self.commits  # before reading: a commit meanwhile makes the next call read again
+            changes = self._changes[table]  # before reading: a commit meanwhile makes the next call read again
             known = cache
-            if known is None or known[0] != commits:
-                known = cache = commits, load()
+            if known is None or known[0] != changes:
+                known = cache = changes, load()
             return known[1]
 
         return current
 
+    def _watch(self, table: str) -> None:
+        """Have SQLite call `_changed_tables.add` for each row of `table` that the writer's connection changes."""
+        self._changes.setdefault(table, 0)
+        for change in ("INSERT", "UPDATE", "DELETE"):
+            self._writing.driver.execute(
+                f"CREATE TEMP TRIGGER IF NOT EXISTS {table}_{change} AFTER {change} ON main.{table} "
+                f"BEGIN SELECT note_change('{table}'); END"
+            )
+
     def scrub(self) -> bool:
         """Remove what was erased from the file too; see `erasing.scrub`. Waits for what is queued; nothing is written
         meanwhile, which takes about a second for each 100 MB."""
-        with translated_errors(self.path):
+        with TranslatedErrors(self.path):
             return self._in_writer(lambda: erasing.scrub(self._writing.driver)).result()
 
     def close(self) -> None:
@@ -328,8 +364,9 @@ class Database:
     def _commit(self, work: Callable[[Transaction], T]) -> T:
         with self._deferring:
             deferred, self._deferred = self._deferred, {}
+        self._changed_tables.clear()
         try:
-            with translated_errors(self.path), self._writing.transaction() as session:
+            with TranslatedErrors(self.path), self._writing as session:
                 transaction = Transaction(session, self._clock.now())
                 for write_deferred in deferred.values():  # first, for whoever writes the same now has the last word
                     try:
@@ -342,6 +379,8 @@ class Database:
                 self._deferred = deferred | self._deferred
             raise
         self.commits += 1
+        for table in self._changed_tables:
+            self._changes[table] += 1
         self.recorded += any(not fact.volatile for fact in transaction.events)
         # Facts go out before the caller wakes up, so that who acts on an answer finds the facts already on the bus.
         for fact in transaction.events:

@@ -56,6 +56,8 @@ class Ledger:
         self.database = database
         self.cursor_keys: set[str] = set()
         """The keys of all consumers' cursors: entries after a cursor are still needed."""
+        self._last_since: tuple[tuple[int, int, int], list[LedgerEntry]] | None = None
+        """What `since` returned last, after the commits and the arguments that it was read with."""
 
     def latest(self, limit: int = 50, *, kinds: tuple[str, ...] = (), before: int | None = None) -> list[LedgerEntry]:
         """The newest entries first, at most `limit`; page on with `before` = the last id seen."""
@@ -67,9 +69,14 @@ class Ledger:
         entries = [entry for kind in set(kinds) for entry in self._entries(clause, kind, before, limit)]
         return sorted(entries, key=lambda entry: entry.id, reverse=True)[:limit]
 
-    def since(self, cursor: int, limit: int = BATCH) -> list[LedgerEntry]:
-        """Entries after `cursor`, oldest first, for services that must miss nothing."""
-        return self._entries("WHERE id > ? ORDER BY id LIMIT ?", cursor, limit)
+    def since(self, cursor: int, limit: int = BATCH) -> Sequence[LedgerEntry]:
+        """Entries after `cursor`, oldest first, for services that must miss nothing. A result is kept until the next
+        commit, since most of these services have the same cursor."""
+        read_at = self.database.commits, cursor, limit  # before reading: after a commit meanwhile it is read again
+        last = self._last_since
+        if last is None or last[0] != read_at:
+            last = self._last_since = read_at, self._entries("WHERE id > ? ORDER BY id LIMIT ?", cursor, limit)
+        return last[1]
 
     def between(self, start: datetime, end: datetime, kinds: tuple[str, ...], limit: int = 5_000) -> list[LedgerEntry]:
         """Entries of some kinds from `start` until before `end`, oldest first."""

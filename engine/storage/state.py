@@ -11,10 +11,11 @@ import json
 from datetime import datetime
 from typing import Any
 
-from sqlmodel import Field, Session, col, select
+from sqlalchemy import bindparam
+from sqlmodel import Field, Session, col
 
 from engine.storage.database import Database, Transaction
-from engine.storage.rows import Row, ask, json_field, utc_field
+from engine.storage.rows import Row, ask, json_field, load_all, select_all, utc_field
 
 
 class EngineState(Row, table=True):
@@ -66,6 +67,10 @@ class Intent(Row, table=True):
     begun_at: datetime = utc_field()
 
 
+_OF_KIND = select_all(Intent).where(col(Intent.kind) == bindparam("kind")).order_by(col(Intent.id))
+_OF_SUBJECT = _OF_KIND.where(col(Intent.subject) == bindparam("subject"))
+
+
 def begin_intent(transaction: Transaction, kind: str, subject: str, payload: dict[str, Any]) -> int:
     """Write an intent in `transaction`; returns its id. The files may be touched once it is committed."""
     intent = Intent(kind=kind, subject=subject, payload=payload, begun_at=transaction.now)
@@ -75,9 +80,7 @@ def begin_intent(transaction: Transaction, kind: str, subject: str, payload: dic
 
 def finish_intent(transaction: Transaction, intent_id: int) -> None:
     """Take the intent away: the files now agree with the database. Harmless when it is gone already."""
-    intent = transaction.session.get(Intent, intent_id)
-    if intent is not None:
-        transaction.session.delete(intent)
+    ask(transaction.session, "DELETE FROM intents WHERE id = :id", {"id": intent_id})
 
 
 def drop_intent(database: Database, intent_id: int) -> None:
@@ -87,11 +90,10 @@ def drop_intent(database: Database, intent_id: int) -> None:
 
 def intents_of(transaction: Transaction, kind: str, subject: str) -> list[Intent]:
     """Intents for `subject` that were begun and not done. They belong to `transaction`: changes of them are stored."""
-    query = select(Intent).where(col(Intent.kind) == kind, col(Intent.subject) == subject)
-    return list(transaction.session.exec(query.order_by(col(Intent.id))))
+    return load_all(transaction.session, Intent, _OF_SUBJECT, {"kind": kind, "subject": subject})
 
 
 def unfinished_intents(database: Database, kind: str) -> list[Intent]:
     """The intents that were begun and not done, oldest first."""
     with database.read() as session:
-        return list(session.exec(select(Intent).where(col(Intent.kind) == kind).order_by(col(Intent.id))))
+        return load_all(session, Intent, _OF_KIND, {"kind": kind})

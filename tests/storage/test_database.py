@@ -137,9 +137,22 @@ def test_a_write_inside_a_write_is_an_error(database: Database) -> None:
         database.write(lambda tx: database.write(lambda inner: None))
 
 
-def test_a_cached_result_is_read_again_after_a_commit(database: Database) -> None:
+def test_a_cached_result_is_read_again_only_after_a_commit_that_changed_its_table(database: Database) -> None:
     reads = []
-    current = database.cached(lambda: reads.append(database.commits) or len(reads))
+    current = database.cached("intents", lambda: reads.append(database.commits) or len(reads))
+
+    def fails(tx: Transaction) -> None:
+        begin_intent(tx, "kind", "subject", {})
+        raise ValueError("changed my mind")
+
     assert (current(), current()) == (1, 1)
-    database.write(lambda tx: state.put(tx, "a key", 1))
+    intent = database.write(lambda tx: begin_intent(tx, "kind", "subject", {}))
     assert (current(), current()) == (2, 2)
+    database.write(lambda tx: state.put(tx, "a key", 1))
+    with pytest.raises(ValueError, match="changed my mind"):
+        database.write(fails)
+    assert current() == 2
+    database.write(lambda tx: tx.driver.execute("UPDATE intents SET kind = 'other'"))
+    assert current() == 3
+    state.drop_intent(database, intent)
+    assert (current(), current()) == (4, 4)

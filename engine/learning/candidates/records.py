@@ -5,11 +5,12 @@ packages above it; `engine.wiring.learning` implements it.
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Protocol
 
-from sqlalchemy import ColumnElement
+from sqlalchemy import ColumnElement, Select, bindparam
 from sqlalchemy.dialects.sqlite import insert
 from sqlmodel import Field, col, func, select
 
@@ -19,7 +20,18 @@ from engine.model.adaptation import Candidate, LearningRecord, RecordKind
 from engine.model.lessons import Correction
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import LedgerEntry
-from engine.storage.rows import Row, enum_field, json_field, shallow_dict, utc_field, value_of
+from engine.storage.rows import (
+    Row,
+    ask,
+    each_of,
+    enum_field,
+    json_field,
+    read_all,
+    select_all,
+    shallow_dict,
+    utc_field,
+    value_of,
+)
 
 # -- what is read from above
 
@@ -159,6 +171,22 @@ class LearningRecordRow(Row, table=True):
     details: dict[str, Any] = json_field()
 
 
+_BY_ID = (
+    select_all(LearningRecordRow)
+    .where(col(LearningRecordRow.id).in_(each_of("ids")))
+    .order_by(col(LearningRecordRow.seq))
+)
+_OF_SCOPE = (
+    select_all(LearningRecordRow)
+    .where(
+        col(LearningRecordRow.scope_type) == bindparam("scope_type"),
+        col(LearningRecordRow.scope_id) == bindparam("scope_id"),
+    )
+    .order_by(col(LearningRecordRow.seq).desc())
+    .limit(MAX_PER_SCOPE)
+)
+
+
 def record_id(*parts: object) -> str:
     """The id of a record, from what it was made of: the same whenever that is read again."""
     return "rec_" + hashlib.sha256("\x1f".join(map(str, parts)).encode(errors="replace")).hexdigest()[:12]
@@ -179,7 +207,7 @@ class Records:
     def last_seq(self) -> int:
         """The `seq` of the newest record, 0 without any."""
         with self._database.read() as session:
-            return session.exec(select(func.max(LearningRecordRow.seq))).one() or 0
+            return int(ask(session, "SELECT ifnull(max(seq), 0) FROM learning_records").scalar())
 
     def newest(self, *where: ColumnElement[bool] | bool, limit: int = 200) -> list[LearningRecord]:
         """The newest records for which all of this is true, newest first."""
@@ -193,22 +221,23 @@ class Records:
 
     def by_id(self, ids: Sequence[str]) -> list[LearningRecord]:
         """The records with these ids, oldest first."""
-        return self.newest(col(LearningRecordRow.id).in_(ids), limit=len(ids))[::-1]
+        return self._read(_BY_ID, {"ids": json.dumps(ids)})
 
     def of_scope(self, scope_type: str, scope_id: str) -> list[LearningRecord]:
         """The records of a scope, the newest first."""
-        return self.newest(*_of_scope(scope_type, scope_id), limit=MAX_PER_SCOPE)
+        return self._read(_OF_SCOPE, {"scope_type": scope_type, "scope_id": scope_id})
+
+    def _read(self, statement: Select[Any], values: Mapping[str, Any]) -> list[LearningRecord]:
+        with self._database.read() as session:
+            return [value_of(row, LearningRecord) for row in read_all(session, LearningRecordRow, statement, values)]
 
     def count_before(self, label: str, scope_type: str, scope_id: str, ledger_id: int) -> int:
         """Number of records of a label and scope from ledger entries before `ledger_id`."""
         counted = select(func.count()).where(
             LearningRecordRow.source_label == label,
             LearningRecordRow.fact < ledger_id,
-            *_of_scope(scope_type, scope_id),
+            LearningRecordRow.scope_type == scope_type,
+            LearningRecordRow.scope_id == scope_id,
         )
         with self._database.read() as session:
             return session.exec(counted).one()
-
-
-def _of_scope(type: str, id: str) -> tuple[bool, bool]:
-    return LearningRecordRow.scope_type == type, LearningRecordRow.scope_id == id
