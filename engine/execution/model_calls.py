@@ -271,14 +271,15 @@ class ModelCalls:
             return _load_row(session, call_id).view
 
     def prompt(self, call_id: str) -> tuple[PromptPart, ...]:
-        """The whole prompt of a call, with the conversation before it. Raises `Refusal` `unknown_call`."""
-        segments: list[tuple[PromptPart, ...]] = []
+        """The whole prompt of a call, with the conversation before it. In damaged rows a call may follow itself, or a
+        later one: each call is then read once. Raises `Refusal` `unknown_call`."""
+        parts_of: dict[str, tuple[PromptPart, ...]] = {}
         with self._database.read() as session:
             row: ModelCallRow | None = _load_row(session, call_id)
-            while row is not None:
-                segments.append(unpack_parts(row.messages))
+            while row is not None and row.id not in parts_of:
+                parts_of[row.id] = unpack_parts(row.messages)
                 row = session.get(ModelCallRow, row.follows) if row.follows else None
-        return tuple(part for segment in reversed(segments) for part in segment)
+        return tuple(part for parts in reversed(parts_of.values()) for part in parts)
 
     def reply(self, call_id: str) -> str:
         """The model's answer, "" for none. Raises `Refusal` `unknown_call`."""

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy
+import sqlmodel
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -109,6 +110,21 @@ def test_a_conversation_is_stored_once_and_read_whole(world: World) -> None:
         sizes = session.execute(sqlalchemy.select(sqlalchemy.func.length(ModelCallRow.messages))).scalars().all()
     assert max(sizes) < 500
     assert world.calls.get(third).follows == second
+
+
+@pytest.mark.parametrize("followed", [0, 1, 2])
+def test_each_call_of_a_conversation_that_runs_in_a_circle_is_read_once(world: World, followed: int) -> None:
+    calls: list[str] = []
+    for name in ("first", "second", "third"):
+        calls.append(begin(world, messages=[part(name, name)], follows=calls[-1] if calls else ""))
+    world.database.write(
+        lambda tx: tx.session.execute(
+            sqlalchemy.update(ModelCallRow)
+            .where(sqlmodel.col(ModelCallRow.id) == calls[0])
+            .values(follows=calls[followed])
+        )
+    )
+    assert [sent_part.name for sent_part in world.calls.prompt(calls[2])] == ["first", "second", "third"]
 
 
 def test_every_call_of_a_conversation_has_its_provenance_and_is_observed_once(world: World) -> None:
