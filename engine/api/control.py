@@ -315,7 +315,8 @@ def stop(home: Home, reason: str) -> Document:
     counts all that died, `left` names what did not. Raises `Refusal` `unwritable_home` when the file cannot be written
     (a full disk) and no engine answers either; sessions are ended all the same.
     """
-    from engine.execution.session_processes import pid_folder, terminate_sessions
+    from engine.execution.pid_files import pid_folder
+    from engine.execution.session_processes import terminate_sessions
 
     unwritten: OSError | None = None
     try:

@@ -1,12 +1,10 @@
-"""Stores and reads the rows of change sets, checks their transitions, and keeps comments on their lines (SPEC 3.9)."""
+"""Stores and reads the rows of change sets, and checks which decisions on them are possible (SPEC 3.9)."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection
-from dataclasses import asdict, replace
+from collections.abc import Callable
 from datetime import datetime
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +12,13 @@ import sqlalchemy
 from sqlalchemy import JSON, Column, bindparam
 from sqlmodel import Field, Session, col, desc, select
 
-from engine.events import ChangeSetCommented, Event
-from engine.execution.diffs import file_diffs, printable_text
+from engine.events import Event
+from engine.execution.diffs import file_diffs
 from engine.execution.session_store import check_of
-from engine.execution.trees import apply_patch, changed_files, join_paths, missing_objects, printable_path
+from engine.execution.tree_diffs import make_patch
+from engine.execution.trees import missing_objects
 from engine.git import Git
-from engine.model import ChangeSet, ChangeState, DiffComment, FileChange, FileDiff, Refusal, sanitise
+from engine.model import ChangeSet, ChangeState, DiffComment, FileChange, FileDiff, Refusal
 from engine.storage.database import Database, Transaction
 from engine.storage.rows import Row, ask, ids_with_prefix, json_field, utc_field, value_of
 from engine.storage.state import finish_intent
@@ -29,7 +28,8 @@ NEXT_STATES: dict[ChangeState, set[ChangeState]] = {
     ChangeState.LANDED: {ChangeState.UNDONE},
     ChangeState.UNDONE: {ChangeState.LANDED, ChangeState.BRANCHED, ChangeState.DISCARDED},
 }
-"""The decisions on a change set by its state. A landed part of one that waits can be undone too."""
+"""The states that a decision may lead to, by the present state. In a change set that waits, a landed part can be undone
+too."""
 
 
 class ChangeSetRow(Row, table=True):
@@ -52,17 +52,17 @@ class ChangeSetRow(Row, table=True):
     branch: str = ""
     note: str = ""
     landings: list[dict[str, Any]] = json_field(default_factory=list)
-    """Landings that were not undone, the oldest first: the `tree` up to which it is landed, the `files` of that, and
-    the `plan` that wrote them."""
+    """The landings that were not undone, the oldest first. Each has the `tree` up to which the change set is then
+    landed, the `files` in it, and the `plan` that wrote them."""
     written: dict[str, int] = json_field(default_factory=dict)
-    """The `mtime_ns` by path of files that its landings and undos wrote."""
+    """The `mtime_ns` of the files that its landings and undos wrote, by path."""
     kept: bool = True
-    """Its refs are in the repository."""
+    """Whether its refs are in the repository."""
     comments: list[dict[str, Any]] = json_field(default_factory=list)
 
     @property
     def landed_tree(self) -> str:
-        """The tree up to which it is landed: the rest is the difference from there to `result_tree`."""
+        """The tree up to which it is landed. The rest is the difference between this tree and `result_tree`."""
         return self.landings[-1]["tree"] if self.landings else self.base_tree
 
     @property
@@ -78,18 +78,18 @@ class ChangeSetRow(Row, table=True):
         return f"{first.strip() or 'Work of a session'}\n\n{body}Session: {self.session_id}\n"
 
     def open_git(self) -> Git:
-        """git in its repository. Raises `Refusal` when it is no repository."""
+        """git in the repository of its workspace. Raises `Refusal` when that is no repository."""
         return Git(Path(self.workspace)).pin()
 
     def open_complete_git(self) -> Git:
-        """The same, where git has all trees of the change set. Raises `Refusal` also `diff_gone`: git collected one."""
+        """git in its repository, which has all its trees. Raises `Refusal`, also `diff_gone` if git collected one."""
         git = self.open_git()
         if missing_objects(git, self.base_tree, self.landed_tree, self.result_tree):
             raise Refusal("diff_gone", f"git no longer has the contents of {self.id}, which was {self.state}")
         return git
 
     def keep_landed_part(self, note: str) -> bool:
-        """Reduce it to its landed part; False when nothing is landed."""
+        """Reduce it to its landed part. False when nothing is landed."""
         if self.landings:
             last = self.landings[-1]
             self.result_tree, self.files, self.note = last["tree"], last["files"], note
@@ -98,7 +98,7 @@ class ChangeSetRow(Row, table=True):
 
     @property
     def about(self) -> dict[str, str]:
-        """The fields that every event of it has."""
+        """The fields that every event on it has."""
         return {"subject": self.id, "workspace": self.workspace, "session_id": self.session_id}
 
     def view(self) -> ChangeSet:
@@ -118,11 +118,12 @@ _REVERSALS = {
     ChangeState.LANDED: "`clawpy undo {}` undoes it",
     ChangeState.UNDONE: "`clawpy land {}` lands it again",
 }
-"""The command that reverses a decision which was made already."""
+"""How to reverse a decision, by the state that it led to."""
 
 
 def load_checked_row(session: Session, change_set_id: str, becoming: ChangeState | None) -> ChangeSetRow:
-    """One row. Raises `Refusal` `unknown_change_set`, and `already_decided` when it cannot be `becoming`."""
+    """Load a row that may get the state `becoming`; None stands for any row. Raises `Refusal`: `unknown_change_set`,
+    `already_decided`."""
     row = session.get(ChangeSetRow, change_set_id)
     if row is None:
         raise Refusal("unknown_change_set", f"there is no change set {change_set_id}", "`clawpy work` lists them")
@@ -145,8 +146,8 @@ def store_decision(
     decide: Callable[[ChangeSetRow], Event],
     intent: int | None = None,
 ) -> ChangeSet:
-    """Store a decision, and remove its intent: `decide` changes the row, also to another state than `state`, and
-    returns the event. Raises as `load_checked_row`."""
+    """Store a decision, and remove its intent. `decide` changes the row and returns the event; it may choose another
+    state than `state`. Raises as `load_checked_row`."""
     if intent is not None:
         finish_intent(tx, intent)
     row = load_checked_row(tx.session, change_set_id, state)
@@ -159,7 +160,7 @@ def store_decision(
 
 
 MAX_RECENT_LANDINGS = 20
-"""Number of recent landings and undos whose files `written_by_us` returns."""
+"""Number of recent landings and undos whose files `written_by_us` knows."""
 
 _WRITTEN = (
     sqlalchemy.select(col(ChangeSetRow.written))
@@ -190,20 +191,20 @@ class ChangeReader:
         return None if row is None else row.view()
 
     def diff(self, change_set_id: str) -> list[FileDiff]:
-        """Its files with their hunks: those that wait, or all of them once it is decided. Old lines have the numbers of
-        the session's start. Raises `Refusal` `unknown_change_set`, `diff_gone` (git collected it)."""
+        """Its files with their hunks. While it waits, landed hunks are left out. Old lines have the numbers that they
+        had at the session's start. Raises `Refusal`: `unknown_change_set`, `diff_gone` (git collected it)."""
         row = self.row(change_set_id)
         landed = row.landed_tree if row.state == ChangeState.WAITING else row.base_tree
         return file_diffs(row.open_complete_git(), row.base_tree, row.result_tree, landed)
 
     def patch(self, session_id: str) -> str:
-        """The changes of a session as a patch for `git apply`; "" for none, or when git no longer has them."""
+        """The changes of a session as a patch for `git apply`. "" if there are none, or git no longer has them."""
         row = self.row_of_session(session_id)
-        return "" if row is None else apply_patch(row.open_git(), row.base_tree, row.result_tree)
+        return "" if row is None else make_patch(row.open_git(), row.base_tree, row.result_tree)
 
     def undoable_landings(self, workspace: str) -> list[ChangeSet]:
-        """The newest three landings of `workspace` whose files were not edited since, so that each can be undone.
-        Newest first."""
+        """The landings among the newest three of `workspace` that can be undone, because nobody edited their files
+        since. The newest is first."""
         may_be_landed = (ChangeState.LANDED.value, ChangeState.WAITING.value)
         query = (
             select(ChangeSetRow)
@@ -217,7 +218,7 @@ class ChangeReader:
         ]
 
     def written_by_us(self, workspace: str) -> dict[str, int]:
-        """The `mtime_ns` of files that recent landings and undos wrote, by their path relative to `workspace`."""
+        """The `mtime_ns` of the files that recent landings and undos wrote, by their path relative to `workspace`."""
         with self._database.read() as session:
             written = ask(session, _WRITTEN, {"workspace": workspace})
         return {path: time for (times,) in reversed(written) for path, time in times.items()}
@@ -233,7 +234,7 @@ class ChangeReader:
             return load_checked_row(session, change_set_id, becoming)
 
     def rows(self, limit: int | None = None, **equal: str | None) -> list[ChangeSetRow]:
-        """Rows, the newest first, with these values in these columns; a value of None matches any."""
+        """Rows with these values in these columns, the newest first. A value of None matches any."""
         query = select(ChangeSetRow).order_by(desc(col(ChangeSetRow.created_at)), desc(col(ChangeSetRow.id)))
         for column, value in equal.items():
             if value is not None:
@@ -254,94 +255,3 @@ def _is_as_written(workspace: str, path: str, time: int) -> bool:
         return os.lstat(os.path.join(workspace, path)).st_mtime_ns == time  # noqa: PTH118 (names of any bytes)
     except (OSError, ValueError):
         return False
-
-
-# Comments
-
-MAX_COMMENT = 4_000
-"""Maximum number of characters of one comment."""
-
-MAX_QUOTE = 200
-"""Maximum number of characters of the quoted line."""
-
-Comments = tuple[DiffComment, ...]
-
-
-class ChangeComments:
-    """Comments on lines of change sets, for the agent that made them."""
-
-    def __init__(self, database: Database, reader: ChangeReader) -> None:
-        self._database = database
-        self._reader = reader
-
-    def add(self, change_set_id: str, path: str, line: int, text: str, *, old: bool = False) -> ChangeSet:
-        """Comment on line `line`, from 1, of a changed file: after the change, or before it if `old`. Raises `Refusal`:
-        `unknown_change_set`, `unknown_file`, `unknown_line`, `bad_comment`, `diff_gone`."""
-        text = sanitise(text).strip()[:MAX_COMMENT]
-        if not text:
-            raise Refusal("bad_comment", "the comment is empty", "write what to change")
-        quote = _quote_line(self._reader.row(change_set_id), path, line, old=old)
-
-        def append(comments: Comments, now: str) -> Comments:
-            number = max((comment.number for comment in comments), default=0) + 1
-            return (*comments, DiffComment(number, path, line, quote, text, now, old))
-
-        return self._change(change_set_id, append)
-
-    def remove(self, change_set_id: str, number: int) -> ChangeSet:
-        """Remove one comment. Raises `Refusal`: `unknown_change_set`, `unknown_comment`."""
-
-        def drop(comments: Comments, now: str) -> Comments:
-            remaining = tuple(comment for comment in comments if comment.number != number)
-            if len(remaining) == len(comments):
-                message = f"{change_set_id} has no comment {number}"
-                raise Refusal("unknown_comment", message, f"`clawpy comment {change_set_id}`")
-            return remaining
-
-        return self._change(change_set_id, drop)
-
-    def unsent(self, change_set_id: str) -> tuple[str, tuple[int, ...]]:
-        """The comments that no agent received yet, as a message, and their numbers. Raises `Refusal`:
-        `unknown_change_set`, `no_comments`."""
-        unsent = [comment for comment in self._reader.get(change_set_id).comments if not comment.sent]
-        if not unsent:
-            raise Refusal("no_comments", "it has no unsent comments", "`clawpy comment ID FILE:LINE TEXT`")
-        parts = ["Comments on your changes. Address each of them."]
-        for comment in unsent:
-            before = " (before your change)" if comment.old else ""
-            parts.append(f"{comment.path}:{comment.line}{before}\n> {comment.quote}\n{comment.text}")
-        return "\n\n".join(parts), tuple(comment.number for comment in unsent)
-
-    def mark_sent(self, change_set_id: str, numbers: Collection[int]) -> ChangeSet:
-        """Mark the comments with these numbers as sent. Raises `Refusal` `unknown_change_set`."""
-
-        def mark(comments: Comments, now: str) -> Comments:
-            return tuple(replace(comment, sent=now) if comment.number in numbers else comment for comment in comments)
-
-        return self._change(change_set_id, mark)
-
-    def _change(self, change_set_id: str, change: Callable[[Comments, str], Comments]) -> ChangeSet:
-        def work(tx: Transaction) -> ChangeSet:
-            row = load_checked_row(tx.session, change_set_id, None)
-            row.comments = [asdict(comment) for comment in change(row.view().comments, tx.now.isoformat())]
-            tx.session.add(row)
-            tx.record(ChangeSetCommented(**row.about, comments=len(row.comments)))
-            tx.session.flush()
-            return row.view()
-
-        return self._database.write(work)
-
-
-def _quote_line(row: ChangeSetRow, path: str, line: int, *, old: bool) -> str:
-    """Line `line` of the new file, or of the old one. Raises `Refusal`: `unknown_file`, `unknown_line`, `diff_gone`."""
-    git = row.open_complete_git()
-    files = {printable_path(file.path): file for file in changed_files(git, row.base_tree, row.result_tree)}
-    file = files.get(path)
-    if file is None:
-        raise Refusal("unknown_file", f"it does not change {path}", f"one of: {join_paths(list(files))}")
-    oid, mode = (file.old_oid, file.old_mode) if old else (file.new_oid, file.new_mode)
-    lines = BytesIO(git.output("cat-file", "blob", oid)).readlines() if mode.startswith("10") else []
-    if not 1 <= line <= len(lines):
-        length = f"it has {len(lines) or 'no'} lines"
-        raise Refusal("unknown_line", f"{path} has no line {line} {'before' if old else 'after'} the change", length)
-    return printable_text(lines[line - 1].rstrip(b"\r\n").decode(errors="replace"))[:MAX_QUOTE]

@@ -1,14 +1,16 @@
 """Makes change sets from the worktrees of sessions, and carries out the decisions on them (SPEC 3.9).
 
-States: waiting -> landed | branched | discarded; landed -> undone; undone -> landed | branched | discarded. Every other
-decision is refused as `already_decided`.
+A change set waits until it is landed, branched or discarded. A landing can be undone, and then there is the same choice
+again. Every other decision is refused as `already_decided`.
 
-Part of a change set can be landed: the rest waits, and is landed, branched or discarded later. Landings are a stack:
-undo reverses the last one. Once the rest is discarded or branched, the change set is reduced to its landed part.
+A part of a change set can be landed. The rest waits, and is landed, branched or discarded later. Landings are a stack,
+so that undo reverses the last one. A change set whose rest was discarded or branched has only its landed part.
 
 A session's worktree stays until nothing of its change set waits; an undo does not restore it. Its trees stay while the
-change set can be landed or its landing undone. Sessions conflict only when their changes land: for waiting change sets
-that touch the same files, git tells whether the second could still land after the first, and adaptation learns from it.
+change set can be landed or its landing undone.
+
+Several sessions may change the same files. For waiting change sets with common files, git says whether the second could
+still land after the first. This is recorded, and adaptation learns from it.
 """
 
 from __future__ import annotations
@@ -33,19 +35,13 @@ from engine.events import (
     Event,
     WorkOverlapped,
 )
-from engine.execution.change_store import NEXT_STATES, ChangeComments, ChangeSetRow, store_decision
+from engine.execution.change_comments import ChangeComments
+from engine.execution.change_store import NEXT_STATES, ChangeSetRow, store_decision
 from engine.execution.diffs import file_changes
 from engine.execution.landings import LANDING, Landings
 from engine.execution.session_store import SessionRow
-from engine.execution.trees import (
-    branch_commit,
-    commit_diff,
-    create_branch,
-    free_branch_name,
-    join_paths,
-    merge_three_way,
-    missing_objects,
-)
+from engine.execution.tree_merges import branch_commit, commit_diff, create_branch, free_branch_name, merge_three_way
+from engine.execution.trees import join_paths, missing_objects
 from engine.execution.worktrees import StartingTreeBuilder, Worktree
 from engine.frozen import frozen
 from engine.git import Git
@@ -59,8 +55,10 @@ from engine.storage.state import begin_intent, drop_intent, unfinished_intents
 log = logging.getLogger(__name__)
 
 BRANCHING = "branching"
+"""The kind of the intent rows of branches."""
+
 MAX_OVERLAPPING_FILES = 50
-"""Maximum number of files of an overlap in the ledger."""
+"""Maximum number of files that the event of an overlap names."""
 
 
 @frozen
@@ -69,15 +67,15 @@ class CapturedChanges:
 
     worktree: Worktree
     result_tree: str
-    """The tree of the worktree's files, kept under the session's refs."""
+    """The tree of the worktree's files, which a ref of the session keeps."""
     files: tuple[FileChange, ...]
     overlaps: tuple[WorkOverlapped, ...]
     """The waiting change sets that touch the same files, oldest first."""
 
 
 class ChangeSets(Landings):
-    """Reads change sets and carries out decisions on them, each atomic in files and database, even when the process is
-    killed."""
+    """Reads change sets and carries out decisions on them. Each decision is atomic in files and database, even when the
+    process is killed."""
 
     def __init__(
         self,
@@ -95,7 +93,7 @@ class ChangeSets(Landings):
     # From a session
 
     def capture(self, worktree: Worktree) -> CapturedChanges | None:
-        """The changes in `worktree`, or None. Slow (git); nothing is stored yet."""
+        """The changes in `worktree`, or None. Slow, because of git. Nothing is stored yet."""
         result = self.worktrees.capture(worktree)
         if result.tree == worktree.base:
             return None
@@ -140,9 +138,11 @@ class ChangeSets(Landings):
         continues: str = "",
         check: CheckResult | None = None,
     ) -> ChangeSet:
-        """Store a captured change set inside the transaction that ends its session; records `ChangeSetReady`, and
-        `WorkOverlapped` for each overlap. Undecided changes of the session that it `continues`, which it contains, are
-        discarded."""
+        """Store a captured change set in the transaction that ends its session. Records `ChangeSetReady`, and
+        `WorkOverlapped` for each overlap.
+
+        If it `continues` another session, it contains the undecided changes of that session, which are discarded.
+        """
         worktree = captured.worktree
         row = ChangeSetRow(
             id=self._randomness.new_id("change"),
@@ -166,8 +166,9 @@ class ChangeSets(Landings):
         return row.view()
 
     def starting_tree(self, session_id: str) -> StartingTreeBuilder | None:
-        """Builds the tree of a session that continues `session_id`: the present files with its undecided changes; None
-        for the present files alone. The builder raises `Refusal` `conflict` when both changed the same lines."""
+        """A builder of the tree for a session that continues `session_id`: the present files with the undecided changes
+        of that session. None if the present files are enough. The builder raises `Refusal` `conflict` when you and the
+        session changed the same lines."""
         row = self.row_of_session(session_id)
         if row is None or row.state not in (ChangeState.WAITING, ChangeState.UNDONE):
             return None
@@ -182,6 +183,7 @@ class ChangeSets(Landings):
         return build
 
     def _supersede(self, tx: Transaction, session_id: str, by: str) -> None:
+        """Discard the undecided changes of a session, because the session `by` contains them."""
         row = tx.session.exec(select(ChangeSetRow).where(col(ChangeSetRow.session_id) == session_id)).first()
         if row is None or ChangeState.DISCARDED not in NEXT_STATES.get(ChangeState(row.state), set()):
             return
@@ -193,15 +195,15 @@ class ChangeSets(Landings):
             except Refusal as refusal:  # the engine closes, or git fails: the next start does it
                 log.info("%s is cleared away later: %s", changed.id, refusal)
 
-        # Not on the thread that commits: tidying up starts git and writes.
+        # Not on the thread that commits, because this starts git and writes.
         thread = threading.Thread(target=clear_away, name=f"clawpy-tidy-{changed.id}", daemon=True)
         tx.after_commit(thread.start)
 
     # Decisions
 
     def branch(self, change_set_id: str) -> ChangeSet:
-        """Commit its rest alone onto HEAD on a new branch, named after its prompt (`clawpy/fix-lint`); files, index and
-        HEAD stay.
+        """Commit its rest alone onto HEAD, on a new branch that is named after its prompt (`clawpy/fix-lint`). Files,
+        index and HEAD stay as they are.
 
         Raises `Refusal`: `conflict` (it builds on uncommitted work), `nothing_to_commit`, `unsupported_files`,
         `already_decided`, `unknown_change_set`.
@@ -235,8 +237,8 @@ class ChangeSets(Landings):
         return changed
 
     def recover(self, *, spare: Collection[str] = ()) -> list[str]:
-        """At start-up, before any other use: finish or roll back interrupted decisions, and remove worktrees of earlier
-        sessions, except for those in `spare`. Returns messages on what was done."""
+        """At start-up, before any other use: finish or roll back interrupted decisions, and remove the worktrees of
+        earlier sessions except for those in `spare`. Returns messages on what was done."""
         shutil.rmtree(self._scratch, ignore_errors=True)
         messages = [self._recover_landing(intent) for intent in unfinished_intents(self._database, LANDING)]
         messages += [self._recover_branch(intent) for intent in unfinished_intents(self._database, BRANCHING)]
@@ -293,7 +295,7 @@ class ChangeSets(Landings):
         return f"branching {payload['change_set']} was interrupted before it began; the changes are still waiting"
 
     def _clear_away(self, change_set: ChangeSet) -> None:
-        """Remove its worktree and its refs, which a landed change set keeps for an undo."""
+        """Remove its worktree and its refs. A landed change set keeps its refs for an undo."""
         self.worktrees.remove(change_set.session_id)
         if change_set.state is ChangeState.LANDED:
             return

@@ -15,22 +15,19 @@ from functools import cache
 from io import BytesIO
 from pathlib import Path
 
-from engine.execution.trees import (
+from engine.execution.tree_diffs import (
     ABSENT,
-    DURABLE,
     EXECUTABLE,
     GITLINK,
     LINK,
     TreeChange,
-    changed_files,
+    count_changed_lines,
     diff_trees,
+    find_changed_files,
     find_unsupported,
-    join_paths,
-    line_counts,
-    printable_path,
     read_patches,
-    scratch_index,
 )
+from engine.execution.trees import DURABLE, join_paths, printable_path, scratch_index
 from engine.git import Git
 from engine.git.command import join_nul, split_nul
 from engine.model import FileChange, FileDiff, FilePart, Refusal, sanitise
@@ -78,8 +75,8 @@ def explain_automatic_use(path: str) -> str:
 def file_changes(git: Git, base: str, result: str, left_out: Sequence[bytes] = ()) -> tuple[FileChange, ...]:
     """Every file that differs, with renames; paths are printable. `left_out` are nested repositories, which are no part
     of the trees."""
-    counts = line_counts(git, base, result)
-    files = changed_files(git, base, result)
+    counts = count_changed_lines(git, base, result)
+    files = find_changed_files(git, base, result)
     refused = find_unsupported(git, result, files)
     bare = _find_bare_repositories(git, result, files)
     changes = [

@@ -1,4 +1,7 @@
-"""Represents one running session: its commands, its transcript, its budget, and requests to stop it (SPEC 3.8)."""
+"""Represents one running session for its runner and for those who watch and stop it (SPEC 3.8).
+
+The runner runs commands, writes the transcript and spends the budget through it.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +10,13 @@ import shlex
 import shutil
 import subprocess
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import replace
-from datetime import datetime
 from pathlib import Path
 from queue import SimpleQueue
 
 from engine.clock import Clock, Stopwatch
-from engine.config import ChannelSettings
 from engine.execution.processes import GroupClosed, Processes
 from engine.execution.runners.flow import (
     MAX_OUTPUT_CHARACTERS,
@@ -28,97 +29,20 @@ from engine.execution.runners.toolchains.project_tools import MissingItem, missi
 from engine.execution.sandbox import Confinement, Sandbox
 from engine.execution.sandbox.gate import HostGate
 from engine.execution.sandbox.host_paths import session_environment
+from engine.execution.session_terms import Limits, SessionRails, StopRequest
 from engine.execution.transcripts import Journal, LineSplitter, Tail, TranscriptWriter
-from engine.frozen import frozen
 from engine.git import Git
-from engine.model import Assignment, Permit, RailVerdict, SessionState, Verdict, dollars, microusd, sanitise
+from engine.model import Assignment, RailVerdict, SessionState, Verdict, dollars, sanitise
 from engine.model.secrets import Redactor, redact
 from engine.model.text import seconds_in_words
 from engine.storage.database import Transaction
 
 TIMED_OUT = 124
-"""The exit code of a command that its own timeout ended, as of timeout(1)."""
-
-
-APPROVED, AUTONOMOUS = "approved", "autonomous"
-"""The modes of a session: approved by the operator, or started by itself."""
-
-AUTONOMOUS_SECONDS = 120.0
-AUTONOMOUS_TOKENS = 50_000
-
-
-@frozen
-class Limits:
-    """The limits of a session (SPEC 3.8); None is no limit."""
-
-    seconds: float
-    silence_seconds: float | None
-    """Seconds without output."""
-    cost: int
-    """Micro-dollars, which it may reach but not exceed."""
-    tokens: int | None = None
-    """Tokens, which it may reach but not exceed."""
-
-    @classmethod
-    def of(cls, channel: ChannelSettings, mode: str) -> Limits:
-        """The limits of a session on a channel: the channel's own for `approved`, those of SPEC 3.8 for `autonomous`,
-        with the channel's cost cap."""
-        cost = microusd(channel.session_cost_cap)
-        if mode == AUTONOMOUS:
-            return cls(AUTONOMOUS_SECONDS, None, cost, AUTONOMOUS_TOKENS)
-        return cls(channel.session_minutes * 60, channel.session_silence_minutes * 60, cost)
-
-    def exceeded_time(self, stopwatch: Stopwatch) -> str:
-        """Why a limit of time is reached; "" when none is, and while the session waits for a person."""
-        if stopwatch.is_paused:
-            return ""
-        if stopwatch.seconds >= self.seconds:
-            return f"it ran for {_format_seconds(self.seconds)}, its time limit"
-        if self.silence_seconds is not None and stopwatch.silent_seconds >= self.silence_seconds:
-            return f"it printed nothing for {_format_seconds(self.silence_seconds)}"
-        return ""
-
-
-def _format_seconds(seconds: float) -> str:
-    return f"{seconds / 60:g} min" if seconds >= 60 else f"{seconds:g} s"
-
-
-@frozen
-class SessionRails:
-    """The safety rails for sessions."""
-
-    consume: Callable[[Transaction, Permit, str], None]
-    """Uses up a permit for an assignment's digest, or raises `Refusal` (SPEC 3.1)."""
-    stop_signal: Callable[[], str]
-    """The kill switch: why nothing may run now, "" when it may."""
-    check: Callable[[str], RailVerdict]
-    """The content filter's verdict on a shell command (SPEC 3.5)."""
-    reserve: Callable[[str, int], str] = lambda session_id, total: ""
-    """Replaces a session's reservation in the cost ledger by a total of micro-dollars (SPEC 3.4): the cap that refuses
-    it, "" when none does."""
-    last_write: Callable[[str], datetime | None] = lambda workspace: None
-    """The time at which another process last wrote in a workspace, None if unknown."""
-    unattended: Callable[[str], str] = lambda workspace: ""
-    """Why nothing may start by itself in a workspace now, "" when it may (SPEC 7)."""
-    secrets: Callable[[], Iterable[str]] = tuple
-    """Values that are removed from all output, besides those that look secret (SPEC 11.1)."""
-    sandbox: Sandbox | None = None
-    """The sandbox of sessions, None for the best rung of this machine."""
-
-
-@frozen
-class StopRequest:
-    """A request to end a session in a state, for a reason."""
-
-    state: SessionState
-    reason: str
-    not_begun: bool = False
-    """Nothing was done: its card is offered again."""
+"""The exit code of a command that its own timeout ended, as timeout(1) has it."""
 
 
 class LiveSession:
-    """A running session. Its own thread works with it; any thread may read and stop it. The folders of the confinement
-    exist already."""
+    """A running session. Its own thread works with it, and any thread may read and stop it."""
 
     def __init__(
         self,
@@ -132,6 +56,7 @@ class LiveSession:
         confinement: Confinement,
         rails: SessionRails,
     ) -> None:
+        """The folders of `confinement` exist already."""
         self.id = processes.session_id
         self.assignment = assignment
         self.limits = limits
@@ -148,19 +73,19 @@ class LiveSession:
         """Set by a runner that reads `replies`."""
         self.unfinished_write: Callable[[Transaction], str] | None = None
         """Stores its changes in its last transaction when it is stopped before its end."""
-        self._rails = rails
         self.confinement = confinement
-        """The places that its commands may touch."""
-        self._lock = threading.Lock()
+        """The places that its commands may touch from now on."""
         self.stop_requested: StopRequest | None = None
         """The request to end it, or None."""
+        self._rails = rails
+        self._lock = threading.Lock()
         self._on_stop: list[Callable[[], None]] = []
         self._reserved = 0
         self._stopwatch = Stopwatch(clock)
         self.on_waiting: Callable[[], None] = lambda: None
         """Called from its own thread when it starts to wait for a person."""
 
-    # For the work
+    # For its runner
 
     @property
     def scratch(self) -> Path:
@@ -176,28 +101,20 @@ class LiveSession:
         """`text` without secrets, to be stored, shown and sent to a model."""
         return redact(text, self._rails.secrets())
 
-    @property
-    def cancelled(self) -> bool:
-        """True once it is to end."""
-        return self.stop_requested is not None
-
-    def confine(self, confinement: Confinement) -> None:
-        """Change the places that its commands may touch, from now on."""
-        self.confinement = confinement
-
     @contextmanager
     def network_access(self, hosts: Sequence[str]) -> Iterator[None]:
-        """Let its commands reach `hosts` and those of the workspace's settings, and no others. Raises `CannotRun` where
-        the sandbox cannot filter hosts."""
+        """Let its commands reach `hosts` and the hosts of the workspace's settings, but no others. Raises `CannotRun`
+        when the sandbox cannot filter hosts."""
         if not self.sandbox.can_filter_hosts:
             message = f"this needs the network ({', '.join(hosts)}), and {self.sandbox.name} cannot hold it to that"
             raise CannotRun(message, "install bubblewrap, or run the command in a terminal")
         previous = self.confinement
-        self.confine(replace(previous, network=False, hosts=tuple(dict.fromkeys((*previous.hosts, *hosts)))))
+        allowed = tuple(dict.fromkeys((*previous.hosts, *hosts)))
+        self.confinement = replace(previous, network=False, hosts=allowed)
         try:
             yield
         finally:
-            self.confine(replace(self.confinement, network=previous.network, hosts=previous.hosts))
+            self.confinement = replace(self.confinement, network=previous.network, hosts=previous.hosts)
 
     def say(self, text: str, *, error: bool = False) -> None:
         """Put a note into the transcript. Raises `SessionStopped` when the session is ending."""
@@ -205,16 +122,16 @@ class LiveSession:
         self.note(text, error=error)
 
     def note(self, text: str, *, error: bool = False) -> None:
-        """Put a note into the transcript, also while the session is ending."""
+        """Put a note into the transcript, even while the session is ending."""
         self.write("error" if error else "note", text)
 
     def write(self, kind: str, text: str) -> None:
-        """Put lines of a `TranscriptLine` kind into the transcript; they count as activity."""
+        """Put lines of a `TranscriptLine` kind into the transcript. They count as activity."""
         self._stopwatch.note_activity()
         self.transcript.append(kind, sanitise(text).split("\n"))
 
     def note_output(self, lines: Sequence[str]) -> None:
-        """Note activity, and put these lines of a command's output, which are clean, into the transcript."""
+        """Note activity, and put these clean lines of a command's output into the transcript."""
         self._stopwatch.note_activity()
         if lines:
             self.transcript.append("output", [*lines])
@@ -224,7 +141,7 @@ class LiveSession:
         return Redactor(self._rails.secrets)
 
     def pause_clock(self) -> AbstractContextManager[None]:
-        """Pause the session's clock while it waits for a person; another session may run in its place meanwhile."""
+        """Pause the session's clock while it waits for a person. Meanwhile another session may run in its place."""
         return self._stopwatch.pause(self.on_waiting)
 
     @property
@@ -234,7 +151,7 @@ class LiveSession:
 
     def on_stop(self, callback: Callable[[], None]) -> None:
         """Register a `callback` for the request to stop, for example to cancel a question. It is called once, from any
-        thread, at once if the session is ending already. It must be quick and must not raise."""
+        thread; if the session is ending already, it is called now. It must be quick and must not raise."""
         with self._lock:
             if self.stop_requested is None:
                 self._on_stop.append(callback)
@@ -242,9 +159,11 @@ class LiveSession:
         callback()
 
     def reserve_cost(self, max_cost: int) -> None:
-        """Reserve `max_cost` micro-dollars before a call that may cost as much (SPEC 3.4). When the session's own limit
-        or a cap does not allow it, stop the session and raise `SessionStopped`. `charge` then receives the real cost,
-        also when it is nothing."""
+        """Reserve `max_cost` micro-dollars before a call that may cost as much (SPEC 3.4).
+
+        If the session's own limit or a cap does not allow it, the session is stopped, and this raises `SessionStopped`.
+        After the call `charge` must receive the real cost, even when it is 0.
+        """
         with self._lock:
             total = self.cost + max_cost
         if total > self.limits.cost:
@@ -271,30 +190,30 @@ class LiveSession:
 
     @property
     def max_cost(self) -> int:
-        """Its cost so far and the reservation of a call that is not charged yet."""
+        """Its cost so far, with the reservation of a call that is not charged yet."""
         with self._lock:
             return self.cost + self._reserved
 
     def send_reply(self, text: str) -> bool:
-        """Send the operator's reply to the agent; False when no agent listens (any more)."""
+        """Send the operator's reply to the agent. False when no agent listens, or none does any more."""
         with self._lock:
             if self.is_listening:
                 self.replies.put(text)
             return self.is_listening
 
     def stop_listening(self) -> bool:
-        """Stop listening to replies; False when there is an unread reply, and it goes on listening."""
+        """Stop listening to replies. False when there is an unread reply; then it goes on listening."""
         with self._lock:
             self.is_listening = not self.replies.empty()
             return not self.is_listening
 
     def check_running(self) -> None:
-        """Raise `SessionStopped` when the session is to end."""
+        """Raise `SessionStopped` if the session was asked to end."""
         if self.stop_requested is not None:
             raise SessionStopped(self.stop_requested.reason)
 
     def git(self, plain: Git) -> Git:
-        """`plain` bound to this session: its commands end with it."""
+        """`plain`, bound to this session, so that its commands end with the session."""
         environment = {**plain.environment, **self.processes.environment_mark()}
         return replace(plain, environment=environment, check=self.check_running)
 
@@ -312,10 +231,15 @@ class LiveSession:
         cleared: bool = False,
         announced: bool = False,
     ) -> CommandResult:
-        """Run one command in the sandbox; see `Job.run`. `confinement` replaces the session's; `listen` receives its
-        output line by line; `cancel` ends this command alone, like its timeout. `cleared`: a person approved what the
-        content filter asks about (a `block` stands); `announced`: the transcript has the command already. Secrets are
-        removed from its output."""
+        """Run one command in the sandbox; see `Job.run`. Secrets are removed from its output.
+
+        Args:
+            confinement: replaces the session's.
+            listen: receives the output line by line.
+            cancel: ends this command alone, like its timeout.
+            cleared: whether a person approved what the content filter asks about. A `block` stands all the same.
+            announced: whether the transcript has the command already.
+        """
         confinement = confinement or self.confinement
         environment = self._prepare_command(argv, cwd, env, confinement, quiet=quiet or announced, cleared=cleared)
         output = _CommandOutput(self, listen, quiet=quiet)
@@ -347,9 +271,11 @@ class LiveSession:
         env: Mapping[str, str],
         confinement: Confinement,
     ) -> Iterator[subprocess.Popen[bytes]]:
-        """Start a command in the sandbox whose pipes are the caller's; it ends with the block. The caller does not reap
-        it (see `Processes.start`). The operator approved it in the settings, so the content filter only blocks it.
-        Raises as `execute`."""
+        """Start a command in the sandbox, whose pipes are the caller's. It ends with the block.
+
+        The caller does not reap it (see `Processes.start`). The operator approved the command in the settings, so
+        nobody is asked about it, but the content filter may block it. Raises as `execute`.
+        """
         environment = self._prepare_command(argv, cwd, env, confinement, quiet=False, cleared=True)
         with self._open_gate(confinement, self.note) as gated:
             with self._start_errors(argv):
@@ -361,7 +287,7 @@ class LiveSession:
 
     @contextmanager
     def _start_errors(self, argv: Sequence[str]) -> Iterator[None]:
-        """Raise the errors of a command that cannot be started as `SessionStopped` or `CannotRun`."""
+        """Turn the errors of a command that cannot be started into `SessionStopped` or `CannotRun`."""
         try:
             yield
         except GroupClosed:
@@ -371,8 +297,8 @@ class LiveSession:
 
     @contextmanager
     def _open_gate(self, confinement: Confinement, report: Callable[[str], None]) -> Iterator[Confinement]:
-        """Open a gate to the hosts of a command, or to every public one where the workspace allows the network. In a
-        sandbox that cannot filter hosts there is none."""
+        """Open a gate to the hosts of a command, or to every public host if the workspace allows the network. A sandbox
+        that cannot filter hosts has no gate."""
         if not (confinement.hosts or confinement.network) or not self.sandbox.can_filter_hosts:
             yield confinement
             return
@@ -389,7 +315,7 @@ class LiveSession:
         quiet: bool,
         cleared: bool,
     ) -> dict[str, str]:
-        """Check that a command may start, and announce it; its environment. Raises when it may not."""
+        """Check that a command may start, and announce it. Returns its environment. Raises when it may not start."""
         self.check_running()
         if confinement.is_ephemeral and not self.sandbox.can_overlay(confinement):
             raise CannotRun("this machine cannot put an overlay over your tree, so no command runs in it")
@@ -412,10 +338,10 @@ class LiveSession:
         """The content filter's verdict on a shell command (SPEC 3.5)."""
         return self._rails.check(command)
 
-    # For those who stop it
+    # For those who watch and stop it
 
     def stop(self, stop: StopRequest) -> bool:
-        """Request its end; True for the first request, which alone counts. The caller ends the processes."""
+        """Request its end. True for the first request, which alone counts. The caller ends the processes."""
         with self._lock:
             if self.stop_requested is not None:
                 return False
@@ -427,7 +353,7 @@ class LiveSession:
         return True
 
     def exceeded_limit(self) -> str:
-        """Why it exceeds a limit; "" when it does not."""
+        """Why it exceeds one of its limits; "" when it does not."""
         with self._lock:
             over_budget = self._exceeded_budget()
         return self.limits.exceeded_time(self._stopwatch) or over_budget
@@ -446,7 +372,7 @@ class LiveSession:
 
 
 class _CommandOutput:
-    """The output of one command on its way to the transcript, to a listener and to the result."""
+    """Passes the output of one command to the transcript and to a listener, and keeps its end for the result."""
 
     def __init__(self, live: LiveSession, listen: Callable[[list[str]], None], *, quiet: bool) -> None:
         self._live = live
@@ -461,7 +387,7 @@ class _CommandOutput:
         self._add(self._splitter.split(chunk))
 
     def note_refused_host(self, message: str) -> None:
-        """Note a host that the command could not reach; the end of its result names it."""
+        """Note a host that the command could not reach. The end of its result names the host."""
         self._live.note(message)
         self._refused_hosts.append(message)
 

@@ -17,7 +17,8 @@ from sqlalchemy import bindparam
 from sqlmodel import Field, Session, col, desc, select
 
 from engine.events import PermissionAnswered, PermissionAsked, PermissionWithdrawn
-from engine.execution.live_session import AUTONOMOUS, LiveSession
+from engine.execution.live_session import LiveSession
+from engine.execution.session_terms import AUTONOMOUS
 from engine.model import PermissionAnswer, PermissionRequest, Randomness, Refusal, SessionView, sanitise
 from engine.model.secrets import redact
 from engine.storage.database import Database, Transaction

@@ -1,17 +1,14 @@
-"""Finds the processes of sessions, also after a crash of the engine, and ends them: all of one session, or of every
-session in the home (SPEC 3.7).
+"""Finds the processes of sessions and ends them, even after a crash of the engine (SPEC 3.7).
 
-A session's processes are the descendants of its commands, those in its control group, and those that carry its mark in
-their environment. They get SIGTERM, a moment, and SIGKILL. The programs that keep them together (bubblewrap, the
-supervisor) end last, because killed first they would let the others go.
+The processes of a session are the descendants of its commands, those in its control group, and those that carry its
+mark in their environment. They get SIGTERM, and a moment later SIGKILL. The programs that keep them together, which are
+bubblewrap and the supervisor, end last: if they were killed first, they would set the others free.
 """
 
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
-import shlex
 import signal
 import sys
 import time
@@ -21,175 +18,10 @@ from pathlib import Path
 
 import psutil
 
+from engine.execution.control_groups import kill_members, read_member_pids, remove_group
+from engine.execution.pid_files import read_entries
 from engine.execution.sandbox import SESSION_MARK, supervisor
 from engine.frozen import frozen
-from engine.home import Home
-
-# Control groups (cgroup v2)
-#
-# The kernel limits the processes of a session together, and ends all of them at once. A process leaves its group only
-# by writing to another one, which no sandbox allows. Where the engine may not divide its own group (a login session
-# without systemd's delegation, a container) there is none, and the sandboxes do without.
-
-GROUP_PREFIX = "clawpy-"
-
-
-@functools.cache
-def parent_group() -> Path | None:
-    """The engine's own group, in which it may make others; None where it may not."""
-    try:
-        line = next(entry for entry in Path("/proc/self/cgroup").read_text().splitlines() if entry.startswith("0::"))
-        mounts = [mount.split() for mount in Path("/proc/self/mounts").read_text().splitlines()]
-    except (OSError, StopIteration):
-        return None
-    for _, mount_point, kind, *_ in mounts:
-        group = Path(mount_point) / line.removeprefix("0::/")
-        if kind == "cgroup2" and os.access(group, os.W_OK) and os.access(group / "cgroup.procs", os.W_OK):
-            return group
-    return None
-
-
-def can_limit() -> bool:
-    """Whether the kernel limits the groups that the engine makes."""
-    parent = parent_group()
-    try:
-        return parent is not None and bool(
-            {"memory", "pids"} & {*(parent / "cgroup.subtree_control").read_text().split()}
-        )
-    except OSError:
-        return False
-
-
-def make_group(session_id: str, *, memory: int, processes: int, contained: bool = False) -> Path | None:
-    """The new group of a session, None where there is none; limited to `memory` bytes and so many `processes` where the
-    kernel's controllers are there. `contained`: the kernel ends a command with its first process anyway. Then a group
-    is made only where it limits, because a process waits more than 10 ms to enter one, while nobody may fork."""
-    parent = parent_group()
-    if parent is None or (contained and not can_limit()):
-        return None
-    group = parent / f"{GROUP_PREFIX}{session_id}"
-    try:
-        group.mkdir(exist_ok=True)
-        if not (group / "cgroup.kill").exists():  # before Linux 5.14
-            group.rmdir()
-            return None
-        for name, maximum in (("memory.max", memory), ("pids.max", processes)):
-            if (group / name).exists():
-                (group / name).write_text(str(maximum))
-    except OSError:
-        return None
-    return group
-
-
-def is_group_of(group: Path, session_id: str) -> bool:
-    """Whether this is a session's group, whatever a file says."""
-    return group.name == f"{GROUP_PREFIX}{session_id}" and (group / "cgroup.kill").is_file()
-
-
-def member_pids(group: Path) -> list[int]:
-    """The ids of the processes in the group."""
-    try:
-        return [int(line) for line in (group / "cgroup.procs").read_text().split()]
-    except (OSError, ValueError):
-        return []
-
-
-def kill_members(group: Path) -> None:
-    """Kill all processes of the group, also those that fork meanwhile."""
-    with contextlib.suppress(OSError):
-        (group / "cgroup.kill").write_text("1")
-
-
-def remove_group(group: Path) -> None:
-    """Remove the group if it is empty."""
-    with contextlib.suppress(OSError):
-        group.rmdir()
-
-
-# PID files
-#
-# The first process of each command writes its line of /proc before it becomes the command, its number and its start
-# time. Where the number belongs to another process now, the start time differs; and a process without the session's
-# mark in its environment is not the session's, whatever a file says: neither is touched.
-
-_COMMAND, _GROUP = ".command", ".group"
-
-_SHELL = ["/bin/sh", "-c"]
-
-
-def pid_folder(home: Home) -> Path:
-    """The folder with the files of all sessions."""
-    return home.data / "run" / "sessions"
-
-
-class PidFiles:
-    """The files of one session in `folder`."""
-
-    def __init__(self, folder: Path, session_id: str) -> None:
-        self._folder = folder
-        self._session_id = session_id
-        self._number = 0
-
-    def create(self, group: Path | None) -> None:
-        """Make the folder, and write down the session's control group. Raises OSError."""
-        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        if group is not None:
-            (self._folder / f"{self._session_id}{_GROUP}").write_text(str(group))
-
-    def wrap(self, argv: Sequence[str], group: Path | None) -> tuple[list[str], Path]:
-        """The command line that writes its PID file, enters the group and becomes `argv`; and the path of that file."""
-        self._number += 1
-        file = self._folder / f"{self._session_id}.{self._number}{_COMMAND}"
-        prologue = f'read -r line </proc/$$/stat; echo "$line" >{shlex.quote(str(file))}; '
-        if group is not None:
-            prologue += f"echo 0 >{shlex.quote(str(group / 'cgroup.procs'))}; "
-        if list(argv[:2]) == _SHELL:  # a shell command needs no second shell around it
-            return [*_SHELL, prologue + argv[2], *argv[3:]], file
-        return [*_SHELL, prologue + 'exec "$@"', "sh", *argv], file
-
-    def clear(self) -> None:
-        """Remove the files of a session that has no processes any more."""
-        for file in self._folder.glob(f"{self._session_id}.*"):
-            file.unlink(missing_ok=True)
-
-
-def _read_entries(folder: Path) -> Iterator[tuple[str, Path, psutil.Process | Path | None]]:
-    """The session of each file, the file, and the process or the control group that it names, None when it is gone."""
-    with contextlib.suppress(OSError):
-        for file in sorted(folder.iterdir()):
-            session_id = file.name.partition(".")[0]
-            if file.suffix == _COMMAND:
-                yield session_id, file, _find_leader(_read_start(file), session_id)
-            elif file.suffix == _GROUP:
-                group = Path(_read_start(file))
-                yield session_id, file, group if is_group_of(group, session_id) else None
-
-
-def _find_leader(line: str, session_id: str) -> psutil.Process | None:
-    """The process whose line of /proc this is, if it is still alive and the session's."""
-    try:
-        pid = int(line.partition(" ")[0])
-        process = psutil.Process(pid)  # psutil compares the start time from here on
-        current = Path(f"/proc/{pid}/stat").read_text()
-        written_start, current_start = (stat.rpartition(")")[2].split()[19] for stat in (line, current))
-        if written_start == current_start and process.environ().get(SESSION_MARK) == session_id:
-            return process
-    except (ValueError, IndexError, OverflowError, OSError, psutil.Error):
-        pass  # it has ended, or the file is damaged
-    return None
-
-
-def _read_start(file: Path) -> str:
-    """The beginning of a file's text; "" when it cannot be read."""
-    try:
-        descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        with os.fdopen(descriptor, errors="replace") as stream:
-            return stream.read(4096).strip()
-    except OSError:
-        return ""
-
-
-# Finding and ending
 
 GRACE_S = 0.3
 """Seconds between SIGTERM and SIGKILL."""
@@ -205,23 +37,23 @@ _KEEPERS = ("bwrap", SUPERVISOR)
 
 @frozen
 class SessionProcesses:
-    """The processes of a session: its commands, their descendants and groups, all in its control group, and every
-    process that carries its mark."""
+    """The processes of a session: its commands and their descendants, all in its control group, and every process that
+    carries its mark."""
 
     session_id: str = ""
-    """Whose mark is looked for; "" for none."""
+    """The session whose mark is looked for; "" for none."""
     leaders: tuple[psutil.Process, ...] = ()
     """The first processes of its commands."""
     group: Path | None = None
     """Its control group."""
 
     def find(self) -> list[psutil.Process]:
-        """Those that are alive."""
+        """The processes that are alive."""
         processes: dict[int, psutil.Process] = {}
         for leader in self.leaders:
             with contextlib.suppress(psutil.Error):
                 processes |= {process.pid: process for process in (leader, *leader.children(recursive=True))}
-        for pid in [] if self.group is None else member_pids(self.group):
+        for pid in [] if self.group is None else read_member_pids(self.group):
             with contextlib.suppress(psutil.Error):
                 processes.setdefault(pid, psutil.Process(pid))
         if self.session_id:
@@ -229,8 +61,11 @@ class SessionProcesses:
         return [process for process in processes.values() if _is_alive(process)]
 
     def kill(self, survivors: Sequence[psutil.Process]) -> None:
-        """Kill `survivors` of `find`. A supervisor is only told to end: it does when nothing that it keeps is left.
-        Killed before, it would set free programs that fork faster than a list of processes is read."""
+        """Kill the processes that `find` returned.
+
+        A supervisor is only told to end, which it does when nothing that it keeps is left. If it were killed before, it
+        would set free programs that fork faster than a list of processes is read.
+        """
         if self.group is not None:
             kill_members(self.group)
         supervisors = [leader for leader in self.leaders if leader in survivors and name_of(leader) == SUPERVISOR]
@@ -246,12 +81,12 @@ class SessionProcesses:
                 kill_group(leader.pid)
 
     def end(self, grace: float = GRACE_S) -> bool:
-        """End them: SIGTERM, `grace` seconds, SIGKILL. True when nothing is left."""
+        """End the processes: SIGTERM, `grace` seconds, SIGKILL. True when nothing is left."""
         began = time.monotonic()
         if grace:
             running = self.find()
             for process in running:
-                # A keeper ends when the processes that it keeps have ended; ended first, it would kill them at once.
+                # A keeper ends when the processes that it keeps have ended. Ended first, it would kill them at once.
                 if name_of(process) not in _KEEPERS:
                     with contextlib.suppress(psutil.Error):
                         process.terminate()
@@ -267,7 +102,7 @@ class SessionProcesses:
 def read_pid_files(folder: Path) -> list[SessionProcesses]:
     """The processes of each session that has files in `folder`."""
     sessions: dict[str, SessionProcesses] = {}
-    for session_id, _, process in _read_entries(folder):
+    for session_id, _, process in read_entries(folder):
         session = sessions.get(session_id, SessionProcesses(session_id))
         if isinstance(process, Path):
             session = replace(session, group=process)
@@ -278,7 +113,7 @@ def read_pid_files(folder: Path) -> list[SessionProcesses]:
 
 
 def marked_processes(session_id: str) -> list[psutil.Process]:
-    """The living processes of this user that carry the session's mark, never this one."""
+    """The living processes of this user that carry the session's mark, except for this one."""
     processes = []
     for pid in _pids_with(f"{SESSION_MARK}={session_id}") if sys.platform == "linux" else psutil.pids():
         if pid == os.getpid():
@@ -291,8 +126,11 @@ def marked_processes(session_id: str) -> list[psutil.Process]:
 
 
 def _pids_with(variable: str) -> Iterator[int]:
-    """The processes whose environment has `variable`, "NAME=VALUE". Every session looks through all processes of the
-    machine more than once: this takes a fraction of the time of a `psutil.Process` for each."""
+    """The ids of the processes whose environment has `variable`, in the form "NAME=VALUE".
+
+    Every session looks through all processes of the machine more than once, and a `psutil.Process` for each of them
+    would take several times as long.
+    """
     entry = variable.encode()
     for name in filter(str.isdecimal, os.listdir("/proc")):  # noqa: PTH208  a path for each costs more than to read it
         with contextlib.suppress(OSError):
@@ -304,7 +142,7 @@ def _pids_with(variable: str) -> Iterator[int]:
 
 
 def _is_alive(process: psutil.Process) -> bool:
-    """False for the dead, for zombies, and when the number belongs to another process by now."""
+    """Whether a process runs. False for a zombie, and when the id belongs to another process by now."""
     try:
         return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
     except psutil.Error:
@@ -320,7 +158,7 @@ def name_of(process: psutil.Process) -> str:
 
 
 def wait_for_deaths(processes: Iterable[psutil.Process], until: float) -> list[psutil.Process]:
-    """The processes that are alive at `until` (monotonic seconds), or [] as soon as none is."""
+    """Wait until no process is alive, at most until `until` (monotonic seconds). Returns those that are alive then."""
     alive = list(processes)
     while (alive := [process for process in alive if _is_alive(process)]) and time.monotonic() < until:
         time.sleep(0.01)
@@ -350,8 +188,11 @@ class Termination:
 
 
 def terminate_sessions(pid_folder: Path, *, ask_engine: Callable[[], object] = lambda: None) -> Termination:
-    """End all sessions that have PID files in `pid_folder`. `ask_engine` may ask the engine to do it; processes that
-    are left, or that begin meanwhile, are ended for at most `TERMINATE_TIMEOUT_S` seconds."""
+    """End all sessions that have PID files in `pid_folder`.
+
+    `ask_engine` may ask the engine to do it. Processes that are left after that, or that begin meanwhile, are ended
+    here, for at most `TERMINATE_TIMEOUT_S` seconds.
+    """
     session_of: dict[psutil.Process, str] = {}
 
     def find_alive() -> list[tuple[SessionProcesses, list[psutil.Process]]]:
@@ -378,7 +219,7 @@ def terminate_sessions(pid_folder: Path, *, ask_engine: Callable[[], object] = l
     for session in read_pid_files(pid_folder):
         if session.group is not None:
             remove_group(session.group)
-    for _, file, process in _read_entries(pid_folder):
+    for _, file, process in read_entries(pid_folder):
         if process is None:  # it has ended, or its group is gone
             with contextlib.suppress(OSError):
                 file.unlink()
@@ -390,7 +231,7 @@ def terminate_sessions(pid_folder: Path, *, ask_engine: Callable[[], object] = l
 
 
 def is_stopped(pid: int) -> bool:
-    """Whether a process was stopped by a signal, and so answers nothing."""
+    """Whether a signal has stopped a process, so that it answers nothing."""
     try:
         return bool(psutil.Process(pid).status() == psutil.STATUS_STOPPED)
     except psutil.Error:

@@ -12,7 +12,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from engine.events import EventBus, SessionOutput
-from engine.execution.live_session import LiveSession, StopRequest
+from engine.execution.live_session import LiveSession
+from engine.execution.session_terms import StopRequest
 from engine.model import SessionState
 
 log = logging.getLogger(__name__)

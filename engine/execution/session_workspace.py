@@ -1,6 +1,6 @@
-"""Gives sessions a folder to work in, for every runner (SPEC 3.8, 3.9).
+"""Gives the sessions of every runner a folder to work in, and stores what they leave there (SPEC 3.8, 3.9).
 
-A session that only checks works over the operator's tree; what it writes there lies elsewhere and is discarded. Every
+A session that only checks works over the operator's tree. What it writes there lies elsewhere and is discarded. Every
 other session works in a worktree made from a snapshot of the tree. The worktree is discarded, or its diff becomes a
 change set that waits for review.
 """
@@ -14,28 +14,18 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from engine.config import Settings, SettingsSource
-from engine.execution import trees
+from engine.config import SettingsSource
 from engine.execution.changesets import CapturedChanges, ChangeSets
 from engine.execution.housekeeping import Caches
 from engine.execution.live_session import LiveSession
-from engine.execution.runners.flow import CannotRun, FlowError, Place, RetryLater, RunScope
-from engine.execution.runners.toolchains.installing import (
-    Installation,
-    find_installations,
-    installation_failure,
-    keep_out_of_git,
-)
-from engine.execution.runners.toolchains.projects import find_packages
-from engine.execution.sandbox import Confinement
-from engine.execution.sandbox.host_paths import link_tools, secret_places
+from engine.execution.runners.flow import CannotRun, Place, RetryLater, RunScope
 from engine.execution.sandbox.mounts import written_files
 from engine.execution.session_store import CHANGES_WAIT, SessionRow, Write, attach_changes, continued_session
-from engine.execution.trees import Snapshot
+from engine.execution.trees import Snapshot, take_snapshot
+from engine.execution.workspace_setup import prepare_packages, run_setup_command
 from engine.execution.worktrees import Worktree
 from engine.frozen import frozen
 from engine.git import Git
-from engine.home import Home
 from engine.model import UNDONE, ChangeState, CheckResult, Refusal, SessionState, SessionView, sanitise
 from engine.model.text import count
 from engine.storage.database import Database, Transaction
@@ -58,7 +48,7 @@ MAX_NAMED_FILES = 50
 """Maximum number of discarded files in the transcript of a check."""
 
 UNKNOWN_FILES = Snapshot("", "", False)
-"""In place of a snapshot that git could not take."""
+"""Stands for a snapshot that git could not take."""
 
 
 @frozen
@@ -67,17 +57,18 @@ class SessionWorkspace:
 
     folder: Path
     git: Git
-    """git in `folder`, without a sandbox, bound to its first repository; it runs no program of a configuration."""
+    """git in `folder`. It has no sandbox, is bound to the repository that was there first, and runs no program of a
+    configuration."""
     worktree: Worktree | None = None
     before: Snapshot = UNKNOWN_FILES
-    """The operator's files at the beginning, where the session works over these."""
+    """The operator's files at the beginning, if the session works over these."""
     continues: str = ""
     """The session whose changes it continues, "" for none."""
 
     def take_snapshot(self) -> Snapshot:
-        """A snapshot of the present files; `UNKNOWN_FILES` when git fails, so that tests can still run."""
+        """A snapshot of the present files. It is `UNKNOWN_FILES` when git fails, so that tests can still run."""
         try:
-            now = trees.take_snapshot(self.git)
+            now = take_snapshot(self.git)
         except Refusal as refusal:
             log.warning("the state of %s is unknown: %s", self.folder, refusal)
             return UNKNOWN_FILES
@@ -86,35 +77,16 @@ class SessionWorkspace:
         return now
 
     def tested_files(self) -> Snapshot:
-        """The present files as those that were tested, without a tree when they changed while the tests ran."""
+        """The files that were tested, which are the present ones. Without a tree if the operator's files changed while
+        the tests ran."""
         now = self.take_snapshot()
         if self.worktree is None and now != self.before:
             return Snapshot(now.head, "", False)
         return now
 
 
-def initial_confinement(scratch: Path, workspace: str, settings: Settings, home: Home) -> Confinement:
-    """The confinement of a session before it has a worktree: the operator's tree, read-only, and its own folders below
-    `scratch`, which are made here. Raises OSError."""
-    workspace_settings = settings.workspace(workspace)
-    confinement = Confinement(
-        folder=Path(workspace),
-        scratch=scratch,
-        caches=scratch / "caches",
-        tree=Path(workspace),
-        readable=tuple(Path(place).expanduser() for place in workspace_settings.readable),
-        hidden=secret_places(home),
-        network=workspace_settings.network,
-        hosts=workspace_settings.hosts,
-        variables=workspace_settings.environment,
-    )
-    confinement.make()
-    link_tools(confinement.home)
-    return confinement
-
-
 class SessionWorkspaces:
-    """Gives sessions a place, and stores the results and changes that they made there."""
+    """Opens the places of sessions, and stores their test runs and changes."""
 
     def __init__(self, database: Database, settings: SettingsSource, changes: ChangeSets, caches: Caches) -> None:
         self._database = database
@@ -128,8 +100,9 @@ class SessionWorkspaces:
         """At start-up, when no session runs: store the changes of interrupted sessions, finish or undo landings, and
         remove worktrees; see `ChangeSets.recover`. Returns messages on what was done.
 
-        Each change set is made and named by its session in one transaction, so that a start that is killed as well
-        leaves the worktree or the change set."""
+        A change set is stored and its session's row names it in one transaction. So if this start is killed too, either
+        the worktree or the change set is there.
+        """
         self._caches.sweep()
         messages, unsaved = [], set()
         for worktree in self._worktrees.list_unsaved():
@@ -172,7 +145,7 @@ class SessionWorkspaces:
         return self._changes.store(tx, captured, continues=continues, check=check, **about).id
 
     def describe_carried(self, continues: str) -> str:
-        """Tell a model that continues a session whether the changes of that session are in the files."""
+        """A sentence for a model that continues a session: whether the changes of that session are in the files."""
         change = self._changes.for_session(continues)
         if change is None:
             return "The files are the operator's present ones: nothing that you changed in them before was kept."
@@ -190,23 +163,23 @@ class SessionWorkspaces:
         install_packages: bool = False,
         save_unfinished: bool = False,
     ) -> Iterator[SessionWorkspace]:
-        """The place in which a session works, prepared by the workspace's `setup`. After a success its worktree stays
-        until `keep`.
+        """Open the place in which a session works, prepared by the workspace's `setup`. After a success a worktree
+        stays until `keep`.
 
         Args:
             install_packages: whether a worktree gets the project's packages, if the workspace's settings allow it.
             save_unfinished: whether the changes in a worktree are stored even when the session fails, for example at a
-                limit, by a lost provider, a stop or a crash, unless the operator undid its card.
+                limit, by a lost provider, a stop or a crash. They are not when the operator undid its card.
 
-        Raises `CannotRun` when `setup` fails or the place is not available, `Refusal` when git cannot make a
-        worktree."""
+        Raises `CannotRun` when `setup` fails or the place is not available, `Refusal` when git cannot make a worktree.
+        """
         project = Path(live.assignment.workspace)
         git = Git(project).pin()
-        if place is Place.ENGINE:  # no command runs, so it is no writer that a landing would have to wait for
+        if place is Place.ENGINE:  # no command runs, so no landing has to wait for this session
             yield SessionWorkspace(project, git)
             return
         common = git.repository.common
-        live.confine(replace(live.confinement, readable=(*live.confinement.readable, common)))
+        live.confinement = replace(live.confinement, readable=(*live.confinement.readable, common))
         uses_overlay = place in (Place.CHECK, Place.INSTALL) and live.sandbox.can_overlay(live.confinement)
         if place is Place.INSTALL and not uses_overlay:
             message = (
@@ -217,7 +190,7 @@ class SessionWorkspaces:
         is_confined = live.sandbox.confines
         with ExitStack() as stack:
             if reads_tree or place is Place.INSTALL or not is_confined:
-                # No change set is landed in files that commands of this session may write.
+                # No change set lands in files that the commands of this session may write.
                 locks = self._worktrees.locks
                 stack.enter_context(locks.register_writer(live.id, project, is_confined=is_confined))
             if not (uses_overlay or reads_tree):
@@ -243,12 +216,13 @@ class SessionWorkspaces:
             continues = continued_session(live.assignment)
             onto = self._changes.starting_tree(continues) if continues else None
             worktree = self._worktrees.create(live.id, project, onto=onto)
-            live.confine(replace(live.confinement, folder=worktree.folder))
+            live.confinement = replace(live.confinement, folder=worktree.folder)
             if worktree.included.summary:
                 live.note(worktree.included.summary)
-            if install_packages:
-                self._install_packages(live, worktree)
-            self._run_setup(live, worktree)
+            if install_packages and self._settings.current.workspace(live.assignment.workspace).prepare:
+                prepare_packages(live, worktree.folder)
+            if command := self._settings.current.workspace(live.assignment.workspace).setup.strip():
+                run_setup_command(live, worktree.folder, command)
             if save_unfinished:
                 self._worktrees.mark_worth_keeping(worktree)  # from here on a crash loses nothing either
             workspace = SessionWorkspace(worktree.folder, Git(worktree.folder).pin(), worktree, continues=continues)
@@ -270,13 +244,15 @@ class SessionWorkspaces:
         check: CheckResult | None = None,
         scope: RunScope | None = None,
     ) -> Write:
-        """Inside `open`, when the work is done: end its processes, capture its diff if the place has one, and return
-        the function that stores both in the session's last transaction: the test run of this `scope` (None when it is
-        recorded already), and the change set. A worktree without changes is removed.
+        """Inside `open`, when the work is done: end the session's processes, and capture its diff if the place has one.
 
-        Raises `SessionStopped` when the session is ending."""
+        Returns the function that stores the test run and the change set in the session's last transaction. `scope` is
+        that of the test run `check`, None if that is stored already. A worktree without changes is removed.
+
+        Raises `SessionStopped` when the session is ending.
+        """
         live.check_running()
-        # Without processes nothing changes the folder while it is captured.
+        # Once no process runs, nothing changes the folder while it is captured.
         live.processes.end(grace=0)
         captured = None
         if place is Place.CHANGE_SET and workspace.worktree is not None:
@@ -306,8 +282,8 @@ class SessionWorkspaces:
         return write
 
     def describe_discarded(self, live: LiveSession) -> str:
-        """A sentence on the files that commands wrote over the operator's tree and that are discarded, "" for none.
-        Their names go into the transcript."""
+        """A sentence on the files that commands wrote over the operator's tree, which are discarded; "" for none. Their
+        names go into the transcript."""
         if not live.confinement.is_ephemeral:
             return ""
         names = sorted(written_files(live.confinement))
@@ -329,13 +305,13 @@ class SessionWorkspaces:
             yield
             return
         with self._caches.use_cache(live.assignment.workspace, head, descends) as caches:
-            live.confine(replace(live.confinement, caches=caches))
+            live.confinement = replace(live.confinement, caches=caches)
             yield
 
     def _save_unfinished(
         self, live: LiveSession, view: SessionView, workspace: SessionWorkspace, error: BaseException
     ) -> bool:
-        """Store the changes of a session that was stopped before its end; False when its folder may be removed."""
+        """Store the changes of a session that was stopped before its end. False when its folder may be removed."""
         stop = live.stop_requested
         if (stop is not None and stop.reason == UNDONE) or isinstance(error, RetryLater):
             return False
@@ -354,48 +330,6 @@ class SessionWorkspaces:
     def _discard_worktree(self, live: LiveSession) -> None:
         self._worktrees.remove(live.id)
         self._worktrees.release(Path(live.assignment.workspace), live.id)
-
-    def _install_packages(self, live: LiveSession, worktree: Worktree) -> None:
-        """Install the project's packages into an agent's worktree, if the workspace's settings allow it. A failure is
-        noted and is not fatal: the agent may need none of them."""
-        if not self._settings.current.workspace(live.assignment.workspace).prepare:
-            return
-        packages = find_packages(worktree.folder)
-        needed = [
-            installation for path in packages for installation in find_installations(worktree.folder, packages, path)
-        ]
-        for installation in dict.fromkeys(needed):  # members of a workspace are installed with it
-            live.note(f"prepare: {installation.command}; network: {', '.join(installation.hosts)}")
-            try:
-                with live.network_access(installation.hosts):
-                    _run_installation(live, installation, worktree.folder)
-            except FlowError as error:
-                live.note(f"not prepared: {error}", error=True)
-        if (worktree.folder / ".venv" / "bin" / "python").exists():
-            live.confine(replace(live.confinement, prepared=True))
-
-    def _run_setup(self, live: LiveSession, worktree: Worktree) -> None:
-        setup = self._settings.current.workspace(live.assignment.workspace).setup.strip()
-        if not setup:
-            return
-        result = live.execute(["sh", "-c", setup], cwd=worktree.folder)
-        if not result.ok:
-            raise CannotRun(
-                f"the workspace's setup command ended with exit code {result.exit_code}",
-                "fix `setup` of this workspace in config.toml; it has no network unless `network = true`",
-            )
-
-
-def _run_installation(live: LiveSession, installation: Installation, folder: Path) -> None:
-    """Run the commands of an installation in a worktree. Raises `FlowError` when one failed."""
-    if installation.cache:
-        (live.confinement.caches / installation.cache).mkdir(parents=True, exist_ok=True)
-    for command in installation.commands:
-        result = live.execute(command, cwd=folder / installation.folder, env=installation.environment)
-        if not result.ok:
-            raise installation_failure(command, result, installation.hosts)
-    for place in installation.created:
-        keep_out_of_git(folder, place)
 
 
 def _has_unsaved_changes(row: SessionRow) -> bool:

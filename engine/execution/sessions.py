@@ -1,8 +1,10 @@
 """Runs sessions (SPEC 3.8): approved work, each in its own thread, with a permit and within limits.
 
-Nothing runs twice: a permit is used up in the transaction that makes the session's row, and after a crash `recover`
-reads the rows: queued sessions run, running ones become INTERRUPTED. This module has the queue, the threads and the end
-of each session; `session_run.py` decides which may start, `session_watch.py` watches those that run.
+Nothing runs twice. A permit is used up in the transaction that makes the session's row. After a crash `recover` reads
+the rows: queued sessions run, and running ones become INTERRUPTED.
+
+This module has the queue, the threads and the end of each session. `admission` decides which may start, `session_run`
+does the work of one, and `session_watch` watches those that run.
 """
 
 from __future__ import annotations
@@ -19,18 +21,22 @@ from pathlib import Path
 
 from engine.clock import Clock
 from engine.config import SettingsSource
-from engine.events import EventBus, FaultReported
-from engine.execution.live_session import APPROVED, AUTONOMOUS, Limits, LiveSession, SessionRails, StopRequest
+from engine.events import EventBus
+from engine.execution.admission import Admission
+from engine.execution.late_ends import LateEnds
+from engine.execution.live_session import LiveSession
+from engine.execution.pid_files import pid_folder
 from engine.execution.processes import Processes
 from engine.execution.runners.runner import Runner, RunnerResult
 from engine.execution.sandbox import MAX_MEMORY_BYTES, Sandbox
 from engine.execution.sandbox.ladder import UNCONFINED
-from engine.execution.session_processes import SessionProcesses, pid_folder, terminate_sessions
-from engine.execution.session_run import Admission, run_session, session_result, with_worktree_fate
-from engine.execution.session_store import SessionResult, SessionRow, continued_session
+from engine.execution.session_processes import SessionProcesses, terminate_sessions
+from engine.execution.session_run import make_result, run_session, with_worktree_fate
+from engine.execution.session_store import SessionRow, continued_session
+from engine.execution.session_terms import APPROVED, AUTONOMOUS, Limits, SessionRails, StopRequest
 from engine.execution.session_watch import SessionWatch
-from engine.execution.session_workspace import initial_confinement
 from engine.execution.transcripts import TranscriptReader, TranscriptWriter
+from engine.execution.workspace_setup import make_initial_confinement
 from engine.files import remove_folder
 from engine.home import Home
 from engine.model import (
@@ -49,16 +55,13 @@ from engine.storage.database import Database
 log = logging.getLogger(__name__)
 
 CLOSE_TIMEOUT_S = 3.0
-"""Seconds that `close` waits for sessions to end and to tidy up."""
+"""Seconds that `close` waits for sessions to end and to clean up."""
 
 WAIT_INTERVAL_S = 0.5
 """Seconds after which `wait` checks for an interrupt."""
 
 STOP_TIMEOUT_S = 0.9
-"""Seconds after which a stopped session is ended without its thread (SPEC 3.7: 1 s)."""
-
-FIRST_RETRY_S, MAX_RETRY_S = 0.2, 30.0
-"""Seconds until the end of a session that could not be stored is tried again, at first and at most."""
+"""Seconds after which a stopped session is ended without its thread. SPEC 3.7 allows 1 s."""
 
 
 def continue_command(session_id: str) -> str:
@@ -91,11 +94,10 @@ class Sessions(Admission):
         self._queue: deque[SessionRow] = deque()
         self._live: dict[str, LiveSession] = {}
         self._ended: dict[str, threading.Event] = {}
-        self._unstored: dict[str, SessionResult] = {}
-        """The results of sessions that are over, but whose end is not stored yet."""
         self._threads: set[threading.Thread] = set()
         self._watch = SessionWatch(bus, stop_reason=self.stop_reason, stop=self._request_stop)
         self._closing = threading.Event()
+        self._late_ends = LateEnds(bus, self._closing, self._start_thread)
         self._held_back = False
 
     # Starting
@@ -110,12 +112,12 @@ class Sessions(Admission):
         estimate: int = 0,
         without_sandbox: bool = False,
     ) -> SessionView:
-        """Use up `permit` and run `assignment`, at once or when its turn comes. `estimate` is in micro-dollars;
-        `without_sandbox`: it was approved to run unconfined.
+        """Use up `permit` and run `assignment`, at once or when its turn comes. `estimate` is in micro-dollars.
+        `without_sandbox` says that it was approved to run unconfined.
 
-        Raises `Refusal`, and stores nothing: `unknown_channel`, `no_runner`, `no_sandbox` (none works, and it is
-        autonomous or was not approved to run without), `stopped`, `unattended` (nothing starts by itself now),
-        `workspace_busy`, `engine_closed`, and as the use of the permit (`permit_used`, `permit_expired`, …).
+        Nothing is stored when this raises `Refusal`: `unknown_channel`, `no_runner`, `no_sandbox` (none works, and the
+        session is autonomous or was not approved to run without), `stopped`, `unattended` (nothing starts by itself
+        now), `workspace_busy`, `engine_closed`, or as the use of the permit (`permit_used`, `permit_expired`, …).
         """
         if mode not in (APPROVED, AUTONOMOUS):
             raise ValueError(f"mode {mode!r}")
@@ -136,10 +138,10 @@ class Sessions(Admission):
         return self._view(self.row(session_id))
 
     def running(self) -> list[SessionView]:
-        """Sessions that run or are starting, oldest first."""
+        """The sessions that run or are starting, oldest first."""
         with self._lock:
             live_ids = set(self._live)
-        if not live_ids:  # asked twice a minute
+        if not live_ids:  # the usual case, and this is asked twice a minute
             return []
         rows = self.rows(state=SessionState.QUEUED) + self.rows(state=SessionState.RUNNING)
         return [self._view(row) for row in reversed(rows) if row.id in live_ids]
@@ -153,12 +155,12 @@ class Sessions(Admission):
         return continued_session(self.row(session_id).assignment)
 
     def transcript(self, session_id: str, *, after: int = 0, limit: int = 2_000) -> list[TranscriptLine]:
-        """At most `limit` lines after line `after`; a running session's newest tenth of a second may be missing."""
+        """At most `limit` lines after line `after`. The last tenth of a second of a running session may be missing."""
         return self._reader.page(self._transcript_path(session_id), after=after, limit=limit)
 
     def wait(self, session_id: str, timeout: float | None = None) -> SessionView:
-        """Wait until the session is over, at most `timeout` seconds; the view says whether it is, also when its end
-        could not be stored."""
+        """Wait until the session is over, at most `timeout` seconds. Returns its view, which says whether it is over
+        even when its end could not be stored."""
         with self._lock:
             ended = self._ended.get(session_id)
         if ended is not None:
@@ -195,10 +197,8 @@ class Sessions(Admission):
     # Stopping
 
     def stop(self, session_id: str, reason: str) -> None:
-        """End a session and all its processes, within a second; harmless when it is over. Returns at once.
-
-        Raises `Refusal` `unknown_session`.
-        """
+        """End a session and all its processes within a second. Returns at once, and does nothing when the session is
+        over. Raises `Refusal` `unknown_session`."""
         with self._lock:
             live = self._live.get(session_id)
             queued = next((row for row in self._queue if row.id == session_id), None)
@@ -206,7 +206,7 @@ class Sessions(Admission):
                 self._queue.remove(queued)
         if live is not None:
             self._request_stop(live, StopRequest(SessionState.CANCELLED, reason))
-        elif queued is not None or self.get(session_id).state is SessionState.QUEUED:  # in the queue, or held
+        elif queued is not None or self.get(session_id).state is SessionState.QUEUED:  # or it waits for the next engine
             self._finish(session_id, StopRequest(SessionState.CANCELLED, reason))
 
     def stop_all(self, reason: str) -> int:
@@ -226,12 +226,12 @@ class Sessions(Admission):
         return len(stopped) + len(remaining)
 
     def hold_queue(self) -> None:
-        """Start no more sessions: queued ones, and those approved later, wait for the next engine of this home."""
+        """Start no more sessions. Queued ones, and those approved later, wait for the next engine of this home."""
         with self._lock:
             self._held_back = True
 
     def close(self) -> None:
-        """End running sessions; queued ones stay for the next start. Safe to call twice."""
+        """End running sessions. Queued ones stay for the next start. Safe to call twice."""
         with self._lock:
             self._closing.set()
             self._queue.clear()
@@ -246,9 +246,9 @@ class Sessions(Admission):
             session.ended.wait(max(0, until - time.monotonic()))
 
     def recover(self, *, resume: bool = True) -> list[str]:
-        """At start-up, before any session: tidy up after a crash. Returns messages on interrupted sessions.
+        """At start-up, before any session: clean up after a crash. Returns messages on interrupted sessions.
 
-        Without `resume` queued sessions go on waiting, for an engine that closes in a moment.
+        Without `resume`, queued sessions go on waiting, because this engine closes in a moment.
         """
         interrupted = self.rows(state=SessionState.RUNNING)
         queued = self.rows(state=SessionState.QUEUED)[::-1]
@@ -279,7 +279,7 @@ class Sessions(Admission):
 
     def _dispatch(self) -> None:
         """Start queued sessions, up to the limit on running ones."""
-        sandbox = self.sandbox  # its first trial takes a moment: not under the lock, which a stop needs too
+        sandbox = self.sandbox  # finding it takes a moment, so not under the lock, which a stop needs too
         while True:
             with self._lock:
                 occupied = sum(not live.is_waiting for live in self._live.values())
@@ -321,7 +321,7 @@ class Sessions(Admission):
     def _make_live_session(self, row: SessionRow, sandbox: Sandbox) -> LiveSession:
         """The session, ready to start, with its folders. Raises `OSError`, `Refusal` `unknown_channel`."""
         settings = self._settings.current
-        confinement = initial_confinement(self._scratch_folder / row.id, row.workspace, settings, self._home)
+        confinement = make_initial_confinement(self._scratch_folder / row.id, row.workspace, settings, self._home)
         memory = round(settings.sandbox.memory_gb * 1024**3) or MAX_MEMORY_BYTES
         return LiveSession(
             row.assignment,
@@ -335,7 +335,7 @@ class Sessions(Admission):
         )
 
     def _remove_scratch(self, scratch: Path) -> None:
-        """Remove the scratch folder of a session, or of all; what cannot be removed is left to the next start."""
+        """Remove the scratch folder of one session or of all. What cannot be removed is left to the next start."""
         try:
             remove_folder(scratch)
         except OSError:
@@ -354,7 +354,7 @@ class Sessions(Admission):
     # Ending
 
     def _request_stop(self, live: LiveSession, stop: StopRequest) -> None:
-        """Stop a running session: its processes at once, its thread as soon as it notices."""
+        """Stop a running session. Its processes end at once, its thread as soon as it notices."""
         if not live.stop(stop):
             return
         work = partial(self._stop_processes, live, stop)
@@ -367,7 +367,7 @@ class Sessions(Admission):
         began = time.monotonic()
         live.processes.end()
         if not live.ended.wait(max(0, STOP_TIMEOUT_S - (time.monotonic() - began))):
-            # Its thread is busy in Python; without processes and with a closed row it can do no harm.
+            # Its thread is busy in Python. Without processes and with a closed row it can do no harm.
             log.warning("the thread of session %s does not return; the session is ended without it", live.id)
             self._finish(live.id, stop, live, abandoned=True)
 
@@ -379,9 +379,9 @@ class Sessions(Admission):
         *,
         abandoned: bool = False,
     ) -> None:
-        """Store the end of a session. A second call, of a thread that returns after its session was ended without it,
-        stores only its changes."""
-        result = session_result(outcome, live, secrets=self._rails.secrets(), abandoned=abandoned)
+        """Store the end of a session. The thread of a session that was ended without it calls this a second time. Then
+        only the changes of the session are stored."""
+        result = make_result(outcome, live, secrets=self._rails.secrets(), abandoned=abandoned)
         lines = self._close_transcript(session_id, outcome, live)
         write = live.unfinished_write if live else None
         if isinstance(outcome, RunnerResult):
@@ -397,7 +397,7 @@ class Sessions(Admission):
         except Exception as error:  # it is reported and retried; until it is stored the row is RUNNING
             log.exception("the end of session %s could not be stored", session_id)
             failed = error
-            self._unstored[session_id] = result
+            self._late_ends.remember(session_id, result)
         self._watch.remove(session_id)
         with self._lock:
             self._live.pop(session_id, None)
@@ -408,37 +408,10 @@ class Sessions(Admission):
             ended.set()
         self._dispatch()
         if failed is not None:
-            self._retry_end(session_id, store, failed)
-
-    def _retry_end(self, session_id: str, store: Callable[[], None], failed: Exception) -> None:
-        then = "it is tried again"
-        try:
-            self._start_thread(f"clawpy-late-{session_id}", partial(self._store_late, session_id, store))
-        except RuntimeError:  # the machine has no thread left
-            then = "the next start reports it as interrupted"
-        self._report(session_id, f"the end of session {session_id} could not be stored; {then}: {failed}")
-
-    def _store_late(self, session_id: str, store: Callable[[], None]) -> None:
-        """Try to store the end of a session until it succeeds, for example after a full disk (SPEC 11.3). What is not
-        stored when the engine closes is left to the next start, which reports the session as interrupted."""
-        wait = FIRST_RETRY_S
-        while not self._closing.wait(wait):
-            try:
-                store()
-            except Exception as error:
-                log.warning("the end of session %s still cannot be stored: %s", session_id, error)
-                wait = min(2 * wait, MAX_RETRY_S)
-            else:
-                self._unstored.pop(session_id, None)
-                self._report(session_id, f"the end of session {session_id} is stored now")
-                return
-
-    def _report(self, session_id: str, message: str) -> None:
-        log.error("%s", message)
-        self._bus.publish(FaultReported(subject=session_id, where="sessions", message=message))
+            self._late_ends.retry(session_id, store, failed)
 
     def _close_transcript(self, session_id: str, outcome: StopRequest | RunnerResult, live: LiveSession | None) -> int:
-        """Write the closing lines of the transcript, and close it. Returns its number of lines."""
+        """Write the closing lines of a transcript, and close it. Returns its number of lines."""
         try:
             transcript = live.transcript if live else self._open_transcript(session_id)
             if isinstance(outcome, RunnerResult):
@@ -455,8 +428,8 @@ class Sessions(Admission):
         return transcript.lines
 
     def _view(self, row: SessionRow) -> SessionView:
-        """The session's view, with its live values while it runs, and its result while that could not be stored."""
-        if row.state == SessionState.RUNNING and (result := self._unstored.get(row.id)) is not None:
+        """The view of a session, with its live values while it runs, or with its result if that is not stored yet."""
+        if row.state == SessionState.RUNNING and (result := self._late_ends.find_result(row.id)) is not None:
             row.set_result(result)
         live = self._live.get(row.id)
         if live is None or row.state != SessionState.RUNNING:

@@ -1,40 +1,27 @@
-"""Makes git trees of working trees, and compares, merges and commits them, without touching the operator's index, HEAD,
-stash or files, and without hooks (SPEC 3.9).
+"""Stores working trees as git trees, and keeps them in the repository, for worktrees and landings (SPEC 3.9).
 
-A snapshot is made by git's plumbing in a copy of the real index, whose stat cache makes the comparison fast.
-Uncommitted and untracked files are included, ignored ones are not; submodules keep their commit; nested
-repositories that are no submodules are left out. Differences come from `git diff-tree`, merges from `git
-merge-tree`.
+A snapshot is made by git's plumbing in a copy of the real index, whose stat cache makes that fast. It has uncommitted
+and untracked files, but no ignored ones. Submodules keep their commit; other nested repositories are left out. The
+operator's index, HEAD, stash and files stay as they are.
 
-No program that a configuration names is run (`engine.git`): an unchanged file with a filter keeps the blob of the index
-(for git-lfs its pointer), merges are git's own text merge. Line endings, `ident` and encodings are converted by git
-itself. A changed file with a configured filter cannot be landed or branched, because its bytes are unknown.
+Neither hooks nor programs that a configuration names are run (`engine.git`). An unchanged file with a filter keeps the
+blob of the index, which for git-lfs is its pointer. git itself converts line endings, `ident` and encodings.
 """
 
 from __future__ import annotations
 
-import itertools
 import os
 import re
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import field
-from datetime import datetime
-from io import BytesIO
 from pathlib import Path
 
-from engine.execution.tools.folder_jail import is_git_name
 from engine.files import TEMPORARY_PREFIX
 from engine.frozen import frozen
-from engine.git import MIN_VERSION, Git
-from engine.git import version as git_version
-from engine.git.command import split_nul, update_index
-from engine.git.state import session_branch
-from engine.model import Refusal
-
-# Snapshots
-
+from engine.git import Git
+from engine.git.command import update_index
 
 REF_ROOT = "refs/clawpy"
 """The refs that keep our objects in a repository; they point to trees, which `git log --all` does not show."""
@@ -42,17 +29,18 @@ REF_ROOT = "refs/clawpy"
 DURABLE = ("-c", "core.fsync=loose-object,reference", "-c", "core.fsyncMethod=fsync")
 """Options of git for objects that must survive a power cut: old contents are on disk before any file changes."""
 
-_NAME, _EMAIL = "Clawpy Console", "clawpy@localhost"
+OUR_NAME, OUR_EMAIL = "Clawpy Console", "clawpy@localhost"
+"""The author of commits that have no other."""
 
 
-def _identity(name: str, email: str, date: str) -> dict[str, str]:
-    """The variables that make somebody the author and the committer of a commit."""
+def identity_variables(name: str, email: str, date: str) -> dict[str, str]:
+    """The environment variables that make somebody the author and the committer of a commit."""
     values = {"NAME": name, "EMAIL": email, "DATE": date}
     return {f"GIT_{role}_{key}": value for role in ("AUTHOR", "COMMITTER") for key, value in values.items()}
 
 
-_FIXED_IDENTITY = _identity(_NAME, _EMAIL, "@946684800 +0000")
-"""For synthetic commits, so that those of the same tree are the same."""
+_FIXED_IDENTITY = identity_variables(OUR_NAME, OUR_EMAIL, "@946684800 +0000")
+"""The identity of synthetic commits. With its fixed date, commits of the same tree are the same."""
 
 
 @frozen
@@ -63,9 +51,9 @@ class Snapshot:
     """The commit, "" before the first."""
     tree: str
     clean: bool
-    """The tree is that of `head`."""
+    """The tree is the same as that of `head`."""
     nested: tuple[bytes, ...] = field(default=(), compare=False)
-    """Nested repositories that are no submodules, which are left out."""
+    """Nested repositories that are no submodules. They are left out of the tree."""
 
 
 def take_snapshot(
@@ -76,11 +64,14 @@ def take_snapshot(
     base: str = "",
     without: frozenset[bytes] = frozenset(),
 ) -> Snapshot:
-    """Store the files of `folder` (default: the repository's own) as a tree in the repository.
+    """Store the files of `folder` (by default the repository's own) as a tree in the repository.
 
-    `index` is a stat cache to start from (default: the real index). With the tree `base` exactly its files count as
-    tracked, whatever the session did to its index. Untracked files in `without` are left out. A file that cannot be
-    read stays as in the index.
+    A file that cannot be read stays as it is in the index.
+
+    Args:
+        index: the index to start from, for its stat cache; by default the real one.
+        base: a tree whose files count as tracked, and no others, whatever a session did to its index.
+        without: untracked files to leave out.
     """
     head, committed = _head_of(git)
     with scratch_index(index or git.repository.git_dir / "index") as scratch:
@@ -89,7 +80,7 @@ def take_snapshot(
             scanned.output("read-tree", "--reset", base)
         nested = update_index(scanned, skip_prefix=TEMPORARY_PREFIX, skip_paths=without)
         tree = scanned.text("write-tree", "--missing-ok")
-    return Snapshot(head, tree, tree == (committed or empty_tree(git)), nested)
+    return Snapshot(head, tree, tree == (committed or store_empty_tree(git)), nested)
 
 
 def _head_of(git: Git) -> tuple[str, str]:
@@ -102,8 +93,8 @@ def _head_of(git: Git) -> tuple[str, str]:
 
 @contextmanager
 def scratch_index(original: Path | None = None) -> Iterator[Path]:
-    """A temporary copy of an index, or the path for a new one. It has the time of the original, with which git compares
-    file times to find stale entries."""
+    """A temporary copy of an index, or the path for a new one. The copy has the time of the original, because git
+    compares file times with it to find stale entries."""
     with tempfile.TemporaryDirectory(prefix="clawpy-index-") as folder:
         copy = Path(folder) / "index"
         if original is not None and original.exists():
@@ -114,24 +105,24 @@ def scratch_index(original: Path | None = None) -> Iterator[Path]:
         yield copy
 
 
-def empty_tree(git: Git) -> str:
-    """The id of the empty tree, in the repository's own kind of hash."""
+def store_empty_tree(git: Git) -> str:
+    """Store the empty tree; returns its id, in the repository's own kind of hash."""
     return git.text("hash-object", "-t", "tree", "-w", "--stdin", stdin=b"")
 
 
-def commit_of(git: Git, tree: str, *parents: str, message: str = "Snapshot of the working tree") -> str:
-    """A commit of a tree without a ref, for `merge-tree` and `worktree add`, which need commits."""
+def make_synthetic_commit(git: Git, tree: str, *parents: str, message: str = "Snapshot of the working tree") -> str:
+    """Commit a tree without a ref, for `merge-tree` and `worktree add`, which need commits. Returns the commit."""
     options = [word for parent in parents for word in ("-p", parent)]
     return git.text("commit-tree", tree, *options, "-m", message, environment=_FIXED_IDENTITY)
 
 
 def keep_object(git: Git, session_id: str, name: str, oid: str) -> None:
-    """Keep git from collecting `oid`, by the ref refs/clawpy/SESSION/NAME."""
+    """Keep git from collecting the object `oid`, by the ref refs/clawpy/SESSION/NAME."""
     git.output("update-ref", f"{REF_ROOT}/{validate_id(session_id)}/{name}", oid)
 
 
 def release_objects(git: Git, session_id: str) -> None:
-    """Delete every ref of a session; git collects its objects later."""
+    """Delete every ref of a session. git collects its objects later."""
     prefix = f"{REF_ROOT}/{validate_id(session_id)}/"
     refs = git.text("for-each-ref", "--format=%(refname)", prefix).split("\n")
     orders = "".join(f"delete {ref}\n" for ref in refs if ref)
@@ -140,7 +131,7 @@ def release_objects(git: Git, session_id: str) -> None:
 
 
 def validate_id(session_id: str) -> str:
-    """`session_id`, if it is safe in a path and a ref. Raises ValueError when not."""
+    """Return `session_id` if it is safe in a path and in a ref. Raises ValueError if not."""
     if not re.fullmatch(r"[A-Za-z0-9_]{1,80}", session_id):
         raise ValueError(f"{session_id!r} is not a session id")
     return session_id
@@ -150,11 +141,7 @@ def printable_path(path: str | bytes) -> str:
     """A path on one line, with escapes such as \\x1b and \\u202e for characters that are invisible or not UTF-8."""
     raw = os.fsencode(path) if isinstance(path, str) else path
     text = raw.decode(errors="backslashreplace")
-    return "".join(character if character.isprintable() else _escape(character) for character in text)
-
-
-def _escape(character: str) -> str:
-    return character.encode("unicode_escape").decode()
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
 def join_paths(paths: Sequence[str]) -> str:
@@ -169,244 +156,10 @@ def missing_objects(git: Git, *oids: str) -> list[str]:
     return [line.split()[0] for line in answer.splitlines() if line.endswith(" missing")]
 
 
-def require_merge_tree() -> None:
-    """Raises `Refusal` `old_git` when git cannot merge without a working tree."""
-    version = git_version()
-    match = re.search(r"(\d+)\.(\d+)", version)
-    if match and (int(match[1]), int(match[2])) < MIN_VERSION:
-        raise Refusal("old_git", f"{version} cannot merge without a working tree", "install git 2.38 or newer")
-
-
 # Differences
-
-GITLINK = "160000"
-LINK = "120000"
-ABSENT = "000000"
-EXECUTABLE = "100755"
-
-MAX_TEXT_SIZE = "1m"
-"""Files above this size are shown as binary."""
-
-_DIFF = ("diff-tree", "-r", "--full-index")
-_SHOWN = ("-c", f"core.bigFileThreshold={MAX_TEXT_SIZE}", *_DIFF, "--find-renames")
-_STATUS = {"A": "added", "M": "modified", "D": "deleted", "R": "renamed", "T": "modified"}
-
-
-@frozen
-class TreeChange:
-    """One path in which two trees differ. Modes are git's, "000000" where the path is absent."""
-
-    path: bytes
-    old_mode: str
-    new_mode: str
-    old_oid: str
-    new_oid: str
-    status: str
-    old_path: bytes = b""
-    """Of a rename, whose old mode and content are those of this path."""
-
-    @property
-    def is_added(self) -> bool:
-        return self.old_mode == ABSENT
-
-    @property
-    def is_removed(self) -> bool:
-        return self.new_mode == ABSENT
-
-    @property
-    def paths(self) -> set[bytes]:
-        """The paths that it concerns: two for a rename."""
-        return {self.path, self.old_path or self.path}
-
-    @property
-    def patch_count(self) -> int:
-        """The number of its patches in a diff: two for a file that became a link, or the reverse."""
-        return 2 if ABSENT not in (self.old_mode, self.new_mode) and self.old_mode[:2] != self.new_mode[:2] else 1
-
-
-def diff_trees(git: Git, old: str, new: str) -> list[TreeChange]:
-    """Every path in which the tree `new` differs from `old`, a rename being a deletion and an addition."""
-    return _parse_raw(git.output(*_DIFF, "--raw", "--no-renames", "-z", old, new))
-
-
-def changed_files(git: Git, base: str, result: str) -> list[TreeChange]:
-    """The files that differ, with renames, in git's order."""
-    return _parse_raw(git.output(*_SHOWN, "--raw", "-z", base, result))
-
-
-def _parse_raw(output: bytes) -> list[TreeChange]:
-    items = iter(split_nul(output))
-    changes = []
-    for header in items:
-        old_mode, new_mode, old_oid, new_oid, letter = header.decode().removeprefix(":").split()
-        old_path = next(items) if letter[0] == "R" else b""
-        is_mode = letter == "M" and old_oid == new_oid
-        status = "mode" if is_mode else _STATUS[letter[0]]
-        changes.append(TreeChange(next(items), old_mode, new_mode, old_oid, new_oid, status, old_path))
-    return changes
-
-
-def read_patches(git: Git, base: str, result: str) -> list[tuple[TreeChange, bytes]]:
-    """The files that differ, with renames, each with its patch."""
-    raw, _, patch = git.output(*_SHOWN, "--raw", "-p", "--submodule=short", "-z", base, result, timeout=120).partition(
-        b"\0\0"
-    )
-    # Lines of a hunk begin with " ", "+", "-", "\" or "@": only headers can begin with this. They come in the order
-    # of the raw list.
-    patches = iter(re.split(rb"(?m)^(?=diff --git )", patch)[1:])
-    return [(file, b"".join(itertools.islice(patches, file.patch_count))) for file in _parse_raw(raw)]
-
-
-def line_counts(git: Git, base: str, result: str) -> dict[bytes, tuple[int | None, int | None]]:
-    """Lines added and removed by path, None for binary files."""
-    items = iter(split_nul(git.output(*_SHOWN, "--numstat", "-z", base, result)))
-    counts: dict[bytes, tuple[int | None, int | None]] = {}
-    for item in items:
-        added, removed, path = item.split(b"\t", 2)
-        if not path:  # a rename: the old and the new path follow
-            next(items)
-            path = next(items)
-        counts[path] = (None, None) if added == b"-" else (int(added), int(removed))
-    return counts
-
-
-def apply_patch(git: Git, base: str, result: str) -> str:
-    """The patch from one tree to another for `git apply`; "" when git no longer has a tree, or when the patch is not
-    UTF-8."""
-    if missing_objects(git, base, result):
-        return ""
-    try:
-        return git.output(*_DIFF, "--find-renames", "-p", "--binary", base, result, timeout=120).decode()
-    except UnicodeDecodeError:
-        return ""
 
 
 # Merges
 
 
-@frozen
-class MergeResult:
-    """The result of a merge."""
-
-    tree: str
-    """Valid only without conflicts."""
-    conflicts: tuple[str, ...]
-    """Printable paths."""
-
-
-def merge_three_way(git: Git, *, base: str, ours: str, theirs: str) -> MergeResult:
-    """Merge the trees `ours` and `theirs`, which both come from the tree `base`, by git's own `merge-tree`."""
-    base_commit = commit_of(git, base, message="base")
-    sides = [commit_of(git, tree, base_commit, message=side) for side, tree in (("ours", ours), ("theirs", theirs))]
-    merged = git.run("merge-tree", "--write-tree", "--name-only", "--no-messages", "-z", *sides, allowed=(0, 1))
-    tree, *conflicts = split_nul(merged.stdout)
-    if merged.returncode and not conflicts:
-        conflicts = [b"(git names no file)"]  # never take an unclean merge for a clean one
-    return MergeResult(tree.decode(), tuple(map(printable_path, dict.fromkeys(conflicts))) if merged.returncode else ())
-
-
-def find_unsupported(git: Git, tree: str, changes: Sequence[TreeChange]) -> dict[bytes, str]:
-    """The paths among `changes`, which lead to `tree`, that are never landed, with the reason: submodules, names that
-    lead outside the folder or into git's own, links that lead outside, files with a configured filter."""
-    reasons = {}
-    links = []
-    for change in changes:
-        names = os.fsdecode(change.path).split("/")
-        if any(name in ("", ".", "..") for name in names):
-            reasons[change.path] = "its path leads outside the project"
-        elif any(is_git_name(name) for name in names):
-            reasons[change.path] = "on some machines its name means git's own folder, whose contents are executed"
-        elif GITLINK in (change.old_mode, change.new_mode):
-            reasons[change.path] = "a submodule; update it with git itself"
-        elif change.new_mode == LINK:
-            links.append(change)
-    for path, target in _links_leading_out(git, tree, links):
-        reasons[path] = f"a link that points outside the project, to {printable_path(target)}"
-    if filters := git.repository.filters:
-        with scratch_index() as index:
-            staged = git.over(git.folder, index)
-            staged.output("read-tree", tree)
-            paths = b"".join(change.path + b"\0" for change in changes if change.path not in reasons)
-            answer = split_nul(staged.output("check-attr", "--cached", "-z", "--stdin", "filter", stdin=paths))
-        for path, value in zip(answer[0::3], answer[2::3], strict=True):
-            if value.decode(errors="surrogateescape") in filters:
-                reasons[path] = f"uses the filter program {value.decode(errors='replace')!r}, which is not run"
-    return reasons
-
-
-def _links_leading_out(git: Git, tree: str, links: Sequence[TreeChange]) -> Iterator[tuple[bytes, bytes]]:
-    """(path, where it ends) of links that lead out of the tree, by themselves or through other links in it."""
-    if not links:
-        return
-    queries = b"".join(b"%s:%s\0" % (tree.encode(), link.path) for link in links)
-    answer = BytesIO(git.output("cat-file", "--batch-check", "--follow-symlinks", "-z", stdin=queries))
-    for link in links:
-        fields = answer.readline().split()
-        # "symlink 11\n/etc/passwd": out of the tree; "dangling 45\nTREE:path", "loop", "notdir": nowhere in the tree
-        target_outside = b""
-        if fields[0] in (b"symlink", b"dangling", b"loop", b"notdir"):
-            target_outside = answer.read(int(fields[1]) + 1)[:-1]
-        target = git.output("cat-file", "blob", link.new_oid)
-        if fields[0] == b"symlink":
-            yield link.path, target_outside
-        elif target.startswith(b"/") or _climbs_out(link.path, target):
-            yield link.path, target  # git stopped at a name that is not in the tree, before the path left it
-
-
-def _climbs_out(path: bytes, target: bytes) -> bool:
-    """Whether a link's target has more `..` than folders to leave."""
-    depth = path.count(b"/")
-    for name in target.split(b"/"):
-        depth += -1 if name == b".." else name not in (b"", b".")
-        if depth < 0:
-            return True
-    return False
-
-
 # Commits
-
-
-def commit_diff(git: Git, *, base: str, result: str, message: str, at: datetime) -> str:
-    """Commit exactly the changes from tree `base` to tree `result` onto HEAD; no ref points to the commit yet.
-
-    The author is git's user, else a fallback. Raises `Refusal`: `conflict` when the changes need uncommitted work that
-    HEAD does not have, `nothing_to_commit`, `unsupported_files`.
-    """
-    if unsupported := find_unsupported(git, result, diff_trees(git, base, result)):
-        names = ", ".join(f"{printable_path(path)}: {reason}" for path, reason in unsupported.items())
-        raise Refusal("unsupported_files", f"these are not committed: {names}", "copy them by hand")
-    head = git.text("rev-parse", "--verify", "--quiet", "HEAD^{commit}", allowed=(0, 1))
-    onto = git.text("rev-parse", f"{head}^{{tree}}") if head else empty_tree(git)
-    merge = merge_three_way(git, base=base, ours=onto, theirs=result)
-    if merge.conflicts:
-        raise Refusal(
-            "conflict",
-            f"it builds on changes that HEAD does not have: {join_paths(merge.conflicts)}",
-            "commit your own work first, or land it instead",
-        )
-    if merge.tree == onto:
-        raise Refusal("nothing_to_commit", "HEAD has all of it already", "discard it")
-    name = git.text("config", "user.name", allowed=(0, 1)) or _NAME
-    email = git.text("config", "user.email", allowed=(0, 1)) or _EMAIL
-    parents = ("-p", head) if head else ()
-    return git.text(
-        "commit-tree", merge.tree, *parents, stdin=message.encode(), environment=_identity(name, email, at.isoformat())
-    )
-
-
-def free_branch_name(git: Git, title: str, session_id: str) -> str:
-    """A free branch name from the words of `title`, with the first free suffix -2, -3, …"""
-    first = session_branch(title, validate_id(session_id), below=not branch_commit(git, "clawpy"))
-    names = itertools.chain([first], (f"{first}-{number}" for number in itertools.count(2)))
-    # A name is taken by a branch, and by branches below it.
-    return next(name for name in names if not git.text("for-each-ref", "--count=1", f"refs/heads/{name}"))
-
-
-def create_branch(git: Git, name: str, commit: str) -> None:
-    """Make the branch. Raises `GitError`, also when it exists by now."""
-    git.output("update-ref", "-m", "clawpy: branch", f"refs/heads/{name}", commit, "0" * len(commit))
-
-
-def branch_commit(git: Git, name: str) -> str:
-    """The commit of a branch, "" when there is no such branch."""
-    return git.text("rev-parse", "--verify", "--quiet", f"refs/heads/{name}", allowed=(0, 1))

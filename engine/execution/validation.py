@@ -13,7 +13,6 @@ from xml.sax.saxutils import escape
 
 from engine.config import SettingsSource
 from engine.events import RetryRepeated, ValidationFailed, ValidationHealed
-from engine.execution import trees
 from engine.execution.live_session import LiveSession
 from engine.execution.runners.flow import CommandResult, FlowError, Job
 from engine.execution.runners.flows.git_steps import restore_tree, store_tree
@@ -22,7 +21,8 @@ from engine.execution.runners.flows.testing import RunTests
 from engine.execution.runners.toolchains.installing import linked_packages
 from engine.execution.runners.toolchains.projects import project_at
 from engine.execution.session_workspace import SessionWorkspace
-from engine.execution.trees import Snapshot, diff_trees
+from engine.execution.tree_diffs import diff_trees
+from engine.execution.trees import Snapshot, take_snapshot
 from engine.frozen import frozen
 from engine.model import CheckResult, SessionView, dollars, microusd
 from engine.model.adaptation import PolicyTweak
@@ -257,7 +257,7 @@ class _ChangedTests:
 
     def _changed_paths(self) -> list[str]:
         git = self._workspace.git
-        present_tree = trees.take_snapshot(git).tree
+        present_tree = take_snapshot(git).tree
         changes = diff_trees(git, self._worktree.base, present_tree)
         self.has_changes = bool(changes)
         # A name that is not UTF-8 belongs to no tool's tests.

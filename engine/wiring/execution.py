@@ -11,7 +11,6 @@ from engine.events import CloudMemoryRecalled
 from engine.execution.changesets import ChangeSets
 from engine.execution.channel_setup import ChannelSetup
 from engine.execution.housekeeping import Caches, Housekeeping
-from engine.execution.live_session import SessionRails
 from engine.execution.model_calls import Caller, ModelCalls
 from engine.execution.model_router import ModelRouter
 from engine.execution.permissions import Permissions
@@ -25,6 +24,7 @@ from engine.execution.runners.model.runner import ModelRunner
 from engine.execution.runners.model.single_questions import Completions
 from engine.execution.runners.runner import AgentServices, Runner
 from engine.execution.sandbox import Sandbox
+from engine.execution.session_terms import SessionRails
 from engine.execution.session_workspace import SessionWorkspaces
 from engine.execution.sessions import Sessions
 from engine.execution.tools.toolbelt import Toolbelts

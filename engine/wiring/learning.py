@@ -14,7 +14,7 @@ from engine.execution.model_router import ModelRouter
 from engine.execution.runners.flows import FLOWS
 from engine.execution.runners.model.host_protocol import Model
 from engine.execution.runners.model.single_questions import MemoryModel
-from engine.execution.trees import apply_patch
+from engine.execution.tree_diffs import make_patch
 from engine.git import Git
 from engine.hierarchy.guidance import guidance_items
 from engine.hierarchy.teaching import remove_lesson
@@ -319,7 +319,7 @@ class _Sources:
         view = self._session(session_id)
         if not red or not runs[-1].tree or view is None:
             return ""
-        return apply_patch(Git(Path(view.workspace)).pin(), red[-1].tree, runs[-1].tree)
+        return make_patch(Git(Path(view.workspace)).pin(), red[-1].tree, runs[-1].tree)
 
     def title(self, session_id: str, /) -> str:
         """ "" when the operator discarded or undid the work."""

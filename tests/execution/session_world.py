@@ -16,10 +16,11 @@ from engine.config import ChannelSettings, Settings
 from engine.events import EventBus
 from engine.execution.changesets import ChangeSets
 from engine.execution.housekeeping import Caches
-from engine.execution.live_session import LiveSession, SessionRails
+from engine.execution.live_session import LiveSession
 from engine.execution.runners.runner import RunnerResult
 from engine.execution.sandbox import Sandbox
 from engine.execution.sandbox.ladder import NoSandbox
+from engine.execution.session_terms import SessionRails
 from engine.execution.session_workspace import SessionWorkspaces
 from engine.execution.sessions import Sessions
 from engine.home import Home
@@ -122,9 +123,9 @@ class ScriptRunner:
         self.started_ids.append(view.id)
         assert live.assignment.flow is not None
         if not live.sandbox.can_overlay(live.confinement):
-            live.confine(replace(live.confinement, tree=None))  # as where a session works in a copy
+            live.confinement = replace(live.confinement, tree=None)  # as where a session works in a copy
         if live.assignment.flow == "gate":
-            wait_until(lambda: self.gate.is_set() or live.cancelled)
+            wait_until(lambda: self.gate.is_set() or live.stop_requested)
             return RunnerResult("through the gate")
         return RunnerResult(self.works[live.assignment.flow](live))
 

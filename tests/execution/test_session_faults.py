@@ -234,7 +234,7 @@ def test_an_end_that_cannot_be_stored_is_retried_and_reported(
     assert world.sessions.running() == [], "it is over, and holds up nobody who waits until nothing runs"
     assert world.sessions.wait(view.id, 0).state is SessionState.SUCCEEDED, "its outcome is known"
     full.clear()
-    wait_until(lambda: not world.sessions._unstored)
+    wait_until(lambda: not world.sessions._late_ends._results)
     assert world.sessions.row(view.id).summary == "fine"
     assert len(world.recorder.ended) == 1
     messages = [event.message for event in events.drain() if isinstance(event, FaultReported)]

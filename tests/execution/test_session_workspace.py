@@ -86,7 +86,7 @@ class AgentWorld(RepositoryWorld):
 def write_and_wait(live: LiveSession, workspace: SessionWorkspace) -> None:
     (workspace.folder / "half.txt").write_text("half\n")
     live.say("half is written")
-    wait_until(lambda: live.cancelled)
+    wait_until(lambda: live.stop_requested)
     live.check_running()
 
 

@@ -14,8 +14,9 @@ from engine.clock import FakeClock
 from engine.config import Settings
 from engine.events import EventBus, SessionOutput
 from engine.execution import session_watch
-from engine.execution.live_session import Limits, LiveSession
+from engine.execution.live_session import LiveSession
 from engine.execution.runners.flow import FlowError
+from engine.execution.session_terms import Limits
 from engine.model import Refusal, SessionState, Verdict
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
@@ -270,7 +271,7 @@ def test_a_session_that_waits_for_a_person_lets_another_run(make_world: MakeWorl
 
     def ask(live: LiveSession) -> str:
         with live.pause_clock():
-            wait_until(lambda: answered.is_set() or live.cancelled)
+            wait_until(lambda: answered.is_set() or live.stop_requested)
         return "answered"
 
     waiting = world.start(ask)

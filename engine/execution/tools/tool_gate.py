@@ -9,8 +9,9 @@ from pathlib import Path
 
 from engine.config import SettingsSource
 from engine.events import ToolRefused
-from engine.execution.live_session import AUTONOMOUS, LiveSession
+from engine.execution.live_session import LiveSession
 from engine.execution.permissions import Permissions
+from engine.execution.session_terms import AUTONOMOUS
 from engine.execution.tools import policy
 from engine.execution.tools.folder_jail import Jail, short_path
 from engine.execution.tools.policy import Policy

@@ -57,7 +57,7 @@ class Belt:
         self._world.permission_requests.append(call)
         with self._live.pause_clock():
             while (answer := self._world.answer(call.title)) is None:
-                if self._live.cancelled:
+                if self._live.stop_requested:
                     raise SessionStopped("the session ended")
                 threading.Event().wait(0.01)
         return answer

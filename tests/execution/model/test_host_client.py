@@ -14,11 +14,11 @@ import psutil
 import pytest
 
 import engine
-from engine.execution.live_session import Limits
 from engine.execution.runners.model import host_client
 from engine.execution.runners.model.agent_loop import FIRST_BYTE_SECONDS, IDLE_SECONDS
 from engine.execution.runners.model.host_client import ModelHost
 from engine.execution.runners.model.host_protocol import Model
+from engine.execution.session_terms import Limits
 from engine.model import SessionState, Status
 from engine.programs import HelperGone
 from tests.execution.model.world import KEY, ModelWorld, hosts, until

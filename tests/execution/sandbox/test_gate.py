@@ -354,7 +354,7 @@ def test_a_session_reaches_its_host_and_nothing_else(world: World, server: int) 
     )
 
     def work(live: LiveSession) -> str:
-        live.confine(replace(live.confinement, hosts=(f"127.0.0.1:{server}",)))
+        live.confinement = replace(live.confinement, hosts=(f"127.0.0.1:{server}",))
         return live.execute([sys.executable, "-c", script], cwd=live.folder).output
 
     view = world.run(work)
@@ -375,7 +375,7 @@ def test_the_gate_ends_with_its_command_and_leaves_the_exit_code_alone(world: Wo
     codes = []
 
     def work(live: LiveSession) -> str:
-        live.confine(replace(live.confinement, hosts=("api.example.com",)))
+        live.confinement = replace(live.confinement, hosts=("api.example.com",))
         for script in ("exit 7", "kill -9 $$", "cat; test -t 0"):
             codes.append(live.execute(["sh", "-c", script], cwd=live.folder).exit_code)
         return "done"

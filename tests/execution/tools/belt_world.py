@@ -11,12 +11,13 @@ from typing import Any
 from engine.clock import Clock
 from engine.config import FixedSettings, Settings
 from engine.events import ToolRefused
-from engine.execution.live_session import APPROVED, Limits, LiveSession, StopRequest
+from engine.execution.live_session import LiveSession
 from engine.execution.permissions import Permissions
 from engine.execution.processes import Processes
 from engine.execution.runners.flow import SessionStopped
 from engine.execution.sandbox import Confinement, Sandbox
 from engine.execution.sandbox.ladder import NoSandbox
+from engine.execution.session_terms import APPROVED, Limits, StopRequest
 from engine.execution.tools.policy import Policy
 from engine.execution.tools.tool_arguments import TOOL_NAMES
 from engine.execution.tools.tool_gate import Gate, ToolServices
@@ -113,7 +114,7 @@ class BeltWorld:
         def give_answer() -> None:
             end = time.monotonic() + 8
             while not (waiting := self.permissions.waiting()):
-                if self.live.cancelled or time.monotonic() > end:
+                if self.live.stop_requested or time.monotonic() > end:
                     return
                 time.sleep(0.005)
             self.permissions.answer(waiting[0].id, answer)

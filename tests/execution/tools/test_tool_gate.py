@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from engine.clock import FakeClock
-from engine.execution.live_session import AUTONOMOUS
 from engine.execution.sandbox.ladder import best_sandbox
+from engine.execution.session_terms import AUTONOMOUS
 from engine.execution.tools.policy import Policy
 from engine.execution.tools.tool_arguments import TOOL_NAMES
 from engine.execution.tools.tool_gate import AgentToolCall

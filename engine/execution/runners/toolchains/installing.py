@@ -278,7 +278,7 @@ def install_into_tree(live: LiveSession, installation: Installation, top: Path) 
             (live.confinement.layers / "upper" / place).parent.mkdir(parents=True, exist_ok=True)
     if installation.cache:
         (live.confinement.caches / installation.cache).mkdir(exist_ok=True)
-    live.confine(replace(live.confinement, bind_mounts=tuple(staged.items())))
+    live.confinement = replace(live.confinement, bind_mounts=tuple(staged.items()))
     yield
     live.processes.end(grace=0)  # no process writes into them any more
     filled = {target for target, fresh in staged.items() if any(fresh.iterdir())}

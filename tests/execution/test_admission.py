@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from engine.config import ChannelSettings, FixedSettings, Settings
+from engine.execution.admission import Admission
 from engine.execution.runners.flow_registry import PROSE as PROSE_EDIT
-from engine.execution.session_run import Admission
 from engine.model import Assignment, Refusal, RunnerInfo
 
 PROSE = Assignment("explain the cart", "koji-core", "/w", "auto")

@@ -1,0 +1,192 @@
+"""Plans a landing from git trees: which files change and how, and what keeps them from being landed (SPEC 3.9).
+
+git checks the new contents out into a scratch folder, so that line endings and encodings are exactly git's. Then the
+new and the present contents are stored, byte for byte, as blobs of the operator's repository. `Landings` carries the
+plans out.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import tempfile
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from io import BytesIO
+from pathlib import Path
+
+from engine.execution.change_store import ChangeSetRow
+from engine.execution.diffs import write_tree_with
+from engine.execution.file_plan import (
+    ABSENT,
+    Entry,
+    Image,
+    Kind,
+    Plan,
+    find_obstacle,
+    image_of,
+    is_spelled_exactly,
+)
+from engine.execution.tree_diffs import EXECUTABLE, LINK, TreeChange, diff_trees, find_unsupported
+from engine.execution.tree_merges import merge_three_way
+from engine.execution.trees import DURABLE, REF_ROOT, printable_path, scratch_index
+from engine.git import Git
+from engine.git.command import join_nul
+from engine.model import FilePart, LandPreview
+from engine.storage.beneath import Beneath, parents
+
+
+def read_blobs(git: Git, oids: Iterable[str]) -> dict[str, bytes]:
+    """The bytes of these blobs by their ids. Raises `GitError` when the repository no longer has one of them."""
+    wanted = list(dict.fromkeys(oids))
+    output = BytesIO(git.output("cat-file", "--batch", stdin="".join(f"{oid}\n" for oid in wanted).encode()))
+    blobs = {}
+    for oid in wanted:
+        header = output.readline().split()
+        if len(header) != 3:
+            git.output("cat-file", "-e", oid)  # says what is wrong
+        blobs[oid] = output.read(int(header[2]) + 1)[:-1]
+    return blobs
+
+
+def find_obstacles(root: Beneath, changes: Sequence[TreeChange]) -> list[str]:
+    """The paths that obstruct `changes`.
+
+    A change is obstructed by a file at a new path that the snapshot does not have (an ignored one), by a folder with
+    such files, or when a file of the snapshot is not on the disk (sparse checkout).
+    """
+    paths = []
+    removed = {os.fsdecode(change.path) for change in changes if change.is_removed}
+    folded = {path.casefold() for path in removed}
+    for change in changes:
+        path = os.fsdecode(change.path)
+        status = root.lstat(path)
+        is_present = status is not None and not stat.S_ISDIR(status.st_mode)
+        renamed_case = (
+            is_present and change.is_added and path.casefold() in folded and not is_spelled_exactly(root, path)
+        )
+        if is_present == change.is_added and not renamed_case:
+            paths.append(path)
+        elif not change.is_removed and (obstacle := find_obstacle(root, path, removed)):
+            paths.append(obstacle)
+    return list(dict.fromkeys(paths))
+
+
+def plan_for(git: Git, root: Beneath, tree: str, changes: Sequence[TreeChange], *, token: str, scratch: Path) -> Plan:
+    """The plan that applies `changes`, which lead to `tree`, to the files beneath `root`.
+
+    It stores the present and the new contents as blobs in the repository of `git`. `scratch` is a folder for large
+    temporary files.
+    """
+    folds_case = git.text("config", "--type=bool", "core.ignorecase", allowed=(0, 1)) == "true"
+    empty = Plan(token, (), algorithm="sha256" if len(tree) == 64 else "sha1", folds_case=folds_case)
+    scratch.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="stage-", dir=scratch) as folder:
+        stage, store = Path(folder, "files"), Path(folder, "store")
+        stage.mkdir()
+        store.mkdir()
+        _check_out(git, stage, tree, [change.path for change in changes if not change.is_removed])
+        entries = []
+        with Beneath.open(stage) as staged:
+            for number, change in enumerate(changes):
+                path = os.fsdecode(change.path)
+                before = empty.observe_image(root, path, store / f"b{number}")
+                after = ABSENT
+                if not change.is_removed:
+                    after = image_of(staged, path, empty.algorithm, store / f"a{number}")
+                entries.append(Entry(path, before, _fit_image(change, before, after)))
+        if names := "".join(f"{file}\n" for file in sorted(store.iterdir())):
+            git.output(*DURABLE, "hash-object", "-w", "--no-filters", "--stdin-paths", stdin=names.encode())
+    modes = dict(replaced_folders(root, entries))
+    for entry in entries:
+        if not entry.after.exists:
+            _note_modes(root, parents(entry.path), modes)
+    needed = {parent for entry in entries if entry.after.exists for parent in parents(entry.path)}
+    new_folders = sorted((folder, 0o777 & ~_read_umask()) for folder in needed if not root.is_folder(folder))
+    old_folders = tuple(sorted(modes.items()))
+    return replace(empty, entries=tuple(entries), old_folders=old_folders, new_folders=tuple(new_folders))
+
+
+def keep_blobs(git: Git, plan: Plan, session_id: str, earlier: int) -> None:
+    """Keep git from collecting the contents of `plan` while it may be undone, by a ref of the session. `earlier` is the
+    number of the session's earlier landings."""
+    blobs = sorted({image.blob for entry in plan.entries for image in (entry.before, entry.after) if image.blob})
+    lines = "".join(f"100644 blob {oid}\t{oid}\n" for oid in blobs).encode()
+    tree = git.text(*DURABLE, "mktree", stdin=lines)
+    git.output(*DURABLE, "update-ref", f"{REF_ROOT}/{session_id}/landing{earlier or ''}", tree)
+
+
+def _check_out(git: Git, stage: Path, tree: str, paths: Sequence[bytes]) -> None:
+    """Have git write `paths` of `tree` into the empty folder `stage`, by the attributes that the tree itself has."""
+    with scratch_index() as index:
+        staged = git.over(stage, index)
+        no_sparse = ("-c", "core.sparseCheckout=false", "-c", "index.sparse=false")
+        staged.output(*no_sparse, "read-tree", tree)
+        if paths:
+            staged.output(*no_sparse, "checkout-index", "-z", "--stdin", stdin=join_nul(paths), timeout=600)
+
+
+def _fit_image(change: TreeChange, before: Image, after: Image) -> Image:
+    """The new image with the permissions of the old file. If git sees no change of contents, it also has the old bytes,
+    because their line endings may differ from those of a checkout."""
+    if before.kind != Kind.FILE or after.kind != Kind.FILE:
+        return after
+    blob = before.blob if change.old_oid == change.new_oid else after.blob
+    mode = before.mode
+    if change.old_mode != change.new_mode and change.old_mode != LINK:
+        readable = (mode & 0o444) >> 2
+        mode = mode | readable if change.new_mode == EXECUTABLE else mode & ~0o111
+    return Image(Kind.FILE, blob, mode)
+
+
+def replaced_folders(root: Beneath, entries: Sequence[Entry]) -> tuple[tuple[str, int], ...]:
+    """Path and permission bits of the folders that files of `entries` replace. As in git, they must be empty."""
+    modes: dict[str, int] = {}
+    for entry in entries:
+        if entry.after.exists and root.is_folder(entry.path):
+            inside = [path for path, is_folder in root.walk(entry.path) if is_folder]
+            _note_modes(root, (entry.path, *inside), modes)
+    return tuple(sorted(modes.items()))
+
+
+def _note_modes(root: Beneath, folders: Iterable[str], modes: dict[str, int]) -> None:
+    for folder in folders:
+        status = root.lstat(folder)
+        if status is not None and stat.S_ISDIR(status.st_mode):
+            modes[folder] = stat.S_IMODE(status.st_mode)
+
+
+def _read_umask() -> int:
+    """The umask of this process. It is read from /proc, because `os.umask` would change it for other threads."""
+    status = Path("/proc/self/status")
+    for line in status.read_text().splitlines() if status.exists() else ():
+        if line.startswith("Umask:"):
+            return int(line.split()[1], 8)
+    return 0o022
+
+
+def write_target_tree(git: Git, row: ChangeSetRow, only: Sequence[FilePart]) -> str:
+    """The tree after a landing of `only` these parts, or of the rest if none are named."""
+    if not only:
+        return row.result_tree
+    return write_tree_with(git, row.base_tree, row.result_tree, row.landed_tree, only)
+
+
+def check_landing(
+    git: Git, root: Beneath, row: ChangeSetRow, present: str, target: str
+) -> tuple[LandPreview, str, list[TreeChange]]:
+    """Try to land `row` up to the tree `target` on the files beneath `root`, whose tree is `present`. Returns whether
+    that is possible, the merged tree, and its difference from the present files."""
+    merge = merge_three_way(git, base=row.landed_tree, ours=present, theirs=target)
+    if merge.conflicts:
+        return LandPreview(False, merge.conflicts), "", []
+    changes = diff_trees(git, present, merge.tree)
+    reasons = find_unsupported(git, merge.tree, changes)
+    in_the_way = find_obstacles(root, [change for change in changes if change.path not in reasons])
+    preview = LandPreview(
+        clean=not reasons and not in_the_way,
+        in_the_way=tuple(map(printable_path, in_the_way)),
+        unsupported=tuple(f"{printable_path(path)}: {reason}" for path, reason in reasons.items()),
+        files=len(changes),
+    )
+    return preview, merge.tree, changes

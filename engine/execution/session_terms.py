@@ -1,0 +1,90 @@
+"""The terms under which a session runs: its limits, the rails that it asks, and how it is told to stop (SPEC 3.8)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from datetime import datetime
+
+from engine.clock import Stopwatch
+from engine.config import ChannelSettings
+from engine.execution.sandbox import Sandbox
+from engine.frozen import frozen
+from engine.model import Permit, RailVerdict, SessionState, microusd
+from engine.storage.database import Transaction
+
+APPROVED, AUTONOMOUS = "approved", "autonomous"
+"""The modes of a session: approved by the operator, or started by itself."""
+
+
+AUTONOMOUS_SECONDS = 120.0
+AUTONOMOUS_TOKENS = 50_000
+"""The limits of a session that started by itself (SPEC 3.8)."""
+
+
+@frozen
+class Limits:
+    """The limits of a session (SPEC 3.8). None is no limit."""
+
+    seconds: float
+    silence_seconds: float | None
+    """Seconds without output."""
+    cost: int
+    """Micro-dollars. The session may reach this cost, but not exceed it."""
+    tokens: int | None = None
+    """The session may reach this number of tokens, but not exceed it."""
+
+    @classmethod
+    def of(cls, channel: ChannelSettings, mode: str) -> Limits:
+        """The limits of a session on a channel. The channel says what a session may cost, and how long an `approved`
+        one may run; for an `autonomous` one SPEC 3.8 does."""
+        cost = microusd(channel.session_cost_cap)
+        if mode == AUTONOMOUS:
+            return cls(AUTONOMOUS_SECONDS, None, cost, AUTONOMOUS_TOKENS)
+        return cls(channel.session_minutes * 60, channel.session_silence_minutes * 60, cost)
+
+    def exceeded_time(self, stopwatch: Stopwatch) -> str:
+        """Why a limit of time is reached; "" when none is, or while the session waits for a person."""
+        if stopwatch.is_paused:
+            return ""
+        if stopwatch.seconds >= self.seconds:
+            return f"it ran for {_format_seconds(self.seconds)}, its time limit"
+        if self.silence_seconds is not None and stopwatch.silent_seconds >= self.silence_seconds:
+            return f"it printed nothing for {_format_seconds(self.silence_seconds)}"
+        return ""
+
+
+def _format_seconds(seconds: float) -> str:
+    return f"{seconds / 60:g} min" if seconds >= 60 else f"{seconds:g} s"
+
+
+@frozen
+class SessionRails:
+    """The functions by which a session asks the safety rails."""
+
+    consume: Callable[[Transaction, Permit, str], None]
+    """Uses up a permit for an assignment's digest, or raises `Refusal` (SPEC 3.1)."""
+    stop_signal: Callable[[], str]
+    """The kill switch: why nothing may run now, "" when it may."""
+    check: Callable[[str], RailVerdict]
+    """The content filter's verdict on a shell command (SPEC 3.5)."""
+    reserve: Callable[[str, int], str] = lambda session_id, total: ""
+    """Replaces a session's reservation in the cost ledger by a total of micro-dollars (SPEC 3.4). Returns why a cap
+    refuses it, "" when none does."""
+    last_write: Callable[[str], datetime | None] = lambda workspace: None
+    """The time at which another process last wrote in a workspace, None if unknown."""
+    unattended: Callable[[str], str] = lambda workspace: ""
+    """Why nothing may start by itself in a workspace now, "" when it may (SPEC 7)."""
+    secrets: Callable[[], Iterable[str]] = tuple
+    """Values that are removed from all output, besides those that look secret (SPEC 11.1)."""
+    sandbox: Sandbox | None = None
+    """The sandbox of sessions; None for the best one of this machine."""
+
+
+@frozen
+class StopRequest:
+    """A request to end a session in a state, for a reason."""
+
+    state: SessionState
+    reason: str
+    not_begun: bool = False
+    """Nothing was done, so its card is offered again."""

@@ -1,0 +1,190 @@
+"""Compares git trees, and says which differences are never landed (SPEC 3.9).
+
+Differences come from `git diff-tree`. A changed file with a configured filter is never landed, because the filter
+program does not run, so that the bytes of the file are unknown.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+from collections.abc import Iterator, Sequence
+from io import BytesIO
+
+from engine.execution.tools.folder_jail import is_git_name
+from engine.execution.trees import missing_objects, printable_path, scratch_index
+from engine.frozen import frozen
+from engine.git import Git
+from engine.git.command import split_nul
+
+GITLINK = "160000"
+
+
+LINK = "120000"
+
+
+ABSENT = "000000"
+
+
+EXECUTABLE = "100755"
+
+
+MAX_TEXT_SIZE = "1m"
+"""Files above this size are shown as binary."""
+
+
+_DIFF = ("diff-tree", "-r", "--full-index")
+
+
+_SHOWN = ("-c", f"core.bigFileThreshold={MAX_TEXT_SIZE}", *_DIFF, "--find-renames")
+
+
+_STATUS = {"A": "added", "M": "modified", "D": "deleted", "R": "renamed", "T": "modified"}
+
+
+@frozen
+class TreeChange:
+    """One path in which two trees differ. Modes are git's; "000000" means that the path is absent."""
+
+    path: bytes
+    old_mode: str
+    new_mode: str
+    old_oid: str
+    new_oid: str
+    status: str
+    old_path: bytes = b""
+    """For a rename, the path before it, to which the old mode and the old content belong."""
+
+    @property
+    def is_added(self) -> bool:
+        return self.old_mode == ABSENT
+
+    @property
+    def is_removed(self) -> bool:
+        return self.new_mode == ABSENT
+
+    @property
+    def paths(self) -> set[bytes]:
+        """The paths that change: two for a rename, else one."""
+        return {self.path, self.old_path or self.path}
+
+    @property
+    def patch_count(self) -> int:
+        """The number of its patches in a diff: two where a file became a link or a link a file, else one."""
+        return 2 if ABSENT not in (self.old_mode, self.new_mode) and self.old_mode[:2] != self.new_mode[:2] else 1
+
+
+def diff_trees(git: Git, old: str, new: str) -> list[TreeChange]:
+    """Every path in which the tree `new` differs from `old`. A rename counts as a deletion and an addition."""
+    return _parse_raw(git.output(*_DIFF, "--raw", "--no-renames", "-z", old, new))
+
+
+def find_changed_files(git: Git, base: str, result: str) -> list[TreeChange]:
+    """The files that differ, with renames, in git's order."""
+    return _parse_raw(git.output(*_SHOWN, "--raw", "-z", base, result))
+
+
+def _parse_raw(output: bytes) -> list[TreeChange]:
+    items = iter(split_nul(output))
+    changes = []
+    for header in items:
+        old_mode, new_mode, old_oid, new_oid, letter = header.decode().removeprefix(":").split()
+        old_path = next(items) if letter[0] == "R" else b""
+        is_mode = letter == "M" and old_oid == new_oid
+        status = "mode" if is_mode else _STATUS[letter[0]]
+        changes.append(TreeChange(next(items), old_mode, new_mode, old_oid, new_oid, status, old_path))
+    return changes
+
+
+def read_patches(git: Git, base: str, result: str) -> list[tuple[TreeChange, bytes]]:
+    """The files that differ, with renames, each with its patch."""
+    output = git.output(*_SHOWN, "--raw", "-p", "--submodule=short", "-z", base, result, timeout=120)
+    raw, _, patch = output.partition(b"\0\0")
+    # The lines of a hunk begin with " ", "+", "-", "\" or "@", so that only a header can begin with "diff --git". The
+    # patches are in the order of the raw list.
+    patches = iter(re.split(rb"(?m)^(?=diff --git )", patch)[1:])
+    return [(file, b"".join(itertools.islice(patches, file.patch_count))) for file in _parse_raw(raw)]
+
+
+def count_changed_lines(git: Git, base: str, result: str) -> dict[bytes, tuple[int | None, int | None]]:
+    """The numbers of added and of removed lines by path; None for binary files."""
+    items = iter(split_nul(git.output(*_SHOWN, "--numstat", "-z", base, result)))
+    counts: dict[bytes, tuple[int | None, int | None]] = {}
+    for item in items:
+        added, removed, path = item.split(b"\t", 2)
+        if not path:  # a rename: the old and the new path follow
+            next(items)
+            path = next(items)
+        counts[path] = (None, None) if added == b"-" else (int(added), int(removed))
+    return counts
+
+
+def make_patch(git: Git, base: str, result: str) -> str:
+    """The patch from one tree to another, for `git apply`. It is "" when git no longer has one of the trees, or when
+    the patch is not UTF-8."""
+    if missing_objects(git, base, result):
+        return ""
+    try:
+        return git.output(*_DIFF, "--find-renames", "-p", "--binary", base, result, timeout=120).decode()
+    except UnicodeDecodeError:
+        return ""
+
+
+def find_unsupported(git: Git, tree: str, changes: Sequence[TreeChange]) -> dict[bytes, str]:
+    """The paths that are never landed among `changes`, which lead to `tree`, each with the reason. They are submodules,
+    names that lead out of the folder or into git's own, links that lead out, and files with a configured filter."""
+    reasons = {}
+    links = []
+    for change in changes:
+        names = os.fsdecode(change.path).split("/")
+        if any(name in ("", ".", "..") for name in names):
+            reasons[change.path] = "its path leads outside the project"
+        elif any(is_git_name(name) for name in names):
+            reasons[change.path] = "on some machines its name means git's own folder, whose contents are executed"
+        elif GITLINK in (change.old_mode, change.new_mode):
+            reasons[change.path] = "a submodule; update it with git itself"
+        elif change.new_mode == LINK:
+            links.append(change)
+    for path, target in _links_leading_out(git, tree, links):
+        reasons[path] = f"a link that points outside the project, to {printable_path(target)}"
+    if filters := git.repository.filters:
+        with scratch_index() as index:
+            staged = git.over(git.folder, index)
+            staged.output("read-tree", tree)
+            paths = b"".join(change.path + b"\0" for change in changes if change.path not in reasons)
+            answer = split_nul(staged.output("check-attr", "--cached", "-z", "--stdin", "filter", stdin=paths))
+        for path, value in zip(answer[0::3], answer[2::3], strict=True):
+            if value.decode(errors="surrogateescape") in filters:
+                reasons[path] = f"uses the filter program {value.decode(errors='replace')!r}, which is not run"
+    return reasons
+
+
+def _links_leading_out(git: Git, tree: str, links: Sequence[TreeChange]) -> Iterator[tuple[bytes, bytes]]:
+    """The links that lead out of the tree, by themselves or through other links, each with the place where it ends."""
+    if not links:
+        return
+    queries = b"".join(b"%s:%s\0" % (tree.encode(), link.path) for link in links)
+    answer = BytesIO(git.output("cat-file", "--batch-check", "--follow-symlinks", "-z", stdin=queries))
+    for link in links:
+        fields = answer.readline().split()
+        # A link out of the tree is "symlink 11\n/etc/passwd". One that leads nowhere in the tree is "dangling
+        # 45\nTREE:path", "loop" or "notdir".
+        target_outside = b""
+        if fields[0] in (b"symlink", b"dangling", b"loop", b"notdir"):
+            target_outside = answer.read(int(fields[1]) + 1)[:-1]
+        target = git.output("cat-file", "blob", link.new_oid)
+        if fields[0] == b"symlink":
+            yield link.path, target_outside
+        elif target.startswith(b"/") or _climbs_out(link.path, target):
+            yield link.path, target  # git stopped at a name that is not in the tree, before the path led out of it
+
+
+def _climbs_out(path: bytes, target: bytes) -> bool:
+    """Whether a link's target has more `..` than folders to leave."""
+    depth = path.count(b"/")
+    for name in target.split(b"/"):
+        depth += -1 if name == b".." else name not in (b"", b".")
+        if depth < 0:
+            return True
+    return False
