@@ -172,6 +172,11 @@ class Sandbox(ABC):
         """Why it does not work here; "" when it does, which a command has shown that it held."""
 
     @property
+    def fix(self) -> str:
+        """How to get it to work here, while it has a `problem`."""
+        return f"check that `{self.name}` can run a command"
+
+    @property
     def limitations(self) -> Sequence[str]:
         """Limits of the rung on this machine, where it works."""
         return ()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -48,16 +49,23 @@ _KERNEL_SETTINGS = [
     for word in ("--ro-bind", path, path)
 ]
 
+_NO_NAMESPACES = re.compile("namespace|uid map|not permitted|permission denied", re.IGNORECASE)
+_ALLOW_NAMESPACES = (
+    "allow unprivileged user namespaces: `sysctl kernel.unprivileged_userns_clone=1` or "
+    "`user.max_user_namespaces=10000`; with AppArmor (Ubuntu) a profile for bwrap that has `userns,`"
+)
+
 
 class Bubblewrap(Sandbox):
-    """`bwrap` at `program`."""
+    """The rung of the `program` bwrap."""
 
     name = "bubblewrap"
     can_filter_hosts = True
     has_process_namespaces = True
 
     def __init__(self, program: str = "bwrap") -> None:
-        self._program = program
+        # By its full path: the PATH of a session's commands begins with programs of the project.
+        self._program = shutil.which(program) or ""
 
     def temporary_folder(self, confinement: Confinement) -> str:
         return "/tmp"
@@ -88,8 +96,16 @@ class Bubblewrap(Sandbox):
     @functools.cached_property
     def problem(self) -> str:
         """Why it does not work here, in bwrap's words; "" when it does. Tried with every kind of option in use."""
+        if not self._program:
+            return "bwrap is not installed"
         options = [*self._base_options(), *_system_options(), "--tmpfs", "/tmp", "--remount-ro", "/", "--chdir", "/"]
         return try_command(self._launch_command(options, ["true"])).problem
+
+    @property
+    def fix(self) -> str:
+        if not self._program:
+            return "install bubblewrap, for example `apt install bubblewrap` or `dnf install bubblewrap`"
+        return _ALLOW_NAMESPACES if _NO_NAMESPACES.search(self.problem) else super().fix
 
     @property
     def limitations(self) -> list[str]:
@@ -189,9 +205,3 @@ def _system_options() -> list[str]:
     """Options that show the system alone, for a trial."""
     shown = [str(place) for place in host_paths.SYSTEM if place.is_dir() and not place.is_symlink()]
     return [*_link_options(), *(word for place in shown for word in ("--ro-bind", place, place))]
-
-
-def find_bubblewrap() -> Bubblewrap | None:
-    """The bwrap on the search path."""
-    program = shutil.which("bwrap")
-    return None if program is None else Bubblewrap(program)

@@ -8,38 +8,18 @@ from __future__ import annotations
 
 import functools
 import platform
-import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from engine.execution.sandbox import Confinement, Sandbox, supervised_command
-from engine.execution.sandbox.bubblewrap import find_bubblewrap
+from engine.execution.sandbox.bubblewrap import Bubblewrap
 from engine.execution.sandbox.landlock import Landlock
 from engine.execution.sandbox.seatbelt import Seatbelt
 from engine.frozen import frozen
 
 _SYSTEMS = {"bubblewrap": "Linux", "landlock": "Linux", "seatbelt": "Darwin"}
 """The system of each rung, the best rung first."""
-
-_NOT_INSTALLED = "it is not installed"
-
-_FIXES = (
-    (
-        "bubblewrap",
-        _NOT_INSTALLED,
-        "install bubblewrap, for example `apt install bubblewrap` or `dnf install bubblewrap`",
-    ),
-    ("landlock", "", "use a kernel of version 5.13 or newer with Landlock, or install bubblewrap"),
-    (
-        "",
-        "namespace|uid map|not permitted|permission denied",
-        "allow unprivileged user namespaces: `sysctl kernel.unprivileged_userns_clone=1` or "
-        "`user.max_user_namespaces=10000`; with AppArmor (Ubuntu) a profile for bwrap that has `userns,`",
-    ),
-    ("", "", "check that `{rung}` can run a command"),
-)
-"""Rung ("" is any), pattern of its problem, and how to get the rung to work. The first row that fits counts."""
 
 UNCONFINED = "no sandbox"
 """How the row of a session says that nothing confined it."""
@@ -87,40 +67,27 @@ def find_rungs() -> list[Sandbox]:
 
 @functools.cache
 def _rungs_of_platform() -> Sequence[Sandbox]:
-    """The rungs of this platform."""
-    if platform.system() == "Darwin":
+    """The rungs of this platform, the best first."""
+    system = platform.system()
+    if system == "Darwin":
         return (Seatbelt(),)
-    if platform.system() != "Linux":
-        return ()
-    bubblewrap = find_bubblewrap()
-    return (Landlock(),) if bubblewrap is None else (bubblewrap, Landlock())
+    return (Bubblewrap(), Landlock()) if system == "Linux" else ()
 
 
 def ladder_reports() -> list[RungReport]:
     """A report on each rung on this machine, the best first."""
-    system = platform.system()
-    candidates = {rung.name: rung for rung in _rungs_of_platform()}
+    rungs = {rung.name: rung for rung in _rungs_of_platform()}
     in_force = best_sandbox().name
     reports = []
-    for name, system_of_rung in _SYSTEMS.items():
-        rung = candidates.get(name)
-        if rung is not None:
-            problem = rung.problem
-            limitations = f"it does not work: {problem}" if problem else "; ".join(rung.limitations)
-            fix = _suggest_fix(name, problem) if problem else ""
-            reports.append(RungReport(name, not problem, name == in_force, limitations, fix))
-        elif system == system_of_rung:
-            reports.append(RungReport(name, False, False, _NOT_INSTALLED, _suggest_fix(name, _NOT_INSTALLED)))
+    for name, system in _SYSTEMS.items():
+        rung = rungs.get(name)
+        if rung is None:
+            reports.append(RungReport(name, works=False, in_force=False, limitations=f"it is of {system}"))
+        elif rung.problem:
+            problem = f"it does not work: {rung.problem}"
+            reports.append(RungReport(name, works=False, in_force=False, limitations=problem, fix=rung.fix))
         else:
-            reports.append(RungReport(name, False, False, f"it is of {system_of_rung}"))
+            limitations = "; ".join(rung.limitations)
+            reports.append(RungReport(name, works=True, in_force=name == in_force, limitations=limitations))
     nothing = "nothing confines a command; no session starts by itself"
-    return [*reports, RungReport("none", True, in_force == "none", nothing)]
-
-
-def _suggest_fix(name: str, problem: str) -> str:
-    """How to get a rung to work, as far as its problem tells."""
-    return next(
-        fix.format(rung=name)
-        for rung, pattern, fix in _FIXES
-        if rung in ("", name) and re.search(pattern, problem, re.IGNORECASE)
-    )
+    return [*reports, RungReport("none", works=True, in_force=in_force == "none", limitations=nothing)]

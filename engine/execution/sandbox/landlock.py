@@ -110,6 +110,10 @@ class Landlock(Sandbox):
             return ""
 
     @property
+    def fix(self) -> str:
+        return "use a kernel of version 5.13 or newer with Landlock, or install bubblewrap"
+
+    @property
     def limitations(self) -> list[str]:
         """The accesses that it does not hold, and the places that commands do not have."""
         missing = [

@@ -60,6 +60,14 @@ class Seatbelt(Sandbox):
             return trial.problem or ("" if is_confined else "it did not hold a command")
 
     @property
+    def fix(self) -> str:
+        if not self._program.exists():
+            return f"restore {self._program}, which is a part of macOS"
+        if "not permitted" in self.problem:
+            return "start clawpy outside of other sandboxes: sandbox-exec does not work inside one"
+        return super().fix
+
+    @property
     def limitations(self) -> list[str]:
         """Limits that it has on every Mac."""
         return [

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.execution.sandbox import bubblewrap, ladder
+from engine.execution.sandbox import ladder
+from engine.execution.sandbox.bubblewrap import Bubblewrap
 from engine.execution.sandbox.ladder import NoSandbox, RungReport, best_sandbox
 from engine.execution.sandbox.landlock import Landlock, landlock_version
 from engine.execution.sandbox.seatbelt import Seatbelt
@@ -54,8 +55,8 @@ def test_the_report_on_a_bubblewrap_that_cannot_start_says_why_and_how_to_fix_it
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: str, fix: str
 ) -> None:
     monkeypatch.setattr(platform, "system", lambda: "Linux")
-    bwrap = bubblewrap.Bubblewrap(str(shell_script(tmp_path, f"echo 'bwrap: {error}' >&2; exit 1")))
-    monkeypatch.setattr(ladder, "find_bubblewrap", lambda: bwrap)
+    bwrap = Bubblewrap(str(shell_script(tmp_path, f"echo 'bwrap: {error}' >&2; exit 1")))
+    monkeypatch.setattr(ladder, "Bubblewrap", lambda: bwrap)
     monkeypatch.setattr(ladder, "Landlock", lambda: Landlock(0))
     assert isinstance(best_sandbox(), NoSandbox)
     report = reports()["bubblewrap"]
@@ -68,10 +69,12 @@ def test_the_report_on_a_bubblewrap_that_cannot_start_says_why_and_how_to_fix_it
 def test_landlock_is_in_force_where_bubblewrap_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     if Landlock().problem:
         pytest.skip("this kernel has no Landlock")
-    monkeypatch.setattr(ladder, "find_bubblewrap", lambda: None)
+    monkeypatch.setattr(ladder, "Bubblewrap", lambda: Bubblewrap("no such program"))
     assert best_sandbox().name == "landlock"
     assert best_sandbox().describe(network=False, hosts=("a.org",)) == "landlock, no network, no loopback"
     assert "/dev/shm" in reports()["landlock"].limitations
+    assert reports()["bubblewrap"].limitations == "it does not work: bwrap is not installed"
+    assert reports()["bubblewrap"].fix.startswith("install bubblewrap")
     assert [report.name for report in ladder.ladder_reports() if report.works] == ["landlock", "none"]
 
 
@@ -81,6 +84,25 @@ def test_every_version_of_landlock_holds_a_command(abi: int) -> None:
     if abi > landlock_version():
         pytest.skip("this kernel has an older Landlock")
     assert Landlock(abi).problem == ""
+
+
+@pytest.mark.parametrize(
+    ("error", "fix"),
+    [
+        ("sandbox_apply: Operation not permitted", "outside of other sandboxes"),
+        ("something else", "check that `seatbelt` can run"),
+    ],
+)
+def test_a_sandbox_exec_that_cannot_start_gets_the_advice_of_macos(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: str, fix: str
+) -> None:
+    monkeypatch.setattr(platform, "system", lambda: "Darwin")
+    rung = Seatbelt(shell_script(tmp_path, f"echo 'sandbox-exec: {error}' >&2; exit 71"))
+    monkeypatch.setattr(ladder, "Seatbelt", lambda: rung)
+    report = reports()["seatbelt"]
+    assert error in report.limitations
+    assert fix in report.fix
+    assert "part of macOS" in Seatbelt(tmp_path / "gone").fix
 
 
 @pytest.mark.parametrize("body", ["exit 0", "exit 1", 'shift 2; exec "$@"'])
