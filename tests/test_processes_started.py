@@ -19,7 +19,7 @@ STARTERS = {
     "engine/execution/sandbox/bubblewrap.py": "tries whether bubblewrap works here",
     "engine/execution/sandbox/__init__.py": "tries whether a sandbox works here",
     "engine/execution/sandbox/escapes.py": "tries what a sandbox holds here",
-    "engine/execution/sandbox/supervisor.py": "becomes the command that it holds",
+    "engine/execution/sandbox/supervisor/__init__.py": "becomes the command that it holds",
     "engine/execution/runners/toolchains/python_projects.py": "asks the operator's interpreter, outside projects",
     "engine/git/github.py": "gh, outside of every repository",
     "engine/api/notify/delivery.py": "the operator's own notifier",

@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from engine.execution import sandbox
-from engine.execution.sandbox import host_paths, supervisor
+from engine.execution.sandbox import SUPERVISOR_FOLDER, host_paths
 from tests.attacks.victim import Victim
 from tests.support.helpers import read_table
 
@@ -227,9 +227,11 @@ def test_a_fork_bomb_is_stopped_by_the_limit_on_processes(worker: Victim, monkey
 
 def _for_another_user(argv: list[str], root: Path) -> list[str]:
     """The same command line for somebody who can read neither our filter, nor our interpreter and our programs."""
-    supervising = shutil.copy(supervisor.__file__, root / "supervisor.py")
-    Path(supervising).chmod(0o644)
-    readable = {supervisor.program_path(): str(supervising), sys.executable: "/usr/bin/python3"}
+    supervising = root / "supervising"
+    shutil.copytree(SUPERVISOR_FOLDER / "supervisor", supervising / "supervisor")
+    for path in (supervising, *supervising.rglob("*")):
+        path.chmod(0o755)
+    readable = {str(SUPERVISOR_FOLDER): str(supervising), sys.executable: "/usr/bin/python3"}
     argv = [readable.get(word, word) for word in argv]
     if "--seccomp" in argv:
         at = argv.index("--seccomp")

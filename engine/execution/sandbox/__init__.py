@@ -14,7 +14,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
 
-from engine.execution.sandbox import supervisor
 from engine.frozen import frozen
 
 # Limits on processes, files and memory of one command
@@ -53,6 +52,12 @@ _LIMIT_SCRIPT = (
 )
 """Limits set by a POSIX shell, whose dialects differ in the letter for processes."""
 
+SUPERVISOR_FOLDER = Path(__file__).resolve().parent
+"""The folder from which the package `supervisor` is imported."""
+
+# Behind the standard library on the path, so that no module of this folder takes the place of one there.
+_START_SUPERVISOR = "import sys; sys.path.append(sys.argv[1]); import supervisor; supervisor.main(sys.argv[2:])"
+
 
 def limit_script() -> str:
     """The shell script that sets the limits, before the shell becomes the command.
@@ -72,7 +77,8 @@ def supervised_command(more_options: Sequence[str], argv: Sequence[str]) -> list
     )
     options = [f"nice={min(19, os.getpriority(os.PRIO_PROCESS, 0) + NICE)}", f"oom={OOM_SCORE}"]
     options += [f"limit={kind}:{maximum}" for kind, maximum in limited]
-    return [sys.executable, "-I", "-S", supervisor.program_path(), *options, *more_options, "--", *argv]
+    start = [sys.executable, "-I", "-S", "-c", _START_SUPERVISOR, str(SUPERVISOR_FOLDER)]
+    return [*start, *options, *more_options, "--", *argv]
 
 
 def _count_tasks() -> int:

@@ -20,7 +20,7 @@ from engine.execution.sandbox import Confinement, Sandbox, mounts, supervised_co
 from engine.execution.sandbox.host_paths import SYSTEM, readable_places
 from engine.execution.sandbox.mounts import Mount, MountKind
 from engine.execution.sandbox.seccomp import ARCHITECTURES, WithoutNamespaces, filter_program, passed_on_calls
-from engine.execution.sandbox.supervisor import (
+from engine.execution.sandbox.supervisor.kernel import (
     LANDLOCK_EXECUTE,
     LANDLOCK_IOCTL_DEV,
     LANDLOCK_READ_FILE,

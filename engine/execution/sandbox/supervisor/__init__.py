@@ -1,0 +1,249 @@
+"""Keeps the processes of one command together where no process namespace does, and ends them all with it (SPEC 3.8).
+
+`supervised_command` starts it in a bare interpreter: it may import the standard library and its own package, nothing
+else of the engine. It is the subreaper of the command, so a process that forks twice, calls setsid or drops its
+environment is still its descendant. When the command has ended, when the engine has died, or on SIGTERM, it kills every
+descendant until none is left. Its exit status is the command's.
+
+With a seccomp filter it also confines the command by Landlock and seccomp (`kernel`). Landlock does not know some
+calls, such as chmod and utime. The kernel passes these on to the supervisor, which judges them (`passed_on_calls`).
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import select
+import signal
+import stat
+import sys
+
+from . import kernel
+from .descendants import kill_descendants, reap_children
+from .passed_on_calls import answer_call
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # it is not worth its part of the start
+    from collections.abc import Sequence
+
+NAME = b"clawpy-keeper"
+"""Its name in lists of processes."""
+
+_MAX_GIT_FILE_BYTES = 4096
+
+
+class Arguments:
+    """The arguments of the command line: `NAME=VALUE` or `NAME=VALUE:VALUE`, some of them again and again, "--", and
+    the command."""
+
+    def __init__(self, arguments: Sequence[str]) -> None:
+        end = arguments.index("--")
+        self.argv = list(arguments[end + 1 :])
+        values: dict[str, list[str]] = {}
+        for argument in arguments[:end]:
+            name, _, value = argument.partition("=")
+            values.setdefault(name, []).append(value)
+
+        def pairs(name: str) -> list[tuple[int, str]]:
+            return [(int(first), second) for first, second in (value.split(":", 1) for value in values.get(name, []))]
+
+        def last(name: str, default: str = "") -> str:
+            return values.get(name, [default])[-1]
+
+        self.limits = pairs("limit")
+        self.nice = int(last("nice", "0"))
+        self.oom_score = last("oom")
+        self.landlock_handled = pairs("handled")
+        """The rights that Landlock holds, as bits, and its scope: one pair, or none without Landlock."""
+        self.landlock_rules = pairs("rule")
+        """Rights, and the place at and below which the command has them."""
+        self.writable = values.get("writable", [])
+        self.cwd = last("cwd")
+        self.git_file = last("git")
+        self.seccomp_filter = bytes.fromhex(last("filter"))
+        self.calls = dict(pairs("call"))
+        """The names of the system calls that the kernel passes on, by their numbers."""
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Run the command to its end, then end everything that it started."""
+    options = Arguments(arguments)
+    signals: list[int] = []
+    wake_read = _become_subreaper(signals)
+    is_confined = bool(options.seccomp_filter)
+    git_content = _read_git_file(options.git_file)
+    ruleset = -1
+    if is_confined:
+        ((handled, scope),) = options.landlock_handled
+        ruleset = kernel.make_ruleset(handled, int(scope), options.landlock_rules, options.writable)
+        kernel.drop_capabilities()
+    listener_read, listener_write = os.pipe2(os.O_CLOEXEC)
+    ready_read, ready_write = os.pipe2(os.O_CLOEXEC)
+    child = os.fork()
+    if child == 0:
+        os.close(listener_read)
+        os.close(ready_write)
+        _run_child(options, ruleset, listener_write, ready_read)
+    os.close(listener_write)
+    os.close(ready_read)
+    listener = _take_listener(child, listener_read) if is_confined else -1
+    os.close(ready_write)  # the child goes on when it reads the end of this pipe
+    _release_pipes()
+    status = _wait_for_child(child, options, wake_read, listener, signals)
+    if listener >= 0:
+        os.close(listener)
+    kill_descendants()
+    if options.git_file:
+        _restore_git_file(options.git_file, git_content)
+    _exit_like(int(signal.SIGTERM) if status is None else status)
+
+
+def _become_subreaper(signals: list[int]) -> int:
+    """Adopt every descendant that loses its parent, and end when the engine does. Returns a descriptor that has
+    something to read when a child ended or a signal came; those that tell us to end are added to `signals`."""
+    wake_read, wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, lambda number, frame: signals.append(number))
+    signal.signal(signal.SIGCHLD, lambda number, frame: None)
+    signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
+    kernel.libc.prctl(kernel.PR_SET_NAME, NAME, 0, 0, 0)
+    kernel.libc.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    kernel.libc.prctl(kernel.PR_SET_PDEATHSIG, int(signal.SIGTERM), 0, 0, 0)
+    return wake_read
+
+
+def _exit_like(status: int) -> None:
+    """End with the wait status of the command: with its exit code, or by its signal."""
+    if os.WIFSIGNALED(status):
+        number = os.WTERMSIG(status)
+        try:
+            signal.signal(number, signal.SIG_DFL)
+        except (OSError, ValueError):
+            pass  # SIGKILL has no handler
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        os.kill(os.getpid(), number)
+    os._exit(os.WEXITSTATUS(status))
+
+
+def _run_child(options: Arguments, ruleset: int, listener_write: int, ready_read: int) -> None:
+    """In the child: set its limits, confine it, and become the command."""
+    try:
+        os.setsid()
+        ignored_by_python = (signal.SIGPIPE, signal.SIGXFSZ)  # a command would inherit that
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD, *ignored_by_python):
+            signal.signal(number, signal.SIG_DFL)
+        signal.set_wakeup_fd(-1)
+        _set_limits(options)
+        if options.cwd:
+            os.chdir(options.cwd)
+        if options.seccomp_filter:
+            listener = kernel.confine_self(ruleset, options.seccomp_filter)
+            os.write(listener_write, b"%d\n" % listener)
+            os.read(ready_read, 1)
+            os.close(listener)
+        os.execvp(options.argv[0], options.argv)
+    except OSError as error:
+        print(f"{options.argv[0]}: {error.strerror}", file=sys.stderr, flush=True)
+        os._exit(127 if isinstance(error, FileNotFoundError) else 126)
+
+
+def _set_limits(options: Arguments) -> None:
+    for kind, wanted in options.limits:
+        maximum, hard = int(wanted), resource.getrlimit(kind)[1]
+        maximum = maximum if hard == resource.RLIM_INFINITY else min(maximum, hard)
+        resource.setrlimit(kind, (maximum, maximum))
+    try:
+        os.setpriority(os.PRIO_PROCESS, 0, options.nice)
+    except OSError:
+        pass
+    for name, value in (("oom_score_adj", options.oom_score), ("autogroup", str(options.nice))):
+        try:
+            with open(f"/proc/self/{name}", "w") as file:
+                file.write(value)
+        except OSError:
+            pass
+
+
+def _release_pipes() -> None:
+    """Close our ends of the command's input and output: when the command closes its own, the other side sees that."""
+    nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    for number in (0, 1):
+        os.dup2(nothing, number)
+    os.close(nothing)
+
+
+def _take_listener(child: int, listener_read: int) -> int:
+    """The child's descriptor on which the kernel passes its calls on; -1 when the child could not be confined."""
+    with open(listener_read, "rb") as answers:
+        line = answers.readline()
+    if not line:
+        return -1
+    try:
+        return kernel.copy_descriptor(child, int(line))
+    except OSError as error:
+        os.kill(child, signal.SIGKILL)
+        print(f"supervisor: {error.strerror}", file=sys.stderr, flush=True)
+        return -1
+
+
+def _wait_for_child(child: int, options: Arguments, wake_read: int, listener: int, signals: list[int]) -> int | None:
+    """Reap children and answer the calls that are passed on, until the command has ended. Its wait status; None when a
+    signal told us to end."""
+    poller = select.poll()
+    poller.register(wake_read, select.POLLIN)
+    if listener >= 0:
+        poller.register(listener, select.POLLIN)
+    while True:
+        for ready, events in poller.poll():
+            if ready == wake_read:
+                try:
+                    os.read(wake_read, 512)
+                except BlockingIOError:
+                    pass
+            elif events & select.POLLIN:
+                answer_call(listener, options.calls, options.writable)
+            else:
+                poller.unregister(listener)
+        if signals:
+            return None
+        ended = reap_children() or {}
+        if child in ended:
+            return ended[child]
+
+
+# The worktree's .git
+
+
+def _read_git_file(path: str) -> bytes:
+    """The content of a worktree's `.git`, a small file; b"" without a path."""
+    if not path:
+        return b""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with open(descriptor, "rb") as file:
+        return file.read(_MAX_GIT_FILE_BYTES)
+
+
+def _restore_git_file(path: str, content: bytes) -> None:
+    """Undo what a command made of `.git`: Landlock cannot take one file out of a writable folder."""
+    try:
+        if stat.S_ISREG(os.lstat(path).st_mode) and _read_git_file(path) == content:
+            return
+    except OSError:
+        pass
+    print("clawpy: the command changed .git, which was put back", file=sys.stderr, flush=True)
+    _remove_path(path)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+    with open(descriptor, "wb") as file:
+        file.write(content)
+
+
+def _remove_path(path: str) -> None:
+    import shutil
+
+    try:
+        if stat.S_ISDIR(os.lstat(path).st_mode):
+            shutil.rmtree(path)
+        else:
+            os.unlink(path)
+    except FileNotFoundError:
+        pass

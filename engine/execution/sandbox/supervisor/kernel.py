@@ -1,0 +1,116 @@
+"""What the supervisor asks of the Linux kernel and Python has no functions for: Landlock, seccomp, capabilities.
+
+All functions raise OSError when the kernel refuses. Standard library only, as in the whole package.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import stat
+import struct
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+PR_SET_PDEATHSIG = 1
+PR_SET_NAME = 15
+_PR_CAPBSET_DROP = 24
+PR_SET_CHILD_SUBREAPER = 36
+_PR_SET_NO_NEW_PRIVS = 38
+
+_SYS_PIDFD_OPEN = 434
+_SYS_PIDFD_GETFD = 438
+_SYS_LANDLOCK_CREATE_RULESET = 444
+_SYS_LANDLOCK_ADD_RULE = 445
+_SYS_LANDLOCK_RESTRICT_SELF = 446
+_SYS_CAPSET = {"x86_64": 126, "aarch64": 91}
+_SYS_SECCOMP = {"x86_64": 317, "aarch64": 277}
+
+_LINUX_CAPABILITY_VERSION_3 = 0x20080522
+_SECCOMP_SET_MODE_FILTER = 1
+_SECCOMP_FILTER_FLAG_NEW_LISTENER = 8
+_LANDLOCK_RULE_PATH_BENEATH = 1
+LANDLOCK_EXECUTE = 1 << 0
+LANDLOCK_WRITE_FILE = 1 << 1
+LANDLOCK_READ_FILE = 1 << 2
+LANDLOCK_TRUNCATE = 1 << 14
+LANDLOCK_IOCTL_DEV = 1 << 15
+_LANDLOCK_FILE_RIGHTS = (
+    LANDLOCK_EXECUTE | LANDLOCK_WRITE_FILE | LANDLOCK_READ_FILE | LANDLOCK_TRUNCATE | LANDLOCK_IOCTL_DEV
+)
+"""Rights of Landlock that a single file can have."""
+
+libc = ctypes.CDLL(None, use_errno=True)
+_machine = os.uname().machine
+
+
+def raise_errno(result: int, operation: str) -> None:
+    """Raise OSError when the `result` of a call of `libc` says that it failed."""
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{operation}: {os.strerror(number)}")
+
+
+def drop_capabilities() -> None:
+    """Drop all capabilities: root only stays the owner of its files."""
+    number = 0
+    while libc.prctl(_PR_CAPBSET_DROP, number, 0, 0, 0) == 0:
+        number += 1
+    header = ctypes.create_string_buffer(struct.pack("Ii", _LINUX_CAPABILITY_VERSION_3, 0), 8)
+    raise_errno(libc.syscall(_SYS_CAPSET[_machine], header, ctypes.create_string_buffer(24)), "capset")
+
+
+def make_ruleset(handled: int, scope: int, rules: Sequence[tuple[int, str]], writable: Sequence[str]) -> int:
+    """Make the Landlock ruleset that takes the rights `handled` away but for `rules`. Returns its descriptor.
+
+    A place that is gone by now is left out. Where commands may write, links are not followed: one of the commands may
+    have put a link there.
+    """
+    attributes = struct.pack("QQQ", handled, 0, scope)
+    size = 24 if scope else 8
+    ruleset = int(libc.syscall(_SYS_LANDLOCK_CREATE_RULESET, ctypes.create_string_buffer(attributes, 24), size, 0))
+    raise_errno(ruleset, "landlock")
+    for access, path in rules:
+        try:
+            place = os.open(path, os.O_PATH | os.O_CLOEXEC | (os.O_NOFOLLOW if path in writable else 0))
+        except OSError:
+            continue
+        if not stat.S_ISDIR(os.fstat(place).st_mode):
+            access &= _LANDLOCK_FILE_RIGHTS
+        rule = struct.pack("=Qi", access, place)
+        rule_buffer = ctypes.create_string_buffer(rule, len(rule))
+        added = libc.syscall(_SYS_LANDLOCK_ADD_RULE, ruleset, _LANDLOCK_RULE_PATH_BENEATH, rule_buffer, 0)
+        raise_errno(added, f"landlock: {path}")
+        os.close(place)
+    return ruleset
+
+
+def confine_self(ruleset: int, seccomp_filter: bytes) -> int:
+    """Hold this process, and what it becomes, by a Landlock ruleset and a seccomp filter. Returns the descriptor on
+    which the kernel passes calls on."""
+    raise_errno(libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no_new_privs")
+    raise_errno(libc.syscall(_SYS_LANDLOCK_RESTRICT_SELF, ruleset, 0), "landlock")
+    instructions = ctypes.create_string_buffer(seccomp_filter, len(seccomp_filter))
+    header = struct.pack("HxxxxxxP", len(seccomp_filter) // 8, ctypes.addressof(instructions))
+    listener = libc.syscall(
+        _SYS_SECCOMP[_machine],
+        _SECCOMP_SET_MODE_FILTER,
+        _SECCOMP_FILTER_FLAG_NEW_LISTENER,
+        ctypes.create_string_buffer(header, len(header)),
+    )
+    raise_errno(listener, "seccomp")
+    return int(listener)
+
+
+def copy_descriptor(pid: int, descriptor: int) -> int:
+    """A copy of another process's descriptor."""
+    process = libc.syscall(_SYS_PIDFD_OPEN, pid, 0)
+    raise_errno(process, "pidfd_open")
+    copied = libc.syscall(_SYS_PIDFD_GETFD, process, descriptor, 0)
+    number = ctypes.get_errno()
+    os.close(process)
+    if copied < 0:
+        raise OSError(number, f"pidfd_getfd: {os.strerror(number)}")
+    return int(copied)
