@@ -34,7 +34,7 @@ from engine.api.offline import read_rows
 from engine.clock import SystemClock
 from engine.config import FixedSettings, Settings
 from engine.config.sections import DESKTOP, SPEAK, Surface, url_problem
-from engine.config.settings_file import VARIABLES, format_key
+from engine.config.setting_keys import VARIABLES, format_key
 from engine.git import MIN_VERSION, Git, repository_root
 from engine.git import version as git_version
 from engine.home import Home
