@@ -1,18 +1,16 @@
 """The cost rail (SPEC 3.4): caps for an hour, a day and a month, and what is reserved and was spent under them.
 
-Money is in micro-dollars. The hour slides; day and month begin at local midnight. A price is reserved in the
-transaction that decided, so concurrent triggers never pass a cap together. A reservation counts in every window until
-it is released, or settled with the real price, which counts from the moment it was settled. `burn` computes what the
-safety screen shows of a window (SPEC 9.1).
+Money is in micro-dollars. A price is reserved in the transaction that decided, so concurrent triggers never pass a cap
+together. A reservation counts in every window until it is released or settled. It is settled with the real price, which
+counts from that moment on.
 """
 
 from __future__ import annotations
 
 import logging
-from bisect import bisect_right
 from collections.abc import Callable, Sequence, Set
 from dataclasses import replace
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 from sqlmodel import Field, Session, col, select
@@ -33,6 +31,7 @@ from engine.model import (
     Verdict,
     microusd,
 )
+from engine.safety.cost_windows import PACE_SPAN, burn, cost_windows
 from engine.storage import state
 from engine.storage.database import Database, Transaction
 from engine.storage.rows import Row, as_stored, ask, load, utc_field
@@ -40,31 +39,10 @@ from engine.storage.rows import Row, as_stored, ask, load, utc_field
 log = logging.getLogger(__name__)
 
 RAIL = "cost"
-HOUR = timedelta(hours=1)
 AGENT_BUDGET = "agent-budget"
 """The rule for an agent's own daily budget."""
 RESERVED, SETTLED, RELEASED = "reserved", "settled", "released"
 _WARNED_DAY = "safety.day_cap_notified"
-
-
-@frozen
-class Windows:
-    """The instants (UTC) at which the three windows begin, included."""
-
-    hour: datetime
-    day: datetime
-    month: datetime
-
-
-def cost_windows(local: datetime) -> Windows:
-    """The windows at a local time whose tzinfo knows the zone's changes (a ZoneInfo or the machine's zone).
-
-    Midnight is found on the wall clock, so a day of 23 or 25 hours counts whole. Where midnight does not exist the
-    day begins with the change.
-    """
-    midnight = datetime.combine(local.date(), time.min, tzinfo=local.tzinfo)
-    first = datetime.combine(local.date().replace(day=1), time.min, tzinfo=local.tzinfo)
-    return Windows(local.astimezone(UTC) - HOUR, midnight.astimezone(UTC), first.astimezone(UTC))
 
 
 @frozen
@@ -107,62 +85,6 @@ def crosses_warning(before: int, after: int, cap: int) -> bool:
 def money(amount: int) -> str:
     """Micro-dollars as text: `$0.05`, with four places below a cent."""
     return f"${amount / MICRO:.2f}" if amount == 0 or abs(amount) >= MICRO // 100 else f"${amount / MICRO:.4f}"
-
-
-BUCKET_LENGTH = timedelta(minutes=5)
-PACE_SPAN = {"hour": timedelta(minutes=15), "day": timedelta(hours=3), "month": timedelta(days=7)}
-"""The span whose spending is the pace of a window; it may begin before the window does."""
-
-Spent = tuple[datetime, int]
-"""A settled price: when, and micro-dollars."""
-
-
-def bucket_edges(window: str, local: datetime) -> list[datetime]:
-    """Where the buckets of `window` begin and the last one ends, in UTC.
-
-    The hour ends now; day and month end at local midnight, so a day of 23 or 25 hours has as many buckets.
-    """
-    begin = cost_windows(local)
-    if window == "hour":
-        return [begin.hour + number * BUCKET_LENGTH for number in range(13)]
-    today = local.date()
-    if window == "day":
-        end = _midnight(today + timedelta(days=1), local)
-        steps = -(-(end - begin.day) // HOUR)
-        return [*(begin.day + number * HOUR for number in range(steps)), end]
-    first = today.replace(day=1)
-    days = (first.replace(day=28) + timedelta(days=4)).replace(day=1) - first
-    return [_midnight(first + timedelta(days=number), local) for number in range(days.days + 1)]
-
-
-def burn(window: str, local: datetime, spent: Sequence[Spent], reserved: int, cap: int) -> Burn:
-    """The burn rate of a window. `spent` are settled prices, oldest first, at least since the beginning of the window
-    and of the span of its pace."""
-    now, edges = local.astimezone(UTC), bucket_edges(window, local)
-    buckets = [0] * (len(edges) - 1)
-    for at, amount in spent:
-        if at >= edges[0]:
-            buckets[min(bisect_right(edges, at), len(buckets)) - 1] += amount
-    span = PACE_SPAN[window]
-    recent_spending = sum(amount for at, amount in spent if now - span < at)
-    total, pace = sum(buckets), int(recent_spending / (span / HOUR))
-    end = now + HOUR if window == "hour" else edges[-1]
-    reached_at = _reached_at(now, cap - total - reserved, pace)
-    reached_at = reached_at if reached_at is not None and reached_at < end else None
-    elapsed = sum(mark <= now for mark in edges[:-1])
-    return Burn(window, edges[0], edges[-1], total, reserved, cap, tuple(buckets), elapsed, pace, reached_at)
-
-
-def _reached_at(now: datetime, remaining: int, pace: int) -> datetime | None:
-    """When `remaining` is spent at `pace`; `now` if nothing remains, None for never."""
-    if remaining <= 0:
-        return now
-    hours = remaining / pace if pace > 0 else float("inf")
-    return now + hours * HOUR if hours < 24 * 366 else None
-
-
-def _midnight(day: date, local: datetime) -> datetime:
-    return datetime.combine(day, time.min, tzinfo=local.tzinfo).astimezone(UTC)
 
 
 class CostEntry(Row, table=True):

@@ -37,13 +37,8 @@ from engine.safety import costs, gate, trigger_history
 from engine.safety.content import OwnRules, check_command, check_prompt, own_rules
 from engine.safety.costs import Costs
 from engine.safety.kill_switch import KillSwitch
-from engine.safety.pipeline import (
-    LOOP_COUNT_KEY,
-    Allowance,
-    CrosspollLog,
-    Permits,
-    Pipeline,
-)
+from engine.safety.permits import Permits
+from engine.safety.pipeline import LOOP_COUNT_KEY, Allowance, CrosspollLog, Pipeline
 from engine.safety.trigger_history import Link
 from engine.storage import state
 from engine.storage.database import Database, Transaction

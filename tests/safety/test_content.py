@@ -21,8 +21,8 @@ from engine.safety.content import (
     prose,
     rulebook,
     targets,
-    text_rules,
 )
+from engine.safety.content.program_text import text_rules
 from engine.safety.content.shell import fold, parse
 
 

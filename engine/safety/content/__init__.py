@@ -1,9 +1,10 @@
 """The content filter (SPEC 3.5): destructive commands, messages to the outside, money, unregistered channels.
 
-A command goes through `shell` (the text as a reader sees it, simple commands), `calls` (the programs that really run)
-with `outputs` (what a pipe feeds them), then the rules: `rulebook` (those of the program and the operator's own),
-`targets` (what a program is pointed at), `leaks` (secrets that leave, packages of unknown origin), and the rules on
-program text and SQL here. A prompt goes through `prose`, its commands as above. What is only data is in `rules/`.
+A command goes through `shell` (the text as a reader sees it, simple commands) and `calls` (the programs that really
+run). `outputs` finds what a pipe feeds them, `carried_commands` the commands that stand in their arguments. Then come
+the rules: `rulebook` (those of the program and the operator's own), `targets` and `deletions` (what a program is
+pointed at), `leaks` (secrets that leave, packages of unknown origin), `program_text` (also SQL). A prompt goes through
+`prose`, the commands in it as above. What is only data is in `rules/`.
 
 Everything is a function of the text and the operator's rules; no input takes more than 50 ms. What cannot be judged,
 such as a command whose name cannot be read from the text, is asked about, never allowed. May import engine.model only.
@@ -12,18 +13,18 @@ such as a command whose name cannot be read from the text, is asked about, never
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import cache, cached_property, lru_cache
+from collections.abc import Callable, Container, Iterable, Iterator
+from functools import lru_cache
 
 from engine.frozen import frozen
 from engine.model import Assignment, PromptPart, RailVerdict, Trust, Verdict
 from engine.safety.content import leaks, rulebook, targets
 from engine.safety.content.calls import Call, Unwrapped, unwrap
 from engine.safety.content.outputs import decode_base64
+from engine.safety.content.program_text import commands_in, decoded_in, judge_code, judge_statement
 from engine.safety.content.prose import Clause, clauses, judge_clause
 from engine.safety.content.rulebook import NO_RULES, OwnRules, own_rules
-from engine.safety.content.rules import ASK, BLOCK, INTERPRETERS, Hit, Rule, read_rules, word_list
+from engine.safety.content.rules import ASK, BLOCK, INTERPRETERS, Hit
 from engine.safety.content.shell import MAX_LENGTH, fold
 
 __all__ = [
@@ -119,94 +120,6 @@ def line_objections(part: PromptPart, check: Callable[[str], RailVerdict]) -> li
     if part.role == "assistant":
         return [""] * len(part.lines)
     return [objection(line.text, check) if line.source.trust is Trust.QUOTED else "" for line in part.lines]
-
-
-# Program text for an interpreter, and statements for a database
-
-
-MAX_PROGRAM_TEXT = 20_000
-"""Characters of a program text that are looked at."""
-
-_RUNS = re.compile(
-    r"\b(os\.system|os\.popen|os\.exec\w*|os\.execute|io\.popen|subprocess|popen|system|exec|execSync|execFile\w*|spawn\w*|"
-    r"child_process|shell_exec|passthru|proc_open|qx|Kernel|IO\.popen|Open3|sh\.|do shell script|run|call|check_output|"
-    r"eval|pty|Bun\.\$|Deno\.Command|compile)\b|`|\$\(shell|:!|^!",
-)
-_STRING = re.compile(
-    r"'((?:[^'\\]|\\.){1,2000})'|\"((?:[^\"\\]|\\.){1,2000})\"|`([^`]{1,2000})`|%x[{(]([^})]{1,2000})[})]|"
-    r"qx[{(/]([^})/]{1,2000})[})/]"
-)
-_LIST = re.compile(r"[\[(]((?:\s*[rbuf]?['\"][^'\"]{0,200}['\"]\s*,?){2,30})\s*[\])]")
-_JOIN = re.compile(r"(['\"])\s*(?:\+|\.\.?)\s*[rbuf]?\1")
-_BASE64 = re.compile(r"['\"]([A-Za-z0-9+/_-]{8,4000}={0,2})['\"]")
-
-_COMMENT = re.compile(r"/\*.{0,200}?\*/", re.DOTALL)
-_DATABASE_CLIENTS = word_list("database_clients")
-
-
-@dataclass(frozen=True, kw_only=True)
-class TextRule(Rule):
-    """A rule on program text or statements, with regular expressions for what breaks it."""
-
-    ignores_case: bool
-    patterns: Sequence[str]
-
-    def judge(self, text: str) -> Hit | None:
-        """The objection to a text, None for none."""
-        return self.hit if self._pattern.search(text) else None
-
-    @cached_property
-    def _pattern(self) -> re.Pattern[str]:
-        return re.compile("|".join(self.patterns), re.IGNORECASE if self.ignores_case else 0)
-
-
-@cache
-def text_rules() -> dict[str, TextRule]:
-    """The rules by the name of their table in `rules/program_text.toml`."""
-    return {name: TextRule.parse(table) for name, table in read_rules("program_text.toml").items()}
-
-
-def judge_code(source: str) -> Hit | None:
-    """The objection to operations in program text that cannot be undone, None for none."""
-    source = _JOIN.sub("", source[:MAX_PROGRAM_TEXT])
-    asks_database = re.search(r"execute|query|sql|raw|connection", source, re.IGNORECASE)
-    return (
-        text_rules()["deletes"].judge(source)
-        or (judge_sql(source) if asks_database else None)
-        or text_rules()["removes"].judge(source)
-    )
-
-
-def commands_in(source: str) -> list[str]:
-    """Strings in program text that it may run as commands; none when it runs nothing."""
-    source = source[:MAX_PROGRAM_TEXT]
-    if not _RUNS.search(source):
-        return []
-    source = _JOIN.sub("", source)
-    texts = [next(group for group in match.groups() if group) for match in _STRING.finditer(source)]
-    for match in _LIST.finditer(source):
-        texts.append(" ".join(re.findall(r"['\"]([^'\"]*)['\"]", match[1])))
-    return [text for text in texts[:40] if len(text) > 2]
-
-
-def decoded_in(source: str) -> list[str]:
-    """The decoded base64 texts in program text, at most 10."""
-    texts = (decode_base64(match[1]) for match in list(_BASE64.finditer(source[:MAX_PROGRAM_TEXT]))[:10])
-    return [text for text in texts if text and text.isprintable()]
-
-
-def judge_statement(call: Call) -> Hit | None:
-    """The objection to the statements that a call hands to a database, in its words or by a pipe."""
-    if call.base not in _DATABASE_CLIENTS:
-        return None
-    source = call.simple.source
-    input_text = call.simple.stdin or (" ".join(source.argv[1:]) if source is not None else "")
-    return judge_sql(" ".join([*call.args, input_text]))
-
-
-def judge_sql(text: str) -> Hit | None:
-    """Statements that lose data, in SQL with its comments taken out."""
-    return text_rules()["statement"].judge(_COMMENT.sub(" ", text[:12_000]))
 
 
 RANK = {Verdict.ALLOW: 0, Verdict.ASK: 1, Verdict.BLOCK: 2}

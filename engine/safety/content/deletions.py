@@ -1,0 +1,211 @@
+"""Judges deletions by what they are pointed at: rm, rmdir, find and xargs (SPEC 3.5).
+
+The loss of throw-away folders passes. A person is asked about other folders. The loss of everything, of a home or of
+the system is blocked.
+"""
+
+from __future__ import annotations
+
+import re
+
+from engine.safety.content.calls import Call, after_options, executed_by_find
+from engine.safety.content.outputs import program_of
+from engine.safety.content.rulebook import has_option
+from engine.safety.content.rules import ASK, BLOCK, SHELLS, WRAPPERS, Hit, word_list
+from engine.safety.content.shell import Simple
+
+_THROWAWAY = re.compile(
+    r"(^|/)(build|dist|out|target|node_modules|\.?venv|env|\.?cache|__pycache__|\.pytest_cache|\.mypy_cache|"
+    r"\.ruff_cache|\.tox|\.nox|\.next|\.nuxt|\.parcel-cache|\.turbo|\.gradle|coverage|htmlcov|\.coverage|tmp|temp|"
+    r"logs?|[^/]*\.egg-info|[^/]*\.dSYM|[^/]*[._-](tmp|temp|bak|old|backup|cache|build|test)|site-packages|bin|obj|"
+    r"\.DS_Store|Thumbs\.db|vendor|\.svn|CMakeFiles|_build|\.eggs|test-results?|report?s?)/*$",
+    re.IGNORECASE,
+)
+_TEMPORARY = re.compile(r"^(/private)?(/tmp|/var/tmp|/dev/shm|\$\{?TMPDIR\}?|\$\{TMPDIR:-/tmp\}|\$\{?TMP\}?)/[^/*]")
+_SYSTEM = re.compile(
+    r"^/(bin|boot|dev|etc|lib|lib32|lib64|opt|proc|root|run|sbin|srv|sys|usr|var|home|Users|System|Library|"
+    r"Applications|mnt|media|private)(/|$)",
+    re.IGNORECASE,
+)
+_HOME = re.compile(r"^(~[a-z_]*|\$\{?HOME\}?|%USERPROFILE%)(/\*?|/\.\*?)?$", re.IGNORECASE)
+_FIND_CONDITIONS = word_list("find_conditions")
+_DELETERS = frozenset({"rm", "unlink", "shred", "srm", "rimraf", "rmtrash", "wipe", "truncate", "trash-empty"})
+_DELETING_TEXT = re.compile(r"(?:^|[\s;&|(/'\"`])(?:rm|unlink|shred|srm|rimraf)\s")
+_RECURSIVE_TEXT = re.compile(r"(?:^|[\s;&|(/'\"`])(?:rm\s+(?:-\S+\s+)*-[a-zA-Z]*[rR]|rimraf)")
+_FILTERS = word_list("filters")
+_TEMPORARY_NAME = re.compile(
+    r"te?mp|build|cache|scratch|dist|out(put)?_?dir|venv|work_?dir|target|staging_?dir", re.IGNORECASE
+)
+_VARIABLE = re.compile(r"^\$(\(\)|\{?(\w+)[^/}]{0,200}\}?)")
+
+
+def is_minor_loss(path: str) -> bool:
+    """Whether the loss of a path is small: a throw-away folder or something below a folder for temporary files."""
+    if ".." in path.split("/"):
+        return False
+    if _TEMPORARY.match(path):
+        return True
+    return not path.startswith(("/", "~", "$")) and bool(_THROWAWAY.search(path))
+
+
+def is_disastrous_loss(path: str) -> bool:
+    """Whether the loss of a path is a disaster: root, home, the whole folder, a system folder, the parent, `.git`."""
+    bare = path.rstrip("/") or "/"
+    if bare in ("/", "/*", ".", "./*", "*", "..", "../*", ".*", "./", "./.*", "**", "{}/*"):
+        return True
+    if _HOME.match(path) or bare.endswith("/..") or bare in (".git", "./.git") or bare.endswith("/.git"):
+        return True
+    if bare.startswith("../") and set(bare.split("/")) <= {"..", "*", ""}:
+        return True
+    return bool(_SYSTEM.match(path)) and not _TEMPORARY.match(path)
+
+
+def judge_rm(call: Call) -> Hit | None:
+    """`rm`, `unlink`, `rimraf`: recursive anywhere but in throw-away folders; the system; everything."""
+    if "--no-preserve-root" in call.args:
+        return BLOCK, "rm-root", "deletes the root folder"
+    recursive = has_option(call.args, "-r", "-R", "--recursive") or call.base in ("rimraf", "del-cli")
+    paths = [word for word in call.args if word[:1] != "-" or word == "-"]
+    if not recursive:
+        return next((hit for path in paths if (hit := _files(path)) is not None), None)
+    if not paths and not call.via:
+        return (BLOCK, "rm-recursive", "deletes whole folders") if has_option(call.args, "-f", "--force") else None
+    hits = [hit for path in paths if (hit := _folder(path, is_fed=bool({"find", "xargs"} & set(call.via)))) is not None]
+    return next((hit for hit in hits if hit[0] is BLOCK), hits[0] if hits else None)
+
+
+def _folder(path: str, *, is_fed: bool) -> Hit | None:
+    """A folder with all below. `is_fed`: names come from find or xargs too, which are judged by themselves."""
+    if path.startswith("/") and not _TEMPORARY.match(path):
+        deep = re.match(r"^/(home|Users|opt|srv|mnt|media|workspace|app|code|data)/[^/*]+/[^/*]+", path, re.IGNORECASE)
+        if deep and ".." not in path:
+            return ASK, "rm-folder", f"deletes the folder {path[:80]}"
+        return BLOCK, "rm-recursive", f"deletes everything below {path[:80]}"
+    if is_disastrous_loss(path) or (path.startswith(("~", "$HOME", "${HOME")) and not _THROWAWAY.search(path)):
+        return BLOCK, "rm-recursive", f"deletes everything below {path[:80]}"
+    if is_fed or is_minor_loss(path):
+        return None
+    variable = _VARIABLE.match(path)
+    if variable is None:
+        return ASK, "rm-folder", f"deletes the folder {path[:80]}"
+    if _TEMPORARY_NAME.search(variable[2] or "") or _TEMPORARY.match(path) or _THROWAWAY.search(path):
+        return None
+    return ASK, "rm-unknown", f"deletes a folder whose name is not known: {path[:80]}"
+
+
+def _files(path: str) -> Hit | None:
+    if path in ("/", "/*", "~/*", "$HOME/*", "${HOME}/*"):
+        return BLOCK, "rm-all", f"deletes {path}"
+    if re.match(r"^/(etc|boot|bin|sbin|lib|lib64|usr|dev|sys|proc)/", path):
+        return BLOCK, "rm-system", f"deletes a part of the system: {path[:80]}"
+    if path in ("*", "./*", "*.*", ".*"):
+        return ASK, "rm-all", "deletes all files here"
+    return None
+
+
+def judge_windows(call: Call) -> Hit | None:
+    """`del /s`, `rd /s`, `Remove-Item -Recurse`, `format c:`."""
+    options = {word.lower() for word in call.args if word[:1] in "-/"}
+    recursive = "/s" in options or any(option.startswith("-r") and "-recurse".startswith(option) for option in options)
+    everything = any(word.rstrip("\\/").endswith(("*", "*.*", ":")) for word in call.args)
+    if recursive or (everything and call.base != "rmdir"):
+        return BLOCK, "rm-recursive", "deletes whole folders"
+    return None
+
+
+def judge_find(call: Call) -> Hit | None:
+    """`find … -delete` and `-exec rm` that select nothing, or begin at the root or at home."""
+    args = call.args
+    # Without {} what `find` runs is not given what was found, and is judged by itself.
+    executed = [argv for argv in executed_by_find(args) if call.base != "find" or "{}" in " ".join(argv)]
+    losses = [_runs_deletion(argv[:MAX_EXEC_WORDS]) for argv in executed]
+    destroys, recursive = any(files for files, _ in losses), any(folders for _, folders in losses)
+    if "-delete" in args:
+        return _found_files(args, not destroys, recursive, filtered=False)
+    if not destroys or re.search(r"\brm -[a-z]*i| -ok(dir)? ", " ".join(args)):
+        return None  # what it asks about one by one is no matter
+    return _found_files(args, False, recursive, filtered=False)
+
+
+MAX_EXEC_WORDS = 60
+"""Words of what `-exec` runs that are looked at."""
+
+
+def _runs_deletion(argv: list[str]) -> tuple[bool, bool]:
+    """Whether a command deletes what it is given, and whether whole folders."""
+    while argv and (argv[0].rsplit("/", 1)[-1] in WRAPPERS or "=" in argv[0]):
+        argv = after_options(argv[1:], WRAPPERS.get(argv[0].rsplit("/", 1)[-1], (frozenset(), 0))[0])
+    if not argv:
+        return False, False
+    program = argv[0].rsplit("/", 1)[-1]
+    if program in SHELLS:
+        text = " ".join(argv[1:])[:2000]
+        return bool(_DELETING_TEXT.search(text)), bool(_RECURSIVE_TEXT.search(text))
+    return program in _DELETERS, program in _DELETERS and has_option(argv[1:8], "-r", "-R", "--recursive")
+
+
+def _found_files(args: list[str], only_empty_folders: bool, recursive: bool, *, filtered: bool) -> Hit | None:
+    """The objection to deleting all files that `find args` finds, None for none."""
+    starts = []
+    for word in args:
+        if word.startswith(("-", "(", "!", "\\")):
+            if word in ("-L", "-H", "-P") or word.startswith("-O"):
+                continue
+            break
+        starts.append(word)
+    selects = filtered or any(word in _FIND_CONDITIONS or word.startswith("-newer") for word in args)
+    named = any(
+        word in ("-samefile", "-inum", "-name", "-iname", "-path", "-ipath", "-regex", "-iregex", "-wholename")
+        for word in args
+    )
+    if any(start.rstrip("/") in ("", "~", "$HOME", "${HOME}", "/home", "/Users") for start in starts):
+        if not (selects and (named or filtered)):
+            return BLOCK, "find-delete", "deletes across a whole disk or home folder"
+        if recursive and any(start.rstrip("/") == "" for start in starts):
+            return ASK, "find-delete", "deletes folders on the whole disk"
+    if any(re.match(r"^/(etc|boot|usr|lib|bin|sbin|root)", start) for start in starts):
+        return BLOCK, "find-delete", "deletes in a system folder"
+    text = " ".join(args)
+    if "-maxdepth 1" in text and "-type f" in text:
+        return None  # the files of one folder, as `rm *` would
+    if only_empty_folders and "d" in args and "-type" in args:
+        return None  # find deletes a folder only when it is empty
+    if not selects and not any(is_minor_loss(start) or start.rstrip("/") in ("/tmp", "/var/tmp") for start in starts):
+        return BLOCK, "find-delete", "deletes everything it finds"
+    return None
+
+
+def judge_xargs(call: Call) -> Hit | None:
+    """`… | xargs rm`: judged by what feeds it."""
+    inner = after_options(call.args[:60], WRAPPERS[call.base][0])
+    destroys, recursive = _runs_deletion(inner)
+    if not destroys or re.match(r"-[a-z]*i", " ".join(inner[1:2])):
+        return None
+    filtered, feeder = False, call.simple.source
+    for _ in range(20):
+        if feeder is None or not feeder.argv:
+            break
+        program = program_of(feeder)
+        if program == "find":
+            return _found_files(feeder.argv[1:], False, recursive, filtered=filtered)
+        if program in ("echo", "printf"):
+            return None  # its words are known and judged with the command
+        filtered = filtered or program in _FILTERS
+        if program in ("grep", "rg", "locate", "mlocate", "fd", "ag") and feeder.source is None:
+            return None  # selects by itself
+        if feeder.source is None:
+            break
+        feeder = feeder.source
+    if recursive and not filtered:
+        return ASK, "rm-unknown", "deletes folders whose names are not known"
+    if not filtered and feeder is not None and program_of(feeder) == "git":
+        return ASK, "rm-unknown", "deletes files whose names are not known"
+    return None
+
+
+def feeds_everything(simple: Simple) -> bool:
+    """Whether a command names every file there is: `git ls-files`, `find .` without a choice."""
+    program, words = program_of(simple), simple.argv
+    if program == "git":
+        return words[1:2] == ["ls-files"] and not any(word[:1] != "-" for word in words[2:])
+    return program == "find" and not any(word in _FIND_CONDITIONS for word in words)
