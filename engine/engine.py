@@ -174,9 +174,16 @@ class Engine(ApiServices):
 
     def _listen(self) -> None:
         self.safety.kill_switch.start()
-        self._control = ControlServer(self.home, lambda verb, arguments: dispatch(self, verb, arguments), self._attach)
+        self._control = ControlServer(self.home, self._answer_verb, self._attach)
         self._control.start()
         self._lock.announce(self._control.address)
+
+    def _answer_verb(self, verb: str, arguments: Any) -> dict[str, Any]:
+        """Carry out a verb that came by the control socket. A status bar tells of it as soon as the verb returns."""
+        try:
+            return dispatch(self, verb, arguments)
+        finally:
+            self.status_bar_file.write()
 
     def wind_down(self, *, finish: bool, hurry: Callable[[], bool] = lambda: False) -> list[Card]:
         """Before closing: start nothing more, and finish what runs unless `hurry()`, which hands it back. Returns the

@@ -1,12 +1,13 @@
-"""Keeps `cache/complication.json`, from which a status bar is answered (SPEC 10.3).
+"""Keeps `cache/complication.json`, from which `clawpy status --format short` answers a status bar (SPEC 10.3).
 
-A status bar asks every few seconds, so it opens no engine and asks none. The file has the expiry of each card and hold,
-so that it stays true when nobody writes it any more.
+A status bar asks every few seconds, so it opens no engine and asks none. The engine writes the file after events, and
+before it answers a verb. The file has the expiry of each card and hold, so it stays true after the engine has ended.
 """
 
 from __future__ import annotations
 
 import logging
+import threading
 from typing import TYPE_CHECKING, Any
 
 from engine.api.documents import instant
@@ -41,6 +42,8 @@ class StatusBarFile:
         self._background = Background("clawpy-status-bar", self._follow)
         self._subscription: Subscription | None = None
         self._last_document: dict[str, Any] | None = None
+        self._writing = threading.Lock()
+        """Held from reading the engine to writing the file, so that no older content is written last."""
 
     def start(self) -> None:
         """Start to follow events."""
@@ -87,12 +90,13 @@ class StatusBarFile:
 
     def write(self) -> None:
         """Write the file if its content changed, or it is gone."""
-        try:
-            document = self.document()
-            if document == self._last_document and self.file.exists():
-                return
-            self.file.parent.mkdir(parents=True, exist_ok=True)
-            write_json(self.file, document)
-            self._last_document = document
-        except (OSError, Refusal) as error:
-            log.warning("the status bar's file cannot be written: %s", error)
+        with self._writing:
+            try:
+                document = self.document()
+                if document == self._last_document and self.file.exists():
+                    return
+                self.file.parent.mkdir(parents=True, exist_ok=True)
+                write_json(self.file, document)
+                self._last_document = document
+            except (OSError, Refusal) as error:
+                log.warning("the status bar's file cannot be written: %s", error)

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,6 +17,9 @@ import pytest
 from clawpy_console.cli import status_bar
 from clawpy_console.cli.options import split_options
 from clawpy_console.cli.status_bar import line
+from engine import open_engine
+from engine.api import status_bar_file
+from engine.api.control import Document, call, stop
 from engine.api.status_bar_file import StatusBarFile
 from engine.clock import FakeClock
 from engine.events import EventBus
@@ -23,6 +27,7 @@ from engine.home import Home
 from engine.lock import HomeLock
 from engine.model import Card, Hold
 from tests.api.stand_in import card
+from tests.conftest import Repository
 from tests.support.fork_server import ForkServer
 
 
@@ -108,6 +113,31 @@ def test_a_stop_file_that_no_engine_has_found_yet_is_shown(world: World) -> None
     world.home.data.mkdir(parents=True)
     (world.home.data / "STOP").touch()
     assert answer(["--home", str(world.home.root), "status", "--format", "short"]) == "⏸ stop"
+
+
+@pytest.mark.long
+def test_a_status_bar_tells_of_a_verb_as_soon_as_it_has_returned(
+    home: Home, repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(status_bar_file, "MIN_INTERVAL_S", 3600)
+    argv = ["--home", str(home.root), "status", "--format", "short"]
+    repository.commit("begin", {"cart.py": "total = 0\n"})
+    with closing(open_engine(home, workspaces=[str(repository.path)], start_schedule=False)):
+
+        def ask(verb: str, **arguments: str) -> Document:
+            return call(home, verb, arguments, opener=open_engine)
+
+        for number in (1, 2):
+            [card] = ask("propose", text=f"report_branches days={number}", workspace=str(repository.path))[
+                "predictions"
+            ]
+            assert answer(argv) == f"🔮 {number}"
+        ask("dismiss", id=card["id"])
+        assert answer(argv) == "🔮 1"
+        stop(home, "lunch")
+        assert answer(argv) == "⏸ stop"
+        ask("resume")
+        assert answer(argv) == "🔮 1"
 
 
 @pytest.mark.long
