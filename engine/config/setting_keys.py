@@ -89,8 +89,11 @@ def describe_accepted(path: KeyPath) -> str:
     return (info.description if info else None) or _describe_type(annotation, list(info.metadata) if info else [])
 
 
+MAX_SUGGESTED_KEYS = 4
+
+
 def suggest_key(path: KeyPath) -> str:
-    """The key that was probably meant by an unknown one, in words."""
+    """The keys that were probably meant by an unknown one, in words; else where all keys are listed."""
     depth = next((depth for depth in range(len(path)) if _field_at(path[: depth + 1]) is None), len(path) - 1)
     section, unknown = path[:depth], path[depth]
     annotation = _annotation_at(section)
@@ -99,9 +102,15 @@ def suggest_key(path: KeyPath) -> str:
     if path[0] in ("providers", "acp") and _SECRET_NAME.search(unknown):
         return f"keys do not belong in this file; remove it and run: clawpy key set {path[1]}"
     keys = {key.lower(): key for key in _keys_of(annotation)}
-    likely = [(*section, keys[name]) for name in difflib.get_close_matches(unknown.replace("_", "").lower(), keys, n=1)]
-    likely += [elsewhere for elsewhere in VARIABLES.values() if elsewhere[-1] == unknown]
-    return f"did you mean {format_key(likely[0])}?" if likely else "known keys: " + ", ".join(keys.values())
+    name = unknown.replace("_", "").lower()
+    close = difflib.get_close_matches(name, keys, n=1) or [key for key in keys if name in key][:MAX_SUGGESTED_KEYS]
+    likely = [(*section, keys[key]) for key in close]
+    likely = likely or [elsewhere for elsewhere in VARIABLES.values() if elsewhere[-1] == unknown][:1]
+    if likely:
+        return f"did you mean {' or '.join(map(format_key, likely))}?"
+    if section:
+        return "known keys: " + ", ".join(keys.values())
+    return "`clawpy config get` lists all keys, `clawpy help settings` explains them"
 
 
 def _describe_type(annotation: Any, metadata: list[Any]) -> str:

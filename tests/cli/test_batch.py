@@ -40,3 +40,19 @@ def test_a_bad_line_is_named_and_stops_no_other(clawpy: Clawpy, monkeypatch: pyt
 
 def test_a_batch_that_does_not_exist_is_refused(clawpy: Clawpy, tmp_path: Path) -> None:
     assert clawpy("check", "--batch", str(tmp_path / "none")).code == 1
+
+
+@pytest.mark.usefixtures("engines")
+@pytest.mark.parametrize("verb", [["check", "--batch"], ["recall", "--batch"], ["remember"]])
+@pytest.mark.parametrize("content", [b"\x7fELF\x02\0\n\0", b"\x89PNG\r\n\x1a\n", b"\xff\xfe{\0}\0\n\0" * 3])
+def test_a_binary_file_is_refused_as_a_whole(clawpy: Clawpy, tmp_path: Path, verb: list[str], content: bytes) -> None:
+    (tmp_path / "a.bin").write_bytes(content)
+    result = clawpy(*verb, str(tmp_path / "a.bin"), "--json")
+    assert result.document["error"]["message"] == f"{tmp_path / 'a.bin'} is not a text file"
+    assert result.code == 1
+
+
+def test_a_byte_that_is_no_text_spoils_no_file_of_objects(clawpy: Clawpy, tmp_path: Path) -> None:
+    (tmp_path / "lines.jsonl").write_bytes(b'{"command": "ls \xff"}\n\xff\n{"command": "ls"}\n')
+    answers = [json.loads(line) for line in clawpy("check", "--batch", str(tmp_path / "lines.jsonl")).out.splitlines()]
+    assert [answer.get("verdict") for answer in answers] == ["allow", None, "allow"]

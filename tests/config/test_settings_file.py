@@ -38,6 +38,20 @@ def test_an_unknown_key_is_reported_with_its_line_and_the_likely_key() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("key", "advice"),
+    [
+        ("quiet", "did you mean quietHoursStart or quietHoursEnd?"),
+        ("foo", "`clawpy config get` lists all keys, `clawpy help settings` explains them"),
+        ("web.foo", "known keys: searchUrl, allow"),
+    ],
+)
+def test_a_key_like_no_other_is_answered_with_those_that_contain_it_or_where_all_are(key: str, advice: str) -> None:
+    with pytest.raises(Refusal) as refused:
+        parse_key(key)
+    assert refused.value.fix == advice
+
+
 def test_for_a_key_in_the_wrong_section_the_right_one_is_suggested() -> None:
     assert complaints('theme = "x"\n') == ["config.toml:1: theme: unknown key; did you mean console.theme?"]
 
