@@ -47,7 +47,7 @@ def main(argv: Sequence[str] | None = None, terminal: socket.socket | None = Non
             stream.reconfigure(errors="replace")  # a terminal that cannot show a sign shows another
     try:
         code = _main(list(sys.argv[1:] if argv is None else argv), terminal)
-    except SystemExit as leaving:  # a signal, or a verb that does not exist
+    except SystemExit as leaving:  # a signal, or after --help
         code = leaving.code if isinstance(leaving.code, int) else DONE
     except KeyboardInterrupt:
         print(file=sys.stderr)
@@ -72,7 +72,7 @@ def _discard_output(stream: TextIO) -> None:
 
 
 def _main(argv: list[str], terminal: socket.socket | None) -> int:
-    common, options = CommonOptions(), None
+    common, options = CommonOptions(as_json="--json" in argv), None
     try:
         common, rest = split_options(argv)
         if rest and rest[0] == "check" and len(rest) > 1 and not rest[1].startswith("-"):
@@ -84,7 +84,7 @@ def _main(argv: list[str], terminal: socket.socket | None) -> int:
         with _home_of(common):
             return _open_console(common, terminal) if options is None else _carry_out(options, common)
     except WrongUse as error:
-        print(f"clawpy{f' {options.verb}' if options else ''}: {error}", file=sys.stderr)
+        _print_wrong_use(error, f"clawpy {options.verb}" if options else "clawpy", common)
         return WRONG_USE
     except engine.Refusal as error:
         _print_refusal(error, common)
@@ -157,11 +157,18 @@ def _open_demo(home: Home, **options: Any) -> Engine:
     return opened
 
 
+def _print_wrong_use(error: WrongUse, verb: str, common: CommonOptions) -> None:
+    if common.as_json:
+        _print_refusal(engine.Refusal("bad_arguments", str(error), error.fix), common)
+        return
+    print(f"{error.command or verb}: {error}", file=sys.stderr)
+    if error.fix:
+        print(error.fix, file=sys.stderr)
+
+
 def _print_refusal(error: Refusal, common: CommonOptions) -> None:
     if common.as_json:
-        print(
-            json.dumps({"error": {"code": error.code, "message": error.message, "fix": error.fix}}, ensure_ascii=False)
-        )
+        print(json.dumps(error.document(), ensure_ascii=False))
         return
     from clawpy_console.cli.printing import render_refusal
     from clawpy_console.cli.printing.style import has_colours

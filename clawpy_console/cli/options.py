@@ -13,7 +13,12 @@ if TYPE_CHECKING:
 
 
 class WrongUse(Exception):
-    """The command line is invalid; exit code 2."""
+    """The command line is invalid; exit code 2. `command` is the part of it that is meant, if not the whole verb."""
+
+    def __init__(self, message: str, fix: str = "", *, command: str = "") -> None:
+        super().__init__(message)
+        self.fix = fix
+        self.command = command
 
 
 class CommonOptions:

@@ -139,7 +139,7 @@ EXAMPLES = "examples:\n  clawpy\n  clawpy predict\n  clawpy approve 7k2m --wait\
 
 
 class Parser(argparse.ArgumentParser):
-    """Reports an error in one line without secrets and escape sequences, and exits with 2."""
+    """Raises `WrongUse` for an error, without secrets and escape sequences."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False, **options)
@@ -157,11 +157,11 @@ class Parser(argparse.ArgumentParser):
         from engine.model import sanitise
         from engine.model.secrets import redact
 
-        self.exit(2, f"{self.prog}: {sanitise(redact(message))}\nsee `{self.prog} --help`\n")
+        raise WrongUse(sanitise(redact(message)), f"see `{self.prog} --help`", command=self.prog)
 
 
 def parse(words: Sequence[str]) -> argparse.Namespace:
-    """The options of a command line. Prints help or an error, and raises SystemExit."""
+    """The options of a command line. Raises `WrongUse`, and SystemExit after it has printed the help."""
     top = parser(words)
     options, unknown = top.parse_known_args(words)
     if unknown and hasattr(options, "never"):  # it may hold a secret, and is refused without being printed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -12,6 +13,7 @@ import pytest
 
 from clawpy_console.cli import main as cli
 from clawpy_console.cli.main import approval_status, main
+from clawpy_console.cli.verbs import VERBS
 from engine.clock import FakeClock
 from engine.home import Home
 from engine.safety.stop_file import is_requested, stop_file
@@ -245,3 +247,25 @@ def test_do_not_disturb_lasts_for_its_span(clawpy: Clawpy, project: Path) -> Non
     assert clawpy("status", "--json").document["dndUntil"] is None
     assert clawpy("dnd", "--for", "1h", "--off").code == 2
     assert clawpy("dnd", "--for", "never").code == 2
+
+
+WRONG_COMMAND_LINES = [
+    [name, *action, "--bogus"] for name, verb in VERBS.items() for action in ([], *([each] for each in verb.actions))
+]
+WRONG_COMMAND_LINES += [
+    ["no-such-verb"], ["approve"], ["dnd", "--off", "--for", "2h"], ["check"], ["recall"], ["key", "set"], ["--home"],
+    ["notify", "set", "phone", "https://example.org/secret"], ["comment", "x", "nowhere"], [],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("words", WRONG_COMMAND_LINES, ids=" ".join)
+def test_a_wrong_command_line_is_a_json_error_where_json_is_asked_for(
+    words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+    assert main(["--json", *words]) == 2
+    out, err = capsys.readouterr()
+    assert (json.loads(out)["error"]["code"], err) == ("bad_arguments", "")
+    assert "NEVER" not in out, "that is no argument for anyone"
+    assert main(words) in (1, 2), "without --json it is text"
+    assert capsys.readouterr().err.startswith("clawpy")

@@ -34,7 +34,7 @@ def test_version(clawpy: Clawpy) -> None:
     [
         ("fly",), ("approve",), ("approve", "x", "--soon"), ("snooze", "x", "--for", "soon"), ("resume", "everything"),
         ("agents", "add", "x"), ("config", "set", "x"), ("check",), ("check", "ls", "--home"),
-        ("check", "--prompt", "x", "--batch", "y"), ("--json",), ("tasks", "list", "--state", "odd"),
+        ("check", "--prompt", "x", "--batch", "y"), ("tasks", "list", "--state", "odd"),
     ],
 )  # fmt: skip
 def test_wrong_use_exits_with_2_and_prints_nothing_on_standard_output(clawpy: Clawpy, argv: tuple[str, ...]) -> None:
