@@ -34,17 +34,20 @@ if TYPE_CHECKING:
 
 
 class Evidence(NamedTuple):
-    """The verdicts of the rails on a card now, and the decisions about cards like it; empty until they were read."""
+    """What the engine says of a card now; empty until it was read."""
 
     rails: tuple[RailVerdict, ...] = ()
     """The verdict of each rail."""
     similar: tuple[int, int] | None = None
     """The number of cards like it that you approved, and of those you decided."""
+    sandbox: str = ""
+    """The sandbox that would hold the work, with the hosts that it may reach; "" while nothing can do the work."""
 
 
 def read_evidence(engine: Engine, card_id: str) -> Evidence:
     """Read the evidence of a card. Blocking: call it in a thread."""
-    return Evidence(engine.cards.rails(card_id), engine.cards.similar(card_id))
+    cards = engine.cards
+    return Evidence(cards.rails(card_id), cards.similar(card_id), cards.describe_sandbox(card_id))
 
 
 def evidence_fields(card: Card, evidence: Evidence, state: AppState, now: datetime) -> Iterator[Field]:
@@ -63,7 +66,7 @@ def evidence_fields(card: Card, evidence: Evidence, state: AppState, now: dateti
         yield heading("rails now")
     yield from _rails_fields(evidence.rails)
     yield heading("work")
-    yield from present_fields(_work_facts(card, state, now), "grey")
+    yield from present_fields(_work_facts(card, evidence.sandbox, now), "grey")
     yield from _confidence_fields(card)
 
 
@@ -124,7 +127,7 @@ def _history_facts(
             return
 
 
-def _work_facts(card: Card, state: AppState, now: datetime) -> list[tuple[str, str]]:
+def _work_facts(card: Card, sandbox: str, now: datetime) -> list[tuple[str, str]]:
     """The work: its kind, cost, runner and changes. Facts without a text are not shown."""
     from engine import kind_title  # not before the first frame
 
@@ -138,7 +141,7 @@ def _work_facts(card: Card, state: AppState, now: datetime) -> list[tuple[str, s
         ("continues", "" if assignment.flow else assignment.parameters.get("continues", "")),
         ("where", assignment.workspace),
         ("changes", states.describe_changes(assignment.flow, card.check_only, card.without_sandbox)),
-        ("sandbox", state.sandbox or "not tested yet"),
+        ("sandbox", sandbox),
         ("undo", card.undo_note),
         ("source", f"{card.source.value}, {lifetime}"),
     ]

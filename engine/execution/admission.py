@@ -107,7 +107,8 @@ class Admission(SessionStore):
         if not self.sandbox.confines:
             warning = "no sandbox on this machine: what its commands do outside the workspace cannot be undone"
             note = f"{warning}; {note}".removesuffix("; ")
-        described = self.sandbox.describe(network=settings.workspace(chosen.workspace).network, hosts=info.hosts)
+        workspace = settings.workspace(chosen.workspace)
+        described = self.sandbox.describe(network=workspace.network, hosts=(*workspace.hosts, *info.hosts))
         return replace(info, undo_note=note, sandbox=described, estimate=usual)
 
     def apply_edit(self, assignment: Assignment, edit: str) -> Assignment:

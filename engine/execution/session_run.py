@@ -49,7 +49,9 @@ def _begin_and_run(live: LiveSession, sessions: Admission) -> RunnerResult:
     runner = sessions.runner_of(live.assignment)
     hosts = runner.check(live.assignment).hosts
     without_sandbox = sessions.row(live.id).sandbox == UNCONFINED
-    view = sessions.begin(live.id, live.sandbox.describe(network=live.confinement.network, hosts=hosts))
+    confinement = live.confinement
+    described = live.sandbox.describe(network=confinement.network, hosts=(*confinement.hosts, *hosts))
+    view = sessions.begin(live.id, described)
     if view is None:
         raise SessionStopped("it was stopped before it started")
     if reason := sessions.late_refusal(live.assignment, view.mode, without_sandbox=without_sandbox):

@@ -341,11 +341,8 @@ class RunnerInfo:
         it, and its approval covers it."""
         if not self.executor:
             return self.learned_commands
-        return (
-            f"{self.executor}; network: {', '.join(self.hosts)} for it alone"
-            if self.hosts
-            else f"{self.executor}; no network"
-        )
+        network = f"network: {', '.join(self.hosts)} for it alone" if self.hosts else "no hosts of its own"
+        return f"{self.executor}; {network}"
 
 
 @frozen

@@ -128,6 +128,12 @@ class Approvals:
             row = load_card(session, card_id)
             return self.preview_work(session, row, row.assignment, self.launcher.check(row.assignment))
 
+    def describe_sandbox(self, card_id: str) -> str:
+        """The sandbox that would hold the work of a card, with the hosts that it may reach; "" while nothing can do
+        the work. Raises `Refusal` `unknown_card`."""
+        with self._database.read() as session:
+            return self.launcher.check(load_card(session, card_id).assignment).sandbox
+
     def preview_work(
         self, session: Session, row: Prediction, assignment: Assignment, info: RunnerInfo
     ) -> tuple[RailVerdict, ...]:

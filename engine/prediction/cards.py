@@ -76,6 +76,7 @@ class Cards:
         self.expire_due = store.expire_due
         self.follow_landings = store.follow_landings
         self.rails = approvals.preview
+        self.describe_sandbox = approvals.describe_sandbox
         self.recover = approvals.recover
         self.refresh_runners = approvals.refresh_runners
 

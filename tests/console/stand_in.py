@@ -143,6 +143,9 @@ class Cards(StandInService):
     def similar(self, id: str) -> tuple[int, int]:
         return 6, 7
 
+    def describe_sandbox(self, id: str) -> str:
+        return "bubblewrap: read-only system, no network"
+
 
 class Sessions(StandInService):
     def fill(self) -> None:

@@ -282,6 +282,14 @@ async def test_any_other_key_ends_the_question_for_a_reason(console: ConsoleApp,
         await carry_out(pilot, "4", on_screen("memory"), never_called("explain"))
 
 
+@pytest.mark.parametrize("steps", [("enter", sees("Card details")), (sees("WHY"),)], ids=["details", "beside"])
+async def test_the_evidence_names_the_hosts_that_the_work_may_reach(
+    console: ConsoleApp, engine: StandIn, steps: tuple[Step, ...]
+) -> None:
+    engine.cards.describe_sandbox = lambda id: "bubblewrap, network only to pypi.org"  # type: ignore[method-assign]
+    await play(console, *steps, sees("network only to pypi.org"), size=(200, 60))
+
+
 async def test_details_say_that_there_is_more_below_until_it_is_in_sight(console: ConsoleApp) -> None:
     more = ("enter", sees("▼ more below: PgDn"), *["pagedown"] * 9, hides("▼ more below"))
     await play(console, *more, size=(80, 24))

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from engine.config import ChannelSettings, FixedSettings, Settings
+from engine.config import ChannelSettings, FixedSettings, Settings, WorkspaceSettings
 from engine.execution.admission import Admission
 from engine.execution.runners.flow_registry import PROSE as PROSE_EDIT
 from engine.model import Assignment, Refusal, RunnerInfo
@@ -28,12 +28,17 @@ class AdmissionWithRunners(Admission):
         usual_costs: dict[str, int] | None = None,
         *,
         confines: bool = True,
+        workspace: WorkspaceSettings | None = None,
         **channel: Any,
     ) -> None:
         self.answers = answers
         self._usual_costs = usual_costs or {}
-        self._sandbox: Any = SimpleNamespace(confines=confines, describe=lambda network, hosts: "a sandbox")
-        self._settings = FixedSettings(Settings(channels={"koji-core": ChannelSettings(agent="builder", **channel)}))
+        self._sandbox: Any = SimpleNamespace(
+            confines=confines, describe=lambda network, hosts: f"to {', '.join(hosts)}"
+        )
+        channels = {"koji-core": ChannelSettings(agent="builder", **channel)}
+        workspaces = {PROSE.workspace: workspace} if workspace is not None else {}
+        self._settings = FixedSettings(Settings(channels=channels, workspaces=workspaces))
 
     def runner_of(self, assignment: Assignment) -> Any:
         if assignment.runner not in self.answers:
@@ -109,6 +114,11 @@ def test_auto_has_the_fallback_of_its_channel() -> None:
     chosen, note = admission.choose(PROSE)
     assert (chosen.runner, note) == ("acp:claude", "served by Claude Code: model cannot (no provider has a key)")
     assert admission.check(PROSE).consent_text == "Claude Code; network: api.anthropic.com for it alone"
+
+
+def test_the_sandbox_names_the_hosts_of_the_workspace_and_of_the_runner() -> None:
+    admission = AdmissionWithRunners({"model": MODEL}, workspace=WorkspaceSettings(hosts=("localhost:5432",)))
+    assert admission.check(replace(PROSE, runner="model")).sandbox == "to localhost:5432, api.openai.com"
 
 
 def test_a_flow_has_no_fallback() -> None:
