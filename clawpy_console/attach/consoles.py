@@ -111,7 +111,17 @@ class Consoles(Host):
     ) -> None:
         """Open a console for the client at `connection`. `repositories` are those that the engine was opened for; a
         client that attaches later has those of its folders. From any thread."""
-        self._loop.call_soon_threadsafe(self._start_serving, connection, description, repositories)
+        from clawpy_console.attach.terminal import Terminal
+
+        terminal = Terminal(description.environment, description.size)
+        connection.setblocking(False)
+
+        def start() -> None:
+            task = self._loop.create_task(self._serve_client(connection, terminal, description, repositories))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+        self._loop.call_soon_threadsafe(start)
 
     def wait(self) -> None:
         """Wait until the last console is closed and the engine is not kept."""
@@ -132,34 +142,41 @@ class Consoles(Host):
         self._loop.run_forever()
         self._loop.close()
 
-    def _start_serving(
-        self, connection: socket.socket, description: TerminalDescription, repositories: Sequence[str] | None
-    ) -> None:
-        task = self._loop.create_task(self._serve_client(connection, description, repositories))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
     async def _serve_client(
-        self, connection: socket.socket, description: TerminalDescription, repositories: Sequence[str] | None
+        self,
+        connection: socket.socket,
+        terminal: Terminal,
+        description: TerminalDescription,
+        repositories: Sequence[str] | None,
     ) -> None:
-        from clawpy_console.attach.terminal import Terminal
-
-        terminal = Terminal(description.environment, description.size)
-        connection.setblocking(False)
+        """Serve a client until its console is closed, and tell it how that ended."""
         await self._loop.connect_accepted_socket(lambda: terminal, connection)
         if self._ending:
             await terminal.end_client(ClientEnd(again=True))
-            return
-        attaches = repositories is None  # to an engine that may watch other repositories
-        if repositories is None:
-            repositories = await asyncio.to_thread(self._repositories_of, description)
-        app = self._make_app(terminal, repositories)
-        if attaches and repositories:
-            app.workspace_filter = repositories[0]
-        self.apps[terminal] = app
-        end = await self._run_app(app, terminal)
-        del self.apps[terminal]
-        await self._end_client(terminal, end)
+        else:
+            await self._end_client(terminal, await self._run_console(terminal, description, repositories))
+
+    async def _run_console(
+        self, terminal: Terminal, description: TerminalDescription, repositories: Sequence[str] | None
+    ) -> ClientEnd:
+        """Run a console on `terminal` until it is closed. Returns how its client ends, also when the console fails."""
+        app: ConsoleApp | None = None
+        try:
+            added = ""
+            if repositories is None:
+                found = await asyncio.to_thread(self._find_repositories, description)
+                repositories, added = found
+            app = self.apps[terminal] = self._make_app(terminal, repositories)
+            app.workspace_filter = added
+            await app.run_async(mouse=app.mouse)
+            if app._exception is not None:
+                raise app._exception
+            return ClientEnd(app.return_code or 0, again=app.held_elsewhere)
+        except Exception as error:
+            engine = app.engine if app is not None else None
+            return ClientEnd(1, await asyncio.to_thread(write_report, error, self._home, engine, terminal))
+        finally:
+            self.apps.pop(terminal, None)
 
     def _make_app(self, terminal: Terminal, repositories: Sequence[str]) -> ConsoleApp:
         from clawpy_console.app import ConsoleApp
@@ -173,18 +190,6 @@ class Consoles(Host):
             host=self,
         )
         return app
-
-    async def _run_app(self, app: ConsoleApp, terminal: Terminal) -> ClientEnd:
-        """Run `app` to its end, and report its crash. Returns how its client ends."""
-        error: BaseException | None = None
-        try:
-            await app.run_async(mouse=app.mouse)
-            error = app._exception
-        except Exception as failure:
-            error = failure
-        if error is not None:
-            return ClientEnd(1, await asyncio.to_thread(write_report, error, self._home, app.engine, terminal))
-        return ClientEnd(app.return_code or 0, again=app.held_elsewhere)
 
     async def _end_client(self, terminal: Terminal, end: ClientEnd) -> None:
         """End the client of a closed console: the last one when the engine is closed, the others now."""
@@ -204,8 +209,9 @@ class Consoles(Host):
             StylesCache.get_inner_outer.cache_clear()  # it holds what the last thousand widgets drew
             self.garbage_collector.free_console()
 
-    def _repositories_of(self, client: TerminalDescription) -> list[str]:
-        """The repositories of the folders that were named, else that of the client's folder; none in the demo."""
+    def _find_repositories(self, client: TerminalDescription) -> tuple[list[str], str]:
+        """The repositories of a client that attaches: those of the folders that it names, else that of its own folder;
+        none in the demo. Also the first of them, or "" when the engine watches that one already."""
         from engine.git import repository_root
 
         repositories = []
@@ -214,7 +220,8 @@ class Consoles(Host):
                 repositories.append(str(repository_root(Path(folder))))
             except Refusal:
                 continue  # a folder that is no repository: there is nothing to look after
-        return repositories
+        first = next(iter(repositories), "")
+        return repositories, "" if first in self._open_engine().workspaces else first
 
     def _open(self, app: ConsoleApp, repositories: Sequence[str]) -> Engine:
         """The engine, which watches `repositories` from now on; `app` learns which one it may not watch."""

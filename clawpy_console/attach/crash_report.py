@@ -24,14 +24,13 @@ MAX_EVENTS = 30
 
 
 def write_report(error: BaseException, home: Home, engine: Engine | None, terminal: Terminal) -> str:
-    """Write a report of `error` to `home.logs`; the lines to show on the terminal.
+    """Write a report of `error` to `home.logs`, and the error itself to `console.log`. Returns the lines to show on the
+    terminal.
 
-    No messages of exceptions and no values: any may be the operator's text or a secret. Those are in `console.log`,
-    which is printed to by this.
+    The report has no messages of exceptions and no values, since each may be the operator's text or a secret.
     """
     if isinstance(error, WorkerFailed):
         error = error.error
-    print(redact("".join(traceback.format_exception(error))), file=sys.stderr)
     now = datetime.now(UTC)
     lines = [
         f"clawpy {__version__}, Textual {version('textual')}, Python {platform.python_version()}",
@@ -46,6 +45,7 @@ def write_report(error: BaseException, home: Home, engine: Engine | None, termin
     file = home.logs / f"crash-{now:%Y%m%d-%H%M%S-%f}.txt"
     headline = f"The console crashed: {type(error).__name__}."
     try:
+        print(redact("".join(traceback.format_exception(error))), file=sys.stderr)
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         file.write_text("\n".join(lines) + "\n", encoding="utf-8")
     except OSError as failure:

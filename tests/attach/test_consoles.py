@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -12,6 +13,7 @@ import pytest
 from textual._styles_cache import StylesCache
 
 from clawpy_console.app import ConsoleApp
+from clawpy_console.attach.client import EXIT, Messages
 from clawpy_console.attach.consoles import Consoles
 from engine import Home, Refusal
 from engine.api.control import ControlServer, ask
@@ -93,3 +95,25 @@ def test_closing_ends_a_console_that_is_still_mounting_without_a_crash(home: Hom
         consoles.close()
     assert not consoles.apps
     assert not list(home.logs.glob("crash-*"))
+
+
+@pytest.mark.parametrize("step", ["_find_repositories", "_make_app"])
+def test_a_console_that_cannot_open_ends_its_client_with_a_message_and_an_engine_without_other_consoles(
+    home: Home, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError("the disk is gone")
+
+    monkeypatch.setattr(Consoles, step, fail)
+    consoles = Consoles(StandIn, home, owns_engine=True)  # type: ignore[arg-type, return-value]
+    ours, theirs = socket.socketpair()
+    with ours:
+        consoles.admit(DESCRIPTION)(theirs)
+        consoles.wait()
+        consoles.close()
+        consoles.release_clients()
+        ours.settimeout(60)
+        [(kind, content)] = Messages().feed(ours.recv(65536))
+    assert kind == EXIT
+    assert "The console crashed: OSError." in json.loads(content)["text"]
+    assert list(home.logs.glob("crash-*"))

@@ -71,16 +71,22 @@ def test_a_second_terminal_attaches_and_either_may_leave(pane: NewPane, command:
     assert "Warning" not in first.text() + second.text() + (home.logs / "console.log").read_text()
 
 
-def test_a_console_in_another_repository_has_it_looked_after_and_begins_there(
-    pane: NewPane, command: str, project: Path
-) -> None:
+def second_repository(project: Path) -> Path:
+    """A repository beside `project`, with one card."""
     second = Repository(project.parent / "second")
     second.commit("first", {"rates.py": "RATE = 1\n"})
     second.write("rates.py", "RATE = 2\n# TODO: round it\n")
+    return second.path
+
+
+def test_a_console_in_another_repository_has_it_looked_after_and_begins_there(
+    pane: NewPane, command: str, project: Path
+) -> None:
+    second = second_repository(project)
     here, there = pane(), pane()
     here.type(command)
     here.shows(r"CARDS\s+1 of 2")
-    there.type(f"cd {second.path}; {command}")
+    there.type(f"cd {second}; {command}")
     there.shows(r"second main\* \+1\s*$")
     there.shows(r"CARDS\s+1 of 1\s+only second")
     there.press("n")
@@ -93,6 +99,14 @@ def test_a_console_in_another_repository_has_it_looked_after_and_begins_there(
     here.shows(r"shop main\* \+1\s*$")
     here.press("n")
     here.shows("in shop")
+
+
+def test_a_repository_that_a_verb_adds_is_in_every_console(pane: NewPane, command: str, project: Path) -> None:
+    second = second_repository(project)
+    consoles, verb = both(pane, command), pane()
+    verb.type(f"{command.partition(';')[0]} --workspace {second} predict")
+    for console in consoles:
+        console.shows(r"CARDS\s+\d of 3\s+▏")
 
 
 def test_the_demo_ignores_the_repository_it_is_opened_in(pane: NewPane, project: Path) -> None:
