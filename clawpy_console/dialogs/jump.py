@@ -1,4 +1,4 @@
-"""Jump mode: a label on everything that can be reached; typing a label goes there."""
+"""Jump mode: a label on each tab, pane, row and button in sight. Typing a label goes there."""
 
 from __future__ import annotations
 
@@ -18,6 +18,9 @@ from engine.frozen import frozen
 
 LETTERS = "asdfghjklqwertyuiopzxcvbnm"
 
+KEY_HINT_ACTIONS = ("screen.press(", "app.stop_everything(", "app.resume(")
+"""The beginnings of the actions that a click on a key hint does. A hint gets no label: its own key is as short."""
+
 
 @frozen
 class Spot:
@@ -36,13 +39,17 @@ class Spot:
 
 
 def spots(screen: Screen[object]) -> list[Spot]:
-    """All that can be reached on `screen`, in reading order: the `spots` of widgets that have such, each relative to
-    the widget's own corner; text with a `@click` action; and what takes the focus."""
+    """The places of `screen` that can be jumped to, in reading order.
+
+    These are the `spots` of widgets that have such, each relative to the widget's own corner; texts with a `@click`
+    action, except key hints; and widgets that take the focus.
+    """
     spots_by_place: dict[object, Spot] = {}
     for y, strip in enumerate(screen._compositor.render_strips()):
         x = 0
         for text, style, _ in strip:
-            if action := style and style.meta.get("@click"):
+            action = style.meta.get("@click") if style else None
+            if action and not action.startswith(KEY_HINT_ACTIONS):
                 widget, _ = screen.get_widget_at(x, y)
                 spots_by_place.setdefault(
                     (widget, action), Spot(widget, Offset(x, y), partial(widget.run_action, action))
