@@ -25,7 +25,7 @@ from textual.timer import Timer
 from clawpy_console import formats
 from clawpy_console.appearance import Appearance
 from clawpy_console.attach.host import Host
-from clawpy_console.bridge import Bridge, EngineChanged, Presence, toast_of
+from clawpy_console.bridge import Bridge, EngineChanged, Presence, toasts_of
 from clawpy_console.card_controller import CardConsole, CardController
 from clawpy_console.external_programs import notify_in_terminal, set_terminal_title
 from clawpy_console.keys import bindings, shown_key
@@ -40,7 +40,6 @@ from engine.model import Hold, Refusal
 if TYPE_CHECKING:
     from clawpy_console.attach.terminal import Terminal
     from engine import Engine
-    from engine.events import Event
 
 
 FIRST_MODE = "mission"
@@ -244,22 +243,12 @@ class ConsoleApp(CardConsole):
             screen.refresh_output(message.sessions)
         if "settings" in message.topics and self.engine is not None:
             self.run_in_background(partial(self.appearance.apply_settings, self.engine), "settings")
-        for event in message.toast_events:
-            self._show_event(event)
-
-    def _show_event(self, event: Event) -> None:
-        if event.kind == "HoldLifted":
-            self.replace_toasts(event.subject, f"The {event.subject} ended.")
-            return
-        toast = toast_of(event)
-        if toast is None:
-            return
-        text, severity = toast
-        self.show_toast(text, severity, about=event.subject if event.kind == "HoldPlaced" else "")
-        if not self.app_focus:
-            if self.bell_enabled:
-                self.bell()
-            notify_in_terminal(self, f"clawpy: {text}")
+        for toast in toasts_of(message.toast_events):
+            self.show_toast(toast.text, toast.severity, about=toast.about)
+            if toast.alerts and not self.app_focus:
+                if self.bell_enabled:
+                    self.bell()
+                notify_in_terminal(self, f"clawpy: {toast.text}")
 
     def _set_title(self) -> None:
         counts = {"waiting": len(self.state.waiting), "running": len(self.state.running)}

@@ -6,16 +6,15 @@ A message names the topics that changed, which the app then reads again, and hol
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from textual.message import Message
 from textual.notifications import SeverityLevel
 
 from clawpy_console import formats
-from clawpy_console.formats import one_line
 from clawpy_console.screens.mission import MissionScreen
 from engine.model import PROBLEM_FOUND, outcome_in_words
 
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from textual.content import Content
 
     from clawpy_console.console import Console
-    from engine.events import Event, EventBus
+    from engine.events import Event, EventBus, SessionEnded
 
 BATCH_INTERVAL_S = 0.1
 """Minimum number of seconds between two messages."""
@@ -120,32 +119,68 @@ SESSION_OUTCOMES: dict[str, tuple[str, SeverityLevel]] = {
 """The first words of the toast about the end of a session, by its outcome."""
 
 
-def toast_of(event: Any) -> tuple[str, SeverityLevel] | None:
-    """The text and severity of the toast about an event, None for no toast."""
+class Toast(NamedTuple):
+    """A toast about one fact."""
+
+    text: str
+    severity: SeverityLevel
+    about: str = ""
+    """What it is about: it takes the place of an earlier toast about the same."""
+    alerts: bool = True
+    """Whether it also rings, and shows in the terminal, while the console does not have the focus."""
+
+
+def toasts_of(events: Sequence[Event]) -> Iterator[Toast]:
+    """The toasts about `events`, in their order. A session that ends and leaves changes records both at once, and gets
+    one toast."""
+    ended = {event.subject for event in events if event.kind == "SessionEnded"}
+    files: dict[str, int] = {}  # the number of changed files, by session
+    event: Any  # each kind has its own fields
+    for event in events:
+        if event.kind == "ChangeSetReady" and event.session_id in ended:
+            files[event.session_id] = event.files
+        elif event.kind == "SessionEnded":
+            yield _session_toast(event, files.get(event.subject, 0))
+        elif (toast := _toast_of(event)) is not None:
+            yield toast
+
+
+def _session_toast(event: SessionEnded, changed_files: int) -> Toast:
+    """The toast about the end of a session that changed so many files."""
+    outcome, severity = SESSION_OUTCOMES.get(outcome_in_words(event.state, event.result), (event.state, "error"))
+    text = f"{outcome}: {event.summary}"
+    if not changed_files:
+        return Toast(text, severity)
+    return Toast(f"{text} · {_to_land(changed_files)}", "error" if severity == "error" else "warning")
+
+
+def _to_land(files: int) -> str:
+    return f"{formats.count(files, 'changed file')} to land  (2)"
+
+
+def _toast_of(event: Any) -> Toast | None:
+    """The toast about an event that is not the end of a session, None for no toast."""
     match event.kind:
-        case "SessionEnded":
-            outcome, severity = SESSION_OUTCOMES.get(
-                outcome_in_words(event.state, event.result), (event.state, "error")
-            )
-            return one_line(f"{outcome}: {event.summary}"), severity
         case "ChangeSetReady":
-            return f"{formats.count(event.files, 'changed file')} to land  (2)", "warning"
+            return Toast(_to_land(event.files), "warning")
         case "PermissionAsked":
-            return one_line(f"Permission needed: {event.title}  (2)"), "warning"
+            return Toast(f"Permission needed: {event.title}  (2)", "warning")
         case "NotificationsGivenUp":
             count = formats.count(event.number, "notification")
-            return one_line(f"{count} not delivered to the {event.subject}: {event.reason}"), "warning"
+            return Toast(f"{count} not delivered to the {event.subject}: {event.reason}", "warning")
         case "FaultReported":
-            return one_line(f"{event.where}: {event.message}"), "error"
+            return Toast(f"{event.where}: {event.message}", "error")
         case "TrainingMoved" if event.state in TRAINING_OUTCOMES:
             outcome, severity = TRAINING_OUTCOMES[event.state]
-            return one_line(f"training: {outcome}; {event.note}  (7)"), severity
+            return Toast(f"training: {outcome}; {event.note}  (7)", severity)
         case "CostWarned":
             share = 100 * event.spent // max(1, event.cap)
             spent, cap = formats.money(event.spent), formats.money(event.cap)
-            return f"cost: {share} % of the {event.window} cap ({spent} of {cap})", "warning"
+            return Toast(f"cost: {share} % of the {event.window} cap ({spent} of {cap})", "warning")
         case "HoldPlaced":
-            return one_line(f"{event.subject or 'held'}: {event.reason}"), "warning"
+            return Toast(f"{event.subject or 'held'}: {event.reason}", "warning", about=event.subject)
+        case "HoldLifted":
+            return Toast(f"The {event.subject} ended.", "information", about=event.subject, alerts=False)
     return None
 
 

@@ -96,7 +96,7 @@ class Console(App[None]):
         self._early_refusals: list[Refusal] = []  # refusals that came before there was a screen to show them on
         self.workspace_refusal: Refusal | None = None
         """Why the engine does not watch the repository that this console was opened in."""
-        self._toasts_about: dict[str, list[Notification]] = {}  # see `show_toast`
+        self._toasts: dict[str, Notification] = {}  # the latest, by what they are about
 
     def state_changed(self, changed: frozenset[str]) -> None:
         """Called when these fields of `state` changed."""
@@ -256,22 +256,21 @@ class Console(App[None]):
                 on_result(result)
 
     def show_toast(self, text: str, severity: SeverityLevel = "information", *, about: str = "") -> None:
-        """Show `text` as a toast. `about` names what it is about, for `replace_toasts`."""
+        """Show `text` as a toast, in place of an earlier one that says the same, or that is about the same thing.
+
+        `about` names what the toast is about, "" for nothing but its text.
+        """
         toast = Notification(one_line(text), severity=severity, timeout=self.NOTIFICATION_TIMEOUT)
-        if about:
-            self._toasts_about.setdefault(about, []).append(toast)
+        shown = {key: other for key, other in self._toasts.items() if not other.has_expired}
+        if (earlier := shown.get(about or toast.message)) is not None:
+            earlier.timeout = 0.0  # Textual removes what has expired when it shows the next toast
+        self._toasts = {**shown, about or toast.message: toast}
         self.post_message(Notify(toast))
 
     def report(self, text: str, *topics: str) -> None:
         """Show `text` as a toast, and read again the `topics` that changed with it."""
         self.show_toast(text)
         self.reload(topics)
-
-    def replace_toasts(self, about: str, text: str) -> None:
-        """Show `text` in place of the toasts about `about`."""
-        for toast in self._toasts_about.pop(about, []):
-            toast.timeout = 0.0  # the next toast removes those whose time is over
-        self.show_toast(text)
 
     def report_refusal(self, refusal: Refusal) -> None:
         """Show a refusal as a toast, as soon as there is a screen."""

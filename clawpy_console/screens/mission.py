@@ -170,9 +170,10 @@ class MissionScreen(ConsoleScreen):
         self._draw_glance()
 
     def _draw_glance(self) -> None:
-        """On a narrow terminal, draw the last line of the live output below the cards."""
-        text = one_line(self._live.last_line)
-        self.update_static("#glance", Content.styled(f"live  {text}" if text else "", "$faint"))
+        """On a narrow terminal, draw the last line of output below the cards."""
+        text, session = one_line(self._live.last_line), self.state.newest_running
+        label = "live" if session is not None and not session.state.over else "last output"
+        self.update_static("#glance", Content.styled(f"{label}  {text}" if text else "", "$faint"))
 
     def _hidden_panes(self, state: AppState, now: datetime) -> Content:
         """The counts of the panes that a narrow terminal does not show."""

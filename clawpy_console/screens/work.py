@@ -41,6 +41,10 @@ CHANGE_ACTIONS = frozenset({"land", "branch", "discard", "undo"})
 """Actions that do something with a change set."""
 
 
+SessionGroups = dict[str, list[SessionView]]
+"""Sessions by the headings of the list."""
+
+
 class WorkScreen(SessionActions):
     """Sessions left, transcript in the middle, the diff right; above them the permission that the session asks for."""
 
@@ -125,11 +129,13 @@ class WorkScreen(SessionActions):
         self._draw_asked()
 
     def _draw_sessions(self) -> None:
-        rows, state = self._rows, self.state
-        rows.show(self._session_rows(), empty="No match." if self.filter_words else None)
-        self._select_waiting_session(rows)
-        count = f"  {len(state.sessions)}{'+' if state.has_older else ''}" if state.sessions else ""
-        self.update_static("#sessions-title", Content.assemble("SESSIONS", (count, "$grey")))
+        rows, state, groups = self._rows, self.state, self._groups()
+        rows.show(self._session_rows(groups), empty="No match." if self.filter_words else None)
+        self._select_waiting_session(groups)
+        total = f"{len(state.sessions)}{'+' if state.has_older else ''}" if state.sessions else ""
+        if total and self.filter_words:
+            total = f"{sum(map(len, groups.values()))} of {total}"
+        self.update_static("#sessions-title", Content.assemble("SESSIONS", (total and f"  {total}", "$grey")))
         ids = [session.id for session in state.sessions]
         if self._oldest_listed in ids[:-1]:
             self._session_to_select, self._oldest_listed = ids[ids.index(self._oldest_listed) + 1], ""
@@ -139,23 +145,23 @@ class WorkScreen(SessionActions):
                 self._session_to_select = ""
                 break
 
-    def _select_waiting_session(self, rows: Rows) -> None:
+    def _select_waiting_session(self, groups: SessionGroups) -> None:
         """When the screen opens, put the cursor on the first session that waits for the operator, unless one was
         chosen."""
         if not self._is_opening or self._has_chosen:
             return
         self._is_opening = not self.app.greeted  # a session of the last start may wait no more
-        groups = self._groups()
+        rows = self._rows
         waiting = [session.id for session in (*groups[ASKING], *groups[TO_LAND])]
         if waiting and rows.current not in waiting:
             rows.select(waiting[0])
         self._initial_session = rows.current
 
-    def _groups(self) -> dict[str, list[SessionView]]:
+    def _groups(self) -> SessionGroups:
         """The sessions that have the words of the filter, by the headings of the list."""
         to_land = {change.session_id for change in self.state.changes if change.state is ChangeState.WAITING}
         asking = {request.session_id for request in self.state.permissions}
-        groups: dict[str, list[SessionView]] = {ASKING: [], "RUNNING": [], TO_LAND: [], "FINISHED": []}
+        groups: SessionGroups = {ASKING: [], "RUNNING": [], TO_LAND: [], "FINISHED": []}
         for session in self.state.sessions:
             text = f"{session.prompt} {session.channel} {session.state} {session.workspace}"
             if not has_words(text, self.filter_words):
@@ -169,7 +175,7 @@ class WorkScreen(SessionActions):
             groups[heading].append(session)
         return groups
 
-    def _session_rows(self) -> list[Row]:
+    def _session_rows(self, groups: SessionGroups) -> list[Row]:
         several_workspaces = len({session.workspace for session in self.state.sessions}) > 1
         rows = {
             heading: [
@@ -178,7 +184,7 @@ class WorkScreen(SessionActions):
                 )
                 for session in sessions
             ]
-            for heading, sessions in self._groups().items()
+            for heading, sessions in groups.items()
         }
         more = "looks further" if self.filter_words else f"lists {SESSION_PAGE} more"
         older = [Row(OLDER, f"older: ⏎ {more}", "▾", style="grey")] if self.state.has_older else []

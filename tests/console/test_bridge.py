@@ -8,8 +8,8 @@ import time
 import pytest
 
 from clawpy_console.app import ConsoleApp
-from clawpy_console.bridge import BATCH_INTERVAL_S, Bridge, EngineChanged
-from engine.events import EventBus, PredictionCreated, SessionEnded, SessionOutput
+from clawpy_console.bridge import BATCH_INTERVAL_S, Bridge, EngineChanged, toasts_of
+from engine.events import ChangeSetReady, EventBus, PredictionCreated, SessionEnded, SessionOutput
 from tests.console import stand_in
 from tests.console.conftest import running, until, wait_for_text
 from tests.console.stand_in import StandIn
@@ -67,6 +67,19 @@ async def test_events_of_toasts_come_one_by_one_in_order() -> None:
         subjects += [event.subject for event in message.toast_events]
     assert subjects == ["s0", "s1", "s2"]
     bridge.close()
+
+
+@pytest.mark.parametrize(
+    ("state", "toast"),
+    [("succeeded", ("Done: tidied · 2 changed files to land  (2)", "warning")),
+     ("failed", ("Failed: tidied · 2 changed files to land  (2)", "error"))],
+)  # fmt: skip
+def test_a_session_that_ends_with_changes_has_one_toast(state: str, toast: tuple[str, str]) -> None:
+    ready = ChangeSetReady(subject="change_1", session_id="s", files=2)
+    ended = SessionEnded(subject="s", prediction_id="", state=state, summary="tidied", cost=0)
+    other = ChangeSetReady(subject="change_2", session_id="other", files=1)
+    texts = [(item.text, item.severity) for item in toasts_of([ready, other, ended])]
+    assert texts == [("1 changed file to land  (2)", "warning"), toast]
 
 
 @pytest.mark.long

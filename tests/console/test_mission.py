@@ -6,11 +6,12 @@ import dataclasses
 from datetime import timedelta
 
 import pytest
+from textual.content import Content
 
 from clawpy_console.app import ConsoleApp
 from clawpy_console.widgets.rows import Rows
 from engine.model import RailVerdict, SessionState, Verdict
-from tests.console.conftest import running, screen_text
+from tests.console.conftest import running, screen_text, toasts
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import NOW
 from tests.console.stories import (
@@ -123,23 +124,46 @@ async def test_every_pane_has_the_common_keys_and_escape_leads_back_to_the_cards
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
 @pytest.mark.parametrize("keys", [(), ("2",), ("2", "f"), *((digit,) for digit in "34567")])
-async def test_toasts_cover_nothing_on_a_small_terminal(
-    console: ConsoleApp, engine: StandIn, keys: tuple[str, ...]
+async def test_toasts_cover_nothing_beside_narrow_columns(
+    console: ConsoleApp, engine: StandIn, keys: tuple[str, ...], size: tuple[int, int]
 ) -> None:
     engine.with_agent()
-    async with running(console, *keys, size=(80, 24), notifications=True) as pilot:
+    async with running(console, *keys, size=size, notifications=True) as pilot:
         console.show_toast("something is wrong, and how to fix it")
-        console.show_toast("something else is wrong, in more words than fit one line of so small a terminal, thus")
+        console.show_toast(f"something else is wrong, {'in more words than fit one line of a terminal, ' * 2}thus")
         await carry_out(pilot, sees("something is wrong, and how to fix it", "thus"))
         visible_regions = {
             widget: region.intersection(clip)
             for widget, (region, clip) in console.screen._compositor.visible_widgets.items()
             if widget.visible and not widget.children
         }
-        toasts = [visible_regions.pop(toast) for toast in console.screen.query("Toast") if toast in visible_regions]
-        assert len(toasts) >= 2  # a slow machine has more to say
-        assert not [item for item, region in visible_regions.items() for toast in toasts if region.overlaps(toast)]
+        shown = [visible_regions.pop(toast) for toast in console.screen.query("Toast") if toast in visible_regions]
+        assert len(shown) >= 2  # a slow machine has more to say
+        assert not [item for item, region in visible_regions.items() for toast in shown if region.overlaps(toast)]
+
+
+async def test_a_card_keeps_its_lines_below_the_greeting_and_a_banner_and_above_toasts(console: ConsoleApp) -> None:
+    console.NOTIFICATION_TIMEOUT = 60
+    async with running(console, "f12", size=(80, 24), notifications=True) as pilot:
+        console.screen.greet([Content(f"line {number}") for number in range(4)])
+        for number in range(6):
+            console.show_toast(f"fact {number}")
+        await carry_out(
+            pilot, sees("■ STOPPED", "line 3", "fact 3", "fact 4", "fact 5", "read-only · runs", "┗━━", "? keys")
+        )
+
+
+async def test_what_is_said_again_takes_the_place_of_its_toast(console: ConsoleApp) -> None:
+    async with running(console, notifications=True) as pilot:
+        for text in ("twice", "once", "twice"):
+            console.show_toast(text)
+        console.show_toast("the last of them", about="them")
+        console.show_toast("the last but one is gone", about="them")
+        await carry_out(pilot, sees("but one"))
+        texts = [text for text in toasts(console).splitlines() if text in ("once", "twice") or "the last" in text]
+        assert texts == ["once", "twice", "the last but one is gone"]
 
 
 @pytest.mark.parametrize("size", [(100, 40), (120, 40), (159, 50), (160, 50), (200, 60)])
@@ -147,9 +171,9 @@ async def test_a_toast_covers_no_card(console: ConsoleApp, size: tuple[int, int]
     async with running(console, size=size, notifications=True) as pilot:
         console.show_toast("something is wrong, in more words than fit one line of a toast that is as narrow as this")
         await carry_out(pilot, sees("something is wrong"))
-        toasts = [toast.region for toast in console.screen.query("Toast")]
-        assert toasts
-        assert not [toast for toast in toasts if toast.overlaps(console.screen.query_one("#stack").region)]
+        shown = [toast.region for toast in console.screen.query("Toast")]
+        assert shown
+        assert not [toast for toast in shown if toast.overlaps(console.screen.query_one("#stack").region)]
 
 
 async def test_the_evidence_says_what_the_rails_say_now(console: ConsoleApp, engine: StandIn) -> None:
@@ -169,6 +193,15 @@ async def test_the_folded_queue_says_how_long_its_oldest_item_waits(
     console: ConsoleApp, since: timedelta, age: str
 ) -> None:
     await play(console, waits_for(since), sees(f", {age}"), size=(80, 24))
+
+
+@pytest.mark.parametrize(
+    ("state", "label"), [(SessionState.RUNNING, "  live  "), (SessionState.SUCCEEDED, "  last output  ")]
+)
+async def test_output_below_the_cards_is_called_live_while_its_session_runs(
+    console: ConsoleApp, state: SessionState, label: str
+) -> None:
+    await play(console, session(0, state=state, ended_at=NOW), sees(label), size=(80, 24))
 
 
 async def test_a_message_is_removed_after_a_while(console: ConsoleApp, monkeypatch: pytest.MonkeyPatch) -> None:

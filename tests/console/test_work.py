@@ -101,7 +101,8 @@ STORIES = {
         "2", "up", "S", called("stop_session", RUNS), "down", "S", called("stop_session", RUNS)
     ),
     "the filter keeps the sessions with these words": (
-        "2", "slash", *"lint", "space", *"failed", "enter", session(LINT), hides("Summarise the day")
+        "2", "slash", *"lint", "space", *"failed", "enter", session(LINT),
+        sees("SESSIONS  1 of 5"), hides("Summarise the day"),
     ),
     "older sessions are listed at the end of the list": (
         Given(old_sessions), "2", sees("SESSIONS  60+"), "G", sees("older: ⏎ lists 60 more"), "enter",
