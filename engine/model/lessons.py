@@ -145,10 +145,15 @@ def normalise(text: str) -> str:
     return " ".join(re.findall(r"\w+", text.casefold())) or " ".join(text.casefold().split())
 
 
+def content_words(text: str) -> list[str]:
+    """The words of a text in lower case and in order, without function words such as "the"."""
+    return [word for word in normalise(text).split() if word not in _FUNCTION_WORDS]
+
+
 def lesson_id(text: str) -> str:
     """The id of the lesson in a rule or sentence; it does not depend on function words, case and punctuation."""
-    words = [word for word in normalise(distil(text).text).split() if word not in _FUNCTION_WORDS]
-    return LESSON + hashlib.sha256(" ".join(words or [normalise(text)]).encode(errors="replace")).hexdigest()[:12]
+    words = content_words(distil(text).text) or [normalise(text)]
+    return LESSON + hashlib.sha256(" ".join(words).encode(errors="replace")).hexdigest()[:12]
 
 
 def lessons_of(texts: Iterable[str]) -> frozenset[str]:

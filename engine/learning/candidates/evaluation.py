@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
+from difflib import SequenceMatcher
 from statistics import fmean
 
 from engine.frozen import frozen
@@ -27,7 +28,7 @@ from engine.model.adaptation import (
     RoutingHint,
     dedupe_key,
 )
-from engine.model.lessons import normalise
+from engine.model.lessons import content_words, normalise
 from engine.model.text import jaccard
 
 PROPOSED = (CandidateStatus.DRAFTED, CandidateStatus.REVIEW, CandidateStatus.PROMOTED)
@@ -179,9 +180,15 @@ def _fact(record: LearningRecord) -> str:
 
 
 def _agree(fact: str, other: str) -> bool:
-    """Whether two facts say much the same, and do not contradict each other."""
-    similarity = jaccard(normalise(fact).split(), normalise(other).split())
-    return similarity >= MIN_FACT_SIMILARITY and may_be_same(fact, other)
+    """Whether two facts say much the same, and do not contradict each other.
+
+    A fact may have words that the other lacks. If it has another content word in the same place, the two contradict
+    each other ("We install with uv" and "We install with pip"): words alone do not show whether that is a synonym.
+    """
+    if jaccard(normalise(fact).split(), normalise(other).split()) < MIN_FACT_SIMILARITY or not may_be_same(fact, other):
+        return False
+    changes = SequenceMatcher(None, content_words(fact), content_words(other), autojunk=False).get_opcodes()
+    return all(tag != "replace" for tag, *_ in changes)
 
 
 def evaluate(

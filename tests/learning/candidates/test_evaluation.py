@@ -134,18 +134,32 @@ def test_another_supporting_record_never_lowers_a_score(drafted: float, scores: 
     assert corroborated_score(drafted, [*scores, more]) >= corroborated_score(drafted, scores)
 
 
-def test_kept_facts_support_each_other_only_if_they_say_much_the_same_and_no_contrary() -> None:
-    def fact(number: int, text: str) -> LearningRecord:
-        return record(number, label=f"human_approval/fact:{text}", details={"kept": "", "text": text})
-
-    first = fact(1, "Decision: prices are stored as whole cents")
-    alike = fact(2, "decision: all prices are stored as whole cents!")
-    others = [
-        fact(3, "Decision: releases are tagged on Mondays"),
-        fact(4, "Decision: prices are not stored as whole cents"),
-        fact(5, "Decision: prices in shop/tax.py are stored as whole cents"),
-    ]
-    assert supporting_records(candidate(first), [first], [first, alike, *others]) == [alike]
+@pytest.mark.parametrize(
+    ("fact", "other", "is_support"),
+    [
+        ("prices are stored as whole cents", "all prices are stored as whole cents!", True),
+        ("prices are stored as whole cents", "releases are tagged on Mondays", False),
+        ("prices are stored as whole cents", "prices are not stored as whole cents", False),
+        ("prices are stored as whole cents", "prices in shop/tax.py are stored as whole cents", False),
+        ("use uv", "use uv for installs", False),  # 2 of 4 words are equal
+        ("use uv everywhere", "use uv everywhere in scripts", True),  # 3 of 5: the least that is similar
+        ("we install with uv", "we always install with uv", True),  # 4 of 5: a word more, none replaced
+        ("we install with uv", "with uv we install", True),
+        ("we install with uv", "we install with pip", False),  # 3 of 5, but another word in one place
+        ("in CI we install all with the uv", "in CI we install all with a uv", True),  # "a" has no meaning
+        ("in CI we install all with uv", "in CI we install all with pip", False),
+        ("in CI we install all of it with uv", "in CI we install all of it with a plain pip", False),
+    ],
+)
+def test_kept_facts_support_each_other_if_they_say_much_the_same_and_replace_no_word(
+    fact: str, other: str, is_support: bool
+) -> None:
+    first, second = (
+        record(number, label=f"human_approval/fact:{text}", details={"kept": "", "text": text})
+        for number, text in enumerate((fact, other), 1)
+    )
+    assert supporting_records(candidate(first), [first], [first, second]) == [second] * is_support
+    assert supporting_records(candidate(second), [second], [first, second]) == [first] * is_support
 
 
 def test_supporting_records_have_the_same_label_and_scope_and_another_session() -> None:
