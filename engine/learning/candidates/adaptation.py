@@ -15,8 +15,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from sqlmodel import col
-
 from engine.clock import Clock
 from engine.config import AdaptationMode, SettingsSource
 from engine.learning.candidates.candidates import (
@@ -43,7 +41,7 @@ from engine.learning.candidates.evaluation import (
     select_opportunities,
 )
 from engine.learning.candidates.overlays import Trials
-from engine.learning.candidates.records import LearningRecordRow, Records, Sources
+from engine.learning.candidates.records import Records, Sources
 from engine.learning.candidates.reflection import Reflection
 from engine.model import Randomness, Refusal, Trust, Waiting, microusd
 from engine.model.adaptation import (
@@ -303,8 +301,7 @@ class Adaptation(CandidateViews):
             if last <= int(state.get(session, LAST_PROCESSED, 0)):
                 return []
         ids, is_waiting = self._draft()
-        for row in load_candidates(self._database, *PROPOSED, CandidateStatus.REJECTED):
-            self._evaluate(row)
+        self._evaluate_all()
         if not is_waiting:  # otherwise these records are processed again
             self._database.write(lambda tx: state.put(tx, LAST_PROCESSED, last))
         return [row.value for row in load_candidates(self._database) if row.id in ids]
@@ -312,11 +309,7 @@ class Adaptation(CandidateViews):
     def _draft(self) -> tuple[list[str], bool]:
         """Draft candidates from the best new opportunities; returns their ids, and whether other opportunities wait for
         the next round or the end of their session."""
-        records = self._records.newest(
-            col(LearningRecordRow.score) >= OPPORTUNITY,
-            col(LearningRecordRow.at) >= self._clock.now() - MAX_AGE,
-            limit=MAX_RECORDS,
-        )
+        records = self._records.strong(OPPORTUNITY, self._clock.now() - MAX_AGE, MAX_RECORDS)
         keys = {row.dedupe_key for row in load_candidates(self._database)}
         drafted: list[str] = []
         is_waiting, self.not_drafted = False, {}
@@ -379,14 +372,31 @@ class Adaptation(CandidateViews):
                 return row.id
         return ""
 
-    def _evaluate(self, row: CandidateRow) -> None:
-        """Evaluate a candidate by the present records, and store the transition that follows."""
+    def _evaluate_all(self) -> None:
+        """Evaluate the candidates by the present records, which are read once for all of them."""
+        rows = load_candidates(self._database, *PROPOSED, CandidateStatus.REJECTED)
+        drafted = self._records.by_id({id for row in rows for id in row.drafted_from})
+        scopes = {(row.scope_type, row.scope_id) for row in rows}
+        by_scope = {scope: self._records.of_scope(*scope) for scope in scopes}
+        counter_evidence = {
+            type: self._records.of_kind(kind)
+            for type, kind in COUNTER_EVIDENCE.items()
+            if any(row.type is type for row in rows)
+        }
+        for row in rows:
+            records = [*by_scope[row.scope_type, row.scope_id], *counter_evidence.get(row.type, ())]
+            self._evaluate(
+                row,
+                [record for record in drafted if record.id in row.drafted_from],
+                list({record.id: record for record in records}.values()),
+            )
+
+    def _evaluate(
+        self, row: CandidateRow, drafted: Sequence[LearningRecord], records: Sequence[LearningRecord]
+    ) -> None:
+        """Evaluate a candidate that was drafted from the records `drafted` by the `records` of its scope, and store the
+        transition that follows."""
         candidate = row.value
-        drafted = self._records.by_id(candidate.drafted_from)
-        records = self._records.of_scope(candidate.scope_type, candidate.scope_id)
-        if candidate.type in COUNTER_EVIDENCE:
-            more = self._records.of_kind(COUNTER_EVIDENCE[candidate.type])
-            records = list({record.id: record for record in [*records, *more]}.values())
         # A landing that was undone is no evidence.
         records = [each for each in records if "landed" not in each.details or self._sources.title(each.session_id)]
         promoted = row.since if row.status is CandidateStatus.PROMOTED else None

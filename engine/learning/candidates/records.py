@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Protocol
 
-from sqlalchemy import ColumnElement, Select, bindparam
+from sqlalchemy import Select, bindparam
 from sqlalchemy.dialects.sqlite import insert
 from sqlmodel import Field, col, func, select
 
@@ -171,25 +171,27 @@ class LearningRecordRow(Row, table=True):
     details: dict[str, Any] = json_field()
 
 
-_BY_ID = (
-    select_all(LearningRecordRow)
-    .where(col(LearningRecordRow.id).in_(each_of("ids")))
-    .order_by(col(LearningRecordRow.seq))
-)
-_OF_SCOPE = (
-    select_all(LearningRecordRow)
-    .where(
-        col(LearningRecordRow.scope_type) == bindparam("scope_type"),
-        col(LearningRecordRow.scope_id) == bindparam("scope_id"),
-    )
-    .order_by(col(LearningRecordRow.seq).desc())
-    .limit(MAX_PER_SCOPE)
-)
-
-
 def record_id(*parts: object) -> str:
     """The id of a record, from what it was made of: the same whenever that is read again."""
     return "rec_" + hashlib.sha256("\x1f".join(map(str, parts)).encode(errors="replace")).hexdigest()[:12]
+
+
+_NEWEST = select_all(LearningRecordRow).order_by(col(LearningRecordRow.seq).desc()).limit(bindparam("limit"))
+_OF_KINDS = _NEWEST.where(col(LearningRecordRow.kind).in_(each_of("kinds")))
+_BY_ID = _NEWEST.where(col(LearningRecordRow.id).in_(each_of("ids")))
+_STRONG = _NEWEST.where(
+    col(LearningRecordRow.score) >= bindparam("score"), col(LearningRecordRow.at) >= bindparam("since")
+)
+_OF_SCOPE = _NEWEST.where(
+    col(LearningRecordRow.scope_type) == bindparam("type"), col(LearningRecordRow.scope_id) == bindparam("id")
+)
+_LAST_SEQ = select(func.max(LearningRecordRow.seq))
+_COUNT_BEFORE = select(func.count()).where(
+    col(LearningRecordRow.source_label) == bindparam("label"),
+    col(LearningRecordRow.scope_type) == bindparam("type"),
+    col(LearningRecordRow.scope_id) == bindparam("id"),
+    col(LearningRecordRow.fact) < bindparam("ledger_id"),
+)
 
 
 class Records:
@@ -207,37 +209,31 @@ class Records:
     def last_seq(self) -> int:
         """The `seq` of the newest record, 0 without any."""
         with self._database.read() as session:
-            return int(ask(session, "SELECT ifnull(max(seq), 0) FROM learning_records").scalar())
-
-    def newest(self, *where: ColumnElement[bool] | bool, limit: int = 200) -> list[LearningRecord]:
-        """The newest records for which all of this is true, newest first."""
-        found = select(LearningRecordRow).where(*where).order_by(col(LearningRecordRow.seq).desc()).limit(limit)
-        with self._database.read() as session:
-            return [value_of(row, LearningRecord) for row in session.exec(found)]
+            return ask(session, _LAST_SEQ).scalar() or 0
 
     def of_kind(self, *kinds: RecordKind, limit: int = 200) -> list[LearningRecord]:
         """The newest records of these kinds, newest first."""
-        return self.newest(col(LearningRecordRow.kind).in_(kinds), limit=limit)
+        return self._load(_OF_KINDS, kinds=json.dumps(kinds), limit=limit)
 
-    def by_id(self, ids: Sequence[str]) -> list[LearningRecord]:
+    def by_id(self, ids: Collection[str]) -> list[LearningRecord]:
         """The records with these ids, oldest first."""
-        return self._read(_BY_ID, {"ids": json.dumps(ids)})
+        return self._load(_BY_ID, ids=json.dumps([*ids]), limit=len(ids))[::-1]
 
     def of_scope(self, scope_type: str, scope_id: str) -> list[LearningRecord]:
-        """The records of a scope, the newest first."""
-        return self._read(_OF_SCOPE, {"scope_type": scope_type, "scope_id": scope_id})
+        """The newest `MAX_PER_SCOPE` records of a scope, newest first."""
+        return self._load(_OF_SCOPE, type=scope_type, id=scope_id, limit=MAX_PER_SCOPE)
 
-    def _read(self, statement: Select[Any], values: Mapping[str, Any]) -> list[LearningRecord]:
-        with self._database.read() as session:
-            return [value_of(row, LearningRecord) for row in read_all(session, LearningRecordRow, statement, values)]
+    def strong(self, score: float, since: datetime, limit: int) -> list[LearningRecord]:
+        """The newest records with at least this score and from this time on, newest first."""
+        return self._load(_STRONG, score=score, since=since, limit=limit)
 
     def count_before(self, label: str, scope_type: str, scope_id: str, ledger_id: int) -> int:
         """Number of records of a label and scope from ledger entries before `ledger_id`."""
-        counted = select(func.count()).where(
-            LearningRecordRow.source_label == label,
-            LearningRecordRow.fact < ledger_id,
-            LearningRecordRow.scope_type == scope_type,
-            LearningRecordRow.scope_id == scope_id,
-        )
+        values = {"label": label, "type": scope_type, "id": scope_id, "ledger_id": ledger_id}
         with self._database.read() as session:
-            return session.exec(counted).one()
+            return int(ask(session, _COUNT_BEFORE, values).scalar())
+
+    def _load(self, statement: Select[Any], **values: Any) -> list[LearningRecord]:
+        with self._database.read() as session:
+            rows = read_all(session, LearningRecordRow, statement, values)
+        return [value_of(row, LearningRecord) for row in rows]
