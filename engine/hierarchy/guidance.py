@@ -21,9 +21,9 @@ from engine.clock import Clock
 from engine.events import GuidanceApplied
 from engine.files import file_signature
 from engine.hierarchy.agents import Agents
-from engine.hierarchy.organisation import Lineage, is_leader
 from engine.hierarchy.profile_items import item_text
 from engine.hierarchy.profiles import Profiles
+from engine.hierarchy.tiers import Lineage, is_leader
 from engine.model import (
     Contribution,
     Guidance,

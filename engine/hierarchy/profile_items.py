@@ -1,5 +1,4 @@
-"""Items of leaders' profiles (SPEC 1.9): parsed from `soul.md`, edited as a text, stored as versions, and merged into
-one profile.
+"""Leaders' profiles as texts (SPEC 1.9): read from `soul.md`, and edited as one text. Pure.
 
 Headings of any level count: Domain, Principles, Patterns (or Learned patterns), Guardrails, Recent decisions (or
 Decisions). Each list item or line below is an item. Fenced code and the section written by M2 are skipped. In a text
@@ -10,22 +9,12 @@ missing line removes one.
 from __future__ import annotations
 
 import hashlib
-import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
-from datetime import UTC, datetime
-from typing import Any
+from collections.abc import Iterator
 
-from sqlmodel import Field, Session, col, func, select
-
-from engine.model import LeaderDecision, LeaderProfile, Pattern, PatternSource, ProfileEdit, Refusal, Trust
-from engine.model.base import may_guide
+from engine.model import LeaderDecision, LeaderProfile, Pattern, ProfileEdit, Refusal
 from engine.model.lessons import lesson_id
 from engine.model.text import INHERITED, plain, without_section
-from engine.storage.rows import Row, json_field, utc_field
-
-# -- texts, pure
 
 MAX_ITEMS = 60
 MAX_DOMAIN = 200
@@ -206,143 +195,3 @@ def parse_edits(before: LeaderProfile, text: str) -> tuple[ProfileEdit, ...]:
                 new.append(ProfileEdit(section, line))
         changes += [ProfileEdit(section, text, key) for key, text in edited.items() if text != texts[key]]
     return (*changes, *new)
-
-
-# -- versions
-
-SECTIONS = ("domain", "principles", "guardrails", "patterns", "decisions")
-LISTS = ("principles", "guardrails")
-TRUST, APPROVED = "trust", "approved"
-"""Keys of the body of a pattern: its trust, and whether the operator approved a quote. A quote without approval is
-ignored, also one from a shared leadership."""
-
-MAX_DECISIONS = 5
-"""Maximum number of decisions that count as recent."""
-
-
-class ProfileEntry(Row, table=True):
-    """One version of one item. `body` has `text`, or `items` of a list; empty when the item was removed.
-    `version` is the same for the same content, whoever holds it; one that was forgotten keeps its name when its words
-    are gone. `unsent`: the shared leadership has not confirmed it yet."""
-
-    __tablename__ = "profile_entries"
-
-    leader: str = Field(primary_key=True)
-    section: str = Field(primary_key=True)
-    key: str = Field(primary_key=True)
-    version: str = Field(primary_key=True)
-    body: dict[str, Any] = json_field()
-    at: datetime = utc_field()
-    origin: str
-    sources: list[dict[str, str]] = json_field()
-    unsent: bool = True
-
-    @property
-    def text(self) -> str:
-        """Its text; "" for a list and for a removed item."""
-        return str(self.body.get("text", ""))
-
-    @property
-    def findings(self) -> tuple[PatternSource, ...]:
-        """The findings that it came from."""
-        return tuple(PatternSource(**source) for source in self.sources)
-
-    @property
-    def trust(self) -> Trust:
-        """Its trust; a quote by default."""
-        stored = self.body.get(TRUST)
-        return Trust(stored) if stored in list(Trust) else Trust.QUOTED
-
-
-class PatternUse(Row, table=True):
-    """How often prompts of one home contained a pattern."""
-
-    __tablename__ = "pattern_uses"
-
-    leader: str = Field(primary_key=True)
-    key: str = Field(primary_key=True)
-    origin: str = Field(primary_key=True)
-    uses: int
-    last_used_at: datetime = utc_field()
-    unsent: bool = True
-
-
-def make_entry(
-    leader: str,
-    section: str,
-    key: str,
-    body: Mapping[str, Any],
-    at: datetime,
-    origin: str,
-    sources: Iterable[PatternSource] = (),
-) -> ProfileEntry:
-    """A new version of an item."""
-    source_fields = [asdict(source) for source in sources]
-    identity = [leader, section, key, dict(body), at.astimezone(UTC).isoformat(), origin, *source_fields]
-    version = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:32]
-    return ProfileEntry(
-        leader=leader,
-        section=section,
-        key=key,
-        version=version,
-        body=dict(body),
-        at=at,
-        origin=origin,
-        sources=source_fields,
-    )
-
-
-def newest_versions(entries: Iterable[ProfileEntry]) -> dict[tuple[str, str], ProfileEntry]:
-    """The newest version of each item, by section and key."""
-    return {
-        (entry.section, entry.key): entry
-        for entry in sorted(entries, key=lambda version: (version.at, version.version))
-    }
-
-
-def merge_profile(
-    seed: LeaderProfile, entries: Sequence[ProfileEntry], uses: Mapping[tuple[str, str], tuple[int, datetime]]
-) -> LeaderProfile:
-    """The profile of `soul.md` (`seed`), changed by the stored entries. `uses`: how often prompts of all homes had a
-    pattern (by leader and key), and when last. Pure."""
-    findings: dict[tuple[str, str], dict[PatternSource, None]] = {}
-    for entry in entries:  # two homes may have the same pattern from different agents
-        findings.setdefault((entry.key, entry.text), {}).update(dict.fromkeys(entry.findings))
-    patterns = {pattern.key: pattern for pattern in seed.patterns}
-    decisions = {decision.id: decision for decision in seed.decisions}
-    whole: dict[str, Any] = {}
-    for (section, key), entry in newest_versions(entries).items():
-        text = entry.text
-        if section == "patterns":
-            patterns.pop(key, None)
-            if text and may_guide(entry.trust, approved=bool(entry.body.get(APPROVED))):
-                patterns[key] = Pattern(key, text, at=entry.at, sources=tuple(findings[key, text]), trust=entry.trust)
-        elif section == "decisions":
-            decisions.pop(key, None)
-            if text:
-                decisions[key] = LeaderDecision(key, text, entry.at)
-        elif entry.body:
-            whole[section] = text or tuple(map(str, entry.body.get("items", ())))
-    for key, pattern in patterns.items():
-        number, last = uses.get((seed.leader, key), (0, None))
-        patterns[key] = replace(pattern, uses=number, last_used=last)
-    return replace(
-        seed,
-        patterns=tuple(sorted(patterns.values(), key=lambda item: (-item.uses, *_newest_first(item.at), item.key))),
-        decisions=tuple(sorted(decisions.values(), key=lambda item: _newest_first(item.at))[:MAX_DECISIONS]),
-        **whole,
-    )
-
-
-def _newest_first(at: datetime | None) -> tuple[bool, float]:
-    """Sorts newest first, what has no date last."""
-    return at is None, -at.timestamp() if at else 0.0
-
-
-def is_item(leader: str, section: str, key: str) -> tuple[Any, Any, Any]:
-    return col(ProfileEntry.leader) == leader, col(ProfileEntry.section) == section, col(ProfileEntry.key) == key
-
-
-def newest_time(session: Session, leader: str, section: str, key: str) -> datetime | None:
-    """The time of the newest version of an item."""
-    return session.exec(select(func.max(col(ProfileEntry.at))).where(*is_item(leader, section, key))).one()

@@ -21,24 +21,19 @@ from sqlmodel import Session, col, func, select
 from engine.events import ProfileEdited
 from engine.files import FileCache
 from engine.hierarchy.agents import Agents
-from engine.hierarchy.profile_items import (
+from engine.hierarchy.profile_entries import (
     LISTS,
-    NAMED_ITEM,
     SECTIONS,
     TRUST,
     PatternUse,
     ProfileEntry,
-    format_profile,
     is_item,
-    item_text,
     make_entry,
     merge_profile,
     newest_time,
     newest_versions,
-    parse_edits,
-    seed_profile,
-    slug,
 )
+from engine.hierarchy.profile_items import NAMED_ITEM, format_profile, item_text, parse_edits, seed_profile, slug
 from engine.model import (
     LeaderDecision,
     LeaderProfile,

@@ -19,9 +19,9 @@ from engine.files import read_plain, write_atomic
 from engine.hierarchy.agents import Agents
 from engine.hierarchy.bubbles import Bubbles
 from engine.hierarchy.guidance import Cascade, with_approval
-from engine.hierarchy.organisation import is_leader
 from engine.hierarchy.outcomes import GuidedSessions
 from engine.hierarchy.profiles import Profiles
+from engine.hierarchy.tiers import is_leader
 from engine.model import (
     FlushReport,
     Guidance,

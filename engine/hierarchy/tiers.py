@@ -1,0 +1,124 @@
+"""The tier of an agent, and the chain of its leaders up to the owner (SPEC 1.2 to 1.4). Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+
+from engine.frozen import frozen
+from engine.model.text import count
+
+DEFAULT_TIER = 4
+
+ARCHETYPES: Mapping[str, int] = {
+    "core_identity": 1,
+    "butler": 1,
+    "ceo": 1,
+    "executive": 2,
+    "senior_executive": 2,
+    "builder_senior": 2,
+    "junior_leader": 3,
+    "lead": 3,
+    "manager": 3,
+    "builder": 4,
+    "specialist": 4,
+    "worker": 4,
+    "builder_junior": 5,
+    "junior": 5,
+    "junior_worker": 5,
+}
+"""Archetype keys of `tools.json` and their tiers."""
+
+_WORDS = {
+    1: {"alfred", "ceo"},
+    2: {"cto", "cfo", "coo", "cmo", "cino", "cro", "oeo"},
+    3: {"lead", "leader", "manager", "head"},
+    5: {"junior", "jr", "intern", "trainee"},
+    4: {"builder", "worker"},
+}
+"""Words in an id and the tier they mean; the first tier with a match counts: `cto` 2, `frontend_lead` 3,
+`junior_builder` 5."""
+
+
+def resolve_tier(agent_id: str, *, assigned: int | None, archetype: str) -> tuple[int, str]:
+    """The tier of an agent, 1 to 5, and the rule that decided it, in words; the first rule that has an answer wins.
+
+    `assigned` is the agent's entry in `tier_assignments` or None, `archetype` the key of its `tools.json` or "". An
+    archetype that is not known decides nothing.
+    """
+    if assigned is not None:
+        return assigned, "tier_assignments in wisdom_cascade_config.json"
+    if archetype in ARCHETYPES:
+        return ARCHETYPES[archetype], f"archetype {archetype} in tools.json"
+    for tier, names in _WORDS.items():
+        for word in re.split(r"[_-]+", agent_id):
+            if word in names:
+                return tier, f"the name: {word!r} in {agent_id}"
+    return DEFAULT_TIER, "default; no other rule applies"
+
+
+def is_leader(tier: int) -> bool:
+    """Whether a tier takes part as a leader (SPEC 1.3): 1 to 3 are synced and give guidance, 4 and 5 receive it and
+    send findings up."""
+    return tier <= 3
+
+
+OWNER = "owner"
+"""Above everyone: the operator. Not an agent."""
+
+DEPTH = 10
+"""Maximum number of leaders in a chain where `cascade_depth` is null."""
+
+
+@frozen
+class Chain:
+    """Leaders from the direct one (hop 0) upward, and why it ends, in words. `is_loose`: it is a circle, or ends at
+    somebody who does not exist."""
+
+    leaders: tuple[str, ...]
+    words: str
+    is_loose: bool = False
+
+
+@frozen
+class AgentTier:
+    """Where an agent stands: its tier, the rule that decided it, and its domain as `comms.json` has it."""
+
+    id: str
+    tier: int
+    rule: str
+    domain: str
+
+
+@frozen
+class Lineage:
+    """An agent, its leaders from the direct one upward, and the chain they make."""
+
+    agent: AgentTier
+    leaders: tuple[AgentTier, ...]
+    chain: Chain
+
+
+def climb_chain(agent_id: str, leader_of: Callable[[str], str | None], *, depth: int = DEPTH) -> Chain:
+    """Walk from `agent_id` upward; `leader_of` says whom an agent reports to, None for one that is not there.
+
+    It is asked only about those who are in the chain. A missing agent ends the chain and is named; it is no error.
+    """
+    leaders: list[str] = []
+    current = leader_of(agent_id) or ""
+    while current != OWNER:
+        if current in (agent_id, *leaders):
+            return Chain(tuple(leaders), f"stops: {current} is already in it, so the chain is a circle", is_loose=True)
+        above = leader_of(current)
+        if above is None:
+            return Chain(tuple(leaders), f"stops: {current} does not exist", is_loose=True)
+        if len(leaders) == depth:
+            return Chain(tuple(leaders), f"stops after {count(depth, 'leader')}")
+        leaders.append(current)
+        current = above
+    return Chain(tuple(leaders), "reaches the owner")
+
+
+def walk_chain(agent_id: str, reports_to: Mapping[str, str]) -> Chain:
+    """The chain of an agent where every agent is known: `reports_to` has an entry for each."""
+    return climb_chain(agent_id, reports_to.get)
