@@ -122,7 +122,7 @@ class Services:
     randomness: Randomness
     version: str
 
-    # storage, settings and memory (`engine.wiring.organisation`)
+    # storage, settings and memory (`engine.wiring.memory`)
     bus: EventBus
     settings: SettingsStore
     database: Database
@@ -141,10 +141,10 @@ class Services:
     teaching: Teaching
     guided_sessions: GuidedSessions
 
-    # rails (`engine.wiring.organisation`)
+    # rails (`engine.wiring.execution`)
     safety: Safety
 
-    # active candidates (`engine.wiring.organisation`)
+    # active candidates (`engine.wiring.adaptation`)
     overlays: Overlays
     trials: Trials
     learned_guidance: LearnedGuidance
@@ -184,12 +184,12 @@ class Services:
     contexts: Contexts
     predictions: Predictions
 
-    # knowledge (`engine.wiring.organisation`)
+    # knowledge (`engine.wiring.memory`)
     knowledge: Knowledge
     importer: Importer
     summary_sharing: SummarySharing
 
-    # candidates (`engine.wiring.learning`)
+    # candidates (`engine.wiring.adaptation`)
     adaptation: Adaptation
 
     retention: Retention

@@ -1,4 +1,4 @@
-"""Builds what carries out approved work: model routing, prompts, tools, runners and sessions."""
+"""Builds the rails, and what carries out approved work: model routing, prompts, tools, runners and sessions."""
 
 from __future__ import annotations
 
@@ -36,9 +36,10 @@ from engine.learning.learnings.prompt_part import LearningsPart
 from engine.memory.memory import RecallPromptPart
 from engine.memory.summaries import from_others
 from engine.model import CheckResult, PromptRequest, SessionView
+from engine.safety.safety import Hooks, Safety
 from engine.services import Overrides
 from engine.storage.database import Transaction
-from engine.wiring.organisation import find_card
+from engine.wiring.lookups import find_card
 from engine.wiring.prediction import last_workspace_activity
 
 if TYPE_CHECKING:
@@ -46,6 +47,33 @@ if TYPE_CHECKING:
 
 RECALL_TIMEOUT_S = 2.0
 """Seconds that a prompt waits for recall (the first one loads a model) and for learnings."""
+
+
+def build_rails(services: Services) -> None:
+    """Build the rails and the kill switch."""
+    home, clock, randomness = services.home, services.clock, services.randomness
+    services.safety = Safety(
+        services.database,
+        services.settings,
+        clock,
+        randomness,
+        data=home.data,
+        decisions=services.decisions,
+        hooks=Hooks(
+            stop_sessions=partial(_stop_all, services),
+            agent_budget=services.agents.budget,
+            quiet=lambda: services.autonomy.quiet(),
+            confined=lambda: services.sessions.sandbox.confines,
+            on_change=lambda: services.autonomy.poke(),
+        ),
+    )
+
+
+def _stop_all(services: Services, reason: str) -> None:
+    """Stop all sessions with their processes, and the process that talks to models."""
+    services.sessions.stop_all(reason)
+    if not services.is_model_host_lent:
+        services.model_host.end()
 
 
 def build(services: Services, overrides: Overrides) -> Sessions:

@@ -1,25 +1,14 @@
-"""Builds what learns, with what it reads of sessions, cards, memory, guidance, models and rails."""
+"""Builds the promotion chain of learnings, with what it reads of sessions."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from datetime import datetime, timedelta
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import timedelta
 from functools import partial
-from pathlib import Path
-from statistics import median
 from typing import TYPE_CHECKING
 
-from engine.execution.model_router import ModelRouter
-from engine.execution.runners.flows import FLOWS
-from engine.execution.runners.model.host_protocol import Model
 from engine.execution.runners.model.single_questions import MemoryModel
-from engine.execution.tree_diffs import make_patch
-from engine.git import Git
-from engine.hierarchy.guidance import guidance_items
 from engine.hierarchy.teaching import remove_lesson
-from engine.learning.candidates.adaptation import Adaptation
-from engine.learning.candidates.records import HealedTests, ModelPrice, ModelsUsed
 from engine.learning.learnings.learnings import Learnings
 from engine.learning.learnings.rules import ENTRY_KINDS, SessionRecord, Statement, entries_about
 from engine.memory.capture_rules import CapturedSentence
@@ -27,10 +16,8 @@ from engine.memory.embedding import LOCAL_MODEL, NoEmbedder
 from engine.model import (
     Answer,
     BubbleState,
-    ChangeState,
     Learning,
     LearningEntry,
-    ParaFact,
     PermissionRequest,
     Question,
     Refusal,
@@ -38,14 +25,10 @@ from engine.model import (
     SessionView,
     Source,
     TranscriptLine,
-    Trust,
-    Verdict,
 )
-from engine.model.adaptation import Candidate, CandidateStatus, CandidateType, FixTemplate, FlowOffload, PromptFragment
-from engine.model.lessons import Correction, lessons_of, topics_of
-from engine.storage.ledger import LedgerEntry
-from engine.storage.validation_runs import mended_tests
-from engine.wiring.organisation import channel_reach, correction, find_card, find_or_none
+from engine.model.adaptation import CandidateStatus, CandidateType, PromptFragment
+from engine.model.lessons import lessons_of, topics_of
+from engine.wiring.lookups import channel_reach, correction, find_card, find_or_none
 
 if TYPE_CHECKING:
     from engine.services import Services
@@ -225,219 +208,3 @@ def _embed(services: Services, texts: Sequence[str]) -> list[bytes] | None:
         return services.memory.embed_texts(texts)
     except NoEmbedder:
         return None
-
-
-MAX_LINES = 4_000
-"""The last lines of a transcript that are read."""
-
-MAX_CORRECTIONS = 3
-"""The latest corrections and decisions of a session that are used."""
-
-RECENT = timedelta(days=30)
-"""Older calls and sessions do not count as present use of a model."""
-
-MAX_SESSIONS = 100
-
-PROMPT_SHARE = 4
-"""Agents send about four tokens for each that they receive."""
-
-
-def build_adaptation(services: Services) -> None:
-    """Build adaptation on top of everything that it learns from."""
-    services.adaptation = Adaptation(
-        services.database,
-        clock=services.clock,
-        settings=services.settings,
-        randomness=services.randomness,
-        ledger=services.ledger,
-        sources=_Sources(services),
-        trials=services.trials,
-    )
-
-
-class _Sources:
-    """See `engine.learning.candidates.records.Sources`."""
-
-    def __init__(self, services: Services) -> None:
-        self._core = services
-
-    def entries_between(self, start: datetime, end: datetime, kinds: tuple[str, ...], /) -> Sequence[LedgerEntry]:
-        return self._core.ledger.between(start, end, kinds)
-
-    def card_correction(self, card_id: str, /) -> Correction | None:
-        return correction(self._core, card_id)
-
-    def kept_fact(self, fact_id: str, /) -> ParaFact | None:
-        return find_or_none(self._core.knowledge.para.get, fact_id)
-
-    def healed_tests(self, session_id: str, /) -> HealedTests | None:
-        services = self._core
-        runs = services.validation_runs.of_session(session_id)
-        if not runs:
-            return None
-        view = services.sessions.get(session_id)
-        before = [run for run in services.validation_runs.latest(view.workspace) if run.ran_at <= view.created_at]
-        before = [run for run in before if run.project == runs[-1].project]
-        mended_by_run = mended_tests(before, runs[-1])
-        return (
-            HealedTests(
-                {test: self._signature(run.session_id, test) for test, run in mended_by_run.items()},
-                runs[-1].project,
-                view.agent,
-                view.cost,
-            )
-            if mended_by_run
-            else None
-        )
-
-    def _signature(self, session_id: str, test: str) -> str:
-        view = self._session(session_id)
-        return "" if view is None else str(view.facts.get("signatures", {}).get(test, ""))
-
-    def local_day(self, at: datetime, /) -> str:
-        return at.astimezone(self._core.clock.local().tzinfo).date().isoformat()
-
-    def session_ended(self, session_id: str, /) -> bool:
-        view = self._session(session_id)
-        return view is None or view.state.over
-
-    def transcript(self, session_id: str, /) -> Sequence[TranscriptLine]:
-        view = self._session(session_id)
-        if view is None:
-            return ()
-        return self._core.sessions.transcript(session_id, after=max(0, view.lines - MAX_LINES), limit=MAX_LINES)
-
-    def changed_files(self, session_id: str, /) -> Sequence[str]:
-        change = self._core.changes.for_session(session_id)
-        return [file.path for file in change.files] if change is not None else ()
-
-    def patch(self, session_id: str, /, *, landed: bool) -> str:
-        if landed:
-            return self._core.changes.patch(session_id)
-        runs = self._core.validation_runs.of_session(session_id)
-        red = [run for run in runs[:-1] if not run.check.green and run.tree]
-        view = self._session(session_id)
-        if not red or not runs[-1].tree or view is None:
-            return ""
-        return make_patch(Git(Path(view.workspace)).pin(), red[-1].tree, runs[-1].tree)
-
-    def title(self, session_id: str, /) -> str:
-        """ "" when the operator discarded or undid the work."""
-        change, view = self._core.changes.for_session(session_id), self._session(session_id)
-        thrown_away = change is not None and change.state in (ChangeState.DISCARDED, ChangeState.UNDONE)
-        return "" if view is None or thrown_away else view.prompt
-
-    def summary(self, session_id: str, /) -> str:
-        view = self._session(session_id)
-        return "" if view is None else view.summary
-
-    def corrections(self, session_id: str, /) -> Sequence[str]:
-        captures = self._core.knowledge.captures.of_session(session_id)
-        texts = [
-            capture.text for capture in captures if capture.kind in ("correction", "decision") and not capture.forgotten
-        ]
-        return texts[-MAX_CORRECTIONS:]
-
-    def memory_text(self, memory_id: str, /) -> tuple[str, Trust]:
-        entry = self._core.memory.store.get(memory_id)
-        return ("", Trust.QUOTED) if entry is None or entry.forgotten else (entry.text, entry.trust)
-
-    def guidance_text(self, ref: str, /) -> tuple[str, Trust]:
-        leader = ref.partition("#")[0]
-        try:
-            profile = self._core.profiles.get(leader)
-        except Refusal:
-            return "", Trust.QUOTED
-        matching = (item for item in guidance_items(profile) if item.ref == ref)
-        return next(((item.text, item.trust) for item in matching), ("", Trust.QUOTED))
-
-    def models(self, agent: str, /) -> ModelsUsed | None:
-        since = self._core.clock.now() - RECENT
-        models_used = self._core.calls.models_of(agent, since)
-        if not models_used:
-            return None
-        current = models_used[0]
-        own = price(self._core.model_router, current)
-        if own is None:
-            return None
-        others = [
-            ModelPrice(model, cost)
-            for model in self._other_models(current)
-            if (cost := price(self._core.model_router, model)) is not None
-        ]
-        worked = self._core.sessions.list(agent=agent, limit=MAX_SESSIONS)
-        channels = Counter(view.channel for view in worked)
-        prompts = [len(view.prompt) for view in worked]
-        return ModelsUsed(
-            ModelPrice(current, own),
-            channels.most_common(1)[0][0] if channels else "",
-            tuple(others),
-            round(median(prompts)) if prompts else None,
-        )
-
-    def flows(self) -> Collection[str]:
-        return FLOWS
-
-    def phase(self) -> int:
-        return self._core.predictions.phase().number
-
-    def block_reason(self) -> str:
-        return self._core.safety.kill_switch.block_reason()
-
-    def secrets(self) -> Iterable[str]:
-        return self._core.keys.secrets()
-
-    def objection_to(self, candidate: Candidate, /) -> str:
-        """The objection of the content filter to texts for every prompt, or to commands (SPEC 3.5); "" for none."""
-        effect, safety = candidate.effect, self._core.safety
-        match effect:
-            case PromptFragment():
-                verdicts = [safety.check_prompt(text) for text in effect.guidance]
-            case FixTemplate():
-                verdicts = [safety.check_prompt(repair) for repair in effect.repairs]
-            case FlowOffload():
-                verdicts = [safety.check_command(command) for command in effect.commands]
-            case _:
-                return ""
-        return next((verdict.reason for verdict in verdicts if verdict.verdict is not Verdict.ALLOW), "")
-
-    def max_healing_attempts(self) -> int:
-        return self._core.settings.current.validation.tries
-
-    def _session(self, session_id: str) -> SessionView | None:
-        return find_or_none(self._core.sessions.get, session_id)
-
-    def _other_models(self, current: str) -> list[str]:
-        """Every usable model in the settings except this one."""
-        services = self._core
-        models = [
-            f"{provider.name}:{provider.settings.model}"
-            for provider in services.model_router.providers()
-            if provider.settings.model
-        ]
-        models += [channel.model for channel in services.settings.current.channels.values() if channel.model]
-        for agent in services.agents.ids():
-            models += services.agents.tools(agent).models.values()
-        usable = []
-        for model in dict.fromkeys(models):
-            try:
-                services.model_router.choose_named(model, "a cheaper one is looked for")
-            except Refusal:
-                continue
-            usable.append(model)
-        return [model for model in usable if model != current]
-
-
-def price(router: ModelRouter, model: str) -> int | None:
-    """Micro-dollars for a million tokens of `PROVIDER:MODEL` at the usual share of prompt and answer; 0 for a model
-    without a bill, None when the price is unknown. The first call imports the price list, which takes half a second."""
-    try:
-        choice = router.choose_named(model, "looking up its price")
-    except Refusal:
-        return None
-    if choice.keyless:
-        return 0
-    from engine.execution.runners.model.prices import listed_price
-
-    prices = listed_price(Model(choice.provider, choice.model, choice.kind, choice.base_url))
-    return None if prices is None else (PROMPT_SHARE * prices["input"] + prices["output"]) // (PROMPT_SHARE + 1)

@@ -19,7 +19,7 @@ import pytest
 from engine.clock import FakeClock
 from engine.events import EventBus
 from engine.learning.decisions.decisions import SIGNAL_WEIGHTS, CardFeatures, Decision, Decisions
-from engine.learning.decisions.learner import extract_features
+from engine.learning.decisions.text_features import extract_features
 from engine.model import DecidedBy, DecidedCard, DecisionSignal, PartOfDay, prompt_words
 from engine.prediction.twin import EmbeddedTwin
 from engine.storage.database import Database, Transaction

@@ -14,7 +14,8 @@ import numpy
 
 from engine.frozen import frozen
 from engine.learning.decisions.decisions import CardFeatures, PastDecision, TextFeatures, unpack_features
-from engine.learning.decisions.learner import Learner, extract_features
+from engine.learning.decisions.learner import Learner
+from engine.learning.decisions.text_features import extract_features
 from engine.memory.local_model import MiniLM
 from engine.model import PartOfDay, prompt_words
 

@@ -1,5 +1,5 @@
-"""The service `engine.adaptation`: drafts candidates from learning records, carries out the operator's decisions on
-them, and reads them for screens, verbs and cards (SPEC 5).
+"""The service `engine.adaptation`: drafts and evaluates candidates, and carries out the operator's decisions on them
+(SPEC 5). Its reads are in `views`.
 
 A round reads what happened, drafts candidates from the strongest records, and evaluates the pending ones by newer
 records. Rounds are idempotent: a candidate's key is unique, and the position up to which records were processed is
@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from engine.clock import Clock
 from engine.config import AdaptationMode, SettingsSource
@@ -28,11 +27,8 @@ from engine.learning.candidates.candidates import (
     undo_decision,
 )
 from engine.learning.candidates.drafting import NothingToDraft, StillRunning, draft_candidate
-from engine.learning.candidates.effects import effect_texts, preview_lines
-from engine.learning.candidates.entry_readers import OPPORTUNITY
 from engine.learning.candidates.evaluation import (
     MAX_DRAFTS,
-    MIN_REVIEW_SCORE,
     PROPOSED,
     Opportunity,
     evaluate,
@@ -41,25 +37,19 @@ from engine.learning.candidates.evaluation import (
     select_opportunities,
 )
 from engine.learning.candidates.overlays import Trials
-from engine.learning.candidates.records import Records, Sources
+from engine.learning.candidates.reading import OPPORTUNITY
+from engine.learning.candidates.records import Sources
 from engine.learning.candidates.reflection import Reflection
-from engine.model import Randomness, Refusal, Trust, Waiting, microusd
+from engine.learning.candidates.views import CandidateViews, describe_lift
+from engine.model import Randomness, Refusal, Trust
 from engine.model.adaptation import (
     Candidate,
     CandidateMove,
     CandidateStatus,
     CandidateType,
-    CandidateView,
-    Effect,
-    EffectPreview,
-    FixTemplate,
-    KnownFix,
     LearningRecord,
-    Lift,
     RecordKind,
-    Station,
 )
-from engine.model.text import count
 from engine.storage import state
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import Ledger
@@ -80,149 +70,6 @@ COUNTER_EVIDENCE = {
     CandidateType.ROUTING_HINT: RecordKind.FAILED_TDD,
 }
 """Kinds of records against these types that are stored for workspaces, not for agents."""
-
-_END_WORDS = {
-    CandidateStatus.PROMOTED: "it is active",
-    CandidateStatus.REJECTED: "rejected",
-    CandidateStatus.ROLLED_BACK: "rolled back",
-}
-
-
-class CandidateViews:
-    """Reads candidates with their evidence and their changes. Callable from any thread."""
-
-    def __init__(self, database: Database, *, settings: SettingsSource, sources: Sources, trials: Trials) -> None:
-        self._database = database
-        self._settings = settings
-        self._sources = sources
-        self._trials = trials
-        self._records = Records(database)
-
-    def candidates(
-        self, status: CandidateStatus | None = None, type: CandidateType | None = None, limit: int = 200
-    ) -> list[Candidate]:
-        """The candidates, latest change first; of one status or type if given."""
-        rows = load_candidates(self._database, *([] if status is None else [status]))
-        return [row.value for row in rows if type in (None, row.type)][:limit]
-
-    def view(self, candidate_id: str) -> CandidateView:
-        """A candidate with its details, by its id or a prefix. Raises `Refusal` `unknown_candidate`, `ambiguous_id`."""
-        with self._database.read() as session:
-            row = find_candidate(session, candidate_id)
-        candidate, overlays = row.value, row.overlays
-        records = self._records.by_id([*row.drafted_from, *row.corroborated_by, *row.against])
-        return CandidateView(
-            candidate,
-            records=tuple(records),
-            preview=self._preview(candidate),
-            lift=self._trials.lifts().get(overlays[0].id) if overlays else None,
-            overlays=tuple(overlays),
-            stations=_stations(row, [record for record in records if record.id in row.drafted_from]),
-        )
-
-    def records(self, kind: str = "", limit: int = 200) -> list[LearningRecord]:
-        """The learning records, newest first; of one of the 15 kinds if given. Raises `Refusal` `unknown_kind`."""
-        if kind and kind not in tuple(RecordKind):
-            raise Refusal("unknown_kind", f"there is no kind {kind[:40]!r}", f"one of {', '.join(RecordKind)}")
-        return self._records.of_kind(*([RecordKind(kind)] if kind else RecordKind), limit=limit)
-
-    def counts(self) -> tuple[dict[CandidateStatus, int], int]:
-        """The number of candidates of each status, and of learning records."""
-        statuses = Counter(row.status for row in load_candidates(self._database))
-        return {status: statuses[status] for status in CandidateStatus}, self._records.last_seq()
-
-    def fixes(self, workspace: str) -> list[KnownFix]:
-        """Landed diffs that fixed tests of a workspace, highest score first, then newest; not those that were rejected
-        or rolled back."""
-        scored = []
-        for row in load_candidates(self._database, *PROPOSED):
-            effect = row.value.effect
-            if row.workspace != workspace or not isinstance(effect, FixTemplate) or not effect.patch:
-                continue
-            for record in self._records.by_id(row.drafted_from):
-                title = self._sources.title(record.session_id)
-                if title and "landed" in record.details:
-                    scored.append((row.score, KnownFix(row.id, title, record.at, effect)))
-        return [fix for _, fix in sorted(scored, key=lambda pair: (pair[0], pair[1].at), reverse=True)]
-
-    def waiting(self) -> list[Waiting]:
-        """The decisions that wait for the operator (SPEC 9.3): candidates in review, and harmful ones."""
-        waiting = [
-            Waiting("candidate", row.id, f"promote? {row.title}", row.changed_at, text=_text(row.value.effect))
-            for row in load_candidates(self._database, CandidateStatus.REVIEW)
-        ]
-        harmful = {overlay.candidate_id: lift for overlay, lift in self._trials.harmful()}
-        active = {row.id: row for row in load_candidates(self._database, CandidateStatus.PROMOTED)} if harmful else {}
-        return waiting + [
-            Waiting("candidate", id, f"roll back? {active[id].title}: {describe_lift(lift)}", active[id].changed_at)
-            for id, lift in harmful.items()
-            if id in active
-        ]
-
-    def _preview(self, candidate: Candidate) -> EffectPreview:
-        """The present behaviour without a candidate's effect, and with it."""
-        healing = self._settings.current.validation
-        models = self._sources.models(candidate.agent_id) if candidate.type is CandidateType.ROUTING_HINT else None
-        active = self._trials.overlays.of(candidate.type, candidate.agent_id, candidate.run_kind, candidate.workspace)
-        others = [overlay.effect for overlay in active if overlay.candidate_id != candidate.id]
-        before, after = (
-            preview_lines(
-                candidate.type,
-                effects,
-                model=models.current.model if models else "as configured",
-                tries=healing.tries,
-                cost=microusd(healing.cost_cap),
-                flows=self._sources.flows(),
-            )
-            for effects in (others, [*others, candidate.effect])
-        )
-        return EffectPreview(tuple(before), tuple(after))
-
-
-def describe_lift(lift: Lift) -> str:
-    """The counts of a trial in words."""
-    return (
-        f"{lift.with_good} of {lift.with_runs} went well with it, {lift.without_good} of {lift.without_runs} without it"
-    )
-
-
-def _text(effect: Effect) -> str:
-    """The texts of an effect that agents would read, without a diff."""
-    return "\n".join(effect_texts(replace(effect, patch="") if isinstance(effect, FixTemplate) else effect))
-
-
-def _stations(row: CandidateRow, drafted_from: Sequence[LearningRecord]) -> tuple[Station, ...]:
-    """The stages of a candidate's life cycle in words; `drafted_from` are the records that it was drafted from."""
-    first = next(iter(drafted_from), None)
-    origin = f"{first.kind}: {first.reason}" if first else "its record is no longer stored"
-    score = max((record.score for record in drafted_from), default=0.0)
-    drafted_at, last = step_time(row.history[0]), row.history[-1]
-    at, reason = step_time(last), f": {last['reason']}" if last["reason"] else ""
-    supported = row.last_step("move", CandidateMove.CORROBORATE)
-    supported_at: datetime | None = step_time(supported) if supported else None
-    corroborate = ("it was rejected before", "ahead")
-    if row.status is CandidateStatus.DRAFTED:
-        supported_at = None
-        corroborate = (f"{row.reason}; it comes up for review from a score of {MIN_REVIEW_SCORE:.0f}", "now")
-    elif supported:
-        corroborate = (str(supported["reason"]), "done")
-    review, end = Station("review", None, "", "ahead"), Station("promote", None, "", "ahead")
-    if row.status is CandidateStatus.REVIEW:
-        undone = f"; {last['reason']}" if row.is_undone else ""
-        review = Station("review", supported_at, f"needs your decision{undone}", "now")
-    elif row.status.is_decided:
-        review = Station("review", at, f"by {last['by']}", "done")
-        name = "reject" if row.status is CandidateStatus.REJECTED else "promote"
-        state = "done" if row.status is CandidateStatus.PROMOTED else "failed"
-        end = Station(name, at, f"{_END_WORDS[row.status]}{reason}", state)
-    return (
-        Station("detect", max((record.at for record in drafted_from), default=None), origin, "done"),
-        Station("draft", drafted_at, f"from {count(len(row.drafted_from), 'record')}", "done"),
-        Station("score", drafted_at, f"{score:.0f} of 100, from its own record", "done"),
-        Station("corroborate", supported_at, *corroborate),
-        review,
-        end,
-    )
 
 
 class Adaptation(CandidateViews):

@@ -1,8 +1,7 @@
 """Reads ledger entries into learning records: a function for each kind of entry, with its formula (SPEC 5.1).
 
-A score is a sum of parts from 0 to 100, each with a reason. From `OPPORTUNITY` points a record can become a candidate
-(SPEC 5.3): what an agent could do differently next time reaches it, mere success does not. `Sources` supplies what an
-entry lacks.
+From `OPPORTUNITY` points a record can become a candidate (SPEC 5.3). What an agent could do differently next time
+reaches them; mere success does not. `Sources` supplies what an entry lacks.
 """
 
 from __future__ import annotations
@@ -12,16 +11,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from engine.config.sections import ACP, MODEL
-from engine.frozen import frozen
-from engine.learning.candidates.records import Sources, record_id
+from engine.learning.candidates.reading import Part, Reading, share
 from engine.model import MICRO, PermissionAnswer, Trust, dollars
 from engine.model.adaptation import LearningRecord, RecordKind
 from engine.model.lessons import added_sentences, distil, normalise
 from engine.model.text import count, jaccard, quote
-from engine.storage.ledger import LedgerEntry
-
-OPPORTUNITY = 60.0
-"""Minimum score of a record from which a candidate can be drafted."""
 
 FULL_COST = MICRO // 2
 """Cost of healing in micro-dollars that gives all points of its part; the default cap in the settings."""
@@ -34,92 +28,6 @@ MAX_TESTS = 5
 
 MAX_ADDED = 5
 """Maximum number of sentences of one edit that become records."""
-
-Part = tuple[float, str]
-"""Points and their reason; a part without points is left out of the reason."""
-
-Scope = tuple[str, str]
-"""Type and id."""
-
-CountBefore = Callable[[str, Scope], int]
-"""Counts the earlier records of a label in a scope."""
-
-
-def add_parts(*parts: Part) -> tuple[float, str]:
-    """The sum of the points, from 0 to 100, rounded to tenths, and its reason."""
-    total = round(min(100.0, max(0.0, sum(points for points, _ in parts))), 1)
-    reason = "; ".join(f"{points:+.1f} {words}" for points, words in parts if abs(points) >= 0.05)
-    return total, reason.removeprefix("+")
-
-
-def share(amount: float, full: float) -> float:
-    """The share of `amount` in `full`, from 0 to 1."""
-    return min(1.0, max(0.0, amount / full)) if full > 0 else float(amount > 0)
-
-
-@frozen
-class Reading:
-    """A ledger entry, what a reader needs besides it, and the records that it makes of it."""
-
-    entry: LedgerEntry
-    sources: Sources
-    count_before: CountBefore
-
-    def values(self, *names: str) -> list[Any]:
-        """The values of these fields of the entry."""
-        return [self.entry.payload[name] for name in names]
-
-    def select(self, *names: str) -> dict[str, Any]:
-        """These fields of the entry, by name."""
-        return {name: self.entry.payload[name] for name in names}
-
-    def record(
-        self,
-        kind: RecordKind,
-        scope: Scope,
-        parts: Iterable[Part],
-        details: Mapping[str, Any],
-        *,
-        cause: str = "",
-        key: str = "",
-        once: str = "",
-        agent: str = "",
-        session_id: str = "",
-    ) -> LearningRecord:
-        """A record of this entry. `cause` is the signature of the cause, for a kind with different causes; `key`
-        distinguishes the records of one entry; other entries with the same `once` make the same record. `agent` is
-        that of a record which is not in the scope of an agent."""
-        score, reason = add_parts(*parts)
-        scope_type, scope_id = scope
-        return LearningRecord(
-            id=record_id(*((kind, once) if once else (self.entry.id, kind, key))),
-            at=self.entry.at,
-            kind=kind,
-            source_label=label_of(kind, cause),
-            scope_type=scope_type,
-            scope_id=scope_id,
-            score=score,
-            reason=reason,
-            workspace=self.entry.workspace,
-            agent=scope_id if scope_type == "agent" else agent,
-            session_id=session_id,
-            fact=self.entry.id,
-            details=details,
-        )
-
-    def in_workspace(self, kind: RecordKind, parts: Iterable[Part], details: Mapping[str, Any], **how: str) -> Any:
-        """The record in the scope of its workspace."""
-        return self.record(kind, ("workspace", self.entry.workspace), parts, details, **how)
-
-    def before(self, kind: RecordKind, cause: str, scope: Scope) -> int:
-        """The number of earlier records with the same cause."""
-        return self.count_before(label_of(kind, cause), scope)
-
-
-def label_of(kind: RecordKind, cause: str) -> str:
-    """The label of records of a kind with the same cause."""
-    return f"{kind}/{cause}" if cause else kind.value
-
 
 NewRecords = Iterator[LearningRecord]
 

@@ -12,7 +12,7 @@ from difflib import SequenceMatcher
 from statistics import fmean
 
 from engine.frozen import frozen
-from engine.learning.candidates.entry_readers import OPPORTUNITY
+from engine.learning.candidates.reading import OPPORTUNITY
 from engine.learning.learnings.recurrence import may_be_same
 from engine.model.adaptation import (
     Candidate,

@@ -1,5 +1,5 @@
 """The table of learning records (SPEC 4.2, 5.1), which are append-only, and `Sources`, by which adaptation reads from
-packages above it; `engine.wiring.learning` implements it.
+packages above it; `engine.wiring.adaptation` implements it.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from engine.config import FixedSettings, Settings
 from engine.config.sections import ProviderSettings
 from engine.execution.model_router import ModelRouter
 from engine.keys import Key
-from engine.wiring.learning import price
+from engine.wiring.adaptation import price
 
 
 class Keyring:

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.learning.candidates.entry_readers import FULL_COST, OPPORTUNITY, READERS, Reading, add_parts, heal_parts
+from engine.learning.candidates.entry_readers import FULL_COST, READERS, heal_parts
+from engine.learning.candidates.reading import OPPORTUNITY, Reading, add_parts
 from engine.model import Trust
 from engine.model.adaptation import LearningRecord
 from engine.storage.ledger import LedgerEntry

@@ -31,10 +31,11 @@ from engine.events import (
     TeachingRefreshed,
     WorkOverlapped,
 )
-from engine.learning.candidates.entry_readers import OPPORTUNITY
+from engine.learning.candidates.reading import OPPORTUNITY
 from engine.learning.candidates.records import HealedTests
-from engine.learning.candidates.reflection import ENTRY_CURSOR, EXEC, MIN_RUNS, CallSequence
-from engine.learning.candidates.reflection import find_sequences as detect_commands
+from engine.learning.candidates.reflection import ENTRY_CURSOR
+from engine.learning.candidates.sequences import EXEC, MIN_RUNS, CallSequence
+from engine.learning.candidates.sequences import find_sequences as detect_commands
 from engine.storage import state
 from tests.learning.candidates.world import (
     AGENT,
