@@ -22,15 +22,7 @@ from engine.hierarchy.guidance import Cascade, with_approval
 from engine.hierarchy.outcomes import GuidedSessions
 from engine.hierarchy.profiles import Profiles
 from engine.hierarchy.tiers import is_leader
-from engine.model import (
-    FlushReport,
-    Guidance,
-    Refusal,
-    TeachingOutcome,
-    TeachingResult,
-    TeachingState,
-    sanitise,
-)
+from engine.model import FlushReport, Guidance, Refusal, TeachingOutcome, TeachingResult, TeachingState, sanitise
 from engine.model.text import INHERITED, write_section
 from engine.storage import state
 from engine.storage.database import Database, Transaction

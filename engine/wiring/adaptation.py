@@ -22,15 +22,7 @@ from engine.learning.candidates.adaptation import Adaptation
 from engine.learning.candidates.effects import split_command
 from engine.learning.candidates.overlays import LearnedGuidance, Overlays, Trials
 from engine.learning.candidates.records import HealedTests, ModelPrice, ModelsUsed
-from engine.model import (
-    ChangeState,
-    ParaFact,
-    Refusal,
-    SessionView,
-    TranscriptLine,
-    Trust,
-    Verdict,
-)
+from engine.model import ChangeState, ParaFact, Refusal, SessionView, TranscriptLine, Trust, Verdict
 from engine.model.adaptation import Candidate, FixTemplate, FlowOffload, Overlay, PromptFragment
 from engine.model.lessons import Correction
 from engine.prediction.templates.work import LearnedWork

@@ -18,7 +18,8 @@ from engine.api.operations.operation import ACCEPT_WHOLE_FLOAT, Limit, NonEmptyT
 from engine.config.sections import ACP
 from engine.hierarchy import profile_items
 from engine.learning.decisions.preferences import Shape
-from engine.learning.decisions.training_runs import DPO, RunState, TrainingRun
+from engine.learning.decisions.training_examples import DPO
+from engine.learning.decisions.training_runs import RunState, TrainingRun
 from engine.model import BubbleState, LearningScope, Refusal
 from engine.model.adaptation import CandidateStatus, CandidateType, PromptFragment
 from engine.model.lessons import lesson_id, lessons_of

@@ -42,14 +42,7 @@ from engine.learning.candidates.records import Sources
 from engine.learning.candidates.reflection import Reflection
 from engine.learning.candidates.views import CandidateViews, describe_lift
 from engine.model import Randomness, Refusal, Trust
-from engine.model.adaptation import (
-    Candidate,
-    CandidateMove,
-    CandidateStatus,
-    CandidateType,
-    LearningRecord,
-    RecordKind,
-)
+from engine.model.adaptation import Candidate, CandidateMove, CandidateStatus, CandidateType, LearningRecord, RecordKind
 from engine.storage import state
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import Ledger

@@ -11,17 +11,9 @@ from dataclasses import replace
 from datetime import datetime
 
 from engine.config import SettingsSource
-from engine.learning.candidates.candidates import (
-    CandidateRow,
-    find_candidate,
-    load_candidates,
-    step_time,
-)
+from engine.learning.candidates.candidates import CandidateRow, find_candidate, load_candidates, step_time
 from engine.learning.candidates.effects import effect_texts, preview_lines
-from engine.learning.candidates.evaluation import (
-    MIN_REVIEW_SCORE,
-    PROPOSED,
-)
+from engine.learning.candidates.evaluation import MIN_REVIEW_SCORE, PROPOSED
 from engine.learning.candidates.overlays import Trials
 from engine.learning.candidates.records import Records, Sources
 from engine.model import Refusal, Waiting, microusd

@@ -1,7 +1,8 @@
 """Trains a model on the operator's decisions: the steps from examples to a model in use (SPEC 8.4).
 
-A job costs money, so each step first checks whether an earlier attempt succeeded (a file of the run's name, a job on
-that file). A temporary error leaves the run where it is, with a note; any other ends it, and the model in use stays.
+A job costs money, so each step first checks whether an earlier attempt succeeded: a file of the run's name, or a job on
+that file. After a temporary error the run stays where it is, with a note. Any other error ends it, and the model in use
+stays.
 """
 
 from __future__ import annotations
@@ -10,39 +11,38 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from datetime import datetime, timedelta
 from pathlib import Path
 
-from sqlalchemy import ColumnElement
-from sqlmodel import col, select
+from sqlmodel import select
 
 from engine.events import TrainingMoved
 from engine.files import write_atomic
 from engine.learning.decisions.exporting import Exporter
-from engine.learning.decisions.preferences import Preference, count_pairs
+from engine.learning.decisions.preferences import Preference
+from engine.learning.decisions.training_examples import (
+    MAX_MEASURED,
+    MIN_MEASURED,
+    Agreement,
+    Batch,
+    agreement,
+    make_batch,
+    may_replace,
+    split,
+)
 from engine.learning.decisions.training_provider import Job, Provider, TrainingError
 from engine.learning.decisions.training_runs import (
     ACTIVE,
     IS_ACTIVE,
-    MAX_MEASURED,
-    MIN_MEASURED,
-    MIN_PAIRS,
-    USED_PAIRS,
-    Agreement,
-    Batch,
     BudgetReservation,
     RunState,
     TrainingPlan,
     TrainingRun,
     TwinModel,
-    agreement,
     load_run,
-    make_batch,
-    may_replace,
     newest_run,
-    split,
 )
-from engine.model import Randomness, Refusal, TrainingOffer, TrainingView, microusd
+from engine.learning.decisions.training_views import TrainingViews
+from engine.model import Randomness, Refusal, TrainingOffer, microusd
 from engine.model.text import count
 from engine.storage.database import Database, Transaction
 
@@ -51,20 +51,8 @@ log = logging.getLogger(__name__)
 COIN_TOSS = Agreement(0.5, 0)
 """The model that a first one is compared with."""
 
-MAX_VIEWED = 5
-"""Maximum number of runs that a screen shows."""
 
-AGAIN_FROM = 100
-"""Number of new pairs that make the next run due."""
-
-AGAIN_AFTER = timedelta(days=7)
-"""Time after which any new pair makes the next run due."""
-
-COOL_DOWNS = {RunState.FAILED: timedelta(days=1), RunState.CANCELLED: timedelta(days=7)}
-"""Time after a run in this state in which no run begins by itself: it would fail again, and may cost money."""
-
-
-class Training:
+class Training(TrainingViews):
     """Starts training runs and carries out their steps, one run at a time. Methods may be called from any thread."""
 
     def __init__(
@@ -81,10 +69,9 @@ class Training:
     ) -> None:
         """`hold_reason()` says why nothing that costs money may begin now (SPEC 3.7), "" if it may; `stop_reason()` why
         a running job must end too, "" if it need not."""
-        self._database = database
+        super().__init__(database, twin)
         self._folder = folder
         self._exporter = exporter
-        self._twin = twin
         self._budget = budget
         self._randomness = randomness
         self._hold_reason = hold_reason
@@ -93,58 +80,6 @@ class Training:
         self._cancel_requested = threading.Event()
         self._answers: dict[tuple[str, str], str | None] = {}
         """Answers of the present measurement by model and situation, so that each is paid for once."""
-
-    # -- reading
-
-    def runs(self, limit: int = 50) -> list[TrainingRun]:
-        """The newest runs first."""
-        with self._database.read() as session:
-            newest = select(TrainingRun).order_by(col(TrainingRun.created_at).desc(), col(TrainingRun.id)).limit(limit)
-            return list(session.exec(newest))
-
-    def active(self) -> TrainingRun | None:
-        """The run in progress, None without one."""
-        return self._newest(IS_ACTIVE)
-
-    def may_start(self, now: datetime) -> bool:
-        """Whether a run may begin by itself: it is due, and the cool-down after a failed or cancelled one is over."""
-        last = self._newest()
-        cool_down = COOL_DOWNS.get(RunState(last.state)) if last else None
-        is_cooling = last is not None and cool_down is not None and now - last.updated_at < cool_down
-        return not self.missing(now) and not is_cooling
-
-    def progress(self) -> tuple[int, int]:
-        """Number of pairs that no run was trained on, and number of them that make the next run due."""
-        last = self._newest(USED_PAIRS, by_start=True)
-        with self._database.read() as session:
-            return count_pairs(session, after=last.pairs_to if last else 0), AGAIN_FROM if last else MIN_PAIRS
-
-    def view(self, now: datetime) -> TrainingView:
-        """The state of training, for a screen."""
-        plan, (new, needed), active = self._twin.plan(), self.progress(), self.active()
-        return TrainingView(
-            new, needed, self.missing(now), None if active is None else active.view,
-            tuple(run.view for run in self.runs(MAX_VIEWED)), plan.current_model, plan.enabled, plan.automatic,
-        )  # fmt: skip
-
-    def missing(self, now: datetime) -> str:
-        """What is missing until the next training on pairs, "" when it is due (SPEC 8.4): after 50 pairs, then
-        after every 100 new ones, or every week with any new pair."""
-        if self.active() is not None:
-            return "a training is in progress"
-        new, needed = self.progress()
-        last = self._newest(USED_PAIRS, by_start=True)
-        if new >= needed:
-            return ""
-        more = count(needed - new, "more pair")
-        if last is None:
-            return f"{more} until the first training"
-        day = last.created_at + AGAIN_AFTER
-        if new and now >= day:
-            return ""
-        return f"{more}, or any by {day:%d %B}, until the next training"
-
-    # -- writing
 
     def begin(self) -> TrainingRun:
         """Prepare the next run: on conversations first, then on pairs, each from the model of the run before.
@@ -377,10 +312,6 @@ class Training:
             if (model, situation) not in self._answers:
                 self._answers[model, situation] = self._twin.answer(model, situation)
         return agreement(pairs, [self._answers[model, pair.context] for pair in pairs])
-
-    def _newest(self, *where: ColumnElement[bool] | bool, by_start: bool = False) -> TrainingRun | None:
-        with self._database.read() as session:
-            return newest_run(session, *where, by_start=by_start)
 
     def _file(self, run_id: str) -> Path:
         return self._folder / f"{run_id}.jsonl"

@@ -1,15 +1,11 @@
-"""Training runs (SPEC 8.4): their examples, their table, and what they need of the Twin model and of the budget.
+"""The table of training runs (SPEC 8.4), and what training needs of the Twin model and of the budget.
 
 prepared → uploaded → started → trained → adopted | kept_old        at any step: failed, cancelled
-
-A fifth of the situations is held back, chosen by a hash, so that no model is measured on its own training examples. A
-model's answer agrees with the operator if it is nearer to the chosen than to the rejected half of the pair.
 """
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from datetime import datetime
 from enum import StrEnum
 from typing import Protocol
@@ -18,92 +14,11 @@ from sqlalchemy import ColumnElement
 from sqlmodel import Field, Session, col, select
 
 from engine.frozen import frozen
-from engine.learning.decisions.exporting import Exporter
-from engine.learning.decisions.preferences import (
-    ARROW,
-    MORE_PAIRS,
-    Preference,
-    Shape,
-    encode_lines,
-    exchange_line,
-    preference_line,
-)
+from engine.learning.decisions.training_examples import DPO
 from engine.learning.decisions.training_provider import Provider
-from engine.model import Refusal, TrainingRunView
-from engine.model.text import count, jaccard
+from engine.model import TrainingRunView
 from engine.storage.database import Transaction
 from engine.storage.rows import Row, utc_field, value_of
-
-# -- examples
-
-HELD_BACK = 5
-"""One situation in this many is held back."""
-
-MAX_MEASURED = 50
-"""Maximum number of held-back pairs that a model is measured on, the newest."""
-
-MIN_MEASURED = 5
-"""Minimum number of answers before a model can replace another."""
-
-
-@frozen
-class Agreement:
-    """How often a model agrees with the operator; one half is no better than a coin."""
-
-    share: float
-    """In [0, 1]."""
-    asked: int
-    """Number of pairs it was asked about."""
-    unanswered: int = 0
-    """Number of pairs without a usable answer, which count as disagreement."""
-
-
-def is_held_back(situation: str) -> bool:
-    """Whether the decisions in a situation are never trained on."""
-    return hashlib.sha256(situation.encode()).digest()[0] % HELD_BACK == 0
-
-
-def split(pairs: Iterable[Preference]) -> tuple[list[Preference], list[Preference]]:
-    """(pairs to train on, pairs held back)."""
-    training: list[Preference] = []
-    held_back: list[Preference] = []
-    for pair in pairs:
-        (held_back if is_held_back(pair.context) else training).append(pair)
-    return training, held_back
-
-
-def agreement(pairs: Sequence[Preference], answers: Sequence[str | None]) -> Agreement:
-    """How often answers (`prompt → channel`, None for none) agree with their pairs."""
-    points = 0.0
-    for pair, answer in zip(pairs, answers, strict=True):
-        if answer is not None:
-            difference = similarity(answer, pair.chosen) - similarity(answer, pair.rejected)
-            points += 0.5 if difference == 0 else float(difference > 0)
-    total = len(pairs)
-    return Agreement(points / total if total else 0.0, total, sum(answer is None for answer in answers))
-
-
-def similarity(text: str, other: str) -> float:
-    """Similarity of two halves, in [0, 1]: half for the same channel, half for the share of common words."""
-    prompt, _, channel = text.rpartition(ARROW)
-    other_prompt, _, other_channel = other.rpartition(ARROW)
-    same_words = jaccard(prompt.casefold().split(), other_prompt.casefold().split())
-    return 0.5 * (channel == other_channel) + 0.5 * same_words
-
-
-def may_replace(new: Agreement, old: Agreement) -> bool:
-    """Whether a new model may replace an old one (SPEC 8.4): it answered enough, and agrees at least as often."""
-    return new.asked - new.unanswered >= MIN_MEASURED and new.share >= old.share
-
-
-MIN_PAIRS = 50
-"""Minimum number of pairs before the first training on pairs."""
-
-MIN_CONVERSATIONS = 10
-"""Minimum number of conversations before the first training; providers refuse fewer."""
-
-SFT, DPO = "sft", "dpo"
-"""Training methods: on conversations, on pairs."""
 
 
 @frozen
@@ -121,39 +36,6 @@ class TrainingPlan:
     enabled: bool = False
     """Whether the Twin model is asked about cards."""
     base_url: str = ""
-
-
-@frozen
-class Batch:
-    """The file of examples for one training run."""
-
-    method: str
-    records: int
-    data: bytes
-    last_pair: int
-    """The highest id of a pair, 0 for conversations."""
-    held_back: int
-    """Number of examples that were left out to measure the model."""
-
-
-def make_batch(exporter: Exporter, *, first: bool) -> Batch:
-    """The examples of the next run: for a `first` one conversations if there are enough, else pairs.
-
-    Raises `Refusal` `few_pairs`.
-    """
-    exchanges = exporter.load_exchanges()
-    if first and len(exchanges) >= MIN_CONVERSATIONS:
-        lines = [exchange_line(exchange) for exchange in exchanges if not is_held_back(exchange.situation)]
-        return Batch(SFT, len(lines), encode_lines(lines), 0, len(exchanges) - len(lines))
-    pairs = exporter.load_preferences()
-    if len(pairs) < MIN_PAIRS:
-        message = f"{count(len(pairs), 'pair')}; training on pairs starts at {MIN_PAIRS}"
-        fix = f"or approve {MIN_CONVERSATIONS} cards for a first run on conversations" if first else MORE_PAIRS
-        raise Refusal("few_pairs", message, fix)
-    training, held_back = split(pairs)
-    distinct = {(pair.context, pair.chosen, pair.rejected): pair for pair in training}
-    lines = [preference_line(pair, Shape.OPENAI) for pair in distinct.values()]
-    return Batch(DPO, len(lines), encode_lines(lines), max(pair.id for pair in pairs), len(held_back))
 
 
 class RunState(StrEnum):

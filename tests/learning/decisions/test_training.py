@@ -12,16 +12,11 @@ import pytest
 from engine.clock import FakeClock
 from engine.learning.decisions.exporting import Exporter
 from engine.learning.decisions.preferences import check_preferences, import_pairs
-from engine.learning.decisions.training import AGAIN_AFTER, AGAIN_FROM, Training
+from engine.learning.decisions.training import Training
+from engine.learning.decisions.training_examples import MIN_CONVERSATIONS, MIN_PAIRS
 from engine.learning.decisions.training_provider import Job, TrainingError
-from engine.learning.decisions.training_runs import (
-    MIN_CONVERSATIONS,
-    MIN_PAIRS,
-    RunState,
-    TrainingPlan,
-    TrainingRun,
-    TwinModel,
-)
+from engine.learning.decisions.training_runs import RunState, TrainingPlan, TrainingRun, TwinModel
+from engine.learning.decisions.training_views import AGAIN_AFTER, AGAIN_FROM
 from engine.model import Randomness, Refusal
 from engine.storage.database import Database, Transaction
 

@@ -5,13 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from engine.learning.decisions.preferences import Preference
-from engine.learning.decisions.training_runs import (
-    MIN_MEASURED,
-    Agreement,
-    agreement,
-    may_replace,
-    split,
-)
+from engine.learning.decisions.training_examples import MIN_MEASURED, Agreement, agreement, may_replace, split
 
 NOW = datetime(2026, 1, 5, tzinfo=UTC)
 
