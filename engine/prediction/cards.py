@@ -1,4 +1,7 @@
-"""The service `engine.cards`: reads cards and carries out the operator's decisions on them (SPEC 2.7, 2.9)."""
+"""The service `engine.cards`: reads cards, and carries out the operator's decisions on them (SPEC 2.7, 2.9).
+
+`PromptCards` makes cards of prompts, `Approvals` starts approved ones, `CardStore` stores every change.
+"""
 
 from __future__ import annotations
 
@@ -10,68 +13,43 @@ from typing import Any
 from sqlmodel import col, desc, select
 
 from engine.events import MuteLifted
-from engine.execution.runners.flow_registry import named_flow
 from engine.model import (
     UNDONE,
-    Assignment,
     Card,
     DecidedBy,
     DecisionSignal,
     DismissReason,
     Mute,
-    Proposal,
-    Randomness,
     Refusal,
     SessionView,
-    Source,
     Status,
 )
-from engine.model.text import text_hash
 from engine.prediction import card_rules
 from engine.prediction.approvals import ApprovalRequest, Approvals
-from engine.prediction.card_rows import (
-    Prediction,
-    card_of,
-    copy_card,
-    last_trigger_times,
-    load_card,
-    load_pending,
-    make_row,
-)
+from engine.prediction.card_rows import Prediction, card_of, load_card
 from engine.prediction.card_rules import DEFAULT_SNOOZE, MAX_SNOOZE
 from engine.prediction.card_store import CardStore
-from engine.prediction.cycle import Predictions
-from engine.prediction.dismissals import MuteIndex, describe_switch_off, end_mute, read_mutes
-from engine.prediction.kinds import OWN_PROMPT, SUGGESTED, kind_of, kind_title
-from engine.prediction.routing import Route, Router
+from engine.prediction.dismissals import describe_switch_off, end_mute, read_mutes
+from engine.prediction.kinds import kind_title
+from engine.prediction.prompt_cards import PromptCards
 from engine.storage.database import Transaction
 from engine.storage.rows import ids_with_prefix, load
-
-OWN_PROMPT_REASON = "your own prompt"
 
 
 class Cards:
     """`engine.cards`. Blocking calls of milliseconds, from any thread."""
 
     def __init__(
-        self,
-        store: CardStore,
-        approvals: Approvals,
-        predictions: Predictions,
-        router: Router,
-        randomness: Randomness,
-        *,
-        reverse: Callable[[str], bool],
+        self, store: CardStore, approvals: Approvals, prompt_cards: PromptCards, *, reverse: Callable[[str], bool]
     ) -> None:
-        """`reverse` undoes what a session landed: False if it has no landed changes, `Refusal` if later edits would be
-        lost or it is undone already."""
+        """`reverse(session_id)` undoes what a session landed. It returns False if nothing was landed, and raises
+        `Refusal` if later edits would be lost or the landing is undone already."""
         self.store = store
         self.approvals = approvals
         self._database = store.database
-        self._predictions = predictions
-        self._router = router
-        self._randomness = randomness
         self._reverse_landing = reverse
+        self.propose = prompt_cards.propose
+        self.propose_again = prompt_cards.propose_again
         self.get = store.get
         self.expire_due = store.expire_due
         self.follow_landings = store.follow_landings
@@ -82,9 +60,7 @@ class Cards:
 
     # -- reading
 
-    def pending(
-        self, *, workspace: str | None = None, channel: str | None = None, include_snoozed: bool = False
-    ) -> list[Card]:
+    def pending(self, *, channel: str | None = None, include_snoozed: bool = False) -> list[Card]:
         """The stack from the top (SPEC 2.11). A woken card is hidden until there is a place for it."""
         now = self.store.clock.now()
         cards = [card for card in self.store.pending() if not card.is_expired(now)]
@@ -93,7 +69,6 @@ class Cards:
             card
             for card in card_rules.sort_cards(cards, now)
             if (include_snoozed or not (card.snoozed(now) or card.id in hidden))
-            and workspace in (None, card.workspace)
             and channel in (None, card.assignment.channel)
         ]
 
@@ -107,16 +82,14 @@ class Cards:
         with self._database.read() as session:
             return ids_with_prefix(session, col(Prediction.id), prefix)
 
-    def recent(self, limit: int = 50, workspace: str | None = None) -> list[Card]:
+    def recent(self, limit: int = 50) -> list[Card]:
         """Cards of any status, newest first."""
         query = select(Prediction).order_by(desc(col(Prediction.created_at)), desc(col(Prediction.id))).limit(limit)
-        if workspace is not None:
-            query = query.where(col(Prediction.workspace) == workspace)
         with self._database.read() as session:
             return [card_of(row) for row in session.exec(query)]
 
     def similar(self, card_id: str) -> tuple[int, int]:
-        """(approved, decided) of the operator's decisions on similar cards (SPEC 2.5)."""
+        """How many similar cards the operator approved, and how many they decided (SPEC 2.5)."""
         with self._database.read() as session:
             row = load_card(session, card_id)
             return self.store.history.count_similar(session, row.kind, row.target_channel, row.workspace)
@@ -132,15 +105,17 @@ class Cards:
         by: DecidedBy = DecidedBy.OPERATOR,
         without_sandbox: bool = False,
     ) -> Card:
-        """Approve a card and start it. `edit` is a new prompt, or new parameters of a flow; `parameters` are the latter
-        as data. A prompt that names a flow turns the card into that flow. A sentence instead of a flow's parameters
-        turns the card into one for an agent or a model; the card then shows the new runner, and a second call approves
-        it. `without_sandbox`: see `ApprovalRequest`.
+        """Approve a card and start it.
+
+        `edit` is a new prompt, or new parameters of a flow as text; `parameters` are new parameters as data. A prompt
+        that names a flow turns the card into that flow. A sentence in place of parameters turns a flow into work for an
+        agent or a model: the card then shows the new runner, and a second call approves it. `without_sandbox`: see
+        `ApprovalRequest`.
 
         Raises `Refusal`: `unknown_card`, `already_decided`, `no_runner`, `bad_parameters`, `empty_prompt`,
         `secret_in_text`, `no_sandbox` (none works here, and the operator did not confirm that), `blocked` (by a rail),
         `needs_acknowledgement` (a rail asks the operator, or the runner changed; the card now shows it), or why the
-        session could not start. Afterwards the card is as before, or pending with the reason in its note.
+        session could not start. After a refusal the card is as before, or pending with the reason in its note.
         """
         request = ApprovalRequest(by, without_sandbox=without_sandbox)
         return self.approvals.approve(card_id, edit=edit, parameters=parameters, request=request)
@@ -161,13 +136,13 @@ class Cards:
         )
 
     def explain(self, card_id: str, reason: DismissReason) -> Card:
-        """Store the reason of a dismissal; the last one counts. The note is as that of `dismiss`.
+        """Store the reason of a dismissal; the last one counts. The returned card has a note as after `dismiss`.
 
         Raises `Refusal` `unknown_card`, `not_dismissed`."""
         return self._with_switch_note(self.store.change(card_id, lambda tx, row: self.store.explain(tx, row, reason)))
 
     def _with_switch_note(self, card: Card) -> Card:
-        """A dismissed card, with a note if its kind is switched off now."""
+        """The dismissed card, with a note if the dismissal switched its kind off."""
         for mute in self.muted():
             if not mute.subject and mute.kind == card.kind and mute.workspace in (card.workspace, ""):
                 return replace(card, note=describe_switch_off(mute))
@@ -226,141 +201,6 @@ class Cards:
                 self._reverse(row)
             return store.change(card_id, lambda tx, row: store.retract_approval(tx, row, DecisionSignal.UNDONE, tx.now))
 
-    def propose_again(self, card_id: str, note: str) -> Card:
-        """Make a new pending card for the same work, because this one was interrupted (SPEC 7.5). Raises `Refusal`
-        `unknown_card`."""
-        new_id = self._randomness.new_id("pred")
-        expires_at = self.store.expiry(self.store.clock.now())
-
-        def work(tx: Transaction) -> Card:
-            row = load_card(tx.session, card_id)
-            if duplicate := self.store.duplicate_of(tx, row):
-                return card_of(load_card(tx.session, duplicate))
-            copy = copy_card(row, new_id, tx.now, expires_at, note)
-            card = self.store.add(tx, copy)
-            self.store.make_room(tx, copy)
-            return card
-
-        with self.store.deciding:
-            return self._database.write(work)
-
-    def propose(
-        self, text: str, *, workspace: str, channel: str | None = None, continues: str = "", reasoning: str = ""
-    ) -> Card:
-        """Make a card of the operator's own prompt. Text that names a flow becomes that flow. With `reasoning` it is a
-        suggestion by an agent or a program: it has an estimated confidence, takes a place, and never runs by itself.
-
-        `continues` is a finished session: the card continues it in its workspace, on its channel unless another is
-        given, with its conversation and its changes (SPEC 9.4).
-
-        Raises `Refusal` `empty_prompt`, `secret_in_text`, `unknown_channel`, `bad_parameters`, `unknown_session`,
-        `still_running`; for a suggestion `too_many_cards`, `autonomy_off`, `muted`, `already_pending`.
-        """
-        prompt = self.approvals.checked_prompt(text)
-        if continues:
-            session = self._finished_session(continues)
-            assignment, route = self._continue(session, prompt, channel)
-            why = f"continues “{session.prompt}”"
-        else:
-            assignment, route = self._assign(prompt, workspace, channel)
-            own = f"{OWN_PROMPT_REASON}; to {route.agent}: {route.why}" if route.why else OWN_PROMPT_REASON
-            why = reasoning or own
-        assignment, other_runner = self.approvals.launcher.choose(assignment)
-        row = self._make_row(assignment, why, is_suggestion=bool(reasoning))
-        row.meaning = route.meaning
-        row.note = other_runner or row.note
-
-        def work(tx: Transaction) -> Card:
-            if reasoning:
-                self._check_suggestion(tx, row)
-            card = self.store.add(tx, row)
-            if reasoning:
-                self.store.make_room(tx, row)
-            return card
-
-        return self._database.write(work)
-
-    def _make_row(self, assignment: Assignment, reasoning: str, *, is_suggestion: bool) -> Prediction:
-        """The row of a card that a person or a program asked for, with the verdicts of the rails.
-
-        The operator's own prompt has no estimate and a kind of its own, so that its approval gives no prediction the
-        right to run by itself (SPEC 2.5). A suggestion is shown whatever its confidence."""
-        now, card_id = self.store.clock.now(), self._randomness.new_id("pred")
-        proposal = Proposal(
-            kind=SUGGESTED if is_suggestion else OWN_PROMPT,
-            workspace=assignment.workspace,
-            prompt=assignment.prompt,
-            reasoning=reasoning,
-            subject=text_hash(assignment.prompt) if is_suggestion else card_id,
-            facts={"card": card_id},
-            flow=assignment.flow,
-            evidence_at=now,
-            source=Source.PREDICTOR_HOOK if is_suggestion else Source.OPERATOR,
-        )
-        info = self.approvals.launcher.check(assignment)
-        row = make_row(
-            card_id,
-            proposal,
-            assignment,
-            info,
-            now=now,
-            expires_at=self.store.expiry(now),
-            context=self._predictions.situation(assignment.workspace),
-            estimate=self._predictions.estimate(proposal, assignment) if is_suggestion else None,
-        )
-        if not info.available and assignment.flow is None:
-            row.note = f"{info.reason}. Or name a flow, such as `run the tests`: `clawpy help flows` lists them"
-        with self._database.read() as session:
-            row.set_verdicts(self.approvals.preview_work(session, row, assignment, info))
-        return row
-
-    def _assign(self, prompt: str, workspace: str, channel: str | None) -> tuple[Assignment, Route]:
-        """The work of a prompt, and its route."""
-        channels, flows = self.store.settings.current.channels, self.approvals.flows
-        named = named_flow(prompt, flows)
-        home = kind_of(named[0]).channel if named else ""
-        route = self._route("" if named else prompt, channel, home if home in channels else "")
-        if prompt in flows:
-            prompt = prompt.replace("_", " ").capitalize()  # what a person reads; it names the same flow
-        runner = channels[route.channel].runner
-        assignment = Assignment(prompt, route.channel, workspace, runner, agent=route.agent)
-        return (self.approvals.as_flow(assignment, *named) if named else assignment), route
-
-    def _continue(self, session: SessionView, prompt: str, channel: str | None) -> tuple[Assignment, Route]:
-        """The work that continues a session, and its route. The same runner goes on; after a flow it is the
-        channel's."""
-        route = self._route(prompt, channel or session.channel)
-        runner = self.store.settings.current.channels[route.channel].runner if session.flow else session.runner
-        parameters = {"continues": session.id}
-        workspace, agent = session.workspace, session.agent
-        return Assignment(prompt, route.channel, workspace, runner, parameters=parameters, agent=agent), route
-
-    def _route(self, prose: str, channel: str | None, affinity: str = "") -> Route:
-        with self._database.read() as session:
-            triggered = last_trigger_times(session)
-        return self._router.route(prose, named=channel, affinity=affinity, triggered=triggered, routed={})
-
-    def _check_suggestion(self, tx: Transaction, row: Prediction) -> None:
-        if self.store.is_off(row.workspace):
-            message = "autonomy is off in this workspace, so it gets no cards"
-            raise Refusal("autonomy_off", message, "the operator can set it to `cards`")
-        if sum(other.kind == SUGGESTED for other in load_pending(tx.session)) >= card_rules.MAX_SUGGESTED:
-            message = f"{card_rules.MAX_SUGGESTED} cards from agents and programs are already waiting"
-            raise Refusal("too_many_cards", message, "the operator must decide them first")
-        if MuteIndex(read_mutes(tx.session, tx.now)).covers(*row.about, row.tier):
-            message = "the operator dismissed this, or mutes every suggestion here"
-            raise Refusal("muted", message, "clawpy muted lists it")
-        if other := self.store.duplicate_of(tx, row):
-            message = f"card {other} already proposes this"
-            raise Refusal("already_pending", message, "the operator must decide it first")
-
-    def _finished_session(self, session_id: str) -> SessionView:
-        former = self.approvals.launcher.get(session_id)
-        if not former.state.over:
-            fix = f"send it a message: clawpy reply {session_id} TEXT"
-            raise Refusal("still_running", f"{session_id} is {former.state}", fix)
-        return former
-
     def mark_shown(self, card_ids: Iterable[str]) -> None:
         """Mark cards as shown to the operator; unknown and decided ones are ignored."""
         ids = set(card_ids)
@@ -387,8 +227,7 @@ class Cards:
         self._database.write(work)
 
     def session_ended(self, tx: Transaction, view: SessionView) -> None:
-        """Observer of sessions: store the outcome of the card, or make it pending again if it was undone before it
-        started."""
+        """Store the outcome of a session on its card. Sessions call this in the transaction of their end."""
         row = load(tx.session, Prediction, view.prediction_id)
         if row is not None and row.status == Status.CONFIRMED:
             self.store.execute(tx, row, view)

@@ -33,6 +33,7 @@ from engine.prediction.context_reader import ContextReader, Sources
 from engine.prediction.cycle import Predictions
 from engine.prediction.kinds import FIX_BY_AGENT, kind_of
 from engine.prediction.predictors import ModelTwin, PredictorHook, TwinAccess, UnusableReply
+from engine.prediction.prompt_cards import PromptCards
 from engine.prediction.routing import PromptPlacer, Router
 from engine.prediction.signals import OurWrite
 from engine.prediction.tasks import TaskBoard
@@ -226,9 +227,8 @@ def build_prediction(services: Services, launcher: Sessions, hook: PredictorHook
         workspaces=lambda: services.workspaces,
         propose=partial(templates.propose, sources=others),
     )
-    services.cards = Cards(
-        store, approvals, services.predictions, router, randomness, reverse=services.changes.undo_session
-    )
+    prompt_cards = PromptCards(store, approvals, services.predictions, router, randomness)
+    services.cards = Cards(store, approvals, prompt_cards, reverse=services.changes.undo_session)
 
 
 def _prompt_runner(launcher: Sessions, workspace: str) -> str:

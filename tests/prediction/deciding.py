@@ -40,6 +40,7 @@ from engine.prediction.card_store import CardStore
 from engine.prediction.cards import Cards
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.cycle import Predictions
+from engine.prediction.prompt_cards import PromptCards
 from engine.prediction.routing import Route, Router
 from engine.prediction.twin import Calibrator, EmbeddedTwin
 from engine.storage.database import Database, Transaction
@@ -240,7 +241,10 @@ class World:
             propose=lambda context, failed: [item for item in self.proposals if item.workspace == context.workspace],
         )
         self.cards = self.sessions.cards = Cards(
-            self.store, approvals, self.predictions, router, randomness, reverse=self.landed.reverse
+            self.store,
+            approvals,
+            PromptCards(self.store, approvals, self.predictions, router, randomness),
+            reverse=self.landed.reverse,
         )
 
     def _safety(self) -> Any:
