@@ -1,8 +1,18 @@
-"""Rows of tables: column types, and ways to read and write rows that cost less than the ORM's.
+"""Rows of tables: the types of their columns, and a shorter way than the ORM's to read and write them.
 
-Building a `select` costs more than SQLite needs to answer it, and so does what the ORM does with the answer. So what is
-asked often is a module's constant, with `bindparam`s or as plain SQL, and is read as tuples by `ask`, or as objects by
-`load_all` and `load`.
+To build a `select`, and to make objects of its result, takes longer than SQLite needs to answer it. A statement that is
+executed often is therefore a constant of its module, and one of these functions executes it:
+
+    _OPEN = select_all(TaskRow).where(col(TaskRow.state) == bindparam("state"))
+
+    ask(session, "SELECT id FROM tasks")                    # tuples, of plain SQL or of a `select`
+    load_all(session, TaskRow, _OPEN, {"state": "open"})    # objects; what is changed in them is written
+    read_all(session, TaskRow, _OPEN, {"state": "open"})    # objects that are only read
+    load(session, TaskRow, "task_1")                        # one object, by its key
+    insert(session, TaskRow(...))                           # write a new row at once
+
+All of them use SQLite's own connection, in the transaction of the session, so that they can be mixed with the ORM. A
+`select` is compiled to SQL once. What is executed seldom uses the ORM: `session.exec(select(...))`, `session.add`.
 """
 
 from __future__ import annotations
@@ -37,16 +47,18 @@ from sqlalchemy.orm.util import identity_key
 from sqlalchemy.types import TypeEngine
 from sqlmodel import Field, Session, SQLModel, select
 
+from engine.frozen import frozen
+
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
 
-# Column types
+# -- column types
 
 
 def as_stored(value: datetime) -> str:
-    """An aware instant as ISO 8601 in UTC with microseconds, so that text order is time order. Raises ValueError for a
-    naive one."""
+    """An instant as it is stored: ISO 8601 in UTC with microseconds, so that the order of texts is the order in time.
+    Raises ValueError for an instant without a time zone."""
     if value.tzinfo is None:
         raise ValueError(f"naive datetime {value!r}: give it a time zone")
     instant = value if value.tzinfo is UTC else value.astimezone(UTC)
@@ -62,9 +74,10 @@ def _from_stored(value: str | None) -> datetime | None:
 
 
 class UtcDateTime(TypeDecorator[datetime]):
-    """An instant as `as_stored` has it. SQLite's own DateTime drops the offset without a word.
+    """An instant, stored as `as_stored` says. SQLAlchemy's own DateTime for SQLite drops the offset without an error.
 
-    Overrides the processors instead of the methods: they are called for every instant that is written and read.
+    It overrides the processors, which are called for every instant, because they cost less than `process_bind_param`
+    and `process_result_value`.
     """
 
     impl = String(32)
@@ -78,7 +91,8 @@ class UtcDateTime(TypeDecorator[datetime]):
 
 
 class EnumText(TypeDecorator[Any]):
-    """A member of an enum of strings or of whole numbers, as its value, which it is itself."""
+    """A member of an enum of strings or of whole numbers, stored as its value. Such a member is a string or a number
+    itself, so that nothing is converted when it is written."""
 
     impl: Any = String
     cache_ok = True
@@ -94,7 +108,7 @@ class EnumText(TypeDecorator[Any]):
 
 
 class JsonValue(TypeDecorator[Any]):
-    """A value whose type is given, such as a tuple of a frozen class, as JSON."""
+    """A value of the type `kind`, for example a tuple of a frozen class, stored as JSON."""
 
     impl = JSON
     cache_ok = True
@@ -128,37 +142,18 @@ def enum_field(kind: type[Enum], **options: Any) -> Any:
 
 
 def json_field(kind: Any = None, **options: Any) -> Any:
-    """The column of a JSON value, of this type if it is one of the model; `options` are those of `Field`."""
+    """The column of a JSON value, of the type `kind` if that is given; `options` are those of `Field`."""
     return _field(JSON() if kind is None else JsonValue(kind), **options)
 
 
 def _field(stored: TypeEngine[Any], **options: Any) -> Any:
-    """A field with a column of its own, which may be null where the default is None."""
+    """A field with a column of this type, which may be null if the default is None."""
     return Field(sa_column=Column(stored, nullable=options.get("default", ()) is None), **options)
 
 
 def shallow_dict(value: Any) -> dict[str, Any]:
-    """A dataclass whose fields are plain values as a JSON column takes it: `asdict`, without copies of what nobody
-    changes."""
+    """The fields of a dataclass by name. Unlike `dataclasses.asdict` it does not copy their values."""
     return {name: getattr(value, name) for name in value.__dataclass_fields__}
-
-
-DIALECT = pysqlite.dialect(paramstyle="named")
-
-DRIVER = "driver"
-"""Key in a session's `info`: SQLite's own connection, which is in the session's transaction."""
-
-READS = "reads"
-"""Key in a session's `info`: whether the session only reads. Rows are then not attached to it, changes not tracked."""
-
-
-def driver_of(session: Session) -> sqlite3.Connection:
-    """SQLite's own connection in the transaction of a session, for plain statements. Raises `sqlite3.ProgrammingError`
-    after an error rolled the transaction back: each statement would commit by itself."""
-    driver: sqlite3.Connection = session.info[DRIVER]
-    if not driver.in_transaction:
-        raise sqlite3.ProgrammingError("this transaction was rolled back by an error; nothing more is written")
-    return driver
 
 
 class Row(SQLModel):
@@ -167,17 +162,13 @@ class Row(SQLModel):
     model_config = {"defer_build": True}  # the validator is never built
 
 
-MAX_COMPILED = 2_000
-"""Maximum number of statements that are kept compiled: more than there are constants."""
-
-Convert = Callable[[Any], Any]
 AnyRow = TypeVar("AnyRow", bound=SQLModel)
 T = TypeVar("T")
 
 
 def value_of(row: Row, kind: Callable[..., T], /, **others: Any) -> T:
-    """The value of the dataclass `kind` that a row stands for: its fields are the row's columns of the same names, and
-    `others`."""
+    """A value of the dataclass `kind`, made of a row: a field is in `others`, or else it is the attribute of the row
+    with the same name."""
     return kind(
         **{name: getattr(row, name) for name in _shared_fields(type(row), kind) if name not in others}, **others
     )
@@ -188,8 +179,34 @@ def _shared_fields(row: type[Row], kind: Any) -> tuple[str, ...]:
     return tuple(field.name for field in dataclasses.fields(kind) if hasattr(row, field.name))
 
 
+# -- statements
+
+DIALECT = pysqlite.dialect(paramstyle="named")
+
+DRIVER = "driver"
+"""Key in a session's `info`: SQLite's own connection, which is in the session's transaction."""
+
+READS = "reads"
+"""Key in a session's `info`: whether the session only reads. Such a session does not track changes of its rows."""
+
+
+def driver_of(session: Session) -> sqlite3.Connection:
+    """SQLite's own connection in the transaction of a session, for plain statements. Raises `sqlite3.ProgrammingError`
+    if an error has rolled the transaction back, because each statement would then commit by itself."""
+    driver: sqlite3.Connection = session.info[DRIVER]
+    if not driver.in_transaction:
+        raise sqlite3.ProgrammingError("this transaction was rolled back by an error; nothing more is written")
+    return driver
+
+
+MAX_COMPILED = 2_000
+"""Maximum number of statements that are kept compiled: more than there are constants."""
+
+Convert = Callable[[Any], Any]
+
+
 class Rows(list[tuple[Any, ...]]):
-    """The rows that a statement found, in its order, as the values of its columns."""
+    """The rows that a statement found, in its order: of each row the values of its columns."""
 
     def first(self) -> tuple[Any, ...] | None:
         """The first row, None when there is none."""
@@ -206,40 +223,51 @@ class Rows(list[tuple[Any, ...]]):
 
 
 def ask(session: Session, statement: Executable | str, values: Mapping[str, Any] | None = None) -> Rows:
-    """Execute a module's constant in the session's transaction; what the session has not written yet is written before.
+    """Execute a statement in the session's transaction. Changes of the session's objects are written first.
 
-    Plain SQL takes and gives what the driver does: an instant is text, as `as_stored` has it.
+    The values of a `select` are converted by the types of its columns. Plain SQL takes and returns what is stored: an
+    instant is text, as `as_stored` makes it.
     """
     if not session.info[READS]:
         session.flush()
     if isinstance(statement, str):
         return Rows(driver_of(session).execute(statement, values or {}))
-    text, constants, conversions = _compiled(statement)
-    parameters = constants | {name: _parameter(value) for name, value in (values or {}).items()}
-    rows = Rows(driver_of(session).execute(text, parameters))
-    return Rows(_converted(row, conversions) for row in rows) if conversions else rows
+    compiled = _compile(statement)
+    parameters = compiled.constants | {name: _parameter(value) for name, value in (values or {}).items()}
+    rows = Rows(driver_of(session).execute(compiled.sql, parameters))
+    return Rows(map(compiled.convert_row, rows)) if compiled.conversions else rows
 
 
-def _converted(row: tuple[Any, ...], conversions: Sequence[tuple[int, Convert]]) -> tuple[Any, ...]:
-    values = list(row)
-    for place, convert in conversions:
-        values[place] = convert(values[place])
-    return tuple(values)
+@frozen
+class _Compiled:
+    """A `select` as SQLite's driver takes it."""
+
+    sql: str
+    constants: dict[str, Any]
+    """The parameters that have a value in the statement itself, such as the limit."""
+    conversions: Sequence[tuple[int, Convert]]
+    """The columns whose stored values are converted, by their place in a row."""
+
+    def convert_row(self, row: tuple[Any, ...]) -> tuple[Any, ...]:
+        """A row with its values converted."""
+        values = list(row)
+        for place, convert in self.conversions:
+            values[place] = convert(values[place])
+        return tuple(values)
 
 
 @lru_cache(MAX_COMPILED)
-def _compiled(statement: Executable) -> tuple[str, dict[str, Any], Sequence[tuple[int, Convert]]]:
-    """A `select` as SQLite's driver takes it, the values of its constants, and the conversions of its columns, each
-    with the column's place."""
+def _compile(statement: Executable) -> _Compiled:
     assert isinstance(statement, Select)
-    with_values = statement.params(statement.compile(dialect=DIALECT).params)  # what has none yet would be refused
+    # Give the `bindparam`s that wait for a value None: SQLAlchemy refuses to expand a statement without them.
+    with_values = statement.params(statement.compile(dialect=DIALECT).params)
     expanded = with_values.compile(dialect=DIALECT).construct_expanded_state()
-    constants = {name: _parameter(value) for name, value in expanded.parameters.items()}
     types = [column.type.dialect_impl(DIALECT) for column in statement.selected_columns]
-    conversions = [
-        (place, convert) for place, type in enumerate(types) if (convert := type.result_processor(DIALECT, None))
-    ]
-    return expanded.statement, constants, conversions
+    return _Compiled(
+        expanded.statement,
+        {name: _parameter(value) for name, value in expanded.parameters.items()},
+        [(place, convert) for place, type in enumerate(types) if (convert := type.result_processor(DIALECT, None))],
+    )
 
 
 def _parameter(value: Any) -> Any:
@@ -247,19 +275,20 @@ def _parameter(value: Any) -> Any:
 
 
 def insert(session: Session, row: SQLModel) -> None:
-    """Write a new row now; a key that SQLite makes is given to it. It is no object of the session."""
+    """Write a new row now, and give it the key if SQLite makes that. It does not become an object of the session, so
+    later changes of it are not written."""
     statement, columns = _insert_statement(type(row))
     values = [row.__dict__.get(name) for name, _ in columns]
-    stored = [value if bind is None else bind(value) for value, (_, bind) in zip(values, columns, strict=True)]
+    stored = [value if convert is None else convert(value) for value, (_, convert) in zip(values, columns, strict=True)]
     cursor = driver_of(session).execute(statement, stored)
-    key = next(iter(table_of(type(row)).primary_key)).key
-    if row.__dict__.get(key) is None:
-        setattr(row, key, cursor.lastrowid)
+    (key,) = table_of(type(row)).primary_key
+    if row.__dict__.get(key.key) is None:
+        setattr(row, key.key, cursor.lastrowid)
 
 
 @cache
-def _insert_statement(model: type[SQLModel]) -> tuple[str, list[tuple[str, Convert | None]]]:
-    """The statement, and name and conversion of each value: half of what SQLAlchemy would take each time."""
+def _insert_statement(model: type[SQLModel]) -> tuple[str, Sequence[tuple[str, Convert | None]]]:
+    """The SQL, and the name and the conversion of each column."""
     columns = table_of(model).columns
     names, marks = ", ".join(f'"{column.name}"' for column in columns), ", ".join("?" for _ in columns)
     statement = f"INSERT INTO {table_of(model).name} ({names}) VALUES ({marks})"
@@ -275,54 +304,61 @@ def table_of(model: type[SQLModel]) -> Table:
 
 
 def select_all(model: type[SQLModel]) -> Select[Any]:
-    """The beginning of a statement for `load_all`: all columns of a table, and no other."""
+    """The beginning of a statement for `load_all` and `read_all`: all columns of a table, and no others."""
     return sqlalchemy.select(*table_of(model).columns)
 
 
 def each_of(name: str) -> Select[Any]:
-    """For an `IN` of as many values as there are: the parameter `name` is a JSON array of them. The statement stays the
-    same, as it does not with an expanding parameter."""
+    """The values of the parameter `name`, a JSON array, for `column.in_(...)`. So one constant statement serves any
+    number of values; with an expanding parameter its SQL would change with the number."""
     return sqlalchemy.select(func.json_each(bindparam(name)).table_valued("value").c.value)
+
+
+# -- objects
 
 
 def load_all(
     session: Session, model: type[AnyRow], statement: Select[Any], values: Mapping[str, Any] | None = None
 ) -> list[AnyRow]:
-    """The rows that a constant made of `select_all(model)` finds, as objects of the session: what is changed in them is
-    written, and a row that the session has already is the same object. A session that only reads attaches none."""
+    """The rows that a `select_all(model)` finds, as objects of the session: what is changed in them is written, and a
+    row that the session already has is the same object. A session that only reads gets them as from `read_all`."""
     rows = read_all(session, model, statement, values)
-    return rows if session.info[READS] else [_attached(session, row) for row in rows]
+    return rows if session.info[READS] else [_attach(session, row) for row in rows]
 
 
-def _attached(session: Session, row: AnyRow) -> AnyRow:
+def _attach(session: Session, row: AnyRow) -> AnyRow:
+    """The session's object for a row that was read."""
     known = session.identity_map.get(identity_key(instance=row))
-    if known is None:
-        make_transient_to_detached(row)
-        session.add(row)
-    return row if known is None else known
+    if known is not None:
+        return known
+    make_transient_to_detached(row)  # to the session it looks like a row that an earlier session has read
+    session.add(row)
+    return row
 
 
 def read_all(
     session: Session, model: type[AnyRow], statement: Select[Any], values: Mapping[str, Any] | None = None
 ) -> list[AnyRow]:
-    """The same rows only to read: a third of the cost in a session that writes. What is changed in them is lost."""
-    return [_instance(model, row) for row in ask(session, statement, values)]
+    """The rows that a `select_all(model)` finds, only to read: what is changed in them is not written. It takes a third
+    of the time of `load_all` in a session that writes."""
+    return [_make_object(model, row) for row in ask(session, statement, values)]
 
 
-def _instance(model: type[AnyRow], values: tuple[Any, ...]) -> AnyRow:
+def _make_object(model: type[AnyRow], values: tuple[Any, ...]) -> AnyRow:
+    """An object with these values in its columns, without a call of its `__init__`, which would cost most of all."""
     manager, names = _mapping_of(model)
-    instance: AnyRow = manager.new_instance()
-    instance.__dict__.update(zip(names, values, strict=True))
-    return instance
+    row: AnyRow = manager.new_instance()
+    row.__dict__.update(zip(names, values, strict=True))
+    return row
 
 
 @cache
-def _mapping_of(model: type[AnyRow]) -> tuple[ClassManager[AnyRow], list[str]]:
+def _mapping_of(model: type[AnyRow]) -> tuple[ClassManager[AnyRow], Sequence[str]]:
     return class_mapper(model).class_manager, [column.key for column in table_of(model).columns]
 
 
 def load(session: Session, model: type[AnyRow], key: str | int) -> AnyRow | None:
-    """The row with this key, an object as in `load_all`, or None. The table must have a key of one column."""
+    """The row with this key as from `load_all`, or None. The table must have a key of one column."""
     return next(iter(load_all(session, model, _by_key(model), {"key": key})), None)
 
 
@@ -337,7 +373,8 @@ MAX_PREFIX_MATCHES = 20
 
 
 def ids_with_prefix(session: Session, column: Any, prefix: str) -> list[str]:
-    """Up to `MAX_PREFIX_MATCHES` ids of this column that begin so, of all there ever were, in either case."""
+    """Up to `MAX_PREFIX_MATCHES` ids of this column that begin with `prefix`, with or without their own prefix
+    (`pred_`). Case does not matter."""
     if not prefix:
         return []
     bare = func.substr(column, func.instr(column, "_") + 1)
