@@ -1,10 +1,23 @@
-"""Seven layers of memory, recall over all of them, and the night (SPEC 4).
+"""Seven layers of memory, recall over all of them, and the work of the night (SPEC 4).
 
-Layers: A `agent_files`; B is the ledger of `storage`; C and E are rows of `store`; D `captures`, found by
-`capture_rules`; E `summaries`; F `graph`; G `para`, with `drafts` that wait for the operator. Vectors: `embedding` says
-who makes them, `vectors` makes and searches them, `token_vectors` compares single words, `index` keeps Chroma in step.
-`helper` runs the process (`helper_main`) of the `local_model` and the `chroma_index`. Recall: `recall` asks all layers,
-`search` finds in C and E, `question` and `ranking` are its rules. `memory` is the service of C and E and of recall in
-prompts, `knowledge` that of D to G. `nightly` works through days, `forget` erases, `transcript_import` reads
-conversations elsewhere (`agent_turns`). It may import hierarchy, storage, config, events, model and clock.
+| module | what it is |
+|---|---|
+| `agent_files` | layer A; B is the ledger of `storage` |
+| `store` | the rows of layers C and E; `memory` is the service of both |
+| `captures`, `capture_rules` | layer D: what is kept of a session, and the rules that find it |
+| `summaries` | what layer E contains: a summary of each session |
+| `graph`, `graph_producer` | layer F: the task graph, and how events get into it |
+| `para`, `drafts` | layer G: facts, and those that wait for the operator |
+| `embedding`, `vectoriser`, `vectors`, `token_vectors` | who makes vectors, when, how they are searched, single words |
+| `helper`, `helper_main`, `local_model`, `chroma_index` | the helper process, and the two things that run in it |
+| `index` | keeps Chroma in step with SQLite |
+| `recall`, `search`, `search_reader` | recall asks all layers; `search` finds in C and E |
+| `question`, `ranking` | the rules of recall |
+| `recall_in_prompts` | what recall puts into prompts |
+| `knowledge` | the services of layers D to G |
+| `nightly`, `day` | the work of the night; what a day consists of |
+| `forget` | erases a text everywhere |
+| `transcript_import`, `agent_turns` | conversations of other programs |
+
+It may import hierarchy, storage, config, events, model and clock.
 """

@@ -1,189 +1,28 @@
-"""Facts for layer G (SPEC 4.8, 6.8): those that rules draft from a day, and the drafts that wait for the operator.
-These are the words of tools, agents and models, and without a model all of them.
+"""Drafts of facts for layer G that wait for the operator's decision (SPEC 4.8, 6.8): statements of tools, agents and
+models. If no model evaluates a day, all of its facts are drafts.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from collections.abc import Sequence
 from datetime import datetime
-from pathlib import PurePath
 
 from sqlalchemy import literal_column
 from sqlmodel import Field, col, select
 
 from engine.clock import Clock
 from engine.events import FactPromoted, FactRejected
-from engine.frozen import frozen
-from engine.memory.capture_rules import corrected_by, digest
 from engine.memory.captures import Captures
-from engine.memory.para import NewFact, Para, group_name
-from engine.model import Bucket, Capture, FactDraft, ParaFact, Refusal, SessionView, Trust, sanitise
-from engine.model.base import trust_of_names
-from engine.model.text import count, plain
+from engine.memory.day import CAPTURE_SOURCE
+from engine.memory.para import NewFact, Para
+from engine.model import Bucket, FactDraft, ParaFact, Refusal, Trust, sanitise
 from engine.storage.database import Database, Transaction
 from engine.storage.rows import Row, enum_field, shallow_dict, utc_field, value_of
 
-CAPTURE_SOURCE = "capture:"
-"""Prefix of the source of a captured fact."""
-
-MAX_FACTS = 8
-"""Facts of one night (SPEC 4.8)."""
-
-MIN_FAILING_SESSIONS = 2
-"""Sessions of a day in which a test must keep failing before that becomes a fact."""
-
-MAX_LINES = 12
-MAX_LINE = 200
-"""Of one agent's day."""
-
-MAX_SYNTHESIS = 12_000
-"""Characters of the synthesis."""
-
-
-# -- a day
-
-
-@frozen
-class Day:
-    """What happened on a local day (`date` as `2026-01-05`): sessions that ended, with the number of `files` of each
-    that landed; `failing`: for each session whose healing failed or went in circles, its workspace and the tests that
-    still failed. Pure: `nightly` fetches, calls these, stores."""
-
-    date: str
-    sessions: tuple[SessionView, ...] = ()
-    files: Mapping[str, int] = field(default_factory=dict)
-    captures: tuple[Capture, ...] = ()
-    failing: Mapping[str, tuple[str, tuple[str, ...]]] = field(default_factory=dict)
-    approved: int = 0
-    rejected: int = 0
-
-    @property
-    def empty(self) -> bool:
-        """Nothing happened."""
-        return not (self.sessions or self.captures or self.failing)
-
-    def draft(self, known_facts: Sequence[ParaFact]) -> list[NewFact]:
-        """Facts that rules draw from the day: at most 8, corrections first, without those that are known."""
-        known_digests = {digest(fact.fact) for fact in known_facts if not fact.forgotten}
-        new_facts: dict[str, NewFact] = {}
-        for item in (*self._captured_facts(), *self._failure_facts(), *self._landed_facts()):
-            if item.digest not in known_digests and item.digest not in new_facts:
-                places = ("", item.workspace)
-                valid = ((fact.id, fact.fact) for fact in known_facts if fact.active and fact.workspace in places)
-                corrected = corrected_by(item.fact, valid) if item.category == "correction" else ""
-                new_facts[item.digest] = replace(item, supersedes=corrected)
-        return list(new_facts.values())[:MAX_FACTS]
-
-    def lines_for(self, agent: str) -> list[str]:
-        """The lines of this day for an agent's `memory.md`; [] when it did nothing."""
-        lines = [
-            f"{session.outcome}: {session.prompt}{self._landed(session, ' ({} landed)')}"
-            for session in self.sessions
-            if session.agent == agent
-        ]
-        lines += [
-            f"{capture.kind}: {capture.text}"
-            if capture.trust is Trust.OPERATOR
-            else f"somebody said ({capture.kind}): “{capture.text}”"
-            for capture in self.captures
-            if capture.agent == agent
-        ]
-        if len(lines) > MAX_LINES:
-            lines = [*lines[: MAX_LINES - 1], f"and {len(lines) - MAX_LINES + 1} more"]
-        return [plain(line, MAX_LINE) for line in lines]
-
-    def synthesis(self) -> str:
-        """The day as a model reads it: one event a line, which begins with its source; at most `MAX_SYNTHESIS`."""
-        lines = [f"Day {self.date}: {count(self.approved, 'card')} approved, {self.rejected} rejected."]
-        for item in self.sessions:
-            text = f"{item.prompt}: {item.outcome}{self._landed(item, ', {} landed')}. {item.error or item.summary}"
-            lines.append(f"[{item.id}] {item.agent} in {_group_of(item.workspace)}: {text}")
-        lines += [f"[{item.source}] {item.kind} said {_speaker(item)}: {item.text}" for item in self.captures]
-        for session, (_, tests) in sorted(self.failing.items()):
-            lines.append(f"[{session}] still failed: {', '.join(tests[:5])}")
-        joined = "\n".join(plain(line, 2 * MAX_LINE) for line in lines)
-        return joined if len(joined) <= MAX_SYNTHESIS else joined[: MAX_SYNTHESIS - 1] + "…"
-
-    def fact_of(self, *, fact: str, category: str, bucket: Bucket, group: str, source: str) -> NewFact:
-        """A fact that a model draws from what the synthesis calls `source`: it belongs to the workspace that this is
-        from. Its trust is that of the capture with the same words, else it is the model's own statement."""
-        captures = [capture for capture in self.captures if capture.source == source]
-        trust = next((item.trust for item in captures if digest(item.text) == digest(fact)), Trust.QUOTED)
-        workspaces = {session: place for session, (place, _) in self.failing.items()}
-        workspaces |= {item.source: item.workspace for item in captures}
-        workspaces |= {item.id: item.workspace for item in self.sessions}
-        origin = f"nightly:{self.date}:{source}"
-        return NewFact(fact, category or "fact", bucket, group, origin, workspaces.get(source, ""), trust=trust)
-
-    def _landed(self, session: SessionView, words: str) -> str:
-        files = self.files.get(session.id)
-        return words.format(count(files, "file")) if files else ""
-
-    def _captured_facts(self) -> Iterator[NewFact]:
-        order = ("correction", "decision", "fact")
-        for item in sorted(self.captures, key=lambda item: (order.index(item.kind), -item.seen, item.at, item.id)):
-            is_preference = "preference" in item.tags
-            occurrences = f", in {item.seen} sessions" if item.seen > 1 else ""
-            yield NewFact(
-                item.text,
-                "preference" if is_preference else item.kind,
-                Bucket.AREAS if is_preference else Bucket.PROJECTS,
-                "preferences" if is_preference else _group_of(item.workspace),
-                f"{CAPTURE_SOURCE}{item.source}",
-                item.workspace,
-                trust=item.trust,
-                reason=f"said {_speaker(item)}{occurrences}",
-            )
-
-    def _failure_facts(self) -> Iterator[NewFact]:
-        sessions: dict[tuple[str, str], list[str]] = {}
-        for session, (workspace, tests) in sorted(self.failing.items()):
-            for test in set(tests):
-                sessions.setdefault((workspace, test), []).append(session)
-        for (workspace, test), failed in sorted(sessions.items(), key=lambda item: (-len(item[1]), item[0])):
-            if len(failed) >= MIN_FAILING_SESSIONS:
-                yield NewFact(
-                    f"{plain(test, 300)} resists being fixed by agents",
-                    "failure",
-                    Bucket.RESOURCES,
-                    _group_of(workspace),
-                    "nightly:" + ",".join(failed[:5]),
-                    workspace,
-                    trust=trust_of_names([test]),
-                    reason=f"it still failed in {len(failed)} sessions of {self.date}",
-                )
-
-    def _landed_facts(self) -> Iterator[NewFact]:
-        for session in self.sessions:
-            if landed := self._landed(session, " ({})"):
-                yield NewFact(
-                    f"Done on {self.date}: {plain(session.prompt, 300)}{landed}",
-                    "change",
-                    Bucket.ARCHIVES,
-                    _group_of(session.workspace),
-                    f"session:{session.id}",
-                    session.workspace,
-                    reason="it was landed",
-                )
-
-
-def _speaker(capture: Capture) -> str:
-    if capture.trust is Trust.OPERATOR:
-        return "by the operator"
-    return f"in a session of {capture.agent}" if capture.agent else "in a session"
-
-
-def _group_of(workspace: str) -> str:
-    return group_name(PurePath(workspace).name)
-
-
-# -- what waits
-
 
 class DraftRow(Row, table=True):
-    """One draft. `digest` says what it says: what was drafted once, or rejected, is not drafted again."""
+    """One draft. `digest` identifies its words: what was drafted or rejected once is not drafted again."""
 
     __tablename__ = "fact_drafts"
 
@@ -206,11 +45,11 @@ class DraftRow(Row, table=True):
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """What it says, for forgetting."""
+        """The texts that forgetting searches."""
         return self.fact, self.reason
 
     def forget(self) -> None:
-        """Leave an empty stub, rejected where it waits."""
+        """Empty the draft. A draft that waits is rejected."""
         self.fact = self.reason = self.source = ""
         self.state = "rejected" if self.state == "waiting" else self.state
 
@@ -225,7 +64,7 @@ class Drafts:
         self._clock = clock
 
     def add(self, tx: Transaction, day: str, facts: Sequence[NewFact]) -> int:
-        """Store drafts of a local day; those that were drafted before are left out. Returns how many are new."""
+        """Store drafts of a local day, except those that were drafted before. Returns how many are new."""
         digests = [fact.digest for fact in facts]
         rows = tx.session.exec(select(DraftRow.workspace, DraftRow.digest).where(col(DraftRow.digest).in_(digests)))
         existing = {tuple(row) for row in rows}
@@ -237,7 +76,7 @@ class Drafts:
         return len(new)
 
     def waiting(self, limit: int = 200) -> list[FactDraft]:
-        """What waits, longest first."""
+        """The drafts that wait for a decision, oldest first."""
         query = select(DraftRow).where(DraftRow.state == "waiting")
         query = query.order_by(col(DraftRow.created_at), literal_column("rowid")).limit(limit)
         with self._database.read() as session:
@@ -252,7 +91,7 @@ class Drafts:
         return value_of(row, FactDraft)
 
     def promote(self, draft_id: str, *, edit: str = "") -> ParaFact:
-        """Make a draft a fact, in the words of `edit` if there are any. Doing it again gives the same fact.
+        """Make a draft a fact, in the words of `edit` if given. A second call returns the same fact.
 
         Raises `Refusal`: `unknown_draft`, `draft_decided` (it was rejected), and what `Para.add` raises.
         """
@@ -279,8 +118,7 @@ class Drafts:
         return stored
 
     def reject(self, draft_id: str) -> FactDraft:
-        """Turn a draft down for good: the same words are not drafted again. Raises `Refusal` `unknown_draft`,
-        `draft_decided`."""
+        """Reject a draft: the same words are not drafted again. Raises `Refusal` `unknown_draft`, `draft_decided`."""
         draft = self.get(draft_id)
         if draft.state == "promoted":
             raise Refusal("draft_decided", f"{draft.id} is {draft.fact_id} by now", "supersede that fact")
@@ -288,7 +126,7 @@ class Drafts:
         return self.get(draft_id)
 
     def _decide(self, draft: FactDraft, state: str, fact_id: str = "", *, is_quoted: bool = False) -> None:
-        """`is_quoted`: its words are those of a capture, which may guide from now on."""
+        """Store a decision. `is_quoted`: the words are those of a capture, which may guide from now on."""
 
         def store_decision(tx: Transaction) -> None:
             row = tx.session.get(DraftRow, draft.id)

@@ -1,9 +1,9 @@
 """Keeps the Chroma index in step with SQLite's vectors, in the background (SPEC 4.10).
 
-It lives in a folder of the home, or on a server that several machines share (SPEC 4.5). It may be missing, older than
-the database, held by another, or damaged: then it is moved aside, on a server cleared, and built again from the
-vectors, without embedding anything. A server that is lost is asked again until it is back, and then gets what it lacks.
-All of this happens in the background; until the index is ready, searches fail with a reason.
+The index is in a folder of the home, or on a server that several machines share (SPEC 4.5). If it is missing, damaged
+or older than the database, it is built again from the vectors, without embedding any text. A damaged folder is moved
+aside first, and a server is cleared. A server that cannot be reached is asked again until it answers, and then gets
+what it lacks. Until the index is ready, searches return nothing, and `Index.state` says why.
 """
 
 from __future__ import annotations
@@ -29,33 +29,37 @@ URL_VARIABLE = "CLAWPY_CHROMA_URL"
 """The variable that names the server; it comes before the settings."""
 
 KEY = "chroma"
-"""Under this name the keys hold the server's token, where it wants one."""
+"""The name of the server's token among the keys, if it wants one."""
 
 UNREACHABLE = "ServerUnreachable"
 """How an error of the helper begins when the server cannot be reached or refuses access."""
 
 ADD_BATCH = 16
-"""Vectors of one request: Chroma holds the helper's interpreter lock while it takes them in."""
+"""Vectors of one request. Few, because Chroma holds the helper's interpreter lock while it adds them."""
 
 PAGE = 512
+"""Vectors that are read from the database at once."""
+
 IDS_PAGE = 5_000
+"""Ids that are read from Chroma at once."""
+
 SAMPLE = 8
-"""Vectors that are searched for themselves when an index is opened."""
+"""Number of vectors that must find themselves when an index is compared with the database."""
 
 SELF_DISTANCE = 1e-3
-"""Squared L2 within which a vector found itself."""
+"""Squared L2 up to which a vector that was found is the one that was searched for."""
 
 CHURN = 0.3
-"""Share of removed entries from which an index is built again: some of the rest can no longer be reached."""
+"""Share of removed entries above which an index is built again, because Chroma no longer finds some of the others."""
 
 MAX_SURPLUS = 100
-"""Surplus ids that do not count as damage, whatever their share."""
+"""Up to this many ids that the database does not have are no damage, whatever their share."""
 
 OPEN_TIMEOUT_S = 180.0
 CHANGE_TIMEOUT_S = 60.0
 QUERY_TIMEOUT_S = 5.0
 MAX_BUILDS = 3
-"""Builds in a row that may fail before it waits for `check`."""
+"""Number of builds in a row that may fail. After that the index stays degraded until `check` is called."""
 
 RETRY_SECONDS = 15.0
 """Seconds after which a server that was lost is asked again."""
@@ -65,8 +69,8 @@ _FAULTS = (HelperGone, HelperFailed, TimeoutError, OSError)
 
 @frozen
 class ChromaServer:
-    """A Chroma server for the index. It gets ids and vectors, never text. Each home has its own database there, since
-    ids are those of its rows. `token()` is called when the index is opened; it may take as long as a keyring does."""
+    """A Chroma server for the index. It gets ids and vectors, never text. Each home has its own database there, because
+    ids are those of its rows. `token()` is called when the index is opened; it may take seconds, as keyrings do."""
 
     url: str
     database: str
@@ -80,8 +84,8 @@ class ChromaServer:
 
 @frozen
 class IndexState:
-    """`state` is off (nothing to index yet), opening, building, ready or degraded; `message` says why; `progress` in
-    [0, 1]."""
+    """`state` is off (there is nothing to index yet), opening, building, ready or degraded. `message` says why.
+    `progress` is in [0, 1]."""
 
     state: str
     message: str = ""
@@ -89,12 +93,12 @@ class IndexState:
 
 
 class DamagedIndex(Exception):
-    """The index is there and not what it should be."""
+    """The index does not contain what it should."""
 
 
 class Index:
-    """The index of one home, in `folder`, or on the `server` that is named now. From any thread; no call waits for it
-    to be built."""
+    """The index of one home: in `folder`, or on the server that `server()` returns. From any thread; no call waits
+    until the index is built."""
 
     def __init__(
         self,
@@ -118,24 +122,24 @@ class Index:
         self._last_chunk = self._failures = self._removed = 0
 
     def wake(self) -> None:
-        """Add new vectors soon. Returns at once."""
+        """Add new vectors. Returns at once."""
         self._background.wake()
 
     def compare(self) -> None:
-        """Compare it with the database while it goes on answering: what is missing comes in, what is no more goes, and
-        where that is much it is built again. Returns at once; where none is open there is nothing to do."""
+        """Compare the index with the database, add what is missing, and remove what was deleted; if that is much, build
+        the index again. Searches go on meanwhile. Returns at once. Does nothing if the index is not open."""
         if self._is_open():
             self._compare_wanted = True
             self.wake()
 
     def check(self) -> None:
-        """Open it anew, compare it with the database, and mend it if need be. Returns at once."""
+        """Open the index again, and compare it with the database as `compare` does. Returns at once."""
         self._reopen_wanted = True
         self._failures = 0
         self.wake()
 
     def search(self, layer: Layer, vector: bytes, k: int) -> list[tuple[int, float]] | None:
-        """The nearest chunks with their squared L2; None while it is not ready."""
+        """The nearest chunks with their squared L2, None while the index is not ready."""
         if self.state.state != "ready" or not self._is_open():
             if self.state.state != "degraded":
                 self.wake()
@@ -148,13 +152,13 @@ class Index:
             log.warning("the index did not answer: %s", error)
             self._reopen_wanted = True
             if (server := self._server()) is not None:
-                self._disconnected(server, error)  # no other search waits for a server that does not answer
+                self._disconnected(server, error)  # so that the next search does not wait for the server
             self.wake()
             return None
         return hits
 
     def wait(self, timeout: float) -> bool:
-        """Wait until it is ready and has everything; False after `timeout` seconds. For tests and tools."""
+        """Wait until the index is ready and complete; False after `timeout` seconds."""
         self.wake()
         return self._background.wait_for(lambda: self._background.idle and self.state.state == "ready", timeout)
 
@@ -176,11 +180,12 @@ class Index:
         return None
 
     def _failed(self, error: Exception) -> float | None:
-        """When to try again, None for not before it is checked. Nothing of ours is at fault when a server is lost."""
+        """Handle an error; returns the seconds until the next attempt, None for no attempt before `check`. A lost
+        server is no reason to build again."""
         self._opened = None
         server, is_gone = self._server(), isinstance(error, HelperGone)
         if server is None or isinstance(error, TimeoutError):
-            self._helper.end()  # what hangs would keep the next question waiting; and it cannot let go of a folder
+            self._helper.end()  # if it hangs, the next search would wait for it; and only its end releases a folder
         if server is not None and (isinstance(error, HelperGone | TimeoutError) or str(error).startswith(UNREACHABLE)):
             self._disconnected(server, error)
             return RETRY_SECONDS
@@ -193,7 +198,7 @@ class Index:
         self._set_state("building", f"built again: {error}", 0.0)
         if server is not None:
             self._clear_wanted = True
-        elif not is_gone or self._failures > 1:  # once it may have been killed; twice it was the folder that killed it
+        elif not is_gone or self._failures > 1:  # a helper that ends once may have been killed; twice, by the folder
             self._move_aside()
         return 0.0
 
@@ -222,7 +227,7 @@ class Index:
         return self._opened is not None and self._opened == (self._helper.pid, self._where(), self._model())
 
     def _where(self) -> int | ChromaServer:
-        """What tells this index from another: the server, or the file."""
+        """Identifies the index: the server, or the inode of the file."""
         if (server := self._server()) is not None:
             return server
         try:
@@ -248,8 +253,8 @@ class Index:
         self._opened = (self._helper.pid, self._where(), model)
 
     def _reconcile(self) -> int:
-        """Have it hold what the database does, a page of ids at a time: questions are answered in between. How much it
-        lacked or had too much. Raises `DamagedIndex`."""
+        """Make the index contain what the database does, a page of ids at a time; searches are answered in between.
+        Returns how many entries were missing or too many. Raises `DamagedIndex`."""
         repaired = size = 0
         for layer in sorted(LAYERS):
             indexed: set[int] = set()
@@ -260,7 +265,7 @@ class Index:
                 offset += len(ids)
                 if len(ids) < IDS_PAGE:
                     break
-            # What was stored after the last page was added is not missing.
+            # Vectors that were stored after the last page was added are not missing; they are added next.
             expected = {number for number in self._store.indexed(self._model())[layer] if number <= self._last_chunk}
             surplus, missing = sorted(indexed - expected), sorted(expected - indexed)
             if len(surplus) > MAX_SURPLUS + CHURN * len(indexed):
@@ -280,7 +285,7 @@ class Index:
         return repaired
 
     def _check_sample(self, layer: Layer, ids: Sequence[int]) -> None:
-        """A few vectors must find themselves. Raises `DamagedIndex`."""
+        """Search for a few vectors, which must find themselves. Raises `DamagedIndex`."""
         sample = random.sample(ids, min(SAMPLE, len(ids)))
         for number, vector in self._store.vectors(sample).items():
             nearest = self._helper.call("query", layer.value, vector, 1, timeout=CHANGE_TIMEOUT_S)
@@ -306,7 +311,7 @@ class Index:
             self._helper.call("add", layer.value, batch, body, timeout=CHANGE_TIMEOUT_S)
 
     def _move_aside(self) -> None:
-        """Move a damaged index aside, in place of the one before it, so that it can be inspected."""
+        """Move a damaged index aside, so that it can be inspected. It replaces the one that was moved before."""
         aside = self.folder.with_name(f"{self.folder.name}.damaged")
         shutil.rmtree(aside, ignore_errors=True)
         if self.folder.exists():

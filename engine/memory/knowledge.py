@@ -1,6 +1,5 @@
-"""Layers D to G: what sessions said, the task graph, canonical facts, the night, forgetting (SPEC 4.4-4.10).
-
-Builds, recovers, starts and closes the services of these layers.
+"""The services of layers D to G (SPEC 4.4-4.10): captures, the task graph, facts, the night, forgetting. `Knowledge`
+builds, recovers, starts and closes them, and lets them follow the ledger.
 """
 
 from __future__ import annotations
@@ -11,160 +10,29 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from engine.background import run_in_thread
 from engine.home import Home
 from engine.memory.agent_files import AgentFiles
-from engine.memory.captures import ENDED, CaptureRow, Captures, WorkReader, session_of
+from engine.memory.captures import ENDED, CaptureRow, Captures, WorkReader
 from engine.memory.drafts import DraftRow, Drafts
 from engine.memory.forget import DatabaseRows, ErasableRows, ErasableStore, Forgetting, HomeFiles
 from engine.memory.graph import TaskGraph
+from engine.memory.graph_producer import KINDS, GraphProducer
 from engine.memory.memory import MemoryService
 from engine.memory.nightly import Nightly
 from engine.memory.para import Para
 from engine.memory.recall import FactSource, GraphSource, LedgerSource
 from engine.memory.summaries import SessionSummariser
 from engine.model import (
-    PROBLEM_FOUND,
     Asks,
-    GraphEdge,
-    GraphNode,
     Layer,
     LayerState,
     Refusal,
-    Relation,
     SessionView,
-    Task,
     Waiting,
 )
 from engine.model.text import count
 from engine.storage.database import Transaction
-from engine.storage.ledger import ConsumerThread, Ledger, LedgerConsumer, LedgerEntry, NotReady
+from engine.storage.ledger import ConsumerThread, Ledger, LedgerConsumer
 
 log = logging.getLogger(__name__)
-
-# -- the task graph follows sessions and tasks of the board (SPEC 4.6)
-
-KINDS = ENDED | {"SessionStarted", "TaskAdded", "TaskChanged", "WorkOverlapped"}
-SUCCESS_BY_OUTCOME = {"succeeded": True, "failed": False, PROBLEM_FOUND: False}
-"""Outcomes of SPEC 2.12 with which a task succeeded or failed; with the others it did neither."""
-
-SIMILAR = 0.8
-"""Cosine from which two tasks are linked by themselves."""
-
-MAX_SIMILAR = 5
-"""Links that one new task gets by itself, the closest."""
-
-SimilarSessions = Callable[[str, int, float], Mapping[str, float] | None]
-"""`(session, k, cosine)`: see `MemorySearch.sessions_like`."""
-
-
-class GraphProducer:
-    """Puts sessions and tasks into the graph, from the facts of the ledger."""
-
-    def __init__(self, graph: TaskGraph, work: WorkReader, similar_sessions: SimilarSessions) -> None:
-        self._graph = graph
-        self._work = work
-        self._similar_sessions = similar_sessions
-
-    def handle(self, fact: LedgerEntry) -> None:
-        """Put what a fact of `KINDS` says into the graph. Doing it again changes nothing."""
-        try:
-            if fact.kind in ENDED or fact.kind == "SessionStarted":
-                self._session(session_of(fact))
-            elif fact.kind == "WorkOverlapped":
-                self._relate(fact.payload["session_id"], Relation.RELATED_TO, fact.payload["other_session_id"])
-            else:
-                self._task(self._work.task(fact.subject))
-        except Refusal as refusal:
-            if refusal.code not in ("unknown_session", "unknown_task"):
-                raise
-        self._graph.flush(whole=fact.kind in ENDED)
-
-    def link_similar(self, fact: LedgerEntry) -> None:
-        """Link a session that ended to those whose summaries resemble its own. Raises `NotReady` while its vector is
-        still to be made."""
-        if self._graph.get(fact.subject) is None:
-            return
-        similar = self._similar_sessions(fact.subject, 20, SIMILAR)
-        if similar is None:
-            raise NotReady
-        linked = {edge.source for edge in self._edges(fact.subject) if edge.relation is Relation.SIMILAR_TO}
-        for other_id in [session for session in similar if session != fact.subject][:MAX_SIMILAR]:
-            other_node = self._graph.get(other_id)
-            if other_node is not None and other_node.invalidated_at is None and other_id not in linked:
-                self._graph.relate(fact.subject, Relation.SIMILAR_TO, other_id, similar[other_id])
-        self._graph.flush()
-
-    def _session(self, session_id: str) -> None:
-        view = self._work.session(session_id)
-        if view.started_at is None or view.not_begun:
-            return  # it was withdrawn before it began
-        previous = self._graph.latest_named(view.workspace, view.prompt)
-        self._graph.put(
-            GraphNode(
-                task_id=view.id,
-                title=view.prompt,
-                timestamp=view.ended_at or view.started_at,
-                success=SUCCESS_BY_OUTCOME.get(view.outcome),
-                description=view.error or view.summary,
-                workspace=view.workspace,
-                agent=view.agent,
-                outcome=view.outcome,
-            )
-        )
-        continued_id = self._work.continued_session(view.id)
-        if not continued_id and previous is not None and previous.task_id != view.id and previous.success is not True:
-            continued_id = previous.task_id  # the same again: a retry
-        if continued_id:
-            self._relate(view.id, Relation.DERIVED_FROM, continued_id)
-
-    def _task(self, task: Task) -> None:
-        if task.source != "session":  # else the session itself is the task
-            existing = self._graph.get(task.id)
-            outcome = {"done": "succeeded", "failed": "failed"}.get(task.state, "")
-            self._graph.put(
-                GraphNode(
-                    task_id=task.id,
-                    title=task.title,
-                    timestamp=max(existing.timestamp, task.updated_at) if existing else task.updated_at,
-                    success=SUCCESS_BY_OUTCOME.get(outcome),
-                    description=task.note,
-                    workspace=task.workspace,
-                    outcome=outcome,
-                )
-            )
-            if task.session_id:
-                self._relate(task.session_id, Relation.DERIVED_FROM, task.id)
-        for needed in task.needs:
-            self._blocks(self._work.task(needed), task)
-        for waiting in self._work.dependent_tasks(task.id):
-            self._blocks(task, waiting)
-
-    def _blocks(self, needed: Task, waiting: Task) -> None:
-        """The failure of a session that worked on a task blocks those that need it, until the task is done."""
-        if needed.state == "done":
-            for edge in self._edges(waiting.id):
-                if edge.relation is Relation.BLOCKS and not edge.invalidated and self._worked_on(edge.source, needed):
-                    self._graph.cut(edge)
-        elif needed.session_id and SUCCESS_BY_OUTCOME.get(self._work.session(needed.session_id).outcome) is False:
-            self._relate(needed.session_id, Relation.BLOCKS, waiting.id)
-
-    def _worked_on(self, session_id: str, task: Task) -> bool:
-        return session_id == task.session_id or any(
-            (edge.source, edge.relation, edge.target) == (session_id, Relation.DERIVED_FROM, task.id)
-            for edge in self._edges(session_id)
-        )
-
-    def _edges(self, task_id: str) -> Sequence[GraphEdge]:
-        return self._graph.neighbourhood(task_id).edges if self._graph.get(task_id) is not None else ()
-
-    def _relate(self, source: str, relation: Relation, target: str) -> None:
-        try:
-            self._graph.relate(source, relation, target)
-        except Refusal as refusal:
-            if refusal.code not in ("unknown_task", "cycle"):
-                raise
-            log.info("no %s from %s to %s: %s", relation, source, target, refusal.message)
-
-
-# -- the services
 
 
 class Knowledge:
@@ -182,7 +50,8 @@ class Knowledge:
         report: Callable[[str, str], None],
         secrets: Callable[[], Iterable[str]] = tuple,
     ) -> None:
-        """`model` sums sessions up and evaluates days where the operator named one. Recall asks the new layers, too."""
+        """If the operator named a `model`, it summarises sessions and evaluates days. Recall asks these layers from now
+        on."""
         database, clock = memory.database, memory.clock
         self._home = home
         self._memory = memory
@@ -220,8 +89,9 @@ class Knowledge:
     def build_forgetting(
         self, others: Sequence[ErasableStore], text_of_other: Mapping[str, Callable[[str], str | None]]
     ) -> None:
-        """Have `forgetting` take words out of all layers, of `others`, and of the home's files. The composition root
-        calls it once; `text_of_other` says what entries of `others` say, by what their ids begin with."""
+        """Build `forgetting`, which removes texts from all layers, from `others`, and from the home's files. It is
+        called once. `text_of_other` has functions that return the text of an entry of `others`, by the prefix of its
+        id."""
         home, database = self._home, self._memory.database
         captures, drafts = ErasableRows("captures", database, CaptureRow), ErasableRows("drafts", database, DraftRow)
         own = (self._memory.store, captures, drafts, self.para, self.graph)
@@ -238,17 +108,17 @@ class Knowledge:
     # -- life
 
     def recover(self) -> list[str]:
-        """Finish what a crash left half done; in words."""
+        """Finish what a crash left half done. Returns what was done, in words."""
         return self.para.recover() + self.forgetting.recover()
 
     def start(self, *, follow: bool = True) -> None:
-        """Read the graph in the background, and with `follow` process new entries of the ledger."""
+        """Read the graph in the background. With `follow`, also process new entries of the ledger."""
         run_in_thread("clawpy-task-graph", self.graph.load)
         if follow:
             self._following.start()
 
     def close(self) -> None:
-        """Stop following, write what is left. Safe to call twice."""
+        """Stop following the ledger, and write what is not written yet. Safe to call twice."""
         self._following.close()
         try:
             self.para.flush()
@@ -272,7 +142,7 @@ class Knowledge:
     # -- looking
 
     def layers(self) -> list[LayerState]:
-        """How layers D, F and G stand (SPEC 9.5)."""
+        """The states of layers D, F and G (SPEC 9.5)."""
         capture_count, newest_capture = self.captures.count()
         facts, problems, waiting = self.para.facts(), self.para.problems(), self.drafts.waiting()
         notes = [*problems[:3], *([f"waiting for you: {count(len(waiting), 'draft')}"] if waiting else [])]

@@ -1,8 +1,10 @@
-"""Ranks candidates by a weighted sum of features, with the reasons of each (SPEC 4.4). No model is asked. Pure.
+"""Ranks candidates of a recall by a weighted sum of features, and gives the reasons for each (SPEC 4.4). It asks no
+model, and all of it is pure. `search` chooses the candidates and calls `select_candidates`, `add_text_features` and
+`rank`.
 
-A long memory is judged by its passage nearest to the question, so that its length counts neither for nor against it.
-A feature that does not apply (no speakers, dates, sessions or vectors) is 0 for all candidates, so that conversations,
-long messages, documentation and code are ranked by the same weights.
+A long memory is judged by its passage that is nearest to the question, so that its length does not matter. A feature
+that does not apply (there are no speakers, dates, sessions or vectors) is 0 for all candidates. So the same weights
+rank conversations, long messages, documentation and code.
 """
 
 from __future__ import annotations
@@ -38,58 +40,58 @@ AROUND = "around"
 """The feature that is made of the others."""
 
 WEIGHTS = (
-    Weight("words", "words", 1.6, "how well its words fit, beside the best of all"),
+    Weight("words", "words", 1.6, "how well its words fit, compared with the best candidate"),
     Weight("passages", "meaning", 2.26, "its nearest passages are near to the question"),
-    Weight("tokens", "meaning", 5.11, "each word of the question finds a near one in a passage"),
-    Weight("beside", "neighbours", 2.17, "the turn before or after it fits: what answers, or was asked"),
+    Weight("tokens", "meaning", 5.11, "each word of the question has a near word in a passage"),
+    Weight("beside", "neighbours", 2.17, "the turn before or after it fits: a question beside its answer"),
     Weight(AROUND, "neighbours", 1.42, "many of the best were remembered shortly before or after it"),
     Weight("session", "session", 2.31, "its session is about what is asked"),
-    Weight("who", "speaker", 2.17, "the one whom the question is about says it"),
-    Weight("standing", "speaker", 2.97, "the user's own rule; where advice is asked for, what the user prefers"),
-    Weight("date", "date", 2.66, "it was said when the question says"),
+    Weight("who", "speaker", 2.17, "its speaker is the person whom the question is about"),
+    Weight("standing", "speaker", 2.97, "the user's own rule, or a preference if the question asks for advice"),
+    Weight("date", "date", 2.66, "it was said on the date that the question names"),
     Weight("time", "date", 1.61, "the question asks for a time, and it names one"),
-    Weight("recent", "recency", 1.0, "of two that fit alike the newer, above all when the latest is asked for"),
+    Weight("recent", "recency", 1.0, "it is newer; counts more if the question asks for the latest"),
 )
-"""`tests/benchmarks/refit_recall.py` fits them on talk and on long chats; "recent" is set by hand, as no set asks for
-it."""
+"""`tests/benchmarks/refit_recall.py` fits the weights on talk and on long chats. "recent" is set by hand, because no
+data set asks for it."""
 
 WORDS_SHARE, MEANING_SHARE = 0.4, 0.6
-"""Plain fusion of the two searches, by which candidates are chosen and neighbours judged."""
+"""Weights of the two searches in their plain sum, by which candidates are chosen and neighbours are judged."""
 
 MAX_FOUND = 300
-"""Candidates of each search; the similarity of the last one is scaled to 0."""
+"""Candidates of each search. Similarities are scaled so that the last candidate has 0."""
 
 MAX_CLOSE = 80
-"""Candidates that are compared closely: by their texts."""
+"""Candidates that are compared closely, by their texts."""
 
 RECENT_DAYS = 14.0
 MAX_CENTRES = 5
-"""The best candidates; others near them count more."""
+"""The number of the best candidates whose neighbours count more."""
 
 AROUND_TURNS = 5.0
-"""Memories after which what lies between two counts a third."""
+"""The distance, in memories, at which a neighbour counts a third (1/e)."""
 
 MIN_RELEVANCE = 0.27
-"""The threshold of recall (SPEC 4.3), compared in `_relevant`: where no memory reaches it, nothing is found. For a
+"""The threshold of recall (SPEC 4.3), which `_relevant` applies: if no memory reaches it, nothing is found. For a
 memory that shares no word with the question it is a squared L2 of 1.46. `tests/benchmarks/test_recall_unrelated.py`
-measures it on three memories: nothing is found for .94 of everyday questions whose answer is in none, and recall@10 of
-questions that they answer does not fall.
+measures it on three data sets: nothing is found for .94 of everyday questions without an answer in them, and recall@10
+of questions with an answer does not fall.
 
-Once a memory reaches it, others are returned from a third of it, or when a memory of their session reaches it: an
-answer often shares neither words nor meaning with the question, only its session."""
+If a memory reaches the threshold, two kinds of others are found, too: those that reach a third of it, and those of the
+same session. An answer often shares neither words nor meaning with the question, only its session."""
 
 COMPANION_DIVISOR = 3.0
-"""`MIN_RELEVANCE` is divided by this for memories beside one that reaches it."""
+"""`MIN_RELEVANCE` is divided by this for other memories, once one has reached it."""
 
 COVERAGE_BONUS = 0.3
-"""What a match of all key words of a question adds to the cosine."""
+"""A memory with all key words of a question gets this added to its cosine; one with some of them, a share of it."""
 
 WORDS_ALONE = 0.28
-"""The cosine that a match of all key words counts as at least: half of them, weighted by rarity, reach the threshold
-without a vector."""
+"""The least cosine of a memory with all key words of a question. So half of them, weighted by rarity, reach the
+threshold without a vector."""
 
 NOTABLE = 0.5
-"""Value from which a feature is named as a reason."""
+"""A feature with this value or more is named as a reason."""
 
 _TIME_WORDS = """
 yesterday today tonight tomorrow last next ago week weekend month year morning evening recently soon since
@@ -105,16 +107,16 @@ _PREFERENCE = re.compile(
 
 
 Near = tuple[float, int, int]
-"""How near a chunk is, its id, and the number of its memory."""
+"""The similarity of a chunk to the question, its id, and the number (`seq`) of its memory."""
 
 Row = tuple[int, str, str, str]
-"""Of a memory its `seq`, speaker, session and time (ISO 8601 in UTC, as it is stored). A plain tuple: a recall reads
-hundreds of them."""
+"""The `seq`, speaker, session and time (as it is stored: ISO 8601 in UTC) of a memory. It is a plain tuple, because a
+recall reads hundreds of them."""
 
 
 @dataclass(slots=True)
 class Candidates:
-    """The rows that are compared closely, the best first, and their values of each feature, by its name."""
+    """The memories that are compared closely, the best first. `features` has their values by the name of a feature."""
 
     question: Question
     now: datetime
@@ -126,7 +128,8 @@ class Candidates:
 
 @frozen
 class RankedCandidate:
-    """A candidate by its number and its score, the sum of its parts' `value * weight`: in [0, 1]."""
+    """A candidate, by its place in `Candidates.rows`, with its score in [0, 1]: the sum of `value * weight` of its
+    parts."""
 
     number: int
     score: float
@@ -142,10 +145,12 @@ def select_candidates(
     near: Sequence[Near],
     now: datetime,
 ) -> Candidates:
-    """Choose the candidates that are compared closely, by both searches, sessions, speakers and dates: no text is read.
+    """Choose the candidates that are compared closely, by both searches, sessions, speakers and dates, without their
+    texts.
 
-    `rows` are what the searches found and the turns beside them, `previous` the number (`seq`) of the turn before each
-    in its session. `word_scores` is BM25 of those that words found; `near` are chunks, nearest first.
+    `rows` are the memories that the searches found, and the turns beside them. `previous` gives for a number (`seq`)
+    that of the turn before it in its session. `word_scores` has the BM25 of memories that were found by their words.
+    `near` has chunks, the nearest first.
     """
     import numpy
 
@@ -175,7 +180,7 @@ def select_candidates(
 
 
 def _best_beside(rows: Sequence[Row], previous: Mapping[int, int], values: Vector) -> Vector:
-    """For each row the better value of the turns before and after it; 0 where there is none."""
+    """For each row the better value of the turns before and after it, 0 if there is none."""
     import numpy
 
     best = numpy.zeros(len(rows), numpy.float32)
@@ -200,9 +205,9 @@ def _best_of_session(rows: Sequence[Row], values: Vector) -> Vector:
 
 
 def add_text_features(candidates: Candidates, texts: Sequence[str], tokens: Vector, passages: Vector) -> None:
-    """Add the features that take texts: of each candidate the text that was read, its score by `token_vectors.maxsim`,
-    and the similarity of its nearest passages. "coverage" is the share of the question's words that it has, rare ones
-    counting more."""
+    """Add the features that need texts. For each candidate, `texts` has the text that was read, `tokens` its score by
+    `token_vectors.maxsim`, and `passages` the similarity of its nearest passages. The feature "coverage" is the share
+    of the question's words that a text has; rare words count more."""
     import numpy
 
     question = candidates.question
@@ -224,7 +229,7 @@ def add_text_features(candidates: Candidates, texts: Sequence[str], tokens: Vect
     candidates.features |= {
         "coverage": coverage,
         "passages": passages,
-        # Of another embedder no tokens are known: then the vector, and without any the words themselves.
+        # Another embedder gives no tokens. Then the vector counts, and without a vector the words.
         "tokens": numpy.where(tokens > 0, tokens, numpy.maximum(candidates.features["meaning"], coverage)),
         "standing": numpy.array(standing, numpy.float32),
         "time": numpy.array(
@@ -237,8 +242,8 @@ def add_text_features(candidates: Candidates, texts: Sequence[str], tokens: Vect
 
 
 def _around(scores: Vector, seqs: Sequence[int]) -> Vector:
-    """How many of the best candidates were remembered shortly before or after each, in [0, 1]: what belongs together is
-    often said in one stretch, over several sessions."""
+    """How many of the best candidates were remembered shortly before or after each, in [0, 1]. Memories of one subject
+    are often remembered one after the other, also over several sessions."""
     import numpy
 
     numbers = numpy.array(seqs, numpy.float64)  # exact for every `seq`
@@ -249,8 +254,8 @@ def _around(scores: Vector, seqs: Sequence[int]) -> Vector:
 
 
 def _terms_in(terms: Sequence[str], texts: Sequence[str]) -> list[frozenset[str]]:
-    """Which of the terms each text has, given in lower case. Only words that begin as a term does are stemmed: a stem
-    differs from its word at the end."""
+    """The terms that each text has; the texts are in lower case. Only words with the beginning of a term are stemmed,
+    because a stem differs from its word only at the end."""
     beginnings = "|".join(re.escape(term[:-1] or term) for term in terms)
     word = re.compile(rf"(?<![^\W_])(?:{beginnings})[^\W_]*")
     wanted = frozenset(terms)
@@ -258,14 +263,15 @@ def _terms_in(terms: Sequence[str], texts: Sequence[str]) -> list[frozenset[str]
 
 
 def rank(candidates: Candidates, *, limit: int | None = None) -> list[RankedCandidate]:
-    """The relevant candidates with their scores, best first, at most `limit`. Equal scores keep their order."""
+    """The relevant candidates with their scores, best first, at most `limit`. Candidates with equal scores keep their
+    order."""
     import numpy
 
     question, features, size = candidates.question, candidates.features, len(candidates.rows)
     if not size:
         return []
-    # A feature that the question does not ask for is not counted, so that scores compare with those of other layers.
-    # One that it asks for lowers the score of every line that lacks it, even if all do.
+    # A feature that the question does not ask for is not counted, so that scores can be compared with those of other
+    # layers. A feature that it asks for lowers the score of every candidate without it, even if all are without it.
     not_applicable = {"who"} if not question.speakers else set()
     not_applicable |= ({"date"} if not question.dates else set()) | ({"time"} if not question.asks_when else set())
     not_applicable |= {"standing"} if not features["standing"].any() else set()
@@ -290,7 +296,7 @@ def rank(candidates: Candidates, *, limit: int | None = None) -> list[RankedCand
 
 
 def _relevant(candidates: Candidates) -> Any:
-    """Which candidates are near enough to be found, from their cosine and the telling words that they have; see
+    """Whether each candidate is near enough to be found, by its cosine and the key words that it has; see
     `MIN_RELEVANCE`."""
     import numpy
 
@@ -305,7 +311,7 @@ def _relevant(candidates: Candidates) -> Any:
 
 
 def _reason(candidates: Candidates, candidate: int) -> str:
-    """Why, in words."""
+    """Why a candidate was found, in words."""
     _, speaker, _, at = candidates.rows[candidate]
     features = {name: float(values[candidate]) for name, values in candidates.features.items()}
     reasons = []
@@ -328,7 +334,7 @@ def _reason(candidates: Candidates, candidate: int) -> str:
 
 
 def _relative(values: Vector, floor: float) -> Vector:
-    """Between the floor (0) and the best (1)."""
+    """Values scaled so that `floor` and less are 0, and the best is 1."""
     import numpy
 
     best = float(values.max(initial=floor))

@@ -1,31 +1,21 @@
-"""Vectors of layers C and E: made in the background, and searched.
+"""Searches the vectors of layers C and E.
 
-They are missing for new memories, after a crash, and for all memories when the embedder changes. A memory is cut into
-chunks that fit the embedder, and each gets its context. A turn of a conversation means little alone
-("Yes, last week!"): it is embedded behind the turn before it, the date and who speaks.
-
-Where there are few vectors they are compared exactly, else by the index, with its candidates rescored exactly. Vectors
-are unit vectors, so that similarity is their product in [-1, 1], and Chroma's squared L2 is 2 - 2 * similarity.
+Few vectors are compared exactly. With many, the index proposes candidates, which are then compared exactly. Vectors are
+unit vectors: their similarity is their product, in [-1, 1], and Chroma's squared L2 is 2 - 2 * similarity.
 """
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from engine.background import Background
 from engine.memory.embedding import Embedder, Embedding, NoEmbedder
-from engine.memory.helper import Helper, HelperFailed
 from engine.memory.index import Index
-from engine.memory.question import MONTHS
 from engine.memory.ranking import Near
-from engine.memory.store import LAYERS, MemoryStore, NewPassage
-from engine.model import Layer, Memory, Refusal
-from engine.programs import HelperGone
-from engine.storage.database import Database
+from engine.memory.store import LAYERS, MemoryStore
+from engine.model import Layer
 
 if TYPE_CHECKING:
     import numpy
@@ -33,173 +23,26 @@ if TYPE_CHECKING:
     Matrix = numpy.ndarray[Any, numpy.dtype[numpy.float32]]
 
 
-# -- making
-
-log = logging.getLogger(__name__)
-
-VERSION = 2
-"""Changes with whatever here changes the texts that are embedded: then all are embedded again."""
-
-MAX_TOKENS = 96
-"""Tokens of a chunk, some sentences: one vector for more of them blurs what a single one says. What is put before it
-must fit into the embedder's 256 as well."""
-
-OVERLAP = 16
-"""Tokens that a chunk shares with the one before it."""
-
-MAX_CHUNKS = 64
-"""Chunks of one memory that get vectors, about 4,000 words; what follows is found by its words alone."""
-
-MAX_CHARACTERS = 40_000
-"""Characters of a memory that are cut into chunks."""
-
-PREVIOUS_TURN = 240
-"""Characters of the turn before that count, its last ones."""
-
-MAX_MEMORIES = 64
-"""Memories whose vectors are made and stored together."""
-
-MAX_PASSAGES = 256
-"""Chunks from which a batch is full."""
-
-RETRY_DELAYS_S = (1.0, 5.0, 30.0, 300.0)
-"""Seconds to wait after the first, second, ... failure in a row."""
-
-OFFSETS_TIMEOUT_S = 60.0
-
-
-def chunks(offsets: Sequence[tuple[int, int]], length: int) -> list[tuple[int, int]]:
-    """Stretches of a text of `length` characters, given where its tokens begin and end: at most `MAX_TOKENS` each,
-    overlapping by `OVERLAP`, together the whole of it, up to `MAX_CHUNKS`."""
-    stretches: list[tuple[int, int]] = []
-    for first in range(0, max(1, len(offsets) - OVERLAP), MAX_TOKENS - OVERLAP):
-        last = first + MAX_TOKENS
-        stretches.append((offsets[first][0] if first else 0, offsets[last - 1][1] if last < len(offsets) else length))
-    return stretches[:MAX_CHUNKS]
-
-
-class Vectoriser:
-    """One thread that runs while vectors are missing, and waits otherwise."""
-
-    def __init__(
-        self,
-        database: Database,
-        store: MemoryStore,
-        helper: Helper,
-        *,
-        embedder: Callable[[], Embedder],
-        on_complete: Callable[[], None],
-    ) -> None:
-        """`helper` says where tokens begin and end; `on_complete()` is called when no vector is missing any more."""
-        self._database = database
-        self._store = store
-        self._helper = helper
-        self._embedder = embedder
-        self._on_complete = on_complete
-        self._has_new = False
-        self._background = Background("clawpy-vectors", self._step)
-        self._failures = 0
-        self.trouble = ""
-        """Why no vectors can be made now, in words; "" when they can."""
-
-    @property
-    def model(self) -> str:
-        """What rows say that their vectors were made with: the embedder, and how texts are cut for it."""
-        return f"{self._embedder().name}/{VERSION}"
-
-    def wake(self) -> None:
-        """Something may be missing. Returns at once."""
-        self._background.wake()
-
-    def settle(self, timeout: float | None) -> bool:
-        """Wait until nothing is missing; False after `timeout` seconds, or when no vectors can be made."""
-        self.wake()
-        thread = self._background
-        thread.wait_for(lambda: thread.closed or bool(self.trouble) or thread.idle, timeout)
-        return thread.idle and not self.trouble
-
-    def close(self) -> None:
-        """Stop after what is being made. Safe to call twice."""
-        self._background.close()
-
-    def _step(self) -> float | None:
-        trouble = ""
-        try:
-            more = self._make_batch()
-        except (NoEmbedder, HelperGone, HelperFailed, TimeoutError) as error:
-            trouble = str(error) or "memory's helper process does not answer"
-        except Refusal as refusal:
-            if refusal.code == "engine_closed":
-                return None
-            trouble = refusal.message
-        except Exception as error:
-            log.exception("vectors could not be made")
-            trouble = f"{type(error).__name__}: {error}"
-        if trouble and trouble != self.trouble:
-            log.warning("no vectors: %s", trouble)
-        self.trouble, self._failures = trouble, self._failures + 1 if trouble else 0
-        if trouble:
-            return RETRY_DELAYS_S[min(self._failures, len(RETRY_DELAYS_S)) - 1]
-        return 0.0 if more else None
-
-    def _make_batch(self) -> bool:
-        """Make vectors for the oldest that have none; True when there may be more."""
-        embedder, model = self._embedder(), self.model
-        memories = self._store.pending(model, MAX_MEMORIES, characters=MAX_CHARACTERS)
-        previous = self._store.previous_turns([memory.seq for memory in memories])
-        by_seq = self._store.by_seq(previous.values())
-        parts: list[tuple[Memory, int, int]] = []
-        for memory in memories:
-            if len(parts) >= MAX_PASSAGES:
-                break
-            # No token is shorter than a character.
-            is_short = len(memory.text) <= MAX_TOKENS
-            offsets = [] if is_short else self._helper.call("offsets", memory.text, timeout=OFFSETS_TIMEOUT_S)
-            parts += [(memory, start, stop) for start, stop in chunks(offsets, len(memory.text))]
-        heads = [
-            _head(memory, None if start else by_seq.get(previous.get(memory.seq, 0))) for memory, start, _ in parts
-        ]
-        texts = [head + memory.text[start:stop] for head, (memory, start, stop) in zip(heads, parts, strict=True)]
-        passages: dict[int, list[NewPassage]] = {}
-        if parts:
-            embeddings = embedder.embed(texts, keep=list(map(len, heads)))
-            for (memory, start, stop), embedding in zip(parts, embeddings, strict=True):
-                passage = NewPassage(start, stop, embedding.vector, embedding.packed_tokens or None)
-                passages.setdefault(memory.seq, []).append(passage)
-            self._database.write(lambda tx: self._store.put_passages(tx, model, passages))
-        if not parts and self._has_new:
-            self._on_complete()
-        self._has_new = bool(parts)
-        return self._has_new
-
-
-def _head(memory: Memory, previous: Memory | None) -> str:
-    """What stands before a chunk of `memory`, `previous` being the turn before it in its session."""
-    before = f"{previous.text[-PREVIOUS_TURN:]} " if previous is not None and previous.text else ""
-    who = f"{memory.speaker}: " if memory.speaker else ""
-    return f"{before}[{memory.at.day:02d} {list(MONTHS)[memory.at.month - 1].capitalize()} {memory.at.year}] {who}"
-
-
-# -- searching
-
 MAX_EXACT = 20_000
-"""Chunks up to which all vectors are held in memory and compared exactly (30 MB)."""
+"""Up to this many chunks all vectors are held in memory (30 MB) and compared exactly."""
 
 PAGE = 2_000
+"""Vectors that are read at once."""
+
 MAX_QUESTIONS = 256
-"""Vectors of questions that are kept."""
+"""Number of questions whose vectors are kept."""
 
 MIN_SIMILARITY = 0.0
-"""Similarity of candidates: less than the limit of what is returned (`ranking.MIN_RELEVANCE`), since a turn may belong
-to one that is near. Keeping to 0.25 here takes a tenth of recall@10 from chats."""
+"""The least similarity of candidates. It is less than that of results (`ranking.MIN_RELEVANCE`), because a turn that is
+not near may belong to one that is. With 0.25 here, recall@10 of chats would fall by a tenth."""
 
 
 class NoIndex(Exception):
-    """There are too many vectors to compare all, and the index cannot search now; in words."""
+    """There are too many vectors to compare all of them, and the index cannot search now. The message says why."""
 
 
 class Vectors:
-    """Dense search over chunks. From any thread; no call waits for what is being built."""
+    """Searches chunks by their vectors. From any thread; no call waits until vectors or the index are complete."""
 
     def __init__(
         self, store: MemoryStore, index: Index, *, embedder: Callable[[], Embedder], model: Callable[[], str]
@@ -211,13 +54,13 @@ class Vectors:
         self._embed_cached = lru_cache(MAX_QUESTIONS)(_embed_question)
         self._exact: _Exact | None = None
         self._exact_state = ("", -1)
-        """The model and the commits of which `_exact` was read."""
+        """The model and the number of commits at which `_exact` was read."""
         self._exact_lock = threading.Lock()
         self.trouble = ""
-        """Why questions cannot be embedded, in words; "" when they can."""
+        """Why questions cannot be embedded, in words; "" if they can."""
 
     def embed(self, text: str) -> Embedding | None:
-        """A question as the embedder reads it; None when it cannot work: `trouble` says why. The latest are kept."""
+        """The embedding of a question, None if it cannot be made: then `trouble` says why. The latest are kept."""
         try:
             embedding = self._embed_cached(self._embedder(), text)
         except NoEmbedder as error:
@@ -229,8 +72,8 @@ class Vectors:
     def search(
         self, query: Matrix, k: int, layers: frozenset[Layer] = LAYERS, min_similarity: float = MIN_SIMILARITY
     ) -> dict[int, float]:
-        """The `k` nearest memories with `min_similarity`, by number, best first, with their similarity. Raises
-        `NoIndex`."""
+        """The `k` nearest memories with at least `min_similarity`: the similarity by the number (`seq`), best first.
+        Raises `NoIndex`."""
         exact = self._exact_vectors()
         if exact is not None:
             return exact.search(query, k, layers, min_similarity)
@@ -245,19 +88,19 @@ class Vectors:
         return _best(((seq, value) for value, _, seq in sorted(near, reverse=True)), k)
 
     def near(self, query: Matrix, seqs: Sequence[int]) -> list[Near]:
-        """How near all chunks of these memories are, nearest first. Memories without vectors are left out."""
+        """All chunks of these memories, nearest first. Memories without vectors are left out."""
         exact = self._exact_vectors()
         near = exact.near(query, seqs) if exact is not None else _rescored(query, self._store.vectors_of(seqs=seqs))
         return sorted(near, reverse=True)
 
     def forget(self) -> None:
-        """Vectors were deleted: read anew what is held in memory."""
+        """Vectors were deleted: read those that are held in memory again."""
         with self._exact_lock:
             self._exact, self._exact_state = None, ("", -1)
 
     def _exact_vectors(self) -> _Exact | None:
-        """All vectors; read when they are first asked for, and what was added since. None when they are too many."""
-        model, commits = self._model(), self._store.commits  # before the look: what is written meanwhile comes next
+        """All vectors, None if they are too many. They are read at the first call; later calls read new ones."""
+        model, commits = self._model(), self._store.commits  # before reading: the next call reads what is written now
         with self._exact_lock:
             if self._exact_state != (model, commits):
                 if self._exact is None or self._exact_state[0] != model:
@@ -276,7 +119,7 @@ def _embed_question(embedder: Embedder, text: str) -> Embedding:
 
 
 def _rescored(query: Matrix, chunks: Sequence[tuple[int, int, bytes]]) -> list[Near]:
-    """(id, number of the memory, vector) of chunks by how near they are."""
+    """The similarity of chunks, which are given as (id, number of the memory, vector)."""
     import numpy
 
     chunks = [chunk for chunk in chunks if len(chunk[2]) == query.nbytes]  # not those of a former embedder
@@ -288,7 +131,7 @@ def _rescored(query: Matrix, chunks: Sequence[tuple[int, int, bytes]]) -> list[N
 
 
 def _best(hits: Iterable[tuple[int, float]], k: int) -> dict[int, float]:
-    """The first `k` memories of (number, similarity), best first, each once."""
+    """The first `k` memories of pairs (number, similarity), which are best first; each memory once."""
     best: dict[int, float] = {}
     for seq, value in hits:
         best.setdefault(seq, value)
@@ -298,15 +141,16 @@ def _best(hits: Iterable[tuple[int, float]], k: int) -> dict[int, float]:
 
 
 def products(matrix: Matrix, vector: Matrix) -> Matrix:
-    """The product of each row with a vector, on the thread that asks: `@` would have several threads wait for each
-    other, which takes ten times as long on a busy machine, and keeps the cores from the screen."""
+    """The product of each row with a vector, in the calling thread. `@` would use several threads that wait for each
+    other: on a busy machine that takes ten times as long, and the screen gets no processor."""
     import numpy
 
     return numpy.asarray(numpy.einsum("ij,j->i", matrix, vector))
 
 
 class _Exact:
-    """All vectors of a model, row by row. Rows are added at the end; a search works on what was there when it began."""
+    """All vectors of a model, as the rows of a matrix. Rows are added at the end, and a search uses the rows that were
+    there when it began."""
 
     def __init__(self) -> None:
         import numpy
@@ -338,13 +182,13 @@ class _Exact:
         self.last = self._chunks[-1]
 
     def near(self, query: Matrix, seqs: Iterable[int]) -> list[Near]:
-        """How near all chunks of memories are."""
+        """All chunks of these memories, in no order."""
         rows = [row for seq in seqs for row in self._rows_of.get(seq, ())]
         near = products(self._matrix[rows], query).tolist() if rows else []
         return [(value, self._chunks[row], self._seqs[row]) for value, row in zip(near, rows, strict=True)]
 
     def search(self, query: Matrix, k: int, layers: frozenset[Layer], min_similarity: float) -> dict[int, float]:
-        """The `k` nearest memories."""
+        """As `Vectors.search`."""
         import numpy
 
         size = len(self._chunks)

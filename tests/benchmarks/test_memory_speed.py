@@ -22,7 +22,7 @@ import pytest
 from engine.clock import FakeClock
 from engine.config import FixedSettings
 from engine.events import SettingChanged
-from engine.memory import vectors
+from engine.memory import vectoriser
 from engine.memory.embedding import Embedding, LocalEmbedder, unit
 from engine.memory.helper import Helper
 from engine.memory.local_model import MiniLM
@@ -139,7 +139,7 @@ def test_remembering_a_long_message(database: Database, clock: FakeClock, tmp_pa
     model.embed("warm")
     read = []
     for text in texts:
-        parts = [text[start:stop] for start, stop in vectors.chunks(model.offsets(text), len(text))]
+        parts = [text[start:stop] for start, stop in vectoriser.chunks(model.offsets(text), len(text))]
         read.append(time_call(lambda parts=parts: [model.embed(part) for part in parts]))
     ours, alone = statistics.median(remembered), statistics.median(read)
     print(

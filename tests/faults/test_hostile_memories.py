@@ -21,9 +21,10 @@ import psutil
 import pytest
 
 from engine.config import FixedSettings, MemorySettings, Settings
-from engine.memory import vectors
+from engine.memory import vectoriser
 from engine.memory.embedding import Embedding
-from engine.memory.memory import BLOCK, MemoryService, RecallPromptPart
+from engine.memory.memory import MemoryService
+from engine.memory.recall_in_prompts import BLOCK, RecallPromptPart
 from engine.model import Layer, NewMemory, PromptRequest, RecallQuery, Refusal, sanitise
 from tests.memory.conftest import MakeMemory
 from tests.memory.conftest import make_memory as make_memory
@@ -138,7 +139,7 @@ def test_ten_thousand_hostile_memories_do_no_harm(make_memory: MakeMemory) -> No
     print(f"  memory grew at most by           {peak.grown:7.0f} MiB (bar {GROWTH_BAR})")
     assert max(acknowledged) < ACKNOWLEDGE_BAR
     assert statistics.quantiles(recalled, n=20)[18] < RECALL_BAR
-    assert embedder.chunks <= 8 * HOSTILE + HOSTILE // LONG_ONES * vectors.MAX_CHUNKS
+    assert embedder.chunks <= 8 * HOSTILE + HOSTILE // LONG_ONES * vectoriser.MAX_CHUNKS
     assert peak.grown < GROWTH_BAR
 
 

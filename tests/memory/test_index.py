@@ -21,9 +21,10 @@ from hypothesis import strategies as st
 from engine.clock import FakeClock
 from engine.config import FixedSettings
 from engine.memory import index as indexing
-from engine.memory import vectors as dense
+from engine.memory import vectoriser, vectors
 from engine.memory.index import ChromaServer
 from engine.memory.memory import MemoryService
+from engine.memory.vectors import NoIndex
 from engine.model import Layer, NewMemory, RecallQuery
 from engine.storage.database import Database
 from tests.memory.conftest import MakeMemory, WordVectors, turns
@@ -38,7 +39,7 @@ until = partial(wait_until, seconds=LONG)
 @pytest.fixture
 def many(memory: MemoryService, monkeypatch: pytest.MonkeyPatch) -> MemoryService:
     """A memory that has too much for exact search, indexed."""
-    monkeypatch.setattr(dense, "MAX_EXACT", 10)
+    monkeypatch.setattr(vectors, "MAX_EXACT", 10)
     memory.remember(turns(*(f"word{number} thing{number % 7}" for number in range(60))))
     memory.remember([NewMemory("task summary", layer=Layer.CONTEXT, kind="summary")])
     assert memory.settle(LONG)
@@ -52,7 +53,7 @@ def nearest(memory: MemoryService, text: str) -> str:
     assert query is not None
     try:
         hits = memory.vectors.search(query.array, 3)
-    except dense.NoIndex:
+    except NoIndex:
         return ""
     return memory.store.by_seq(hits)[next(iter(hits))].text if hits else ""
 
@@ -69,7 +70,7 @@ def test_the_index_and_the_exact_search_find_the_same(many: MemoryService, monke
     query = many.vectors.embed("word5 thing5")
     assert query is not None
     by_index = many.vectors.search(query.array, 5)
-    monkeypatch.setattr(dense, "MAX_EXACT", 1000)
+    monkeypatch.setattr(vectors, "MAX_EXACT", 1000)
     many.vectors.forget()  # so that they are counted again
     exactly = many.vectors.search(query.array, 5)
     assert list(by_index) == list(exactly)
@@ -174,13 +175,13 @@ def test_chunks_cover_the_text_fit_the_embedder_and_overlap(lengths: list[int]) 
     for length in lengths:
         offsets.append((at, at + length))
         at += length
-    chunks = dense.chunks(offsets, at)
+    chunks = vectoriser.chunks(offsets, at)
     assert chunks[0][0] == 0
     assert chunks[-1][1] == at
     for (_, stop), (start, _) in itertools.pairwise(chunks):
         assert start < stop
     for start, stop in chunks:
-        assert sum(1 for offset in offsets if start <= offset[0] and offset[1] <= stop) <= dense.MAX_TOKENS
+        assert sum(1 for offset in offsets if start <= offset[0] and offset[1] <= stop) <= vectoriser.MAX_TOKENS
 
 
 # -- on a server
@@ -227,7 +228,7 @@ def memory_on_server(
     server: Server, tmp_path: Path, database: Database, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[MemoryService]:
     monkeypatch.setattr(indexing, "RETRY_SECONDS", 0.1)
-    monkeypatch.setattr(dense, "MAX_EXACT", 10)
+    monkeypatch.setattr(vectors, "MAX_EXACT", 10)
     memory = MemoryService(
         database,
         settings=FixedSettings(),

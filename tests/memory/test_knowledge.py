@@ -10,7 +10,7 @@ import pytest
 
 from engine.clock import FakeClock
 from engine.memory.graph import TaskGraph
-from engine.memory.knowledge import GraphProducer
+from engine.memory.graph_producer import GraphProducer
 from engine.memory.recall import describe_task
 from engine.model import CheckResult, GraphNode, Relation, SessionState
 from engine.storage.ledger import LedgerEntry

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from engine import tokenizer
 from engine.config import FixedSettings, MemorySettings, Settings
-from engine.memory.memory import BLOCK, PREAMBLE, RecallPromptPart, memory_lines
+from engine.memory.recall_in_prompts import BLOCK, PREAMBLE, RecallPromptPart, memory_lines
 from engine.model import Layer, PromptRequest, Recall, RecallMatch, RecallQuery, SourceKind, sanitise
 
 

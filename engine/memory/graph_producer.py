@@ -1,0 +1,143 @@
+"""Puts sessions, and tasks of the board, into the task graph, as events of the ledger report them (SPEC 4.6)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+
+from engine.memory.captures import ENDED, WorkReader, session_of
+from engine.memory.graph import TaskGraph
+from engine.model import (
+    PROBLEM_FOUND,
+    GraphEdge,
+    GraphNode,
+    Refusal,
+    Relation,
+    Task,
+)
+from engine.storage.ledger import LedgerEntry, NotReady
+
+log = logging.getLogger(__name__)
+
+KINDS = ENDED | {"SessionStarted", "TaskAdded", "TaskChanged", "WorkOverlapped"}
+SUCCESS_BY_OUTCOME = {"succeeded": True, "failed": False, PROBLEM_FOUND: False}
+"""The outcomes (SPEC 2.12) that mean success or failure of a task. The others mean neither."""
+
+SIMILAR = 0.8
+"""Least cosine of two tasks that are linked as similar (SPEC 4.6)."""
+
+MAX_SIMILAR = 5
+"""Maximum number of similar tasks that a new task is linked to: the closest."""
+
+SimilarSessions = Callable[[str, int, float], Mapping[str, float] | None]
+"""`(session, k, cosine)`: see `MemorySearch.sessions_like`."""
+
+
+class GraphProducer:
+    """Puts sessions and tasks into the graph."""
+
+    def __init__(self, graph: TaskGraph, work: WorkReader, similar_sessions: SimilarSessions) -> None:
+        self._graph = graph
+        self._work = work
+        self._similar_sessions = similar_sessions
+
+    def handle(self, fact: LedgerEntry) -> None:
+        """Put what an event of `KINDS` says into the graph. A second call changes nothing."""
+        try:
+            if fact.kind in ENDED or fact.kind == "SessionStarted":
+                self._session(session_of(fact))
+            elif fact.kind == "WorkOverlapped":
+                self._relate(fact.payload["session_id"], Relation.RELATED_TO, fact.payload["other_session_id"])
+            else:
+                self._task(self._work.task(fact.subject))
+        except Refusal as refusal:
+            if refusal.code not in ("unknown_session", "unknown_task"):
+                raise
+        self._graph.flush(whole=fact.kind in ENDED)
+
+    def link_similar(self, fact: LedgerEntry) -> None:
+        """Link a session that ended to those whose summaries resemble its own. Raises `NotReady` while its vector is
+        still to be made."""
+        if self._graph.get(fact.subject) is None:
+            return
+        similar = self._similar_sessions(fact.subject, 20, SIMILAR)
+        if similar is None:
+            raise NotReady
+        linked = {edge.source for edge in self._edges(fact.subject) if edge.relation is Relation.SIMILAR_TO}
+        for other_id in [session for session in similar if session != fact.subject][:MAX_SIMILAR]:
+            other_node = self._graph.get(other_id)
+            if other_node is not None and other_node.invalidated_at is None and other_id not in linked:
+                self._graph.relate(fact.subject, Relation.SIMILAR_TO, other_id, similar[other_id])
+        self._graph.flush()
+
+    def _session(self, session_id: str) -> None:
+        view = self._work.session(session_id)
+        if view.started_at is None or view.not_begun:
+            return  # the session was withdrawn before it began
+        previous = self._graph.latest_named(view.workspace, view.prompt)
+        self._graph.put(
+            GraphNode(
+                task_id=view.id,
+                title=view.prompt,
+                timestamp=view.ended_at or view.started_at,
+                success=SUCCESS_BY_OUTCOME.get(view.outcome),
+                description=view.error or view.summary,
+                workspace=view.workspace,
+                agent=view.agent,
+                outcome=view.outcome,
+            )
+        )
+        continued_id = self._work.continued_session(view.id)
+        if not continued_id and previous is not None and previous.task_id != view.id and previous.success is not True:
+            continued_id = previous.task_id  # the same again: a retry
+        if continued_id:
+            self._relate(view.id, Relation.DERIVED_FROM, continued_id)
+
+    def _task(self, task: Task) -> None:
+        if task.source != "session":  # otherwise the session itself is the task
+            existing = self._graph.get(task.id)
+            outcome = {"done": "succeeded", "failed": "failed"}.get(task.state, "")
+            self._graph.put(
+                GraphNode(
+                    task_id=task.id,
+                    title=task.title,
+                    timestamp=max(existing.timestamp, task.updated_at) if existing else task.updated_at,
+                    success=SUCCESS_BY_OUTCOME.get(outcome),
+                    description=task.note,
+                    workspace=task.workspace,
+                    outcome=outcome,
+                )
+            )
+            if task.session_id:
+                self._relate(task.session_id, Relation.DERIVED_FROM, task.id)
+        for needed in task.needs:
+            self._blocks(self._work.task(needed), task)
+        for waiting in self._work.dependent_tasks(task.id):
+            self._blocks(task, waiting)
+
+    def _blocks(self, needed: Task, waiting: Task) -> None:
+        """If a session that worked on the task `needed` has failed, it blocks the task `waiting` until `needed` is
+        done."""
+        if needed.state == "done":
+            for edge in self._edges(waiting.id):
+                if edge.relation is Relation.BLOCKS and not edge.invalidated and self._worked_on(edge.source, needed):
+                    self._graph.cut(edge)
+        elif needed.session_id and SUCCESS_BY_OUTCOME.get(self._work.session(needed.session_id).outcome) is False:
+            self._relate(needed.session_id, Relation.BLOCKS, waiting.id)
+
+    def _worked_on(self, session_id: str, task: Task) -> bool:
+        return session_id == task.session_id or any(
+            (edge.source, edge.relation, edge.target) == (session_id, Relation.DERIVED_FROM, task.id)
+            for edge in self._edges(session_id)
+        )
+
+    def _edges(self, task_id: str) -> Sequence[GraphEdge]:
+        return self._graph.neighbourhood(task_id).edges if self._graph.get(task_id) is not None else ()
+
+    def _relate(self, source: str, relation: Relation, target: str) -> None:
+        try:
+            self._graph.relate(source, relation, target)
+        except Refusal as refusal:
+            if refusal.code not in ("unknown_task", "cycle"):
+                raise
+            log.info("no %s from %s to %s: %s", relation, source, target, refusal.message)
