@@ -18,8 +18,8 @@ from engine.execution.prompts import IdentityPart, ProjectPart, PromptAssembly, 
 from engine.execution.runners.acp.runner import AcpRunner
 from engine.execution.runners.flow_runner import FlowRunner
 from engine.execution.runners.model.agent_loop import Providers
+from engine.execution.runners.model.conversation_store import ConversationStore
 from engine.execution.runners.model.host_client import ModelHost
-from engine.execution.runners.model.host_protocol import ConversationStore
 from engine.execution.runners.model.runner import ModelRunner
 from engine.execution.runners.model.single_questions import Completions
 from engine.execution.runners.runner import AgentServices, Runner

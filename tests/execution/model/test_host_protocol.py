@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.execution.runners.model import host_protocol
-from engine.execution.runners.model.host_protocol import ConversationStore, Model
+from engine.execution.runners.model.conversation_store import ConversationStore
+from engine.execution.runners.model.host_protocol import Model
 from engine.model.secrets import CUT
 
 

@@ -19,10 +19,11 @@ from engine.execution.live_session import LiveSession
 from engine.execution.model_calls import NOTHING_USED, CallState, CallUsage
 from engine.execution.model_router import ModelRouter
 from engine.execution.runners.flow import FlowError, RetryLater, SessionStopped
-from engine.execution.runners.model import host_protocol, requests
+from engine.execution.runners.model import budgets, failures, host_protocol
+from engine.execution.runners.model.budgets import Price, PromptSize, RequestBudget
+from engine.execution.runners.model.conversation_store import ConversationStore
 from engine.execution.runners.model.host_client import Conversation, ModelHost
-from engine.execution.runners.model.host_protocol import ConversationStore, Failure, FailureKind, Message, Model
-from engine.execution.runners.model.requests import Price, PromptSize, RequestBudget
+from engine.execution.runners.model.host_protocol import Failure, FailureKind, Message, Model
 from engine.execution.runners.runner import AgentServices, assistant_part, operator_part, result_part
 from engine.execution.tools.toolbelt import Toolbelt
 from engine.execution.transcripts import StreamedText
@@ -83,7 +84,7 @@ class _Request:
     def size(self) -> int:
         """Its tokens, at most."""
         texts = [*self.texts, *(result["text"] for result in self.results)]
-        return sum(requests.estimate_tokens(text) + requests.MESSAGE_OVERHEAD for text in texts)
+        return sum(budgets.estimate_tokens(text) + budgets.MESSAGE_OVERHEAD for text in texts)
 
 
 @frozen
@@ -140,8 +141,8 @@ class AgentLoop:
         The first call here `follows` that call. Raises `Refusal` `no_conversation`."""
         file = self._providers.histories.begin(self._view.id, continues=continues)
         self._follows = follows
-        instructions = requests.estimate_tokens(self._instructions + json.dumps(self._tools))
-        overhead = requests.MESSAGE_OVERHEAD * (1 + len(self._tools))
+        instructions = budgets.estimate_tokens(self._instructions + json.dumps(self._tools))
+        overhead = budgets.MESSAGE_OVERHEAD * (1 + len(self._tools))
         history = -(-file.stat().st_size // 2)
         self._size = PromptSize(estimated=instructions + overhead + history)
         self._live.on_stop(self._stop)
@@ -239,10 +240,10 @@ class AgentLoop:
                 failure = Failure(FailureKind.GONE, str(gone))
             if failure.kind in (FailureKind.GONE, FailureKind.SILENT, FailureKind.HOST):
                 self._conversation = None  # the host forgot it, or is no more
-            problem, fix = requests.describe_failure(failure, self._model)
-            pause = requests.retry_delay(failure, tried, self._providers.randomness.uniform())
+            problem, fix = failures.describe_failure(failure, self._model)
+            pause = failures.retry_delay(failure, tried, self._providers.randomness.uniform())
             if pause is None:
-                if not self._answers and requests.is_provider_failure(failure):
+                if not self._answers and failures.is_provider_failure(failure):
                     raise self._note_failure(RetryLater(problem, fix))
                 raise self._note_failure(FlowError(problem, fix))
             self._live.say(f"{problem}; again in {pause:.0f} s", error=True)
@@ -296,19 +297,19 @@ class AgentLoop:
     def _request_budget(self, size: PromptSize) -> RequestBudget:
         """The budget of the next request. Raises `FlowError` when there is no room for an answer."""
         limits, live = self._live.limits, self._live
-        allowance = requests.Allowance(
+        allowance = budgets.Allowance(
             None if limits.tokens is None else limits.tokens - live.tokens, limits.cost - live.cost
         )
-        max_tokens = requests.max_output_tokens(size, price=self._price, allowance=allowance, window=self._window)
-        if max_tokens < requests.MIN_OUTPUT_TOKENS:
-            if allowance.tokens is not None and allowance.tokens - size.expected < requests.MIN_OUTPUT_TOKENS:
+        max_tokens = budgets.max_output_tokens(size, price=self._price, allowance=allowance, window=self._window)
+        if max_tokens < budgets.MIN_OUTPUT_TOKENS:
+            if allowance.tokens is not None and allowance.tokens - size.expected < budgets.MIN_OUTPUT_TOKENS:
                 raise FlowError(
                     f"it used {live.tokens:,} of {limits.tokens:,} tokens; "
                     f"the next request may need {size.expected:,} and an answer"
                 )
-            if self._window is not None and self._window - size.expected < requests.MIN_OUTPUT_TOKENS:
-                raise FlowError(*requests.describe_failure(Failure(FailureKind.CONTEXT), self._model))
-            max_tokens = requests.MIN_OUTPUT_TOKENS  # `reserve_cost` says what is too dear
+            if self._window is not None and self._window - size.expected < budgets.MIN_OUTPUT_TOKENS:
+                raise FlowError(*failures.describe_failure(Failure(FailureKind.CONTEXT), self._model))
+            max_tokens = budgets.MIN_OUTPUT_TOKENS  # `reserve_cost` says what is too dear
         return RequestBudget(size, max_tokens, self._price)
 
     def _await_answer(self, conversation: Conversation) -> Message:
@@ -354,7 +355,7 @@ class AgentLoop:
             if message["type"] == "failed":
                 self._conversation = None
                 raise _RequestFailed(host_protocol.failure_of(message))
-            self._price = requests.price_of(message["price"], keyless=not self._model.key, estimate=self._estimate)
+            self._price = budgets.price_of(message["price"], keyless=not self._model.key, estimate=self._estimate)
             self._window = message["window"]
             return conversation
 

@@ -40,8 +40,9 @@ from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import ToolDefinition
 
 from engine.execution.runners.model import host_http, host_protocol, prices
+from engine.execution.runners.model.conversation_store import UNREDACTED_FIELDS
 from engine.execution.runners.model.host_http import failure_of
-from engine.execution.runners.model.host_protocol import UNREDACTED_FIELDS, Failure, FailureKind, Message
+from engine.execution.runners.model.host_protocol import Failure, FailureKind, Message
 from engine.model.secrets import CUT, redact_json
 
 Send = Callable[[Message], None]

@@ -14,10 +14,11 @@ from engine.clock import Clock
 from engine.config import SettingsSource
 from engine.execution.model_calls import NOTHING_USED, Caller, CallState, CallUsage, ModelCalls
 from engine.execution.model_router import ModelChoice
-from engine.execution.runners.model import host_protocol, requests
+from engine.execution.runners.model import budgets, host_protocol
+from engine.execution.runners.model.budgets import Allowance, Price, PromptSize, RequestBudget
+from engine.execution.runners.model.failures import describe_failure
 from engine.execution.runners.model.host_client import Conversation, ModelHost
 from engine.execution.runners.model.host_protocol import Failure, FailureKind, Message, Model
-from engine.execution.runners.model.requests import Allowance, Price, PromptSize, RequestBudget
 from engine.frozen import frozen
 from engine.keys import Key
 from engine.model import (
@@ -124,7 +125,7 @@ class Completions:
                 opened, _ = self._await_message(pending, conversation, "opened")
                 if opened["type"] == "failed":
                     raise NoAnswer(_failure_text(pending, host_protocol.failure_of(opened)))
-                pending.price = requests.price_of(opened["price"], keyless=not pending.model.key, estimate=0)
+                pending.price = budgets.price_of(opened["price"], keyless=not pending.model.key, estimate=0)
                 pending.window = opened["window"]
                 return self._answer(pending, conversation)
             finally:
@@ -229,11 +230,11 @@ class Completions:
 def _request_budget(pending: _PendingQuestion) -> RequestBudget:
     """The budget of the request. Raises `NoAnswer` when that is too little for an answer."""
     question = pending.question
-    text_tokens = requests.estimate_tokens(question.instructions + pending.text)
-    size = PromptSize(estimated=text_tokens + 2 * requests.MESSAGE_OVERHEAD)
+    text_tokens = budgets.estimate_tokens(question.instructions + pending.text)
+    size = PromptSize(estimated=text_tokens + 2 * budgets.MESSAGE_OVERHEAD)
     allowance = Allowance(None, question.budget)
-    limit = requests.max_output_tokens(size, price=pending.price, allowance=allowance, window=pending.window)
-    if limit < requests.MIN_OUTPUT_TOKENS:
+    limit = budgets.max_output_tokens(size, price=pending.price, allowance=allowance, window=pending.window)
+    if limit < budgets.MIN_OUTPUT_TOKENS:
         allowed = dollars(question.budget)
         raise NoAnswer(
             f"an answer of {pending.model.name} may cost more than ${allowed:.2f}, and a shorter one would be useless"
@@ -242,7 +243,7 @@ def _request_budget(pending: _PendingQuestion) -> RequestBudget:
 
 
 def _failure_text(pending: _PendingQuestion, failure: Failure) -> str:
-    problem, fix = requests.describe_failure(failure, pending.model)
+    problem, fix = describe_failure(failure, pending.model)
     return redact(f"{problem}; {fix}", pending.secrets)
 
 

@@ -1,86 +1,19 @@
-"""What a request to a model may cost before it is made and did cost, and what its failure means (SPEC 3.4, 3.8). Pure.
+"""What a request to a model may cost before it is made, and what it did cost (SPEC 3.4). Pure.
 
-The provider says only afterwards how many tokens a prompt was. Until then it is estimated, on the high side: what it
-said of the request before, and one token for every two ASCII characters or one byte of any other that came since.
+The provider says only afterwards how many tokens a prompt had. Until then the number is estimated, on the high side:
+what the provider counted in the request before, and an estimate of what was added since. Two ASCII characters, or one
+byte of any other character, count as a token.
 """
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 from engine.execution.model_calls import NOTHING_USED, CallUsage
-from engine.execution.runners.model.host_protocol import Failure, FailureKind, Model
+from engine.execution.runners.model.failures import may_be_billed
+from engine.execution.runners.model.host_protocol import Failure
 from engine.frozen import frozen
-
-# -- Failures: whether a request is sent again, and what the operator is told ---------------------------------------
-
-
-MAX_RETRIES = 4
-"""Maximum number of retries of a request."""
-
-FIRST_DELAY_S = 1.0
-"""Seconds before the first retry; twice as many before each further one."""
-
-MAX_DELAY_S = 60.0
-"""Maximum number of seconds before a retry."""
-
-MAX_RETRY_AFTER_S = 120.0
-"""The longest pause in seconds that a provider may ask for; after a longer one the card is given back."""
-
-_RETRIES = {
-    FailureKind.RATE: MAX_RETRIES,
-    FailureKind.SERVER: MAX_RETRIES,
-    FailureKind.CONNECTION: MAX_RETRIES,
-    FailureKind.GONE: 2,
-    FailureKind.SILENT: 1,
-    FailureKind.RUBBISH: 1,
-}
-
-_WORK_FAILURES = {FailureKind.CONTEXT, FailureKind.REFUSED, FailureKind.HISTORY}
-
-
-def retry_delay(failure: Failure, tried: int, chance: float) -> float | None:
-    """Seconds to wait before trying again what failed `tried` times (1 for the first); None when it is given up.
-
-    `chance` in [0, 1) spreads tries of many sessions: a pause is between a half and the whole of what it could be. What
-    the provider asked for is never cut short.
-    """
-    if tried > _RETRIES.get(failure.kind, 0):
-        return None
-    requested = failure.retry_after or 0.0
-    if requested > MAX_RETRY_AFTER_S:
-        return None
-    delay: float = min(MAX_DELAY_S, FIRST_DELAY_S * 2 ** (tried - 1))
-    return max(requested, delay * (0.5 + chance / 2))
-
-
-def is_provider_failure(failure: Failure) -> bool:
-    """Whether the provider or the network failed and not the work: done later, the same may succeed."""
-    return failure.kind not in _WORK_FAILURES
-
-
-def may_be_billed(failure: Failure) -> bool:
-    """Whether a provider may ask money for a request that failed."""
-    return failure.received > 0 or failure.kind in (FailureKind.SILENT, FailureKind.GONE, FailureKind.TOO_BIG)
-
-
-def describe_failure(failure: Failure, model: Model) -> tuple[str, str]:
-    """The problem and its fix, as texts for the operator."""
-    status = f" ({failure.status})" if failure.status else ""
-    detail = f": {failure.message}" if failure.message else ""
-    description = _load_descriptions()[failure.kind]
-    names = {"provider": model.provider, "model": model.name, "address": model.base_url}
-    return description["problem"].format(**names) + status + detail, description["fix"].format(**names)
-
-
-@cache
-def _load_descriptions() -> dict[str, dict[str, str]]:
-    return tomllib.loads(Path(__file__).with_name("failures.toml").read_text(encoding="utf-8"))
-
 
 MAX_OUTPUT_TOKENS = 16_384
 """Tokens of one answer, thinking included; no request asks for more."""

@@ -1,0 +1,74 @@
+"""Stores the conversations of sessions with models, so that another session can continue one (SPEC 9.4).
+
+Each is a file with one message a line, as the model host wrote it. Secrets are cut out.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+
+from engine.model import Refusal
+from engine.model.secrets import redact_json
+
+FILE_SUFFIX = ".messages.jsonl"
+
+UNREDACTED_FIELDS = frozenset({"signature", "id", "tool_call_id", "provider_details", "kind", "part_kind", "timestamp"})
+"""Fields that a provider wants back unchanged; no secret is looked for there."""
+
+
+class ConversationStore:
+    """The conversations of one home."""
+
+    def __init__(self, folder: Path, secrets: Callable[[], Iterable[str]] = tuple) -> None:
+        """`folder` holds the transcripts. `secrets` are cut out of a conversation that is continued: a key may have
+        been set since it was stored."""
+        self._folder = folder
+        self._secrets = secrets
+
+    def file(self, session_id: str) -> Path:
+        """The file of a session's conversation, whether it exists or not."""
+        return self._folder / f"{session_id}{FILE_SUFFIX}"
+
+    def has_messages(self, session_id: str) -> bool:
+        """Whether there is anything to continue."""
+        try:
+            return self.file(session_id).stat().st_size > 0
+        except OSError:
+            return False
+
+    def begin(self, session_id: str, *, continues: str = "") -> Path:
+        """Create an empty conversation, or a copy of the one that it `continues`, which stays as it is.
+
+        Raises `Refusal` `no_conversation` when there is none to continue."""
+        file = self.file(session_id)
+        self._folder.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "wb") as copy:
+            if continues:
+                try:
+                    copy.writelines(self._redacted_lines(self.file(continues)))
+                except FileNotFoundError as error:
+                    raise Refusal(
+                        "no_conversation",
+                        f"no conversation of {continues} is stored",
+                        "start again with a new card",
+                    ) from error
+        return file
+
+    def _redacted_lines(self, file: Path) -> Iterator[bytes]:
+        secrets = tuple(self._secrets())
+        with file.open("rb") as lines:
+            for line in lines:
+                try:
+                    message = redact_json(json.loads(line), secrets, kept=UNREDACTED_FIELDS)
+                except ValueError:
+                    return  # a crash left the last message half-written
+                yield (json.dumps(message, ensure_ascii=False) + "\n").encode(errors="replace")
+
+    def add(self, session_id: str, messages: Sequence[str]) -> None:
+        """Append messages to a session's conversation. Raises OSError."""
+        with self.file(session_id).open("a", encoding="utf-8") as file:
+            file.writelines(f"{message}\n" for message in messages)
