@@ -94,6 +94,10 @@ class CommandResult:
         return self.exit_code == 0
 
 
+Facts = dict[str, Any]
+"""Values of a result that can be written as JSON; `next` names the flow that should follow (SPEC 2.10)."""
+
+
 @frozen
 class WorkResult:
     """The result of work that ran to its end."""
@@ -103,7 +107,7 @@ class WorkResult:
     sound: bool = True
     """False when it found a problem that `check` does not show: a secret, a conflict, a flaky test."""
     facts: Mapping[str, Any] = field(default_factory=dict)
-    """Values that can be written as JSON; `next` names the flow that should follow (SPEC 2.10)."""
+    """See `Facts`."""
 
 
 @frozen
@@ -283,6 +287,11 @@ class ProjectFlow(Flow):
     """A flow that works with the tools of one project of the repository."""
 
     project: ProjectPath = Field(default="", description='its folder, for example `packages/py`; "" = the top')
+
+    @property
+    def where(self) -> str:
+        """` in packages/py`, "" for the project at the top."""
+        return in_project(self.project)
 
     @property
     def path_prefix(self) -> str:

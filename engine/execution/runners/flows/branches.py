@@ -9,6 +9,7 @@ from datetime import datetime
 from pydantic import Field
 
 from engine.execution.runners.flow import (
+    Facts,
     Flow,
     FlowError,
     FlowResult,
@@ -22,7 +23,7 @@ from engine.execution.runners.flows.git_steps import (
     main_branch,
     operator_git,
     read_commit,
-    report_conflict,
+    report_conflicts,
     reset_worktree,
     resolve_commit,
     try_git,
@@ -166,13 +167,12 @@ class RehearseAutosquash(ProjectFlow):
         command = f"git -c sequence.editor=: rebase -i --autosquash {onto[:10] or '--root'}"
         reset_worktree(job, head)
         before = _commits_since(job, onto)
-        facts: dict[str, object] = {"head": head, "onto": onto, "before": len(before)}
+        facts: Facts = {"head": head, "onto": onto, "before": len(before)}
         squashed = try_git(
             job, "rebase", "--interactive", "--autosquash", "--no-verify", onto or "--root", environment=_NO_EDITOR
         )
         if squashed.stop:
-            for path, places in squashed.conflicts.items():
-                report_conflict(job, path, places, {})
+            report_conflicts(job, squashed.conflicts)
             job.say(squashed.error)
             return FlowResult(
                 f"The autosquash {squashed.stop}", sound=False, facts=facts | {"conflicts": [*squashed.conflicts]}

@@ -11,6 +11,7 @@ from pydantic import Field
 
 from engine.execution.runners.flow import (
     CannotRun,
+    Facts,
     FlowError,
     FlowResult,
     Job,
@@ -19,11 +20,10 @@ from engine.execution.runners.flow import (
     ProjectFlow,
     Revision,
     TestId,
-    in_project,
 )
 from engine.execution.runners.flows.git_steps import (
     read_commit,
-    report_conflict,
+    report_conflicts,
     reset_worktree,
     resolve_commit,
     show_diff,
@@ -65,8 +65,7 @@ class Bisect(ProjectFlow):
 
     def describe(self) -> str:
         ends = f"{self.good[:10]} and {self.bad[:10]}"
-        where = in_project(self.project)
-        return f"Find the commit that broke `{self.test}` between {ends}{where}"
+        return f"Find the commit that broke `{self.test}` between {ends}{self.where}"
 
     def run(self, job: Job) -> FlowResult:
         good, bad = resolve_commit(job, self.good), resolve_commit(job, self.bad)
@@ -86,7 +85,7 @@ class Bisect(ProjectFlow):
                 job.git.run("bisect", "reset", bad, allowed=range(256))
             reset_worktree(job, bad)  # the result is recorded for the state of the worktree
         skipped = [sha for sha, verdict in verdicts.items() if verdict == "skip"]
-        facts: dict[str, object] = {"test": self.test, "steps": len(verdicts), "skipped": skipped}
+        facts: Facts = {"test": self.test, "steps": len(verdicts), "skipped": skipped}
         if len(suspects) > 1:
             job.say("The test cannot run at these commits; one of them broke it:")
             job.say_list([read_commit(job.git, sha) for sha in suspects], len(suspects))
@@ -187,12 +186,12 @@ class RehearseRevert(ProjectFlow):
 
     def describe(self) -> str:
         test = f"`{self.test}` and " if self.test else ""
-        return f"Revert {self.commit[:10]} in a worktree and run {test}the whole suite" + in_project(self.project)
+        return f"Revert {self.commit[:10]} in a worktree and run {test}the whole suite{self.where}"
 
     def run(self, job: Job) -> FlowResult:
         culprit, head = resolve_commit(job, self.commit), resolve_commit(job, "HEAD")
         name = str(read_commit(job.git, culprit))
-        facts: dict[str, object] = {"commit": culprit, "test": self.test, "conflicts": []}
+        facts: Facts = {"commit": culprit, "test": self.test, "conflicts": []}
         if not is_ancestor(job.git, culprit, head):
             raise FlowError(f"HEAD does not contain {culprit[:10]}", "name a commit in the history of HEAD")
         show_diff(job, culprit)
@@ -200,8 +199,7 @@ class RehearseRevert(ProjectFlow):
         mainline = ("--mainline", "1") if is_merge else ()
         reverted = try_git(job, "revert", "--no-commit", *mainline, culprit)
         if reverted.conflicts:
-            for path, places in reverted.conflicts.items():
-                report_conflict(job, path, places, {})
+            report_conflicts(job, reverted.conflicts)
             reset_worktree(job)  # files with markers in them are nothing to land
             job.say(f"Next: run git revert {culprit[:10]} and resolve these by hand")
             facts["conflicts"] = [*reverted.conflicts]
@@ -241,7 +239,7 @@ class ApplyFix(ProjectFlow):
     patch: str = Field(min_length=1, max_length=MAX_PATCH, description="the fix as a diff of git")
 
     def describe(self) -> str:
-        return f"Apply the fix {self.fix} in a worktree and run {join_names(self.tests, 2)}" + in_project(self.project)
+        return f"Apply the fix {self.fix} in a worktree and run {join_names(self.tests, 2)}{self.where}"
 
     def run(self, job: Job) -> FlowResult:
         facts = {"fix": self.fix, "tests": self.tests}

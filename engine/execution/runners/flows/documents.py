@@ -12,7 +12,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, StringConstraints
 
-from engine.execution.runners.flow import CannotRun, Flow, FlowError, FlowResult, Job, Place, check_argument
+from engine.execution.runners.flow import CannotRun, Facts, Flow, FlowError, FlowResult, Job, Place, check_argument
 from engine.execution.runners.flows.git_steps import resolve_commit
 from engine.execution.runners.flows.lint import is_own_file
 from engine.execution.runners.toolchains.projects import changelog_of
@@ -271,7 +271,7 @@ class DraftChangelog(Flow):
                 f"{name} is not UTF-8 (byte {error.start})", "convert it, for example with iconv"
             ) from error
         entries, left_out, mentioned = _sort_commits(commits, text)
-        facts: dict[str, object] = {
+        facts: Facts = {
             "file": name,
             "commits": len(commits),
             "entries": entries,
@@ -370,7 +370,7 @@ class WriteAgentsMd(Flow):
         present = lessons_in(before)
         new = [lesson for lesson in lessons if lesson not in present]
         removed = [lesson for lesson in present if lesson not in lessons]
-        facts: dict[str, object] = {"file": FILE, "lessons": lessons, "new": new, "gone": removed}
+        facts: Facts = {"file": FILE, "lessons": lessons, "new": new, "gone": removed}
         for sign, changed in (("+", new), ("-", removed)):
             for lesson in changed:
                 job.say(f"{sign} {lesson}")

@@ -18,7 +18,6 @@ from engine.execution.runners.flow import (
     Place,
     ProjectFlow,
     TestId,
-    in_project,
 )
 from engine.execution.runners.flows.suite_runs import (
     describe_check,
@@ -29,7 +28,7 @@ from engine.execution.runners.flows.suite_runs import (
 from engine.execution.runners.toolchains.project_tools import (
     Toolchain,
 )
-from engine.execution.runners.toolchains.tool_table import TEST_FILE
+from engine.execution.runners.toolchains.tool_table import TABLES, TEST_FILE
 from engine.frozen import frozen
 from engine.model.text import capitalised, count, join_names
 
@@ -38,22 +37,14 @@ from engine.model.text import capitalised, count, join_names
 MAX_SIGNATURES: Final = 50
 """Maximum number of failing tests of a run that get a signature."""
 
-_ERROR_PATTERNS: Final = (
-    re.compile(r"^E\s+(?:[\w.]+\.)?(\w*(?:Error|Exception|Exit|Failed|Interrupt|Warning))\b:?\s*(.*)$", re.M),
-    re.compile(r"^E\s+(assert\b.*)$", re.M),
-    re.compile(r"panicked at [^\n]*:\n\s*(.+)"),
-    re.compile(r"^\s*panic: (.+)$", re.M),
-    re.compile(r"^\s*(?:\[?[\w.]+\.)?(\w*(?:Error|Exception))\b(?: \[\w+\])?:?\s*(.*)$", re.M),
-    re.compile(r"^\s*\S+\.go:\d+: (.+)$", re.M),
-)
+_ERROR_PATTERNS: Final = [re.compile(pattern, re.M) for pattern in TABLES["causes"]["errors"]]
 
-_FRAME_PATTERNS: Final = (
-    (re.compile(r"^(?P<file>[^\s:][^:\n]*\.\w+):(?P<line>\d+): ", re.M), -1),
-    (re.compile(r"File \"(?P<file>[^\"]+)\", line (?P<line>\d+)"), -1),
-    (re.compile(r"panicked at (?P<file>[^\s:]+):(?P<line>\d+)"), 0),
-    (re.compile(r"^\s*at .*?\(?(?:file://)?(?P<file>[^\s()]+?):(?P<line>\d+):\d+\)?", re.M), 0),
-    (re.compile(r"^\s*(?P<file>\S+\.\w+):(?P<line>\d+)\b", re.M), 0),
-)
+_FRAME_PATTERNS: Final = [
+    (re.compile(pattern, re.M), index)
+    for index, patterns in ((-1, "last_frames"), (0, "first_frames"))
+    for pattern in TABLES["causes"][patterns]
+]
+"""Expressions for places in the code, and the index of the match that is innermost."""
 
 _THIRD_PARTY_FILE: Final = re.compile(r"(?:^|/)(?:site-packages|node_modules|\.venv|lib/python[\d.]+|node:)|^node:|^<")
 
@@ -153,7 +144,7 @@ class NarrowFailures(ProjectFlow):
     def describe(self) -> str:
         tests = self.tests
         subject = f"`{tests[0]}`" if len(tests) == 1 else f"{len(tests)} failing tests"
-        return f"Run {subject} alone and group the failures by cause{in_project(self.project)}"
+        return f"Run {subject} alone and group the failures by cause{self.where}"
 
     def run(self, job: Job) -> FlowResult:
         tests = self.tests

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 
 from engine.execution.runners.flow import FlowError, Job
 from engine.files import read_plain
@@ -159,13 +160,14 @@ def try_git(job: Job, *arguments: str, environment: Mapping[str, str] | None = N
     return GitTrial(tree, is_empty, conflicts, error, stop)
 
 
-def report_conflict(job: Job, path: str, places: int, sides: Mapping[str, str]) -> None:
-    """Show a file in conflict (`places` 0: the whole file), and its newest commits on each side. `sides` has the range
-    of commits of each side by its name."""
-    job.say(f"conflict  {path}  ({count(places, 'place') if places else 'whole file'})")
-    for name, span in sides.items():
-        for commit in _recent_commits(job.git, path, span):
-            job.say(f"          {name}: {commit}")
+def report_conflicts(job: Job, conflicts: Mapping[str, int], sides: Mapping[str, str] = MappingProxyType({})) -> None:
+    """Show the files in conflict with their numbers of places, 0 for the whole file, and the newest commits on each
+    side. `sides` has the range of commits of each side by its name."""
+    for path, places in conflicts.items():
+        job.say(f"conflict  {path}  ({count(places, 'place') if places else 'whole file'})")
+        for name, span in sides.items():
+            for commit in _recent_commits(job.git, path, span):
+                job.say(f"          {name}: {commit}")
 
 
 def unmerged_files(git: Git) -> dict[str, int]:

@@ -9,7 +9,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from engine.execution.runners.flow import CannotRun, Flow, FlowResult, Job, Line, Place, RepoPath, as_facts
+from engine.execution.runners.flow import CannotRun, Facts, Flow, FlowResult, Job, Line, Place, RepoPath, as_facts
 from engine.execution.runners.flows.git_steps import operator_git
 from engine.execution.runners.flows.suite_runs import all_tests, combine_checks, describe_check, run_test_plan
 from engine.execution.runners.toolchains.installing import linked_packages
@@ -75,7 +75,7 @@ class LookForLeftovers(Flow):
         marked = [finding for finding in findings if finding.kind == CONFLICT_MARKER]
         if marked:
             job.say(f"Next: resolve {marked[0].place} in your editor; it contains both sides.")
-        facts: dict[str, object] = {"findings": as_facts(findings, "kind", "path", "line")}
+        facts: Facts = {"findings": as_facts(findings, "kind", "path", "line")}
         if removable:
             facts["next"] = "remove_leftovers"
         return FlowResult(_summarise_leftovers(findings), sound=False, facts=facts)
@@ -190,7 +190,7 @@ class LookAtMentions(Flow):
         names = join_names(dict.fromkeys(finding.old for finding in mentions), 3)
         files = count(len({finding.path for finding in mentions}), "file")
         verb = "name" if len(mentions) > 1 else "names"
-        facts: dict[str, object] = {"mentions": as_facts(mentions, "path", "line", "old", "new")}
+        facts: Facts = {"mentions": as_facts(mentions, "path", "line", "old", "new")}
         if renamed:
             facts["next"] = "update_docs"
         summary = f"{count(len(mentions), 'line')} in {files} of documentation still {verb} {names}"

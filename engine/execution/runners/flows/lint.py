@@ -13,6 +13,7 @@ from pydantic import Field
 from engine.execution.runners.flow import (
     CannotRun,
     CommandResult,
+    Facts,
     FlowResult,
     Job,
     Place,
@@ -20,7 +21,6 @@ from engine.execution.runners.flow import (
     RepoPath,
     Revision,
     as_facts,
-    in_project,
 )
 from engine.execution.runners.flows.git_steps import resolve_commit, restore_tree, store_tree
 from engine.execution.runners.flows.suite_runs import find_project, run_command
@@ -104,7 +104,7 @@ class _LintFlow(ProjectFlow):
         fix = "configure a linter for the project and install it in the project's environment"
         names = ", ".join(row.name for row in LINTERS)
         raise CannotRun(
-            f"no linter{in_project(self.project)}: looked for {names}",
+            f"no linter{self.where}: looked for {names}",
             add_package_command(ProjectFolder.of_operator(job.workspace / self.project, job.workspace), "ruff")
             if python
             else fix,
@@ -122,10 +122,9 @@ class _LintFlow(ProjectFlow):
 
     def _describe_scope(self, everything: str, files: str) -> str:
         """The files to lint, in words."""
-        where = in_project(self.project)
         if not self.paths:
-            return everything.format(where=where)
-        return f"{files} {count(len(self.paths), 'changed file')}{where}: {join_names(self.paths, 3)}"
+            return everything.format(where=self.where)
+        return f"{files} {count(len(self.paths), 'changed file')}{self.where}: {join_names(self.paths, 3)}"
 
 
 class Lint(_LintFlow):
@@ -186,7 +185,7 @@ class Lint(_LintFlow):
             job.say(f"{number:>5}  {rule}")
         tools = join_names(run.linter.name for run in runs)
         known = sum(run.known or 0 for run in runs)
-        facts: dict[str, object] = {
+        facts: Facts = {
             "rules": rules,
             "findings": as_facts(findings[:MAX_SHOWN_FINDINGS], "path", "line", "rule", "message"),
             "known": known,

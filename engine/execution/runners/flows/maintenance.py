@@ -16,7 +16,6 @@ from engine.execution.runners.flow import (
     Place,
     ProjectFlow,
     Revision,
-    in_project,
 )
 from engine.execution.runners.toolchains.installing import (
     Installation,
@@ -68,7 +67,7 @@ class PrepareEnvironment(InstallFlow):
     place = Place.INSTALL
 
     def describe(self) -> str:
-        return f"Install the packages{in_project(self.project)}: {' && '.join(self.command)}"
+        return f"Install the packages{self.where}: {' && '.join(self.command)}"
 
     def installation(self, workspace: Path) -> Installation:
         available = find_installations(workspace, find_packages(workspace), self.project)
@@ -85,7 +84,7 @@ class PrepareEnvironment(InstallFlow):
     def run(self, job: Job) -> FlowResult:
         installation = self.installation(job.workspace)
         seconds = self._run_all(job, installation)
-        done = f"Installed the packages{in_project(self.project)} with `{installation.command}`"
+        done = f"Installed the packages{self.where} with `{installation.command}`"
         return FlowResult(
             capitalised(f"{done} in {seconds:.0f} s; {installation.outcome}"),
             facts={
@@ -109,7 +108,7 @@ class UpdateLock(InstallFlow):
     place = Place.CHANGE_SET
 
     def describe(self) -> str:
-        return f"Update the lock file{in_project(self.project)}: {' && '.join(self.command)}"
+        return f"Update the lock file{self.where}: {' && '.join(self.command)}"
 
     def installation(self, workspace: Path) -> Installation:
         available = find_lock_updates(workspace, find_packages(workspace), self.project)

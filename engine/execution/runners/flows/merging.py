@@ -12,6 +12,7 @@ from typing import Literal
 from pydantic import Field
 
 from engine.execution.runners.flow import (
+    Facts,
     Flow,
     FlowError,
     FlowResult,
@@ -19,14 +20,13 @@ from engine.execution.runners.flow import (
     Place,
     ProjectFlow,
     Revision,
-    in_project,
 )
 from engine.execution.runners.flows.git_steps import (
     LITERAL_PATHS,
     REHEARSAL_AUTHOR,
     operator_git,
     read_commit,
-    report_conflict,
+    report_conflicts,
     reset_worktree,
     resolve_commit,
     try_git,
@@ -55,13 +55,13 @@ class RehearseMerge(ProjectFlow):
     rebase: bool = Field(default=False, description="also check whether a rebase of the target would be clean")
 
     def describe(self) -> str:
-        where = f", with the tests{in_project(self.project)}" if self.project else ""
+        where = f", with the tests{self.where}" if self.project else ""
         return f"Rehearse merging {self.source} into {self.target}{where}"
 
     def run(self, job: Job) -> FlowResult:
         sides = {self.target: resolve_commit(job, self.target), self.source: resolve_commit(job, self.source)}
         target, source = sides[self.target], sides[self.source]
-        facts: dict[str, object] = {"source": source, "target": target, "conflicts": []}
+        facts: Facts = {"source": source, "target": target, "conflicts": []}
         if is_ancestor(job.git, source, target):
             return FlowResult(f"Nothing to merge: {self.target} already has all of {self.source}", facts=facts)
         reset_worktree(job, target)
@@ -72,8 +72,7 @@ class RehearseMerge(ProjectFlow):
         if merged.conflicts:
             base = job.git.text("merge-base", source, target, allowed=(0, 1))
             spans = {name: f"{base}..{tip}" if base else tip for name, tip in sides.items()}
-            for path, places in merged.conflicts.items():
-                report_conflict(job, path, places, spans)
+            report_conflicts(job, merged.conflicts, spans)
             facts["conflicts"] = [*merged.conflicts]
             summary = f"Merging {self.source} into {self.target} conflicts in {merged.files}"
         elif merged.error:
@@ -133,7 +132,7 @@ class ForecastConflicts(Flow):
         for pair, files in conflicts.items():
             job.say(f"{titles[pair]:<{width}}  {f'✗ {join_names(files, 4)}' if files else '✓ clean'}")
         merges = [{"from": branch, "into": into, "conflicts": files} for (branch, into), files in conflicts.items()]
-        facts: dict[str, object] = {"merges": merges}
+        facts: Facts = {"merges": merges}
         tried = count(len(pairs), "merge")
         bad = [pair for pair in pairs if conflicts[pair]]
         if not bad:
@@ -231,7 +230,7 @@ class UnfinishedOperation(ProjectFlow):
         go_on, give_up = _next_commands(operation)
         job.say(f"To go on: {go_on}")
         job.say(f"To give up: {give_up}")
-        facts: dict[str, object] = {
+        facts: Facts = {
             "operation": operation.name,
             "conflicts": conflicts,
             "resolved": operation.resolved,
@@ -280,7 +279,7 @@ def _report_files(job: Job, operation: Operation, conflicts: dict[str, int]) -> 
         job.say(f"Theirs: {operation.theirs.name} “{operation.theirs.subject}”")
     for path in operation.files[:MAX_LISTED_FILES]:
         if path in conflicts:
-            report_conflict(job, path, conflicts[path], _commit_ranges(operation))
+            report_conflicts(job, {path: conflicts[path]}, _commit_ranges(operation))
         else:
             job.say(f"resolved  {path}")
     if len(operation.files) > MAX_LISTED_FILES:

@@ -11,6 +11,7 @@ from pydantic import Field
 
 from engine.execution.runners.flow import (
     CannotRun,
+    Facts,
     FlowError,
     FlowResult,
     Job,
@@ -18,7 +19,6 @@ from engine.execution.runners.flow import (
     ProjectFlow,
     RepoPath,
     TestId,
-    in_project,
 )
 from engine.execution.runners.flows.failure_causes import find_signatures
 from engine.execution.runners.flows.git_steps import (
@@ -62,7 +62,7 @@ class RunTests(ProjectFlow):
     tests: list[TestId] = Field(default=[], max_length=MAX_TARGETS, description="tests by id, instead of changed files")
 
     def describe(self) -> str:
-        return f"{self._describe_subject()}{in_project(self.project)}"
+        return f"{self._describe_subject()}{self.where}"
 
     def _describe_subject(self) -> str:
         paths, tests = self.paths, self.tests
@@ -90,7 +90,7 @@ class RunTests(ProjectFlow):
         full = all(not tests for _, tests in plan)
         scope = " (the whole suite)" if full else " (only the tests of this change)"
         return FlowResult(
-            summary=capitalised(f"{describe_check(check)}{in_project(self.project)}{scope if self.paths else ''}"),
+            summary=capitalised(f"{describe_check(check)}{self.where}{scope if self.paths else ''}"),
             check=check,
             facts={
                 "tests_by_path": tests_by_path,
@@ -142,11 +142,10 @@ class CheckCleanHead(ProjectFlow):
     )
 
     def describe(self) -> str:
-        files, where = self.files, in_project(self.project)
-        if not files:
-            return f"Check that HEAD passes{where} without the uncommitted files"
-        names = join_names(files, 3)
-        return f"Check that HEAD passes{where} without {count(len(files), 'uncommitted file')}: {names}"
+        files = "the uncommitted files"
+        if self.files:
+            files = f"{count(len(self.files), 'uncommitted file')}: {join_names(self.files, 3)}"
+        return f"Check that HEAD passes{self.where} without {files}"
 
     def run(self, job: Job) -> FlowResult:
         snapshot = store_tree(job)
@@ -156,7 +155,7 @@ class CheckCleanHead(ProjectFlow):
         job.say(f"HEAD is {read_commit(job.git, head)}")
         job.say(f"Left out: {join_names(left_out) if left_out else 'nothing, everything is committed'}")
         tools = find_toolchains(job, self.project)
-        facts: dict[str, object] = {"head": head, "left_out": left_out}
+        facts: Facts = {"head": head, "left_out": left_out}
         with linked_packages(job, tools):
             results = run_test_plan(job, [(tool, []) for tool in tools])
             check = combine_checks(results)
@@ -235,7 +234,7 @@ class UncoveredLines(ProjectFlow):
             elif hits := sorted(set(lines) & missing[path]):
                 uncovered[path] = hits
                 job.say(f"{path} {format_line_ranges(hits)}: no test runs {'this' if len(hits) == 1 else 'these'}")
-        facts: dict[str, object] = {"uncovered": uncovered, "whole": not tests}
+        facts: Facts = {"uncovered": uncovered, "whole": not tests}
         if not uncovered:
             summary = f"The tests run every measured changed line; {describe_check(check)}"
             return FlowResult(summary, check=check, facts=facts)

@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 
 from pydantic import Field
 
-from engine.execution.runners.flow import Flow, FlowResult, Job, Line, Place, Revision
+from engine.execution.runners.flow import Facts, Flow, FlowResult, Job, Line, Place, Revision
 from engine.execution.runners.flows.git_steps import resolve_commit
 from engine.execution.runners.toolchains.tool_table import TEST_FILE
 from engine.files import read_plain
@@ -136,7 +136,7 @@ def _make_result(unpushed: Unpushed, problems: list[UnpushedProblem], branch_pro
         | ({"size": finding.size} if finding.size else {})
         for finding in problems[:MAX_FINDINGS]
     ]
-    facts: dict[str, object] = {"commits": unpushed.commits, "findings": findings}
+    facts: Facts = {"commits": unpushed.commits, "findings": findings}
     commits = count(unpushed.commits, "unpushed commit")
     if not problems and not branch_problems:
         unread = f", but {unpushed.unread} of them could not be read" if unpushed.unread else ""

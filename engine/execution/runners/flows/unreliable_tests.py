@@ -13,6 +13,7 @@ from pydantic import AfterValidator, Field
 
 from engine.execution.runners.flow import (
     CannotRun,
+    Facts,
     FlowError,
     FlowResult,
     Job,
@@ -22,7 +23,6 @@ from engine.execution.runners.flow import (
     Revision,
     TestId,
     as_facts,
-    in_project,
 )
 from engine.execution.runners.flows.git_steps import read_commit, reset_worktree, resolve_commit
 from engine.execution.runners.flows.suite_runs import (
@@ -87,7 +87,7 @@ class HuntFlakes(ProjectFlow):
     def describe(self) -> str:
         tests = self.tests
         subject = f"`{tests[0]}`" if len(tests) == 1 else f"{len(tests)} tests ({join_names(tests, 2)})"
-        return f"Rerun {subject}{in_project(self.project)} {self.times} times for flakiness"
+        return f"Rerun {subject}{self.where} {self.times} times for flakiness"
 
     def run(self, job: Job) -> FlowResult:
         tool = toolchain_for(find_toolchains(job, self.project), self.tests, single=True)
@@ -103,7 +103,7 @@ class HuntFlakes(ProjectFlow):
             job.say(f"{tally.verdict:>7}  {result}  {tally.test}")
         summary = _summarise_tallies(tallies, self.times)
         tests = as_facts(tallies, "test", "runs", "failed", "mean_seconds", "verdict")
-        facts: dict[str, object] = {"times": self.times, "tests": tests}
+        facts: Facts = {"times": self.times, "tests": tests}
         if tool.name == "pytest" and any(tally.verdict == "flaky" and ".py::" in tally.test for tally in tallies):
             facts["next"] = "quarantine"
         return FlowResult(summary, check=checks[-1], sound=not any(tally.failed for tally in tallies), facts=facts)
@@ -146,7 +146,7 @@ class TimeTests(ProjectFlow):
     times: int = Field(default=5, ge=2, le=50, description="how often they run at each commit")
 
     def describe(self) -> str:
-        tests = f"{join_names(self.tests, 2)}{in_project(self.project)}"
+        tests = f"{join_names(self.tests, 2)}{self.where}"
         return f"Time {tests} at HEAD and at {self.fast[:10]}"
 
     def run(self, job: Job) -> FlowResult:
@@ -222,7 +222,7 @@ class Quarantine(ProjectFlow):
     why: Line = Field(default="flaky", max_length=120, description="the reason, for example `flaky: failed 3 of 20`")
 
     def describe(self) -> str:
-        return f"Skip {join_names(self.tests, 2)}{in_project(self.project)} until {self.until}"
+        return f"Skip {join_names(self.tests, 2)}{self.where} until {self.until}"
 
     def run(self, job: Job) -> FlowResult:
         tool = toolchain_for(find_toolchains(job, self.project), self.tests)

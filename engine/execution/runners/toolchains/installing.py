@@ -28,9 +28,6 @@ from engine.files import TEMPORARY_PREFIX, remove_folder
 from engine.frozen import frozen
 from engine.model import sanitise
 
-_PER_PACKAGE_FOLDERS = frozenset({"pnpm"})
-"""Tools that give each package of a workspace a folder of its own."""
-
 _YARN_2_LOCK = "yarn install --mode=update-lockfile --no-immutable"
 """The command that updates a lock file of yarn 2 and later."""
 
@@ -149,7 +146,7 @@ def _make_installation(
         folders += [path for path in members if (top / path / "package.json").is_file()]
     folders_of_packages = [f"{folder}/{name}".removeprefix("/") for folder in dict.fromkeys(folders) for name in names]
     missing = [place for place in folders_of_packages if not os.path.lexists(top / place)]
-    if packages.manager not in _PER_PACKAGE_FOLDERS:  # the tool keeps all packages at the top
+    if packages.manager != "pnpm":  # every other tool keeps the packages of a whole workspace at its top
         missing = [place for place in missing if place == folders_of_packages[0]]
     return Installation(
         packages.folder,
@@ -164,8 +161,7 @@ def _make_installation(
 
 
 def _cache_folder(packages: PackageSetup) -> str:
-    cached: dict[str, str] = TABLES["cached_packages"].get(packages.manager, {})
-    return cached.get("folder", "")
+    return str(TABLES["cached_packages"].get(packages.manager, {}).get("folder", ""))
 
 
 def find_lock_updates(
@@ -255,9 +251,6 @@ def linked_packages(job: Job, tools: Sequence[ProjectTool]) -> Iterator[None]:
 GITIGNORE = "*\n"
 """The `.gitignore` inside an installed folder, for a project that does not ignore it."""
 
-_UPDATED_KINDS = frozenset({"python"})
-"""Languages whose present environment is updated; those of others are replaced."""
-
 
 @contextmanager
 def install_into_tree(live: LiveSession, installation: Installation, top: Path) -> Iterator[None]:
@@ -269,7 +262,7 @@ def install_into_tree(live: LiveSession, installation: Installation, top: Path) 
         target, fresh = top / place, root / str(number)
         _refuse_links(top, place)
         _finish_swap(target)
-        if place in installation.updated and installation.kind in _UPDATED_KINDS:
+        if place in installation.updated and installation.kind == "python":  # updated; other languages' are replaced
             shutil.copytree(target, fresh, symlinks=True)
         else:
             fresh.mkdir(parents=True)

@@ -28,13 +28,7 @@ USAGE_ERRORS = {2: "collection failed", 3: "pytest crashed", 4: "pytest did not 
 
 _ERROR = re.compile(r"(?i)\b(?:error|exception|failed|cannot)\b")
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
-_OUTCOME_WORDS = {
-    "passed": ("passed", "pass", "passing", "ok", "SUCCESS", "Passed", "✔"),
-    "failed": ("failed", "fail", "failing", "cancelled", "FAILED", "FAIL", "FAILURE", "Failed", "✖"),
-    "skipped": ("skipped", "skip", "pending", "todo", "ignored", "SKIPPED", "SKIP", "Skipped"),
-    "errors": ("error", "errors"),
-}
-_OUTCOMES = {word: outcome for outcome, words in _OUTCOME_WORDS.items() for word in words}
+_OUTCOMES = {word: outcome for outcome, words in TABLES["outcomes"].items() for word in words}
 """The outcome of a test by the word that a runner prints for it."""
 
 

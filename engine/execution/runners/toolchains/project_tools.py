@@ -42,11 +42,6 @@ PROGRAM_FIXES: Mapping[str, str] = TABLES["programs"]
 EXECUTION_KINDS = frozenset({"program", "permission"})
 """Kinds that a shell reports when it could not start a program; they count even where the exit code is 0."""
 
-_NAME_PATTERNS = {
-    "<NAME>": r"(?P<what>[\w@./][\w@./+-]*)",
-    "<BARE>": r"(?P<what>[\w@+-][\w@.+-]*)",
-}
-
 
 @frozen
 class MissingItem:
@@ -70,7 +65,7 @@ def _compile_patterns() -> tuple[tuple[str, re.Pattern[str], str], ...]:
     for kind, row in MISSING_KINDS.items():
         for sign in row["signs"]:
             text, alias = (sign["says"], sign["as"]) if isinstance(sign, dict) else ("".join(sign), "")
-            for name, expression in _NAME_PATTERNS.items():
+            for name, expression in TABLES["missing_names"].items():
                 text = text.replace(name, expression)
             patterns.append((kind, re.compile(text, re.MULTILINE), alias))
     return tuple(patterns)
@@ -173,11 +168,9 @@ class ProjectTool:
         words = {**self.placeholders, **words}
         argv = fill_command(template, words)
         environment = {name: _fill_text(value, words) for name, value in self.row.environment.items()}
-        return (
-            None
-            if argv is None
-            else Command(argv, environment, self.row.exit_codes, created_files=self.row.created_files)
-        )
+        if argv is None:
+            return None
+        return Command(argv, environment, self.row.exit_codes, created_files=self.row.created_files)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,7 +33,7 @@ from engine.execution.runners.toolchains.detection import (
 )
 from engine.execution.runners.toolchains.project_tools import Linter, Toolchain
 from engine.execution.runners.toolchains.python_projects import is_collected
-from engine.execution.runners.toolchains.tool_table import MANIFESTS, PACKAGE_MANAGERS, TEST_RUNNERS, read_text
+from engine.execution.runners.toolchains.tool_table import MANIFESTS, PACKAGE_MANAGERS, TABLES, TEST_RUNNERS, read_text
 from engine.frozen import frozen
 from engine.git import Git
 from engine.git.repository import find_repository
@@ -45,17 +45,8 @@ MAX_DEPTH = 4
 MAX_PROJECTS = 200
 """Maximum number of projects of one repository."""
 
-IGNORED_FOLDERS = frozenset(
-    {"node_modules", "vendor", "third_party", "test", "tests", "testdata", "__tests__", "spec", "specs", "fixtures",
-     "__fixtures__", "fixture", "templates", "target", "dist", "build", "site-packages"}
-)  # fmt: skip
-"""Folders with manifests of other projects, or of a test's data."""
 
-CHANGELOG_FILES = (
-    "CHANGELOG.md", "CHANGELOG", "CHANGES.md", "HISTORY.md", "NEWS.md", "CHANGES.rst", "CHANGELOG.rst", "HISTORY.rst",
-    "CHANGES", "docs/CHANGELOG.md", "docs/changelog.md", "changelog.md",
-)  # fmt: skip
-"""Names of change logs, the most usual first."""
+_IGNORED_FOLDERS = frozenset(TABLES["ignored_folders"])
 
 _PACKAGE_FOLDERS = {row.name: row.package_folders[0] for row in PACKAGE_MANAGERS.values() if row.package_folders}
 """The folder of packages that each manager makes."""
@@ -181,7 +172,7 @@ def _manifest_folders(tracked: Iterable[str]) -> list[str]:
         folder, _, name = path.rpartition("/")
         if folder and (name in exact or name.endswith(endings)) and folder not in folders:
             parts = folder.split("/")
-            if len(parts) <= MAX_DEPTH and not IGNORED_FOLDERS.intersection(parts) and sanitise(folder) == folder:
+            if len(parts) <= MAX_DEPTH and not _IGNORED_FOLDERS.intersection(parts) and sanitise(folder) == folder:
                 folders.add(folder)
     return sorted(folders)[:MAX_PROJECTS]
 
@@ -243,7 +234,7 @@ def _inspect_folder(folder: ProjectFolder, path: str, has_tests: Callable[[str],
 
 def changelog_of(folder: Path) -> str:
     """The file of a project's change log, "" for none."""
-    return next((name for name in CHANGELOG_FILES if os.path.lexists(folder / name)), "")
+    return next((name for name in TABLES["changelogs"] if os.path.lexists(folder / name)), "")
 
 
 def _project_name(folder: ProjectFolder) -> str:
