@@ -20,14 +20,17 @@ from engine.execution.runners.toolchains.tool_table import TEST_RUNNERS
 from engine.model import CheckResult
 from tests.conftest import Repository
 from tests.execution.flows.conftest import RunFlow, program_answers
+from tests.support.helpers import read_table
 
 
 @dataclass(frozen=True)
 class Case:
-    """A project for one row of the table of test runners."""
+    """A project for one row of the table of test runners, see `test_suite_runs.toml`."""
 
     tool: str
     """The row."""
+    texts: str
+    """The name of the texts of its tests."""
     files: dict[str, str]
     path: str
     """The file with the tests."""
@@ -36,134 +39,16 @@ class Case:
     bad: str
     """Its text with a failing test besides."""
     failing: str
-    """The id of the failing test, "" where the tool does not name it."""
     needs: tuple[str, ...] = ()
-    """Programs without which the case is skipped."""
     package: str = ""
-    """A package of npm that it needs."""
     lacking: str = ""
-    """A program without which nothing runs."""
     fix: str = ""
-    """The beginning of the advice where that program is missing."""
     python: str = ""
-    """`bare`: the operator's Python has no pytest; `pytest`: the project's environment is the one of these tests."""
 
 
-UNITTEST = "import unittest\nclass CartTest(unittest.TestCase):\n    def test_good(self): pass\n"
-UNITTEST_BAD = f"{UNITTEST}    def test_bad(self): self.assertEqual(1, 2)\n"
-PYTEST = "def test_good(): pass\n"
-PYTEST_BAD = f"{PYTEST}def test_bad(): assert 1 == 2\n"
-NODE_TEST = "const test = require('node:test'); const assert = require('assert');\ntest('good', () => {});\n"
-NODE_TEST_BAD = f"{NODE_TEST}test('is (bad)', () => assert.equal(1, 2));\n"
-JEST = "describe('cart', () => {\n  it('good', () => {});\n"
-JEST_BAD = f"{JEST}  it('is (bad)', () => {{ throw new Error('x'); }});\n}});\n"
-VITEST = "import { describe, it } from 'vitest';\n"
-JUNIT = (
-    "import org.junit.*;\nimport static org.junit.Assert.*;\npublic class CartTest {\n  @Test public void good() {}\n"
-)
-JUNIT_BAD = f"{JUNIT}  @Test public void bad() {{ assertEquals(1, 2); }}\n}}\n"
-EXUNIT = 'defmodule CartTest do\n  use ExUnit.Case\n  test "good" do\n    assert true\n  end\n'
-GOTEST = 'package shop\n\nimport "testing"\n\nfunc TestGood(t *testing.T) {}\n'
-MINITEST = 'require "minitest/autorun"\nclass CartTest < Minitest::Test\n  def test_good; assert true; end\n'
-PHPUNIT = (
-    "<?php\nuse PHPUnit\\Framework\\TestCase;\nfinal class CartTest extends TestCase {\n"
-    "  public function testGood(): void { $this->assertTrue(true); }\n"
-)
-XUNIT = "using Xunit;\nnamespace Shop;\npublic class CartTest {\n  [Fact] public void Good() { }\n"
-RUST = '[package]\nname = "shop"\nversion = "0.1.0"\nedition = "2021"\n'
-POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion><groupId>s</groupId>
-<artifactId>shop</artifactId><version>1</version><properties><maven.compiler.source>17</maven.compiler.source>
-<maven.compiler.target>17</maven.compiler.target></properties><dependencies><dependency><groupId>junit</groupId>
-<artifactId>junit</artifactId><version>4.13.2</version><scope>test</scope></dependency></dependencies></project>
-"""
+TABLE = read_table(__file__)
+CASES = [Case(**row, **TABLE["texts"][row["texts"]]) for row in TABLE["case"]]
 JARS = [Path("/usr/share/java") / name for name in ("junit4.jar", "hamcrest-core.jar")]
-GRADLE = f"apply plugin: 'java'\ndependencies {{ testCompile files('{JARS[0]}', '{JARS[1]}') }}\n"
-CSPROJ = """<Project Sdk="Microsoft.NET.Sdk"><PropertyGroup><TargetFramework>net8.0</TargetFramework></PropertyGroup>
-<ItemGroup><PackageReference Include="Microsoft.NET.Test.Sdk" Version="17.*" />
-<PackageReference Include="xunit" Version="2.*" /><PackageReference Include="xunit.runner.visualstudio" Version="2.*" />
-</ItemGroup></Project>
-"""
-
-
-def package(script: str) -> dict[str, str]:
-    return {"package.json": f'{{"name": "shop", "scripts": {{"test": "{script}"}}}}', ".gitignore": "node_modules\n"}
-
-
-NODE = ("node", "npm")
-
-CASES = [
-    Case("pytest", {"pyproject.toml": "", ".gitignore": ".venv\n"}, "tests/test_cart.py", PYTEST, PYTEST_BAD,
-         "tests/test_cart.py::test_bad", python="pytest"),
-    Case("poetry", {"poetry.toml": '[virtualenvs]\npath = "envs"\n', "pyproject.toml": '[tool.poetry]\nname = "shop"\n'
-         'version = "1"\ndescription = ""\nauthors = []\n[tool.poetry.dependencies]\npython = "*"\n',
-         ".gitignore": "envs\n"},
-         "tests/test_cart.py", PYTEST, PYTEST_BAD, "tests/test_cart.py::test_bad", ("poetry",), lacking="poetry",
-         fix="poetry", python="bare"),
-    Case("pdm", {"pyproject.toml": '[project]\nname = "shop"\nversion = "1"\nrequires-python = ">=3.8"\n[tool.pdm]\n',
-         ".gitignore": ".pdm-python\n"},
-         "tests/test_cart.py", PYTEST, PYTEST_BAD, "tests/test_cart.py::test_bad", ("pdm",), lacking="pdm", fix="pdm",
-         python="bare"),
-    Case("unittest", {"setup.py": ""}, "tests/test_cart.py", UNITTEST, UNITTEST_BAD, "test_cart.CartTest.test_bad",
-         python="bare"),
-    Case("tox", {"tox.ini": "[tox]\nenv_list = py\nno_package = true\n[testenv]\nskip_install = true\n"
-         "commands = python -m unittest discover -v -s tests\n", "requirements.txt": "pytest\n",
-         ".gitignore": "__pycache__\n"}, "tests/test_cart.py", UNITTEST, UNITTEST_BAD, "test_cart.CartTest.test_bad",
-         ("tox",), lacking="tox", python="bare"),
-    Case("nox", {"noxfile.py": 'import nox\n@nox.session(venv_backend="none")\ndef tests(session):\n    session.run('
-         '"python3", "-m", "unittest", "discover", "-v", "-s", "tests")\n', "requirements.txt": "pytest\n"},
-         "tests/test_cart.py", UNITTEST, UNITTEST_BAD, "test_cart.CartTest.test_bad", ("nox",), lacking="nox",
-         python="bare"),
-    Case("hatch", {"pyproject.toml": '[project]\nname = "shop"\nversion = "1"\n[tool.hatch.envs.hatch-test]\n'
-         'dependencies = []\nskip-install = true\n[tool.hatch.envs.hatch-test.scripts]\n'
-         'run = "python -m unittest discover -v -s tests"\n', "requirements.txt": "pytest\n"}, "tests/test_cart.py",
-         UNITTEST, UNITTEST_BAD, "test_cart.CartTest.test_bad", ("hatch",), lacking="hatch", python="bare"),
-    Case("node:test", package("node --test"), "test/cart.test.js", NODE_TEST, NODE_TEST_BAD, "is (bad)", NODE,
-         lacking="npm", fix="install Node.js"),
-    Case("jest", package("jest"), "cart.test.js", f"{JEST}}});\n", JEST_BAD, "cart is (bad)", NODE, "jest",
-         lacking="npm", fix="install Node.js"),
-    Case("vitest", package("vitest"), "cart.test.js", f"{VITEST}{JEST}}});\n", f"{VITEST}{JEST_BAD}", "cart is (bad)",
-         NODE, "vitest", lacking="npm", fix="install Node.js"),
-    Case("mocha", package("mocha"), "test/cart.js", f"{JEST}}});\n", JEST_BAD, "cart is (bad)", NODE, "mocha",
-         lacking="npm", fix="install Node.js"),
-    Case("bun", package("bun test"), "cart.test.js", f"{JEST}}});\n", JEST_BAD, "cart is (bad)", ("bun",)),
-    Case("script", package("true && node --test"), "test/cart.test.js", NODE_TEST, NODE_TEST_BAD, "is (bad)", NODE,
-         lacking="npm", fix="install Node.js"),
-    Case("cargo", {"Cargo.toml": RUST, "src/lib.rs": "", ".gitignore": "target\n"}, "tests/cart.rs",
-         "#[test]\nfn good() {}\n", "#[test]\nfn good() {}\n#[test]\nfn bad() { assert!(false) }\n", "bad", ("cargo",),
-         lacking="cargo", fix="https://rustup.rs"),
-    Case("go", {"go.mod": "module shop\n\ngo 1.19\n"}, "cart_test.go",
-         GOTEST, f"{GOTEST}func TestBad(t *testing.T) {{ t.Fail() }}\n",
-         "shop::TestBad", ("go",), lacking="go", fix="https://go.dev/dl"),
-    Case("gradle", {"build.gradle": GRADLE, ".gitignore": ".gradle\nbuild\n"}, "src/test/java/CartTest.java",
-         f"{JUNIT}}}\n", JUNIT_BAD, "CartTest.bad", ("gradle", "java"), lacking="gradle", fix="install Gradle"),
-    Case("maven", {"pom.xml": POM, ".gitignore": "target\n"}, "src/test/java/CartTest.java", f"{JUNIT}}}\n", JUNIT_BAD,
-         "CartTest#bad", ("mvn", "java"), lacking="mvn", fix="install Maven"),
-    Case("rspec", {".rspec": "--color\n"}, "spec/cart_spec.rb", 'RSpec.describe("x") { it("good") { } }\n',
-         'RSpec.describe("x") {\n it("good") { }\n it("bad") { expect(1).to eq 2 } }\n', "./spec/cart_spec.rb[1:2]",
-         ("rspec",), lacking="rspec", fix="gem install rspec"),
-    Case("minitest", {"Rakefile": 'require "rake/testtask"\nRake::TestTask.new(:test) { |t| t.pattern = '
-         '"test/*_test.rb" }\n'}, "test/cart_test.rb", f"{MINITEST}end\n",
-         f"{MINITEST}  def test_bad; assert_equal 1, 2; end\nend\n", "CartTest#test_bad", ("rake",), lacking="rake",
-         fix="gem install rake"),
-    Case("phpunit", {"phpunit.xml": "<phpunit><testsuites><testsuite name='all'><directory>tests</directory>"
-         "</testsuite></testsuites></phpunit>\n"}, "tests/CartTest.php", f"{PHPUNIT}}}\n",
-         f"{PHPUNIT}  public function testBad(): void {{ $this->assertSame(1, 2); }}\n}}\n", "CartTest::testBad",
-         ("phpunit", "php"), lacking="phpunit", fix="phpunit/phpunit"),
-    Case("mix", {"mix.exs": "defmodule Shop.MixProject do\n  use Mix.Project\n  def project, do: [app: :shop, version: "
-         '"0.1.0"]\nend\n', "test/test_helper.exs": "ExUnit.start()\n"}, "test/cart_test.exs", f"{EXUNIT}end\n",
-         f'{EXUNIT}  test "bad" do\n    assert 1 == 2\n  end\nend\n', "test/cart_test.exs:6", ("mix",), lacking="mix",
-         fix="install Elixir"),
-    Case("dotnet", {"Shop.csproj": CSPROJ, ".gitignore": "bin\nobj\n"}, "CartTest.cs", f"{XUNIT}}}\n",
-         f"{XUNIT}  [Fact] public void Bad() {{ Assert.Equal(1, 2); }}\n}}\n", "Shop.CartTest.Bad", ("dotnet",),
-         lacking="dotnet", fix="install .NET"),
-    Case("make", {"Makefile": "test:\n\tpython3 -m unittest discover -v -s checks\n"}, "checks/test_cart.py", UNITTEST,
-         UNITTEST_BAD, "test_cart.CartTest.test_bad", ("make",), lacking="make", fix="install make"),
-    Case("just", {"justfile": "test:\n  python3 -m unittest discover -v -s checks\n"}, "checks/test_cart.py", UNITTEST,
-         UNITTEST_BAD, "test_cart.CartTest.test_bad", ("just",), lacking="just", fix="https://just.systems"),
-    Case("task", {"Taskfile.yml": "version: '3'\ntasks:\n  test:\n    cmds:\n      - python3 -m unittest discover -v"
-         " -s checks\n"}, "checks/test_cart.py", UNITTEST, UNITTEST_BAD, "test_cart.CartTest.test_bad", ("task",),
-         lacking="task", fix="https://taskfile.dev"),
-]  # fmt: skip
 
 
 def test_every_test_runner_has_a_case() -> None:

@@ -6,7 +6,6 @@ process is left, the key can be read nowhere.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -16,15 +15,12 @@ from typing import Any
 import pytest
 
 from engine.clock import FakeClock
-from engine.execution.runners.model.agent_loop import MAX_REQUESTS
 from engine.execution.runners.model.host_client import ModelHost
 from engine.model import Outcome, SessionState, SessionView, Status
 from tests.conftest import MONDAY_MORNING
 from tests.execution.model.world import KEY, ModelWorld
-from tests.support.model_server import Call, ModelServer, Reply, calls
-
-WRITE = calls("write", path="hello.txt", content="Hello\n")
-READ = calls("read", path="readme.md")
+from tests.support.helpers import read_table
+from tests.support.model_server import Call, ModelServer, Reply
 
 Checks = Callable[[ModelWorld, SessionView], None]
 
@@ -34,31 +30,24 @@ class Scenario:
     """What the provider answers, request by request, and what comes of it. `given_back`: the card is pending again."""
 
     name: str
-    replies: tuple[Reply | str, ...]
+    replies: list[str]
+    """Names of answers."""
+    times: int = 1
+    """How often they come, one after the other."""
     words: str = ""
     given_back: bool = False
     requests: int = 0
     kind: str = "openai"
     settings: dict[str, Any] = field(default_factory=dict)
-    also: Checks = lambda world, view: None
-
-    @property
-    def fails(self) -> bool:
-        return bool(self.words)
+    also: str = ""
+    """The name of a further check."""
+    result: str = ""
+    """Text in the result of the model's call."""
 
 
 def endless() -> Iterable[bytes]:
     """A hundred megabytes."""
     return (b": nothing to say\n" * 60_000 for _ in range(100))
-
-
-def result_says(text: str) -> Checks:
-    """The result of the model's call says so."""
-
-    def check(world: ModelWorld, view: SessionView) -> None:
-        assert text in world.server.requests[1].tool_results[0]
-
-    return check
 
 
 def keeps_half(world: ModelWorld, view: SessionView) -> None:
@@ -99,170 +88,34 @@ def all_calls_are_answered(world: ModelWorld, view: SessionView) -> None:
     assert "not carried out" in results[39]
 
 
-REFUSED = Reply(status=401, error=f"Incorrect API key provided: {KEY}")
-BUSY, BROKEN, DOWN = Reply(status=429), Reply(status=500), Reply(status=503)
-SHORT = Reply(text="Half of it, and no more", end_after=3)
-CUT, DROPPED = Reply(text="x" * 200, drop_after=3), Reply(drop_after=0)
-LLAMA_CPP = json.dumps(
-    {
-        "error": {
-            "code": 400,
-            "message": "request (4130 tokens) exceeds the available context size (4096 tokens), try increasing it",
-            "type": "exceed_context_size_error",
-            "n_prompt_tokens": 4130,
-            "n_ctx": 4096,
-        }
-    }
-).encode()
-NOISE = Reply(body=b"data: {nonsense\n\n")
+CHECKS: dict[str, Checks] = {
+    check.__name__: check
+    for check in (
+        keeps_half, is_estimated, costs_nothing, costs_a_trigger, is_bounded, nothing_was_sent, all_calls_are_answered
+    )
+}  # fmt: skip
 
-SCENARIOS = [
-    Scenario("the key is refused", (REFUSED,), "clawpy key set openai", given_back=True, requests=1),
-    Scenario("the key may not", (Reply(status=403),), "refuses the key", given_back=True, requests=1, kind="anthropic"),
-    Scenario("the account is empty", (Reply(status=402),), "no credit left", given_back=True, requests=1),
-    Scenario("too many requests once", (BUSY, "Done."), requests=2),
-    Scenario("too many requests for good", (BUSY,) * 5, "no more requests", given_back=True, requests=5),
-    Scenario("asked to wait", (Reply(status=429, headers={"retry-after": "90"}), "Done."), requests=2),
-    Scenario(
-        "asked to wait for an hour",
-        (Reply(status=429, headers={"retry-after": "3600"}),),
-        "no more requests",
-        given_back=True,
-        requests=1,
-    ),
-    Scenario("errors four times", (BROKEN, DOWN, BROKEN, Reply(status=502), "Done."), requests=5),
-    Scenario("down for good", (DOWN,) * 5, "is not working at the moment", given_back=True, requests=5),
-    Scenario("overloaded once", (Reply(status=529), "Done."), requests=2, kind="anthropic"),
-    Scenario("down when half was done", (WRITE, *(DOWN,) * 5), "is not working", requests=6, also=keeps_half),
-    Scenario("no such model", (Reply(status=404),), "has no model gpt-5-mini", given_back=True, requests=1),
-    Scenario("too long", (Reply(status=400, error="maximum context length is 10"),), "too long for", requests=1),
-    Scenario("too long for the door", (Reply(status=413),), "too long for", requests=1, kind="anthropic"),
-    Scenario("too long for a server of this machine", (Reply(status=400, body=LLAMA_CPP),), "too long for", requests=1),
-    Scenario("taken for wrong", (Reply(status=400),), "does not accept the request", requests=1),
-    Scenario(
-        "sent elsewhere",
-        (Reply(status=307, headers={"location": "http://127.0.0.1:9/v1/chat/completions"}),),
-        "not followed",
-        given_back=True,
-        requests=1,
-    ),
-    Scenario(
-        "a web page",
-        (Reply(body=b"<html>Sign in</html>", content_type="text/html"),) * 2,
-        "an unknown format",
-        given_back=True,
-        requests=2,
-    ),
-    Scenario("a web page of an error", (Reply(status=502, body=b"<html>Bad</html>"), "Done."), requests=2),
-    Scenario("rubbish", (NOISE,) * 2, "an unknown format", given_back=True, requests=2),
-    Scenario(
-        "rubbish of the other kind", (NOISE,) * 2, "unknown format", given_back=True, requests=2, kind="anthropic"
-    ),
-    Scenario("rubbish once", (NOISE, "Done."), requests=2),
-    Scenario("no answer at all", (Reply(body=b""),) * 2, "unknown format", given_back=True, requests=2),
-    Scenario(
-        "compressed unasked",
-        (Reply(body=b"\x1f\x8b", headers={"content-encoding": "gzip"}),) * 2,
-        "compressed",
-        given_back=True,
-        requests=2,
-    ),
-    Scenario("cut off once", (CUT, "Done."), requests=2),
-    Scenario("cut short politely", (SHORT, "Done."), requests=2),
-    Scenario("cut short politely, the other kind", (SHORT, "Done."), requests=2, kind="anthropic"),
-    Scenario("cut off for good", (CUT,) * 5, "closed the connection", given_back=True, requests=5),
-    Scenario(
-        "cut off for good, the other kind",
-        (CUT,) * 5,
-        "closed the connection",
-        given_back=True,
-        requests=5,
-        kind="anthropic",
-    ),
-    Scenario("hung up on", (DROPPED,) * 5, "cannot be reached", given_back=True, requests=5),
-    Scenario("an answer without end", (Reply(body=endless),), "was too long", given_back=True, requests=1),
-    Scenario(
-        "an answer longer than allowed",
-        (Reply(text="words " * 100_000, piece=50_000),),
-        "was too long",
-        given_back=True,
-        requests=1,
-        kind="anthropic",
-    ),
-    Scenario("an error of 20 MB", (Reply(status=500, body=b"e" * 20_000_000),), "was too long", given_back=True),
-    Scenario("nothing to say", (Reply(),) * 3, "answered nothing", requests=3, kind="anthropic"),
-    Scenario("nothing to say, the other kind", (Reply(),) * 3, "answered nothing", requests=3),
-    Scenario("nothing to say once", (Reply(), "Done."), requests=2, kind="anthropic"),
-    Scenario("nothing to say after its work", (WRITE, *(Reply(),) * 3), requests=4, kind="anthropic", also=keeps_half),
-    Scenario(
-        "arguments that are not JSON",
-        (Reply(calls=(Call("read", '{"path": '),)), "Done."),
-        requests=2,
-        also=result_says("not JSON"),
-    ),
-    Scenario(
-        "arguments that are no object",
-        (Reply(calls=(Call("read", "[1]"),)), "Done."),
-        requests=2,
-        also=result_says("not a JSON object"),
-    ),
-    Scenario(
-        "a tool that is not there",
-        (calls("launch", what="x"), "Done."),
-        requests=2,
-        also=result_says("there is no tool 'launch'; there are read"),
-    ),
-    Scenario(
-        "more calls than one can do",
-        (Reply(calls=(READ.calls[0],) * 40), "Done."),
-        requests=2,
-        also=all_calls_are_answered,
-    ),
-    Scenario("calls without end", (READ,) * MAX_REQUESTS, "did not finish", requests=MAX_REQUESTS),
-    Scenario("stopped by its filter", (Reply(text="I", finish="content_filter"),), "content filter", requests=1),
-    Scenario("cut off by its limit", (Reply(text="I beg", finish="length"), "Done."), requests=2),
-    Scenario(
-        "an error in the stream",
-        (
-            Reply(
-                body=b'event: error\ndata: {"type":"error","error":{"type":"overloaded_error","message":"busy"}}\n\n'
-            ),
-            "Done.",
-        ),
-        requests=2,
-        kind="anthropic",
-    ),
-    Scenario("no word of what it used", (Reply(text="Done.", usage=None),), requests=1, also=is_estimated),
-    Scenario("it claims millions", (Reply(text="Done.", usage=(90_000_000, 9_000_000)),), requests=1, also=is_bounded),
-    Scenario("it claims less than nothing", (Reply(text="Done.", usage=(-5, -7)),), requests=1, also=is_estimated),
-    Scenario(
-        "a model without a price",
-        (WRITE, "Done."),
-        requests=2,
-        settings={"model": "nobody-knows-it"},
-        also=costs_a_trigger,
-    ),
-    Scenario(
-        "a model of this machine",
-        (WRITE, "Done."),
-        requests=2,
-        settings={"model": "tiny", "keyless": True},
-        also=costs_nothing,
-    ),
-    Scenario(
-        "too dear for its session",
-        ("Done.",),
-        "the next call may cost",
-        settings={"sessionCostCap": 0.0002},
-        also=nothing_was_sent,
-    ),
-    Scenario(
-        "it used its money up",
-        (Reply(calls=READ.calls, usage=(2_000, 16_000)),) * 9,
-        "the next call may cost",
-        settings={"sessionCostCap": 0.05},
-    ),
-]
+TABLE = read_table(__file__)
+SCENARIOS = [Scenario(**row) for row in TABLE["scenario"]]
+SPECIAL_REPLIES = {
+    "refused": Reply(status=401, error=f"Incorrect API key provided: {KEY}"),
+    "an answer without end": Reply(body=endless),
+    "an answer longer than allowed": Reply(text="words " * 100_000, piece=50_000),
+    "an error of 20 MB": Reply(status=500, body=b"e" * 20_000_000),
+    "more calls than one can do": Reply(calls=(Call("read", {"path": "readme.md"}),) * 40),
+    "no word of what it used": Reply(text="Done.", usage=None),
+}
+
+
+def make_reply(name: str) -> Reply:
+    if name in SPECIAL_REPLIES:
+        return SPECIAL_REPLIES[name]
+    fields = dict(TABLE["replies"][name])
+    if "body" in fields:
+        fields["body"] = fields["body"].encode("latin-1")
+    if "call" in fields:
+        fields["calls"] = (Call(fields.pop("call"), fields.pop("arguments")),)
+    return Reply(**fields)
 
 
 @pytest.fixture(scope="module")
@@ -305,11 +158,11 @@ def test_faulty_providers_with_other_settings(world: ModelWorld, scenario: Scena
 
 
 def check_scenario(world: ModelWorld, scenario: Scenario) -> None:
-    world.server.script(*scenario.replies)
+    world.server.script(*map(make_reply, scenario.replies * scenario.times))
     view = world.run(f"Write a greeting into hello.txt: {scenario.name}")
     world.check_end(view)
     failed = SessionState.CANNOT_RUN if view.not_begun else SessionState.FAILED
-    assert view.state is (failed if scenario.fails else SessionState.SUCCEEDED), view.error
+    assert view.state is (failed if scenario.words else SessionState.SUCCEEDED), view.error
     assert scenario.words in view.error
     if scenario.requests:
         assert len(world.server.requests) == scenario.requests
@@ -319,5 +172,8 @@ def check_scenario(world: ModelWorld, scenario: Scenario) -> None:
         assert card.note == f"not done: {view.error}"
     else:
         assert (card.status, view.not_begun) == (Status.EXECUTED, False)
-        assert card.outcome is (Outcome.FAILED if scenario.fails else Outcome.SUCCEEDED)
-    scenario.also(world, view)
+        assert card.outcome is (Outcome.FAILED if scenario.words else Outcome.SUCCEEDED)
+    if scenario.result:
+        assert scenario.result in world.server.requests[1].tool_results[0]
+    if scenario.also:
+        CHECKS[scenario.also](world, view)
