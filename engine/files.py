@@ -10,9 +10,15 @@ import stat
 import tempfile
 import threading
 import time
+import tomllib
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Generic, TypeVar
+
+
+def read_table(module_file: str, name: str) -> dict[str, Any]:
+    """The TOML file `name` that lies beside a module: `read_table(__file__, "tools.toml")`."""
+    return tomllib.loads(Path(module_file).with_name(name).read_text(encoding="utf-8"))
 
 
 def read_plain(path: Path, limit: int, *, follow: bool = True, cut: bool = False) -> bytes:

@@ -25,7 +25,7 @@ from engine.model import CheckResult, sanitise
 from engine.model.text import one_line
 
 MAX_OUTPUT_CHARACTERS = 256 * 1024
-"""Maximum number of characters, from the end of a command's output, that a flow gets; the transcript has all of it."""
+"""A flow gets at most this many characters from the end of a command's output. The transcript has all of them."""
 
 
 class Place(StrEnum):
@@ -62,8 +62,8 @@ class CannotRun(FlowError):
 
 
 class RetryLater(CannotRun):
-    """Nothing was done, and the same may succeed later: something that it needs is not available now. Its card is
-    offered again."""
+    """Something that the work needs is not available now. Nothing was done, and the card is offered again, because the
+    same may succeed later."""
 
 
 class CommandBlocked(FlowError):
@@ -171,7 +171,7 @@ class Job:
     """git in `folder`, outside of the sandbox but without hooks. In a worktree it may check out any commit."""
     session: JobSession
     suspect_imports: bool = False
-    """An agent has just written here, so an import that fails is more likely its mistake than a missing package."""
+    """True after an agent wrote here: then an import that fails is more likely its mistake than a missing package."""
     upkeep: Housekeeping | None = None
     clock: Clock = field(default_factory=SystemClock)
 
@@ -187,7 +187,8 @@ class Job:
         return self.session.scratch
 
     def say(self, line: str) -> None:
-        """Put one line into the transcript. No name in it can begin another one."""
+        """Put one line into the transcript. A line break in it becomes a space, so that no name can begin a new
+        line."""
         self.session.say(sanitise(line).replace("\n", " "))
 
     def say_list(self, lines: Sequence[object], limit: int, *, indent: str = "") -> None:

@@ -10,31 +10,30 @@ from __future__ import annotations
 import json
 import re
 import shlex
-import tomllib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, ClassVar, get_origin
 
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
 from engine.execution.runners.flow import Flow, FlowError, FlowResult, Job, Place
+from engine.files import read_table
 from engine.model import FlowForm, Refusal, sanitise
 from engine.model.text import count, join_names, last_line
 
 # -- Parameters -----------------------------------------------------------------------------------------------------
 
 _FILLERS = frozenset({"the", "a", "an", "my", "our", "all", "please", "this", "project", "repository", "code"})
-"""Words beside the name of a flow that change nothing."""
+"""Words that change nothing when they stand beside the name of a flow."""
 
-ALIASES: Mapping[str, Sequence[str]] = tomllib.loads(Path(__file__).with_name("flow_aliases.toml").read_text())
+ALIASES: Mapping[str, Sequence[str]] = read_table(__file__, "flow_aliases.toml")
 """Common requests by flow; see `flow_aliases.toml`."""
 
 _PAIR = re.compile(r"\s*(?:\w+[ \t]*=|$)")
 """The beginning of a further line of parameters. Any other line makes it prose, such as a pasted paragraph."""
 
 VALUE = re.compile(r"\w*[\d_/:~^.]\S*[\w/]|\d+")
-"""A file, a test, a commit or a number, which sentences seldom consist of."""
+"""Matches a file, a test, a commit or a number. Sentences rarely consist of these alone."""
 
 PROSE = "prose"
 """The code of the refusal of an edit that is a sentence, and no mistyped parameter."""
@@ -226,11 +225,14 @@ class FlowRegistry(Mapping[str, type[Flow]]):
 
     def forms(self) -> list[FlowForm]:
         """The form of each flow, required parameters first. Blocking: the learned flows are in the database."""
-        return [FlowForm(flow.name, flow.label, _form_parameters(flow)) for flow in self.values()]
+        return [
+            FlowForm(
+                flow.name,
+                flow.label,
+                tuple((name, field.description or "", field.is_required()) for name, field in _sorted_fields(flow)),
+            )
+            for flow in self.values()
+        ]
 
     def _learned_by_name(self) -> Mapping[str, type[Flow]]:
         return {flow.name: flow for flow in self._learned()}
-
-
-def _form_parameters(flow: type[Flow]) -> tuple[tuple[str, str, bool], ...]:
-    return tuple((name, field.description or "", field.is_required()) for name, field in _sorted_fields(flow))

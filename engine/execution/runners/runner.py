@@ -75,7 +75,7 @@ class Runner(Protocol):
 
 _LABELS = {REPLY: "the operator", HEAL: "the validation loop"}
 _TRUST = {REPLY: Trust.OPERATOR, HEAL: Trust.QUOTED}
-"""Clawpy's own prompts need no label of trust; a failed run is reported in the words of the tests."""
+"""The trust in a message by its kind. Clawpy's own prompts have none. A heal quotes the output of tests."""
 
 
 def assistant_part(text: str, calls: Sequence[Mapping[str, Any]], call_id: str) -> PromptPart:

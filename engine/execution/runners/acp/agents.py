@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 import shutil
-import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +13,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict
 
 from engine.config.sections import AcpSettings
 from engine.execution.sandbox import Confinement
+from engine.files import read_table
 from engine.frozen import frozen
 from engine.model import FoundAgent
 
@@ -42,8 +42,7 @@ class KnownAgent(BaseModel):
     """How to install the adapter."""
 
 
-_TABLES = tomllib.loads(Path(__file__).with_name("agents.toml").read_text(encoding="utf-8"))
-KNOWN_AGENTS = tuple(KnownAgent(name=name, **row) for name, row in _TABLES.items())
+KNOWN_AGENTS = tuple(KnownAgent(name=name, **row) for name, row in read_table(__file__, "agents.toml").items())
 
 
 def find_agents(data: Path, path: str | None = None) -> list[FoundAgent]:
@@ -142,7 +141,7 @@ def command_confinement(agent: Confinement, session: Confinement, *, home: Path)
 
 
 def script_paths(command: Sequence[str]) -> list[Path]:
-    """Files that the command names: scripts, each alone, or with all of the `node_modules` it lies in."""
+    """The scripts that the command names. For a script in a `node_modules`, that whole folder."""
     paths = []
     for word in command[1:]:
         file = Path(word)

@@ -78,7 +78,7 @@ class JsonRpcPipe:
         return None
 
     async def close(self) -> None:
-        """Let the pipes go. Nothing more is sent or received."""
+        """Close the pipes. Nothing more is sent or received."""
         self._in.close()
         if not self._out.is_closing():
             self._out.abort()  # nobody waits until it is read
@@ -102,7 +102,7 @@ class _WriteProtocol(asyncio.BaseProtocol):
 
 
 def parse_message(line: bytes) -> dict[str, Any] | None:
-    """A line as a JSON-RPC message that the library can take without dying of it; None when it is none."""
+    """The JSON-RPC message of a line, in a form that the protocol's library accepts; None if the line is no message."""
     try:
         message = json.loads(line.decode(errors="replace"))
     except (ValueError, RecursionError):

@@ -250,10 +250,10 @@ class ClientRequests:
 
 
 def choose_option(options: Sequence[schema.PermissionOption], allowed: bool) -> str | None:
-    """The id of the option that says what was decided, by its kind, never by its order or name; None for none.
+    """The id of the option that matches the decision by its kind, never by its order or name; None if there is none.
 
-    An action is allowed once only: an agent that remembers "always" would ask no more, even beyond this session, and
-    pass the content filter by. Permissions remember what was allowed for the session.
+    An action is allowed only once. An agent that remembers "always" would not ask again, even after this session, and
+    so would avoid the content filter. What was allowed for the whole session is remembered by the permissions instead.
     """
     for kind in ("allow_once",) if allowed else ("reject_once", "reject_always"):
         for option in options:
@@ -272,8 +272,8 @@ def _refusal_error(refusal: Refusal) -> RequestError:
 
 
 def _truncate_detail(detail: str) -> str:
-    """The beginning of the details, unchanged, because rails judge it. It ends before a word that would be cut: half a
-    key would not be recognised as a secret."""
+    """The beginning of the details, unchanged, because rails judge it. No word is cut: half a key would not be
+    recognised as a secret."""
     if len(detail) <= MAX_DETAIL:
         return detail
     head = detail[:MAX_DETAIL]

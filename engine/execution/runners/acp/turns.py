@@ -1,7 +1,8 @@
 """Runs the turns of one conversation: each is stored for the X-ray, and its cost is counted (SPEC 3.4, 9.6).
 
-Agents report totals, if they report at all: tokens in context as they go, tokens of the conversation and money at the
-end of a turn or never. A total is counted once; an agent that names no price is counted at the estimate.
+Agents report totals of the conversation, if they report anything: tokens while they work, tokens and money at the end
+of a turn. Only the difference from the total before is counted. A turn of an agent that names no price costs the
+estimate.
 """
 
 from __future__ import annotations

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
-from pathlib import Path
 from typing import Annotated
 
 from pydantic import AfterValidator, Field, StringConstraints
@@ -16,7 +14,7 @@ from engine.execution.runners.flow import CannotRun, Facts, Flow, FlowError, Flo
 from engine.execution.runners.flows.git_steps import resolve_commit
 from engine.execution.runners.flows.lint import is_own_file
 from engine.execution.runners.toolchains.projects import changelog_of
-from engine.files import read_plain
+from engine.files import read_plain, read_table
 from engine.frozen import frozen
 from engine.model.text import LEARNT, count, join_names, one_line, read_section, write_section
 
@@ -25,7 +23,7 @@ from engine.model.text import LEARNT, count, join_names, one_line, read_section,
 
 _UNRELEASED = re.compile(r"unreleased|upcoming|next release", re.I)
 
-_TABLES = tomllib.loads(Path(__file__).with_name("changelog.toml").read_text(encoding="utf-8"))
+_TABLES = read_table(__file__, "changelog.toml")
 SECTIONS = tuple(_TABLES["sections"])
 """The sections of Keep a Changelog, in their order."""
 

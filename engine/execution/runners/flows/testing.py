@@ -151,7 +151,7 @@ class CheckCleanHead(ProjectFlow):
         snapshot = store_tree(job)
         head = resolve_commit(job, "HEAD")
         reset_worktree(job, head)
-        left_out = _changed_files(job, head, snapshot)
+        left_out = job.git.items("diff-tree", "-r", "--name-only", "--no-renames", "-z", head, snapshot)
         job.say(f"HEAD is {read_commit(job.git, head)}")
         job.say(f"Left out: {join_names(left_out) if left_out else 'nothing, everything is committed'}")
         tools = find_toolchains(job, self.project)
@@ -184,11 +184,6 @@ class CheckCleanHead(ProjectFlow):
             job.say(error.message)
             rerun = None
         return None if rerun is None else [test for test in failing if test not in rerun.failing]
-
-
-def _changed_files(job: Job, head: str, tree: str) -> list[str]:
-    """The files in which the snapshot differs from HEAD."""
-    return job.git.items("diff-tree", "-r", "--name-only", "--no-renames", "-z", head, tree)
 
 
 # -- Find changed lines that no test runs, measured with the project's own coverage ---------------------------------

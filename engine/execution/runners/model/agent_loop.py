@@ -24,7 +24,7 @@ from engine.execution.runners.model.budgets import Price, PromptSize, RequestBud
 from engine.execution.runners.model.conversation_store import ConversationStore
 from engine.execution.runners.model.host_client import Conversation, ModelHost
 from engine.execution.runners.model.host_protocol import Failure, FailureKind, Message, Model
-from engine.execution.runners.runner import AgentServices, assistant_part, operator_part, result_part
+from engine.execution.runners.runner import REPLY, AgentServices, assistant_part, operator_part, result_part
 from engine.execution.tools.toolbelt import Toolbelt
 from engine.execution.transcripts import StreamedText
 from engine.frozen import frozen
@@ -79,6 +79,11 @@ class _Request:
     """The same texts and results as the calls store them."""
     prompt: Prompt | None = None
     """The assembled prompt that the first text comes from."""
+
+    def add(self, text: str, kind: str) -> None:
+        """Add a text of this kind (see `operator_part`)."""
+        self.texts.append(text)
+        self.parts.append(operator_part(text, kind))
 
     @property
     def size(self) -> int:
@@ -170,7 +175,7 @@ class AgentLoop:
                 nudges = 0
             elif (nudge := _follow_up_prompt(reply, answer)) and nudges < _MAX_NUDGES:
                 nudges += 1
-                self._add_prompt(request, nudge)
+                request.add(nudge, "runner")
             elif reply or self._answers > 1 + _MAX_NUDGES:
                 return reply or "it ended without an answer"
             else:
@@ -394,12 +399,7 @@ class AgentLoop:
     def _add_replies(self, request: _Request) -> None:
         """Add the replies of the operator that came meanwhile."""
         if messages := self.take_replies():
-            request.texts.append(messages)
-            request.parts.append(operator_part(messages, "reply"))
-
-    def _add_prompt(self, request: _Request, text: str) -> None:
-        request.texts.append(text)
-        request.parts.append(operator_part(text, "runner"))
+            request.add(messages, REPLY)
 
     # Waiting and stopping
 

@@ -5,12 +5,11 @@
 
 from __future__ import annotations
 
-import tomllib
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from engine.execution.runners.model.host_protocol import Failure, Model
+from engine.files import read_table
 
 FIRST_DELAY_S = 1.0
 """Seconds before the first retry; twice as many before each further one."""
@@ -24,7 +23,7 @@ MAX_RETRY_AFTER_S = 120.0
 
 @cache
 def _load_rows() -> dict[str, dict[str, Any]]:
-    return tomllib.loads(Path(__file__).with_name("failures.toml").read_text(encoding="utf-8"))
+    return read_table(__file__, "failures.toml")
 
 
 def retry_delay(failure: Failure, tried: int, chance: float) -> float | None:

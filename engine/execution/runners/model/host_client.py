@@ -1,7 +1,8 @@
 """Speaks with the model host, which is started when it is first needed, and kills it when it does not obey.
 
-One process for all sessions, in a process group of its own. Keys travel over its pipe alone. It carries no session's
-mark: its life is the engine's, or until `end`, after which the next conversation starts a new one.
+One host serves all sessions, as a process with its own process group. Keys reach it only through its pipe. It has no
+session's mark, so it does not end with a session: it lives as long as the engine, or until it is ended. The next
+conversation then starts a new one.
 """
 
 from __future__ import annotations
@@ -115,7 +116,7 @@ class Conversation:
             self._send("close")
 
     def cancel_or_kill(self) -> None:
-        """Cancel the request and wait until the host did, or is killed: at most about `CANCEL_SECONDS`."""
+        """Cancel the request, and wait until the host has done so or is killed, about `CANCEL_SECONDS` at most."""
         try:
             # A host that hangs may not read the request either.
             with self._process.killed_after(CANCEL_SECONDS, "it did not cancel a request"):

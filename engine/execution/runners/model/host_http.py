@@ -43,11 +43,11 @@ class CompressedAnswer(Exception):
 
 
 class AnswerCutShort(Exception):
-    """The stream ended well for HTTP, and in the middle of the answer. The libraries take it for a whole one."""
+    """The stream ended as HTTP allows, but in the middle of the answer. The libraries would accept it as complete."""
 
 
 class EndDetector:
-    """Watches a stream for the marks that end an answer, in either protocol. Quoted in a text they are escaped."""
+    """Watches a stream for the marks that end an answer, in either protocol. In a quoted text these are escaped."""
 
     def __init__(self) -> None:
         self.is_seen = False

@@ -1,6 +1,6 @@
 """Looks up prices of models in genai-prices.
 
-For the model host, and for the rare comparison of prices: the list takes half a second to load, but needs no client.
+Used by the model host, and where prices of models are compared. The list takes half a second to load.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Asks models the single questions of services, without tools and outside of any session's conversation.
 
-A question is a call like every other: its cost is reserved within the caps before it is made and settled when it ended,
-however it did, and its exact prompt is stored for the X-ray (SPEC 3.4, 9.6).
+A question is stored and paid like every other call. Its cost is reserved within the caps before it is asked, and
+settled when it has ended in any way. Its exact prompt is stored for the X-ray (SPEC 3.4, 9.6).
 """
 
 from __future__ import annotations

@@ -23,6 +23,7 @@ from engine.execution.runners.toolchains.tool_table import (
     LinterRow,
     PackageManagerRow,
     TestRunnerRow,
+    ToolRow,
     folders_up_to,
     read_text,
 )
@@ -92,6 +93,12 @@ class ProjectFolder:
         """The first match of `pattern` in `files`, or None."""
         matches = (re.search(pattern, self.read_file(name), re.MULTILINE) for name in files[:20])
         return next((match for match in matches if match is not None), None)
+
+    def shows(self, evidence: str) -> bool:
+        """Whether the folder has the file of `evidence`: `name`, or `name:regular expression` for its text."""
+        name, _, pattern = evidence.partition(":")
+        files = self.find_files((name,))
+        return bool(files) and (not pattern or self.search_files(files, pattern) is not None)
 
     @cached_property
     def interpreters(self) -> list[tuple[str, Path]]:
@@ -167,18 +174,13 @@ def detect_packages(folder: ProjectFolder) -> tuple[PackageSetup, ...]:
 
 def _choose_manager(folder: ProjectFolder, rows: Sequence[PackageManagerRow]) -> PackageSetup:
     for here in folder.with_folders_above():
-        holding = rows if here is folder else [row for row in rows if _is_workspace_of(here, row)]
+        holding = rows if here is folder else [row for row in rows if here.shows(row.workspace_sign)]
         for row in holding:
             if locks := here.find_files(row.lock_files):
                 return _make_setup(here, row, locks[0])
         if holding and here is not folder:
             return _make_setup(here, _named_manager(here, holding), "")
     return _make_setup(folder, _named_manager(folder, rows), "")
-
-
-def _is_workspace_of(above: ProjectFolder, row: PackageManagerRow) -> bool:
-    name, _, pattern = row.workspace_sign.partition(":")
-    return name in above.names and (not pattern or above.search_files((name,), pattern) is not None)
 
 
 def _named_manager(folder: ProjectFolder, rows: Sequence[PackageManagerRow]) -> PackageManagerRow:
@@ -208,10 +210,9 @@ def _make_setup(folder: ProjectFolder, row: PackageManagerRow, lock: str) -> Pac
 
 
 def _install_commands(folder: ProjectFolder, row: PackageManagerRow, lock: str) -> tuple[tuple[str, ...], ...]:
-    wrapper = next((f"./{name}" for name in ("gradlew", "mvnw") if name in folder.names), "")
     words = {
         "where": tuple(python_projects.pytest_group_option(folder.folder).split()) if row.name == "uv" else (),
-        "wrapper": (wrapper or ("gradle" if row.name == "gradle" else "mvn"),),
+        "wrapper": (f"./{row.wrapper}" if row.wrapper in folder.names else row.program,),
     }
     if row.name == "yarn" and lock and ".yarnrc.yml" in folder.names:  # yarn 2 and later name it anew
         return (("yarn", "install", "--immutable"),)
@@ -283,7 +284,7 @@ def _is_installed(folder: ProjectFolder, row: PackageManagerRow) -> bool:
 # -- Test runners and linters ----------------------------------------------------------------------------------------
 
 
-def _find_tool(folder: ProjectFolder, row: TestRunnerRow | LinterRow, files: Sequence[str]) -> Placeholders | None:
+def _find_tool(folder: ProjectFolder, row: ToolRow, files: Sequence[str]) -> Placeholders | None:
     """The placeholders of a tool's commands, None when the folder does not have it; `files` are the matching manifests
     of a test runner, or those that configure a linter."""
     match row.detected_by:
@@ -303,7 +304,7 @@ def _find_tool(folder: ProjectFolder, row: TestRunnerRow | LinterRow, files: Seq
             return _find_program(folder, row, files)
 
 
-def _find_pytest(folder: ProjectFolder, row: TestRunnerRow | LinterRow) -> Placeholders | None:
+def _find_pytest(folder: ProjectFolder, row: ToolRow) -> Placeholders | None:
     """The first interpreter that has pytest."""
     for where, interpreter in folder.interpreters:
         folder.searched.append(f"{row.program} in {where}")
@@ -313,19 +314,18 @@ def _find_pytest(folder: ProjectFolder, row: TestRunnerRow | LinterRow) -> Place
     return None
 
 
-def _find_wrapper(folder: ProjectFolder, row: TestRunnerRow | LinterRow) -> Placeholders | None:
+def _find_wrapper(folder: ProjectFolder, row: ToolRow) -> Placeholders | None:
     """The wrapper script of Gradle or Maven; it runs in the sandbox like every other program of the project."""
-    name = {"gradle": "gradlew", "mvn": "mvnw"}[row.program]
     for above in folders_up_to(folder.workspace, folder.top):
-        if os.access(above / name, os.X_OK):
-            path = os.path.relpath(above / name, folder.workspace)
-            return {"program": (path.replace(name, f"./{name}", 1),)}
+        if os.access(above / row.wrapper, os.X_OK):
+            path = os.path.relpath(above / row.wrapper, folder.workspace)
+            return {"program": (path.replace(row.wrapper, f"./{row.wrapper}", 1),)}
     return None
 
 
-def _find_program(folder: ProjectFolder, row: TestRunnerRow | LinterRow, files: Sequence[str]) -> Placeholders | None:
-    """A program among the project's own packages, else the operator's: a linter only where the project is configured
-    for it, and never one that belongs to the packages of Node."""
+def _find_program(folder: ProjectFolder, row: ToolRow, files: Sequence[str]) -> Placeholders | None:
+    """A program of the project's own packages, else the operator's. The operator's linter is used only where the
+    project is configured for it, and never one that belongs to the packages of Node."""
     own = _program_folders(folder, row)
     is_own = row.detected_by == "program" and (row.kind == "node" or not files)
     program = first_executable(own, row.program) if is_own else folder.find_program(row.program, own=own)
@@ -339,7 +339,7 @@ def _find_program(folder: ProjectFolder, row: TestRunnerRow | LinterRow, files: 
 
 
 def _find_unittest(folder: ProjectFolder, files: Sequence[str]) -> Placeholders | None:
-    """Only where nothing says that the project wants pytest."""
+    """The interpreter for unittest, only where nothing says that the project wants pytest."""
     settings = folder.find_files(("pyproject.toml", "setup.cfg", "tox.ini", "Pipfile", "requirements*.txt"))
     wants = folder.search_files(settings, "pytest") or folder.search_files(files, r"^\s*(?:import|from) pytest\b")
     if wants or not folder.interpreters:
@@ -349,7 +349,7 @@ def _find_unittest(folder: ProjectFolder, files: Sequence[str]) -> Placeholders 
     return {"python": (str(folder.interpreters[0][1]),), "start": ("." if inside else start,)}
 
 
-def _program_folders(folder: ProjectFolder, row: TestRunnerRow | LinterRow) -> list[Path]:
+def _program_folders(folder: ProjectFolder, row: ToolRow) -> list[Path]:
     """The folders with the programs of the project's own packages."""
     if row.kind == "node":
         return [above / "node_modules" / ".bin" for above in folders_up_to(folder.workspace, folder.top)]
@@ -361,9 +361,9 @@ def _program_folders(folder: ProjectFolder, row: TestRunnerRow | LinterRow) -> l
     return [home for _, home in homes]
 
 
-def _find_script(folder: ProjectFolder, row: TestRunnerRow | LinterRow) -> Placeholders | None:
-    """The script `test` of package.json, when it is this row's runner and nothing more; the row without a program takes
-    any other. The script that `npm init` writes is no test."""
+def _find_script(folder: ProjectFolder, row: ToolRow) -> Placeholders | None:
+    """The script `test` of package.json, if it starts this row's runner and nothing else. The row without a program
+    takes every other script. The script that `npm init` writes is no test."""
     script = folder.scripts.get("test", "")
     if not script or "no test specified" in script:
         folder.searched.append("a test script in package.json")
@@ -396,7 +396,8 @@ def _script_words(manager: str) -> Placeholders:
 
 
 def detect_test_tools(folder: ProjectFolder) -> tuple[Toolchain, ...]:
-    """One tool for each language of the folder, in the order of the table; make and the like only without any other."""
+    """One tool for each language of the folder, in the order of the table. Tools like make count only without any
+    other."""
     tools: dict[str, Toolchain] = {}
     for row in TEST_RUNNERS:
         files = [] if row.kind in tools or (row.kind == FALLBACK and tools) else folder.find_files(row.manifests)
@@ -442,13 +443,8 @@ def detect_linters(folder: ProjectFolder) -> tuple[Linter, ...]:
 
 def _is_configured(folder: ProjectFolder, row: LinterRow) -> bool:
     """Whether a file in the folder configures the linter; where it reads parent settings, also in a folder above."""
-    for evidence in row.configured:
-        name, _, pattern = evidence.partition(":")
-        for here in folder.with_folders_above() if row.uses_parent_settings else [folder]:
-            files = here.find_files((name,))
-            if files and (not pattern or here.search_files(files, pattern)):
-                return True
-    return False
+    folders = folder.with_folders_above() if row.uses_parent_settings else [folder]
+    return any(here.shows(evidence) for here in folders for evidence in row.configured)
 
 
 def _find_formatter(folder: ProjectFolder, row: LinterRow, words: Placeholders) -> Placeholders:

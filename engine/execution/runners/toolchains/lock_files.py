@@ -1,10 +1,10 @@
 """Finds lock files that do not fit their manifests: `package.json` asks for what `package-lock.json` does not have.
 
-Only the two files are read; no tool is started and nothing is resolved. A lock file that its tool calls up to date is
-never named here, so what cannot be compared for certain is left out: a constraint in a form that the tool rewrites, a
-manifest that is a program, a requirement that holds on some machines only. A lock file that says nothing of the
-constraints that it was made from is compared by names (Poetry), or not at all (PDM, Bundler, Composer). `FORMATS` has a
-function for each tool, which says what a manifest asks for and what the lock file has.
+Only the two files are read; no tool is started and nothing is resolved. A lock file that its own tool calls up to date
+must never be named here. Therefore everything that cannot be compared for certain is left out: a constraint that the
+tool rewrites, a manifest that is a program, a requirement for some machines only. Some lock files do not contain the
+constraints that they were made from. Of these, Poetry's is compared by names; those of PDM, Bundler and Composer are
+not compared. `FORMATS` has a function for each tool, which says what a manifest asks for and what the lock file has.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ class LockPair:
     manifest_name: str
 
     def members(self, folders: Iterable[str]) -> Iterator[tuple[str, str, str]]:
-        """Folder, path and text of the manifests of a workspace's packages. What is absent, not below the folder, no
-        plain file or too large is left out."""
+        """Folder, path and text of the manifests of a workspace's packages. A manifest that is absent, not below the
+        folder, no plain file or too large is left out."""
         for folder in islice(folders, MAX_MEMBERS):
             name = self.manifest_name if folder in ("", ".") else f"{folder}/{self.manifest_name}"
             if ".." not in name and (text := read_text(self.folder, name)) is not None:
@@ -133,7 +133,8 @@ def _gather(entries: Iterable[tuple[str, str | None]]) -> Requirements:
 
 
 def _restrict(locked: Mapping[str, set[str] | None], required: Requirements) -> Requirements:
-    """What a lock file has of what is asked for: it also has what those packages need, and says not which is which."""
+    """The part of `locked` that the manifest asks for. The lock file also has what those packages need in turn, and
+    does not say which is which."""
     return {name: locked[name] for name in required if name in locked}
 
 

@@ -75,14 +75,14 @@ def uncounted_result(tool: str, title: str, exit_code: int) -> CheckResult:
 
 
 def _broken_run(run: FinishedRun) -> CheckResult | None:
-    """One error when a run broke before any test, None when all that is known is that it succeeded."""
+    """The result of a run that printed none: one error if the command failed, None if it succeeded."""
     nothing = make_result(run.tool, {})
     return _with_exit_code(run, nothing) if run.exit_code else None
 
 
 def _with_exit_code(run: FinishedRun, check: CheckResult) -> CheckResult:
-    """`check`, with one error when no test failed but the command did: it did not compile, or a linter before the tests
-    or a coverage limit after them failed."""
+    """`check`, with one error if the command failed although no test did: the code did not compile, a linter failed
+    before the tests, or a coverage limit after them."""
     if run.exit_code == 0 or check.failed or check.errors:
         return check
     lines = [line.strip() for line in run.output.splitlines() if line.strip()]

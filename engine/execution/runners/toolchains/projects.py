@@ -33,7 +33,7 @@ from engine.execution.runners.toolchains.detection import (
 )
 from engine.execution.runners.toolchains.project_tools import Linter, Toolchain
 from engine.execution.runners.toolchains.python_projects import is_collected
-from engine.execution.runners.toolchains.tool_table import MANIFESTS, PACKAGE_MANAGERS, TABLES, TEST_RUNNERS, read_text
+from engine.execution.runners.toolchains.tool_table import MANIFESTS, PACKAGE_MANAGERS, TABLES, TEST_RUNNERS
 from engine.frozen import frozen
 from engine.git import Git
 from engine.git.repository import find_repository
@@ -262,19 +262,13 @@ def _without_member_tests(projects: Sequence[Project]) -> list[Project]:
 
 def _runs_tests_of(tool: Toolchain, inside: str) -> bool:
     """Whether a tool runs the tests of the folder `inside` below its own by itself."""
+    if tool.row.member_sign:
+        return ProjectFolder.of_operator(tool.folder, tool.folder).shows(tool.row.member_sign)
     match tool.row.name:
-        case "cargo":
-            return bool(tool.placeholders["workspace"])
-        case "maven":
-            return "<module>" in read_text(tool.folder / "pom.xml")
         case "gradle":
             return not any(
                 (tool.folder / inside / name).exists() for name in ("settings.gradle", "settings.gradle.kts")
             )
-        case "mix":
-            return "apps_path" in read_text(tool.folder / "mix.exs")
-        case "dotnet":
-            return any(tool.folder.glob("*.sln*"))
         case "jest" | "vitest" | "node:test" | "bun":
             return all(word.startswith("-") or word == "run" for word in tool.placeholders["script"])
         case "pytest":

@@ -1,8 +1,8 @@
 """Finds the test files, environments and interpreters of a Python project.
 
-Environments of poetry and pipenv are found by reading files alone. Neither tool is started: each loads
-plugins and configuration of the project. What the project's own files say of the place is not believed either. Where
-no environment is found, the tests run in the sandbox all the same.
+Environments of Poetry and Pipenv are found by reading files. Neither tool is started, because each loads plugins and
+configuration of the project. What the project's own files say about the place is not believed either. Where no
+environment is found, the tests still run in the sandbox.
 """
 
 from __future__ import annotations
@@ -88,9 +88,10 @@ def related_tests(
 ) -> dict[str, list[str]]:
     """For each changed path the test files that belong to it; `tests` maps test files to their source text.
 
-    A test file belongs to itself; `x.py` has `test_x.py`, `x_test.py`, and whatever imports its module or names it in
-    full; of several files of the same name the mirrored one wins; a `conftest.py` has all tests of its folder. Of
-    `reexported_modules` paths the package hands names on: whatever imports the package may use them.
+    A test file belongs to itself, and all tests of a folder belong to its `conftest.py`. To `x.py` belong `test_x.py`
+    and `x_test.py`, and every test that imports its module or names it in full. Of several files with the same name,
+    the one in the mirrored folder is taken. The names of a module in `reexported` are also names of its package, so
+    tests that import the package belong to it, too.
     """
     return {path: _tests_of(path, tests, is_reexported=path in reexported) for path in paths}
 

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
 
-from engine.files import read_plain
+from engine.files import read_plain, read_table
 from engine.frozen import frozen
 
-TABLES: Mapping[str, Any] = tomllib.loads(Path(__file__).with_name("tools.toml").read_text(encoding="utf-8"))
+TABLES: Mapping[str, Any] = read_table(__file__, "tools.toml")
 """The whole file, for its other tables: output formats, missing items and their fixes."""
 
 FALLBACK = "fallback"
@@ -44,6 +44,8 @@ class ToolRow:
     """A reader of `output_readers`."""
     program: str = ""
     """The name of the program."""
+    wrapper: str = ""
+    """A script of the project that runs this program in the right version, where there is one."""
     manifest_pattern: str = ""
     """A regular expression that one of the manifests must match."""
     suffixes: tuple[str, ...] = ()
@@ -69,6 +71,8 @@ class TestRunnerRow(ToolRow):
     """The name on screens; "" is made of the package manager."""
     test_files: str = ""
     """A regular expression for files that hold tests; "" = names do not tell."""
+    member_sign: str = ""
+    """`file:regular expression`: shows that it also runs the tests of the folders below."""
     extra_file: tuple[str, str] = ("", "")
     """Name and text of a file that must lie in the scratch folder."""
 
@@ -121,6 +125,9 @@ class PackageManagerRow:
     """Folders that exist once packages are installed; () = folders do not tell."""
     workspace_sign: str = ""
     """`file:regular expression`: shows that a folder also keeps the packages of the folders below it."""
+    program: str = ""
+    """The `{wrapper}` of its commands, where the project has no script `wrapper`."""
+    wrapper: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
