@@ -11,6 +11,9 @@ from engine.execution.runners.flows.suite_runs import how_to_run_tests
 from engine.execution.runners.toolchains.detection import ProjectFolder, environment_command
 from engine.execution.runners.toolchains.projects import find_projects, project_at
 from tests.conftest import Repository
+from tests.support.helpers import read_table
+
+TABLE = read_table(__file__)
 
 
 def programs(folder: Path, *names: str) -> Path:
@@ -87,30 +90,7 @@ def test_the_package_manager_is_that_of_the_lock_file(
     assert project.packages[0].manager == manager
 
 
-@pytest.mark.parametrize(
-    ("files", "manager", "install"),
-    [
-        ({"pyproject.toml": '[dependency-groups]\ntest = ["pytest"]\n', "uv.lock": ""}, "uv", "uv sync --group test"),
-        ({"pyproject.toml": "[tool.poetry]\n"}, "poetry", "poetry install"),
-        ({"pyproject.toml": "", "pdm.lock": ""}, "pdm", "pdm sync -d"),
-        ({"Pipfile": ""}, "pipenv", "pipenv install --dev"),
-        ({"requirements.txt": ""}, "pip", "python3 -m venv .venv && .venv/bin/pip install pytest -r requirements.txt"),
-        ({"package.json": "{}", "package-lock.json": ""}, "npm", "npm ci"),
-        ({"package.json": '{"packageManager": "pnpm@9"}'}, "pnpm", "pnpm install"),
-        ({"package.json": "{}", "pnpm-lock.yaml": ""}, "pnpm", "pnpm install --frozen-lockfile"),
-        ({"package.json": "{}", "yarn.lock": ""}, "yarn", "yarn install --frozen-lockfile"),
-        ({"package.json": "{}", "yarn.lock": "", ".yarnrc.yml": ""}, "yarn", "yarn install --immutable"),
-        ({"package.json": "{}", "bun.lockb": ""}, "bun", "bun install --frozen-lockfile"),
-        ({"go.mod": "", "go.sum": ""}, "go", "go mod download"),
-        ({"Cargo.toml": "", "Cargo.lock": ""}, "cargo", "cargo fetch --locked"),
-        ({"build.gradle": "", "gradlew": ""}, "gradle", "./gradlew --console=plain testClasses"),
-        ({"pom.xml": ""}, "maven", "mvn --batch-mode dependency:go-offline"),
-        ({"Gemfile": ""}, "bundler", "bundle install"),
-        ({"composer.json": "{}"}, "composer", "composer install --no-interaction --no-scripts"),
-        ({"mix.exs": ""}, "mix", "mix deps.get"),
-        ({"a.csproj": "", "packages.lock.json": ""}, "dotnet", "dotnet restore --locked-mode"),
-    ],
-)
+@pytest.mark.parametrize(("files", "manager", "install"), TABLE["install"])
 def test_the_install_command_of_each_package_manager(
     tmp_path: Path, files: dict[str, str], manager: str, install: str
 ) -> None:
@@ -121,38 +101,7 @@ def test_the_install_command_of_each_package_manager(
     assert packages.hosts
 
 
-@pytest.mark.parametrize(
-    ("files", "command"),
-    [
-        ({}, "python3 -m venv .venv && .venv/bin/pip install pytest"),
-        ({"requirements.txt": ""}, "python3 -m venv .venv && .venv/bin/pip install pytest -r requirements.txt"),
-        ({"setup.py": ""}, "python3 -m venv .venv && .venv/bin/pip install pytest -e ."),
-        ({"venv/bin/pip": "", "pyproject.toml": "[project]"}, "venv/bin/pip install pytest -e ."),
-        ({"uv.lock": "", "pyproject.toml": ""}, "uv add --dev pytest"),
-        ({"uv.lock": "", "pyproject.toml": 'dev = ["pytest"]'}, "uv sync"),
-        ({"uv.lock": "", "pyproject.toml": "[tool.pytest.ini_options]"}, "uv add --dev pytest"),
-        ({"pyproject.toml": "[tool.poetry]\npytest = '*'"}, "poetry install"),
-        ({"poetry.lock": "", "pyproject.toml": ""}, "poetry add --group dev pytest"),
-        ({"pdm.lock": "", "pyproject.toml": 'dev = ["pytest"]'}, "pdm sync -d"),
-        ({"pdm.lock": "", "pyproject.toml": ""}, "pdm add -d pytest"),
-        ({"pyproject.toml": '[dependency-groups]\ndev = ["pytest"]'}, "uv sync"),
-        (
-            {"pyproject.toml": '[project]\n[dependency-groups]\ndev = ["pytest"]', ".venv/bin/pip": ""},
-            ".venv/bin/pip install pytest -e .",
-        ),
-        (
-            {"pyproject.toml": '[project.optional-dependencies]\ntest = ["pytest"]\n[project]', ".venv/bin/pip": ""},
-            ".venv/bin/pip install pytest -e '.[test]'",
-        ),
-        ({"pyproject.toml": '[dependency-groups]\ntest = ["pytest>=8"]'}, "uv sync --group test"),
-        ({"uv.lock": "", "pyproject.toml": '[project.optional-dependencies]\nci = ["pytest"]'}, "uv sync --extra ci"),
-        ({"uv.lock": "", "pyproject.toml": '[project]\ndependencies = ["pytest"]'}, "uv sync"),
-        ({"uv.lock": "", "pyproject.toml": '[tool.uv]\ndev-dependencies = ["pytest"]'}, "uv sync"),
-        ({"uv.lock": "", "pyproject.toml": 'project = 3\nneeds = ["pytest"]'}, "uv sync"),
-        ({"Pipfile": ""}, "pipenv install --dev pytest"),
-        ({"Pipfile": "[dev-packages]\npytest = '*'"}, "pipenv install --dev"),
-    ],
-)
+@pytest.mark.parametrize(("files", "command"), TABLE["environment"])
 def test_the_command_that_makes_an_environment(tmp_path: Path, files: dict[str, str], command: str) -> None:
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
