@@ -25,7 +25,7 @@ from engine.execution.runners.flow import (
     CommandResult,
     SessionStopped,
 )
-from engine.execution.runners.toolchains.project_tools import MissingItem, missing_fix
+from engine.execution.runners.toolchains.missing_items import MissingItem, missing_fix
 from engine.execution.sandbox import Confinement, Sandbox
 from engine.execution.sandbox.gate import HostGate
 from engine.execution.sandbox.host_paths import session_environment

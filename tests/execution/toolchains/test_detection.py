@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from engine.execution.runners.flows.suite_runs import how_to_run_tests
-from engine.execution.runners.toolchains.detection import ProjectFolder, environment_command
+from engine.execution.runners.toolchains.detection import environment_command
 from engine.execution.runners.toolchains.projects import find_projects, project_at
 from tests.conftest import Repository
 from tests.support.helpers import read_table
@@ -106,7 +106,7 @@ def test_the_command_that_makes_an_environment(tmp_path: Path, files: dict[str, 
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
-    assert environment_command(ProjectFolder.of_operator(tmp_path, tmp_path)) == command
+    assert environment_command(tmp_path, tmp_path) == command
 
 
 def test_missing_pytest_is_named_with_the_command_that_installs_it(
@@ -120,12 +120,9 @@ def test_missing_pytest_is_named_with_the_command_that_installs_it(
     assert find_projects(folder)[0].missing_tool == "", "no tests, nothing to install for them"
     repository.write("tests/unit/test_cart.py", "")
     assert find_projects(folder)[0].missing_tool == "pytest"
-    assert (
-        environment_command(ProjectFolder.of_operator(folder, folder))
-        == "python3 -m venv .venv && .venv/bin/pip install pytest -e ."
-    )
+    assert environment_command(folder, folder) == "python3 -m venv .venv && .venv/bin/pip install pytest -e ."
     repository.write("uv.lock", "")
-    assert environment_command(ProjectFolder.of_operator(folder, folder)) == "uv add --dev pytest"
+    assert environment_command(folder, folder) == "uv add --dev pytest"
     assert how_to_run_tests(find_projects(folder)[0], folder) == "uv add --dev pytest"
 
 

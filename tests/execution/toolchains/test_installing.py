@@ -50,6 +50,9 @@ PYTEST_PROJECT = {
 }
 
 
+NPM_PROJECT = {"package.json": {"name": "a", "dependencies": {"ms": "2"}}, "package-lock.json": "{}"}
+
+
 @pytest.fixture
 def world(
     tmp_path: Path, database: Database, clock: FakeClock, bus: EventBus, repository: Repository
@@ -76,6 +79,12 @@ def command_of(top: Path, path: str = "") -> list[str]:
     return installation.lines
 
 
+def succeed(world: World, flow: str, command: list[str]) -> SessionView:
+    view = world.run_flow(flow, command=command)
+    assert view.state is SessionState.SUCCEEDED, outcome_of(world, view)
+    return view
+
+
 def outcome_of(world: World, view: SessionView) -> str:
     return f"{view.state} {view.summary}\n{world.transcript(view)}"
 
@@ -84,7 +93,7 @@ def outcome_of(world: World, view: SessionView) -> str:
 
 
 def test_a_card_names_the_command_the_network_and_the_changes_to_the_tree(world: World) -> None:
-    top = project(world, {"package.json": {"name": "a", "dependencies": {"ms": "2"}}, "package-lock.json": "{}"})
+    top = project(world, NPM_PROJECT)
 
     info = world.sessions.check(world.flow("prepare_environment", command=["npm ci"]))
 
@@ -99,7 +108,7 @@ def test_a_card_names_the_command_the_network_and_the_changes_to_the_tree(world:
 
 
 def test_only_the_install_command_of_the_project_is_accepted(world: World) -> None:
-    project(world, {"package.json": {"name": "a", "dependencies": {"ms": "2"}}, "package-lock.json": "{}"})
+    project(world, NPM_PROJECT)
 
     info = world.sessions.check(world.flow("prepare_environment", command=["npm install evil"]))
 
@@ -145,9 +154,7 @@ def test_npm_installs_into_the_tree(world: World) -> None:
     }  # fmt: skip
     world.repository.commit("lock", {"package-lock.json": json.dumps(lock)})
 
-    view = world.run_flow("prepare_environment", command=command_of(top))
-
-    assert view.state is SessionState.SUCCEEDED, outcome_of(world, view)
+    view = succeed(world, "prepare_environment", command_of(top))
     assert world.transcript(view).startswith(
         "Install packages · sandbox: bubblewrap, network only to registry.npmjs.org\n`npm ci`; network: "
     )
@@ -160,8 +167,7 @@ def test_npm_installs_into_the_tree(world: World) -> None:
     assert (tests.check.passed, tests.check.failed) == (1, 0)
     # Once more: what is there is replaced by what the lock file says.
     (top / "node_modules/stranger.js").write_text("x")
-    view = world.run_flow("prepare_environment", command=command_of(top))
-    assert view.state is SessionState.SUCCEEDED, outcome_of(world, view)
+    view = succeed(world, "prepare_environment", command_of(top))
     assert not (top / "node_modules/stranger.js").exists()
     assert (top / "node_modules/left-pad/package.json").is_file()
     assert [path.name for path in top.iterdir() if "clawpy" in path.name] == []
@@ -178,9 +184,7 @@ def test_pip_installs_into_a_new_environment(world: World) -> None:
     command = command_of(top)
     assert command[0] == "python3 -m venv .venv"
 
-    view = world.run_flow("prepare_environment", command=command)
-
-    assert view.state is SessionState.SUCCEEDED, outcome_of(world, view)
+    succeed(world, "prepare_environment", command)
     assert world.repository.git("status", "--porcelain") == ""  # though the project does not ignore .venv
     tests = world.run_flow("run_tests")
     assert tests.check is not None, outcome_of(world, tests)
@@ -195,15 +199,12 @@ def test_uv_updates_the_lock_file_and_installs(world: World, monkeypatch: pytest
     monkeypatch.setenv("PATH", f"{Path(uv).parent}{os.pathsep}{os.environ['PATH']}")
     top = project(world, {**PYTEST_PROJECT, "uv.lock": "version = 1\nrequires-python = '>=3.9'\n"})
 
-    view = world.run_flow("update_lock", command=["uv lock"])
-
-    assert view.state is SessionState.SUCCEEDED, outcome_of(world, view)
+    succeed(world, "update_lock", ["uv lock"])
     [change] = world.changes.list()
     assert [file.path for file in world.changes.get(change.id).files] == ["uv.lock"]
     assert "iniconfig" not in (top / "uv.lock").read_text()  # it waits to be landed
     world.changes.land(change.id)
-    view = world.run_flow("prepare_environment", command=command_of(top))
-    assert view.state is SessionState.SUCCEEDED, outcome_of(world, view)
+    succeed(world, "prepare_environment", command_of(top))
     assert list((top / ".venv").glob("lib/python3*/site-packages/iniconfig"))
 
 
@@ -249,8 +250,7 @@ def test_the_worktree_of_an_agent_gets_packages_where_the_settings_allow_it(agen
 @pytest.mark.long
 def test_an_agent_works_without_packages_that_cannot_be_installed(agents: World) -> None:
     needs("npm")
-    files = {"package.json": {"name": "a", "dependencies": {"ms": "2"}}, "package-lock.json": "{}"}
-    top = project(agents, files)
+    top = project(agents, NPM_PROJECT)
     agents.settings.current = Settings(workspaces={str(top): WorkspaceSettings(prepare=True)})
 
     view = agents.run_flow("anything")
@@ -326,8 +326,7 @@ def test_without_network_the_card_is_offered_again() -> None:
 
 
 def test_an_environment_that_is_a_link_is_left_alone(world: World, tmp_path: Path) -> None:
-    files = {"package.json": {"name": "a", "dependencies": {"ms": "2"}}, "package-lock.json": "{}"}
-    top = project(world, files, ignored="node_modules\n")
+    top = project(world, NPM_PROJECT, ignored="node_modules\n")
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     (top / "node_modules").symlink_to(elsewhere)
@@ -466,9 +465,7 @@ def test_cargo_updates_the_lock_file_of_the_workspace(world: World) -> None:
     }
     project(world, files)
 
-    view = world.run_flow("update_lock", command=["cargo update --workspace"])
-
-    assert view.state is SessionState.SUCCEEDED, outcome_of(world, view)
+    view = succeed(world, "update_lock", ["cargo update --workspace"])
     assert view.summary == "`cargo update --workspace` updated Cargo.lock"
     [change] = world.changes.list()
     assert [file.path for file in world.changes.get(change.id).files] == ["Cargo.lock"]

@@ -1,4 +1,4 @@
-"""Command lines of tools that are bound to a project."""
+"""Rows of the table of tools, and the command lines of tools that are bound to a project."""
 
 from __future__ import annotations
 
@@ -9,9 +9,50 @@ import pytest
 from engine.execution.runners.toolchains.project_tools import Toolchain
 from engine.execution.runners.toolchains.projects import project_at
 from engine.execution.runners.toolchains.tool_table import (
+    TEST_FILE,
     TEST_RUNNERS,
+    ToolRow,
+    as_operand,
+    build_row,
+    is_inside,
 )
 from tests.execution.toolchains.test_detection import environment
+
+
+@pytest.mark.parametrize(
+    ("path", "inside"), [("a/b.py", True), ("/etc/passwd", False), ("a/../../b", False), ("", False)]
+)
+def test_paths_stay_inside(path: str, inside: bool) -> None:
+    assert is_inside(path) is inside
+
+
+def test_a_file_whose_name_begins_with_a_dash_is_no_option() -> None:
+    assert [as_operand(name) for name in ("-rf", "a.py")] == ["./-rf", "a.py"]
+
+
+@pytest.mark.parametrize(
+    ("row", "key"),
+    [
+        ({"name": "x", "program": "x"}, "kind"),
+        ({"name": "x", "kind": "y", "detected_by": "z", "programm": "x"}, "programm"),
+    ],
+)
+def test_a_row_of_a_tool_with_a_missing_or_an_unknown_key_is_refused(row: dict[str, str], key: str) -> None:
+    with pytest.raises(TypeError, match=f"'{key}'"):
+        build_row(ToolRow, row)
+
+
+@pytest.mark.parametrize(
+    ("path", "is_test"),
+    [
+        ("tests/data.json", True), ("spec/cart.rb", True), ("web/__tests__/cart.js", True), ("test_cart.py", True),
+        ("cart_test.go", True), ("cart.spec.ts", True), ("CartTest.java", True), ("src/TestCart.java", True),
+        ("conftest.py", True), ("shop/tests.py", True),
+        ("latest.py", False), ("contest.py", False), ("testing.py", False), ("cart.py", False),
+    ],
+)  # fmt: skip
+def test_a_file_is_a_test_by_its_folder_or_its_name(path: str, is_test: bool) -> None:
+    assert bool(TEST_FILE.search(path)) is is_test
 
 
 def bound(name: str, folder: Path, **placeholders: tuple[str, ...]) -> Toolchain:

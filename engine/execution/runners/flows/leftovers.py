@@ -11,9 +11,8 @@ from pydantic import AfterValidator, Field
 
 from engine.execution.runners.flow import CannotRun, Facts, Flow, FlowResult, Job, Line, Place, RepoPath, as_facts
 from engine.execution.runners.flows.git_steps import operator_git
-from engine.execution.runners.flows.suite_runs import all_tests, combine_checks, describe_check, run_test_plan
+from engine.execution.runners.flows.suite_runs import TestPlan, all_tests, combine_checks, describe_check, run_test_plan
 from engine.execution.runners.toolchains.installing import linked_packages
-from engine.execution.runners.toolchains.project_tools import Toolchain
 from engine.execution.runners.toolchains.projects import find_projects, project_of
 from engine.files import read_plain
 from engine.git.leftovers import CONFLICT_MARKER, TODOS, removable_lines, scan_line, without_lines
@@ -145,7 +144,7 @@ class RemoveLeftovers(Flow):
     def _run_tests_of(self, job: Job, paths: list[str]) -> CheckResult | None:
         """The result of the tests of the changed files; None where no tool runs them."""
         projects = find_projects(job.folder, job.workspace, git=job.git)
-        plan: list[tuple[Toolchain, list[str]]] = []
+        plan: TestPlan = []
         for project in projects:
             own = [project.path_inside(path) or path for path in paths if project_of(projects, path) is project]
             for tool in project.tools:

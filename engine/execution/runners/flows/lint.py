@@ -24,9 +24,10 @@ from engine.execution.runners.flow import (
 )
 from engine.execution.runners.flows.git_steps import resolve_commit, restore_tree, store_tree
 from engine.execution.runners.flows.suite_runs import find_project, run_command
-from engine.execution.runners.toolchains.detection import ProjectFolder, add_package_command
+from engine.execution.runners.toolchains.detection import add_package_command
 from engine.execution.runners.toolchains.installing import linked_packages
-from engine.execution.runners.toolchains.project_tools import Linter, first_missing
+from engine.execution.runners.toolchains.missing_items import first_missing
+from engine.execution.runners.toolchains.project_tools import Linter
 from engine.execution.runners.toolchains.python_projects import is_python_project
 from engine.execution.runners.toolchains.tool_table import LINTERS, Finding, read_text
 from engine.frozen import frozen
@@ -105,9 +106,7 @@ class _LintFlow(ProjectFlow):
         names = ", ".join(row.name for row in LINTERS)
         raise CannotRun(
             f"no linter{self.where}: looked for {names}",
-            add_package_command(ProjectFolder.of_operator(job.workspace / self.project, job.workspace), "ruff")
-            if python
-            else fix,
+            add_package_command(job.workspace / self.project, job.workspace, "ruff") if python else fix,
         )
 
     def _select_targets(self, linters: list[Linter]) -> list[tuple[Linter, list[str]]]:

@@ -8,16 +8,16 @@ from dataclasses import replace
 from pathlib import Path
 
 from engine.execution.runners.flow import CannotRun, CommandResult, FlowError, Job
-from engine.execution.runners.toolchains.detection import ProjectFolder, environment_command
+from engine.execution.runners.toolchains.detection import environment_command
 from engine.execution.runners.toolchains.installing import linked_packages
-from engine.execution.runners.toolchains.project_tools import (
+from engine.execution.runners.toolchains.missing_items import (
     EXECUTION_KINDS,
     MISSING_KINDS,
     PROGRAM_FIXES,
     MissingItem,
-    Toolchain,
     first_missing,
 )
+from engine.execution.runners.toolchains.project_tools import Toolchain
 from engine.execution.runners.toolchains.projects import Project, find_projects
 from engine.execution.runners.toolchains.python_projects import is_python_project
 from engine.execution.runners.toolchains.tool_table import Command
@@ -60,7 +60,7 @@ def how_to_run_tests(project: Project, folder: Path) -> str:
     if (folder / "package.json").is_file():
         return 'give package.json a "test" script'
     if is_python_project(folder):
-        return environment_command(ProjectFolder.of_operator(folder, folder))
+        return environment_command(folder, folder)
     return "write tests for a tool that `clawpy` supports, or add a `test` target to a Makefile"
 
 
@@ -168,10 +168,12 @@ def run_command(job: Job, command: Command, folder: Path, *, quiet: bool = False
             file.unlink(missing_ok=True)
 
 
-def run_test_plan(
-    job: Job, plan: Sequence[tuple[Toolchain, Sequence[str]]], texts: dict[str, str] | None = None
-) -> list[tuple[Toolchain, CheckResult]]:
-    """Run each tool's tests (none = the whole suite) and report the results. A tool that cannot run is reported and
+TestPlan = list[tuple[Toolchain, list[str]]]
+"""Tools with the tests that each runs; [] for its whole suite."""
+
+
+def run_test_plan(job: Job, plan: TestPlan, texts: dict[str, str] | None = None) -> list[tuple[Toolchain, CheckResult]]:
+    """Run the tests of each tool and report the results. A tool that cannot run is reported and
     left out. `texts` as in `run_tests`. Raises `CannotRun` when none could run."""
     results: list[tuple[Toolchain, CheckResult]] = []
     failures: list[CannotRun] = []

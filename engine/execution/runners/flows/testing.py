@@ -30,6 +30,7 @@ from engine.execution.runners.flows.git_steps import (
 )
 from engine.execution.runners.flows.leftovers import read_own_changes
 from engine.execution.runners.flows.suite_runs import (
+    TestPlan,
     all_tests,
     combine_checks,
     describe_check,
@@ -38,7 +39,7 @@ from engine.execution.runners.flows.suite_runs import (
     run_tests,
     toolchain_for,
 )
-from engine.execution.runners.toolchains.detection import ProjectFolder, add_package_command
+from engine.execution.runners.toolchains.detection import add_package_command
 from engine.execution.runners.toolchains.installing import linked_packages
 from engine.execution.runners.toolchains.project_tools import Toolchain
 from engine.execution.runners.toolchains.tool_table import Command
@@ -101,12 +102,10 @@ class RunTests(ProjectFlow):
             full=full and len(done) == len(tools),
         )
 
-    def _plan_changed_paths(
-        self, job: Job, tools: list[Toolchain], tests_by_path: dict[str, list[str]]
-    ) -> list[tuple[Toolchain, list[str]]]:
+    def _plan_changed_paths(self, job: Job, tools: list[Toolchain], tests_by_path: dict[str, list[str]]) -> TestPlan:
         """The tests that each tool runs for the changed files ([] = the whole suite), which goes into `tests_by_path`,
         too; the whole suite where they have no tests of their own."""
-        plan: list[tuple[Toolchain, list[str]]] = []
+        plan: TestPlan = []
         for tool in tools:
             covered = [path for path in self.paths_inside(self.paths) if tool.covers(path)]
             if not covered:
@@ -250,10 +249,8 @@ def _measure(
     listing = job.run([interpreter, "-c", _LIST_INSTALLED], cwd=tool.folder, quiet=True)
     installed = listing.output.split()
     if not listing.ok or "coverage" not in installed:
-        folder = ProjectFolder.of_operator(job.workspace / project, job.workspace)
-        raise CannotRun(
-            "coverage is not installed in the project's environment", add_package_command(folder, "coverage")
-        )
+        add = add_package_command(job.workspace / project, job.workspace, "coverage")
+        raise CannotRun("coverage is not installed in the project's environment", add)
     data = job.scratch / "coverage.data"
     folders = sorted({str(PurePosixPath(path).parent) for path in paths})
     options = [f"--data-file={data}", f"--source={','.join(folders)}"]

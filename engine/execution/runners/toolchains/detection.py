@@ -257,17 +257,20 @@ def _python_setup(folder: ProjectFolder) -> PackageSetup:
     return own or _make_setup(folder, PACKAGE_MANAGERS["pip"], "")
 
 
-def environment_command(folder: ProjectFolder) -> str:
-    """The command that makes a Python project's environment with pytest."""
-    setup = _python_setup(folder)
-    requires = folder.search_files(folder.find_files(("pyproject.toml", "Pipfile")), _PYTEST_REQUIREMENT)
-    return setup.install if setup.manager == "pip" or requires else add_package_command(folder, "pytest")
+def environment_command(folder: Path, top: Path) -> str:
+    """The command that makes the environment, with pytest, of the Python project in `folder` of the repository
+    `top`."""
+    files = ProjectFolder.of_operator(folder, top)
+    setup = _python_setup(files)
+    requires = files.search_files(files.find_files(("pyproject.toml", "Pipfile")), _PYTEST_REQUIREMENT)
+    return setup.install if setup.manager == "pip" or requires else add_package_command(folder, top, "pytest")
 
 
-def add_package_command(folder: ProjectFolder, tool: str) -> str:
-    """The command that adds `tool` to a Python project's environment."""
-    add = shlex.split(PACKAGE_MANAGERS[_python_setup(folder).manager].add_command)
-    commands = ((*add, tool),) if add else _pip_commands(folder, tool)
+def add_package_command(folder: Path, top: Path, tool: str) -> str:
+    """The command that adds `tool` to the environment of the Python project in `folder` of the repository `top`."""
+    files = ProjectFolder.of_operator(folder, top)
+    add = shlex.split(PACKAGE_MANAGERS[_python_setup(files).manager].add_command)
+    commands = ((*add, tool),) if add else _pip_commands(files, tool)
     return " && ".join(shlex.join(command) for command in commands)
 
 

@@ -36,6 +36,10 @@ _NETWORK_REPORT = re.compile(
 )
 
 
+PackagesByPath = Mapping[str, Sequence[PackageSetup]]
+"""The package setups of each folder, by its path from the top of the repository; see `find_packages`."""
+
+
 @frozen
 class Installation:
     """The commands that install the packages of one project, or update its lock file. All paths are relative to the top
@@ -117,11 +121,9 @@ def _join_names(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
 
 
-def find_installations(
-    top: Path, packages_by_path: Mapping[str, Sequence[PackageSetup]], path: str = ""
-) -> tuple[Installation, ...]:
+def find_installations(top: Path, packages_by_path: PackagesByPath, path: str = "") -> tuple[Installation, ...]:
     """The installations of the project at `path` of the repository `top`, one for each language; () when no command is
-    known. `packages_by_path` is from `find_packages`."""
+    known."""
     return tuple(
         _make_installation(packages, packages_by_path, top)
         for packages in packages_by_path.get(path, ())
@@ -129,9 +131,7 @@ def find_installations(
     )
 
 
-def _make_installation(
-    packages: PackageSetup, packages_by_path: Mapping[str, Sequence[PackageSetup]], top: Path
-) -> Installation:
+def _make_installation(packages: PackageSetup, packages_by_path: PackagesByPath, top: Path) -> Installation:
     names = language_of(packages.kind).package_folders
     if packages.kind == "python":  # pip installs into the environment that is there, whatever its name
         own = re.match(r"(\.?\w+)/bin/", packages.commands[-1][0])
@@ -164,9 +164,7 @@ def _cache_folder(packages: PackageSetup) -> str:
     return str(TABLES["cached_packages"].get(packages.manager, {}).get("folder", ""))
 
 
-def find_lock_updates(
-    top: Path, packages_by_path: Mapping[str, Sequence[PackageSetup]], path: str = ""
-) -> tuple[Installation, ...]:
+def find_lock_updates(top: Path, packages_by_path: PackagesByPath, path: str = "") -> tuple[Installation, ...]:
     """The updates of the lock files of the project at `path`, one for each language; as `find_installations`."""
     updates = []
     for packages in packages_by_path.get(path, ()):

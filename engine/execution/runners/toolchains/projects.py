@@ -212,7 +212,7 @@ def _inspect_folder(folder: ProjectFolder, path: str, has_tests: Callable[[str],
     linters = detect_linters(folder)
     installs = {package.kind: package.install for package in packages}
     if "python" in {tool.row.kind for tool in tools} | {linter.row.kind for linter in linters}:
-        installs["python"] = environment_command(ProjectFolder.of_operator(folder.workspace, folder.top))
+        installs["python"] = environment_command(folder.workspace, folder.top)
     kinds = {tool.row.kind for tool in tools}
     missing = [name for kind, name in folder.missing if kind not in kinds and has_tests(kind)]
     missing += [

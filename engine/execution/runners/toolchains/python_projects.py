@@ -1,4 +1,4 @@
-"""Finds the test files, environments and interpreters of a Python project.
+"""Finds the environments, the interpreters and the settings of a Python project.
 
 Environments of Poetry and Pipenv are found by reading files. Neither tool is started, because each loads plugins and
 configuration of the project. What the project's own files say about the place is not believed either. Where no
@@ -13,135 +13,17 @@ import os
 import re
 import subprocess
 from base64 import urlsafe_b64encode
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from fnmatch import fnmatch
-from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 import platformdirs
 
+from engine.execution.runners.toolchains.related_tests import is_test_file
 from engine.execution.runners.toolchains.tool_table import folders_up_to, read_text, read_toml
 from engine.execution.sandbox.host_paths import which
 from engine.git import Git, GitError
-
-# -- Test files, and which of them belong to a changed file ---------------------------------------------------------
-
-
-TEST_FILE_PATTERN = r"(^|/)(test_[^/]*|[^/]*_test)\.py$"
-"""Names of files that pytest collects by default."""
-
-SKIPPED_FOLDERS = {"venv", "env", "node_modules", "__pycache__", "build", "dist", "target"}
-"""Folders without tests of the project, besides those that begin with a dot."""
-
-MAX_TEST_FILES = 3000
-"""Maximum number of test files that a scan for imports reads."""
-
-
-def is_test_file(path: str) -> bool:
-    """Whether pytest would collect a file by its default names."""
-    return re.search(TEST_FILE_PATTERN, path) is not None
-
-
-def find_test_files(folder: Path) -> Iterator[Path]:
-    """Every file of a project that pytest would collect by its default names, in order."""
-    for place, folders, files in os.walk(folder):
-        folders[:] = sorted(name for name in folders if name not in SKIPPED_FOLDERS and not name.startswith("."))
-        yield from (Path(place, name) for name in sorted(files) if is_test_file(name))
-
-
-def read_test_files(folder: Path) -> dict[str, str]:
-    """The test files of a project with their text, at most `MAX_TEST_FILES`."""
-    files = islice(find_test_files(folder), MAX_TEST_FILES)
-    return {file.relative_to(folder).as_posix(): read_text(file, 200_000) for file in files}
-
-
-def module_of(path: str) -> str:
-    """The dotted module name of a source file: `src/shop/cart.py` is `shop.cart`, a package its folder."""
-    parts = list(PurePosixPath(path).with_suffix("").parts)
-    if len(parts) > 1 and parts[0] in ("src", "lib", "python"):
-        parts = parts[1:]
-    if parts[-1:] == ["__init__"]:
-        parts = parts[:-1]
-    return ".".join(parts)
-
-
-def imports_module(text: str, module: str) -> bool:
-    """Whether Python source imports a module, by its full dotted name (a quick look, not a parse)."""
-    dotted = re.escape(module)
-    if re.search(rf"^\s*(?:import\s+(?:[\w., ]+,\s*)?{dotted}(?![\w])|from\s+{dotted}\s+import\b)", text, re.M):
-        return True
-    package, _, name = module.rpartition(".")
-    if not package:
-        return False
-    from_package = re.compile(rf"^\s*from\s+{re.escape(package)}\s+import\s+(\([^)]*\)|[^\n]*)", re.M)
-    return any(re.search(rf"\b{re.escape(name)}\b", match.group(1)) for match in from_package.finditer(text))
-
-
-def _imports_package(text: str, package: str) -> bool:
-    """Whether names are taken from the package itself."""
-    return re.search(rf"^\s*from\s+{re.escape(package)}\s+import\b", text, re.M) is not None
-
-
-def related_tests(
-    paths: Sequence[str], tests: Mapping[str, str], reexported: Collection[str] = ()
-) -> dict[str, list[str]]:
-    """For each changed path the test files that belong to it; `tests` maps test files to their source text.
-
-    A test file belongs to itself, and all tests of a folder belong to its `conftest.py`. To `x.py` belong `test_x.py`
-    and `x_test.py`, and every test that imports its module or names it in full. Of several files with the same name,
-    the one in the mirrored folder is taken. The names of a module in `reexported` are also names of its package, so
-    tests that import the package belong to it, too.
-    """
-    return {path: _tests_of(path, tests, is_reexported=path in reexported) for path in paths}
-
-
-def _tests_of(path: str, tests: Mapping[str, str], *, is_reexported: bool) -> list[str]:
-    pure = PurePosixPath(path)
-    if is_test_file(path):
-        return [path] if path in tests else []
-    if pure.name == "conftest.py":
-        folder = "" if str(pure.parent) == "." else f"{pure.parent}/"
-        return sorted(test for test in tests if test.startswith(folder))
-    module = module_of(path)
-    if pure.suffix != ".py" or not module:
-        return []
-    stem = pure.parent.name if pure.stem in ("__init__", "__main__") else pure.stem
-    stem = stem.strip("_") or stem
-    named = [test for test in tests if PurePosixPath(test).stem in (f"test_{stem}", f"{stem}_test")]
-    importing = [test for test, text in tests.items() if _uses_module(text, module, is_reexported=is_reexported)]
-    return sorted({*_closest_folder(named, pure), *importing})
-
-
-def _uses_module(text: str, module: str, *, is_reexported: bool) -> bool:
-    """Whether a test imports a module or names it in full, or imports the package that hands its names on."""
-    package = module.rpartition(".")[0]
-    if imports_module(text, module):
-        return True
-    if is_reexported and package and (imports_module(text, package) or _imports_package(text, package)):
-        return True
-    return bool(package) and re.search(rf"(?<![\w.]){re.escape(module)}\.\w", text) is not None
-
-
-def _closest_folder(named: list[str], source: PurePosixPath) -> list[str]:
-    """The test files of `named` whose folders have the largest overlap with the source's (`a/x.py`, `tests/a/…`)."""
-    folders = set(source.parent.parts)
-    shared = {test: len(folders & set(PurePosixPath(test).parent.parts)) for test in named}
-    best = max(shared.values(), default=0)
-    return [test for test in named if shared[test] == best]
-
-
-def reexported_modules(folder: Path, paths: Sequence[str]) -> set[str]:
-    """The `paths` from which the `__init__.py` of their package imports names."""
-    modules = set()
-    for path in paths:
-        pure = PurePosixPath(path)
-        if pure.suffix == ".py" and pure.stem != "__init__":
-            text = read_text(folder / pure.parent / "__init__.py", 200_000)
-            module = re.escape(module_of(path))
-            if re.search(rf"^\s*from\s+(?:\.{re.escape(pure.stem)}|{module})\s+import\b", text, re.M):
-                modules.add(path)
-    return modules
 
 
 def import_roots(folder: Path) -> list[str]:

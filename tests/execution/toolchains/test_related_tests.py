@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from engine.execution.runners.toolchains.python_projects import reexported_modules, related_tests
+from engine.execution.runners.toolchains.related_tests import reexported_modules, related_tests
 
 
 def test_a_changed_file_has_its_related_tests() -> None:

@@ -1,0 +1,168 @@
+"""Flows on what git holds: branches, merges, unpushed commits, unusual repositories."""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from engine.clock import FakeClock
+from engine.execution.runners.flow import FlowError
+from engine.execution.runners.flows.branches import ComparedBranch
+from engine.execution.runners.flows.merging import describe_order
+from tests.conftest import Repository
+from tests.execution.flows.conftest import CART, TEST_CART, RunFlow, commit_branches, commit_shop
+
+# Branches
+
+
+def test_merged_applied_and_stale_branches(repository: Repository, run_flow: RunFlow) -> None:
+    commit_branches(repository)
+    repository.git("branch", "done", "main")
+    repository.commit("moves on", {"c.txt": "c"})
+    repository.git("cherry-pick", "docs")
+    run = run_flow("report_branches", days=30)
+    states = {fact["name"]: (fact["state"], fact["command"]) for fact in run.facts["branches"]}
+    assert states == {
+        "done": ("merged", "git branch -d -- done"),
+        "docs": ("applied", "git branch -D -- docs"),
+    }
+    assert repository.git("branch", "--list", "done")
+
+
+def test_a_squashed_branch_counts_as_applied(repository: Repository, run_flow: RunFlow) -> None:
+    repository.commit("begin", {"a.txt": "one\n"})
+    repository.git("checkout", "-q", "-b", "feature")
+    repository.commit("first", {"a.txt": "two\n"})
+    repository.commit("second", {"a.txt": "three\n"})
+    repository.git("checkout", "-q", "main")
+    repository.commit("feature (#1)", {"a.txt": "three\n"})
+    [fact] = run_flow("report_branches").facts["branches"]
+    assert (fact["name"], fact["state"], fact["ahead"]) == ("feature", "applied", 2)
+
+
+@pytest.mark.parametrize(("days", "stale"), [(29, False), (30, True)])
+def test_stale_begins_at_the_day(repository: Repository, run_flow: RunFlow, days: int, stale: bool) -> None:
+    commit_branches(repository)
+    clock = FakeClock(datetime.now(UTC) + timedelta(days=days, hours=1))
+    run = run_flow("report_branches", clock=clock, days=30)
+    names = {fact["name"] for fact in run.facts["branches"]}
+    assert names == ({"left", "right", "docs"} if stale else set())
+
+
+def test_branch_names_are_quoted_in_commands() -> None:
+    branch = ComparedBranch("a;rm -rf ~", "0" * 40, 1, 0, 0, is_checked_out=False, state="merged")
+    assert branch.command == "git branch -d -- 'a;rm -rf ~'"
+
+
+# Merges and conflicts
+
+
+def test_conflicts_are_forecast_and_nothing_is_written(repository: Repository, run_flow: RunFlow) -> None:
+    commit_branches(repository)
+    objects = set((repository.path / ".git" / "objects").rglob("*"))
+    run = run_flow("forecast_conflicts", base="main", branches=["left", "right", "docs"])
+    bad = [fact for fact in run.facts["merges"] if fact["conflicts"]]
+    assert [({fact["from"], fact["into"]}, fact["conflicts"]) for fact in bad] == [({"left", "right"}, ["a.txt"])]
+    assert len(run.facts["merges"]) == 6
+    assert "left → main   ✓ clean" in run.transcript
+    assert set((repository.path / ".git" / "objects").rglob("*")) == objects
+
+
+@pytest.mark.parametrize(
+    ("best", "worst", "words"),
+    [
+        (0, 2, "no conflicts in this order; the worst order has 2"),
+        (1, 2, "1 file in conflict; the worst order has 2"),
+        (2, 2, "2 files in conflict in any order, so the oldest goes first"),
+    ],
+)
+def test_the_best_order_is_compared_with_the_worst(best: int, worst: int, words: str) -> None:
+    assert describe_order(best, worst) == words
+
+
+@pytest.mark.long
+def test_a_rehearsed_merge_is_tested_and_moves_no_branch(project: Repository, run_flow: RunFlow) -> None:
+    commit_shop(project)
+    project.git("checkout", "-q", "-b", "feature")
+    project.commit("callers want 3", {"tests/test_more.py": TEST_CART.replace("test_total", "test_more")})
+    project.git("checkout", "-q", "main")
+    project.commit("total changes", {"shop/cart.py": CART.replace("sum(prices)", "sum(prices) + 1"),
+                                     "tests/test_cart.py": TEST_CART.replace("== 3", "== 4")})  # fmt: skip
+    project.write("shop/cart.py", "uncommitted rubbish(")
+    heads = project.git("rev-parse", "main", "feature")
+    run = run_flow("rehearse_merge", source="feature", target="main")
+    assert "merges cleanly" in run.summary
+    assert "but 1 of 3 tests failed" in run.summary
+    assert run.result.full
+    assert project.git("rev-parse", "main", "feature") == heads
+    assert (run.folder / "tests/test_more.py").exists()  # what is recorded is the state of the merged tree
+    assert "+ 1" in (run.folder / "shop/cart.py").read_text()
+
+
+# Commits that are not pushed
+
+
+TOKEN = "ghp_" + "a1B2c3D4" * 5  # put together here so that no scanner takes this file for a leak
+
+
+@pytest.mark.long
+def test_leftovers_are_reported_with_their_present_line(repository: Repository, run_flow: RunFlow) -> None:
+    base = repository.commit("begin", {"app.py": "x = 1\n"})
+    repository.commit("debug", {"app.py": "x = 1\nprint(x)\nbreakpoint()\n", "web.js": "it.only('a', () => {})\n"})
+    repository.commit("token", {"config.py": f"KEY = '{TOKEN}'\n"})
+    repository.commit("no token, one line more", {"config.py": "KEY = ''\n", "app.py": "y = 2\nx = 1\nprint(x)\n"})
+    repository.commit("clash", {"a.txt": "<<<<<<< HEAD\n+++ b\n>>>>>>> x\n", "big.bin": "0" * 10_000_001})
+    run = run_flow("review_unpushed", upstream=base)
+    findings = {(fact["path"], fact["line"], fact["kind"], fact["gone"]) for fact in run.facts["findings"]}
+    assert findings == {
+        ("config.py", 1, "likely secret: GitHub token", True),
+        ("app.py", 3, "debug print", False),
+        ("web.js", 1, ".only", False),
+        ("a.txt", 1, "conflict marker", False),
+        ("a.txt", 3, "conflict marker", False),
+        ("big.bin", 0, "large file", False),
+    }
+    assert f"git rebase -i {base}" in run.transcript  # a red result says what is next
+    assert TOKEN not in run.transcript + str(run.result)
+    assert "app.py:3  debug print" in run.transcript
+
+
+def test_without_unpushed_problems_it_says_so(repository: Repository, run_flow: RunFlow) -> None:
+    head = repository.commit("begin", {"app.py": "x = 1\n"})
+    assert run_flow("review_unpushed", upstream=head).summary.startswith("Nothing to review")
+    repository.commit("tidy", {"app.py": "x = 2\n"})
+    assert run_flow("review_unpushed", upstream=head).summary == (
+        "1 unpushed commit, nothing that should not be pushed"
+    )
+
+
+# Repositories without commits, and with file names that are no text
+
+
+def test_a_repository_without_commits_is_reported_as_such(repository: Repository, run_flow: RunFlow) -> None:
+    repository.write("a.txt", "not yet")
+    assert run_flow("summarise_day", since="2026-01-05T00:00:00Z").facts["text"] == (
+        "No commits.\nNot committed yet: a.txt."
+    )
+    nothing = run_flow("review_unpushed", upstream="origin/main").result
+    assert nothing.summary == "Nothing to review: there is no commit yet, and nothing is staged"
+    with pytest.raises(FlowError, match="no branch to compare with"):
+        run_flow("report_branches")
+    with pytest.raises(FlowError, match="names no commit"):
+        run_flow("forecast_conflicts", base="main", branches=["x"])
+
+
+def test_file_names_that_are_no_text_are_sanitised(repository: Repository, run_flow: RunFlow) -> None:
+    repository.commit("begin", {"a b.txt": "one\n"})
+    name = os.fsdecode(b"caf\xe9\x1b[31m.py")
+    for branch, text in (("left", "x = 1\n"), ("right", "breakpoint()\n")):
+        repository.git("checkout", "-q", "-b", branch, "main")
+        repository.commit(branch, {name: text})
+    run = run_flow("forecast_conflicts", base="left", branches=["right"])
+    assert run.facts["merges"][0]["conflicts"] == ["caf\N{REPLACEMENT CHARACTER}.py"]
+    assert "\x1b" not in run.transcript
+    run = run_flow("review_unpushed", upstream="main")
+    assert [fact["kind"] for fact in run.facts["findings"]] == ["breakpoint"]
+    assert "\x1b" not in run.transcript
