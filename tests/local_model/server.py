@@ -12,7 +12,6 @@ import threading
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from tests.execution.model.world import until
@@ -22,7 +21,23 @@ TOOLS, SILENT = str(HERE / "tools.jinja"), str(HERE / "silent.jinja")
 START_SECONDS = 120.0
 
 
-class Smollm2:
+class Endpoint:
+    """A server on loopback."""
+
+    port: int
+
+    @property
+    def openai(self) -> str:
+        """The base URL of a provider of kind "openai"."""
+        return f"{self.anthropic}/v1"
+
+    @property
+    def anthropic(self) -> str:
+        """The base URL of a provider of kind "anthropic"."""
+        return f"http://127.0.0.1:{self.port}"
+
+
+class Smollm2(Endpoint):
     """`serve.py` with its options, on a free port, from `with` on; it answers then. It ends with this process, however
     that ends."""
 
@@ -31,16 +46,6 @@ class Smollm2:
         self._command = [sys.executable, str(HERE / "serve.py"), str(self.port), "watch=stdin"]
         self._command += [f"{name}={value}" for name, value in options.items()]
         self._process: subprocess.Popen[str] | None = None
-
-    @property
-    def openai(self) -> str:
-        """The base URL of a provider of kind "openai"."""
-        return f"http://127.0.0.1:{self.port}/v1"
-
-    @property
-    def anthropic(self) -> str:
-        """The base URL of a provider of kind "anthropic"."""
-        return f"http://127.0.0.1:{self.port}"
 
     def start(self) -> None:
         """Start it, on the same port each time, and wait until it answers."""
@@ -82,13 +87,11 @@ class Smollm2:
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.kill()
 
 
-class Proxy:
+class Proxy(Endpoint):
     """A TCP proxy on loopback in front of a server, from `with` on.
 
     `requests` are the JSON bodies that went through, `answers` is the number of pieces of answers. `on_request` is
@@ -106,15 +109,7 @@ class Proxy:
         self._open.set()
         self._sockets: list[socket.socket] = []
         self._listener = socket.create_server(("127.0.0.1", 0))
-        self._port = self._listener.getsockname()[1]
-
-    @property
-    def openai(self) -> str:
-        return f"http://127.0.0.1:{self._port}/v1"
-
-    @property
-    def anthropic(self) -> str:
-        return f"http://127.0.0.1:{self._port}"
+        self.port = self._listener.getsockname()[1]
 
     @property
     def held(self) -> bool:
@@ -131,9 +126,7 @@ class Proxy:
         threading.Thread(target=self._accept, name="proxy", daemon=True).start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.held = False
         for connection in (self._listener, *self._sockets):
             _close(connection)

@@ -12,7 +12,7 @@ import pytest
 from engine import Engine
 from engine.clock import FakeClock
 from engine.execution.runners.model.host_client import ModelHost
-from engine.model import DecidedBy, DecidedCard, DecisionSignal, Layer, ModelCall, NoAnswer, Question, Source
+from engine.model import Answer, DecidedBy, DecidedCard, DecisionSignal, Layer, ModelCall, NoAnswer, Question, Source
 from engine.storage.database import Transaction
 from tests.execution.model.world import ModelWorld
 from tests.local_model.conftest import SESSION_TIMEOUT_S, keyless_world
@@ -34,12 +34,12 @@ def engine(world: ModelWorld) -> Iterator[Engine]:
         yield engine
 
 
-def question(**more: object) -> Question:
+def ask(engine: Engine, **more: object) -> Answer:
     fields = {
         "purpose": "summary", "subject": "session_1", "instructions": "You are brief.",
         "text": "Say hello.", "max_tokens": 200, "budget": 50_000, "seconds": 30.0,
     }  # fmt: skip
-    return Question(**{**fields, **more})  # type: ignore[arg-type]
+    return engine.completions.ask(SMOLLM2, Question(**{**fields, **more}))  # type: ignore[arg-type]
 
 
 def only_call(engine: Engine, subject: str = "session_1") -> ModelCall:
@@ -48,7 +48,7 @@ def only_call(engine: Engine, subject: str = "session_1") -> ModelCall:
 
 
 def test_a_question_is_answered_and_counted(engine: Engine, proxy: Proxy) -> None:
-    answer = engine.completions.ask(SMOLLM2, question())
+    answer = ask(engine)
     call = only_call(engine)
     assert (call.state, engine.calls.reply(call.id)) == ("done", answer.text)
     assert 10 < call.input_tokens < 60
@@ -58,7 +58,7 @@ def test_a_question_is_answered_and_counted(engine: Engine, proxy: Proxy) -> Non
 
 def test_an_answer_that_is_cut_off_is_no_answer(engine: Engine) -> None:
     with pytest.raises(NoAnswer, match="cut off in the middle"):
-        engine.completions.ask(SMOLLM2, question(instructions="You tell long stories.", text="Begin.", max_tokens=8))
+        ask(engine, instructions="You tell long stories.", text="Begin.", max_tokens=8)
     call = only_call(engine)
     assert (call.state, call.output_tokens) == ("failed", 8)
 
@@ -69,7 +69,7 @@ def test_a_slow_answer_is_given_up_and_cancelled_on_the_server(
     proxy.held = True
     proxy.on_request = lambda: world.clock.advance(timedelta(seconds=31))
     with pytest.raises(NoAnswer, match="no answer within 30 s"):
-        engine.completions.ask(SMOLLM2, question())
+        ask(engine)
     smollm2.wait_until_idle()
 
 
@@ -77,12 +77,12 @@ def test_an_empty_answer_is_no_answer(tmp_path: Path, clock: FakeClock, warm: Mo
     with Smollm2(template=SILENT) as server, Proxy(server) as proxy:
         world = keyless_world(ModelWorld(tmp_path, clock, proxy, host=warm))
         with world.opened() as engine, pytest.raises(NoAnswer, match="empty"):
-            engine.completions.ask(SMOLLM2, question())
+            ask(engine)
 
 
 def test_text_that_is_longer_than_the_model_reads_is_refused_in_words(engine: Engine) -> None:
     with pytest.raises(NoAnswer, match="the conversation is too long for smollm2"):
-        engine.completions.ask(SMOLLM2, question(text="zq9 " * 2_500))
+        ask(engine, text="zq9 " * 2_500)
 
 
 def decide(engine: Engine, count: int) -> None:
