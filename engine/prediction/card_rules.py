@@ -91,10 +91,10 @@ def is_cooling_down(
 
     7 days after work that succeeded or was undone, since the same evidence would propose it again; a day after any
     other end; a day after a card that was shown and expired; not after one that was never shown, nor for a kind that
-    comes back until its reason is gone.
+    comes back until its reason is gone. A pending card counts by its subject, not here.
     """
     if closed_at is None:
-        return True
+        return status is not Status.PENDING
     days = 0
     if status is Status.EXECUTED:
         days = 7 if undone_at or outcome is Outcome.SUCCEEDED else 1

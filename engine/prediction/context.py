@@ -140,17 +140,10 @@ class WorkspaceContext:
         assert self.git is not None
         return self.git
 
-    def signal(self, name: str) -> Signal:
-        """The workspace's own signal of that name. Raises KeyError for a name that is none of the six."""
-        for signal in self.signals:
-            if signal.name == name:
-                return signal
-        raise KeyError(name)
-
     @cached_property
     def conversations(self) -> Callable[[frozenset[str]], Signal]:
         """The signal of that name for a proposal that continues these flows; many continue the same."""
-        return cache(partial(conversations_signal, self.sessions, self.threads, self.now))
+        return cache(partial(conversations_signal, self.sessions, (), self.local))
 
     @property
     def remark(self) -> str:
@@ -197,7 +190,7 @@ def _lines(context: WorkspaceContext) -> Iterable[str]:
     for session in context.sessions[:3]:
         yield f"session: {plain(session.prompt, 80)}: {session.state.value}"
     for thread in context.threads[:2]:
-        yield f"conversation: {thread_words(thread, context.now)}"
+        yield f"conversation: {thread_words(thread, context.local)}"
 
 
 def result_words(check: CheckResult) -> str:

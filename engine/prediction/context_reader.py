@@ -184,15 +184,15 @@ class ContextReader:
 
     def _signals(self, context: WorkspaceContext, fetch: _Fetch) -> tuple[Signal, ...]:
         """The six signals of the workspace as a whole."""
-        now, local = context.now, context.local
+        local = context.local
         threshold = timedelta(milliseconds=self._settings.current.silence_threshold_ms)
         tests_stale = any(part.changed for part in context.parts)
         meetings = context.meetings if self._calendar_files else None
         return (
             fetch.signal("time", lambda: time_signal(local)),
-            fetch.signal("silence", lambda: silence_signal(context.silence, threshold)),
-            fetch.signal("tasks", lambda: tasks_signal(context.tasks, now)),
-            fetch.signal("conversations", lambda: conversations_signal(context.sessions, context.threads, now)),
+            fetch.signal("silence", lambda: silence_signal(context.silence, threshold, local)),
+            fetch.signal("tasks", lambda: tasks_signal(context.tasks, local)),
+            fetch.signal("conversations", lambda: conversations_signal(context.sessions, context.threads, local)),
             fetch.signal("git", lambda: git_signal(context.git or GitState(), context.github, tests_stale)),
             fetch.signal("calendar", lambda: calendar_signal(meetings, local)),
         )

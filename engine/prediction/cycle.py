@@ -7,11 +7,14 @@ what the templates propose now: so it has evidence, and goes when the evidence g
 
 from __future__ import annotations
 
+import json
 import logging
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+
+from sqlmodel import Session
 
 from engine.config import Settings
 from engine.events import CycleFinished, TriggerBlocked
@@ -121,14 +124,48 @@ class Findings:
     unchecked: frozenset[str] = frozenset()
     """Kinds whose check failed: their cards are not withdrawn."""
 
-    def has_lost(self, card: Card, now: datetime) -> bool:
-        """Whether the evidence of a pending card is gone. A snoozed card stays while its subject exists, since new
-        evidence would show it before its time."""
+    def proposal_of(self, card: Card) -> Proposal | None:
+        """The proposal that has the evidence and the subject of a pending card."""
+        for proposal in self.proposals:
+            if (proposal.fingerprint, proposal.about) == (card.fingerprint, card.about):
+                return proposal
+        return None
+
+    def has_lost(self, card: Card, now: datetime, is_edited: Callable[[str], bool]) -> bool:
+        """Whether a pending card must go: its evidence is gone, or asks for other work by now.
+
+        What a card would run is never replaced under its id, because an approval must run what the operator read.
+        Another card takes its place. An edited card runs what the operator wrote, so it stays; `is_edited(card id)`
+        says which are. A snoozed card stays while its subject exists, since a new card would show it before its time.
+        """
         if not self.complete or card.source not in BOUND_TO_EVIDENCE or card.kind in self.unchecked:
             return False
-        if any(proposal.fingerprint == card.fingerprint for proposal in self.proposals):
+        proposal = self.proposal_of(card)
+        if proposal is not None and (_is_same_work(proposal, card.assignment) or is_edited(card.id)):
             return False
         return not (card.snoozed(now) and any(proposal.about == card.about for proposal in self.proposals))
+
+
+def _is_same_work(proposal: Proposal, assignment: Assignment) -> bool:
+    """Whether a card for the proposal would run this."""
+    parameters = json.loads(json.dumps(dict(proposal.parameters)))  # as they are stored
+    work = (sanitise(proposal.prompt), proposal.flow, parameters)
+    return work == (assignment.prompt, assignment.flow, dict(assignment.parameters))
+
+
+def _renew(row: Prediction, proposal: Proposal) -> None:
+    """Tell the operator why the work is proposed by what is seen now. Its confidence stays as it was stated, because it
+    is compared with the decision (SPEC 8.6)."""
+    row.reasoning = sanitise(proposal.reasoning)
+    row.signals = proposal.signals
+    row.evidence_at = proposal.evidence_at
+
+
+def _is_told_otherwise(card: Card, proposal: Proposal) -> bool:
+    """Whether a card gives other reasons than its proposal does by now. How relevant its signals are does not count."""
+    told = (card.reasoning, card.evidence_at, [signal.evidence for signal in card.signals if signal.relevance])
+    seen = [signal.evidence for signal in proposal.signals if signal.relevance]
+    return told != (sanitise(proposal.reasoning), proposal.evidence_at, seen)
 
 
 class Predictions:
@@ -281,7 +318,7 @@ class Predictions:
         with self._database.read() as session:
             now = self._store.clock.now()
             cards = self._store.pending()
-            leaving = _leaving(cards, all_findings, now)
+            leaving = _leaving(session, cards, all_findings, now)
             staying = [card for card in cards if card.id not in leaving]
             awake = [card for card in staying if not card.snoozed(now)]
             unavailable = self._selector.unavailable(session, proposals, now, staying)
@@ -318,7 +355,7 @@ class Predictions:
         """Store the result of a round; returns (cards created, ids withdrawn). Rows without a place are dropped."""
         store, contexts = self._store, {findings.context.workspace: findings.context for findings in all_findings}
         pending = pending_cards(tx.session)
-        withdrawn = sorted(_leaving(pending, all_findings, tx.now))
+        withdrawn = sorted(_leaving(tx.session, pending, all_findings, tx.now))
         for card_id in withdrawn:
             row = load_card(tx.session, card_id)
             session_ids = own_session_ids(tx.session, row.workspace, row.created_at)
@@ -328,6 +365,12 @@ class Predictions:
         checked_at = {workspace: context.now.isoformat() for workspace, context in contexts.items()}
         state.put(tx, LAST_CHECKED, state.get(tx.session, LAST_CHECKED, {}) | checked_at)
         pending = [card for card in pending if card.id not in withdrawn]
+        by_workspace = {findings.context.workspace: findings for findings in all_findings}
+        for card in pending:
+            findings = by_workspace.get(card.workspace)
+            proposal = findings.proposal_of(card) if findings else None
+            if proposal is not None and _is_told_otherwise(card, proposal):
+                _renew(load_card(tx.session, card.id), proposal)
         unavailable = self._selector.unavailable(tx.session, rows, tx.now, pending)
         room = Room(store.settings.current, [card for card in pending if not card.snoozed(tx.now)], tx.now)
         cards: list[Card] = []
@@ -351,11 +394,17 @@ class Predictions:
             tx.record(TriggerBlocked(subject=row.id, workspace=row.workspace, rail=rail, verdict=word, reason=reason))
 
 
-def _leaving(cards: Sequence[Card], all_findings: Sequence[Findings], now: datetime) -> set[str]:
-    """Ids of these pending cards whose evidence is gone."""
+def _leaving(session: Session, cards: Sequence[Card], all_findings: Sequence[Findings], now: datetime) -> set[str]:
+    """Ids of the pending cards that must go; see `Findings.has_lost`."""
     by_workspace = {findings.context.workspace: findings for findings in all_findings}
+
+    def is_edited(card_id: str) -> bool:
+        return bool(load_card(session, card_id).original_prompt)
+
     return {
-        card.id for card in cards if card.workspace in by_workspace and by_workspace[card.workspace].has_lost(card, now)
+        card.id
+        for card in cards
+        if card.workspace in by_workspace and by_workspace[card.workspace].has_lost(card, now, is_edited)
     }
 
 

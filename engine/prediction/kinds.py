@@ -54,6 +54,9 @@ class Kind:
     channel: str = "koji-core"
     continues: tuple[str, ...] = ()
     """Kinds whose sessions it continues."""
+    signals: tuple[str, ...] = ("git",)
+    """The signals that its cards arise from (SPEC 2.1). The others, which every card at that hour would name, are no
+    evidence for it."""
     comes_back: bool = False
     """Whether it is a warning, which is shown again until its reason is gone."""
     place: int = 0
@@ -74,8 +77,8 @@ def _read() -> Mapping[str, Kind]:
     rows = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
     kinds = {}
     for place, (name, row) in enumerate(rows.items()):
-        tier, continues = Tier(row.pop("tier")), tuple(row.pop("continues", ()))
-        kinds[name] = Kind(**{"name": name, "flow": name} | row, tier=tier, continues=continues, place=place)
+        row |= {key: tuple(row[key]) for key in ("continues", "signals") if key in row}
+        kinds[name] = Kind(**{"name": name, "flow": name} | row | {"tier": Tier(row["tier"]), "place": place})
     return MappingProxyType(kinds)
 
 
@@ -120,4 +123,4 @@ def kind_of(name: str) -> Kind:
     if name in KINDS:
         return KINDS[name]
     tier, title = (Tier.BLOCKS, "Due by a heartbeat") if is_heartbeat(name) else (Tier.CHECK, name.replace("_", " "))
-    return Kind(name, tier, title, name, place=len(KINDS))
+    return Kind(name, tier, title, name, signals=() if is_heartbeat(name) else ("git",), place=len(KINDS))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Collection, Iterable, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from math import prod
 from pathlib import Path
 from typing import Any, Final
@@ -24,11 +24,10 @@ from engine.model import (
     Signal,
     Task,
     Thread,
-    Tier,
     part_of_day,
     sanitise,
 )
-from engine.model.text import count, plain, span, words_of
+from engine.model.text import count, moment, plain, span, words_of
 
 WEIGHTS: Final = {
     "time": 0.3,
@@ -40,9 +39,6 @@ WEIGHTS: Final = {
 }
 """The weight of each signal in a proposal's rank (SPEC 2.1); the six sum to 1."""
 
-UNRELATED_SHARE = 0.5
-"""Share of the relevance of an open task, or a recent conversation, for unrelated proposals."""
-
 
 def signal(name: str, relevance: float, *evidence: str, error: str = "") -> Signal:
     """A signal with its weight of SPEC 2.1. Raises KeyError for a name that is none of the six."""
@@ -53,18 +49,18 @@ def signal(name: str, relevance: float, *evidence: str, error: str = "") -> Sign
 
 
 _PARTS: Final = {
-    PartOfDay.MORNING: ("morning: review and plan", (1.0, 1.0, 1.0, 1.0)),
-    PartOfDay.AFTERNOON: ("afternoon: deep work", (1.0, 1.0, 1.0, 0.5)),
-    PartOfDay.EVENING: ("evening: summarise the day", (0.8, 0.8, 0.5, 1.0)),
-    PartOfDay.NIGHT: ("night: little is urgent", (0.5, 0.5, 0.3, 0.4)),
+    PartOfDay.MORNING: ("morning: review and plan", 1.0),
+    PartOfDay.AFTERNOON: ("afternoon: deep work", 1.0),
+    PartOfDay.EVENING: ("evening: summarise the day", 1.0),
+    PartOfDay.NIGHT: ("night: little is urgent", 0.5),
 }
-"""What a part of the day is for, and how well work of tier 1 to 4 fits it: repairs at any time, upkeep at its ends."""
+"""The purpose of each part of the day, and how relevant work is in it."""
 
 
-def time_signal(local: datetime, tier: Tier | None = None) -> Signal:
-    """The signal for a proposal of this tier, or, without one, for the workspace as a whole."""
-    words, fits = _PARTS[part_of_day(local)]
-    return signal("time", max(fits) if tier is None else fits[tier - 1], words)
+def time_signal(local: datetime) -> Signal:
+    """The signal of the operator's local time."""
+    words, relevance = _PARTS[part_of_day(local)]
+    return signal("time", relevance, words)
 
 
 # -- silence
@@ -109,11 +105,12 @@ def last_activity(
     return min(max(signs), now) if signs else None
 
 
-def silence_signal(silence: timedelta | None, threshold: timedelta) -> Signal:
+def silence_signal(silence: timedelta | None, threshold: timedelta, local: datetime) -> Signal:
     """Grows evenly from 0 (just active) to 1 at `threshold` (`silenceThresholdMs`, > 0); 0 if nothing is known."""
     if silence is None:
         return signal("silence", 0.0, "no activity seen yet")
-    return signal("silence", silence / threshold, f"quiet for {span(silence)}")
+    since = local.astimezone(UTC) - silence
+    return signal("silence", silence / threshold, f"quiet since {moment(since, local)}")
 
 
 # -- tasks
@@ -135,20 +132,26 @@ def related_task(tasks: Sequence[Task], text: str) -> Task | None:
     return next((task for task in open_tasks(tasks) if words & words_of(task.title)), None)
 
 
-def tasks_signal(tasks: Sequence[Task], now: datetime, about: str | None = None) -> Signal:
-    """The staleness of the stalest open task (0.3 for one of this moment, growing evenly to 1 after seven days
-    untouched), naming up to three tasks and how long each has waited. For a proposal (`about` = its words) the task
-    that it is related to counts in full; without one the stalest counts half."""
+def tasks_signal(tasks: Sequence[Task], local: datetime) -> Signal:
+    """The signal of the workspace: how stale its stalest open task is. It names the three stalest."""
     opened = open_tasks(tasks)
     if not opened:
         return signal("tasks", 0.0, "no open tasks")
-    related = None if about is None else related_task(opened, about)
-    named = [related] if related else opened[:3]
-    share = 1.0 if related or about is None else UNRELATED_SHARE
-    staleness = 0.3 + 0.7 * min(1.0, max(0.0, (now - named[0].updated_at) / FULLY_STALE))
-    return signal(
-        "tasks", share * staleness, *(f"“{plain(task.title, 40)}” {span(now - task.updated_at)} old" for task in named)
-    )
+    return signal("tasks", _staleness(opened[0], local), *(_task_words(task, local) for task in opened[:3]))
+
+
+def task_signal(task: Task, local: datetime) -> Signal:
+    """The signal of a proposal that is about this task."""
+    return signal("tasks", _staleness(task, local), _task_words(task, local))
+
+
+def _staleness(task: Task, now: datetime) -> float:
+    """0.3 for a task that was changed just now, growing evenly to 1 after seven days without a change."""
+    return 0.3 + 0.7 * min(1.0, max(0.0, (now - task.updated_at) / FULLY_STALE))
+
+
+def _task_words(task: Task, local: datetime) -> str:
+    return f"“{plain(task.title, 40)}”, unchanged since {moment(task.updated_at, local)}"
 
 
 # -- conversations
@@ -193,41 +196,37 @@ def thread_relevance(thread: Thread, now: datetime) -> float:
 
 
 def conversations_signal(
-    sessions: Sequence[SessionView],
-    threads: Sequence[Thread],
-    now: datetime,
-    continues: Collection[str] | None = None,
+    sessions: Sequence[SessionView], threads: Sequence[Thread], local: datetime, flows: Collection[str] | None = None
 ) -> Signal:
-    """The most relevant session, in words, and the most relevant conversation elsewhere. `continues` names the flows
-    that a proposal would take up: for it, sessions of others and conversations count half."""
-
-    def rate(session: SessionView) -> float:
-        share = 1.0 if continues is None or session.flow in continues else UNRELATED_SHARE
-        return share * session_relevance(session, now)
-
-    rated = [(rate(session), _session_words(session, now)) for session in sorted(sessions, key=rate)[-1:]]
-    for thread in sorted(threads, key=lambda thread: thread_relevance(thread, now))[-1:]:
-        share = 1.0 if continues is None else UNRELATED_SHARE
-        rated.append((share * thread_relevance(thread, now), thread_words(thread, now)))
+    """The most relevant session and the most relevant conversation with another agent, in words. For a proposal, only
+    the sessions of the `flows` that it continues count."""
+    rated = [
+        (session_relevance(session, local), _session_words(session, local))
+        for session in sessions
+        if flows is None or session.flow in flows
+    ]
+    rated = sorted(rated)[-1:]
+    if flows is None:
+        rated += sorted((thread_relevance(thread, local), thread_words(thread, local)) for thread in threads)[-1:]
     rated = sorted((pair for pair in rated if pair[0] > 0.0), reverse=True)
-    return signal(
-        "conversations", rated[0][0] if rated else 0.0, *([words for _, words in rated] or ["no recent sessions"])
-    )
+    nothing = "no recent sessions" if flows is None else "no recent session that it continues"
+    words = [words for _, words in rated] or [nothing]
+    return signal("conversations", rated[0][0] if rated else 0.0, *words)
 
 
-def thread_words(thread: Thread, now: datetime) -> str:
+def thread_words(thread: Thread, local: datetime) -> str:
     """A conversation with another agent in words."""
-    ago = span(now - thread.at)
+    at = moment(thread.at, local)
     if thread.question:
-        return f"{thread.agent} asks “{plain(thread.question, 60)}”, {ago} ago"
+        return f"{thread.agent} asks “{plain(thread.question, 60)}” ({at})"
     about = f"“{plain(thread.about, 40)}” with {thread.agent}" if thread.about else f"a talk with {thread.agent}"
-    return f"{about} was left without an answer {ago} ago" if thread.unanswered else f"{about}, last {ago} ago"
+    return f"{about} was left without an answer ({at})" if thread.unanswered else f"{about} ({at})"
 
 
-def _session_words(session: SessionView, now: datetime) -> str:
+def _session_words(session: SessionView, local: datetime) -> str:
     outcome = "found a problem" if session.has_problem else session.state.value
-    ago = span(now - (session.ended_at or session.created_at))
-    return f"“{plain(session.prompt, 40)}” {outcome} {ago} ago"
+    at = moment(session.ended_at or session.created_at, local)
+    return f"“{plain(session.prompt, 40)}” {outcome} ({at})"
 
 
 # -- git
@@ -301,7 +300,7 @@ def calendar_signal(meetings: Sequence[Meeting] | None, now: datetime) -> Signal
     if meeting is None:
         return signal("calendar", 0.0, f"no meeting within {span(AHEAD)}")
     wait = meeting.begins - now
-    return signal("calendar", 1.0 - wait / AHEAD, f"{plain(meeting.name, 50)} in {span(wait)}")
+    return signal("calendar", 1.0 - wait / AHEAD, f"{plain(meeting.name, 50)} at {meeting.begins:%H:%M}")
 
 
 class CalendarReader:

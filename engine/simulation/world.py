@@ -221,9 +221,9 @@ class SimulatedContexts:
             sessions=sessions,
             signals=(
                 time_signal(local),
-                silence_signal(silence, SILENCE_THRESHOLD),
-                tasks_signal((), now),
-                conversations_signal(sessions, (), now),
+                silence_signal(silence, SILENCE_THRESHOLD, local),
+                tasks_signal((), local),
+                conversations_signal(sessions, (), local),
                 git_signal(git, None, bool(changed)),
                 calendar_signal(None, local),
             ),

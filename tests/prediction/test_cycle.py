@@ -26,6 +26,7 @@ from engine.model import (
     Refusal,
     SessionState,
     SessionView,
+    Signal,
     Source,
     Status,
     Tier,
@@ -36,7 +37,7 @@ from engine.prediction.cycle import FOLLOW_UPS_OF_FAILED_TESTS, is_done_by_opera
 from engine.prediction.kinds import FIX_BY_AGENT
 from engine.storage.database import Database
 from tests.conftest import MONDAY_MORNING
-from tests.prediction.deciding import SHOP, World, proposal, teach
+from tests.prediction.deciding import SHOP, World, proposal, refusal, teach
 from tests.prediction.sensing import PastRun, session
 
 
@@ -99,6 +100,40 @@ def test_a_card_is_withdrawn_when_its_evidence_is_gone(world: World) -> None:
     assert world.signals() == []
     assert world.cards.get(own.id).status is Status.PENDING
     assert len(world.cycle(proposal("a"))) == 1, "a withdrawn one does not cool down"
+
+
+def test_a_pending_card_gives_the_reasons_of_the_last_check(world: World, clock: FakeClock) -> None:
+    before = world.card(
+        "a", reasoning="1 file uncommitted", signals=(Signal("git", 0.1, 0.5, ("1 uncommitted file",)),)
+    )
+    clock.advance(timedelta(minutes=10))
+    renewed = {"reasoning": "everything is committed", "signals": (Signal("git", 0.1, 0.5, ("clean",)),)}
+    assert world.cycle(proposal("a", evidence_at=clock.now(), **renewed)) == []
+    [after] = world.cards.pending()
+    assert after == replace(before, evidence_at=clock.now(), **renewed), (
+        "it is the same card, as likely as it was stated"
+    )
+
+
+def test_a_card_that_would_run_something_else_by_now_makes_way_for_another(world: World, clock: FakeClock) -> None:
+    read = world.card("a", parameters={"paths": ["a"]})
+    [other] = world.cycle(proposal("a", parameters={"paths": ["a", "b"]}))
+    assert world.cards.get(read.id).outcome is Outcome.WITHDRAWN
+    assert refusal(world.cards.approve, read.id) == "already_decided", "an approval runs what was read, or nothing"
+    assert [card.id for card in world.cards.pending()] == [other.id]
+    world.cards.snooze(other.id)
+    assert world.cycle(proposal("a", prompt="run all tests")) == [], "a snoozed card stays away"
+    clock.advance(timedelta(hours=2))
+    assert [card.assignment.prompt for card in world.cycle(proposal("a", prompt="run all tests"))] == ["run all tests"]
+
+
+def test_a_card_that_the_operator_edited_stays_as_edited(world: World) -> None:
+    card = world.card("a")
+    world.sessions.hold = True
+    world.cards.undo(world.cards.approve(card.id, edit="paths=src").id)
+    assert world.cycle(proposal("a")) == []
+    [after] = world.cards.pending()
+    assert (after.id, after.assignment.parameters) == (card.id, {"paths": "src"})
 
 
 def committed(world: World) -> GitState:

@@ -12,7 +12,7 @@ from engine.git.history import Commit
 from engine.git.project_habits import ReleaseRhythm, is_group
 from engine.git.state import GitState, is_byproduct
 from engine.model import PartOfDay
-from engine.model.text import count, listing, moment, plain, tail, text_hash
+from engine.model.text import because, count, listing, moment, plain, tail, text_hash
 from engine.prediction.context import WorkspaceContext, result_words
 from engine.prediction.signals import nearest
 from engine.prediction.templates.changes import review_range
@@ -129,11 +129,10 @@ def summarise_day(context: WorkspaceContext) -> Iterator[Offer]:
     if not any(git.is_mine(commit) for commit in commits):
         return
     runs = sum(run.ran_at >= today for run in context.runs)
-    parts = [_count_words(commits, git)]
-    parts += [count(runs, "test run")] if runs else []
-    parts += [f"{count(len(git.files) + git.more_files, 'file')} uncommitted"] if git.files else []
-    latest = f"The latest was “{plain(commits[0].subject, 50)}”."
-    yield _summary(context, f"Sum up today: {', '.join(parts)}", latest, today, commits)
+    more = [count(runs, "test run")] if runs else []
+    more += [f"{count(len(git.files) + git.more_files, 'file')} uncommitted"] if git.files else []
+    reasoning = f"The latest was “{plain(commits[0].subject, 50)}”{because(', '.join(more))}."
+    yield _summary(context, f"Sum up today: {_count_words(commits, git)}", reasoning, today, commits)
 
 
 PREPARATION_TIME = timedelta(hours=1)

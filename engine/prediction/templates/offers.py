@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from datetime import UTC, datetime
 from functools import wraps
 from typing import Any
 
 from engine.frozen import frozen
 from engine.git.state import GitState
-from engine.model import Proposal, SessionState, SessionView, Tier, sanitise
+from engine.model import Proposal, SessionState, SessionView, Signal, Task, Tier, sanitise
 from engine.model.text import count, plain
 from engine.prediction.context import Part, WorkspaceContext
-from engine.prediction.kinds import kind_of
-from engine.prediction.signals import related_task, signal, tasks_signal, time_signal
+from engine.prediction.kinds import Kind, kind_of
+from engine.prediction.signals import related_task, signal, task_signal
 from engine.storage.validation_runs import ValidationRun
 
 LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
@@ -65,17 +65,8 @@ def make_proposal(context: WorkspaceContext, kind: str, offer: Offer, part: Part
     kind_row, where = kind_of(kind), part.parameters if part else {}
     facts = offer.parameters if offer.facts is None else offer.facts
     words = f"{offer.subject} {list(facts.values())}".replace("_", " ")
-    own_signals = {
-        "time": time_signal(context.local, kind_row.tier),
-        "tasks": tasks_signal(context.tasks, context.now, words),
-        "conversations": context.conversations(frozenset({kind, *kind_row.continues})),
-        "git": signal("git", kind_row.strength, *context.signal("git").evidence),
-    }
-    signals = tuple(
-        common if common.error and common.name != "git" else own_signals.get(common.name, common)
-        for common in context.signals
-    )
-    task = related_task(context.tasks, words)
+    own_task = next((task for task in context.tasks if task.id == offer.task_id), None)
+    task = own_task or related_task(context.tasks, words)
     return Proposal(
         kind=kind,
         workspace=context.workspace,
@@ -89,9 +80,23 @@ def make_proposal(context: WorkspaceContext, kind: str, offer: Offer, part: Part
         channel=offer.channel or (task.channel if task else "") or kind_row.channel,
         evidence_at=offer.evidence_at,
         usual_hours=kind_row.usual_hours,
-        signals=signals,
+        signals=tuple(_signal_for(kind_row, common, context, task) for common in context.signals),
         task_id=offer.task_id,
     )
+
+
+def _signal_for(kind: Kind, common: Signal, context: WorkspaceContext, task: Task | None) -> Signal:
+    """The signal of the workspace as it counts for a proposal of this kind that is about `task`. Its relevance is 0
+    where the proposal does not arise from it."""
+    if common.error and common.name != "git":
+        return common
+    if common.name == "tasks" and task is not None:
+        return task_signal(task, context.local)
+    if common.name == "conversations":
+        return context.conversations(frozenset({kind.name, *kind.continues}))
+    if common.name not in kind.signals:
+        return replace(common, relevance=0.0)
+    return signal("git", kind.strength, *common.evidence) if common.name == "git" else common
 
 
 def project_of(context: WorkspaceContext, paths: Iterable[str]) -> dict[str, str]:

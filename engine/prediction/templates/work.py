@@ -12,7 +12,7 @@ from engine.execution.runners.flow_registry import ALIASES, named_flow
 from engine.execution.runners.flows.testing import format_line_ranges
 from engine.frozen import frozen
 from engine.model import Proposal, SessionState, SessionView, Task, Tier
-from engine.model.text import count, moment, plain, span
+from engine.model.text import count, moment, plain
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.kinds import BLOCKED_TASK, HEARTBEAT_PREFIX, KINDS, OPEN_TASK, RUN_FACT, STALE_TASK
 from engine.prediction.signals import FULLY_STALE, open_tasks
@@ -57,11 +57,11 @@ def open_task(context: WorkspaceContext) -> Iterator[Offer]:
         waiting = [other for other in context.tasks if other.state == "open" and task.id in other.waits_for]
         age = context.now - task.updated_at
         if age >= FULLY_STALE:
-            kind, why = STALE_TASK, f"Nobody has touched it for {span(age)}."
+            kind, why = STALE_TASK, f"Nobody has touched it since {moment(task.updated_at, context.local)}."
         elif waiting:
             kind, why = BLOCKED_TASK, f"“{plain(waiting[0].title, 60)}” waits for it."
         else:
-            kind, why = OPEN_TASK, f"On the task board for {span(context.now - task.created_at)}."
+            kind, why = OPEN_TASK, f"On the task board since {moment(task.created_at, context.local)}."
         if task.note:
             why += f" The last try: {plain(task.note, 120)}."
         candidates.append((kind, why, task))

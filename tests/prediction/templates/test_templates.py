@@ -44,6 +44,20 @@ def busy(world: World, repository: Repository) -> list[Proposal]:
     return propose(world.sense())
 
 
+def test_the_evidence_of_a_proposal_is_what_it_arises_from(world: World, repository: Repository) -> None:
+    evidence = {
+        proposal.kind: {signal.name: signal.evidence for signal in proposal.signals if signal.relevance}
+        for proposal in busy(world, repository)
+    }
+    assert set(evidence["report_branches"]) == {"git"}
+    assert set(evidence["lint"]) == {"git", "conversations", "tasks"}, "it goes on with the lint of before, on the cart"
+    world.now = NOW.replace(hour=19)
+    dated_commit(repository, "evening", {"evening.py": "1"}, NOW)
+    [summary] = [proposal for proposal in propose(world.sense()) if proposal.kind == "summarise_day"]
+    times = [signal.evidence for signal in summary.signals if signal.name == "time" and signal.relevance]
+    assert times == [("evening: summarise the day",)]
+
+
 def test_every_proposal_has_what_a_card_needs(world: World, repository: Repository) -> None:
     proposals = busy(world, repository)
     assert len({proposal.kind for proposal in proposals}) >= 6

@@ -29,11 +29,13 @@ def task(world: World, name: str, age: timedelta, **more: object) -> Task:
 
 @pytest.mark.parametrize(("age", "kind"), [(timedelta(days=7, seconds=-1), OPEN_TASK), (timedelta(days=7), STALE_TASK)])
 def test_a_task_without_a_change_for_seven_days_is_stale(world: World, age: timedelta, kind: str) -> None:
-    world.tasks = [task(world, "cart", age)]
+    world.tasks = [task(world, "stock", timedelta(days=1), source="session"), task(world, "cart", age)]
     (found,) = open_task(world.sense())
     assert (found.kind, found.task_id, found.prompt, found.flow) == (kind, "task_cart", "Rework the cart", None)
     assert found.tier is KINDS[kind].tier
-    assert next(signal for signal in found.signals if signal.name == "tasks").weight == 0.2
+    [(name, evidence)] = [(signal.name, signal.evidence) for signal in found.signals if signal.relevance]
+    assert (name, len(evidence)) == ("tasks", 1)
+    assert evidence[0].startswith("“Rework the cart”, unchanged since 29 December")
 
 
 def test_stale_tasks_come_first_then_needed_ones_and_at_most_three(world: World) -> None:
@@ -56,7 +58,10 @@ def test_a_task_that_names_a_flow_runs_it_and_says_how_it_failed_last(world: Wor
         task(world, "x", timedelta(hours=1), title="run the tests", note="failed: 2 tests", session_id="ses_1")
     ]
     (found,) = open_task(world.sense())
-    assert (found.flow, found.reasoning) == ("run_tests", "On the task board for 1 h. The last try: failed: 2 tests.")
+    assert (found.flow, found.reasoning) == (
+        "run_tests",
+        "On the task board since 08:30. The last try: failed: 2 tests.",
+    )
 
 
 def test_no_card_for_tasks_of_another_workspace_of_sessions_or_running_ones(world: World) -> None:
