@@ -115,6 +115,15 @@ def in_history(workspace: Path, older: str, newer: str) -> bool:
 
 
 @lru_cache(MAX_RELATIONS)
+def last_commit_of(workspace: Path, path: str, head: str) -> str:
+    """The newest commit in the history of `head` that changed the file at `path` (from the top), "" without one."""
+    done = Git(workspace, timeout=TIMEOUT_S).run(
+        "log", "-1", "--format=%H", head, "--", f":(top,literal){path}", allowed=(0, 128)
+    )
+    return done.stdout.decode().strip()
+
+
+@lru_cache(MAX_RELATIONS)
 def files_between(workspace: Path, old: str, new: str) -> tuple[str, ...] | None:
     """Paths that differ between two commits or trees, at most 2,000, without what tools filled (a run saw a `.venv`
     that nobody ignores, and HEAD has none); None when one of the two is not there."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cache, cached_property, partial
 from pathlib import Path
@@ -54,6 +54,13 @@ class Part:
     """Files that differ from those of `tree_runs[0]`, empty without one."""
     inner_folders: tuple[str, ...] = ()
     """Folders of projects inside it that have tools."""
+    test_written_in: Mapping[str, str] = field(default_factory=dict)
+    """By test that fails at HEAD: the commit that last changed its file, without HEAD itself."""
+
+    def failed_run_of(self, head: str) -> ValidationRun | None:
+        """The newest run of its tests on the files of this commit alone, if tests failed in it."""
+        run = next((run for run in self.runs if run.head == head and run.clean), None)
+        return None if run is None or run.check.green else run
 
     @property
     def tool(self) -> Toolchain | None:

@@ -20,7 +20,7 @@ from engine.execution.sessions import Sessions
 from engine.frozen import frozen
 from engine.git.github import GitHub
 from engine.git.inspection import NOTHING_INSPECTED
-from engine.git.reader import GitReader, files_between, in_history
+from engine.git.reader import GitReader, files_between, in_history, last_commit_of
 from engine.git.state import GitState, Touch, is_byproduct
 from engine.model import ChangeSet, Refusal, Signal, sanitise
 from engine.model.adaptation import KnownFix
@@ -52,6 +52,10 @@ ELSEWHERE = (
 
 GREEN_HEADS = 8
 """Maximum number of older commits with a run that are checked for being ancestors of HEAD."""
+
+
+MAX_LOCATED_TESTS = 3
+"""Maximum number of failing tests whose files are looked up in the history."""
 
 
 def _nothing(workspace: str) -> Sequence[Any]:
@@ -228,7 +232,13 @@ class ContextReader:
             tree_runs = tuple(run for run in project_runs if run.session_id not in elsewhere)
             part = Part(project, project_runs, tree_runs, inner_folders=inner)
             changed = self._changed(folder, git, tree_runs[0]) if git is not None and tree_runs else ()
-            parts.append(replace(part, changed=tuple(file for file in changed if part.holds(file.path))))
+            parts.append(
+                replace(
+                    part,
+                    changed=tuple(file for file in changed if part.holds(file.path)),
+                    test_written_in={} if git is None else _commits_of_failed_tests(folder, git, part),
+                )
+            )
         return tuple(parts)
 
     def _changed(self, folder: Path, git: GitState, last: ValidationRun) -> tuple[ChangedFile, ...]:
@@ -247,6 +257,19 @@ class ContextReader:
         recent = {commit.id for commit in git.recent}
         heads = [head for head in dict.fromkeys(run.head for run in runs if run.head) if head != git.head]
         return frozenset(head for head in heads[:GREEN_HEADS] if head in recent or in_history(folder, head, git.head))
+
+
+def _commits_of_failed_tests(folder: Path, git: GitState, part: Part) -> dict[str, str]:
+    """See `Part.test_written_in`. Only where no tag is there to go back to, and for names of tests that begin with the
+    file, as those of pytest do."""
+    run = part.failed_run_of(git.head) if git.head and not git.tag else None
+    commits = {}
+    for test in run.check.failing[:MAX_LOCATED_TESTS] if run is not None else ():
+        path, is_named, _ = test.partition("::")
+        commit = last_commit_of(folder, f"{part.project.path}/{path}".lstrip("/"), git.head) if is_named else ""
+        if commit and commit != git.head:
+            commits[test] = commit
+    return commits
 
 
 def _coverage_folders(folder: Path, projects: Sequence[Project]) -> frozenset[str]:

@@ -74,6 +74,18 @@ def test_a_revert_of_a_commit_that_others_built_on_conflicts(monday: Situation) 
     assert "rehearse_revert" not in monday.kinds()
 
 
+def test_a_repository_without_tags_or_earlier_runs_is_searched_from_the_commit_of_the_test(monday: Situation) -> None:
+    written = monday.commit_shop()
+    monday.commit("Describe it", {"README.md": "# Shop\n"}, days_ago=3)
+    culprit = monday.commit("Faster cart", {"cart.py": "def total(prices):\n    return max(prices)\n"}, days_ago=2)
+    monday.commit("Praise it", {"README.md": "# The shop\n"}, days_ago=1)
+    monday.run_tests()
+
+    first = monday.first("bisect", Tier.BLOCKS)
+    assert first.assignment.prompt == f"Find what broke `test_total`: look back to {written[:7]}"
+    assert monday.approve(first).summary.startswith(f"{culprit[:10]} “Faster cart”")
+
+
 # Tests fail, nothing changed since, and no commit is known at which they passed.
 
 

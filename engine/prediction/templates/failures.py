@@ -126,11 +126,12 @@ MAX_FIXED = 5
 
 @template
 def bisect(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
-    """HEAD fails a test that passed at an older commit, or, where no such run is known, perhaps at the last tag."""
+    """HEAD fails a test that passed at an older commit. Where no such run is known, it may have passed at the last tag,
+    or, without any tag, in the commit that last changed its file."""
     git = context.repository
     if not git.head or part.tool is None or not part.tool.runs_single_tests:
         return
-    red = next((run for run in part.runs if run.head == git.head and run.clean), None)
+    red = part.failed_run_of(git.head)
     if red is None:
         return
     unfit = {test for test, _ in flipped_tests(part.runs)} | _last_bisect(context, part)
@@ -143,6 +144,10 @@ def bisect(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
                 return
     if failing and git.commits_since_tag and git.tag and is_usable(git.tag):
         yield _bisect_offer(context, part, red, failing[0], git.tag, "")
+        return
+    written = next((test for test in failing if test in part.test_written_in), None)
+    if written is not None:
+        yield _bisect_offer(context, part, red, written, part.test_written_in[written], "")
 
 
 def _bisect_offer(
@@ -152,7 +157,10 @@ def _bisect_offer(
     last = git.recent[0]
     others = and_others(red.check.failing, ", with ")
     since = min(run.ran_at for run in part.runs if run.head == git.head and run.clean and test in run.check.failing)
-    if not passed_at:
+    if not passed_at and good == part.test_written_in.get(test):
+        prompt = f"Find what broke `{name}`: look back to {good[:7]}"
+        reason = f"It fails at HEAD{others}. No passing run is known; {good[:7]} last changed it, and may have passed."
+    elif not passed_at:
         prompt = f"Find what broke `{name}`: look back to {plain(good, 30)}"
         reason = f"It fails at HEAD{others}. No passing run of it is known; {plain(good, 30)} may have passed."
     elif last.parents[:1] == (good,):

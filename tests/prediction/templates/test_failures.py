@@ -83,6 +83,22 @@ def test_without_a_passing_run_a_bisect_goes_back_to_the_last_tag(
     assert bisect(*world.top()) == [], "red with local edits"
 
 
+def test_without_a_passing_run_or_a_tag_a_bisect_goes_back_to_the_commit_of_the_test(
+    world: World, repository: Repository
+) -> None:
+    world.projects = [dataclasses.replace(world.projects[0], path="api")]
+    written = repository.commit("The test", {"api/tests/test_cart.py": "1"})
+    world.runs = [PastRun(written, failing=(CART,), project="api")]
+    assert bisect(*world.top()) == [], "HEAD itself wrote it"
+    head = repository.commit("Faster cart", {"api/cart.py": "1"})
+    world.runs = [PastRun(head, failing=("tests/test_gone.py::test_gone", CART), project="api")]
+    proposal = only(bisect(*world.top()))
+    assert (proposal.prompt, proposal.tier) == (f"Find what broke `test_cart`: look back to {written[:7]}", Tier.BLOCKS)
+    assert proposal.parameters == {"test": CART, "good": written, "bad": head, "project": "api"}
+    repository.git("tag", "v1.2", "HEAD~2")
+    assert only(bisect(*world.top())).parameters["good"] == "v1.2"
+
+
 @pytest.mark.long
 def test_a_bisect_of_the_same_head_is_not_offered_again(
     world: World, repository: Repository, head: str, older: str
