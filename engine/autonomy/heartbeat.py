@@ -20,6 +20,7 @@ import hashlib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, time, timedelta, tzinfo
+from functools import lru_cache
 from typing import Any
 
 from engine.clock import Clock
@@ -33,6 +34,8 @@ STATE_KEY = "heartbeat."
 PULSE, PULSE_EVERY = "pulse", timedelta(minutes=5)
 MAX_ITEMS = 200
 """Maximum number of items of one file; more are a mistake, and reported."""
+MAX_PAGES = 200
+"""Maximum number of pages whose items are kept: each cycle asks for all of them, and they seldom change."""
 MIN_INTERVAL, MAX_INTERVAL = timedelta(minutes=5), timedelta(days=366)
 """Limits of `every SPAN`; due items are looked for every five minutes."""
 EXAMPLES = "`every day 09:00: …`, `every weekday …`, `every monday …`, `every 2h: …` or `2026-03-01 10:00: …`"
@@ -82,7 +85,8 @@ class Item:
         return hashlib.sha256(f"{self.when!r} {self.text}".encode()).hexdigest()[:16]
 
 
-def parse_items(text: str) -> tuple[list[Item], list[tuple[int, str]]]:
+@lru_cache(MAX_PAGES)
+def parse_items(text: str) -> tuple[Sequence[Item], Sequence[tuple[int, str]]]:
     """The open items of a page, and (line, problem) of those that cannot be read. Only list items with a check box
     count, not those in code."""
     items: list[Item] = []
@@ -183,6 +187,8 @@ class Heartbeat:
         faults = [("heartbeat", words) for words in unread]
         for page, (_, problems) in parsed:
             faults += [(f"agents/{page.agent}/heartbeat.md:{line}", words) for line, words in problems]
+        if not faults and not any(items for _, (items, _) in parsed) and not self._board.has_heartbeat_tasks():
+            return []  # every cycle comes here: no transaction for nothing
 
         def work(transaction: Transaction) -> list[str]:
             task_ids: list[str] = []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import cache, cached_property, partial
 from pathlib import Path
@@ -146,6 +146,11 @@ class WorkspaceContext:
         """`git`, where it could be read: templates are asked of nothing else."""
         assert self.git is not None
         return self.git
+
+    @cached_property
+    def unrelated_signals(self) -> Mapping[str, Signal]:
+        """The signals by name, as they count for proposals that do not arise from them: not at all."""
+        return {signal.name: replace(signal, relevance=0.0) for signal in self.signals}
 
     @cached_property
     def conversations(self) -> Callable[[frozenset[str]], Signal]:

@@ -138,6 +138,11 @@ class TaskBoard:
         source = HEARTBEAT_ORDER if run else HEARTBEAT
         return self._add(tx, words, source, channel=channel, workspace=workspace).id
 
+    def has_heartbeat_tasks(self) -> bool:
+        """Whether a heartbeat made tasks that are open, or done because their items are gone."""
+        with self._database.read() as session:
+            return bool(load_all(session, TaskRow, _OF_HEARTBEATS))
+
     def update_from_heartbeats(self, tx: Transaction, items: Mapping[str, bool], *, all_read: bool) -> None:
         """Update the tasks of heartbeats from the present pages. `items` are the last task of each item, and whether
         the item runs by itself. A task without an item is done, and opens again when the item is back; it stays open

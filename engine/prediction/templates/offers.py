@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from datetime import UTC, datetime
 from functools import wraps
 from typing import Any
@@ -95,7 +95,7 @@ def _signal_for(kind: Kind, common: Signal, context: WorkspaceContext, task: Tas
     if common.name == "conversations":
         return context.conversations(frozenset({kind.name, *kind.continues}))
     if common.name not in kind.signals:
-        return replace(common, relevance=0.0)
+        return context.unrelated_signals[common.name]
     return signal("git", kind.strength, *common.evidence) if common.name == "git" else common
 
 
