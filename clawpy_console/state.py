@@ -78,6 +78,8 @@ class Autonomy:
     """Why there may be no cards, "" for no reason."""
     checked: tuple[tuple[str, datetime], ...] = ()
     """The workspaces, each with the time of its last check."""
+    is_checking: bool = False
+    """Whether workspaces are being checked, or are about to be."""
 
     def silence_at(self, now: datetime) -> timedelta:
         """The time for which the operator has been inactive at `now`."""
@@ -203,7 +205,7 @@ def _read_sessions(engine: Engine, scope: ReadScope) -> dict[str, Any]:
 
 
 def _read_autonomy(engine: Engine, _: ReadScope) -> dict[str, Any]:
-    view = engine.autonomy.state()
+    view, next_cycle = engine.autonomy.state(), engine.autonomy.next_cycle()
     remarks = (f"{workspace_name(path)}: {remark}" for path, remark in engine.predictions.remarks().items())
     return {
         "autonomy": Autonomy(
@@ -211,11 +213,12 @@ def _read_autonomy(engine: Engine, _: ReadScope) -> dict[str, Any]:
             cause=view.cause,
             since=view.since,
             next_change=view.next_change,
-            next_cycle=engine.autonomy.next_cycle(),
+            next_cycle=next_cycle,
             silence=engine.autonomy.silence().total_seconds(),
             threshold=engine.settings.current.silence_threshold_ms / 1000,
             remark=next(remarks, ""),
             checked=tuple(sorted(engine.predictions.last_checked().items())),
+            is_checking=engine.predictions.is_checking or (next_cycle is not None and next_cycle <= engine.clock.now()),
         )
     }
 

@@ -27,10 +27,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-RECURRING_PROMPT = "Summarise the day"
-
-RECURRING_SESSIONS = 3
-"""Number of sessions in which a learning must recur to be promoted to the project."""
+RECURRING_DAYS = (1, 7, 30)
+"""Numbers of days that the first sessions sum up. A learning must recur in three sessions to be promoted to the
+project."""
 
 TIMEOUT_S = 20.0
 """Seconds for one session."""
@@ -130,9 +129,14 @@ def _fill_in_background(engine: Engine, workspace: str) -> None:
 
 
 def run_recurring_sessions(engine: Engine, workspace: str) -> None:
-    """Run the session that sums up the day as often as a learning must recur. Raises `Refusal`."""
-    for _ in range(RECURRING_SESSIONS):
-        _run(engine, RECURRING_PROMPT, workspace)
+    """Run sessions that sum up the work of the last days. Raises `Refusal`."""
+    for days in RECURRING_DAYS:
+        _run(engine, summary_prompt(engine.clock.local(), days), workspace)
+
+
+def summary_prompt(now: datetime, days: int) -> str:
+    """The prompt that sums up so many days."""
+    return f"summarise_day since={(now - timedelta(days=days)).isoformat(timespec='minutes')}"
 
 
 def find_broken_test(engine: Engine, workspace: str) -> None:

@@ -57,9 +57,10 @@ def evidence_fields(card: Card, evidence: Evidence, state: AppState, now: dateti
     yield heading("place in the stack")
     yield from _place_fields(card)
     yield from present_fields(_history_facts(card, evidence.similar, state, now), "grey")
-    if card.signals:  # the operator's own prompt has none
-        yield heading(f"signals at {formats.moment(card.created_at, now)} (weight · relevance)")
-    for signal in card.signals:
+    signals = [signal for signal in card.signals if signal.relevance or signal.error]
+    if signals:  # the operator's own prompt has none
+        yield heading("signals (weight · relevance)")
+    for signal in signals:
         name, text = signal_words(signal)
         yield Field(name, f"{bar(signal.relevance)} {text}  {signal.weight:.2f} · {signal.relevance:.2f}", "grey")
     if evidence.rails:

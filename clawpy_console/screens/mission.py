@@ -258,6 +258,8 @@ class MissionScreen(ConsoleScreen):
         remarks = one_line(remark).replace("; ", "\n") + "\n\n" if remark else ""
         checked = [at for workspace, at in state.autonomy.checked if self._workspace in ("", workspace)]
         head = "No cards: nothing has been checked yet."
+        if not checked and state.autonomy.is_checking:
+            return "No cards yet: your files are being checked."
         if checked:
             place = workspace_name(self._workspace) if self._workspace else formats.count(len(checked), "workspace")
             head = f"✓ Nothing needs you\n\nChecked {place} at {formats.moment(min(checked), self.now)}"

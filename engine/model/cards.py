@@ -283,6 +283,11 @@ class Card:
         return "yours" if self.source is Source.OPERATOR else self.tier.word
 
     @property
+    def can_run(self) -> bool:
+        """Whether something could run it when it was last read; otherwise `note` says what is missing."""
+        return bool(self.undo_note)
+
+    @property
     def how_sure(self) -> str:
         """`72%`, or the word of its tier while no confidence is stated."""
         return f"{round(self.confidence * 100)}%" if self.stated else self.tier_word

@@ -192,6 +192,8 @@ class Predictions:
         self._propose = propose
         self._selector = CardSelector(store, approvals, router, twin, randomness)
         self._lock = threading.RLock()
+        self.is_checking = False
+        """Whether a cycle runs now."""
         self._last_contexts: dict[str, WorkspaceContext] = {}
         """Each workspace as the last cycle saw it."""
         self._blocked: set[str] = set()
@@ -205,7 +207,11 @@ class Predictions:
         an error of the report.
         """
         with self._lock:
-            return self._cycle(list(self._workspaces() if workspaces is None else workspaces), requested)
+            self.is_checking = True
+            try:
+                return self._cycle(list(self._workspaces() if workspaces is None else workspaces), requested)
+            finally:
+                self.is_checking = False
 
     def signals(self, workspace: str) -> tuple[Signal, ...]:
         """The six signals of the workspace as the last cycle saw them; empty before the first one."""

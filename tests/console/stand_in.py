@@ -376,6 +376,7 @@ class StandIn:
         )
         self.predictions = SimpleNamespace(
             run_cycle=self._run_cycle,
+            is_checking=False,
             remarks=dict,
             last_checked=lambda: {SHOP: ago(minutes=3), BLOG: ago(minutes=3)},
             phase=lambda: self.phase,

@@ -81,14 +81,14 @@ async def test_an_activated_candidate_reaches_the_prompt_until_it_is_undone(engi
         app.open("learning", learning.id)
         await until(pilot, lambda: screen.view and screen.view["id"] == learning.id, "for the learning")
         assert screen.view["scope"] == LearningScope.PROJECT
-        assert len(screen.view["from"]) == len(screen.view["sessions"]) == demo.RECURRING_SESSIONS
+        assert len(screen.view["from"]) == len(screen.view["sessions"]) == len(demo.RECURRING_DAYS)
 
 
 @pytest.mark.long
 def test_parameters_of_a_flow_are_not_learned_as_words_of_the_operator(engine: Engine) -> None:
     since = (engine.clock.now() - timedelta(days=1)).isoformat()
     for _ in range(2):
-        card = engine.cards.propose(demo.RECURRING_PROMPT, workspace=str(engine.workspaces[0]))
+        card = engine.cards.propose("Summarise the day", workspace=str(engine.workspaces[0]))
         engine.cards.approve(card.id, parameters={"since": since})
         session = engine.sessions.of_prediction(card.id)
         assert session is not None

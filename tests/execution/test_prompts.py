@@ -157,7 +157,10 @@ def test_the_task_has_the_reasons_and_the_last_test_result() -> None:
         id="pred_1",
         source=Source.TEMPLATE,
         reasoning="You test at noon.",
-        signals=(SimpleNamespace(evidence=("3 files changed",)),),
+        signals=(
+            SimpleNamespace(evidence=("3 files changed",), relevance=0.5),
+            SimpleNamespace(evidence=("evening",), relevance=0.0),
+        ),
     )
     check = CheckResult("pytest", 23, 1, failing=("tests/test_cart.py::test_total",))
     part = TaskPart(lambda card_id: card, lambda workspace: check).part(request(prediction_id="pred_1"))  # type: ignore[arg-type, return-value]

@@ -101,12 +101,19 @@ def stack_card(
     source: Source = Source.TEMPLATE,
     shown: bool = False,
     workspace: str = "/shop",
+    can_run: bool = True,
 ) -> Card:
     return Card(
         name, kind or name, tier, Assignment("", "", workspace, ""), "", confidence, Band.CARD, None, "",
         Status.PENDING, source, NOW, LATER, evidence_at=NOW - ago, snoozed_until=snoozed,
-        shown_at=NOW if shown else None,
+        shown_at=NOW if shown else None, undo_note="nothing to undo" if can_run else "",
     )  # fmt: skip
+
+
+def test_cards_that_cannot_run_come_last() -> None:
+    own = stack_card("own", source=Source.OPERATOR, can_run=False)
+    broken, upkeep = stack_card("broken", Tier.BROKEN, can_run=False), stack_card("upkeep", Tier.UPKEEP)
+    assert sort_cards([broken, own, upkeep], NOW) == [upkeep, own, broken]
 
 
 CARDS = st.lists(

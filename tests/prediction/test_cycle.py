@@ -237,15 +237,18 @@ def test_a_second_cycle_waits_for_the_first(world: World) -> None:
         return contexts(workspaces)
 
     world.predictions._contexts = slow
+    assert not world.predictions.is_checking
     world.proposals = [proposal("a"), proposal("b", workspace="/blog")]
     with ThreadPoolExecutor(2) as pool:
         first = pool.submit(world.predictions.run_cycle, workspaces=[SHOP])
         assert inside.wait(10)
         second = pool.submit(world.predictions.run_cycle, workspaces=["/blog"], requested=True)
         assert read == [[SHOP]]
+        assert world.predictions.is_checking
         go_on.set()
         created = [card.assignment.workspace for report in (first, second) for card in report.result(10).created]
     assert created == [SHOP, "/blog"]
+    assert not world.predictions.is_checking
 
 
 def test_ordered_cards_take_no_place(world: World) -> None:

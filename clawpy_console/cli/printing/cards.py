@@ -57,7 +57,7 @@ def _card(card: Document) -> Lines:
         yield "    " + dim(card["reasoning"])
     if pending and not card["undoNote"]:
         # so nothing is known of cost and undo either
-        yield "    " + wants("No model or agent can run this yet.")
+        yield "    " + wants("This cannot run yet." if card["flow"] else "No model or agent can run this yet.")
     elif pending:
         cost = [f"est. ${card['estimatedCost']:.2f}"] if card["estimatedCost"] else []
         changes = states.describe_changes(card["flow"], card["checkOnly"], card["withoutSandbox"])
