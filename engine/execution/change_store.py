@@ -13,10 +13,10 @@ from sqlalchemy import JSON, Column, bindparam
 from sqlmodel import Field, Session, col, desc, select
 
 from engine.events import Event
-from engine.execution.diffs import file_diffs
+from engine.execution.diffs import make_file_diffs
 from engine.execution.session_store import check_of
 from engine.execution.tree_diffs import make_patch
-from engine.execution.trees import missing_objects
+from engine.execution.trees import find_missing_objects
 from engine.git import Git
 from engine.model import ChangeSet, ChangeState, DiffComment, FileChange, FileDiff, Refusal
 from engine.storage.database import Database, Transaction
@@ -84,7 +84,7 @@ class ChangeSetRow(Row, table=True):
     def open_complete_git(self) -> Git:
         """git in its repository, which has all its trees. Raises `Refusal`, also `diff_gone` if git collected one."""
         git = self.open_git()
-        if missing_objects(git, self.base_tree, self.landed_tree, self.result_tree):
+        if find_missing_objects(git, self.base_tree, self.landed_tree, self.result_tree):
             raise Refusal("diff_gone", f"git no longer has the contents of {self.id}, which was {self.state}")
         return git
 
@@ -195,7 +195,7 @@ class ChangeReader:
         had at the session's start. Raises `Refusal`: `unknown_change_set`, `diff_gone` (git collected it)."""
         row = self.row(change_set_id)
         landed = row.landed_tree if row.state == ChangeState.WAITING else row.base_tree
-        return file_diffs(row.open_complete_git(), row.base_tree, row.result_tree, landed)
+        return make_file_diffs(row.open_complete_git(), row.base_tree, row.result_tree, landed)
 
     def patch(self, session_id: str) -> str:
         """The changes of a session as a patch for `git apply`. "" if there are none, or git no longer has them."""

@@ -37,11 +37,17 @@ from engine.events import (
 )
 from engine.execution.change_comments import ChangeComments
 from engine.execution.change_store import NEXT_STATES, ChangeSetRow, store_decision
-from engine.execution.diffs import file_changes
+from engine.execution.diffs import list_file_changes
 from engine.execution.landings import LANDING, Landings
 from engine.execution.session_store import SessionRow
-from engine.execution.tree_merges import branch_commit, commit_diff, create_branch, free_branch_name, merge_three_way
-from engine.execution.trees import join_paths, missing_objects
+from engine.execution.tree_merges import (
+    commit_diff,
+    create_branch,
+    find_branch_commit,
+    free_branch_name,
+    merge_three_way,
+)
+from engine.execution.trees import find_missing_objects, join_paths
 from engine.execution.worktrees import StartingTreeBuilder, Worktree
 from engine.frozen import frozen
 from engine.git import Git
@@ -98,7 +104,7 @@ class ChangeSets(Landings):
         if result.tree == worktree.base:
             return None
         git = Git(worktree.workspace).pin()
-        files = file_changes(git, worktree.base, result.tree, result.nested)
+        files = list_file_changes(git, worktree.base, result.tree, result.nested)
         return CapturedChanges(worktree, result.tree, files, tuple(self._overlaps(git, worktree, result.tree, files)))
 
     def _overlaps(
@@ -109,7 +115,7 @@ class ChangeSets(Landings):
         waiting = self.rows(state=ChangeState.WAITING, workspace=os.fsdecode(worktree.workspace))
         for row in reversed(waiting):
             shared = paths & {path for file in row.files for path in (file["path"], file.get("old_path")) if path}
-            if not shared or missing_objects(git, row.landed_tree, row.result_tree):
+            if not shared or find_missing_objects(git, row.landed_tree, row.result_tree):
                 continue
             # What the row adds, on the base of this one: an edit between the two sessions is no conflict of theirs.
             merge = merge_three_way(git, base=row.landed_tree, ours=worktree.base, theirs=row.result_tree)
@@ -286,7 +292,7 @@ class ChangeSets(Landings):
         payload = intent.payload
         name = payload["branch"]
         try:
-            if branch_commit(Git(Path(payload["workspace"])).pin(), name) == payload["commit"]:
+            if find_branch_commit(Git(Path(payload["workspace"])).pin(), name) == payload["commit"]:
                 self._record_branch(payload, intent.id)
                 return f"branching {payload['change_set']} was interrupted; the branch {name} exists"
         except Refusal as error:

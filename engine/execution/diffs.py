@@ -1,7 +1,9 @@
-"""Shows and divides the diff of a change set: files with notes for the reviewer, hunks for screens, sanitised and
-limited in size, and trees with some of the hunks (SPEC 3.9).
+"""Shows and divides the diff of a change set (SPEC 3.9).
 
-Hunks have the numbers of the whole change set's diff, even when some of them are landed."""
+For the reviewer it makes the list of files with notes, and the hunks of each file, which are sanitised and limited in
+size. For a landing of some hunks it makes the tree that has them. Hunks keep their numbers in the diff of the whole
+change set, even when some of them are landed.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,7 @@ _TOO_LONG = re.compile(rf"(?m)^(.{{{MAX_LINE_CHARACTERS}}})(.+)$")
 _UNIX_LINE = re.compile(r"(?m)^[ +-].*(?<!\r)$")
 
 Span = tuple[int, int, int, int]
-"""The lines of a hunk: start and end in the old file, then in the new one, from 0, without the end."""
+"""The lines of a hunk: its start and end in the old file, then in the new one. Counted from 0, without the end."""
 
 
 # Files
@@ -57,13 +59,13 @@ Span = tuple[int, int, int, int]
 
 @cache
 def load_auto_executed_files() -> dict[str, str]:
-    """The explanations of files that are executed automatically, by pattern; see `auto_executed_files.toml`."""
+    """The patterns of files that programs run by themselves, each with an explanation (`auto_executed_files.toml`)."""
     patterns: dict[str, str] = tomllib.loads(Path(__file__).with_name("auto_executed_files.toml").read_text())["files"]
     return {pattern.casefold().replace("/**", "/*"): explanation for pattern, explanation in patterns.items()}
 
 
 def explain_automatic_use(path: str) -> str:
-    """Which program runs or obeys the file at `path`, and when; "" for an ordinary file."""
+    """Which program runs or obeys the file at `path` by itself, and when. "" for an ordinary file."""
     folded = f"/{path.casefold()}"
     name = folded.rpartition("/")[2]
     for pattern, explanation in load_auto_executed_files().items():
@@ -72,8 +74,8 @@ def explain_automatic_use(path: str) -> str:
     return ""
 
 
-def file_changes(git: Git, base: str, result: str, left_out: Sequence[bytes] = ()) -> tuple[FileChange, ...]:
-    """Every file that differs, with renames; paths are printable. `left_out` are nested repositories, which are no part
+def list_file_changes(git: Git, base: str, result: str, left_out: Sequence[bytes] = ()) -> tuple[FileChange, ...]:
+    """Every file that differs, with renames and printable paths. `left_out` are nested repositories, which are in none
     of the trees."""
     counts = count_changed_lines(git, base, result)
     files = find_changed_files(git, base, result)
@@ -95,7 +97,7 @@ def file_changes(git: Git, base: str, result: str, left_out: Sequence[bytes] = (
 
 
 def _review_note(git: Git, file: TreeChange, *, in_bare: bool) -> str:
-    """A note for the reviewer in one line, "" for an ordinary change of an ordinary file."""
+    """A note for the reviewer in one line; "" for an ordinary change of an ordinary file."""
     old, new = file.old_mode, file.new_mode
     notes = []
     if old == LINK != new and not file.is_removed:
@@ -122,7 +124,7 @@ def _link_target(git: Git, oid: str) -> str:
 
 
 def _find_bare_repositories(git: Git, tree: str, files: Sequence[TreeChange]) -> set[bytes]:
-    """The paths of `files` that make a folder a bare repository: its HEAD, its configuration, its hooks."""
+    """The paths of `files` that belong to a bare repository: its HEAD, its configuration, its hooks."""
     repository_file = re.compile(rb"(?s)(.*/|)(HEAD|config|hooks/[^/]+)")
     folder_of = {file.path: match[1] for file in files if (match := repository_file.fullmatch(file.path))}
     if not folder_of:
@@ -157,7 +159,7 @@ def apply_hunks(old: bytes, new: bytes, hunks: Sequence[Span], chosen: Collectio
 
 
 def find_hunks(file: bytes, old: bytes, new: bytes, hunks: Sequence[Span]) -> frozenset[int] | None:
-    """The numbers of the hunks with which `apply_hunks` makes `file`; None when there are none such."""
+    """The numbers of the hunks with which `apply_hunks` makes `file`. None when no hunks make it."""
     lines, old_lines, new_lines = (BytesIO(text).readlines() for text in (file, old, new))
     chosen_by_line = {0: frozenset[int]()}  # by line of `file`: the hunks in the lines before it
     position = 0
@@ -175,8 +177,8 @@ def find_hunks(file: bytes, old: bytes, new: bytes, hunks: Sequence[Span]) -> fr
 def _find_landed_hunks(
     git: Git, file: TreeChange, patch: bytes, remaining: Mapping[bytes, TreeChange]
 ) -> frozenset[int] | None:
-    """The numbers of the landed hunks of `file`, None when they are unknown. `remaining` are the changes that are not
-    landed, by path."""
+    """The numbers of the landed hunks of `file`, or None when they are unknown. `remaining` has the changes that are
+    not landed, by path."""
     change = remaining.get(file.path)
     if change is None or change.is_added or change.old_oid == file.old_oid or file.patch_count > 1:
         return frozenset()
@@ -185,11 +187,11 @@ def _find_landed_hunks(
 
 
 def write_tree_with(git: Git, base: str, result: str, landed: str, parts: Sequence[FilePart]) -> str:
-    """The tree `landed`, a part of the change from `base` to `result`, with `parts` of that change added. All its
-    objects are on disk.
+    """Add `parts` of the change from `base` to `result` to the tree `landed`, which has another part of that change.
+    Returns the new tree, whose objects are all on disk.
 
-    Raises `Refusal`: `unknown_file`, `unknown_hunk`, `already_decided` when a part is landed already, `inseparable`
-    when a file replaces one that is not among `parts`.
+    Raises `Refusal`: `unknown_file`, `unknown_hunk`, `already_decided` (a part is landed already), `inseparable` (a
+    file replaces one that is not among `parts`).
     """
     files = {printable_path(file.path): (file, patch) for file, patch in read_patches(git, base, result)}
     remaining = {change.path: change for change in diff_trees(git, landed, result)}
@@ -222,7 +224,7 @@ def write_tree_with(git: Git, base: str, result: str, landed: str, parts: Sequen
 def _write_blob_with(
     git: Git, file: TreeChange, patch: bytes, remaining: Mapping[bytes, TreeChange], part: FilePart
 ) -> str:
-    """Write the blob of the old file with these hunks and the landed ones; "" when they are all hunks."""
+    """Write the blob of the old file with these hunks and the landed ones. "" when these are all hunks of the file."""
     hunks = parse_spans(patch) if file.patch_count == 1 else []
     if unknown := [number for number in part.hunks if not 1 <= number <= len(hunks)]:
         has = f"its hunks are 1 to {len(hunks)}" if hunks else "it has none: land all of it"
@@ -244,9 +246,9 @@ def _write_blob_with(
 # Text for screens
 
 
-def file_diffs(git: Git, base: str, result: str, landed: str = "") -> list[FileDiff]:
-    """Every file with its hunks, without those that are in the tree `landed`, which is a part of the change."""
-    remaining = {change.path: change for change in diff_trees(git, landed or base, result)}
+def make_file_diffs(git: Git, base: str, result: str, landed: str) -> list[FileDiff]:
+    """Every file with its hunks. Left out are those in the tree `landed`, which has a part of the change."""
+    remaining = {change.path: change for change in diff_trees(git, landed, result)}
     diffs = []
     for file, section in read_patches(git, base, result):
         if not remaining.keys() & file.paths:
@@ -270,7 +272,7 @@ def file_diffs(git: Git, base: str, result: str, landed: str = "") -> list[FileD
 
 
 def _format_hunks(section: bytes, without: Collection[int]) -> str:
-    """The hunks of a file's patch, except for the numbers in `without`, and without headers. A line that is too long is
+    """The hunks of a file's patch without headers, and without the numbers in `without`. A line that is too long is
     cut, with a note."""
     parts = [re.split(rb"(?m)^(?=@@ )", part)[1:] for part in re.split(rb"(?m)^(?=diff --git )", section)]
     hunks = itertools.chain.from_iterable(parts)
@@ -282,7 +284,7 @@ def _format_hunks(section: bytes, without: Collection[int]) -> str:
 
 
 def printable_text(text: str) -> str:
-    """Text of files for screens: invisible characters, and those that change the direction of text, are named."""
+    """Text of files for screens. Invisible characters, and those that change the direction of text, are named."""
     if text.replace("\n", "").replace("\t", "").isprintable():
         return text.expandtabs(4)  # the usual case; the rest is slow
     return sanitise(_INVISIBLE.sub(lambda match: f"<U+{ord(match[0]):04X}>", text))

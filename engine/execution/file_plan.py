@@ -55,7 +55,7 @@ def is_spelled_exactly(root: Beneath, path: str) -> bool:
     return root.is_folder(folder) and name in root.names(folder)
 
 
-def image_of(root: Beneath, path: str, algorithm: str, copy: Path | None) -> Image:
+def read_image(root: Beneath, path: str, algorithm: str, copy: Path | None) -> Image:
     """The image of `path`, without following a link there. Its bytes are also written to `copy`. As in git, a folder is
     absent. A file that is replaced or written meanwhile is `Kind.OTHER`."""
     status = root.lstat(path)
@@ -69,14 +69,14 @@ def image_of(root: Beneath, path: str, algorithm: str, copy: Path | None) -> Ima
             return Image(Kind.LINK, blob_id(target, algorithm))
         if not stat.S_ISREG(status.st_mode):
             return Image(Kind.OTHER)
-        return _file_image(root, path, algorithm, copy)
+        return _read_file_image(root, path, algorithm, copy)
     except OSError as error:
         if error.errno == errno.ENOENT or error.errno in REPLACED:
             return Image(Kind.OTHER)
         raise
 
 
-def _file_image(root: Beneath, path: str, algorithm: str, copy: Path | None) -> Image:
+def _read_file_image(root: Beneath, path: str, algorithm: str, copy: Path | None) -> Image:
     with os.fdopen(root.open_file(path), "rb") as source, (copy or Path(os.devnull)).open("wb") as sink:
         status = os.fstat(source.fileno())
         digest = hashlib.new(algorithm, b"blob %d\0" % status.st_size)
@@ -151,7 +151,7 @@ class Plan:
         """
         if self.folds_case and not is_spelled_exactly(root, path):
             return ABSENT
-        return image_of(root, path, self.algorithm, copy)
+        return read_image(root, path, self.algorithm, copy)
 
     def with_removed_folders(self, root: Beneath) -> Plan:
         """The plan after it was carried out: its old folders are only those that were removed."""

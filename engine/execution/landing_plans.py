@@ -24,8 +24,8 @@ from engine.execution.file_plan import (
     Kind,
     Plan,
     find_obstacle,
-    image_of,
     is_spelled_exactly,
+    read_image,
 )
 from engine.execution.tree_diffs import EXECUTABLE, LINK, TreeChange, diff_trees, find_unsupported
 from engine.execution.tree_merges import merge_three_way
@@ -62,17 +62,16 @@ def find_obstacles(root: Beneath, changes: Sequence[TreeChange]) -> list[str]:
         path = os.fsdecode(change.path)
         status = root.lstat(path)
         is_present = status is not None and not stat.S_ISDIR(status.st_mode)
-        renamed_case = (
-            is_present and change.is_added and path.casefold() in folded and not is_spelled_exactly(root, path)
-        )
-        if is_present == change.is_added and not renamed_case:
+        if is_present and change.is_added and path.casefold() in folded and not is_spelled_exactly(root, path):
+            is_present = False  # a rename of only the case: the file at this path is the removed one
+        if is_present == change.is_added:
             paths.append(path)
         elif not change.is_removed and (obstacle := find_obstacle(root, path, removed)):
             paths.append(obstacle)
     return list(dict.fromkeys(paths))
 
 
-def plan_for(git: Git, root: Beneath, tree: str, changes: Sequence[TreeChange], *, token: str, scratch: Path) -> Plan:
+def make_plan(git: Git, root: Beneath, tree: str, changes: Sequence[TreeChange], *, token: str, scratch: Path) -> Plan:
     """The plan that applies `changes`, which lead to `tree`, to the files beneath `root`.
 
     It stores the present and the new contents as blobs in the repository of `git`. `scratch` is a folder for large
@@ -82,22 +81,8 @@ def plan_for(git: Git, root: Beneath, tree: str, changes: Sequence[TreeChange], 
     empty = Plan(token, (), algorithm="sha256" if len(tree) == 64 else "sha1", folds_case=folds_case)
     scratch.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="stage-", dir=scratch) as folder:
-        stage, store = Path(folder, "files"), Path(folder, "store")
-        stage.mkdir()
-        store.mkdir()
-        _check_out(git, stage, tree, [change.path for change in changes if not change.is_removed])
-        entries = []
-        with Beneath.open(stage) as staged:
-            for number, change in enumerate(changes):
-                path = os.fsdecode(change.path)
-                before = empty.observe_image(root, path, store / f"b{number}")
-                after = ABSENT
-                if not change.is_removed:
-                    after = image_of(staged, path, empty.algorithm, store / f"a{number}")
-                entries.append(Entry(path, before, _fit_image(change, before, after)))
-        if names := "".join(f"{file}\n" for file in sorted(store.iterdir())):
-            git.output(*DURABLE, "hash-object", "-w", "--no-filters", "--stdin-paths", stdin=names.encode())
-    modes = dict(replaced_folders(root, entries))
+        entries = _store_contents(git, root, tree, changes, empty, Path(folder))
+    modes = dict(find_replaced_folders(root, entries))
     for entry in entries:
         if not entry.after.exists:
             _note_modes(root, parents(entry.path), modes)
@@ -105,6 +90,29 @@ def plan_for(git: Git, root: Beneath, tree: str, changes: Sequence[TreeChange], 
     new_folders = sorted((folder, 0o777 & ~_read_umask()) for folder in needed if not root.is_folder(folder))
     old_folders = tuple(sorted(modes.items()))
     return replace(empty, entries=tuple(entries), old_folders=old_folders, new_folders=tuple(new_folders))
+
+
+def _store_contents(
+    git: Git, root: Beneath, tree: str, changes: Sequence[TreeChange], empty: Plan, folder: Path
+) -> list[Entry]:
+    """Store the present and the new contents of `changes` as blobs. Returns the entries of the plan, which is `empty`
+    so far. `folder` is for temporary files."""
+    stage, store = folder / "files", folder / "store"
+    stage.mkdir()
+    store.mkdir()
+    _check_out(git, stage, tree, [change.path for change in changes if not change.is_removed])
+    entries = []
+    with Beneath.open(stage) as staged:
+        for number, change in enumerate(changes):
+            path = os.fsdecode(change.path)
+            before = empty.observe_image(root, path, store / f"b{number}")
+            after = ABSENT
+            if not change.is_removed:
+                after = read_image(staged, path, empty.algorithm, store / f"a{number}")
+            entries.append(Entry(path, before, _fit_image(change, before, after)))
+    if names := "".join(f"{file}\n" for file in sorted(store.iterdir())):
+        git.output(*DURABLE, "hash-object", "-w", "--no-filters", "--stdin-paths", stdin=names.encode())
+    return entries
 
 
 def keep_blobs(git: Git, plan: Plan, session_id: str, earlier: int) -> None:
@@ -139,7 +147,7 @@ def _fit_image(change: TreeChange, before: Image, after: Image) -> Image:
     return Image(Kind.FILE, blob, mode)
 
 
-def replaced_folders(root: Beneath, entries: Sequence[Entry]) -> tuple[tuple[str, int], ...]:
+def find_replaced_folders(root: Beneath, entries: Sequence[Entry]) -> tuple[tuple[str, int], ...]:
     """Path and permission bits of the folders that files of `entries` replace. As in git, they must be empty."""
     modes: dict[str, int] = {}
     for entry in entries:

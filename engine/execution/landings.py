@@ -15,14 +15,14 @@ from typing import Any
 
 from engine.events import ChangeSetLanded, Event, LandingUndone
 from engine.execution.change_store import ChangeReader, ChangeSetRow, load_checked_row, store_decision
-from engine.execution.diffs import file_changes
+from engine.execution.diffs import list_file_changes
 from engine.execution.file_plan import Plan, find_changed
 from engine.execution.landing_plans import (
     check_landing,
+    find_replaced_folders,
     keep_blobs,
-    plan_for,
+    make_plan,
     read_blobs,
-    replaced_folders,
     write_target_tree,
 )
 from engine.execution.plan_execution import (
@@ -30,7 +30,7 @@ from engine.execution.plan_execution import (
     NotRestored,
     carry_out,
     is_carried_out,
-    modification_times,
+    read_modification_times,
     roll_back,
 )
 from engine.execution.tree_diffs import diff_trees
@@ -102,7 +102,7 @@ class Landings(ChangeReader):
             plan = Plan.from_json(row.landings[-1]["plan"]).reversed()
             if changed := find_changed(root, plan):
                 raise _later_edits(changed)
-            old_folders = {*plan.old_folders, *replaced_folders(root, plan.entries)}
+            old_folders = {*plan.old_folders, *find_replaced_folders(root, plan.entries)}
             plan = dataclasses.replace(
                 plan, token=self._randomness.new_id("land"), old_folders=tuple(sorted(old_folders))
             )
@@ -156,7 +156,7 @@ class Landings(ChangeReader):
                 message = f"untracked or ignored files are in the way: {join_paths(preview.in_the_way)}"
                 raise Refusal("conflict", message, f"move them away and land again, or {way_out}")
             token = self._randomness.new_id("land")
-            plan = plan_for(git, root, tree, changes, token=token, scratch=self._scratch)
+            plan = make_plan(git, root, tree, changes, token=token, scratch=self._scratch)
             self._step("planned")
             # A file may have been edited while its merged contents were computed: then the plan is made again.
             edited = {change.path for change in diff_trees(git, present, take_snapshot(git).tree)}
@@ -247,7 +247,7 @@ class Landings(ChangeReader):
         with self._locks.hold(workspace), open_workspace(workspace) as root:
             git = Git(Path(workspace)).pin()
             if is_carried_out(root, plan):
-                self._record(root, intent.payload, plan, modification_times(root, plan), intent.id)
+                self._record(root, intent.payload, plan, read_modification_times(root, plan), intent.id)
                 return "after its last file; it is complete"
             rollback = roll_back(root, plan, partial(read_blobs, git), self._step)
         drop_intent(self._database, intent.id)
@@ -299,7 +299,7 @@ def _files_after(git: Git, row: ChangeSetRow, tree: str) -> tuple[Files, Files]:
 
     def between(old: str, new: str) -> Files:
         left_out = (file for file in row.files if file["status"] == "left out")
-        return [*map(dataclasses.asdict, file_changes(git, old, new)), *left_out]
+        return [*map(dataclasses.asdict, list_file_changes(git, old, new)), *left_out]
 
     landed = between(row.base_tree, tree)
     return (landed if is_complete else between(tree, row.result_tree)), landed

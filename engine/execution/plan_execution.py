@@ -77,13 +77,13 @@ def carry_out(root: Beneath, plan: Plan, contents: Contents, step: Step = lambda
     return {entry.path: time for entry, time in carried_out.items() if entry.after.exists}
 
 
-def modification_times(root: Beneath, plan: Plan) -> dict[str, int]:
+def read_modification_times(root: Beneath, plan: Plan) -> dict[str, int]:
     """The present `mtime_ns` of every path that a plan wrote."""
     written = [entry.path for entry in plan.entries if entry.after.exists and entry.after != entry.before]
-    return {path: _modification_time(root, path) for path in written}
+    return {path: _read_modification_time(root, path) for path in written}
 
 
-def _modification_time(root: Beneath, path: str) -> int:
+def _read_modification_time(root: Beneath, path: str) -> int:
     """The `mtime_ns` of a path, 0 when it is gone."""
     status = root.lstat(path)
     return 0 if status is None else status.st_mtime_ns
@@ -193,7 +193,7 @@ def _commit_changes(
             _require_image(root, entry, plan)
             _put_image(root, entry, temporaries[entry.path])
             carried_out[entry] = 0  # before its time is read, which may fail: a rollback needs every written entry
-            carried_out[entry] = _modification_time(root, entry.path)
+            carried_out[entry] = _read_modification_time(root, entry.path)
 
 
 def _make_folders(root: Beneath, needed: set[str], modes: dict[str, int], step: Step) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from io import BytesIO
 
 from engine.execution.tools.folder_jail import is_git_name
-from engine.execution.trees import missing_objects, printable_path, scratch_index
+from engine.execution.trees import find_missing_objects, printable_path, scratch_index
 from engine.frozen import frozen
 from engine.git import Git
 from engine.git.command import split_nul
@@ -123,7 +123,7 @@ def count_changed_lines(git: Git, base: str, result: str) -> dict[bytes, tuple[i
 def make_patch(git: Git, base: str, result: str) -> str:
     """The patch from one tree to another, for `git apply`. It is "" when git no longer has one of the trees, or when
     the patch is not UTF-8."""
-    if missing_objects(git, base, result):
+    if find_missing_objects(git, base, result):
         return ""
     try:
         return git.output(*_DIFF, "--find-renames", "-p", "--binary", base, result, timeout=120).decode()

@@ -95,7 +95,7 @@ def commit_diff(git: Git, *, base: str, result: str, message: str, at: datetime)
 
 def free_branch_name(git: Git, title: str, session_id: str) -> str:
     """A branch name from the words of `title`. If it is taken, the first free suffix (-2, -3, …) is added."""
-    first = session_branch(title, validate_id(session_id), below=not branch_commit(git, "clawpy"))
+    first = session_branch(title, validate_id(session_id), below=not find_branch_commit(git, "clawpy"))
     names = itertools.chain([first], (f"{first}-{number}" for number in itertools.count(2)))
     # A name is taken by a branch, and by branches below it.
     return next(name for name in names if not git.text("for-each-ref", "--count=1", f"refs/heads/{name}"))
@@ -106,6 +106,6 @@ def create_branch(git: Git, name: str, commit: str) -> None:
     git.output("update-ref", "-m", "clawpy: branch", f"refs/heads/{name}", commit, "0" * len(commit))
 
 
-def branch_commit(git: Git, name: str) -> str:
+def find_branch_commit(git: Git, name: str) -> str:
     """The commit of a branch; "" when there is no such branch."""
     return git.text("rev-parse", "--verify", "--quiet", f"refs/heads/{name}", allowed=(0, 1))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from engine.execution import trees
-from engine.execution.diffs import file_changes, file_diffs
+from engine.execution.diffs import list_file_changes, make_file_diffs
 from engine.execution.runners.flow import FlowError, Job
 from engine.execution.runners.flows import FLOWS
 from engine.execution.runners.flows.git_steps import reset_worktree, restore_tree, store_tree, unmerged_files
@@ -122,8 +122,8 @@ def read_tree(folder: Path, scratch: Path) -> list[str]:
 def _diff(folder: Path) -> None:
     git = Git(folder).pin()
     base, result = (git.text("rev-parse", f"{name}^{{tree}}") for name in ("upstream", "HEAD"))
-    file_changes(git, base, result)
-    file_diffs(git, base, result)
+    list_file_changes(git, base, result)
+    make_file_diffs(git, base, result, base)
 
 
 def run_session(world: World) -> None:

@@ -70,7 +70,7 @@ def test_a_file_whose_time_cannot_be_read_after_it_was_written_is_rolled_back(
     (tmp_path / "a").write_bytes(b"one")
     (tmp_path / "a").chmod(0o644)
     plan = Plan("land_x", (Entry("a", file_image("one"), file_image("two")),))
-    monkeypatch.setattr(plan_execution, "_modification_time", fail_once)
+    monkeypatch.setattr(plan_execution, "_read_modification_time", fail_once)
     with pytest.raises(OSError, match="the disk failed"):
         carry_out(top, plan, lambda ids: {id: contents[id] for id in ids})
     assert (tmp_path / "a").read_bytes() == b"one"
