@@ -1,13 +1,14 @@
-"""The one place that runs git, and what can be read from a repository without running any of its code (SPEC 3.9, 11.1).
+"""The only place that runs git. It reads repositories without running any of their code (SPEC 3.9, 11.1).
 
-`Git` (`command`) is git in a folder. `process` starts git, with a fixed environment and a configuration of ours that
-names no program; `repository` finds the repository of a folder by its files. Nothing else in the engine starts git.
+`Git` (`command`) runs git in a folder. `process` starts it with a fixed environment, and with a configuration that
+names no program. `repository` finds the repository of a folder by its files.
 
 The other modules read one subject each and return frozen values: `history`, `state` of the working tree, `patch` of
-your own work … `reader` reads the state of a repository and inspects it (`inspection`), and caches both until something
-changes. The sensing of cards (SPEC 2.1) and the flows that a card runs (SPEC 3.9) read here, so that a card and its
-result never disagree. Names and paths are as git has them: sanitise them before they are shown. `github` asks the
-server through `gh`.
+your own work, and so on. `reader` reads the state of a repository and inspects it (`inspection`), and keeps both until
+something changes. `github` asks the server through `gh`.
+
+The sensing of cards (SPEC 2.1) and the flows of cards (SPEC 3.9) both read here, so that a card and its result agree.
+Names and paths are as git has them, so sanitise them before they are shown.
 May import engine.model, clock, files and programs.
 """
 

@@ -1,4 +1,4 @@
-"""git in one folder: `Git` runs its commands, `update_index` brings its index up to date with the files."""
+"""Runs git commands in one folder (`Git`), and brings an index up to date with the files (`update_index`)."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _OPTIONS_BY_COMMAND: Mapping[str, tuple[str, ...]] = {
     "log": _NO_PROGRAMS,
     "show": _NO_PROGRAMS,
 }
-"""Options of all these commands: no program, and no look into a repository below the folder."""
+"""Options that these commands always get: they run no program, and do not look into repositories below the folder."""
 
 
 class RunOptions(TypedDict, total=False):
@@ -57,18 +57,17 @@ class RunOptions(TypedDict, total=False):
 
 @frozen
 class Git:
-    """git in one folder, without side effects and without any program that a repository names; see `repository`.
-
-    `environment` is added to a fixed one (for instance GIT_INDEX_FILE). `pinned`: the repository, also when something
-    else lies in `folder` by then; by default it is looked for before each call. `check` is called before each call and
-    after a failed one, and may raise: a session's git ends with the session.
-    """
+    """git in one folder. It has no side effects, and runs no program that a repository names; see `process`."""
 
     folder: Path
     timeout: float = 60.0
+    """Seconds for one command."""
     environment: Mapping[str, str] = field(default_factory=dict)
+    """Variables that are added to the fixed environment, for example GIT_INDEX_FILE."""
     pinned: Repository | None = None
+    """The repository, even when another one lies in `folder` by now. None to look for it before each command."""
     check: Callable[[], object] = lambda: None
+    """Called before each command and after a failed one. It may raise: a session's git ends with the session."""
 
     @property
     def repository(self) -> Repository:
@@ -84,30 +83,30 @@ class Git:
         raise GitError(["rev-parse"], 128, "not a git repository", self.folder)
 
     def pin(self) -> Git:
-        """The same, bound to the repository that is there now. Raises as `repository` does."""
+        """The same git, bound to the repository that is there now. Raises as `repository`."""
         return replace(self, pinned=self.repository)
 
     def over(self, folder: Path, index: Path) -> Git:
-        """The same repository over other files and another index. `folder` may belong to a session: its own `.git` is
-        never looked at."""
+        """The same repository with the files of `folder` and another index. The `.git` of `folder`, which may belong to
+        a session, is never read."""
         variables = {"GIT_WORK_TREE": str(folder), "GIT_INDEX_FILE": str(index)}
         return replace(self.pin(), folder=folder, environment={**self.environment, **variables})
 
     def output(self, *arguments: str, **options: Unpack[RunOptions]) -> bytes:
-        """Standard output of `git ARGUMENTS`. Raises `GitError` when the exit code is not among `allowed`,
-        or when it takes longer than `timeout` seconds (exit code -1)."""
+        """The standard output of `git ARGUMENTS`. Raises `GitError` when the exit code is not among `allowed`, or when
+        it takes longer than `timeout` seconds (exit code -1)."""
         return self.run(*arguments, **options).stdout
 
     def text(self, *arguments: str, **options: Unpack[RunOptions]) -> str:
-        """The same as text without the last newline; bytes that are no UTF-8 survive as surrogate escapes."""
+        """The output as text without the last newline. Bytes that are no UTF-8 become surrogate escapes."""
         return self.output(*arguments, **options).decode(errors="surrogateescape").removesuffix("\n")
 
     def lines(self, *arguments: str, **options: Unpack[RunOptions]) -> list[str]:
-        """The lines of the same, without empty ones."""
+        """The lines of the output, without empty ones."""
         return list(filter(None, self.text(*arguments, **options).split("\n")))
 
     def items(self, *arguments: str, **options: Unpack[RunOptions]) -> list[str]:
-        """The items that a command with `-z` prints, as `text` decodes them; none is empty."""
+        """The items that a command with `-z` prints, without empty ones."""
         return list(filter(None, self.text(*arguments, **options).split("\0")))
 
     def run(
@@ -118,7 +117,8 @@ class Git:
         allowed: Sequence[int] = (0,),
         timeout: float | None = None,
     ) -> subprocess.CompletedProcess[bytes]:
-        """The finished process, for callers that need the exit code."""
+        """Run `git ARGUMENTS`; returns the finished process, for callers that need the exit code. Raises as
+        `output`."""
         self.check()
         repository = self.repository
         try:
@@ -142,7 +142,7 @@ class Git:
 
 
 def _add_options(arguments: Sequence[str]) -> list[str]:
-    """The arguments with what their command always gets."""
+    """The arguments with the options that their command always gets."""
     position = 0
     while arguments[position] == "-c":
         position += 2
@@ -150,7 +150,7 @@ def _add_options(arguments: Sequence[str]) -> list[str]:
 
 
 def _find_pipes(top: Path) -> list[str]:
-    """The first few pipes in a tree: git opens one that is called `.gitignore`, and waits for ever."""
+    """The first few pipes in a tree. git opens one with a name like `.gitignore`, and waits for ever."""
     pipes = (path for path in top.rglob("*") if path.is_fifo())
     return [sanitise(str(path.relative_to(top))) for path in itertools.islice(pipes, 3)]
 
@@ -161,7 +161,7 @@ def version() -> str:
 
 
 def create(folder: Path, branch: str = "main") -> Git:
-    """Make an empty repository in `folder`, which is there. Raises `GitError`."""
+    """Make an empty repository in the existing `folder`. Raises `GitError`."""
     arguments = ["init", "--quiet", f"--initial-branch={branch}", "--template="]
     done = run_git(arguments, folder, {"GIT_DIR": str(folder / ".git"), **operators_configuration()})
     if done.returncode:
@@ -169,16 +169,16 @@ def create(folder: Path, branch: str = "main") -> Git:
     return Git(folder)
 
 
-# -- the index: brought up to date with files that anybody may have written, as `git add --all` would. That one runs
-# `git status` in submodules, with their configuration, and stumbles over nested repositories.
+# -- The index is brought up to date as `git add --all` would do it. That command is not used, because it runs `git
+# status` in submodules, with their configuration, and fails at nested repositories.
 
 
 def update_index(git: Git, *, skip_prefix: str = "", skip_paths: frozenset[bytes] = frozenset()) -> tuple[bytes, ...]:
-    """Bring the index that `git` names up to date with the files.
+    """Bring the index that `git` names up to date with the files. Returns the nested repositories, which are left out.
 
-    Untracked files whose name begins with `skip_prefix`, or that are in `skip_paths`, are passed over. A file that
-    cannot be read stays as it was; one whose encoding git does not know is added byte for byte. Returns the nested
-    repositories, which are left out. Raises `GitError`.
+    Untracked files are skipped if their name begins with `skip_prefix` or they are in `skip_paths`. A file that cannot
+    be read stays as it is in the index. A file whose encoding git does not know is added byte for byte. Raises
+    `GitError`.
     """
     untracked = _clear_hidden_flags(git)
     status = split_nul(git.output("diff-files", "--name-status", "--no-renames", "-z"))
@@ -202,7 +202,8 @@ def update_index(git: Git, *, skip_prefix: str = "", skip_paths: frozenset[bytes
 
 
 def _add_paths(git: Git, paths: list[bytes]) -> None:
-    """Add files in one step; where that fails, leave out what cannot be read and add unknown encodings as bytes."""
+    """Add files in one step. If that fails, leave out those that cannot be read, and add those of an unknown encoding
+    byte for byte."""
     try:
         _run_update(git, paths)
     except GitError:
@@ -221,8 +222,8 @@ def _run_update(git: Git, paths: list[bytes]) -> None:
 
 
 def _clear_hidden_flags(git: Git) -> list[bytes]:
-    """Have git check files that the operator marked as unchanged; absent sparse files stay as they are.
-    Returns the untracked files, which the same listing names."""
+    """Have git compare files that the operator marked as unchanged. Sparse files that are not on the disk stay as they
+    are. Returns the untracked files, which the same listing names."""
     untracked: list[bytes] = []
     hidden: list[bytes] = []
     sparse: list[bytes] = []
@@ -256,7 +257,7 @@ def _can_read(git: Git, path: bytes) -> bool:
 
 
 def _unknown_encodings(git: Git, paths: list[bytes]) -> set[bytes]:
-    """The `paths` whose `working-tree-encoding` is none that we know."""
+    """The `paths` whose `working-tree-encoding` is unknown."""
     answer = split_nul(git.output("check-attr", "-z", "--stdin", "working-tree-encoding", stdin=join_nul(paths)))
     unknown = set()
     for path, value in zip(answer[0::3], answer[2::3], strict=True):

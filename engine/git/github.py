@@ -1,6 +1,6 @@
-"""Reads open pull requests and failing CI from the `gh` command, where it is installed (SPEC 2.1).
+"""Reads open pull requests and failing CI from the `gh` command, if that is installed (SPEC 2.1).
 
-`gh` asks a server, so no caller waits for it: `latest` returns the last answer and asks again in the background.
+`gh` asks a server, so no caller waits for it. `latest` returns the last answer, and asks again in the background.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ from engine.model.text import validation_faults
 log = logging.getLogger(__name__)
 
 MAX_AGE_S: Final = 300.0
-"""An answer is good for so long."""
+"""Seconds after which an answer is out of date."""
 
 TIMEOUT_S: Final = 10.0
-"""`gh` is given up after so long."""
+"""Seconds after which `gh` is stopped."""
 
 _JSON_FIELDS: Final = (
     "number,title,headRefName,statusCheckRollup,author,url,isDraft,reviewDecision,reviewRequests,latestReviews,comments"
@@ -61,7 +61,7 @@ _FAILED_CONCLUSIONS: Final = {"FAILURE", "ERROR", "TIMED_OUT", "STARTUP_FAILURE"
 
 
 class WaitsFor(StrEnum):
-    """The step that a pull request waits for."""
+    """The next step for a pull request."""
 
     REVIEW = "review"
     CHANGES = "changes"
@@ -70,30 +70,34 @@ class WaitsFor(StrEnum):
 
 @frozen
 class Wait:
-    """A pull request waits for the operator: who asked, and since when, None where the server does not say."""
+    """What a pull request waits for from the operator."""
 
     what: WaitsFor
     by: str
+    """Who asked for it."""
     since: datetime | None
+    """None when the server does not say."""
 
 
 @frozen
 class PullRequest:
-    """An open pull request, the names of its failing checks, and whether it waits for the operator. `mine`: the
-    operator opened it."""
+    """An open pull request."""
 
     number: int
     title: str
     branch: str
     failing: tuple[str, ...] = ()
+    """The names of its failing checks."""
     url: str = ""
     mine: bool = False
+    """The operator opened it."""
     wait: Wait | None = None
+    """What it waits for from the operator, None for nothing."""
 
 
 @frozen
 class GitHubState:
-    """The last answer of the server, or the reason for none."""
+    """The last answer of the server, or the reason why there is none."""
 
     pull_requests: tuple[PullRequest, ...] = ()
     error: str = ""
@@ -105,7 +109,7 @@ class GitHubState:
 
 
 class GitHub:
-    """Asks `gh` for one workspace after the other, each at most every five minutes, never in the caller's thread."""
+    """Asks `gh` about one workspace after the other in a thread, about each at most once in `MAX_AGE_S` seconds."""
 
     def __init__(self, clock: Clock, program: str = "gh") -> None:
         self._clock = clock
@@ -117,7 +121,7 @@ class GitHub:
         self._background = Background("gh", self._refresh)
 
     def latest(self, workspace: str) -> GitHubState | None:
-        """The last answer, at once; None while there is none, and where there is no `gh`."""
+        """The last answer, at once. None while there is none, or when there is no `gh`."""
         with self._lock:
             asked_at, state = self._states.get(workspace, (float("-inf"), None))
             if self._clock.monotonic() - asked_at >= MAX_AGE_S and programs.find_program(self._program):
@@ -126,7 +130,7 @@ class GitHub:
         return state
 
     def settle(self, timeout: float | None = None) -> None:
-        """Wait until every question asked so far is answered, at most `timeout` seconds."""
+        """Wait until every question so far is answered, at most `timeout` seconds."""
         self._background.wait_for(lambda: not self._asking, timeout)
 
     def _refresh(self) -> None:
@@ -153,7 +157,7 @@ class GitHub:
 def address_of(workspace: Path) -> str:
     """HOST/OWNER/NAME of the remote that `gh` would take, "" when there is none. Raises `Refusal`.
 
-    Our own git reads it: `gh` in the repository would run git there, with all that its configuration names.
+    It is read here, because `gh` in the repository would run git with all programs that its configuration names.
     """
     git = Git(workspace, timeout=TIMEOUT_S)
     names = git.text("remote").split()
@@ -165,8 +169,8 @@ def address_of(workspace: Path) -> str:
 
 
 def ask_github(address: str, program: str, me: str = "") -> GitHubState:
-    """One question about HOST/OWNER/NAME to the `gh` at `program`, at most ten seconds; what goes wrong becomes
-    `error`. `me` is the operator's name there, "" when it is not known."""
+    """Ask the `gh` at `program` about HOST/OWNER/NAME. A failure becomes the `error` of the state. `me` is the
+    operator's name on the server, "" when it is not known."""
     host = address.partition("/")[0]
     arguments = ["pr", "list", "--repo", address, "--state", "open", "--limit", "20", "--json", _JSON_FIELDS]
     try:
@@ -184,7 +188,7 @@ def ask_github(address: str, program: str, me: str = "") -> GitHubState:
 
 
 def read_login(host: str, program: str) -> str:
-    """The operator's name on `host`, "" when `gh` does not say it: then no pull request is known to wait for them."""
+    """The operator's name on `host`. "" when `gh` does not say it; then no pull request waits for the operator."""
     try:
         done = _run_gh(program, host, ["api", "user", "--hostname", host])
         return _Person.model_validate_json(done.stdout).login if done.returncode == 0 else ""
@@ -194,9 +198,9 @@ def read_login(host: str, program: str) -> str:
 
 
 def _run_gh(program: str, host: str, arguments: list[str]) -> subprocess.CompletedProcess[bytes]:
-    """`gh` in no repository, with an environment of its own."""
+    """Run `gh` outside of any repository, with an environment of its own."""
     environment = {name: os.environ[name] for name in _INHERITED_VARIABLES if name in os.environ}
-    if os.environ.get("GH_HOST") == host:  # it goes to whichever host is asked
+    if os.environ.get("GH_HOST") == host:  # the token is sent to the host that is asked
         environment |= {name: os.environ[name] for name in _ENTERPRISE_VARIABLES if name in os.environ}
     environment |= {"PATH": os.defpath, "GH_PROMPT_DISABLED": "1", "GH_NO_UPDATE_NOTIFIER": "1", "NO_COLOR": "1"}
     return subprocess.run(
@@ -214,7 +218,7 @@ Hostile = Annotated[str, AfterValidator(sanitise)]
 
 
 class _Person(BaseModel):
-    """An account; some are bots, by their name or by what `gh` says."""
+    """An account, which may be a bot."""
 
     login: Hostile = ""
     is_bot: bool = False
@@ -222,7 +226,7 @@ class _Person(BaseModel):
 
 NOBODY: Final = _Person()
 Author = Annotated[_Person, BeforeValidator(lambda value: NOBODY if value is None else value)]
-"""Who wrote it; an account that was deleted is nobody."""
+"""The author of something. An account that was deleted is nobody."""
 
 
 class _Remark(BaseModel):
@@ -256,7 +260,7 @@ class _Request(BaseModel):
     comments: list[_Remark] | None = None
 
     def wait(self, me: str) -> Wait | None:
-        """Whether it waits for the operator. A server that says less says no."""
+        """What it waits for from the operator `me`; None for nothing, or when the server does not say enough."""
         if self.author.login != me:
             is_requested = any(reviewer.login == me for reviewer in self.reviewers or ())
             return Wait(WaitsFor.REVIEW, self.author.login, None) if is_requested and not self.draft else None

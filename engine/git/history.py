@@ -1,4 +1,4 @@
-"""The history of a repository: its commits, tags and files, as values."""
+"""Reads the history of a repository as frozen values: commits, tags, and the files that commits change."""
 
 from __future__ import annotations
 
@@ -14,45 +14,48 @@ from engine.model import Refusal
 log = logging.getLogger(__name__)
 
 MAX_CHANGES = 3_000
-"""Maximum number of commits that are read with their files, the newest. What is older says little about the habits of
-today."""
+"""Maximum number of commits that are read with their files. Older ones say little about the habits of today."""
 
 _COMMIT_MARK = "\x01"
 
 
 @frozen
 class Commit:
-    """One commit. `parents` are full ids."""
+    """One commit."""
 
     id: str
     at: datetime
     author: str
     subject: str
     parents: tuple[str, ...] = ()
+    """Full ids."""
     email: str = ""
     """The author's address."""
     committer_email: str = ""
     authored: str = ""
-    """When its author wrote it, in seconds since 1970, as git has it: any number."""
+    """When its author wrote it, in seconds since 1970. git stores any number."""
 
 
 @frozen
 class Change:
-    """One commit with its files: `at` in seconds since 1970 (committed), how many parents it has, and the files in
-    which it differs from its only parent, sorted. A merge has no files of its own. `deleted`: those of `files` that it
-    deleted. `tags` are the names of the tags on it."""
+    """One commit with its files."""
 
     id: str
     at: int
+    """When it was committed, in seconds since 1970."""
     parents: int
+    """The number of its parents."""
     subject: str
     files: tuple[str, ...] = ()
+    """The files in which it differs from its only parent, sorted. A merge has none."""
     deleted: tuple[str, ...] = ()
+    """Those of `files` that it deleted."""
     tags: tuple[str, ...] = ()
+    """The names of the tags on it."""
 
 
 def to_datetime(seconds: str | float) -> datetime:
-    """Seconds since 1970 as an instant; what no calendar holds (git stores any number) is 1970 itself."""
+    """Seconds since 1970 as a time. git stores any number; one that is no date becomes 1970."""
     try:
         return datetime.fromtimestamp(float(seconds), UTC)
     except (ValueError, OverflowError, OSError):
@@ -60,7 +63,7 @@ def to_datetime(seconds: str | float) -> datetime:
 
 
 def log_commits(git: Git, *arguments: str, stdin: bytes | None = None) -> list[Commit]:
-    """The commits that `git log ARGUMENTS` prints, in its order. Raises `GitError`."""
+    """The commits of `git log ARGUMENTS`, in its order. Raises `GitError`."""
     records = git.items(
         "log", "-z", "--no-show-signature", "--format=%H%n%ct%n%P%n%at%n%an%n%ae%n%ce%n%s", *arguments, stdin=stdin
     )
@@ -74,8 +77,8 @@ def log_commits(git: Git, *arguments: str, stdin: bytes | None = None) -> list[C
 
 
 def read_changes(git: Git, head: str = "HEAD") -> tuple[Change, ...]:
-    """The newest `MAX_CHANGES` commits of `head` with their files, oldest first. A renamed file is a deleted one and a
-    new one. Raises `GitError`, also where there is no commit yet."""
+    """The newest `MAX_CHANGES` commits of `head` with their files, oldest first. A renamed file counts as a deleted one
+    and a new one. Raises `GitError`, also before the first commit."""
     tags = tags_by_commit(git)
     output = git.output(
         "log", "-z", f"-n{MAX_CHANGES}", "--no-renames", "--name-status", "--no-show-signature",
@@ -86,7 +89,7 @@ def read_changes(git: Git, head: str = "HEAD") -> tuple[Change, ...]:
 
 
 def _parse_changes(words: Iterator[str], tags: dict[str, list[str]]) -> Iterator[Change]:
-    """The commits in what git printed: four words a commit, then two a file: what was done to it, and its path."""
+    """Parse git's output. A commit is four words, then two for each file: its status and its path."""
     word = next(words, "")
     while word.startswith(_COMMIT_MARK):
         commit = word.removeprefix(_COMMIT_MARK)
@@ -95,7 +98,7 @@ def _parse_changes(words: Iterator[str], tags: dict[str, list[str]]) -> Iterator
         for word in words:
             if word.startswith(_COMMIT_MARK):
                 break
-            if status := word.strip():  # the first one of a commit stands on a line of its own
+            if status := word.strip():  # before the first one of a commit is a line break
                 files.append(next(words))
                 deleted += files[-1:] if status == "D" else []
         else:
@@ -116,18 +119,18 @@ def tags_by_commit(git: Git) -> dict[str, list[str]]:
 
 
 def is_ancestor(git: Git, older: str, newer: str) -> bool:
-    """Whether `older` is in the history of `newer`; False also when either does not exist. Raises `GitError`."""
+    """Whether `older` is in the history of `newer`. False also if one of the two does not exist. Raises `GitError`."""
     return git.run("merge-base", "--is-ancestor", older, newer, allowed=(0, 1, 128)).returncode == 0
 
 
 def read_file_at(git: Git, revision: str, path: str) -> bytes:
-    """The content of a file in a commit, b"" where there is no such file. Raises `GitError`."""
+    """The content of a file in a commit, b"" if there is no such file. Raises `GitError`."""
     return git.output("cat-file", "blob", f"{revision}:{path}", allowed=(0, 128))
 
 
 def count_apart(git: Git, head: str, other: str) -> tuple[int, int]:
-    """The numbers of commits that only `head` has, and that only `other` has; 0 where one of the two is "". Raises
-    `GitError`."""
+    """The number of commits that only `head` has, and the number that only `other` has. Both are 0 if one of the two is
+    "". Raises `GitError`."""
     if not head or not other or head == other:
         return 0, 0
     ahead, behind = git.text("rev-list", "--left-right", "--count", f"{head}...{other}").split()
@@ -135,13 +138,13 @@ def count_apart(git: Git, head: str, other: str) -> tuple[int, int]:
 
 
 class ProjectIds:
-    """The project that a workspace is a clone of: the first commit of its history, which all its clones have."""
+    """Names the project of which a workspace is a clone, by the first commit of the history, which all clones have."""
 
     def __init__(self) -> None:
         self._cache: dict[str, str] = {}
 
     def of(self, workspace: str) -> str:
-        """The id of the project, "" where git cannot say, and for a history that is cut off."""
+        """The id of the project of a workspace. "" if git cannot say, or if the history is cut off."""
         if not self._cache.get(workspace):
             try:
                 git = Git(Path(workspace), timeout=10)

@@ -1,7 +1,7 @@
-"""Inspects a repository: what is unfinished, lost, in conflict, or about to be pushed.
+"""Inspects a repository for what is unfinished, lost, in conflict, or about to be pushed. `GitReader` uses it.
 
-Each check has a field and a function. One that fails costs no other, and is asked again only when what it depends on
-has changed.
+Each check has a function, and a field for its result. A check that fails does not stop the others. Its answer is kept
+until the refs or files on which it depends have changed.
 """
 
 from __future__ import annotations
@@ -49,18 +49,18 @@ from engine.model import Refusal, sanitise
 T = TypeVar("T")
 
 MAX_COMPARED: Final = 300
-"""Commits that are compared by what they change."""
+"""Maximum number of commits that are compared by what they change."""
 RETRY_S: Final = 600.0
-"""Seconds until a question that failed is asked again, though nothing changed."""
+"""Seconds until a check that failed is tried again although nothing has changed."""
 NO_OWN_CHANGES: Final = OwnChanges()
 
 
 @frozen
 class Inspection:
-    """`unfinished`: the merge, rebase or the like that is not over. `unknown`: why a check failed, by the name of its
-    field: what it would have found neither exists nor is gone."""
+    """The results of the checks of one repository."""
 
     unfinished: Operation | None = None
+    """The merge, rebase or other operation that is not finished."""
     lost: tuple[LostCommits, ...] = ()
     fixups: Fixups | None = None
     stashes: tuple[Stash, ...] = ()
@@ -68,24 +68,26 @@ class Inspection:
     collisions: tuple[Collision, ...] = ()
     unpushed: Unpushed = NOTHING_UNPUSHED
     uncommitted: tuple[UnpushedProblem, ...] = ()
-    """Problems of the index and of tracked files; secrets first."""
+    """Problems of the index and of tracked files, secrets first."""
     own: OwnChanges = NO_OWN_CHANGES
     quarantined: tuple[QuarantinedTest, ...] = ()
     unknown: Mapping[str, str] = field(default_factory=dict)
+    """Why a check failed, by the name of its field. Whether there is anything to find is then unknown."""
 
 
 NOTHING_INSPECTED: Final = Inspection()
 
 
 class Answers:
-    """Remembers the last answer to each question, while its key is the same. From any thread."""
+    """Remembers the last answer to each question as long as its key is the same. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._last: dict[object, tuple[object, float, object, Exception | None]] = {}
 
     def latest(self, question: object, key: object, ask: Callable[[], T], *, keep_errors: bool = True) -> T:
-        """Ask once for what holds while `key` does. With `keep_errors` an error is an answer, too, for `RETRY_S`."""
+        """The answer to a question. `ask` is called when `key` has changed since the last time. With `keep_errors` an
+        error counts as an answer too, for `RETRY_S` seconds."""
         with self._lock:
             last = self._last.get(question)
         if last is None or last[0] != key or (last[3] and time.monotonic() - last[1] > RETRY_S):
@@ -104,12 +106,14 @@ class Answers:
 
 @frozen
 class InspectionSubject:
-    """The repository that is inspected, in the state that was read. `today`: when the operator's day began."""
+    """The repository that is inspected."""
 
     git: Git
     state: GitState
+    """The state that was read from it."""
     now: datetime
     today: datetime
+    """When the operator's day began."""
 
 
 def inspect(subject: InspectionSubject, answers: Answers) -> Inspection:
@@ -130,8 +134,11 @@ def inspect(subject: InspectionSubject, answers: Answers) -> Inspection:
 
 
 def _find_due_merges(subject: InspectionSubject) -> tuple[Merge, ...]:
-    """The merges that are due, those that would conflict first. None where the other side has all of it already, as
-    after a squashed merge, and none of an upstream that was rewritten here: you mean to push over it."""
+    """The merges that are due. Those that would conflict come first.
+
+    A merge is left out if the branch has all the changes already, as after a squashed merge. A merge of the upstream is
+    left out if its commits were rewritten here, because then you mean to push over it.
+    """
     state = subject.state
     due = [(merge, try_merge(subject.git.folder, state.head, merge.tip)) for merge in due_merges(state)]
     merges = [
@@ -143,7 +150,7 @@ def _find_due_merges(subject: InspectionSubject) -> tuple[Merge, ...]:
 
 
 def _is_rewritten(subject: InspectionSubject) -> bool:
-    """Whether the branch once stood where its upstream stands, and was rebased or amended since."""
+    """Whether the branch was once where its upstream is, and was rebased or amended since."""
     git, state = subject.git, subject.state
     if state.upstream_tip in (entry.new for entry in read_reflog(git, f"refs/heads/{state.branch}")):
         return True
@@ -154,7 +161,7 @@ def _is_rewritten(subject: InspectionSubject) -> bool:
 
 
 def _find_collisions(subject: InspectionSubject) -> tuple[Collision, ...]:
-    """Open branches that change the same lines, in pairs; none that was squashed into the base already."""
+    """The pairs of open branches that change the same lines. A branch that was squashed into the base is left out."""
     folder, base = subject.git.folder, subject.state.base_tip
     collisions = []
     for first, second in branch_pairs(subject.state):
@@ -175,11 +182,11 @@ CHECKS_OF_REFS: Final[Mapping[str, Check]] = {
     "unpushed": lambda subject: read_unpushed(subject.git, subject.state, subject.now),
     "quarantined": lambda subject: read_quarantined_tests(subject.git, subject.state.head),
 }
-"""The checks of what changes only when a ref or a reflog does, by the field that has their result."""
+"""The checks whose results change only with a ref or a reflog, by the field for the result."""
 
 CHECKS_OF_FILES: Final[Mapping[str, Check]] = {
     "unfinished": lambda subject: read_operation(subject.git) if subject.state.operation else None,
     "uncommitted": lambda subject: read_uncommitted(subject.git, subject.state.head, subject.state.files),
     "own": lambda subject: own_changes(subject.git, subject.state, subject.today),
 }
-"""The checks of what changes with the files, too."""
+"""The checks whose results also change with the files."""

@@ -1,4 +1,4 @@
-"""Finds what was left in the code and is meant to go again: debugging, conflict markers, TODOs, tests in quarantine."""
+"""Finds what was left in code by mistake or for a while: debugging, conflict markers, TODOs, tests in quarantine."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TODOS: Final = frozenset({"TODO", "FIXME"})
 
 @frozen
 class Leftover:
-    """Something in a line that should not be pushed. A secret matters even when a later commit removes it again."""
+    """Something in a line that should not be pushed. A secret matters even if a later commit removes it."""
 
     kind: str
     is_secret: bool = False
@@ -39,7 +39,7 @@ _PRINTING_FOLDERS = {
     "cli",
     "commands",
 }
-"""Folders whose programs print because that is what they are for."""
+"""Folders whose programs are meant to print."""
 
 _DEBUGGING_PATTERNS: tuple[tuple[tuple[str, ...], str, re.Pattern[str]], ...] = (
     (
@@ -64,7 +64,7 @@ _TEST_PATH = re.compile(r"(?:^|/)(?:tests?|spec|__tests__)/|(?:^|/)test_|_test\.
 
 
 def scan_line(path: str, line: str, after: str = "") -> list[Leftover]:
-    """The problems of an added line of a file. `after`: the line that follows it."""
+    """The problems of an added line of a file. `after` is the line that follows it."""
     line = line[:MAX_LINE_LENGTH]
     kind = secret_kind(path, line, after)
     leftovers = [Leftover(f"{SECRET}: {kind}", is_secret=True)] if kind else []
@@ -91,7 +91,7 @@ def _is_intended_output(path: str, kind: str) -> bool:
     return is_print and (is_program or bool(_TEST_PATH.search(path)))
 
 
-# -- debugging: Python is judged by its syntax tree, other languages by their lines
+# -- Debugging. Python is judged by its syntax tree, other languages by their lines.
 
 
 _DEBUGGING_CALLS: Final = {"breakpoint", "pdb.set_trace", "ipdb.set_trace", "pudb.set_trace"}
@@ -107,7 +107,7 @@ _CONTINUING_LINE: Final = re.compile(r"\s*(?:[.?,:)\]+*/&|=-]|else\b)")
 
 
 def parse_python(text: str) -> ast.Module | None:
-    """The syntax tree of a Python file; None when it does not parse."""
+    """The syntax tree of a Python file. None when it cannot be parsed."""
     try:
         return ast.parse(text)
     except (SyntaxError, ValueError, RecursionError):
@@ -115,7 +115,7 @@ def parse_python(text: str) -> ast.Module | None:
 
 
 def quoted_lines(tree: ast.Module | None) -> frozenset[int]:
-    """The lines of a Python file that stand inside a string of several lines."""
+    """The lines of a Python file that belong to a string of several lines."""
     strings = [node for node in ast.walk(tree) if isinstance(node, (ast.Constant, ast.JoinedStr))] if tree else []
     return frozenset(
         number
@@ -126,17 +126,17 @@ def quoted_lines(tree: ast.Module | None) -> frozenset[int]:
 
 
 def breakpoint_lines(tree: ast.Module | None) -> frozenset[int] | None:
-    """The lines of a Python file that really stop it in a debugger; None without a tree."""
+    """The lines of a Python file that really start a debugger. None without a tree."""
     if tree is None:
         return None
     return frozenset(node.lineno for node in ast.walk(tree) if isinstance(node, ast.stmt) and _is_debugging(node))
 
 
 def removable_lines(path: str, text: str, lines: Sequence[int]) -> list[int]:
-    """Those of `lines` that hold nothing but a debugging statement, and whose removal leaves a whole program.
+    """The `lines` that have nothing but a debugging statement, and can be removed without breaking the program.
 
-    Python is judged by its syntax tree. Of other languages a line counts when it is balanced and stands between
-    statements.
+    Python is judged by its syntax tree. In other languages the brackets and quotes of the line must be balanced, and
+    the line must be between two statements.
     """
     if path.endswith(".py"):
         return sorted(set(lines) & _removable_python_lines(text))
@@ -147,8 +147,8 @@ def removable_lines(path: str, text: str, lines: Sequence[int]) -> list[int]:
 
 
 def without_lines(path: str, text: str, lines: Sequence[int]) -> str:
-    """`text` without these lines, as `removable_lines` gave them. A block of Python that would be empty gets a `pass`.
-    Raises `SyntaxError` when Python would not parse any more."""
+    """`text` without these lines, which `removable_lines` returned. A Python block that would be empty gets a `pass`.
+    Raises `SyntaxError` when the result is not valid Python."""
     rows = text.split("\n")
     empty = _emptied_blocks(text, set(lines)) if path.endswith(".py") else {}
     for number in lines:
@@ -168,7 +168,7 @@ def _is_debugging(node: ast.stmt) -> bool:
 
 
 def _statements(text: str) -> Iterator[tuple[list[ast.stmt], ast.stmt]]:
-    """Every statement with the block it stands in; none when the text does not parse."""
+    """Every statement, after the block that it is in. None when the text cannot be parsed."""
     tree = parse_python(text)
     for node in ast.walk(tree) if tree is not None else ():
         for name in ("body", "orelse", "finalbody"):
@@ -187,14 +187,14 @@ def _removable_python_lines(text: str) -> set[int]:
             if len(span) == 1 or not hasattr(node, "body"):
                 needed.update(span)
             else:
-                needed.add(node.lineno)  # `if x: breakpoint()` begins there, the block is looked at by itself
+                needed.add(node.lineno)  # its block has statements of its own, as in `if x: breakpoint()`
         elif len(span) == 1 and "#" not in rows[node.lineno - 1]:
             removable.add(node.lineno)
     return removable - needed
 
 
 def _emptied_blocks(text: str, lines: set[int]) -> dict[int, str]:
-    """For each block that loses all it has, its first line and the `pass` that takes its place."""
+    """The `pass` for each block that loses all its statements, by the line of the first of them."""
     replacements: dict[int, str] = {}
     for block, node in _statements(text):
         if block[0] is node and all(statement.lineno in lines for statement in block):
@@ -212,14 +212,14 @@ def _is_whole_statement(rows: list[str], index: int) -> bool:
 
 
 def _is_balanced(row: str) -> bool:
-    """Whether brackets and quotes close on their own line."""
+    """Whether all brackets and quotes of a line are closed in it."""
     bare = re.sub(r"\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'|`[^`]*`", "", row)
     return not re.search(r"[\"'`]", bare) and all(
         bare.count(left) == bare.count(right) for left, right in ("()", "[]", "{}")
     )
 
 
-# -- tests that are skipped until a day because they are unreliable
+# -- Tests that are skipped until a day, because they are unreliable.
 
 
 UNTIL: Final = "quarantined until"
@@ -228,26 +228,31 @@ UNTIL: Final = "quarantined until"
 TIMEOUT_S: Final = 5.0
 MAX_TESTS: Final = 50
 MAX_LINES: Final = 2_000
+"""Maximum number of lines of one file that are read."""
 MAX_BYTES: Final = 4_000_000
-"""Lines of one file, and bytes of all, that are looked at."""
+"""Maximum size of the lines of all files together."""
 _QUARANTINE_MARK: Final = re.compile(rf"^\s*(?:@|reason\s*=).*{UNTIL} (\d{{4}}-\d\d-\d\d)")
-"""A decorator, or its argument on a line of its own; not such words in other text."""
+"""A decorator, or an argument of one on its own line. The same words in other text do not count."""
 _TEST_DEFINITION: Final = re.compile(r"^(\s*)(?:async\s+)?def\s+(\w+)")
 _CLASS_DEFINITION: Final = re.compile(r"^(\s*)class\s+(\w+)")
 
 
 @frozen
 class QuarantinedTest:
-    """A test, as pytest names it, that is skipped until a day (which is not skipped any more)."""
+    """A test that is skipped until a day."""
 
     test: str
+    """Its name, as pytest has it."""
     until: date
+    """The first day on which it runs again."""
 
 
 def read_quarantined_tests(git: Git, revision: str) -> tuple[QuarantinedTest, ...]:
-    """The tests of a commit ("" before the first) that are in quarantine, or were until their day came; at most
-    `MAX_TESTS`. One git process: for the files that have one, it prints the lines that define tests and classes. Raises
-    `GitError`."""
+    """The tests of a commit that are in quarantine, or were until their day came. At most `MAX_TESTS`. `revision` is ""
+    before the first commit. Raises `GitError`.
+
+    One git process finds the files with quarantined tests, and prints their lines that define tests and classes.
+    """
     if not revision:
         return ()
     output = git.run(
@@ -265,7 +270,7 @@ def read_quarantined_tests(git: Git, revision: str) -> tuple[QuarantinedTest, ..
 
 
 def quarantined_tests_in_file(path: str, rows: Sequence[str]) -> list[QuarantinedTest]:
-    """The tests of one file that are in quarantine; `rows` are its lines that define tests and classes."""
+    """The tests of one file that are in quarantine. `rows` are its lines that define or mark tests and classes."""
     tests: list[QuarantinedTest] = []
     scopes: list[tuple[int, str]] = []
     until: date | None = None

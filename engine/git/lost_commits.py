@@ -1,8 +1,8 @@
-"""Finds commits and stashes that no branch, remote branch or tag holds.
+"""Finds commits that no branch, remote branch or tag has, and stashes.
 
-Commits are known from the reflog, or from a detached HEAD. What was amended, rebased, squashed or cherry-picked away is
-not lost: its like is on a branch. Neither is what somebody else committed and was only checked out here, nor what
-stands in the files or on the base all the same.
+Lost commits are known from the reflog, or from a detached HEAD. A commit that was amended, rebased, squashed or
+cherry-picked is not lost, because another commit on a branch has the same work. A commit of somebody else that was only
+checked out here is not lost either, nor one whose work is in the files or on the base.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from engine.git.state import GitState, modified_at
 
 
 MAX_LOG_BYTES: Final = 8_000_000
-"""Bytes of a reflog; a longer one, of about 40,000 entries, counts as none."""
+"""Maximum size of a reflog, which is about 40,000 entries. A longer one counts as none."""
 
 MAX_LOGS: Final = 300
 
@@ -34,16 +34,19 @@ _ENTRY: Final = re.compile(rb"([0-9a-f]{40,64}) ([0-9a-f]{40,64}) .*?> (\d+) [+-
 
 @frozen
 class ReflogEntry:
-    """A ref went from the commit `old` to `new` (zeroes where there was none). `action`: `commit (amend): …`."""
+    """One move of a ref from the commit `old` to the commit `new`."""
 
     old: str
+    """Zeroes when the ref was new."""
     new: str
+    """Zeroes when the ref was deleted."""
     at: datetime
     action: str
+    """For example `commit (amend): the subject`."""
 
 
 def read_reflog(git: Git, ref: str = "HEAD") -> list[ReflogEntry]:
-    """The entries of one ref's log, oldest first; none where it keeps none."""
+    """The entries of the log of a ref, oldest first. Empty when it has no log."""
     repository = git.repository
     file = (repository.git_dir if ref == "HEAD" else repository.common) / "logs" / ref
     try:
@@ -58,14 +61,14 @@ def read_reflog(git: Git, ref: str = "HEAD") -> list[ReflogEntry]:
 
 
 def _branches_with_log(git: Git) -> list[str]:
-    """The branches that have a log, as refs, at most 300."""
+    """The refs of at most `MAX_LOGS` branches that have a log."""
     top = git.repository.common / "logs"
     return sorted(str(file.relative_to(top)) for file in (top / "refs/heads").rglob("*") if file.is_file())[:MAX_LOGS]
 
 
 def logs_stamp(git: Git) -> tuple[object, ...]:
-    """Changes whenever HEAD's log does, and so whenever anything is committed, reset or checked out here, and whenever
-    a stash is made or dropped."""
+    """A value that changes whenever something is committed, reset or checked out here, or a stash is made or
+    dropped."""
     repository = git.repository
     return modified_at(repository.git_dir / "logs/HEAD"), modified_at(repository.common / "logs/refs/stash")
 
@@ -79,23 +82,26 @@ MAX_STASHED_FILES: Final = 300
 
 @frozen
 class Stash:
-    """One stash: `stash@{number}`. `words`: what its message says after the branch, `branch` "" when it was made on a
-    detached HEAD. `files`: at most 300 that it changes, untracked ones included."""
+    """One stash."""
 
     number: int
     commit: str
     at: datetime
     branch: str
+    """The branch on which it was made; "" for a detached HEAD."""
     words: str
+    """The part of its message after the branch."""
     files: tuple[str, ...]
+    """At most `MAX_STASHED_FILES` files that it changes, untracked ones included."""
 
     @property
     def name(self) -> str:
+        """Its name for git: `stash@{NUMBER}`."""
         return f"stash@{{{self.number}}}"
 
 
 def read_stashes(git: Git) -> tuple[Stash, ...]:
-    """The newest 50. Raises `GitError`."""
+    """The newest `MAX_STASHES` stashes. Raises `GitError`."""
     stashes = []
     for number, entry in enumerate(read_reflog(git, "refs/stash")[: -MAX_STASHES - 1 : -1]):
         # `WIP on main: 1a2b3c4 subject` and `On main: words` are what git writes
@@ -106,7 +112,7 @@ def read_stashes(git: Git) -> tuple[Stash, ...]:
 
 
 def _stashed_files(git: Git, commit: str) -> tuple[str, ...]:
-    """The files that a stash changes; none when it is gone."""
+    """The files that a stash changes. None when the stash is gone."""
     names = git.items("diff-tree", "-r", "-z", "--name-only", "--no-renames", f"{commit}^", commit, allowed=(0, 128))
     names += git.items("ls-tree", "-r", "-z", "--name-only", f"{commit}^3", allowed=(0, 128))
     return tuple(names[:MAX_STASHED_FILES])
@@ -116,16 +122,16 @@ def _stashed_files(git: Git, commit: str) -> tuple[str, ...]:
 
 
 MAX_AGE: Final = timedelta(days=30)
-"""A commit that was left longer ago is not brought up."""
+"""Commits that were left longer ago are not reported."""
 
 MAX_COMMITS: Final = 300
-MAX_LINES: Final = 5
-MAX_ALIKE: Final = 5_000  # commits of branches that are looked through for the like of a lost one
-MAX_FILES: Final = 20  # files of a line of commits that are compared
-MAX_DIFF_CHARACTERS: Final = 500_000  # of what a line of commits added that are compared
+MAX_LINES: Final = 5  # lines of commits that are reported
+MAX_ALIKE: Final = 5_000  # commits of branches that lost ones are compared with
+MAX_FILES: Final = 20  # compared files of one line of commits
+MAX_DIFF_CHARACTERS: Final = 500_000  # size of the compared patch of one line of commits
 MAX_FILE_BYTES: Final = 1_000_000
 MIN_SURVIVING_SHARE: Final = 0.6
-"""The share of the added lines that must be there for the work to count as there."""
+"""The share of the added lines that must be found for the work to count as present."""
 
 UNREACHABLE: Final = ("--not", "--branches", "--remotes", "--tags")
 """Arguments of `git rev-list` and `git log` for the commits that no branch or tag has."""
@@ -137,19 +143,22 @@ _FIXUP: Final = re.compile(r"(?:fixup|squash|amend)! ")
 
 @frozen
 class LostCommits:
-    """`number` commits that end in `tip` and are on no branch. `left_at`: when HEAD or a branch was last at `tip`;
-    `is_checked_out`: HEAD is detached, and stands at it."""
+    """A line of commits that are on no branch."""
 
     tip: str
+    """The last of them."""
     subject: str
     number: int
+    """The number of commits without merges."""
     left_at: datetime
+    """When HEAD or a branch was last at `tip`."""
     is_checked_out: bool
+    """HEAD is detached and at `tip`."""
 
 
 def read_lost_commits(git: Git, state: GitState, now: datetime) -> tuple[LostCommits, ...]:
-    """The lines of lost commits: the one on a detached HEAD first, then the one left last; at most five. None are
-    looked for while something is unfinished. Raises `GitError`."""
+    """The lines of lost commits, at most `MAX_LINES`. The one on a detached HEAD is first, then the one that was left
+    last. While a merge or the like is unfinished, there are none. Raises `GitError`."""
     if not state.head or state.operation:
         return ()
     reflog = _recent_entries(git, now - MAX_AGE)
@@ -186,13 +195,13 @@ def is_reachable(git: Git, commit: str) -> bool:
 
 
 def _recent_entries(git: Git, since: datetime) -> list[ReflogEntry]:
-    """What happened to HEAD and to the branches, oldest first."""
+    """The reflog entries of HEAD and of the branches since a time, oldest first."""
     logs = [read_reflog(git, ref) for ref in ("HEAD", *_branches_with_log(git))]
     return sorted((entry for log in logs for entry in log if entry.at >= since), key=lambda entry: entry.at)
 
 
 def _unreachable_commits(git: Git, candidates: Iterable[str]) -> dict[str, Commit]:
-    """Of the candidates and what leads to them, the commits that no branch or tag reaches, newest first."""
+    """The commits that no branch or tag reaches, among the candidates and their ancestors. Newest first, by id."""
     commits = log_commits(
         git, f"-n{MAX_COMMITS}", "--ignore-missing", "--topo-order", "--stdin", *UNREACHABLE,
         stdin="".join(f"{candidate}\n" for candidate in candidates).encode(),
@@ -201,8 +210,8 @@ def _unreachable_commits(git: Git, candidates: Iterable[str]) -> dict[str, Commi
 
 
 def _rewritten_commits(git: Git, reflog: list[ReflogEntry], commits: dict[str, Commit]) -> set[str]:
-    """Those of `commits` whose like is on a branch: the same author's date and subject, amended, rebased, folded into
-    it."""
+    """The `commits` whose work is on a branch in another commit: one with the same subject and author date, or one into
+    which they were amended, rebased or squashed."""
     since = int(min(commit.at for commit in commits.values()).timestamp()) - 1
     records = git.items(
         "log", f"-n{MAX_ALIKE}", "-z", "--no-show-signature", f"--since={since}", "--format=%at %s",
@@ -224,15 +233,15 @@ def _rewritten_commits(git: Git, reflog: list[ReflogEntry], commits: dict[str, C
         if _REWRITES.match(entry.action):
             rebased.add(entry.old)
         else:
-            rebased.discard(entry.old)  # HEAD went back to it, and left it in another way
+            rebased.discard(entry.old)  # HEAD came back to it, and left it in another way
     for tip in (rebased & commits.keys()) - amended:
         rewritten |= {commit.id for commit in _ancestry(commits, tip)}
-    # Of commits that amend each other the last stands for all: lost itself, or on a branch.
+    # The last of several amended commits has the work of all, whether it is lost itself or on a branch.
     return rewritten | (amended & commits.keys())
 
 
 def _ancestry(commits: dict[str, Commit], tip: str) -> list[Commit]:
-    """Of `commits`, `tip` and those that lead to it."""
+    """The commit `tip` and its ancestors among `commits`."""
     ancestry: dict[str, Commit] = {}
     todo = [tip]
     while todo:
@@ -244,8 +253,8 @@ def _ancestry(commits: dict[str, Commit], tip: str) -> list[Commit]:
 
 
 def _is_work_present(git: Git, state: GitState, commits: dict[str, Commit], tip: str) -> bool:
-    """Whether what the commits up to `tip` did is in HEAD, on the base or in the files: merging them changes nothing,
-    or most lines that they added are there."""
+    """Whether the work of the commits up to `tip` is in HEAD, on the base or in the files. It is if a merge would
+    change nothing, or if most of the lines that they added are there."""
     if any(not try_merge(git.folder, onto, tip).adds for onto in (state.head, state.base_tip) if onto):
         return True
     oldest = _ancestry(commits, tip)[-1]
@@ -260,7 +269,7 @@ def _is_work_present(git: Git, state: GitState, commits: dict[str, Commit], tip:
 
 
 def _added_lines(git: Git, old: str, new: str) -> dict[str, set[str]]:
-    """The meaningful lines that the commits from `old` to `new` added, by file; none where that is too much to
+    """The meaningful lines that the commits from `old` to `new` added, by file. Empty if these are too many to
     compare."""
     paths = git.items("diff-tree", "-r", "-z", "--name-only", "--no-renames", old, new, "--")[:MAX_FILES]
     patch = git.text(
@@ -278,7 +287,7 @@ def _is_meaningful(line: str) -> bool:
 
 
 def _read_lines(git: Git, path: str, commit: str) -> set[str]:
-    """The lines of a file in a commit, or, with "", on the disk."""
+    """The lines of a file in a commit; on the disk if `commit` is ""."""
     try:
         if commit:
             text = read_file_at(git, commit, path)[:MAX_FILE_BYTES]

@@ -1,6 +1,6 @@
-"""Tries merges without touching the repository, and says which are due and which branches are worth trying.
+"""Tries merges without changing the repository, and says which merges are due and which branches to try.
 
-git merges in its own memory, so that no file, branch or object of the repository changes.
+What git writes for a merge goes to a temporary folder, so that no file, branch or object of the repository changes.
 """
 
 from __future__ import annotations
@@ -20,24 +20,26 @@ from engine.git.command import split_nul
 from engine.git.state import Branch, GitState
 
 ACTIVE_WITHIN: Final = timedelta(days=90)
-"""A branch counts as being worked on when its last commit is at most so much older than the newest of any branch."""
+"""A branch is active when its last commit is at most so much older than the newest commit of any branch."""
 
 MAX_COMPARED: Final = 5  # branches that are tried with each other: at most ten pairs
 MAX_COLLIDING: Final = 4  # branches that one forecast is about
 MAX_TRIALS: Final = 512  # outcomes that are remembered
-TIMEOUT_S: Final = 5.0  # until one merge that takes longer is given up
+TIMEOUT_S: Final = 5.0  # seconds for one merge
 
 
 @frozen
 class Merge:
-    """A merge that is due: `source` into the branch that is checked out. `lacking` commits are only in `source`, `own`
-    only here. `files` would conflict; None when git could not tell."""
+    """A merge that is due: `source` into the branch that is checked out."""
 
     source: str
     tip: str
     lacking: int
+    """Number of commits that only `source` has."""
     own: int
+    """Number of commits that only the branch has."""
     files: tuple[str, ...] | None = None
+    """The files that would conflict; None when git could not tell."""
 
 
 @frozen
@@ -50,17 +52,17 @@ class Collision:
 
 
 def separate_objects(git: Git, folder: Path) -> dict[str, str]:
-    """The environment in which what git writes goes to `folder`/objects, not into the repository."""
+    """The environment in which git writes objects to `folder`/objects, not into the repository."""
     own = folder / "objects"
     own.mkdir(exist_ok=True)
-    # git reads a path in this variable as C-quoted when it begins with a quote; `:` would part it otherwise.
+    # git reads a path that begins with a quote as C-quoted. Without quotes a `:` would divide the path.
     quoted = str(git.repository.common / "objects").replace("\\", "\\\\").replace('"', '\\"')
     return {"GIT_OBJECT_DIRECTORY": str(own), "GIT_ALTERNATE_OBJECT_DIRECTORIES": f'"{quoted}"'}
 
 
 def merge_trees(git: Git, ours: str, theirs: str, objects: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:
-    """The tree of merging `theirs` into `ours`, and the files in conflict, which it holds with git's marks; none when
-    the merge is clean. Raises `GitError`, also when the two have no common history."""
+    """Merge `theirs` into `ours`. Returns the tree and the files in conflict, which are in the tree with git's markers.
+    Raises `GitError`, also when the two have no common history."""
     done = git.run(
         "merge-tree", "--write-tree", "--name-only", "--no-messages", "-z", ours, theirs,
         environment=objects, allowed=(0, 1),
@@ -71,16 +73,18 @@ def merge_trees(git: Git, ours: str, theirs: str, objects: Mapping[str, str]) ->
 
 @frozen
 class MergeTrial:
-    """The outcome of a merge that was tried: the files that conflict, None when git could not tell, and whether it
-    would change anything. It would not where the other side's work is there already, be it as other commits."""
+    """The outcome of a merge that was tried."""
 
     files: tuple[str, ...] | None
+    """The files that conflict; None when git could not tell."""
     adds: bool
+    """Whether the merge would change anything. It would not if the work of the other side is there already, perhaps as
+    other commits."""
 
 
 @lru_cache(MAX_TRIALS)
 def try_merge(workspace: Path, onto: str, other: str) -> MergeTrial:
-    """Merge the commit `other` into `onto`, within `TIMEOUT_S`. It is the same whenever it is asked."""
+    """Merge the commit `other` into `onto`, within `TIMEOUT_S`. The outcome is remembered, because it never changes."""
     git = Git(workspace, timeout=TIMEOUT_S)
     with tempfile.TemporaryDirectory(prefix="clawpy-merge-") as folder:
         try:
@@ -91,7 +95,7 @@ def try_merge(workspace: Path, onto: str, other: str) -> MergeTrial:
 
 
 def due_merges(state: GitState) -> list[Merge]:
-    """The merges of the base and of the upstream that the branch lacks while it has commits of its own."""
+    """The merges of the base and of the upstream whose commits the branch lacks, if it also has commits of its own."""
     if not state.branch or state.operation:
         return []
     due = []
@@ -103,12 +107,12 @@ def due_merges(state: GitState) -> list[Merge]:
 
 
 def branch_pairs(state: GitState) -> list[tuple[Branch, Branch]]:
-    """The pairs of open branches worth trying: the newest that are worked on, one of the two a local one."""
+    """The pairs of open branches to try: the newest active ones. At least one of each pair is a local branch."""
     if state.operation or not state.base or not state.branches:
         return []
     newest = max(branch.at for branch in state.branches)
     active = [branch for branch in state.open_branches if newest - branch.at <= ACTIVE_WITHIN]
-    active.sort(key=lambda branch: branch.remote)  # stable: the newest first among each
+    active.sort(key=lambda branch: branch.remote)  # local ones first; among each sort the newest stay first
     return [
         (first, second)
         for first, second in combinations(active[:MAX_COMPARED], 2)

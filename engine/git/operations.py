@@ -1,4 +1,4 @@
-"""Reads the merge, rebase, cherry-pick, revert, `git am` or bisect that was begun and is not finished."""
+"""Reads the unfinished merge, rebase, cherry-pick, revert, `git am` or bisect of a repository."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from engine.git import Git
 from engine.git.history import log_commits
 from engine.git.state import modified_at
 
-MAX_BYTES: Final = 1_000_000  # bytes of a file in which git keeps the state of an operation
-MAX_REMAINING: Final = 100  # commits still to apply that are named
-MAX_GOOD: Final = 20  # good revisions of a bisect that are named
+MAX_BYTES: Final = 1_000_000  # of a file in which git keeps the state of an operation
+MAX_REMAINING: Final = 100  # commits still to apply
+MAX_GOOD: Final = 20  # good revisions of a bisect
 
 CONFLICT: Final = "conflict"
-"""Files in conflict without an operation: `git stash pop`, `git merge --squash` and `git checkout -m` leave it so."""
+"""The name for files in conflict without an operation, as `git stash pop`, `git merge --squash` and `git checkout -m`
+leave them."""
 
 _OPERATION_BY_FILE: Final = (
     ("rebase-merge", "rebase"),
@@ -42,54 +43,59 @@ _TODO_STEP: Final = re.compile(r"(?:pick|p|revert|reword|r|edit|e|squash|s|fixup
 
 @frozen
 class Side:
-    """One side of an operation: a branch, or a short id where no branch is there, its commit and its subject."""
+    """One side of an operation."""
 
     name: str
+    """A branch, or the short id of the commit if no branch is there."""
     commit: str
     subject: str = ""
 
 
 @frozen
 class Operation:
-    """An operation that was begun and not finished. `name`: as git's command is called, or `CONFLICT`.
-
-    `ours` is what stages 2 come from (in a rebase the branch that is rebased onto, as far as it has come), `theirs`
-    what is brought in, None for a bisect and where git does not say; `base` is where they parted, "" for unknown.
-    `unmerged`: files still in conflict, `resolved`: those that were and are marked as resolved. `rebased` is the
-    branch that is rebased. `remaining`: commits that follow the present one, at most 100.
-    For a bisect: `bad` ("" for none yet), `good`, how many revisions are `suspects`, and what the operator calls the
-    two (`terms`: bad, good).
-    """
+    """An operation that was begun and is not finished."""
 
     name: str
+    """The name of its git command, or `CONFLICT`."""
     ours: Side
+    """The side of stage 2. In a rebase that is the new base, with the commits that were applied so far."""
     theirs: Side | None = None
+    """The side that is brought in. None for a bisect, and if git does not say."""
     base: str = ""
+    """The common commit of both sides; "" if it is unknown."""
     unmerged: tuple[str, ...] = ()
+    """Files that are still in conflict."""
     resolved: tuple[str, ...] = ()
+    """Files whose conflict was marked as resolved."""
     rebased: str = ""
+    """The branch that is rebased."""
     remaining: tuple[str, ...] = ()
+    """At most `MAX_REMAINING` commits that follow the present one."""
     bad: str = ""
+    """The bad revision of a bisect; "" if none is known yet."""
     good: tuple[str, ...] = ()
+    """The good revisions of a bisect."""
     suspects: int = 0
+    """The number of revisions between them."""
     terms: tuple[str, str] = ("bad", "good")
+    """The operator's words for bad and good."""
     begun_at: datetime | None = None
 
     @property
     def files(self) -> tuple[str, ...]:
-        """All that are or were in conflict, sorted."""
+        """All files that are or were in conflict, sorted."""
         return tuple(sorted({*self.unmerged, *self.resolved}))
 
     @property
     def continue_command(self) -> str:
-        """The command that goes on once every file is marked as resolved."""
+        """The command that continues once every file is marked as resolved."""
         if self.name == CONFLICT:
             return "git commit"
         return f"git bisect {self.terms[1]}" if self.name == "bisect" else f"git {self.name} --continue"
 
     @property
     def abort_command(self) -> str:
-        """The command that brings back what was before."""
+        """The command that restores the state before the operation."""
         if self.name == CONFLICT:
             return "git reset --merge"
         return "git bisect reset" if self.name == "bisect" else f"git {self.name} --abort"
@@ -100,22 +106,22 @@ Stage = tuple[str, str]
 
 
 def operation_name(git_dir: Path, *, conflicted: bool) -> str:
-    """The name of the unfinished operation in a repository, "" for none. `conflicted`: whether files are in
+    """The name of the unfinished operation in a repository, "" for none. `conflicted` says whether files are in
     conflict."""
     name = next((name for file, name in _OPERATION_BY_FILE if (git_dir / file).exists()), "")
-    if not name:  # several commits to pick, the present one of them committed by hand
+    if not name:  # of several commits to pick, the present one was committed by hand
         first_step = _read_state_file(git_dir / "sequencer/todo").partition(" ")[0]
         name = {"pick": "cherry-pick", "revert": "revert"}.get(first_step, "")
     return name or (CONFLICT if conflicted else "")
 
 
 def operation_stamp(git_dir: Path) -> tuple[object, ...]:
-    """Changes whenever the operation in a repository does."""
+    """A value that changes whenever the operation in a repository does."""
     return tuple(modified_at(git_dir / name) for name in _STATE_FILES)
 
 
 def read_operation(git: Git) -> Operation | None:
-    """The unfinished operation, None for none. Asks git about eight times. Raises `GitError`."""
+    """The unfinished operation, or None. Runs git about eight times. Raises `GitError`."""
     folder = git.repository.git_dir
     unmerged = tuple(conflicted_files(git))
     name = operation_name(folder, conflicted=bool(unmerged))
@@ -159,7 +165,7 @@ def read_operation(git: Git) -> Operation | None:
 
 
 def conflicted_files(git: Git) -> dict[str, dict[int, Stage]]:
-    """The files in conflict, sorted, each with the versions that there are: 1 the common one, 2 ours, 3 theirs."""
+    """The files in conflict, sorted, each with its versions: 1 is the common one, 2 ours, 3 theirs."""
     files: dict[str, dict[int, Stage]] = {}
     for entry in git.items("ls-files", "--unmerged", "-z"):
         mode, oid, stage = entry.partition("\t")[0].split()
@@ -194,7 +200,7 @@ def _find_base(git: Git, name: str, head: str, theirs: str) -> str:
 
 
 def _branch_or_id(git: Git, commit: str) -> str:
-    """A branch that stands at `commit`, else its short id."""
+    """The name of a branch at `commit`, else its short id."""
     names = git.lines(
         "for-each-ref", "--count=20", f"--points-at={commit}", "--format=%(refname:lstrip=2)", "refs/heads",
         "refs/remotes",
@@ -212,7 +218,7 @@ def _path_of_entry(entry: str) -> str:
 
 
 def _read_commit_id(file: Path) -> str:
-    """The commit that a file of git's own names, "" for none."""
+    """The commit that one of git's state files names, "" for none."""
     first = _read_state_file(file).partition("\n")[0]
     return first if _COMMIT_ID.fullmatch(first) else ""
 

@@ -1,4 +1,4 @@
-"""Finds debugging, conflict markers and stale documentation in your own work (SPEC 2.11)."""
+"""Finds debugging, conflict markers and outdated documentation in your own work (SPEC 2.11)."""
 
 from __future__ import annotations
 
@@ -21,12 +21,14 @@ from engine.model.text import text_hash
 
 @frozen
 class LocatedLeftover:
-    """Something that you added and hardly meant to leave in. `line` counts from 1; `text` is the hash of the line."""
+    """Something that you added and probably did not mean to leave there."""
 
     kind: str
     path: str
     line: int
+    """From 1."""
     text: str = ""
+    """The hash of the line."""
 
     @property
     def place(self) -> str:
@@ -36,32 +38,37 @@ class LocatedLeftover:
 
 @frozen
 class Mention:
-    """A line of documentation that names `old`, which is gone. `new` is what took its place, "" where that is not
-    evident. `line` counts from 1. `text` is the line as it stands there."""
+    """A line of documentation that names something which does not exist any more."""
 
     path: str
     line: int
+    """From 1."""
     old: str
+    """The name that is gone."""
     new: str = ""
+    """The name that replaced it; "" if that is not evident."""
     text: str = ""
+    """The whole line."""
 
 
 @frozen
 class OwnChanges:
-    """The findings in your own commits and uncommitted files. `lines`: (path, numbers of the added lines)."""
+    """The findings in your own commits and uncommitted files."""
 
     mark: str = ""
+    """See `Patch.mark`."""
     leftovers: tuple[LocatedLeftover, ...] = ()
     mentions: tuple[Mention, ...] = ()
     lines: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    """The numbers of the added lines, after the path of their file."""
 
 
 def own_changes(git: Git, state: GitState, since: datetime) -> OwnChanges:
-    """Read what only HEAD's branch and the working tree have. A TODO counts when it was added after
+    """The findings in the work that only HEAD's branch and the working tree have. A TODO counts if it was added after
     `since`. Raises `GitError`."""
     patch = own_patch(git, state)
     by_path = patch.lines_of.items()
-    is_busy = bool(state.operation)  # half of a merge: only what counts as settled can hold a marker by mistake
+    is_busy = bool(state.operation)  # in the middle of a merge only the leftovers mean something
     return OwnChanges(
         mark=patch.mark,
         leftovers=_find_leftovers(git, state, patch, since),
@@ -70,13 +77,13 @@ def own_changes(git: Git, state: GitState, since: datetime) -> OwnChanges:
     )
 
 
-# -- documentation that names what is gone
+# -- Documentation that names what is gone.
 
 
 MAX_NAMES: Final = 60
 MAX_MENTIONS: Final = 50
 MAX_LINES: Final = 1_000
-"""Maximum number of lines of documentation that are looked at."""
+"""Maximum number of lines of documentation that are read."""
 MIN_NAME_LENGTH: Final = 4
 TIMEOUT_S: Final = 5.0
 
@@ -88,7 +95,7 @@ _NOT_DOCUMENTATION: Final = re.compile(
     r"|(?:^|/)(?:licen[cs]e|authors|robots)[^/]*$|(?:^|/)(?:CMakeLists|testdata|fixtures)",
     re.I,
 )
-"""Files that speak of what was, and texts that are no documentation."""
+"""Files about the past, such as change logs, and texts that are no documentation."""
 _PAST_TENSE: Final = re.compile(
     r"\b(?:removed|renamed|deprecated|formerly|used to|replaced|instead of|no longer)\b", re.I
 )
@@ -110,9 +117,11 @@ _LOOKS_LIKE_CODE: Final = re.compile(r"_|[a-z0-9][A-Z]|[/.]|^--|\d")
 
 
 def _stale_mentions(git: Git, patch: Patch) -> tuple[Mention, ...]:
-    """Lines of documentation that name what `patch` took away and what is nowhere in the sources any more, by path and
-    line. Costs at most three processes, none where nothing was taken away. Raises `GitError`, also when one takes
-    longer than `TIMEOUT_S`."""
+    """The lines of documentation that name what `patch` removed and the sources do not have any more. By path and line.
+
+    Runs at most three git processes, and none if nothing was removed. Raises `GitError`, also when one of them takes
+    longer than `TIMEOUT_S`.
+    """
     removed = _removed_names(git, patch)
     lines = _grep(git, list(removed), _IN_DOCUMENTS) if removed else []
     documentation = [line for line in lines if not _NOT_DOCUMENTATION.search(line.path)]
@@ -121,7 +130,7 @@ def _stale_mentions(git: Git, patch: Patch) -> tuple[Mention, ...]:
         names = [name for name in removed if _is_mentioned(line.text, name)]
         for name in names:
             new = removed[name]
-            is_part = any(name != other and name in other for other in names)  # `src/cart.py` names `cart.py`, too
+            is_part = any(name != other and name in other for other in names)  # as `cart.py` in `src/cart.py`
             if not is_part and not (new and _is_mentioned(line.text, new)):
                 mentions.append(Mention(line.path, line.line, name, new, line.text.strip()[:300]))
     used = _still_used(git, {mention.old for mention in mentions})
@@ -130,8 +139,8 @@ def _stale_mentions(git: Git, patch: Patch) -> tuple[Mention, ...]:
 
 
 def _removed_names(git: Git, patch: Patch) -> dict[str, str]:
-    """Names and paths that the patch removes and does not bring back, at most `MAX_NAMES`, paths first; each with what
-    took its place, "" where that is not evident."""
+    """At most `MAX_NAMES` paths and names that the patch removes, paths first. Each with the one that replaced it, or
+    "" if that is not evident."""
     paths = dict.fromkeys(patch.deleted, "") | dict(patch.renamed)
     gone = {old: new for old, new in paths.items() if not os.path.lexists(git.folder / old)}
     names = {PurePosixPath(old).name: PurePosixPath(new).name for old, new in gone.items()}
@@ -140,7 +149,8 @@ def _removed_names(git: Git, patch: Patch) -> dict[str, str]:
 
 
 def _removed_definitions(patch: Patch) -> dict[str, str]:
-    """A definition of the same sort in the same hunk, the only one, takes the place of a removed one."""
+    """The names of removed definitions. Each with the only added definition of the same sort in the same hunk, which
+    replaced it, or "" if there is none."""
     hunks: defaultdict[tuple[int, str], tuple[set[str], set[str]]] = defaultdict(lambda: (set(), set()))
     for side, lines in enumerate((patch.removed, patch.added)):
         for line in lines:
@@ -155,7 +165,7 @@ def _removed_definitions(patch: Patch) -> dict[str, str]:
 
 
 def _definitions(line: PatchLine) -> Iterable[tuple[str, str]]:
-    """The definition in a line: (kind, name)."""
+    """The definitions in a line: their sort and their name."""
     if _CONFIG_FILE.search(line.path):
         if match := _CONFIG_KEY.match(line.text):
             yield "key", match["name"]
@@ -172,7 +182,7 @@ def _definitions(line: PatchLine) -> Iterable[tuple[str, str]]:
 
 
 def _is_mentioned(text: str, name: str) -> bool:
-    """Whether a line of documentation names this, and means code when it does."""
+    """Whether a line of documentation has this name, and means code by it."""
     word = rf"(?<![\w-]){re.escape(name)}(?![\w-])"
     if _LOOKS_LIKE_CODE.search(name):
         return re.search(word, text) is not None
@@ -191,7 +201,7 @@ def _grep(git: Git, names: list[str], where: tuple[str, ...]) -> list[PatchLine]
 
 
 def _still_used(git: Git, names: set[str]) -> set[str]:
-    """The names that the sources still have as a word of their own, or as the name of a file."""
+    """The names that the sources still have, as a word or as the name of a file."""
     used: set[str] = set()
     files = [name for name in names if re.search(r"[/.]", name)]
     if files:
@@ -206,13 +216,13 @@ def _still_used(git: Git, names: set[str]) -> set[str]:
             "grep", "-o", "-h", "-w", "-F", "-I", "--untracked", "--no-color", *patterns, "--", ".",
             *_OUTSIDE_DOCUMENTS, allowed=(0, 1), timeout=TIMEOUT_S,
         )  # fmt: skip
-        # Of names that overlap git prints the longest alone: `cart.py` counts for `cart`, too.
+        # git prints only the longest of overlapping names, so that `cart.py` counts for `cart` too.
         words = " ".join({*output.split("\n")})
         used |= {name for name in names if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", words)}
     return used
 
 
-# -- debugging, conflict markers and TODOs among the added lines
+# -- Debugging, conflict markers and TODOs among the added lines.
 
 
 MAX_LEFTOVERS: Final = 100
@@ -235,7 +245,7 @@ _CONFLICT: Final = re.compile(r"^<{7}(?=\s).*?^={7}(?=\s).*?^>{7}(?=\s)", re.MUL
 
 
 def _find_leftovers(git: Git, state: GitState, patch: Patch, since: datetime) -> tuple[LocatedLeftover, ...]:
-    """The leftovers among the added lines of `patch`, conflict markers first, at most `MAX_LEFTOVERS`."""
+    """At most `MAX_LEFTOVERS` leftovers among the added lines of `patch`, conflict markers first."""
     leftovers: list[LocatedLeftover] = []
     for path, lines in patch.lines_of.items():
         if not _VENDORED_PATH.search(path):
@@ -252,7 +262,7 @@ def _find_leftovers(git: Git, state: GitState, patch: Patch, since: datetime) ->
 
 
 def _leftovers_of_file(git: Git, path: str, lines: Sequence[PatchLine]) -> Iterator[LocatedLeftover]:
-    """The leftovers among the added lines of one file that are no quotations."""
+    """The leftovers among the added lines of one file. Those in comments and strings are left out."""
     matches = [
         (line, leftover.kind)
         for line in lines
@@ -269,7 +279,7 @@ def _leftovers_of_file(git: Git, path: str, lines: Sequence[PatchLine]) -> Itera
     has_conflict = any(kind == CONFLICT_MARKER for _, kind in matches) and _has_conflict(path, text)
     for line, kind in matches:
         if kind == "breakpoint" and breakpoints is not None and line.line not in breakpoints:
-            continue  # it stands in a comment or a string
+            continue  # it is in a comment or a string
         if line.line not in quoted and (kind != CONFLICT_MARKER or (has_conflict and line.text.startswith("<<<<<<<"))):
             yield LocatedLeftover(kind, path, line.line, text_hash(line.text.strip()))
 
@@ -283,7 +293,7 @@ def _is_reported(path: str, kind: str) -> bool:
 
 
 def read_text(git: Git, path: str) -> str:
-    """A file of the working tree as text, "" when it is none or too large."""
+    """A file of the working tree as text. "" if it cannot be read or is too large."""
     try:
         return read_plain(git.folder / path, MAX_FILE_BYTES, follow=False).decode(errors="replace")
     except (OSError, ValueError):
@@ -291,7 +301,7 @@ def read_text(git: Git, path: str) -> str:
 
 
 def _fenced_lines(text: str) -> frozenset[int]:
-    """The lines of a document that stand between fences."""
+    """The lines of a document that are between fences."""
     is_inside, numbers = False, []
     for number, line in enumerate(text.split("\n"), 1):
         if line.lstrip().startswith("```"):
@@ -302,13 +312,14 @@ def _fenced_lines(text: str) -> frozenset[int]:
 
 
 def _has_conflict(path: str, text: str) -> bool:
-    """Whether the three markers stand in their order, in a file in which they are no text of their own."""
+    """Whether a file has the three markers in their order. Test data and documents with markers do not count."""
     is_quoted = _TEST_PATH.search(path) and path.endswith((*DOCUMENTS, ".diff", ".patch", ".orig"))
     return not is_quoted and _CONFLICT.search(text) is not None
 
 
 def _added_since(git: Git, state: GitState, patch: Patch, since: datetime) -> set[tuple[str, int]]:
-    """Path and line of what was added after `since`: by later commits, or to files that were written later."""
+    """The path and number of each line that was added after `since`, by a later commit or in a file that was written
+    later."""
     written = {file.path for file in state.files if file.modified_at is not None and file.modified_at >= since}
     newer = next((count for count, commit in enumerate(state.recent) if commit.at < since), len(state.recent))
     if patch.base and newer < len(state.recent) and patch.base != (base := state.recent[newer].id):

@@ -1,7 +1,7 @@
 """Reads your own work, which nobody else has yet, as one patch of your commits and your uncommitted files.
 
-It compares the files as they lie there with the commit at which your branch left the other side, so a line that a
-later commit took out again is in it no more.
+The present files are compared with the commit at which your branch left the other side. So a line that a later commit
+removed again is not in the patch.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ from engine.git import Git
 from engine.git.state import GitState, is_byproduct, is_litter
 
 MAX_PATHS: Final = 300
-"""With more files than this only the uncommitted ones are looked at, and of these so many."""
+"""Maximum number of files. If there are more, only uncommitted ones are read."""
 MAX_OWN_COMMITS: Final = 300
 MAX_FILE_BYTES: Final = 500_000
-"""Bytes of a file that git does not know yet; larger ones are generated or data."""
+"""Maximum size of an untracked file. Larger ones are generated, or data."""
 MAX_BYTES: Final = 2_000_000
+"""Maximum size of the patch and of all untracked files together."""
 MAX_LINES: Final = 40_000
-"""Bytes and lines that are looked at, of the patch and of all untracked files together."""
+"""Maximum number of lines of the patch and of all untracked files together."""
 TIMEOUT_S: Final = 5.0
 
 _HUNK = re.compile(r"^@@ -\S+ \+(\d+)")
@@ -34,36 +35,38 @@ _GENERATED_FILE = re.compile(
     r"\.(?:png|jpe?g|gif|ico|pdf|zip|gz|woff2?|ttf|mp[34]|so|lock|min\.(?:js|css)|map|svg|csv|tsv|xml|jsonl?|ndjson)$",
     re.I,
 )
-"""Data and what programs write: nobody leaves debugging in it."""
+"""Data, and files that programs write. Nobody leaves debugging there."""
 
 
 @frozen
 class PatchLine:
-    """One line of a patch. `line` counts from 1 in the file as it is now; for a removed line it is where it was cut
-    out. Lines of one `hunk` stand together."""
+    """One line of a patch."""
 
     path: str
     line: int
+    """From 1, in the present file. For a removed line, the place from which it was removed."""
     text: str
     hunk: int = 0
+    """The number of its hunk. The lines of a hunk are next to each other."""
 
 
 @dataclass(frozen=True)
 class Patch:
-    """`base` is the commit compared with, "" before the first one. `renamed`: (old path, new path) as git sees it;
-    `deleted`: paths that are gone. `untracked`: files that git does not know; the lines of those that somebody wrote
-    are added, within `MAX_BYTES` and `MAX_LINES`."""
+    """Your own work."""
 
     base: str = ""
+    """The commit with which the files are compared; "" before the first commit."""
     added: tuple[PatchLine, ...] = ()
+    """With the lines of untracked files that a person wrote, within `MAX_BYTES` and `MAX_LINES`."""
     removed: tuple[PatchLine, ...] = ()
     renamed: tuple[tuple[str, str], ...] = ()
+    """The old and the new path of each rename that git sees."""
     deleted: tuple[str, ...] = ()
     untracked: frozenset[str] = frozenset()
 
     @cached_property
     def mark(self) -> str:
-        """A digest of all that was added and taken away: the same work is the same mark, committed or not."""
+        """A digest of all added and removed lines. It is the same for the same work, whether committed or not."""
         lines = [f"{line.path}\0{line.line}\0{line.text}" for line in (*self.added, *self.removed)]
         return hashlib.sha256("\n".join(lines).encode(errors="surrogateescape")).hexdigest()[:16]
 
@@ -77,7 +80,8 @@ class Patch:
 
 
 def base_of(git: Git, state: GitState) -> str:
-    """The commit at which your own work begins: where HEAD left its upstream, else its base, else HEAD itself."""
+    """The commit at which your own work begins. HEAD left its upstream there, or else its base. Without both it is HEAD
+    itself."""
     number = state.ahead if state.upstream else state.ahead_of_base
     other_tip = state.upstream_tip or state.base_tip
     if not number or number > MAX_OWN_COMMITS or not other_tip:
@@ -86,8 +90,8 @@ def base_of(git: Git, state: GitState) -> str:
 
 
 def own_patch(git: Git, state: GitState, base: str | None = None) -> Patch:
-    """Your work in `git.folder` since `base` (default: `base_of`). Raises `GitError`; costs two git processes, and none
-    where there is nothing of your own."""
+    """Your work in `git.folder` since the commit `base`, by default that of `base_of`. Runs two git processes, or none
+    if there is no work of your own. Raises `GitError`."""
     base = base_of(git, state) if base is None else base
     tracked = [file.path for file in state.files if not file.untracked and not file.conflicted] if base else []
     committed = [path for path in state.own_files if path not in set(tracked)] if base != state.head else []
@@ -97,7 +101,7 @@ def own_patch(git: Git, state: GitState, base: str | None = None) -> Patch:
     files: list[FilePatch] = []
     remaining = MAX_BYTES
     if base and (tracked or base != state.head):
-        # Whole trees are compared: which files were renamed shows only when both names are seen.
+        # Whole trees are compared, because git finds a rename only when it sees both names.
         output = git.output(
             "diff", "--patch", "--unified=0", "--find-renames", "-l300", "--no-color", "--no-prefix", base, "--",
             timeout=TIMEOUT_S,
@@ -124,7 +128,7 @@ def own_patch(git: Git, state: GitState, base: str | None = None) -> Patch:
 
 
 def _read_untracked(git: Git, path: str, max_bytes: int) -> bytes:
-    """The content of an untracked file; b"" for one that is larger than `max_bytes` or no text."""
+    """The content of an untracked file. b"" if it is larger than `max_bytes` or no text."""
     try:
         content = read_plain(git.folder / path, max_bytes, follow=False)
     except (OSError, ValueError):
@@ -134,19 +138,21 @@ def _read_untracked(git: Git, path: str, max_bytes: int) -> bytes:
 
 @dataclass
 class FilePatch:
-    """The patch of one file: its names before and after, its added and removed lines. `commit` is the one whose id
-    `--format=%x01%H` printed above it. The name of what does not exist is `/dev/null`."""
+    """The patch of one file."""
 
     commit: str = ""
+    """The commit whose id `--format=%x01%H` printed before the patch."""
     old: str = ""
+    """Its path before; `/dev/null` if it is new."""
     path: str = ""
+    """Its path after; `/dev/null` if it is deleted."""
     is_renamed: bool = False
     added: list[PatchLine] = field(default_factory=list)
     removed: list[PatchLine] = field(default_factory=list)
 
 
 def read_patch(rows: Iterable[str]) -> Iterator[FilePatch]:
-    """Each file in a patch without prefixes (`--patch --unified=0 --no-prefix`)."""
+    """The patches of the single files in a patch with the options `--patch --unified=0 --no-prefix`."""
     file = FilePatch()
     line = hunk = 0
     is_body = False  # within a hunk a line may look like a header
@@ -173,7 +179,7 @@ def read_patch(rows: Iterable[str]) -> Iterator[FilePatch]:
 
 
 def unquoted(name: str) -> str:
-    """A file name as git prints it: in quotes and with C's escapes when it holds what a line cannot."""
+    """A file name from git's output, where an unusual one is in quotes and has the escapes of C."""
     if len(name) < 2 or not (name.startswith('"') and name.endswith('"')):
         return name
     try:

@@ -1,4 +1,15 @@
-"""Runs git: the one process that does, with a fixed environment and a configuration that names no program."""
+"""Starts git with a fixed environment, and with a configuration that names no program. Only `command` and `repository`
+use it.
+
+git runs programs that the configuration of a repository names: filters, hooks, a file-system monitor, text converters,
+diff and merge drivers, signature checkers, transports, and more with each release. A list of those to switch off would
+never be complete. So git does not read that configuration. It reads one that is written here.
+
+That configuration has only settings from an allow-list, which are data: line endings, file modes, who the operator is,
+what a branch follows. They come from the operator's files and from the repository's own. The configuration lies in a
+shadow folder, which replaces the repository's common folder (`GIT_COMMON_DIR`) and links to its objects and refs. The
+shadow folder has no hooks. Attributes may name a filter or a driver, but there is none of that name.
+"""
 
 from __future__ import annotations
 
@@ -22,10 +33,10 @@ MIN_VERSION = (2, 38)
 """The first git whose `merge-tree --write-tree` merges without touching a working tree."""
 
 PASSED_ON = ("HOME", "XDG_CONFIG_HOME", "TMPDIR", "USER", "LOGNAME", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
-"""The variables of our environment that git gets, besides a checked PATH."""
+"""The variables of the engine's environment that git gets, besides a checked PATH."""
 
 CONFIGURATION = ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM")
-"""Where the operator keeps the configuration; only what reads it gets these."""
+"""The variables that say where the operator's configuration is. Only commands that read it get them."""
 
 FIXED = {
     "LC_ALL": "C.UTF-8",
@@ -39,7 +50,7 @@ FIXED = {
     "GIT_NO_LAZY_FETCH": "1",  # git 2.44 and newer; older ones find no remote to fetch from, see `repository`
     "GIT_ALLOW_PROTOCOL": "",
 }
-"""Nothing is asked, edited, shown page by page or fetched."""
+"""Variables with which git asks nothing, opens no editor or pager, and fetches nothing."""
 
 
 class GitError(Refusal):
@@ -52,7 +63,7 @@ class GitError(Refusal):
 
 
 def operators_configuration() -> dict[str, str]:
-    """The variables that say where the operator's own configuration is."""
+    """The variables that say where the operator's configuration is, with their present values."""
     return {name: os.environ[name] for name in CONFIGURATION if name in os.environ}
 
 
@@ -65,8 +76,8 @@ def run_git(
     stdin: bytes | None = None,
     timeout: float = 60.0,
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run git in `folder` with exactly `PASSED_ON`, `FIXED` and `environment`. No program from a folder in `without`
-    is used. Raises `GitError` (exit code -1) after `timeout` seconds, `Refusal` `no_folder`, `no_git`."""
+    """Run git in `folder` with no other variables than `PASSED_ON`, `FIXED` and `environment`. No program from a folder
+    in `without` is used. Raises `GitError` (exit code -1) after `timeout` seconds, `Refusal` `no_folder`, `no_git`."""
     path = programs.search_path(*without)
     program = programs.find_program("git", *without)
     if program is None:
@@ -89,19 +100,11 @@ def run_git(
         raise Refusal("no_folder", f"{folder} does not exist", "name an existing folder") from error
 
 
-# -- a configuration that names no program, in the place of a repository's own
-#
-# git runs programs that a repository's configuration names: filters, hooks, a file-system monitor, text converters,
-# diff and merge drivers, signature checkers, transports, and more with each release. Switching off what is known would
-# always miss something. So git never reads that configuration. It reads one that we write: an allow-list of settings
-# which are only data (line endings, file modes, who the operator is, what a branch follows), taken from the operator's
-# files and the repository's own. It lies in a shadow folder of ours that replaces the repository's common folder
-# (`GIT_COMMON_DIR`) and links to its objects and refs. There are no hooks in it. Attributes may name a filter or a
-# driver; there is none of that name.
+# -- the shadow folder
 
 
 MAX_CONFIG_BYTES = 4_000_000
-"""Bytes of a configuration file; a larger one is refused."""
+"""Maximum size of a configuration file. A larger one is refused."""
 
 _LINKED_ENTRIES = ("objects", "refs", "packed-refs", "reftable", "logs", "info", "shallow", "worktrees")
 """The entries of the common folder that git may see: all but `config` and `hooks`."""
@@ -116,11 +119,11 @@ _ALLOWED_SETTING = re.compile(
     r"|merge\.(renames|renamelimit|directoryrenames)",
     re.DOTALL,
 )
-"""Settings that are taken over, from whichever file; none names a program. Without `extensions.partialClone` there is
-no remote to fetch a missing object from."""
+"""The settings that are taken from any file. None of them names a program. Without `extensions.partialClone` git has no
+remote to fetch a missing object from."""
 
 _ALLOWED_OPERATOR_SETTING = re.compile(r"core\.(excludesfile|attributesfile)")
-"""Settings that name files, and are taken over from the operator's own configuration alone."""
+"""Settings that name files. They are taken only from the operator's own configuration."""
 
 _FILTER_SETTING = re.compile(r"filter\.(.*)\.(clean|smudge|process|required)", re.DOTALL)
 
@@ -147,24 +150,25 @@ _FIXED_CONFIG = """
 [advice]
 \tdetachedHead = false
 """
-"""Written last, and so it wins. A `.mailmap` would be opened by every log, and may be a pipe."""
+"""The end of every configuration, which wins over what is before it. `mailmap` is off because every log would open a
+`.mailmap`, which may be a pipe."""
 
 
 Setting = tuple[str, str | None]
-"""Key and value; None for the value of a key without `=`."""
+"""A key and its value. The value is None for a key without `=`."""
 
 
 @frozen
 class Repository:
-    """A working tree and where its git files are. `git_dir` and `common` differ in linked worktrees."""
+    """A working tree and the folders of its git files. `git_dir` and `common` differ in a linked worktree."""
 
     top: Path
     git_dir: Path
     common: Path
 
     def environment(self) -> dict[str, str]:
-        """The variables that have git work on this repository, whatever lies in the folder it runs in.
-        Raises `GitError` and `Refusal` when the configuration cannot be read."""
+        """The variables that make git work on this repository, whatever lies in the folder in which it runs. Raises
+        `GitError` or `Refusal` when the configuration cannot be read."""
         shadow = _shadows.of(self)
         return {
             "GIT_DIR": str(self.git_dir),
@@ -176,13 +180,13 @@ class Repository:
 
     @property
     def filters(self) -> frozenset[str]:
-        """The names of the filters that a configuration gives programs to. None is run."""
+        """The names of the filters for which a configuration names programs. None of them runs."""
         return _shadows.of(self).filters
 
 
 @frozen
 class _Shadow:
-    """A folder that replaces a common folder, and what it was made from."""
+    """A folder that replaces a common folder, and the files from which it was made."""
 
     folder: Path
     filters: frozenset[str]
@@ -191,7 +195,7 @@ class _Shadow:
 
 
 class _Shadows:
-    """The shadow folders of this process, each made again when a configuration changed."""
+    """The shadow folders of this process. Each is made again when a configuration has changed."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -251,7 +255,7 @@ def _create_shadow(repository: Repository, root: Path) -> _Shadow:
 
 
 def _operators_settings(repository: Repository, shadow: Path) -> tuple[list[Setting], list[Path]]:
-    """The settings of the operator and the machine, and the files that they stand in."""
+    """The settings of the operator and of the machine, and the files that have them."""
     environment = {"GIT_DIR": str(repository.git_dir), "GIT_COMMON_DIR": str(shadow), **operators_configuration()}
     fields = _list_settings(["--show-origin", "--includes"], repository, repository.top, environment)
     settings, files = [], []
@@ -288,7 +292,7 @@ def _list_settings(
     environment: Mapping[str, str],
     stdin: bytes | None = None,
 ) -> list[str]:
-    """What `git config --list` prints with these options, NUL by NUL. Raises `GitError`."""
+    """The settings that `git config --list` prints with these options. Raises `GitError`."""
     arguments = ["config", *options, "--null", "--list"]
     without = (repository.top, repository.common.parent)
     done = run_git(arguments, folder, environment, without=without, stdin=stdin, timeout=10)
@@ -298,7 +302,7 @@ def _list_settings(
 
 
 def _parse_entry(entry: str) -> Setting:
-    """A setting as `git config --null --list` prints it; None for the value of one that has no `=`."""
+    """Parse a setting as `git config --null --list` prints it."""
     key, newline, value = entry.partition("\n")
     return key, value if newline else None
 
@@ -324,7 +328,7 @@ def _quote(text: str) -> str:
 
 
 def operators_files() -> tuple[Path, ...]:
-    """Where git looks for the operator's configuration."""
+    """The files in which git looks for the operator's configuration."""
     named = os.environ.get("GIT_CONFIG_GLOBAL")
     home = os.environ.get("HOME", "/")
     own = [os.environ.get("XDG_CONFIG_HOME", f"{home}/.config") + "/git/config", f"{home}/.gitconfig"]

@@ -1,4 +1,4 @@
-"""The habits of a project: which files change together, and how often it is released. Pure."""
+"""Computes the habits of a project from its history: which files change together, and how often it is released."""
 
 from __future__ import annotations
 
@@ -15,20 +15,21 @@ from engine.frozen import frozen
 from engine.git.history import Change
 from engine.statistics import wilson_lower_bound
 
-# -- files that usually change together
+# -- Files that usually change together.
 
 
 MAX_FILES: Final = 30
-"""A commit of more files is a sweep through the project (a rename, a formatter): it ties nothing together."""
+"""A commit of more files is a sweep, for example by a formatter, and says nothing of habits."""
 
 MAX_CHANGED: Final = 12
-"""With more changed files than this nothing is missing: such a change follows no habit."""
+"""If more files than this have changed, no habit tells which one is missing."""
 
 TIE_COMMITS: Final = 20
-"""Number of the last commits of a file that a tie is computed from."""
+"""Number of the last commits of a file from which its ties are computed."""
 
 MIN_TIE: Final = 0.8
-"""The share of commits from which a tie is a habit, by its lower bound (one standard deviation): 4 of 4, 12 of 13."""
+"""The share of commits from which a tie is a habit. The lower bound of the share counts, at one standard deviation, so
+that 4 of 4 or 12 of 13 are enough."""
 
 
 @frozen
@@ -37,7 +38,7 @@ class Partner:
 
     path: str
     because: str
-    """The file that it is tied to, or as `folder/*.ending` all files of that folder and ending."""
+    """The file to which it is tied, or `folder/*.ending` for all files of that folder and ending."""
     together: int
     """Number of commits in which both changed."""
     of: int
@@ -45,8 +46,11 @@ class Partner:
 
 
 class CoChanges:
-    """Which files usually change together: in how many of the last commits in which one changed did the other change,
-    too? The lower Wilson bound counts, so that 3 of 3 is worth less than 12 of 12. Merges and sweeps are left out."""
+    """Which files usually change together.
+
+    Two files are tied by the share of the last commits of the one in which the other changed too. The lower Wilson
+    bound of that share counts, so that 3 of 3 is worth less than 12 of 12. Merges and sweeps are left out.
+    """
 
     def __init__(self, history: Iterable[Change]) -> None:
         changes = [change for change in history if change.parents < 2]
@@ -59,8 +63,8 @@ class CoChanges:
         self._gone = {path: path in change.deleted for change in changes for path in change.files}
 
     def missing(self, files: Iterable[str], before: int | None = None) -> Partner | None:
-        """The file that most likely ought to have changed with `files`; None when nothing is likely enough. `before`: a
-        position among the commits, oldest first, of which only those before it are known; by default all."""
+        """The file that most likely should have changed with `files`. None when none is likely enough. `before` is a
+        number of commits: only so many are used, oldest first; by default all."""
         present = frozenset(files)
         known = self.length if before is None else before
         partners: list[tuple[float, bool, Partner]] = []
@@ -75,28 +79,28 @@ class CoChanges:
 
 
 def is_group(tie: str) -> bool:
-    """Whether a tie stands for the files of one folder with one ending, as in `docs/*.md`."""
+    """Whether a tie is to all files of a folder with one ending, as in `docs/*.md`."""
     return tie.rpartition("/")[2].startswith("*")
 
 
 def _possible_ties(paths: Iterable[str]) -> set[str]:
-    """What a file may be tied to: these files, and for each its folder and ending."""
+    """What a file may be tied to: each of these files, and all files of its folder and ending."""
     return {*paths, *(str(PurePosixPath(path).with_name(f"*{PurePosixPath(path).suffix}")) for path in paths)}
 
 
-# -- releases
+# -- Releases.
 
 
 DAY: Final = 86_400
 
 MIN_RELEASES: Final = 4
-"""Fewer releases have no rhythm: the next is due when it is prepared."""
+"""Fewer releases have no rhythm. The next one is then due when a commit prepares it."""
 
 INTERVALS: Final = 12
-"""The rhythm is that of the last so many intervals."""
+"""Number of the last intervals between releases that make the rhythm."""
 
 OVERDUE_FACTOR: Final = 1.5
-"""So many times the usual wait, and the usual number of commits, are well beyond the usual."""
+"""A release is overdue after so many times the usual wait, and so many times the usual number of commits."""
 
 _VERSION: Final = re.compile(r"(?:[\w-]*?[-_@/])?v?\d+(?:\.\d+)+(?:\.?post\d+)?", re.IGNORECASE)
 _PREPARES_RELEASE: Final = re.compile(
@@ -111,43 +115,45 @@ _BEGINS_DEVELOPMENT: Final = re.compile(r"(?i)\bdev(?:elop(?:ment)?)?\d*\b|-snap
 
 @frozen
 class ReleaseRhythm:
-    """How a project is released.
-
-    `tag`: the newest release, `at` its second since 1970. `commits`: non-merge commits since. `usual_days`,
-    `usual_commits`: the medians of its last intervals, infinite while there are fewer than `MIN_RELEASES` releases.
-    `preparing`: the subject of a commit since that prepares a release, "" when there is none. `files` are all that
-    changed since. `usual_files`: those that changed before at least half of its last releases; a change log that nobody
-    keeps is not among them.
-    """
+    """How a project is released."""
 
     tag: str
+    """The newest release."""
     at: int
+    """When it was made, in seconds since 1970."""
     commits: int
+    """Number of commits since then, without merges."""
     usual_days: float
+    """The median of the last intervals. Infinite with fewer than `MIN_RELEASES` releases."""
     usual_commits: float
+    """The median of the commits in the last intervals. Infinite with fewer than `MIN_RELEASES` releases."""
     preparing: str
+    """The subject of a commit since then that prepares a release, "" for none."""
     files: frozenset[str]
+    """All files that have changed since then."""
     usual_files: frozenset[str]
+    """The files that changed before at least half of the last releases. A change log that nobody keeps is not among
+    them."""
 
     def days(self, now: float) -> float:
-        """Days since the newest release at a second since 1970."""
+        """Days since the newest release. `now` is in seconds since 1970."""
         return max(0.0, now - self.at) / DAY
 
     def is_due(self, now: float) -> bool:
-        """Whether a release is being prepared, or overdue at a second since 1970."""
+        """Whether a release is being prepared, or is overdue. `now` is in seconds since 1970."""
         waited_long = self.days(now) >= OVERDUE_FACTOR * self.usual_days
         changed_much = self.commits >= max(1, OVERDUE_FACTOR * self.usual_commits)
         return bool(self.preparing) or (waited_long and changed_much)
 
 
 def is_release_tag(tag: str) -> bool:
-    """Whether a tag names a version and no pre-release: `v1.2.0`, `cart-2.0`, not `1.0rc1` or `nightly`."""
+    """Whether a tag names a release: `v1.2.0` or `cart-2.0`, but not `1.0rc1` or `nightly`."""
     return _VERSION.fullmatch(tag) is not None
 
 
 def prepares_release(subject: str) -> bool:
-    """Whether a commit of that subject prepares a release: `Bump version to 1.4.0`, `release: v2.0`. What begins the
-    work on the next version does not: `Bump version to 1.5.dev`."""
+    """Whether a commit with this subject prepares a release, as `Bump version to 1.4.0` or `release: v2.0` do. A commit
+    that begins the next version does not, as `Bump version to 1.5.dev`."""
     return _PREPARES_RELEASE.match(subject) is not None and _BEGINS_DEVELOPMENT.search(subject) is None
 
 
@@ -158,12 +164,12 @@ def _version_in(subject: str) -> str:
 
 
 def release_rhythm(history: Sequence[Change]) -> ReleaseRhythm | None:
-    """The rhythm up to the newest commit; None without a release."""
+    """The rhythm up to the newest commit. None without a release. `history` begins with the oldest commit."""
     releases: list[_Release] = []
     commits = 0
     preparing = ""
     files: set[str] = set()
-    versions: set[str] = set()  # a merge brings the commit that prepared a release after the release itself
+    versions: set[str] = set()  # by a merge the commit that prepared a release may come after the release
     for change in history:
         files.update(change.files)
         versions.update(map(_version_in, change.tags))
@@ -198,10 +204,12 @@ def release_rhythm(history: Sequence[Change]) -> ReleaseRhythm | None:
 
 @frozen
 class _Release:
-    """One release: its second since 1970, how many commits without merges lead to it, and the files that changed since
-    the one before."""
+    """One release."""
 
     tag: str
     at: int
+    """Seconds since 1970."""
     commits: int
+    """Number of commits up to it, without merges."""
     files: frozenset[str]
+    """The files that changed since the release before."""

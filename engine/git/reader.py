@@ -1,7 +1,7 @@
-"""Reads a `GitState` with few git processes: two for a repository whose commits and refs have not moved.
+"""Reads the state of a workspace with few git processes, for the sensing of cards (SPEC 2.1).
 
-`git status` and the plain list of refs are asked every time; everything that needs commits to be walked is bounded
-and kept until HEAD or a ref moves. No optional locks, no hooks, no network, nothing is written.
+`git status` and the plain list of refs are read every time. Everything for which commits are walked is bounded, and
+kept until HEAD or a ref moves. Nothing is written, and no hook and no network is used.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ from engine.model import Refusal, sanitise
 
 log = logging.getLogger(__name__)
 
-MAX_WALKED: Final = 5_000  # commits looked through for tags, merged branches and ancestors
-MAX_RECENT: Final = 50  # commits kept with their subjects
+MAX_WALKED: Final = 5_000  # commits that are searched for tags, merged branches and ancestors
+MAX_RECENT: Final = 50  # commits that are kept with their subjects
 MAX_BRANCHES: Final = 300
-MAX_UNTAGGED: Final = 301  # counting stops here when there is no tag
+MAX_UNTAGGED: Final = 301  # commits that are counted when there is no tag
 MAX_CONFIG_BYTES: Final = 4_000_000
 MAX_RELATIONS: Final = 512  # pairs of commits whose relation is remembered
 TIMEOUT_S: Final = 15.0
@@ -51,13 +51,13 @@ _USUAL_BASES: Final = ("main", "master", "trunk", "develop", "devel")
 
 
 class GitReader:
-    """Reads workspaces; safe to call from several threads. Remembers per workspace until its commits or refs move."""
+    """Reads workspaces, and remembers what it read of each until its commits or refs move. Thread-safe."""
 
     def __init__(self) -> None:
         self._answers = Answers()
 
     def read(self, workspace: Path) -> GitState:
-        """The state of the working tree at `workspace` (its top folder). Raises `Refusal`: `bare_repository`,
+        """The state of the working tree whose top folder is `workspace`. Raises `Refusal`: `bare_repository`,
         `no_folder`, `git_failed`, `no_git`."""
         git = Git(workspace, timeout=TIMEOUT_S).pin()
         repository = git.repository
@@ -90,14 +90,14 @@ class GitReader:
         )
 
     def inspect(self, workspace: Path, state: GitState, now: datetime, today: datetime) -> Inspection:
-        """The results of all checks of a workspace in that state; see `inspection`. Raises `Refusal` when there is no
-        repository any more."""
+        """The results of all checks of a workspace in this state; see `inspection`. Raises `Refusal` when the
+        repository is gone."""
         git = Git(workspace, timeout=TIMEOUT_S).pin()
         return inspect(InspectionSubject(git, state, now, today), self._answers)
 
 
 def workspace_label(workspace: str) -> str:
-    """The name and branch of a workspace, such as `shop main*`, with a star for uncommitted changes."""
+    """The name and branch of a workspace, such as `shop main*`. The star stands for uncommitted changes."""
     folder = Path(workspace)
     git = Git(folder, timeout=5)
     try:
@@ -110,7 +110,7 @@ def workspace_label(workspace: str) -> str:
 
 @lru_cache(MAX_RELATIONS)
 def in_history(workspace: Path, older: str, newer: str) -> bool:
-    """True when `older` is in the history of `newer`; False also when either is not there (any more)."""
+    """Whether `older` is in the history of `newer`. False also if one of the two does not exist."""
     return is_ancestor(Git(workspace, timeout=TIMEOUT_S), older, newer)
 
 
@@ -125,8 +125,10 @@ def last_commit_of(workspace: Path, path: str, head: str) -> str:
 
 @lru_cache(MAX_RELATIONS)
 def files_between(workspace: Path, old: str, new: str) -> tuple[str, ...] | None:
-    """Paths that differ between two commits or trees, at most 2,000, without what tools filled (a run saw a `.venv`
-    that nobody ignores, and HEAD has none); None when one of the two is not there."""
+    """At most 2,000 paths that differ between two commits or trees; None when one of the two does not exist.
+
+    Folders that tools fill are left out: a run may have seen a `.venv` that nobody ignores, while HEAD has none.
+    """
     git = Git(workspace, timeout=TIMEOUT_S)
     done = git.run("diff-tree", "-r", "-z", "--name-only", "--no-renames", old, new, "--", allowed=(0, 128))
     if done.returncode:
@@ -136,7 +138,7 @@ def files_between(workspace: Path, old: str, new: str) -> tuple[str, ...] | None
 
 
 def _read_ref_state(git: Git, status: Status, refs: list[str]) -> GitState:
-    """The values that only change when HEAD or a ref moves."""
+    """The part of the state that changes only when HEAD or a ref moves."""
     tips: dict[str, str] = {}
     links: dict[str, str] = {}
     for line in refs:
@@ -144,7 +146,7 @@ def _read_ref_state(git: Git, status: Status, refs: list[str]) -> GitState:
         tips[name] = tip
         if target:
             links[name] = target
-    dated = _read_branches(git, status.branch)  # all: the base may be older than the newest 300
+    dated = _read_branches(git, status.branch)  # all of them, because the base may be older than the newest 300
     base, base_tip = _choose_base(dated, links)
     walked = _walk(git, status.head)
     base_history = walked if base_tip == status.head else _walk(git, base_tip)
@@ -176,13 +178,13 @@ def _read_ref_state(git: Git, status: Status, refs: list[str]) -> GitState:
 
 
 def _walk(git: Git, tip: str) -> list[str]:
-    """The newest commits of a history; none without a tip."""
+    """The newest commits of the history of `tip`. None without a tip."""
     return git.text("rev-list", "-n", str(MAX_WALKED), tip).split() if tip else []
 
 
 def _read_branches(git: Git, present: str) -> list[Branch]:
-    """All but those that sessions' changes became, which wait for the operator anyway. One that is checked
-    out is the operator's by now."""
+    """All branches except for those that the changes of sessions became, which wait for the operator anyway. One that
+    is checked out is the operator's by now."""
     output = git.text(
         "for-each-ref",
         "--sort=-committerdate",
@@ -192,7 +194,7 @@ def _read_branches(git: Git, present: str) -> list[Branch]:
         "refs/remotes",
     )
     branches = []
-    fields = iter(output.split("\0"))  # not lines: a commit's text may hold anything but NUL
+    fields = iter(output.split("\0"))  # not lines, because a commit's text may have any character but NUL
     for line, worktree, session in zip(fields, fields, fields, strict=False):
         tip, seconds, name, link = line.lstrip("\n").split(" ", 3)
         if link:
@@ -206,15 +208,17 @@ def _read_branches(git: Git, present: str) -> list[Branch]:
 
 
 def _limit_branches(branches: list[Branch], base: str) -> list[Branch]:
-    """The newest 300, and the base, which may be older."""
+    """The newest `MAX_BRANCHES`, and the base, which may be older."""
     older = branches[MAX_BRANCHES:]
     return [*branches[:MAX_BRANCHES], *(branch for branch in older if branch.name == base)]
 
 
 def _choose_base(branches: list[Branch], links: dict[str, str]) -> tuple[str, str]:
-    """The branch that others start from, and its tip: what a remote calls its HEAD, origin before others, else a usual
-    name, else the only branch there is. Of the local one and those of remotes the newest counts, the local one if they
-    are as new."""
+    """The branch that others start from, and its tip; both "" if it is unknown.
+
+    Its name is what a remote calls its HEAD (origin before others), else a usual name, else that of the only branch. If
+    both a local branch and remote ones have that name, the newest counts; the local one if they are equally new.
+    """
     remote_heads = sorted(
         (name.split("/", 3)[2] != "origin", target.split("/", 3)[3])
         for name, target in links.items()
@@ -231,9 +235,9 @@ def _choose_base(branches: list[Branch], links: dict[str, str]) -> tuple[str, st
 
 
 def _newest_tags(git: Git, head: str, walked: list[str], tips: dict[str, str]) -> tuple[str, str, int]:
-    """The newest tag in HEAD's history, the one before it, and the commits since (see `GitState`).
+    """The newest tag in HEAD's history, the one before it, and the number of commits since (see `GitState`).
 
-    Found like `git describe --tags` finds it, without its walk through a whole history that has no tag.
+    `git describe --tags` finds the same tag, but walks through the whole history if that has no tag.
     """
     if not head:
         return "", "", 0
@@ -246,7 +250,7 @@ def _newest_tags(git: Git, head: str, walked: list[str], tips: dict[str, str]) -
 
 
 def _subjects_since(git: Git, head: str, since: str) -> tuple[str, ...]:
-    """The subjects of the commits since a tag, at most `MAX_RECENT`, merges left out; none without a tag."""
+    """The subjects of at most `MAX_RECENT` commits since a tag, without merges. None without a tag."""
     if not since:
         return ()
     span = f"refs/tags/{since}..{head}"
@@ -254,7 +258,8 @@ def _subjects_since(git: Git, head: str, since: str) -> tuple[str, ...]:
 
 
 def _read_own_files(git: Git, head: str, other: str) -> tuple[str, ...]:
-    """Files that the commits of this branch changed and that are still there; none where nothing is to compare with."""
+    """The files that the commits of this branch changed and that still exist. None if there is nothing to compare
+    with."""
     if not head or not other or head == other:
         return ()
     names = git.items(
@@ -268,17 +273,18 @@ def _read_habits(git: Git, head: str) -> tuple[CoChanges, ReleaseRhythm | None]:
     """The habits of the project: which files change together, and how it is released."""
     try:
         past = read_changes(git, head) if head else ()
-    except GitError as error:  # a clone without trees, or a history that takes too long: no habits are known
+    except GitError as error:  # the clone has no trees, or the history takes too long: no habits are known
         log.warning("%s: its history cannot be read: %s", git.folder, error)
         past = ()
     return CoChanges(past), release_rhythm(past)
 
 
 def _find_partner(workspace: Path, habits: CoChanges, status: Status, history: GitState) -> Partner | None:
-    """The file that usually changes with what is uncommitted, or else with what this branch changed."""
+    """The file that usually changes with the uncommitted files, or else with those that this branch changed. None if
+    it has changed, too."""
     if status.more_files:
         return None
-    # Asked by the commits before this branch where nothing is uncommitted: its own say nothing of what it lacks.
+    # If nothing is uncommitted, only the commits before this branch count: its own do not say what it lacks.
     before = habits.length if status.files else max(0, habits.length - max(history.ahead, history.ahead_of_base))
     partner = habits.missing([file.path for file in status.files] or history.own_files, before)
     is_there = partner is not None and os.path.lexists(workspace / partner.path)

@@ -1,4 +1,4 @@
-"""Finds the repository that a folder belongs to, and its submodules, by their files; says why git does not read one."""
+"""Finds the repository that a folder belongs to, and its submodules, and says why git does not accept a repository."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from engine.model import Refusal, sanitise
 
 
 def find_repository(folder: Path) -> Repository | None:
-    """The repository whose working tree holds `folder`, by its files alone; None when there is none."""
+    """The repository whose working tree has `folder`, or None. It is found by its files, without git."""
     folder = folder.absolute()
     for top in (folder, *folder.parents):
         git_dir = _git_dir(top)
@@ -30,7 +30,7 @@ def find_repository(folder: Path) -> Repository | None:
 
 
 def _git_dir(top: Path) -> Path | None:
-    """The git folder that `.git` in `top` is or names; None if git would not accept it."""
+    """The git folder that `.git` in `top` is or names. None if git would not accept it."""
     entry = top / ".git"
     if os.path.lexists(entry / "HEAD"):
         return Path(os.path.realpath(entry))
@@ -52,14 +52,15 @@ def _common_folder(git_dir: Path) -> Path:
 
 
 _trusted_folders: dict[Path, tuple[Repository, tuple[object, ...]]] = {}
-"""Folders of which git said that their repository may be read, until a configuration changes."""
+"""The folders whose repository git accepted. Each is asked about again when a configuration changes."""
 
 
 def repository_root(folder: Path) -> Path:
     """The top of the working tree that `folder` lies in.
 
     Raises `Refusal`: `no_folder`, `no_repository`, `bare_repository`, `unsafe_repository` (owned by someone else),
-    `broken_repository` (git does not accept its `.git`), `unfit_path` (no UTF-8: it could be neither stored nor shown).
+    `broken_repository` (git does not accept its `.git`), `unfit_path` (it is not UTF-8, so it can be neither stored nor
+    shown).
     """
     folder = folder.absolute()
     shown = sanitise(str(folder))
@@ -69,7 +70,7 @@ def repository_root(folder: Path) -> Path:
     stamp = configuration_stamp(nearest, operators_files()) if nearest else ()
     if nearest is not None and _trusted_folders.get(folder) == (nearest, stamp):
         return nearest.top
-    # The one call that lets git find the repository itself: it knows whom to trust, and `rev-parse` runs nothing.
+    # Only here git finds the repository itself, because it knows which owners to trust. `rev-parse` runs no program.
     arguments = ["rev-parse", "--is-bare-repository", "--show-toplevel"]
     without = (nearest.top, nearest.common.parent) if nearest else ()
     done = run_git(arguments, folder, operators_configuration(), without=without, timeout=10)
@@ -93,7 +94,7 @@ def repository_root(folder: Path) -> Path:
 
 
 def top_folder(folder: str) -> str:
-    """The workspace that a folder belongs to; itself where it is in none."""
+    """The workspace that a folder belongs to, or the folder itself if it is in no repository."""
     try:
         return str(repository_root(Path(folder)))
     except Refusal:
@@ -101,7 +102,7 @@ def top_folder(folder: str) -> str:
 
 
 def _explain_refusal(folder: Path, nearest: Repository | None, error_text: str) -> Refusal:
-    """Why git found no repository that it would read, in words. `nearest` is the one that its files suggest."""
+    """The refusal that says why git accepted no repository. `nearest` is the repository that the files suggest."""
     shown = sanitise(str(folder))
     if "dubious ownership" in error_text:
         return Refusal(
@@ -149,11 +150,11 @@ def _require_utf8(path: Path) -> Path:
 
 MODULES_FILE = ".gitmodules"
 MAX_MODULES_BYTES = 1_000_000
-"""Bytes of a list of submodules; a larger one counts as none."""
+"""Maximum size of a list of submodules. A larger one counts as none."""
 
 
 def submodule_paths(folder: Path) -> tuple[str, ...]:
-    """The paths that the tree in `folder` lists as submodules; none where there is no list that git would read."""
+    """The paths that the tree in `folder` lists as submodules. None of them if git would not read the list."""
     try:
         text = read_plain(folder / MODULES_FILE, MAX_MODULES_BYTES, follow=False)
     except (OSError, ValueError):

@@ -1,7 +1,7 @@
-"""Says whether a line of a file, or a file by its name, looks as if it held a secret. Pure.
+"""Says whether a line of a file looks like a secret, or a file by its name like one that holds keys.
 
-An answer never holds the text it was found in: a secret is named by its kind alone. Silent in tests, examples and lock
-files, and about placeholders: a false alarm costs more trust than it is worth.
+A secret is named by its kind; its text is never returned. Tests, examples, lock files and placeholders are left out,
+because a false alarm costs more trust than it is worth.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ import re
 from collections import Counter
 
 MAX_LINE_LENGTH = 2000
-"""Longer lines are generated; only their beginning is looked at."""
+"""Maximum number of characters of a line that are searched. Longer lines are generated."""
 
 SECRET = "likely secret"
 HINT = re.compile(
     r"-----BEGIN|AKIA|ASIA|gh[pousr]_|github_pat_|glpat-|xox[abeoprs]-|hooks\.slack|k_live_|AIza|sk-|SG\.|pypi-|npm_|://"
     r"|(?i:api[_-]?key|access_?key|secret|token|passw|credential)"
 )
-"""Without one of these a text holds no secret that its form gives away."""
+"""A text without any of these has no secret that can be recognised by its form."""
 
 
 _SECRET_PATTERNS: tuple[tuple[str, re.Pattern[str]], ...] = (
@@ -40,7 +40,7 @@ _URL_WITH_PASSWORD = re.compile(r"\b[a-z][a-z0-9+.-]*://([^\s/:@'\"]*):(?![*$<{%
 _HARMLESS_HOST = re.compile(
     r"^(?:localhost|[^.]+|127\..*|0\.0\.0\.0|.*\.(?:localhost|local|test|invalid)|(?:.*\.)?example\.\w+)$"
 )
-"""Hosts of no consequence: this machine, a container beside it, an example."""
+"""Hosts where a password does not matter: this machine, a container beside it, an example."""
 _NAMED_SECRET = re.compile(
     r"(?:api[_-]?key|secret|token|passw(?:or)?d|credential)[\w-]*[\"']?\s*(?::|=>?|:=)\s*[\"']([^\"'\s]{12,})[\"']",
     re.I,
@@ -50,7 +50,7 @@ _UNQUOTED_SETTING = re.compile(
     r"([A-Za-z0-9+/=_.!@#%^&*~-]{12,})\s*$",
     re.I,
 )
-"""A value without quotes, as files of settings have it."""
+"""A value without quotes, as in files of settings."""
 _SETTINGS_FILE = re.compile(r"(?:^|/)\.env[^/]*$|\.(?:env|ya?ml|ini|cfg|conf|toml|properties|tfvars)$", re.I)
 _PLACEHOLDER = re.compile(
     r"example|change.?me|placeholder|dummy|your|xxx|test|fake|sample|passw|insecure|redacted|1234567"
@@ -58,7 +58,7 @@ _PLACEHOLDER = re.compile(
     re.I,
 )
 _TOKEN_PLACEHOLDER = re.compile(r"example|placeholder|your[-_]|x{4}|redacted|\*{3}", re.I)
-"""Words in a placeholder that has the form of a token."""
+"""Words of a placeholder that has the form of a token."""
 _SECRET_FILE = re.compile(
     r"(?:^|/)(?:\.env(?:\.(?:local|production|prod|staging))?|id_(?:rsa|dsa|ecdsa|ed25519)|\.netrc|\.pypirc|\.htpasswd"
     r"|(?!debug\.)[^/]+\.(?:p12|pfx|jks|keystore|kdbx|ppk))$"
@@ -70,17 +70,17 @@ _HARMLESS_PATH = re.compile(
     r"|(?:^|/)(?:[^/]*[.-]lock(?:\.json|\.ya?ml|file)?|npm-shrinkwrap\.json|go\.sum|[^/]*\.(?:min\.js|min\.css|map|svg|snap))$",
     re.I,
 )
-"""Where a secret is no secret: tests, examples, what others wrote, lock files."""
+"""Paths where a secret does not count: tests, examples, code of others, lock files."""
 _PROSE_FILE = re.compile(r"(?:^|/)docs?/|\.(?:md|rst|adoc|txt|html?|ipynb)$", re.I)
-"""Where only what has the form of a known token counts: a manual shows made-up values."""
+"""Paths where only known forms of tokens count, because a manual shows invented values."""
 MIN_TOKEN_ENTROPY = 2.5
-"""Bits a character below which nothing is random: `AKIAAAAAAAAAAAAAAAAA`."""
+"""Bits a character. A token with less is not random, as `AKIAAAAAAAAAAAAAAAAA`."""
 MIN_VALUE_ENTROPY = 3.2
-"""Bits a character that a quoted value must have to look like a secret and not like a word."""
+"""Bits a character. A quoted value with less looks like a word and not like a secret."""
 
 
 def secret_kind(path: str, line: str, after: str = "") -> str:
-    """The kind of secret that a line looks like it holds, "" for none. `after`: the line that follows it."""
+    """The kind of secret that a line seems to have, "" for none. `after` is the line that follows it."""
     line = line[:MAX_LINE_LENGTH]
     if not HINT.search(line) or _HARMLESS_PATH.search(path):
         return ""

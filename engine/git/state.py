@@ -1,6 +1,6 @@
-"""The state of a working tree, as frozen values.
+"""Describes the state of a working tree as frozen values, and reads the part that `git status` knows.
 
-Names and paths are as git has them, hostile text included: sanitise them before they are shown.
+Names and paths are as git has them and may be hostile text, so sanitise them before they are shown.
 """
 
 from __future__ import annotations
@@ -22,21 +22,22 @@ from engine.git.history import Commit, to_datetime
 from engine.git.project_habits import Partner, ReleaseRhythm
 
 STALE_BRANCH = timedelta(days=30)
-"""A branch without a commit for so long is stale."""
+"""A branch is stale if it has had no commit for so long."""
 
 
 @frozen
 class Touch:
-    """A file (path relative to the workspace; `.git/index`, `.git/HEAD`) was written at this instant."""
+    """The last write to a file."""
 
     path: str
+    """Relative to the workspace; also `.git/index` and `.git/HEAD`."""
     at: datetime
     untracked: bool = False
 
 
 @frozen
 class FileState:
-    """One file that differs from HEAD. `modified_at` is None when it is gone or could not be read."""
+    """One file that differs from HEAD."""
 
     path: str
     staged: bool = False
@@ -45,80 +46,88 @@ class FileState:
     deleted: bool = False
     conflicted: bool = False
     modified_at: datetime | None = None
+    """None when it is gone or could not be read."""
 
 
 @frozen
 class Branch:
-    """A local branch, or a remote one as `origin/name`. `merged`: among the last 5,000 commits of the base branch.
-    `taken`: some worktree has it checked out."""
+    """A local or a remote branch."""
 
     name: str
+    """A remote one is `origin/NAME`."""
     tip: str
     at: datetime
     merged: bool = False
+    """Its tip is among the last 5,000 commits of the base branch."""
     remote: bool = False
     taken: bool = False
+    """A worktree has it checked out."""
 
 
 @dataclass(frozen=True)
 class GitState:
-    """A working tree and its repository at one moment; what is bounded says so.
-
-    `head` is "" before the first commit, `branch` "" when detached, `upstream` "" when there is none. `ahead` and
-    `behind` count against the upstream, `ahead_of_base` and `behind_base` against `base`, the branch that others
-    start from (`main`, `origin/main`, …; "" for unknown). `tag` is the newest tag among the last 5,000
-    commits of HEAD; `commits_since_tag` counts from there, or, without a tag, all commits up to 301. `subjects`: of at
-    most 50 commits since `tag`, or, when HEAD is `tag`, between it and the tag before it, merges left out.
-    `own_files`: at most 2,000 files that this branch changed since it left its upstream, or its base where it has none.
-    `me`: git's own `user.email`, "" when it is not set.
-    `operation`: what is unfinished, see `engine.git.operations`. `refs` changes whenever HEAD or a ref does.
-    `recent`: at most 50 commits, `branches`: at most 300, newest first, `files`: at most 2,000 (`more_files` counts
-    the rest). `partner`: the file that usually changes with those of `files` (or, where nothing is uncommitted, of
-    `own_files`) and has not; None when there is none. `release`: how the project is released, None for
-    unknown.
-    """
+    """A working tree and its repository at one moment."""
 
     head: str = ""
+    """The commit, "" before the first."""
     branch: str = ""
+    """Empty when HEAD is detached."""
     detached: bool = False
     upstream: str = ""
+    """Empty when there is none."""
     upstream_tip: str = ""
     ahead: int = 0
+    """Number of commits that the upstream does not have."""
     behind: int = 0
+    """Number of commits that only the upstream has."""
     base: str = ""
+    """The branch that others start from, such as `main` or `origin/main`; "" when it is unknown."""
     base_tip: str = ""
     ahead_of_base: int = 0
     behind_base: int = 0
     files: tuple[FileState, ...] = ()
+    """At most 2,000 files that differ from HEAD."""
     more_files: int = 0
+    """Number of the others."""
     recent: tuple[Commit, ...] = ()
+    """At most 50 commits, newest first."""
     branches: tuple[Branch, ...] = ()
+    """At most 300 branches, newest first."""
     tag: str = ""
+    """The newest tag among the last 5,000 commits of HEAD."""
     commits_since_tag: int = 0
+    """Number of commits since `tag`; without a tag, all commits up to 301."""
     subjects: tuple[str, ...] = ()
+    """The subjects of at most 50 commits since `tag`, without merges. If HEAD is `tag`, those since the tag before."""
     own_files: tuple[str, ...] = ()
+    """At most 2,000 files that this branch changed since it left its upstream, or without one, its base."""
     me: str = ""
+    """git's `user.email`, "" when it is not set."""
     operation: str = ""
+    """The name of the unfinished operation; see `engine.git.operations`."""
     refs: str = ""
+    """A value that changes whenever HEAD or a ref does."""
     has_remote: bool = False
     on_github: bool = False
     touches: tuple[Touch, ...] = ()
     partner: Partner | None = None
+    """The file that usually changes with `files`, but has not changed. If nothing is uncommitted, with `own_files`."""
     release: ReleaseRhythm | None = None
+    """How the project is released, None when that is unknown."""
 
     @property
     def clean(self) -> bool:
-        """True when the files are exactly those of HEAD."""
+        """Whether the files are exactly those of HEAD."""
         return not self.files and not self.more_files
 
     @cached_property
     def base_name(self) -> str:
-        """`main` for the base `main` as for `origin/main`."""
+        """The name of the base without its remote: `main` for `origin/main` too."""
         remote = any(branch.remote and branch.name == self.base for branch in self.branches)
         return self.base.partition("/")[2] if remote else self.base
 
     def is_mine(self, commit: Commit) -> bool:
-        """Whether the operator wrote it, as far as git can tell."""
+        """Whether the operator wrote a commit, as far as git can tell."""
         return bool(self.me) and commit.email == self.me
 
     @cached_property
@@ -128,7 +137,7 @@ class GitState:
 
     @property
     def open_branches(self) -> tuple[Branch, ...]:
-        """Branches with work that the base does not have: local ones, and remote ones that have no local namesake."""
+        """The branches with work that the base does not have. A remote one is left out if a local one has its name."""
         local = {branch.name for branch in self.branches if not branch.remote}
         return tuple(
             branch
@@ -141,22 +150,24 @@ class GitState:
 
 
 def bare_name(branch: Branch) -> str:
-    """`feature/x` for `feature/x` and for `origin/feature/x`."""
+    """The name of a branch without its remote: `feature/x` for `origin/feature/x` too."""
     return branch.name.partition("/")[2] if branch.remote else branch.name
 
 
-# -- branches that sessions' changes became
+# -- Branches that the changes of sessions became.
 
 
 PREFIXES = ("clawpy/", "clawpy-")
 MAX_LENGTH = 50
-"""Characters of a branch's name, before it is numbered."""
+"""Maximum number of characters of a branch's name, before it is numbered."""
 
 
 def session_branch(title: str, session_id: str, *, below: bool = True) -> str:
-    """The branch that a session's changes become: `clawpy/` and the first words of its prompt in lower case, such as
-    `clawpy/fix-lint-in-cart`, or the session's id where there is no word; `clawpy-` where none can be below `clawpy`.
-    Always a name that git takes."""
+    """The name of the branch for a session's changes, which git always accepts.
+
+    It is `clawpy/` and the first words of the prompt in lower case, such as `clawpy/fix-lint-in-cart`. If the prompt
+    has no word, the session's id is used. If no branch can be `below` the name `clawpy`, the prefix is `clawpy-`.
+    """
     first = unicodedata.normalize("NFKC", title.strip().partition("\n")[0]).lower()
     words = "".join(letter if letter.isalnum() else " " for letter in first).split()
     name, max_length = "", MAX_LENGTH - len(PREFIXES[0])
@@ -168,12 +179,12 @@ def session_branch(title: str, session_id: str, *, below: bool = True) -> str:
 
 
 def is_session_branch(name: str, session: str) -> bool:
-    """Whether a branch is one that a session's changes became. `session`: the trailer `Session` of its last commit,
-    "" when it has none. A branch that you committed to is yours."""
+    """Whether the changes of a session became this branch. `session` is the trailer `Session` of its last commit, ""
+    when that has none, because a branch to which you committed is yours."""
     return name.startswith(PREFIXES) and bool(session.strip())
 
 
-# -- the working tree as `git status` sees it
+# -- The working tree as `git status` sees it.
 
 
 MAX_FILES: Final = 2_000
@@ -182,7 +193,7 @@ MAX_IN_FOLDER: Final = 300  # files named of one untracked folder
 _LITTER_FOLDERS: Final = frozenset(
     ("__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache", ".hypothesis", ".tox", ".venv", "node_modules")
 )
-"""Folders that tools fill: where they are not ignored they are still no work of a person, and no activity."""
+"""Folders that tools fill. Even if they are not ignored, their files are neither work nor activity of a person."""
 
 
 def is_litter(path: str) -> bool:
@@ -199,7 +210,7 @@ _BYPRODUCT: Final = re.compile(
 
 
 def is_byproduct(path: str) -> bool:
-    """Whether an untracked file of this name is nobody's work: output, logs, editor backups, local settings."""
+    """Whether an untracked file with this name is nobody's work: output, a log, a backup of an editor, settings."""
     return is_litter(path) or bool(_BYPRODUCT.search(path))
 
 
@@ -215,7 +226,7 @@ class Status:
 
 
 def read_status(git: Git) -> Status:
-    """One `git status`, which writes nothing and does not enter submodules. Raises `GitError`."""
+    """Run `git status`, which writes nothing and does not enter submodules. Raises `GitError`."""
     records = git.items(
         "status", "--porcelain=v2", "--branch", "-z", "--no-ahead-behind", "--no-renames", "--untracked-files=normal"
     )
@@ -243,7 +254,7 @@ def read_status(git: Git) -> Status:
 
 
 def _file_states(root: Path, part: str) -> Iterator[FileState]:
-    """One record of `status --porcelain=v2`; an untracked folder gives the files in it."""
+    """The files of one record of `status --porcelain=v2`. That of an untracked folder stands for the files in it."""
     kind = part[0]
     if kind == "?":
         path = part[2:]
@@ -265,7 +276,7 @@ def _file_states(root: Path, part: str) -> Iterator[FileState]:
 
 
 def _files_below(root: Path, folder: str) -> Iterator[str]:
-    """Files below an untracked folder, at most 300; a repository of its own stays one entry."""
+    """At most `MAX_IN_FOLDER` files below an untracked folder. A folder that is a repository itself is one entry."""
     if (root / folder / ".git").exists():
         yield folder.rstrip("/")
         return
@@ -274,13 +285,13 @@ def _files_below(root: Path, folder: str) -> Iterator[str]:
 
 def _walk_files(root: Path, folder: Path) -> Iterator[str]:
     for place, folders, names in os.walk(folder):
-        folders[:] = sorted(name for name in folders if name not in _LITTER_FOLDERS)  # what os.walk then goes into
+        folders[:] = sorted(name for name in folders if name not in _LITTER_FOLDERS)  # os.walk enters only these
         for name in sorted(names):
             yield os.path.relpath(os.path.join(place, name), root)  # noqa: PTH118 (names that are no UTF-8 stay whole)
 
 
 def modified_at(path: Path) -> datetime | None:
-    """When a file was written; None when it is not there."""
+    """When a file was written. None when it does not exist."""
     try:
         return to_datetime(path.lstat().st_mtime)
     except (OSError, ValueError):

@@ -1,7 +1,7 @@
 """Finds secrets, large files and `fixup!` commits that should not be pushed or committed as they are.
 
-One reading for the card and for the review that → runs. Bounded: the newest `MAX_COMMITS` commits, `MAX_BYTES` of new
-files; what was not read is counted.
+The card and the review that → runs read the same. At most the newest `MAX_COMMITS` commits and `MAX_BYTES` of new files
+are read; the other commits are counted.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from engine.git.state import FileState, GitState
 MAX_COMMITS: Final = 2_000
 MAX_BYTES: Final = 32_000_000
 MAX_READ_BYTES: Final = 512_000
-"""Bytes of a file that is read for secrets; larger ones are data."""
+"""Maximum size of a file that is searched for secrets. Larger ones are data."""
 
 LARGE_FILE_BYTES: Final = 10_000_000
 """A file with more bytes is large."""
 
 MAX_PROBLEMS: Final = 500
 RECENT_AGE: Final = timedelta(days=7)
-"""Where there is no remote and no other branch, commits as young as this can still be changed."""
+"""Without a remote and another branch, commits of at most this age can still be changed."""
 
 _PATCH_OPTIONS = ("--unified=0", "--no-color", "--find-renames", "--irreversible-delete", "--no-prefix")
 _SMALL_FILES = ("-c", f"core.bigFileThreshold={MAX_READ_BYTES}")
@@ -44,40 +44,43 @@ _UNWANTED_KINDS: Final = (
     ("archive", 2_000_000, re.compile(r"\.(?:zip|tar|tgz|tar\.(?:gz|bz2|xz|zst)|7z|rar|iso|war)$", re.I)),
     ("core dump", 100_000, re.compile(r"(?:^|/)core(?:\.\d+)?$|\.(?:hprof|dmp|stackdump)$")),
 )
-"""Kinds of files that belong in no repository: the kind, from how many bytes on, and their names."""
+"""Kinds of files that belong in no repository: the kind, the least number of bytes, and a pattern of names."""
 _TEST_PATH = re.compile(r"(?:^|/)(?:tests?|testdata|test[-_]data|fixtures?|examples?|samples?)/", re.I)
 
 
 @frozen
 class Span:
-    """Commits that nobody else has: those of `head` that neither `without` ("" for none) nor any remote branch has, at
-    most the `newest` of them. `shared`: the repository has a remote, so they are about to be pushed."""
+    """Commits that nobody else has: those of `head` that neither `without` nor any remote branch has."""
 
     head: str
     without: str = ""
+    """Empty for none."""
     newest: int = MAX_COMMITS
+    """Maximum number of commits."""
     shared: bool = True
+    """The repository has a remote, so that the commits are about to be pushed."""
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        """For `git rev-list` and `git log`."""
+        """The arguments for `git rev-list` and `git log`."""
         end = (f"^{self.without}",) if self.without else ()
         return (f"--max-count={self.newest}", self.head, *end, "--not", "--remotes")
 
 
 @frozen
 class UnpushedProblem:
-    """One thing that should not be there, without the text that it was found in. `line` is 0 for a whole file, `sha` ""
-    for what is not committed. `is_removed_later`: a later commit removes it, but it is still in
-    the history. `size` in
-    bytes, of large files alone."""
+    """Something that should not be there. The text in which it was found is not kept."""
 
     kind: str
     path: str
     line: int = 0
+    """0 for a whole file."""
     sha: str = ""
+    """The commit, "" for what is not committed."""
     is_removed_later: bool = False
+    """A later commit removes it, but it is still in the history."""
     size: int = 0
+    """Bytes of a large file."""
 
     @property
     def is_secret(self) -> bool:
@@ -92,11 +95,11 @@ class Unpushed:
     commits: int = 0
     """Number of commits that nobody else has."""
     unread: int = 0
-    """Number of those that were not read."""
+    """Number of those commits that were not read."""
     shared: bool = True
     """See `Span`."""
     committed: tuple[UnpushedProblem, ...] = ()
-    """Problems of the commits; secrets first."""
+    """Problems of the commits, secrets first."""
 
 
 NOTHING_UNPUSHED: Final = Unpushed()
@@ -104,7 +107,7 @@ NOTHING_UNPUSHED: Final = Unpushed()
 
 @frozen
 class _RawEntry:
-    """One file as one commit leaves it."""
+    """A file after a commit that changed it."""
 
     sha: str
     status: str
@@ -113,8 +116,11 @@ class _RawEntry:
 
 
 def span_of(state: GitState, now: datetime) -> Span | None:
-    """The commits that are not pushed: against the upstream; without one, what no remote branch has; without a remote,
-    what the base does not have, or on the base itself the commits of the last week. None when there is nothing."""
+    """The commits that are not pushed. None when there are none.
+
+    With an upstream these are the commits that it does not have, and with a remote those that no remote branch has.
+    Without a remote they are the commits that the base does not have; on the base itself, those of the last week.
+    """
     if not state.head:
         return None
     if state.upstream_tip:
@@ -134,7 +140,7 @@ def read_unpushed(git: Git, state: GitState, now: datetime) -> Unpushed:
 
 
 def read_commits(git: Git, span: Span, *, leftovers: bool = False) -> Unpushed:
-    """The problems in the commits of a span. `leftovers`: also debugging and markers that are still there. Raises
+    """The problems in the commits of a span. With `leftovers` also debugging and markers that are still there. Raises
     `GitError`."""
     shas = git.text("rev-list", *span.arguments).split()
     if not shas:
@@ -152,14 +158,14 @@ def read_commits(git: Git, span: Span, *, leftovers: bool = False) -> Unpushed:
         stdin="\n".join(read).encode() + b"\n", allowed=(0, 128),
     )  # fmt: skip
     if patch.returncode:
-        read = []  # a partial clone lacks files to compare with
+        read = []  # a partial clone lacks files for the comparison
     else:
         problems += _scan_patch(git, span.head, patch.stdout, leftovers=leftovers)
     return Unpushed(len(shas), len(shas) - len(read), span.shared, _sort_problems(problems))
 
 
 def read_uncommitted(git: Git, head: str, files: Sequence[FileState]) -> tuple[UnpushedProblem, ...]:
-    """Secrets in the staged and changed tracked files, large and unwanted files in the index. `head` is "" before the
+    """Secrets in staged and changed tracked files, and large or unwanted files in the index. `head` is "" before the
     first commit. Raises `GitError`."""
     if not any(file.staged or file.modified for file in files):
         return ()
@@ -181,7 +187,7 @@ def read_uncommitted(git: Git, head: str, files: Sequence[FileState]) -> tuple[U
 
 
 def _small_changed_files(git: Git, files: Sequence[FileState]) -> list[str]:
-    """The changed tracked files that are small enough, as many as `MAX_BYTES` hold."""
+    """The changed tracked files that are small enough, up to `MAX_BYTES` together."""
     paths: list[str] = []
     remaining = MAX_BYTES
     for file in files:
@@ -190,7 +196,7 @@ def _small_changed_files(git: Git, files: Sequence[FileState]) -> list[str]:
         try:
             size = (git.folder / file.path).lstat().st_size
         except OSError:
-            size = 0  # staged, and taken away since
+            size = 0  # staged, and removed since
         if size <= min(MAX_READ_BYTES, remaining):
             remaining -= size
             paths.append(file.path)
@@ -198,7 +204,7 @@ def _small_changed_files(git: Git, files: Sequence[FileState]) -> list[str]:
 
 
 def _parse_raw_diff(listing: bytes) -> Iterator[_RawEntry]:
-    """The files of `--raw -z`, also of many commits one after the other."""
+    """The files in the output of `--raw -z` for one or many commits."""
     fields = iter(listing.split(b"\0"))
     sha = ""
     for field in fields:
@@ -212,8 +218,11 @@ def _parse_raw_diff(listing: bytes) -> Iterator[_RawEntry]:
 
 
 def _object_sizes(git: Git, names: Iterable[str]) -> dict[str, int]:
-    """The bytes of each object by its name, an id or COMMIT:PATH; more than any file's for a folder. What is not there
-    (a file of another commit, any in a partial clone) is left out."""
+    """The size of each object by its name, which is an id or COMMIT:PATH.
+
+    A folder counts as larger than any file. An object that is not there is left out, for example a file of another
+    commit, or any file in a partial clone.
+    """
     names = list(names)
     listing = "".join(f"{name}\n" for name in names).encode(errors="surrogateescape")
     output = git.output("cat-file", "--batch-check=%(objecttype) %(objectsize)", "--buffer", stdin=listing)
@@ -242,7 +251,8 @@ def _newest_within_limit(shas: Sequence[str], entries: Iterable[_RawEntry], size
 def _unwanted_files(
     git: Git, entries: Iterable[_RawEntry], sizes: Mapping[str, int], base: str, head: str
 ) -> list[UnpushedProblem]:
-    """Files that do not belong there, one a path, unless `base` has the like at the same place already."""
+    """Files that do not belong in a repository, one for each path. A file is left out if `base` has one of about that
+    size at the same path."""
     problems: dict[str, UnpushedProblem] = {}
     for entry in entries:
         size = sizes.get(entry.blob, 0)
@@ -261,7 +271,7 @@ def _unwanted_files(
 
 
 def _classify_file(entry: _RawEntry, size: int) -> tuple[str, str]:
-    """(problem, path to name) of a file, ("", "") for no problem."""
+    """The problem of a file and the path that it is about; both "" for no problem."""
     if entry.status == "A" and is_secret_file(entry.path) and size:
         return f"{SECRET}: file that holds keys", entry.path
     if not _TEST_PATH.search(entry.path):
@@ -274,8 +284,8 @@ def _classify_file(entry: _RawEntry, size: int) -> tuple[str, str]:
 
 
 def _scan_patch(git: Git, head: str, patch: bytes, *, leftovers: bool) -> list[UnpushedProblem]:
-    """Findings in the lines that commits add, with their line in the present file; what a later commit took out again
-    is dropped unless it is a secret."""
+    """The problems in the lines that commits add, with their line in the present file. If a later commit removed the
+    line again, only a secret counts."""
     texts: dict[str, list[str]] = {}
     problems: dict[tuple[str, str, int], UnpushedProblem] = {}
     for sha, added, leftover in _scan_lines(patch, leftovers=leftovers):
@@ -295,7 +305,8 @@ def _scan_patch(git: Git, head: str, patch: bytes, *, leftovers: bool) -> list[U
 
 
 def _sort_problems(problems: Iterable[UnpushedProblem]) -> tuple[UnpushedProblem, ...]:
-    """Secrets before others, a line before a whole file; of a file whose lines are named the file is not."""
+    """Sort secrets before others, and lines before whole files. A whole file is left out if a secret is named in one of
+    its lines."""
     problems = list(problems)
     located = {problem.path for problem in problems if problem.is_secret and problem.line}
     shown = [problem for problem in problems if not problem.is_secret or problem.line or problem.path not in located]
@@ -305,7 +316,7 @@ def _sort_problems(problems: Iterable[UnpushedProblem]) -> tuple[UnpushedProblem
 
 def _scan_lines(patch: bytes, *, leftovers: bool) -> Iterator[tuple[str, PatchLine, Leftover]]:
     """The commit, the line and the finding for each problem in the added lines of a patch. Without `leftovers` only
-    those files are read that hold anything like a secret: most hold nothing."""
+    files with a hint of a secret are read, which most do not have."""
     commit = b""
     for part in re.split(rb"\n(?=\x01|diff --git )", b"\n" + patch):
         if part.startswith(b"\x01"):
@@ -320,29 +331,34 @@ def _scan_lines(patch: bytes, *, leftovers: bool) -> Iterator[tuple[str, PatchLi
                             yield file.commit, line, leftover
 
 
-# -- `fixup!`, `squash!` and `amend!` commits
+# -- `fixup!`, `squash!` and `amend!` commits.
 
 
 FIXUP: Final = re.compile(r"(?:(?:fixup|squash|amend)! )+")
 MAX_FIXUP_COMMITS: Final = 200
-"""Maximum number of unpushed commits that are looked through for them."""
+"""Maximum number of unpushed commits that are searched for them."""
 
 
 @frozen
 class Fixups:
-    """`subjects` of the fixup commits, the newest first, and the subjects they name (`targets`). `onto`: the parent of
-    the oldest commit that changes, "" when that is the very first. `at`: when the oldest fixup was committed."""
+    """The fixup commits of a branch."""
 
     subjects: tuple[str, ...]
+    """Their subjects, the newest first."""
     targets: tuple[str, ...]
+    """The subjects of the commits that they change."""
     onto: str
+    """The parent of the oldest commit that they change; "" if that is the first commit of all."""
     at: datetime
+    """When the oldest fixup was committed."""
 
 
 def read_fixups(git: Git, state: GitState) -> Fixups | None:
-    """The fixup commits of HEAD that no remote branch has, nor the base when another branch is checked out; None when
-    there are none, when what they mend is pushed already, or while something is unfinished. Commits before a merge are
-    left alone. Raises `GitError`."""
+    """The fixup commits of HEAD that no remote branch has, nor the base unless that is checked out. Those before a
+    merge are left out. Raises `GitError`.
+
+    None if there are none, if the commits that they change are pushed already, or while an operation is unfinished.
+    """
     if state.operation or not any(FIXUP.match(commit.subject) for commit in state.recent):
         return None
     base = [state.base_tip] if state.base_tip and state.base_name != state.branch else []
@@ -364,7 +380,7 @@ def read_fixups(git: Git, state: GitState) -> Fixups | None:
 
 
 def _is_target(wanted: str, commit: Commit) -> bool:
-    """As git finds it: by the subject, its beginning, or the id."""
+    """Whether a fixup means this commit. Like git, it is found by its subject, the beginning of that, or its id."""
     if FIXUP.match(commit.subject):
         return False
     return commit.subject.startswith(wanted) or (len(wanted) >= 7 and commit.id.startswith(wanted))
