@@ -1,6 +1,6 @@
-"""Chooses the coding agent or the model that answers the text prompts of a channel (SPEC 3.8).
+"""Offers the coding agents and models of this machine for the text prompts of a channel, and assigns one (SPEC 3.8).
 
-What is installed on this machine is offered, and written to the settings only when the operator chooses it.
+The settings change only when the operator chooses one.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from engine.settings_store import SettingsStore
 # Models of local providers
 
 TIMEOUT_S = 0.5
-"""Seconds for the whole answer of a server."""
+"""Seconds in which a server must answer completely."""
 
 MAX_ANSWER_BYTES = 256 * 1024
 """Maximum size of an answer."""
@@ -38,7 +38,8 @@ _LATE = f"did not list its models within {TIMEOUT_S:g} s"
 
 
 def query_local_models(providers: Mapping[str, ProviderSettings]) -> LocalModels:
-    """The models of providers on this machine, which are queried at the same time. Blocking, up to a second."""
+    """The models of the providers on this machine, which are all queried at the same time. Blocks for at most a
+    second."""
     addresses = {
         name: address for name, provider in providers.items() if (address := _local_address(provider)) is not None
     }
@@ -60,7 +61,7 @@ def query_local_models(providers: Mapping[str, ProviderSettings]) -> LocalModels
 
 
 def _local_address(provider: ProviderSettings) -> SplitResult | None:
-    """The address of a provider of this machine that needs no key; None for every other one."""
+    """The address of a provider on this machine that needs no key. None for every other one."""
     if not provider.keyless or provider.kind is not ProviderKind.OPENAI:
         return None
     try:
@@ -71,7 +72,7 @@ def _local_address(provider: ProviderSettings) -> SplitResult | None:
 
 
 def _query_server(address: SplitResult, until: float) -> tuple[list[str], str]:
-    """The models of one server, and a problem as the end of a sentence; neither where no server listens. `until` is in
+    """The models of one server, and a problem as the end of a sentence. Neither if no server listens. `until` is in
     monotonic seconds."""
     connection = http.client.HTTPConnection(address.hostname or "", address.port or 80, timeout=TIMEOUT_S)
     with contextlib.closing(connection):
@@ -118,16 +119,16 @@ class ChannelSetup:
         model_for: Callable[[str, str], ModelChoice],
         path: str | None = None,
     ) -> None:
-        """`model_for(agent, channel)` returns the model that would answer, or raises `Refusal`; agents are searched in
-        `path`, by default PATH."""
+        """`model_for(agent, channel)` returns the model that would answer, or raises `Refusal`. Agents are searched in
+        `path`, by default in PATH."""
         self._settings = settings
         self._data = data
         self._model_for = model_for
         self._path = path
 
     def served_by(self, channel: str = DEFAULT_CHANNEL) -> str:
-        """The coding agent or the id of the model that serves text prompts on `channel` now, "" for none. May read the
-        keyring. An agent that was assigned and is gone counts: its cards say what is missing."""
+        """The coding agent or the id of the model that serves text prompts on `channel` now; "" for none. May read the
+        keyring. An assigned agent counts even if it is gone, because its cards say what is missing."""
         channel_settings = self._settings.current.channels.get(channel)
         if channel_settings is None:
             return ""
@@ -141,8 +142,7 @@ class ChannelSetup:
             return ""
 
     def local_models(self) -> LocalModels:
-        """The models of local providers, and the problems of providers that do not list theirs. Blocking, up to a
-        second."""
+        """The models of local providers, and the problems of those that list none. Blocks for at most a second."""
         current = self._settings.current
         providers = {name: provider for name in current.provider_names() if (provider := current.provider(name))}
         return query_local_models(providers)

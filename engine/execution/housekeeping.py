@@ -1,4 +1,7 @@
-"""Keeps the caches of checks, measures the disk, and undoes landings and removes worktrees and caches on request."""
+"""Keeps the engine's own disk in order: caches of checks, a disk that is nearly full, worktrees that can be removed.
+
+The flows of `Place.ENGINE` use it, and undo landings through it.
+"""
 
 from __future__ import annotations
 
@@ -23,19 +26,18 @@ from engine.model import ChangeSet, ChangeState, Refusal
 # Caches of a workspace that outlive a session
 
 MAX_SLOTS = 3
-"""Maximum number of lines of commits of one workspace that have a cache."""
+"""Maximum number of caches of one workspace. Each is for one line of commits."""
 
 MAX_UNUSED_SECONDS = 30 * 86_400
 """Seconds after which a cache that no session used is removed."""
 
 
 class Caches:
-    """The caches in `folder`, for one engine. Its methods may be called from any thread.
+    """The caches in `folder`, for one engine. Thread-safe.
 
-    A cache that one session filled is believed by the next one that reads it. So only sessions that check, without
-    writing, share one, and only along one line of commits: a slot remembers the commit it was last used at, and is
-    taken again for that commit and those that descend from it. Every other session has an empty cache that is deleted
-    with it.
+    A session trusts what an earlier one left in its cache. So only sessions that check without writing share a cache,
+    and only along one line of commits. A slot remembers the commit at which it was last used, and is used again for
+    that commit and its descendants. Every other session has an empty cache, which is deleted with it.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -46,8 +48,8 @@ class Caches:
 
     @contextmanager
     def use_cache(self, workspace: str, head: str, descends: Callable[[str], bool]) -> Iterator[Path]:
-        """The folder, for `Confinement.caches`, of a session that checks `workspace` at the commit `head`. `descends`
-        says whether `head` descends from a commit. Raises OSError."""
+        """The folder of caches for a session that checks `workspace` at the commit `head`. `descends` says whether
+        `head` descends from a commit. Raises OSError."""
         with self._lock:
             slot = self._choose_slot(self._workspace_folder(workspace), head, descends)
             self._users[slot] += 1
@@ -77,7 +79,7 @@ class Caches:
             return [slot for slot in self._folder.glob("*/*") if not self._users[slot]]
 
     def drop(self, slots: Collection[Path]) -> int:
-        """Remove those of `slots` that are still idle; returns how many went. The next check fills them anew. Raises
+        """Remove those of `slots` that are still idle. Returns their number. The next check fills them again. Raises
         OSError."""
         dropped = 0
         for slot in slots:
@@ -91,7 +93,7 @@ class Caches:
         return self._folder / hashlib.sha256(workspace.encode()).hexdigest()[:16]
 
     def _choose_slot(self, folder: Path, head: str, descends: Callable[[str], bool]) -> Path:
-        """The slot last used at `head`, else the latest at a commit it descends from, else an empty one."""
+        """The slot that was last used at `head`, else the newest one at an ancestor of `head`, else an empty one."""
         slots = [path.parent for path in folder.glob("*/head")]
         heads = {slot: (slot / "head").read_text() for slot in slots}
         slots.sort(key=lambda slot: (heads[slot] == head, (slot / "head").stat().st_mtime), reverse=True)
@@ -109,14 +111,14 @@ class Caches:
 # The disk
 
 MAX_MEASURED = 50_000
-"""Maximum number of files that are measured; a larger folder counts as these alone."""
+"""Maximum number of files that are measured. The others are not counted."""
 
 NEARLY_FULL_BYTES = 5_000_000_000
 NEARLY_FULL_SHARE = 0.1
-"""A disk is nearly full with less free space than both."""
+"""A disk is nearly full when its free space is less than both."""
 
 URGENT_BYTES, NOT_URGENT_BYTES = 1_000_000_000, 2_000_000_000
-"""A full disk becomes urgent below the first number of free bytes, and stops being urgent at the second."""
+"""A nearly full disk becomes urgent below the first number of free bytes, and stops being urgent at the second."""
 
 MEASURE_INTERVAL_S = 600.0
 """Seconds until the size is measured again."""
@@ -138,8 +140,8 @@ class FullDisk:
 
 
 def is_urgent(free: int, before: bool) -> bool:
-    """Whether `free` bytes are urgent. A disk that was urgent `before` stays so up to a second limit, so that the
-    answer does not change back and forth."""
+    """Whether a disk with `free` bytes is urgent. One that was urgent `before` stays so up to a higher limit, so that
+    the answer does not change back and forth."""
     return free < (NOT_URGENT_BYTES if before else URGENT_BYTES)
 
 
@@ -156,7 +158,7 @@ class ReclaimedSpace:
 
 
 class Housekeeping:
-    """The engine's own upkeep, for flows of `Place.ENGINE`. `busy` returns the ids of running sessions."""
+    """The engine's own upkeep."""
 
     def __init__(
         self,
@@ -167,6 +169,7 @@ class Housekeeping:
         caches: Caches,
         busy: Callable[[], Collection[str]],
     ) -> None:
+        """`busy` returns the ids of running sessions."""
         self._home = home
         self._clock = clock
         self._measured: tuple[float, int] | None = None
@@ -177,18 +180,18 @@ class Housekeeping:
         self._busy = busy
 
     def undo(self, change_set_id: str, workspace: str) -> ChangeSet:
-        """See `ChangeSets.undo`. Raises `Refusal` also when it belongs to another workspace."""
+        """Undo a landing; see `ChangeSets.undo`. Raises `Refusal` also when it belongs to another workspace."""
         if self._changes.get(change_set_id).workspace != workspace:
             raise Refusal("unknown_change_set", f"{change_set_id} is of another workspace", "`clawpy work` lists them")
         return self._changes.undo(change_set_id)
 
     def read_free_space(self) -> tuple[int, int]:
-        """Free and total bytes of the disk with the home's caches. Raises OSError."""
+        """The free and the total bytes of the disk that has the home's caches. Raises OSError."""
         stats = os.statvfs(self._home.cache)
         return stats.f_bavail * stats.f_frsize, stats.f_blocks * stats.f_frsize
 
     def disk(self) -> FullDisk | None:
-        """The disk if it is nearly full, else None. Measures folders only when it is. Raises OSError."""
+        """The disk if it is nearly full, else None. Folders are measured only if it is. Raises OSError."""
         free, total = self.read_free_space()
         if free >= NEARLY_FULL_BYTES or free >= total * NEARLY_FULL_SHARE:
             self._full = None
@@ -206,8 +209,8 @@ class Housekeeping:
         return len(self._worktrees.list_sessions()) - len(self._unneeded_worktrees())
 
     def reclaim(self) -> ReclaimedSpace:
-        """Remove worktrees of decided sessions, and caches that no session uses. Undecided and unsaved changes stay.
-        Raises OSError."""
+        """Remove the worktrees of sessions whose changes are decided, and the caches that no session uses. Undecided
+        and unsaved changes stay. Raises OSError."""
         self._measured = None
         unneeded, freed = self._unneeded_worktrees(), 0
         for session_id, folder in unneeded.items():
@@ -219,7 +222,7 @@ class Housekeeping:
         return ReclaimedSpace(tuple(unneeded), self._caches.drop(idle), freed)
 
     def _unneeded_worktrees(self) -> dict[str, Path]:
-        """The worktrees by session that are not needed: their session is over, and its changes are stored and
+        """The worktrees by session that are not needed, because the session is over, and its changes are stored and
         decided."""
         busy = set(self._busy())
         folders = {}
@@ -232,7 +235,7 @@ class Housekeeping:
 
 
 def measure_folders(folders: Collection[Path]) -> int:
-    """Bytes on disk of the files below these folders, at most `MAX_MEASURED` files together; links are not followed."""
+    """The bytes on disk of at most `MAX_MEASURED` files below these folders. Links are not followed."""
     walks = (walk for folder in folders for walk in os.walk(folder))
     files = (os.path.join(place, name) for place, _, names in walks for name in names)  # noqa: PTH118 (many files)
     total = 0

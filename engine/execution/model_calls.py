@@ -1,7 +1,7 @@
 """Stores model calls and turns of agents with their exact prompts, for the X-ray (SPEC 9.6, 1.10).
 
-A conversation is a chain of calls. Each stores only its new messages: the whole prompt of a call is its own messages
-after those of all calls before it. Secrets are removed before anything is stored.
+A conversation is a chain of calls, each of which stores only its new messages. So the whole prompt of a call is the
+messages of all calls before it and its own. Secrets are removed before anything is stored.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class CallUsage:
     cost: int = 0
     """Micro-dollars."""
     is_reported: bool = True
-    """False when the provider did not say, or said what cannot be."""
+    """False when the provider did not say what was used, or said something impossible."""
 
 
 NOTHING_USED = CallUsage()
@@ -61,10 +61,10 @@ MAX_CALLS_WITH_MEMORY = 20
 """Maximum number of calls that are returned for a memory."""
 
 CONTINUES_CALL = "carried_from"
-"""The key in the provenance of a call for the earlier call of its conversation."""
+"""The key in the provenance of a call that names the earlier call of its conversation."""
 
 MAX_REPLY = 100_000
-"""Maximum number of characters of a stored answer; the next call's messages have all of it."""
+"""Maximum number of characters of a stored answer. The messages of the next call have all of it."""
 
 
 class ModelCallRow(Row, table=True):
@@ -114,11 +114,11 @@ class Caller(NamedTuple):
 
 
 OnPrompt = Callable[[Transaction, SessionView | Caller, str, Mapping[str, Any]], None]
-"""Receives the provenance of a new prompt, in the transaction in which its call begins. Quick; must not raise."""
+"""Receives the provenance of a new prompt, in the transaction in which its call begins. Must be quick and not raise."""
 
 
 class ModelCalls:
-    """Stores calls; also an observer of sessions. Methods may be called from any thread."""
+    """Stores and reads calls. It observes sessions, because calls end with them. Thread-safe."""
 
     def __init__(
         self,
@@ -128,7 +128,7 @@ class ModelCalls:
         secrets: Callable[[], Iterable[str]] = tuple,
         on_prompt: OnPrompt = lambda tx, session, call_id, provenance: None,
     ) -> None:
-        """`secrets`: values that are never stored (SPEC 11.1), besides those that look secret."""
+        """`secrets` returns values that are never stored (SPEC 11.1), besides those that look secret."""
         self._on_prompt = on_prompt
         self._database = database
         self._randomness = randomness
@@ -147,10 +147,15 @@ class ModelCalls:
         messages: Sequence[PromptPart] = (),
         follows: str = "",
     ) -> str:
-        """Store a call before it is made; its id. `prompt` is from `PromptAssembly` (its parts come first, its notes
-        and provenance are stored), None for a call that continues a conversation. `messages` are new since the call
-        `follows`, with the model's own last answer and tool results (roles "assistant" and "tool"). All of it is stored
-        as it is sent; parts without a token count get one."""
+        """Store a call before it is made, as it is sent. Returns its id.
+
+        Args:
+            prompt: from `PromptAssembly`; None for a call that continues a conversation. Its parts come first, and its
+                notes and provenance are stored too.
+            messages: those that are new since the call `follows`, with the model's last answer (role "assistant") and
+                tool results (role "tool"). Parts without a token count get one.
+            follows: the earlier call of the conversation, "" for none.
+        """
         call_id = self._randomness.new_id("call")
         secrets = tuple(self._secrets())
         prompt_parts = prompt.parts if prompt else ()
@@ -191,9 +196,11 @@ class ModelCalls:
         error: str = "",
         reply: str = "",
     ) -> None:
-        """Store the end of a call; its cost is an estimate unless the price is known and the usage reported. For a call
-        that its session's end closed already, only the figures are stored; any other finished call does not change.
-        Raises `Refusal` `unknown_call`."""
+        """Store the end of a call. Its cost is an estimate unless the price is known and the usage was reported.
+
+        If the call ended with its session already, only the figures are stored. Any other call that is over does not
+        change. Raises `Refusal` `unknown_call`.
+        """
         secrets = tuple(self._secrets())
         packed_reply = b""
         if reply:
@@ -214,7 +221,7 @@ class ModelCalls:
         self._database.write(work)
 
     def recover(self) -> int:
-        """At start-up: mark running calls as interrupted. Returns their number."""
+        """At start-up: mark the calls that were running as interrupted. Returns their number."""
 
         def work(tx: Transaction) -> int:
             running = load_all(tx.session, ModelCallRow, _RUNNING)
@@ -237,7 +244,7 @@ class ModelCalls:
             return [row.view for row in rows]
 
     def models_of(self, agent: str, since: datetime) -> list[str]:
-        """The models, `PROVIDER:MODEL`, of an agent's calls since a time, the most used first."""
+        """The models (`PROVIDER:MODEL`) of an agent's calls since a time, the most used first."""
         number = func.count().label("number")
         query = (
             select(ModelCallRow.provider, ModelCallRow.model, number)
@@ -250,7 +257,8 @@ class ModelCalls:
             return [f"{provider}:{model}" for provider, model, _ in session.exec(query)]
 
     def calls_with_memory(self, memory_id: str) -> list[ModelCall]:
-        """The calls whose prompts recalled this memory, newest first, among the newest `MAX_SEARCHED_CALLS` calls."""
+        """The calls whose prompts recalled this memory, newest first. Only the newest `MAX_SEARCHED_CALLS` calls are
+        searched."""
         with self._database.read() as session:
             rowid: Any = literal_column("rowid")
             provenance = cast(col(ModelCallRow.provenance), String)
@@ -282,7 +290,7 @@ class ModelCalls:
         return tuple(part for parts in reversed(parts_of.values()) for part in parts)
 
     def reply(self, call_id: str) -> str:
-        """The model's answer, "" for none. Raises `Refusal` `unknown_call`."""
+        """The model's answer to a call, "" for none. Raises `Refusal` `unknown_call`."""
         with self._database.read() as session:
             stored = _load_row(session, call_id).reply
         return zlib.decompress(stored).decode() if stored else ""
@@ -315,7 +323,7 @@ _RUNNING_IN = _RUNNING.where(col(ModelCallRow.session_id) == bindparam("session"
 
 
 def _end_calls(tx: Transaction, rows: Sequence[ModelCallRow], state: CallState, reason: str) -> int:
-    """End calls that will not be finished; returns their number."""
+    """End calls that will not be finished. Returns their number."""
     for row in rows:
         row.state, row.ended_at, row.error = state.value, tx.now, reason
         tx.session.add(row)
@@ -323,7 +331,7 @@ def _end_calls(tx: Transaction, rows: Sequence[ModelCallRow], state: CallState, 
 
 
 def _carried_provenance(session: Session, follows: str) -> Mapping[str, Any]:
-    """The provenance of a call without a prompt of its own: that of the conversation's beginning (SPEC 1.10)."""
+    """The provenance of a call that continues a conversation, which is that of its beginning (SPEC 1.10)."""
     previous = session.get(ModelCallRow, follows)
     if previous is None or not previous.provenance:
         return {}

@@ -1,9 +1,9 @@
-"""Chooses the model of a run (SPEC 3.8, 5.4): by a hint, the agent's `tools.json`, the channel, else the first usable
-provider.
+"""Chooses the model of a run (SPEC 3.8, 5.4).
 
-The operator's choice is never replaced by another model, because it may be for the price, or because the code must not
-leave the machine. So a hint never moves work from a local model to a remote one. A hint that cannot be followed is
-ignored.
+A learned hint comes first, then the agent's `tools.json`, then the channel, and last the first usable provider. A hint
+that cannot be followed is ignored. The operator's choice is never replaced by another model if it cannot be used,
+because it may be for the price, or because the code must not leave the machine. For the same reason a hint never moves
+work from a local model to a remote one.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from engine.keys import Key, Keys, without_keyring
 from engine.model import Refusal
 
 KEYLESS = "keyless"
-"""The source of a key for a provider that needs none."""
+"""Stands for the source of a key if a provider needs none."""
 
 DEFAULT = "default"
-"""The entry of `models` in `tools.json` for every kind of run that has none of its own."""
+"""The entry of `models` in `tools.json` for every kind of run that has no entry of its own."""
 
 Hints = Callable[[str, str, str, str, str], tuple[str, str] | None]
-"""Returns a learned model's id and its reason for an agent, a channel, a kind of run, a prompt and a workspace, or None
-(SPEC 5.4)."""
+"""Returns the id of a learned model and the reason for it, or None (SPEC 5.4). Its arguments are an agent, a channel, a
+kind of run, a prompt and a workspace."""
 
 
 @frozen
@@ -53,11 +53,11 @@ class ProviderState:
     name: str
     settings: ProviderSettings
     source: str
-    """The source of its key, "keyless", or "" when it cannot be used."""
+    """The source of its key, or `KEYLESS`; "" when it cannot be used."""
     problem: str = ""
-    """Why it cannot be used, "" when it can."""
+    """Why it cannot be used; "" when it can."""
     is_configured: bool = False
-    """The settings name it."""
+    """Whether the settings name it."""
 
     @property
     def usable(self) -> bool:
@@ -66,10 +66,10 @@ class ProviderState:
 
 
 class ModelRouter:
-    """Chooses models, from any thread; quick, except for the first read of a keyring.
+    """Chooses models. Thread-safe, and quick except for the first read of a keyring.
 
-    `models` returns the `models` of an agent's `tools.json`: ids by kind of run; it raises `Refusal` for an agent that
-    does not exist or is broken.
+    `models` returns the `models` of an agent's `tools.json`, which are ids by kind of run. It raises `Refusal` for an
+    agent that does not exist or is broken.
     """
 
     def __init__(
@@ -88,8 +88,7 @@ class ModelRouter:
     def choose(
         self, agent: str, channel: str, run_kind: str = "task", prompt: str = "", workspace: str = ""
     ) -> ModelChoice:
-        """The model for one run, by a hint if there is one. Raises `Refusal` `no_model`, and those of the agent's
-        folder."""
+        """The model for one run. Raises `Refusal` `no_model`, and as the agent's folder."""
         hinted = self._hinted_model(self._hints(agent, channel, run_kind, prompt, workspace))
         if hinted is None:
             return self._configured_model(agent, channel, run_kind)
@@ -126,7 +125,7 @@ class ModelRouter:
         raise Refusal("no_model", _why_no_model(states), setup_command())
 
     def providers(self) -> list[ProviderState]:
-        """Every provider, first those that the settings name."""
+        """Every provider. Those that the settings name are first."""
         return [self.provider(name) for name in self._settings.current.provider_names()]
 
     def provider(self, name: str) -> ProviderState:
@@ -162,8 +161,8 @@ class ModelRouter:
         return self._keys.get(provider)
 
     def choose_named(self, model_id: str, reason: str, *, keyed: bool = False) -> ModelChoice:
-        """The model `PROVIDER:MODEL`, named for a `reason`; `keyed`: the caller has a key of its own. Raises `Refusal`
-        `no_model`."""
+        """The model with the id `PROVIDER:MODEL`, which is named for a `reason`. `keyed` says that the caller has a key
+        of its own. Raises `Refusal` `no_model`."""
         problem = model_problem(model_id)
         if problem:
             raise Refusal("no_model", f"{reason}: {problem}", "fix it there")

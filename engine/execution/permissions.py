@@ -1,7 +1,7 @@
-"""Asks a person for permission on behalf of a session, one answer for each request (SPEC 3.5, 9.3).
+"""Asks a person for permission on behalf of a session (SPEC 3.5, 9.3).
 
-A request is stored before anybody is asked, and its answer before the session acts on it. A session that runs by itself
-never waits: its request is stored as denied.
+Each request gets one answer. The request is stored before anybody is asked, and the answer before the session acts on
+it. A session that runs by itself never waits; its request is stored as denied.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 MAX_TITLE = 300
 MAX_DETAIL = 50_000
-"""Maximum number of characters; tools refuse what is longer than a person can be shown."""
+"""Maximum number of characters. Tools refuse what is longer than a person can be shown."""
 
 OPERATOR = "operator"
 NOBODY = "nobody"
@@ -38,8 +38,8 @@ WAITING, ANSWERED, WITHDRAWN = "waiting", "answered", "withdrawn"
 
 
 class PermissionRow(Row, table=True):
-    """One request. `key` identifies requests to which an answer for the session applies; it is a digest, because a
-    command may contain a password."""
+    """One request. An answer for the session applies to all its requests with the same `key`, which is a digest,
+    because a command may contain a password."""
 
     __tablename__ = "permission_requests"
 
@@ -77,19 +77,20 @@ class PermissionRow(Row, table=True):
 
 @dataclass(slots=True)
 class _PendingAnswer:
-    """Lets the session's thread wait for an answer, or for the end of the session (`ended` is set by both)."""
+    """Lets the session's thread wait. `ended` is set by an answer and by the end of the session."""
 
     ended: threading.Event = field(default_factory=threading.Event)
     answer: PermissionAnswer | None = None
 
 
 class Permissions:
-    """Asks a person. `ask` blocks in the session's thread; other methods are quick, from any thread."""
+    """Asks a person. `ask` blocks the session's thread. The other methods are quick, and may be called from any
+    thread."""
 
     def __init__(
         self, database: Database, *, randomness: Randomness, secrets: Callable[[], Iterable[str]] = tuple
     ) -> None:
-        """`secrets`: values that are never stored or shown (SPEC 11.1), besides those that look secret."""
+        """`secrets` returns values that are never stored or shown (SPEC 11.1), besides those that look secret."""
         self._database = database
         self._secrets = secrets
         self._randomness = randomness
@@ -99,11 +100,12 @@ class Permissions:
     def ask(
         self, live: LiveSession, view: SessionView, *, tool: str, title: str, detail: str, reason: str, key: str
     ) -> bool:
-        """Whether a person allows it; the session's clock is paused until the answer (SPEC 9.3).
+        """Ask a person, and wait for the answer, while the session's clock is paused (SPEC 9.3). Returns whether it was
+        allowed.
 
         An earlier answer for the session with the same `key` applies again. A session that runs by itself is denied at
-        once. Raises `SessionStopped` when the session ends before there is an answer, `Refusal` when the
-        request cannot be stored.
+        once. Raises `SessionStopped` when the session ends before there is an answer, `Refusal` when the request cannot
+        be stored.
         """
         live.check_running()
         wait = _PendingAnswer()
@@ -132,7 +134,7 @@ class Permissions:
                 with live.pause_clock():
                     wait.ended.wait()
                 if wait.answer is None:
-                    live.check_running()  # it ends, and withdraws the request in its last transaction
+                    live.check_running()  # the session ends, and its last transaction withdraws the request
                 request = self.get(request_id)
             live.write("ask", _describe(request))
         finally:
@@ -142,7 +144,8 @@ class Permissions:
         return request.answer is not None and request.answer.allows
 
     def _store_request(self, tx: Transaction, row: PermissionRow, *, alone: bool) -> PermissionRequest:
-        """Store a new request, with its answer if the session runs by itself or has an answer for the same key."""
+        """Store a new request. It is answered already if the session runs by itself (`alone`), or if there is an answer
+        for the session with the same key."""
         row.asked_at = tx.now
         tx.session.add(row)
         tx.record(PermissionAsked(**row.about, title=row.title))
@@ -155,7 +158,7 @@ class Permissions:
         return row.view
 
     def answer(self, request_id: str, answer: PermissionAnswer, by: str = OPERATOR) -> PermissionRequest:
-        """Answer a request. An answer for the session also answers its waiting requests with the same key.
+        """Answer a request. An answer for the session also answers its other waiting requests with the same key.
 
         Raises `Refusal` `unknown_permission`, `permission_answered`, `permission_withdrawn`.
         """
@@ -187,7 +190,7 @@ class Permissions:
         return answered[0]
 
     def waiting(self) -> list[PermissionRequest]:
-        """Requests that wait for an answer, the oldest first."""
+        """The requests that wait for an answer, the oldest first."""
         with self._database.read() as session:
             return [row.view for row in _waiting_rows(session)]
 

@@ -1,8 +1,9 @@
 """Starts the processes of one session in groups of their own, and ends all of them with it (SPEC 3.7, 3.8).
 
-Every command runs under bubblewrap, whose process namespace ends with it, or under the supervisor, of which everything
-that the command starts remains a descendant. Where there is neither (macOS), or a hostile command killed its
-supervisor, the session's mark in the environment finds the rest."""
+Every command runs under bubblewrap or under the supervisor. The process namespace of bubblewrap ends with the command.
+Everything that a command starts under the supervisor remains a descendant of the supervisor. If there is neither
+(macOS), or a hostile command killed its supervisor, the rest is found by the session's mark in the environment.
+"""
 
 from __future__ import annotations
 
@@ -29,13 +30,13 @@ CHUNK_BYTES = 65_536
 
 _POLL_S = 0.1
 _DRAIN_S = 0.2
-"""Seconds of silence after the leader's end in which its children may still write."""
+"""Seconds without output after the leader's end, in which its children may still write."""
 _BATCH_S = 0.005
-"""Seconds between two reads: a program that flushes every line is read in at most 200 batches a second."""
+"""Seconds between two reads, so that a program that flushes every line is read in at most 200 batches a second."""
 
 
 class GroupClosed(Exception):
-    """The session is ending: no further process starts."""
+    """The session is ending, so that no process starts any more."""
 
 
 @frozen
@@ -50,7 +51,7 @@ class FinishedCommand:
 
 
 class Processes:
-    """All processes of the session `session_id`. `run` from the session's thread, `end` from any."""
+    """All processes of one session. `run` is called from the session's thread, `end` from any."""
 
     def __init__(
         self,
@@ -60,8 +61,8 @@ class Processes:
         *,
         contained: bool = False,
     ) -> None:
-        """`pid_folder` is for the files by which `clawpy stop` finds the processes without the engine; `memory` is in
-        bytes. `contained`: each command has a process namespace of its own."""
+        """`pid_folder` is for the files by which `clawpy stop` finds the processes without the engine. `memory` is in
+        bytes. `contained` says that each command has a process namespace of its own."""
         self.session_id = session_id
         self._pid_files = PidFiles(pid_folder, session_id) if pid_folder and sys.platform == "linux" else None
         self._memory = memory
@@ -75,7 +76,7 @@ class Processes:
         self._is_set_up = False
 
     def environment_mark(self) -> dict[str, str]:
-        """The variable that marks a process of this session in its environment, also one that others start."""
+        """The environment variable that marks a process of this session, for those who start one elsewhere."""
         self._marked = True
         return {SESSION_MARK: self.session_id}
 
@@ -89,10 +90,10 @@ class Processes:
         timeout: float | None = None,
         cancel: threading.Event | None = None,
     ) -> FinishedCommand:
-        """Run a command to its end; `on_output` gets stdout and stderr as they come, in pieces of at most 64 KiB.
+        """Run a command to its end. `on_output` gets stdout and stderr as they come, in pieces of at most 64 KiB.
 
-        Processes that the command left in the background end with it. After `timeout` seconds, or within 0.1 s of
-        `cancel`, it is ended. Raises `GroupClosed` once `end` was called, OSError when the program cannot be started.
+        The command is ended after `timeout` seconds, or within 0.1 s of `cancel`. Processes that it left in the
+        background end with it. Raises `GroupClosed` once `end` was called, OSError when the program cannot be started.
         """
         started = time.monotonic()
         process = self.start(argv, cwd=cwd, env=env, stdin=subprocess.DEVNULL, stderr=subprocess.STDOUT)
@@ -111,8 +112,8 @@ class Processes:
         stdin: int = subprocess.PIPE,
         stderr: int = subprocess.PIPE,
     ) -> subprocess.Popen[bytes]:
-        """Start a child in a group of its own, its output a pipe. The caller hands it to `finish`, and does not reap it
-        before: `has_ended` and `wait_for_end` look at it without that. Raises as `run`."""
+        """Start a child in a process group of its own, with a pipe for its output. The caller passes it to `finish`,
+        and must not reap it before; `has_ended` and `wait_for_end` do not. Raises as `run`."""
         with self._lock:
             if self._closed:
                 raise GroupClosed(self.session_id)
@@ -146,7 +147,7 @@ class Processes:
         """End a child and the rest of its group at once, and close its pipes."""
         if not has_ended(process):
             SessionProcesses(leaders=(psutil.Process(process.pid),)).end(grace=0)
-        # While the leader is not reaped, no other process can have its number: the group is surely ours.
+        # While the leader is not reaped, no other process can have its id, so the group is surely ours.
         if has_ended(process) or name_of(psutil.Process(process.pid)) != SUPERVISOR:
             kill_group(process.pid)
         process.wait()
@@ -160,13 +161,15 @@ class Processes:
                 pipe.close()
 
     def end(self, grace: float = GRACE_S) -> bool:
-        """End everything: SIGTERM, `grace` seconds, SIGKILL. Takes at most about `grace` + 0.5 s, returns True when
-        nothing is left. Nothing can be started any more from the first moment. Safe to call again."""
+        """End everything: SIGTERM, `grace` seconds, SIGKILL. True when nothing is left.
+
+        Takes at most about `grace` + 0.5 s. From the first moment on nothing can be started. Safe to call again.
+        """
         with self._lock:
             self._closed = True
             leaders = tuple(self._leaders.values())
         if not self._marked:
-            return True  # nothing was ever started: no need to look through all processes of the machine, twice
+            return True  # nothing was ever started, so the processes of the machine need not be searched
         all_ended = SessionProcesses(self.session_id, leaders, self._group).end(grace)
         if all_ended and self._pid_files is not None:
             if self._group is not None:
@@ -175,8 +178,7 @@ class Processes:
         return all_ended
 
     def exceeded_limit(self) -> str:
-        """Why its processes together exceed a limit; "" when they do not. Takes a few milliseconds while something
-        runs."""
+        """Why its processes together exceed a limit. "" when they do not. Takes a few milliseconds."""
         with self._lock:
             leaders = tuple(self._leaders.values())
         if not leaders:
@@ -199,7 +201,8 @@ class Processes:
         end: float | None,
         cancel: threading.Event | None,
     ) -> bool:
-        """Read until the output ends, or the leader has ended and was silent for a moment. True when it was ended."""
+        """Read the output until it ends, or until the leader has ended and nothing was written for a moment. True when
+        the command was ended at `end` or by `cancel`."""
         assert process.stdout is not None
         descriptor = process.stdout.fileno()
         is_open, last_read = True, time.monotonic()
@@ -222,7 +225,7 @@ class Processes:
 
 
 def _read_output(descriptor: int, on_output: Callable[[bytes], None]) -> bool:
-    """Hand on the next piece of output; False at its end."""
+    """Pass on the next piece of output. False at its end."""
     chunk = os.read(descriptor, CHUNK_BYTES)
     if chunk:
         on_output(chunk)
@@ -236,18 +239,18 @@ def _in_gigabytes(size: int) -> str:
 
 
 def _lower_priority(leader: int) -> None:
-    """Give the group of `leader`, and what it starts, a lower priority than other programs."""
+    """Give the process group of `leader` a lower priority than other programs."""
     with contextlib.suppress(ProcessLookupError, PermissionError):  # it has ended already
         os.setpriority(os.PRIO_PGRP, leader, os.getpriority(os.PRIO_PROCESS, 0) + NICE)
-    # Where Linux shares the processors among terminal sessions (sched_autogroup), the niceness of a process counts
-    # only within its own, and a command has a session of its own. That has a niceness too; who is not root may set
-    # one every 0.1 s, so that of a burst only some give way.
+    # If Linux shares the processors among terminal sessions (sched_autogroup), the niceness of a process counts only
+    # within its session, and a command has a session of its own. Sessions have a niceness too. Without root rights one
+    # may be set every 0.1 s, so that only some commands of a burst get it.
     with contextlib.suppress(OSError):
         Path(f"/proc/{leader}/autogroup").write_text(str(NICE))
 
 
 def has_ended(process: subprocess.Popen[bytes]) -> bool:
-    """Whether the leader has ended, without reaping it where the platform can tell."""
+    """Whether the leader has ended. It is not reaped, if the platform allows that."""
     if process.returncode is not None:
         return True
     if not hasattr(os, "waitid"):  # macOS before Python 3.13
@@ -256,7 +259,7 @@ def has_ended(process: subprocess.Popen[bytes]) -> bool:
 
 
 def wait_for_end(process: subprocess.Popen[bytes], seconds: float) -> bool:
-    """Wait for the leader's end, at most `seconds`, without reaping it."""
+    """Wait at most `seconds` for the leader's end, without reaping it. True when it has ended."""
     until = time.monotonic() + seconds
     while not has_ended(process):
         if time.monotonic() >= until:

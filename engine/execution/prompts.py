@@ -1,5 +1,8 @@
-"""Makes prompts (SPEC 1.5, 1.10, 9.6): the text of blocks that nothing quoted can close, their assembly within
-deadlines, and the parts of every session's prompt: the agent's identity, rules, project guidance, task."""
+"""Makes the prompts of sessions (SPEC 1.5, 1.10, 9.6).
+
+A prompt is assembled from parts within deadlines. The parts of every session are the agent's identity, the rules, the
+guidance of the project, and the task. Text of others is escaped, so that it cannot close the block it is in.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,7 @@ from engine.model.secrets import redact_lines
 
 
 def quote_lines(text: str, source: PromptSource) -> list[PromptLine]:
-    """The lines of another's text: without control characters, XML-escaped, each with its source."""
+    """The lines of a text of somebody else, XML-escaped and without control characters, each with its source."""
     return [PromptLine(escape(line), source) for line in sanitise(text).strip("\n").split("\n")]
 
 
@@ -52,7 +55,7 @@ def own_lines(text: str) -> list[PromptLine]:
 def make_block(
     name: str, lines: Iterable[PromptLine], *, attributes: Mapping[str, str] | None = None, role: str = "system"
 ) -> PromptPart:
-    """A part with `lines`, which are escaped already, between `<name …>` and `</name>`."""
+    """A part with `lines` between `<name …>` and `</name>`. The lines are escaped already."""
     rendered_attributes = "".join(
         f" {key}={quoteattr(_one_line(value))}" for key, value in (attributes or {}).items() if value
     )
@@ -64,7 +67,7 @@ def make_block(
 
 
 def without_secrets(part: PromptPart, secrets: Iterable[str]) -> PromptPart:
-    """The part without secrets (SPEC 11.1); if it changed, without a token count."""
+    """The part without secrets (SPEC 11.1). If it changed, it has no token count."""
     clean = redact_lines([line.text for line in part.lines], secrets)
     if all(text == line.text for text, line in zip(clean, part.lines, strict=True)):
         return part
@@ -77,7 +80,6 @@ def _one_line(value: str) -> str:
 
 
 # Assembly
-
 
 log = logging.getLogger(__name__)
 
@@ -92,7 +94,7 @@ class PartSource(Protocol):
     """The name of the part in notes, for example "project guidance"."""
 
     def part(self, request: PromptRequest, /) -> PromptPart | Contribution | None:
-        """The part, None for none. Text of others is escaped (`quote_lines`)."""
+        """The part, or None. It escapes the text of others (`quote_lines`)."""
 
 
 class PromptAssembly:
@@ -105,8 +107,8 @@ class PromptAssembly:
         deadlines: Mapping[str, float] = MappingProxyType({}),
         secrets: Callable[[], Iterable[str]] = tuple,
     ) -> None:
-        """`deadlines`: seconds by the name of a part, instead of `DEADLINE_S`. `secrets`: values that never go into a
-        prompt (SPEC 11.1)."""
+        """`deadlines` has the seconds for parts by name, if these are not `DEADLINE_S`. `secrets` returns values that
+        never go into a prompt (SPEC 11.1)."""
         self._parts = tuple(parts)
         self._deadlines = deadlines
         self._secrets = secrets
@@ -114,8 +116,8 @@ class PromptAssembly:
         self._late: dict[str, Future[Contribution]] = {}
 
     def assemble(self, request: PromptRequest) -> Prompt:
-        """The prompt for `request`. A part that raises or is late is left out and named in `notes`. Takes no longer
-        than the longest deadline."""
+        """The prompt for `request`. A part that raises or is late is left out, and `notes` says so. Takes at most as
+        long as the longest deadline."""
         began = time.monotonic()
         pending = [self._start_part(source, request) for source in self._parts]
         parts: list[PromptPart] = []
@@ -132,7 +134,7 @@ class PromptAssembly:
         return Prompt(tuple(parts), tuple(notes), provenance)
 
     def _start_part(self, source: PartSource, request: PromptRequest) -> Future[Contribution] | None:
-        """Make a part in a thread; None when its last thread is still running."""
+        """Make a part in a thread. None when its last thread is still running."""
         with self._lock:
             late = self._late.get(source.name)
             if late is not None and not late.done():
@@ -173,7 +175,7 @@ MAX_SOUL = 16_000
 
 PROJECT_FILES = ("AGENTS.md", "CLAUDE.md")
 MAX_PROJECT = 24_000
-"""Maximum number of characters of a workspace's guidance in a prompt, all files together."""
+"""Maximum number of characters of the guidance of a project in a prompt, all files together."""
 
 MAX_FAILING = 20
 """Maximum number of failing tests in a prompt."""
@@ -203,7 +205,7 @@ class IdentityPart:
         folder: Path,
         without: Callable[[PromptRequest], frozenset[str]] = lambda request: frozenset(),
     ) -> None:
-        """`folder` has the agents' folders; `without` returns lessons that another part of the prompt has."""
+        """`folder` has the agents' folders. `without` returns the lessons that another part of the prompt has."""
         self._agents = agents
         self._folder = folder
         self._without = without
@@ -230,7 +232,8 @@ class RulesPart:
 
 
 class ProjectPart:
-    """The workspace's guidance (SPEC 1.12): the operator's `AGENTS.md` and `CLAUDE.md`, not the session's copies."""
+    """The guidance of the project (SPEC 1.12). It is read from the operator's `AGENTS.md` and `CLAUDE.md`, not from the
+    session's copies."""
 
     name = "project guidance"
 
@@ -266,7 +269,7 @@ class TaskPart:
         card: Callable[[str], Card | None],
         last_run: Callable[[str], CheckResult | None] = lambda workspace: None,
     ) -> None:
-        """`card` returns a card by its id, `last_run` the newest test result of a workspace."""
+        """`card` returns a card by its id. `last_run` returns the newest test result of a workspace."""
         self._card = card
         self._last_run = last_run
 
@@ -310,10 +313,10 @@ def cut_text(text: str, max_length: int, name: str) -> tuple[str, tuple[str, ...
 
 
 def read_inside(root: Path, name: str) -> tuple[str, str]:
-    """The text of a file in `root` and "", or "" and the reason why it must not be read: it is a link that leads
-    outside, or no plain file.
+    """The text of a file in `root`, and "". Or "", and the reason why the file must not be read: it is a link that
+    leads out of the workspace, or no plain file.
 
-    Raises OSError. Reads at most `4 * MAX_PROJECT` bytes; bytes that are no UTF-8 become U+FFFD.
+    At most `4 * MAX_PROJECT` bytes are read. Bytes that are no UTF-8 become U+FFFD. Raises OSError.
     """
     real_root = root.resolve()
     path = (real_root / name).resolve()

@@ -1,7 +1,7 @@
-"""Stores and reads the rows of sessions (SPEC 3.8): legal transitions only, each in one transaction with the observers.
+"""Stores and reads the rows of sessions (SPEC 3.8). Each change of state is one transaction, which observers join.
 
-A session becomes QUEUED in the transaction that uses up its permit, RUNNING in the one that observers join, and over in
-a last one. A crash between two of them leaves a row in the earlier state.
+A session becomes QUEUED in the transaction that uses up its permit, and RUNNING in a second one. A last one stores its
+end. A crash between two of them leaves the row in the earlier state.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from engine.storage.database import Database, Transaction
 from engine.storage.rows import Row, ask, ids_with_prefix, json_field, load, shallow_dict, utc_field, value_of
 
 COST_HISTORY_SESSIONS = 20
-"""Number of latest sessions of a runner and channel whose mean is the cost estimate."""
+"""Number of the latest sessions of a runner on a channel whose mean cost is the estimate."""
 
 
 def is_legal_transition(before: SessionState, after: SessionState) -> bool:
-    """Whether a session may go from one state to another: from the queue to running or to an early end, and from
-    running to any end."""
+    """Whether a session may go from one state to another. From the queue it may run or end early, and once it runs it
+    may end in any way."""
     if before is SessionState.QUEUED:
         return after in (SessionState.RUNNING, SessionState.CANCELLED, SessionState.FAILED, SessionState.CANNOT_RUN)
     return before is SessionState.RUNNING and after.over
 
 
 NOT_BEGUN = "not_begun"
-"""The key of a result's facts that says that nothing was done, and that the card is offered again."""
+"""The key in the facts of a result for a session that did nothing, whose card is offered again."""
 
 
 @frozen
@@ -85,7 +85,7 @@ class SessionRow(Row, table=True):
     change_set_id: str | None = None
     lines: int = 0
     discarded_at: datetime | None = utc_field(nullable=True)
-    """When the operator threw away what it changed."""
+    """When the operator discarded its changes."""
 
     @property
     def assignment(self) -> Assignment:
@@ -93,7 +93,7 @@ class SessionRow(Row, table=True):
         return value_of(self, Assignment, parameters=dict(self.parameters))
 
     def set_result(self, result: SessionResult) -> None:
-        """Take over a session's state and what it brought."""
+        """Take over the state and the other values of a result."""
         self.state, self.summary, self.error, self.facts = (
             result.state.value,
             result.summary,
@@ -125,7 +125,7 @@ class SessionRow(Row, table=True):
 
 
 def check_of(stored: dict[str, Any] | None) -> CheckResult | None:
-    """The result that a column of JSON stores."""
+    """The check result that a column stores as JSON."""
     if stored is None:
         return None
     durations = tuple((str(name), float(seconds)) for name, seconds in stored["durations"])
@@ -142,8 +142,8 @@ def continued_session(assignment: Assignment) -> str:
 
 
 SessionObserver = Callable[[Transaction, SessionView], object]
-"""Joins the transaction in which a session starts or ends, on the writer thread. It must be quick and must not call
-`Sessions`; if it raises, the session's own change is rolled back too."""
+"""Joins the transaction in which a session starts or ends, on the writer thread. It must be quick, and must not call
+`Sessions`. If it raises, the session's own change is rolled back too."""
 
 Write = Callable[[Transaction], str]
 """Writes in a session's last transaction, and returns the id of its change set, "" for none."""
@@ -183,7 +183,7 @@ class SessionStore:
         self._start_observers += observers
 
     def observe_end(self, *observers: SessionObserver) -> None:
-        """Add observers of sessions that end, also of those that never started (cancelled while queued)."""
+        """Add observers of sessions that end, even if these never started because they were cancelled in the queue."""
         self._end_observers += observers
 
     def enqueue(
@@ -197,8 +197,8 @@ class SessionStore:
         estimate: int,
         sandbox: str,
     ) -> SessionRow:
-        """Use up `permit` and put the session into the queue, both or neither. `sandbox` is `UNCONFINED` when it was
-        approved to run without one. Raises as the use of the permit."""
+        """Use up `permit` and put the session into the queue. Both happen or neither. `sandbox` is `UNCONFINED` if the
+        session was approved to run without one. Raises as the use of the permit."""
 
         def work(tx: Transaction) -> SessionRow:
             self._consume(tx, permit, assignment.digest)
@@ -221,7 +221,7 @@ class SessionStore:
         return self._database.write(work)
 
     def begin(self, session_id: str, sandbox: str) -> SessionView | None:
-        """QUEUED -> RUNNING; None when it was ended before. `sandbox` is its description for the row."""
+        """Make a queued session a running one. None when it was ended before. `sandbox` describes its sandbox."""
 
         def work(tx: Transaction) -> SessionView | None:
             row = _move_to(tx, session_id, SessionState.RUNNING)
@@ -246,9 +246,14 @@ class SessionStore:
         write: Write | None = None,
         facts: Callable[[SessionView], Sequence[Event]] | None = None,
     ) -> bool:
-        """Store the result in the last transaction, with `write` and the events of `facts`. False when the session was
-        over already: then `write` alone is stored, as by `attach_changes`. `lines` is the length of the transcript;
-        `cwd` is the folder in which it worked, if it changed."""
+        """Store the result in the last transaction, with `write` and the events of `facts`.
+
+        False when the session was over already. Then only `write` is stored, as by `attach_changes`.
+
+        Args:
+            lines: the number of lines of the transcript.
+            cwd: the folder in which the session worked, "" if that did not change.
+        """
 
         def work(tx: Transaction) -> bool:
             row = _move_to(tx, session_id, result.state)
@@ -289,7 +294,7 @@ class SessionStore:
         return row
 
     def rows(self, limit: int | None = None, **equal: str | None) -> list[SessionRow]:
-        """Rows, newest first, with these values in these columns; a value of None matches any."""
+        """Rows with these values in these columns, newest first. A value of None matches any."""
         query = select(SessionRow).order_by(desc(col(SessionRow.created_at)), desc(col(SessionRow.id)))
         for column, value in equal.items():
             if value is not None:
@@ -298,7 +303,7 @@ class SessionStore:
             return list(session.exec(query if limit is None else query.limit(limit)))
 
     def totals(self) -> dict[str, tuple[int, int, int]]:
-        """By agent: the number of all its sessions, their tokens, and their cost in micro-dollars."""
+        """The number of all sessions of each agent, their tokens, and their cost in micro-dollars."""
         with self._database.read() as session:
             return {agent: (count, tokens, cost) for agent, count, tokens, cost in ask(session, _TOTALS)}
 
@@ -308,16 +313,16 @@ class SessionStore:
             return ids_with_prefix(session, col(SessionRow.id), prefix)
 
     def usual_cost(self, runner: str, channel: str) -> int | None:
-        """Mean cost in micro-dollars (> 0) of the latest sessions of this runner on this channel that were not free;
-        None before the first."""
+        """The mean cost in micro-dollars of the latest sessions of this runner on this channel that were not free. None
+        before the first of them."""
         with self._database.read() as session:
             mean = ask(session, _USUAL_COST, {"runner": runner, "channel": channel}).scalar()
         return None if mean is None else round(mean)
 
 
 def attach_changes(tx: Transaction, session_id: str, write: Write, *, cwd: str) -> bool:
-    """Store the changes of a session that is over already; `write` as in `SessionStore.end`. False, without any change,
-    when the session has a change set, runs, or was undone."""
+    """Store the changes of a session that is over already. `write` is as in `SessionStore.end`. If the session has a
+    change set, runs, or was undone, nothing is stored and the result is False."""
     row = load(tx.session, SessionRow, session_id)
     if row is None or not SessionState(row.state).over or row.change_set_id or row.error == UNDONE:
         return False
@@ -329,13 +334,14 @@ def attach_changes(tx: Transaction, session_id: str, write: Write, *, cwd: str) 
 
 
 def _set_changes(row: SessionRow, change_set_id: str, cwd: str) -> None:
-    """Name the change set, and the folder, in the row of a session that was stopped before its end."""
+    """Put the change set and the folder into the row of a session that was stopped before its end."""
     row.change_set_id, row.cwd = change_set_id, cwd
     row.summary = f"{row.summary}; {CHANGES_WAIT}"
 
 
 def _move_to(tx: Transaction, session_id: str, after: SessionState) -> SessionRow | None:
-    """The row in the state `after`; None when that transition is not legal any more, because it was ended first."""
+    """Change the state of a session to `after`. Returns its row, or None if the session was ended first, so that the
+    change is not legal any more."""
     row = load(tx.session, SessionRow, session_id)
     if row is None or not is_legal_transition(SessionState(row.state), after):
         return None

@@ -1,5 +1,5 @@
 """Watches running sessions: writes their transcripts, publishes their output, and stops them at a limit or when the
-kill switch is on (SPEC 3.7, 3.8)."""
+kill switch is on (SPEC 3.7, 3.8). `Sessions` owns the watch."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ from engine.model import SessionState
 log = logging.getLogger(__name__)
 
 TICK_S = 0.1
-"""Seconds between two rounds: at most ten flushes and ten events a second for each session."""
+"""Seconds between two rounds. So a session has at most ten flushes and ten events a second."""
 
 LIMIT_CHECK_TICKS = 2
 """Rounds between two checks of limits and kill switch."""
 
 USAGE_CHECK_TICKS = 6
-"""Rounds between two checks of memory and processes, which read all processes of the machine."""
+"""Rounds between two checks of memory and processes, for which all processes of the machine are read."""
 
 MIN_FREE_BYTES = 256 * 1024**2
-"""A session ends when less than this is left on its disk: the engine's own records need room."""
+"""A session ends when less than this is left on its disk, because the engine's own records need room."""
 
 MIN_FREE_FILES = 10_000
 """A session ends when fewer files than this can be made on its disk."""
 
 
 class SessionWatch:
-    """Watches in one thread, which exists only while a session runs: an idle engine does not wake up."""
+    """Watches in one thread. The thread exists only while a session runs, so that an idle engine does not wake up."""
 
     def __init__(
         self, bus: EventBus, *, stop_reason: Callable[[], str], stop: Callable[[LiveSession, StopRequest], None]
     ) -> None:
-        """`stop_reason` returns why nothing may run now, "" when it may; `stop` stops a session. Both are quick."""
+        """`stop_reason` says why nothing may run now, "" when it may. `stop` stops a session. Both are quick."""
         self._bus = bus
         self._stop_reason = stop_reason
         self._stop = stop
@@ -102,15 +102,15 @@ class SessionWatch:
             if reason:
                 self._stop(live, StopRequest(SessionState.CANCELLED, reason))
                 continue
-            exceeded = live.exceeded_limit() or disk_shortage(live.scratch, live.folder)
+            exceeded = live.exceeded_limit() or find_disk_shortage(live.scratch, live.folder)
             if usage and not exceeded:
                 exceeded = live.processes.exceeded_limit()
             if exceeded:
                 self._stop(live, StopRequest(SessionState.FAILED, exceeded))
 
 
-def disk_shortage(*folders: Path) -> str:
-    """Why the disk of one of `folders` has too little room for a session; "" when there is room."""
+def find_disk_shortage(*folders: Path) -> str:
+    """Why the disk of one of `folders` has too little room for a session. "" when there is room."""
     for folder in folders:
         try:
             stats = os.statvfs(folder)

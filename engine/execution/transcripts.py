@@ -1,9 +1,9 @@
-"""Writes and reads transcripts (SPEC 3.8): an append-only JSONL file for each session, written in batches, read in
-pages, limited in size.
+"""Writes and reads the transcripts of sessions (SPEC 3.8). The journal of a session has its tool calls and errors.
 
-A line on the screen is always on disk, because readers read the file, also while the session runs. Control characters
-and secrets are removed before a line is written (SPEC 11.1), so that screens, prompts and exports can use it as it is.
-Memory does not grow with a command's output. The journal of a session has the agent's tool calls and errors.
+A transcript is a JSONL file of limited size, to which batches are appended, and which is read in pages. Readers read
+the file even while the session runs, so that a line on the screen is always on disk. Control characters and secrets are
+removed before a line is written (SPEC 11.1), so that screens, prompts and exports can use it as it is. Memory does not
+grow with a command's output.
 """
 
 from __future__ import annotations
@@ -26,9 +26,10 @@ MAX_LINE = 8_000
 """Maximum number of characters of a stored line, and of bytes of an unfinished line in memory."""
 
 MAX_OUTPUT_LINES = 200_000
-"""Maximum number of lines of output of one session; notes, errors and exits may have 5,000 more."""
+"""Maximum number of lines of output of one session."""
 
 MAX_LINES = MAX_OUTPUT_LINES + 5_000
+"""Maximum number of all lines, with notes, errors and exits."""
 
 CUT_NOTE = f"{CUT} replaces what is, or looks like, a key or a password; it is not stored anywhere"
 
@@ -36,8 +37,8 @@ _MAX_REMEMBERED = 64  # files whose last page is remembered
 
 
 class LineSplitter:
-    """Splits a program's output into lines as a terminal would show them: without escapes, after carriage returns, and
-    without the secrets that `redactor` knows or finds, even across chunks."""
+    """Splits a program's output into lines as a terminal would show them, without escapes. Secrets that `redactor`
+    knows or finds are removed, even if they are spread over two chunks."""
 
     def __init__(self, redactor: Redactor | None = None) -> None:
         self._redactor = redactor or Redactor()
@@ -73,7 +74,7 @@ class LineSplitter:
 
     def _mark_cut(self, line: str) -> str:
         cut, self._cut = self._cut, 0
-        # The cut may go through a key, which is not recognised then: the last word is removed as well.
+        # A key that the cut divides is not recognised. So the last word is removed as well.
         end = max(line.rfind(" ") + 1, len(line) - MAX_KEY_LENGTH)
         return f"{line[:end]}… [{cut:,} more bytes cut]"
 
@@ -85,7 +86,7 @@ class LineSplitter:
         text = data.decode(errors="replace")
         if "\r" in text:
             text = "\n".join(_visible_text(line) for line in text.split("\n"))
-        if "\x1b" in text:  # an escape that nothing ends does not reach into the next line
+        if "\x1b" in text:  # line by line, so that an escape without an end does not reach into the next line
             return [sanitise(line) for line in text.split("\n")]
         return sanitise(text).split("\n")
 
@@ -96,17 +97,19 @@ def _visible_text(line: str) -> str:
 
 
 MAX_PENDING = 4_000
-"""Characters of an incomplete line that are kept back; a longer one is written as it is."""
+"""Maximum number of characters of an incomplete line that wait. A longer one is written as it is."""
 
 _SENTENCE_ENDS = re.compile(r"(?<=[^\W\d_]{2})[.!?]\s+")
-"""After a word: "1." and "e.g." end no sentence."""
+"""The end of a sentence is after a word of two letters: "1." and "e.g." end none."""
 
 
 class StreamedText:
-    """Receives text in pieces and passes whole lines to `write`: of an incomplete line its whole sentences at
-    `write_sentences`, its rest at `flush` or when the kind changes. No secret is split: `clean` tells where one is.
+    """Receives text in pieces, and passes whole lines to `write`.
 
-    A slow model pauses after each word, and a single word on a line is hard to read."""
+    A slow model pauses after each word, but a single word on a line is hard to read. So `write_sentences` passes on
+    only the whole sentences of an incomplete line. Its rest follows at `flush`, or when the kind changes. No secret is
+    divided; `clean` tells where one is.
+    """
 
     def __init__(
         self, write: Callable[[str, str], None], clean: Callable[[str], str], *, max_line: int = MAX_PENDING
@@ -129,7 +132,7 @@ class StreamedText:
             self._write_until(cut)
 
     def write_sentences(self) -> None:
-        """Write the whole sentences so far: no text came for a while."""
+        """Write the whole sentences so far, because no text came for a while."""
         for end in reversed(list(_SENTENCE_ENDS.finditer(self._rest))):
             if parting(self._rest, self._clean, limit=end.end()) == end.end():
                 self._write_until(end.end())
@@ -142,7 +145,7 @@ class StreamedText:
             self._write(self._kind, head)
 
     def flush(self) -> None:
-        """Write the rest: the text is complete."""
+        """Write the rest, because the text is complete."""
         rest, self._rest = self._rest, ""
         if rest.strip():
             self._write(self._kind, rest)
@@ -169,13 +172,13 @@ class Tail:
 
 
 class TranscriptWriter:
-    """Writes one session's transcript. Thread-safe. `flush`, which is called often, writes new lines to the file.
+    """Writes the transcript of one session. `flush`, which is called often, writes new lines to the file. Thread-safe.
 
-    `flush` and `close` raise OSError when the disk is full; the lines stay for another try, up to the limits.
+    `flush` and `close` raise OSError when the disk is full. The lines are then kept for another try.
     """
 
     def __init__(self, path: Path, clock: Clock, secrets: Callable[[], Iterable[str]] = tuple) -> None:
-        """`secrets`: values that are never written, besides those that look secret."""
+        """`secrets` returns values that are never written, besides those that look secret."""
         path.parent.mkdir(parents=True, exist_ok=True)
         self._path = path
         self._clock = clock
@@ -190,12 +193,12 @@ class TranscriptWriter:
 
     @property
     def lines(self) -> int:
-        """The number of lines so far, flushed or not, which is the number of the newest line."""
+        """The number of lines so far, flushed or not. It is also the number of the newest line."""
         return self._lines
 
     def append(self, kind: str, texts: list[str]) -> None:
-        """Append lines of one kind (see `TranscriptLine`). Texts have no control characters already; secrets are
-        removed here, with a note the first time."""
+        """Append lines of one kind (see `TranscriptLine`), which have no control characters. Secrets are removed here,
+        with a note the first time."""
         at = self._clock.now().isoformat()
         with self._lock:
             for text in self._redactors.setdefault(kind, Redactor(self._secrets)).lines(texts):
@@ -219,7 +222,7 @@ class TranscriptWriter:
         self._recent.append(text)
 
     def flush(self) -> str:
-        """Write the lines since the last flush; returns the last few of them, "" for none."""
+        """Write the lines since the last flush. Returns the last few of them, "" for none."""
         with self._lock:
             if self._file < 0:
                 self._batch.clear()  # lines of a thread that goes on after the session's end
@@ -240,7 +243,7 @@ class TranscriptWriter:
 
     def close(self) -> None:
         """Flush and sync the file. Safe to call twice."""
-        # Under the lock: the descriptor of a closed file may be another file's a moment later.
+        # Under the lock, because a moment later the descriptor of a closed file may be another file's.
         with self._lock:
             if self._file < 0:
                 return
@@ -253,7 +256,7 @@ class TranscriptWriter:
 
 
 def _cut_partial_line(file: int) -> int:
-    """Cut off a line that a crash left half-written; returns the number of whole lines."""
+    """Cut off a line that a crash left half-written. Returns the number of whole lines."""
     lines = size = complete_size = 0
     while chunk := os.pread(file, 1 << 20, size):
         lines += chunk.count(b"\n")
@@ -267,15 +270,15 @@ def _cut_partial_line(file: int) -> int:
 
 
 class TranscriptReader:
-    """Reads pages by line number. It remembers where the last page of each file ended, since the next one usually
+    """Reads pages by line number. It remembers where the last page of each file ended, because the next one usually
     begins there. Thread-safe."""
 
     def __init__(self) -> None:
         self._ends: dict[Path, tuple[int, int]] = {}
 
     def page(self, path: Path, *, after: int = 0, limit: int = 2_000) -> list[TranscriptLine]:
-        """At most `limit` lines after line `after` (numbers begin at 1), without an incomplete last line; none for a
-        file that does not exist."""
+        """At most `limit` lines after the line number `after`, counted from 1. None if the file does not exist. An
+        incomplete last line is left out."""
         if limit <= 0 or not path.is_file():
             return []
         number, offset = self._ends.get(path, (0, 0))
@@ -302,7 +305,7 @@ class TranscriptReader:
 
 MAX_CALLS = 500
 MAX_ERRORS = 50
-"""Maximum number of recorded errors of one session; the same error is recorded once."""
+"""Maximum number of recorded errors of one session. The same error is recorded once."""
 
 MAX_MESSAGE = 500
 """Maximum number of characters of an error."""
@@ -311,8 +314,8 @@ _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,30}")
 
 
 class Journal:
-    """The journal of one session, from any thread. `secrets`: values that are never recorded, besides those that look
-    secret."""
+    """The tool calls and errors of one session. Thread-safe. `secrets` returns values that are never recorded, besides
+    those that look secret."""
 
     def __init__(self, secrets: Callable[[], Iterable[str]] = tuple) -> None:
         self._secrets = secrets
@@ -327,7 +330,7 @@ class Journal:
                 self._calls.append(call)
 
     def note_error(self, tool: str, message: str) -> None:
-        """Note an error of a tool call that the agent did not intend, or of its model or program (`tool`)."""
+        """Note an error of a tool call that the agent did not intend. `tool` may also be its model or program."""
         error = sanitise(tool)[:60], redact(sanitise(message), self._secrets())[:MAX_MESSAGE]
         with self._lock:
             if len(self._errors) < MAX_ERRORS:
@@ -347,8 +350,8 @@ class Journal:
 
 
 def command_used(programs: Sequence[str]) -> str:
-    """An exec call for `ToolsUsed`, by the programs that the command runs: `exec:git status`. Words that are no plain
-    names (paths, options, possible secrets) are left out."""
+    """A command as a tool call for `ToolsUsed`, such as `exec:git status`. `programs` are the commands that it runs.
+    Words that are no plain names are left out: paths, options, possible secrets."""
     parts = programs[0].split() if programs else []
     if not parts:
         return "exec"

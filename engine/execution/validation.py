@@ -1,7 +1,8 @@
-"""Runs the validation loop (SPEC 4.9): the tests of an agent's changes, whose failures the agent then fixes.
+"""Runs the validation loop (SPEC 4.9): runs the tests of an agent's changes, and has the agent fix what fails.
 
-Tests that fail now and passed before go back to the agent with their output, within caps on tries and cost. Every run
-is a `validation_runs` row; the result of the loop is an event. Tests that failed before the session are only reported.
+Tests that fail now and passed before go back to the agent with their output, within caps on tries and cost. Tests that
+failed before the session are only reported. Every run is a `validation_runs` row, and the result of the loop is an
+event.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from engine.storage.database import Database, Transaction
 from engine.storage.validation_runs import ValidationRuns
 
 MAX_OUTPUT_CHARACTERS = 6_000
-"""Maximum number of characters of output for the agent: the end, where the failures are summed up."""
+"""Maximum number of characters of output for the agent. It gets the end, which sums up the failures."""
 
 MAX_NAMED_TESTS = 20
 """Maximum number of failing tests in a prompt for the agent."""
@@ -43,12 +44,12 @@ class Caps:
     """The caps on repairs. A policy tweak may lower them, never raise them (SPEC 5.4)."""
 
     tries: int
-    """After the first run."""
+    """Number of tries after the first run."""
     cost: int
     """Micro-dollars for all tries together."""
 
     def tighten(self, tries: int | None = None, cost: int | None = None) -> Caps:
-        """Caps with the lower of each value, never below 0."""
+        """Caps that have the lower one of each value, but never less than 0."""
         return Caps(
             max(0, min(self.tries, self.tries if tries is None else tries)),
             max(0, min(self.cost, self.cost if cost is None else cost)),
@@ -72,14 +73,14 @@ class ValidationResult:
     """The result of the loop."""
 
     summary: str = ""
-    """In a sentence; "" when nothing was validated."""
+    """A sentence; "" when nothing was validated."""
     check: CheckResult | None = None
-    """The last run, None when the changed files have no tests."""
+    """The result of the last run; None when the changed files have no tests."""
 
 
 def give_up_reason(attempts: Sequence[Attempt], *, caps: Caps, spent: int) -> str:
-    """Why the agent gets no further turn after the last of `attempts`, which failed, when repairs have cost `spent` so
-    far; "" when it gets one."""
+    """Why the agent gets no further turn after the last of `attempts`, which failed; "" when it gets one. `spent` is
+    what repairs have cost so far."""
     if len(attempts) > caps.tries:
         return f"still failing after {count(caps.tries, 'attempt')}"
     if spent >= caps.cost:
@@ -93,7 +94,7 @@ REPAIRS_HEADING = "Repairs that worked on similar failures, as earlier sessions 
 
 
 def heal_prompt(attempt: Attempt, *, playbook: Sequence[str] = ()) -> str:
-    """The prompt for the agent after a failed run. `playbook`: repairs that worked before (SPEC 5.4)."""
+    """The prompt for the agent after a failed run. `playbook` has repairs that worked before (SPEC 5.4)."""
     names = sorted(attempt.broken)
     more = f"\n- and {len(names) - MAX_NAMED_TESTS} more" if len(names) > MAX_NAMED_TESTS else ""
     tests = "".join(f"\n- {one_line(name)}" for name in names[:MAX_NAMED_TESTS]) + more
@@ -108,7 +109,7 @@ def heal_prompt(attempt: Attempt, *, playbook: Sequence[str] = ()) -> str:
 
 
 class Validation:
-    """Runs the loop in the session's own thread; as slow as the tests."""
+    """Runs the loop in the session's own thread. It is as slow as the tests."""
 
     def __init__(
         self,
@@ -129,7 +130,7 @@ class Validation:
     def validate(
         self, live: LiveSession, view: SessionView, workspace: SessionWorkspace, heal: Callable[[str], None]
     ) -> ValidationResult:
-        """Run the tests of the changes in `workspace`; `heal` gives the agent one more turn with a text. Raises
+        """Run the tests of the changes in `workspace`. `heal` gives the agent one more turn with a prompt. Raises
         `SessionStopped` when the session is ending, and as `heal`."""
         settings = self._settings.current.validation
         if not settings.enabled or workspace.worktree is None:
@@ -208,7 +209,7 @@ class Validation:
 
 
 class _ChangedTests:
-    """Runs the tests of a session's changed files, on the present files or on those before the session."""
+    """Runs the tests of a session's changed files, with the present files or with those before the session."""
 
     def __init__(self, live: LiveSession, workspace: SessionWorkspace) -> None:
         assert workspace.worktree is not None
@@ -221,7 +222,7 @@ class _ChangedTests:
 
     def run(self, *, known_green: bool) -> Attempt | None:
         """Run the tests of the changed files; None when there are none. `known_green` is False for the first run, which
-        is left out for changes that concern no tool. Raises `FlowError`."""
+        is skipped if the changes concern no tool. Raises `FlowError`."""
         paths = self._changed_paths()
         tools = project_at(self._workspace.folder, self._project).tools
         covered = [path for path in paths if any(tool.covers(path) for tool in tools)]
@@ -274,7 +275,7 @@ class _ChangedTests:
 
 
 class _OutputCollector:
-    """The session for a flow; collects the output of its commands for the agent."""
+    """The session as a flow sees it. It collects the output of commands for the agent."""
 
     def __init__(self, live: LiveSession, *, quiet: bool = False) -> None:
         self._live = live
@@ -307,7 +308,7 @@ def _decode_path(path: bytes) -> str:
 
 
 def _summarise(attempts: Sequence[Attempt], failed_before: frozenset[str], reason: str = "") -> ValidationResult:
-    """The result of the loop; `reason` is why it was given up, "" after a success."""
+    """The result of the loop. `reason` is why it was given up, "" after a success."""
     last = attempts[-1]
     summary = describe_check(last.check)
     if old := len(failed_before & frozenset(last.check.failing)):
