@@ -12,6 +12,8 @@ from sqlmodel import Session
 from engine.clock import FakeClock
 from engine.config import Settings, WorkspaceAutonomy, WorkspaceSettings
 from engine.model import Assignment, DecidedBy, Randomness, Ruling, Trigger, TriggerType
+from engine.safety.costs import Costs
+from engine.safety.kill_switch import KillSwitch
 from engine.safety.safety import Hooks, Safety
 from engine.storage.database import Database
 
@@ -58,6 +60,17 @@ class Rails:
     data: Path
     stopped: list[str] = field(default_factory=list)
     quiet: bool = False
+
+    @property
+    def switch(self) -> KillSwitch:
+        return self.safety.kill_switch
+
+    @property
+    def costs(self) -> Costs:
+        return self.safety.costs
+
+    def hold_words(self) -> list[str]:
+        return [hold.word for hold in self.switch.holds()]
 
     def decide(self, trigger: Trigger) -> Ruling:
         return self.write(self.safety.pipeline.decide, trigger)

@@ -85,12 +85,12 @@ def session_view(
 
 def test_a_reservation_counts_until_it_is_settled_with_the_real_price(rails: Rails) -> None:
     rails.decide(approval(estimate=50_000))
-    assert rails.safety.costs.state().hour == 50_000
+    assert rails.costs.state().hour == 50_000
     ended = session_view("pred_1", 20_000)
-    rails.write(rails.safety.costs.session_started, ended)
+    rails.write(rails.costs.session_started, ended)
     rails.write(rails.safety.session_ended, ended)
     rails.write(rails.safety.session_ended, ended)
-    assert rails.safety.costs.state().hour == 20_000
+    assert rails.costs.state().hour == 20_000
     with rails.database.read() as session:
         results = {row.prediction_id: row.result for row in session.exec(select(CrosspollLog))}
     assert results == {
@@ -98,16 +98,16 @@ def test_a_reservation_counts_until_it_is_settled_with_the_real_price(rails: Rai
         "pred_1": {"session": "auto_1", "state": "succeeded", "summary": "done", "cost": 0.02},
     }
     rails.clock.advance(timedelta(minutes=60, microseconds=1))
-    assert (rails.safety.costs.state().hour, rails.safety.costs.state().day) == (0, 20_000)
+    assert (rails.costs.state().hour, rails.costs.state().day) == (0, 20_000)
 
 
 def test_a_session_that_never_started_gives_its_reservation_back(rails: Rails) -> None:
     rails.decide(approval())
     rails.write(rails.safety.session_ended, session_view("pred_1", 0, started=False))
-    assert rails.safety.costs.state().day == 0
+    assert rails.costs.state().day == 0
     rails.decide(approval(prediction_id="pred_2"))
     rails.write(rails.safety.pipeline.revoke, "pred_2")
-    assert rails.safety.costs.state().day == 0
+    assert rails.costs.state().day == 0
 
 
 def test_the_cap_of_a_day_warns_at_eighty_percent_and_once_when_it_is_reached(rails: Rails) -> None:
@@ -120,20 +120,20 @@ def test_the_cap_of_a_day_warns_at_eighty_percent_and_once_when_it_is_reached(ra
     for _ in range(2):
         assert rails.decide(approval(prediction_id="c", estimate=5_000_000)).permit is None
     assert len(ledger.latest(kinds=("CostWarned",))) == 2
-    assert [hold.word for hold in rails.safety.kill_switch.holds()] == ["pause"]
+    assert rails.hold_words() == ["pause"]
 
 
 def test_the_cap_of_a_month_stops_everything_until_it_is_resumed(rails: Rails) -> None:
     rails.settings.change(cross_poll_cost_cap_per_month=0.10)
     assert rails.decide(approval(estimate=60_000)).permit
     assert rails.decide(approval(prediction_id="b", estimate=60_000)).permit is None
-    assert [hold.word for hold in rails.safety.kill_switch.holds()] == ["month"]
+    assert rails.hold_words() == ["month"]
     # The next month begins; it stays stopped.
     rails.clock.advance(timedelta(days=40))
     blocked = rails.decide(approval(prediction_id="c", estimate=10))
     assert blocked.blocked_by is not None
     assert blocked.blocked_by.rail == "kill"
-    rails.safety.kill_switch.resume("month")
+    rails.switch.resume("month")
     assert rails.decide(approval(prediction_id="d", estimate=10)).permit
 
 
@@ -144,7 +144,7 @@ def test_a_price_above_its_estimate_places_the_month_stop_beyond_the_cap(
     rails.settings.change(cross_poll_cost_cap_per_month=0.10)
     rails.decide(approval(estimate=60_000))
     rails.write(rails.safety.session_ended, session_view("pred_1", price))
-    assert [hold.word for hold in rails.safety.kill_switch.holds()] == holds
+    assert rails.hold_words() == holds
 
 
 def test_an_exceeded_budget_of_an_agent_is_recorded_for_sessions_and_other_calls(
@@ -154,7 +154,7 @@ def test_an_exceeded_budget_of_an_agent_is_recorded_for_sessions_and_other_calls
     assert rails.decide(approval()).permit
     assert rails.decide(approval(prediction_id="b")).permit is None
     with pytest.raises(Refusal, match="today"):
-        database.write(lambda tx: rails.safety.costs.reserve_call(tx, "summary", 80_000, agent="cto"))
+        database.write(lambda tx: rails.costs.reserve_call(tx, "summary", 80_000, agent="cto"))
     database.write(lambda tx: None)  # the event of a refused call is written after it
     breaches = [(fact.subject, fact.payload["spent"]) for fact in Ledger(database).latest(kinds=("BudgetExceeded",))]
     assert sorted(breaches) == [("backend_builder", 50_000), ("cto", 0)]
@@ -162,14 +162,14 @@ def test_an_exceeded_budget_of_an_agent_is_recorded_for_sessions_and_other_calls
 
 def test_other_paid_calls_count_in_the_same_caps(rails: Rails) -> None:
     rails.settings.change(cross_poll_cost_cap_per_hour=0.10)
-    entry = rails.write(rails.safety.costs.reserve_call, "twin", 60_000)
+    entry = rails.write(rails.costs.reserve_call, "twin", 60_000)
     with pytest.raises(Refusal, match="hour"):
-        rails.write(rails.safety.costs.reserve_call, "judge", 60_000)
+        rails.write(rails.costs.reserve_call, "judge", 60_000)
     assert rails.decide(approval(estimate=60_000)).blocked_by is not None
     for amount in (10_000, 60_000):  # once settled a price stays
-        rails.write(rails.safety.costs.settle, entry, amount)
-    rails.write(rails.safety.costs.release, entry)
-    assert rails.safety.costs.state().hour == 10_000
+        rails.write(rails.costs.settle, entry, amount)
+    rails.write(rails.costs.release, entry)
+    assert rails.costs.state().hour == 10_000
     assert rails.decide(approval(estimate=60_000)).permit
 
 
@@ -189,7 +189,7 @@ def test_recovery_settles_or_releases_what_a_crash_left_reserved(rails: Rails) -
         "waiting": undone,
     }
     assert rails.safety.recover(sessions.get) == 2
-    assert rails.safety.costs.state().day == 230_000
+    assert rails.costs.state().day == 230_000
     assert rails.safety.recover(sessions.get) == 0
 
 
@@ -197,15 +197,15 @@ def test_recovery_settles_or_releases_what_a_crash_left_reserved(rails: Rails) -
 def test_an_interrupted_session_costs_at_least_its_reservation(rails: Rails, counted: int, price: int) -> None:
     rails.decide(approval(estimate=100_000))
     ended = session_view("pred_1", counted, state=SessionState.INTERRUPTED)
-    rails.write(rails.safety.costs.session_started, ended)
+    rails.write(rails.costs.session_started, ended)
     rails.write(rails.safety.session_ended, ended)
-    assert rails.safety.costs.state().day == price
+    assert rails.costs.state().day == price
     rails.clock.advance(timedelta(hours=1, microseconds=1))
-    assert rails.safety.costs.state().hour == 0, "it is settled, not reserved for ever"
+    assert rails.costs.state().hour == 0, "it is settled, not reserved for ever"
 
 
 def test_after_a_restart_a_call_costs_its_reservation_unless_it_goes_on_elsewhere(rails: Rails) -> None:
-    costs = rails.safety.costs
+    costs = rails.costs
     entry = rails.write(costs.reserve_call, "training", 70_000)
     rails.write(costs.reserve_call, "twin", 10_000)
     assert rails.safety.recover(lambda prediction_id: None, {entry}) == 1
@@ -216,25 +216,25 @@ def test_after_a_restart_a_call_costs_its_reservation_unless_it_goes_on_elsewher
 def start_session(rails: Rails, estimate: int) -> None:
     """A session `auto_1` of card `pred_1` for which `estimate` is reserved."""
     rails.decide(approval(estimate=estimate))
-    rails.write(rails.safety.costs.session_started, session_view("pred_1", 0))
+    rails.write(rails.costs.session_started, session_view("pred_1", 0))
 
 
 def test_a_reservation_is_raised_before_a_call_and_never_lowered(rails: Rails) -> None:
     start_session(rails, 50_000)
-    assert rails.safety.costs.raise_reservation("auto_1", 300_000) == ""
-    assert rails.safety.costs.state().hour == 300_000
-    assert rails.safety.costs.raise_reservation("auto_1", 200_000) == "", "what was reserved stays so"
-    assert rails.safety.costs.state().hour == 300_000
+    assert rails.costs.raise_reservation("auto_1", 300_000) == ""
+    assert rails.costs.state().hour == 300_000
+    assert rails.costs.raise_reservation("auto_1", 200_000) == "", "what was reserved stays so"
+    assert rails.costs.state().hour == 300_000
     rails.write(rails.safety.session_ended, session_view("pred_1", 280_000))
-    assert rails.safety.costs.state().hour == 280_000
+    assert rails.costs.state().hour == 280_000
 
 
 def test_a_running_session_cannot_pass_a_cap(rails: Rails) -> None:
     start_session(rails, 50_000)
-    cap = rails.safety.costs.state().hour_cap
-    assert rails.safety.costs.raise_reservation("auto_1", cap) == "", "a cap may be reached"
-    assert "last hour" in rails.safety.costs.raise_reservation("auto_1", cap + 1)
-    assert rails.safety.costs.state().hour == cap, "and nothing was changed"
+    cap = rails.costs.state().hour_cap
+    assert rails.costs.raise_reservation("auto_1", cap) == "", "a cap may be reached"
+    assert "last hour" in rails.costs.raise_reservation("auto_1", cap + 1)
+    assert rails.costs.state().hour == cap, "and nothing was changed"
 
 
 NOW = datetime(2026, 3, 10, 14, 12, tzinfo=UTC)
@@ -242,7 +242,7 @@ NOW = datetime(2026, 3, 10, 14, 12, tzinfo=UTC)
 
 def test_reserved_and_spent_money_are_shown_apart(rails: Rails) -> None:
     rails.decide(approval(estimate=60_000))
-    costs = rails.safety.costs
+    costs = rails.costs
     entry = rails.write(costs.reserve_call, "twin", 50_000)
     rails.write(costs.settle, entry, 10_000)
     burns = [(burn.window, burn.spent, sum(burn.buckets), burn.reserved) for burn in costs.history()]

@@ -48,19 +48,19 @@ def request_stop_from_outside(rails: Rails) -> None:
         ),
         (
             "api",
-            lambda rails: rails.safety.kill_switch.set_enabled(False),
-            lambda rails: rails.safety.kill_switch.set_enabled(True),
+            lambda rails: rails.switch.set_enabled(False),
+            lambda rails: rails.switch.set_enabled(True),
             "api",
             "switched off for this run",
         ),
         (
             "key",
-            lambda rails: rails.safety.kill_switch.stop("F12 pressed", "operator"),
-            lambda rails: rails.safety.kill_switch.resume("stop"),
+            lambda rails: rails.switch.stop("F12 pressed", "operator"),
+            lambda rails: rails.switch.resume("stop"),
             "stop",
             "F12 pressed",
         ),
-        ("outside", request_stop_from_outside, lambda rails: rails.safety.kill_switch.resume("stop"), "stop", "enough"),
+        ("outside", request_stop_from_outside, lambda rails: rails.switch.resume("stop"), "stop", "enough"),
     ],
     ids=["config", "api", "key", "outside"],
 )
@@ -72,20 +72,19 @@ def test_each_level_blocks_ends_running_sessions_and_is_shown(
     rule: str,
     reason: str,
 ) -> None:
-    switch = rails.safety.kill_switch
     throw(rails)
-    switch.poll()
+    rails.switch.poll()
     assert blocked_rule(rails) == f"kill:{rule}"
     assert len(rails.stopped) == 1
-    assert switch.kill_reason() == reason
-    assert [shown.name for shown in rails.safety.kill_switch.levels() if shown.thrown] == [level]
+    assert rails.switch.kill_reason() == reason
+    assert [shown.name for shown in rails.switch.levels() if shown.thrown] == [level]
     end(rails)
-    assert (blocked_rule(rails), switch.kill_reason()) == ("", "")
-    assert not any(shown.thrown for shown in rails.safety.kill_switch.levels())
+    assert (blocked_rule(rails), rails.switch.kill_reason()) == ("", "")
+    assert not any(shown.thrown for shown in rails.switch.levels())
 
 
 def test_a_pause_and_a_month_stop_end_no_running_session(rails: Rails) -> None:
-    switch = rails.safety.kill_switch
+    switch = rails.switch
     for word in ("pause", "month"):
         rails.write(switch.place, word, "the cap is reached")
     assert switch.current_verdict().verdict is Verdict.BLOCK
@@ -93,7 +92,7 @@ def test_a_pause_and_a_month_stop_end_no_running_session(rails: Rails) -> None:
 
 
 def test_a_switch_is_off_although_sessions_cannot_be_ended_and_ends_them_later(rails: Rails) -> None:
-    switch, ended = rails.safety.kill_switch, []
+    switch, ended = rails.switch, []
 
     def fails(reason: str) -> None:
         raise OSError("a process could not be reached")
@@ -107,41 +106,41 @@ def test_a_switch_is_off_although_sessions_cannot_be_ended_and_ends_them_later(r
 
 
 def test_a_stop_survives_a_restart(rails: Rails, database: Database, clock: FakeClock, tmp_path: Path) -> None:
-    rails.safety.kill_switch.stop("F12", "console")
+    rails.switch.stop("F12", "console")
     restarted = make_rails(database, clock, tmp_path / "data")
-    assert [hold.word for hold in restarted.safety.kill_switch.holds()] == ["stop"]
+    assert restarted.hold_words() == ["stop"]
     assert blocked_rule(restarted) == "kill:stop"
 
 
 def test_a_stop_file_blocks_at_once_and_becomes_a_hold(rails: Rails, tmp_path: Path) -> None:
     ended = threading.Event()
-    rails.safety.kill_switch._stop_sessions = lambda reason: ended.set()
-    rails.safety.kill_switch.start()
+    rails.switch._stop_sessions = lambda reason: ended.set()
+    rails.switch.start()
     begin = time.monotonic()
     file = stop_file.request_stop(tmp_path / "data", "the demo went wrong", "ann")
-    assert rails.safety.kill_switch.current_verdict().verdict == "block"
+    assert rails.switch.current_verdict().verdict == "block"
     assert ended.wait(2)
     assert time.monotonic() - begin < 1
     deadline = time.monotonic() + 5
     while file.exists() and time.monotonic() < deadline:
         time.sleep(0.01)
     assert not file.exists()
-    assert [(hold.word, hold.reason, hold.by) for hold in rails.safety.kill_switch.holds()] == [
+    assert [(hold.word, hold.reason, hold.by) for hold in rails.switch.holds()] == [
         ("stop", "the demo went wrong", "ann")
     ]
-    rails.safety.kill_switch.resume("stop")
-    assert rails.safety.kill_switch.current_verdict().verdict == "allow"
+    rails.switch.resume("stop")
+    assert rails.switch.current_verdict().verdict == "allow"
 
 
 def test_an_empty_stop_file_found_at_start_is_adopted(database: Database, clock: FakeClock, tmp_path: Path) -> None:
     (tmp_path / "STOP").touch()
     rails = make_rails(database, clock, tmp_path)
     assert blocked_rule(rails).startswith("kill:stop-file")
-    rails.safety.kill_switch.start()
+    rails.switch.start()
     try:
-        assert [(hold.word, hold.by) for hold in rails.safety.kill_switch.holds()] == [("stop", "outside")]
+        assert [(hold.word, hold.by) for hold in rails.switch.holds()] == [("stop", "outside")]
     finally:
-        rails.safety.kill_switch.close()
+        rails.switch.close()
 
 
 def test_a_folder_that_cannot_be_searched_counts_as_a_stop(tmp_path: Path) -> None:
@@ -160,35 +159,35 @@ def test_a_stop_holds_when_the_database_does_not_answer(
         monkeypatch.setattr(stop_file, "request_stop", fails)
     rails.database.close()
     with pytest.raises(Refusal):
-        rails.safety.kill_switch.stop("F12", "console")
+        rails.switch.stop("F12", "console")
     assert rails.stopped == ["F12"]
-    assert rails.safety.kill_switch.current_verdict(by_operator=True).verdict == "block"
+    assert rails.switch.current_verdict(by_operator=True).verdict == "block"
     assert (tmp_path / "data" / "STOP").exists() is not disk_is_full, "the file outlives the engine"
 
 
 def test_resume_removes_a_stop_file_or_says_that_it_cannot(rails: Rails, tmp_path: Path) -> None:
     file = stop_file.request_stop(tmp_path / "data")
-    rails.safety.kill_switch.resume("stop")
+    rails.switch.resume("stop")
     assert (file.exists(), blocked_rule(rails)) == (False, "")
     file.mkdir()
     with pytest.raises(Refusal, match="cannot be removed"):
-        rails.safety.kill_switch.resume("stop")
+        rails.switch.resume("stop")
     assert blocked_rule(rails) == "kill:stop-file"
 
 
 def test_each_hold_ends_by_its_own_word_only(rails: Rails) -> None:
-    rails.safety.kill_switch.stop("F12", "console")
-    rails.write(rails.safety.kill_switch.place, PAUSE, "test")
+    rails.switch.stop("F12", "console")
+    rails.write(rails.switch.place, PAUSE, "test")
     with pytest.raises(Refusal, match="month"):
-        rails.safety.kill_switch.resume("month")
+        rails.switch.resume("month")
     with pytest.raises(Refusal, match="no stop or pause called 'everything'"):
-        rails.safety.kill_switch.resume("everything")
-    rails.safety.kill_switch.resume("pause")
-    assert [hold.word for hold in rails.safety.kill_switch.holds()] == ["stop"]
-    rails.safety.kill_switch.resume("stop")
-    assert rails.safety.kill_switch.holds() == []
+        rails.switch.resume("everything")
+    rails.switch.resume("pause")
+    assert rails.hold_words() == ["stop"]
+    rails.switch.resume("stop")
+    assert rails.hold_words() == []
     with pytest.raises(Refusal, match="`stop` is not active; nothing is"):
-        rails.safety.kill_switch.resume("stop")
+        rails.switch.resume("stop")
     kinds = [entry.kind for entry in Ledger(rails.database).latest(kinds=("HoldPlaced", "HoldLifted"))]
     assert sorted(kinds) == ["HoldLifted", "HoldLifted", "HoldPlaced", "HoldPlaced"]
 
@@ -198,18 +197,18 @@ def test_who_ended_the_last_pause_is_known_after_a_restart(
 ) -> None:
     changes: list[int] = []
     rails = make_rails(database, clock, tmp_path, on_change=lambda: changes.append(1))
-    switch = rails.safety.kill_switch
+    switch = rails.switch
     for by_operator in (True, False):
         assert rails.write(switch.place, PAUSE, "test")
         clock.advance(PAUSE_DURATION - timedelta(microseconds=1))
         assert not rails.write(switch.place, PAUSE, "another"), "it lasts still"
         if by_operator:
-            rails.safety.kill_switch.resume(PAUSE)
+            rails.switch.resume(PAUSE)
         else:
             clock.advance(timedelta(microseconds=1))
             switch.poll()
-        rails.safety.kill_switch.stop("F12", "console")
-        rails.safety.kill_switch.resume("stop")
+        rails.switch.stop("F12", "console")
+        rails.switch.resume("stop")
         restarted = make_rails(database, clock, tmp_path).safety.kill_switch
         assert switch.was_lifted_by_operator() is restarted.was_lifted_by_operator() is by_operator
     assert len(changes) == 8, "whoever shows the state hears of each change at once"
@@ -217,54 +216,54 @@ def test_who_ended_the_last_pause_is_known_after_a_restart(
 
 def test_a_pause_ends_after_two_hours_and_starts_a_new_count(rails: Rails) -> None:
     rails.decisions.rejections = 3
-    rails.write(rails.safety.kill_switch.decided)
+    rails.write(rails.switch.decided)
     rails.clock.advance(PAUSE_DURATION - timedelta(microseconds=1))
-    assert rails.safety.kill_switch.holds() != []
+    assert rails.hold_words() != []
     assert rails.decide(unattended()).permit is None
     rails.clock.advance(timedelta(microseconds=1))
-    assert rails.safety.kill_switch.holds() == []
+    assert rails.hold_words() == []
     assert rails.decide(unattended()).permit, "the rejections before the pause are forgiven"
-    rails.write(rails.safety.kill_switch.place, PAUSE, "test")
+    rails.write(rails.switch.place, PAUSE, "test")
     rails.clock.advance(PAUSE_DURATION)
-    assert rails.write(rails.safety.kill_switch.place, PAUSE, "at its end another begins")
+    assert rails.write(rails.switch.place, PAUSE, "at its end another begins")
 
 
 def test_undoing_an_older_decision_after_a_resume_changes_no_count_of_rejections(
     rails: Rails, database: Database, clock: FakeClock
 ) -> None:
     decisions = Decisions(database, clock)
-    rails.safety.kill_switch.decisions = decisions
+    rails.switch.decisions = decisions
 
     def decide(name: str, signal: DecisionSignal) -> None:
         card = DecidedCard(name, "lint", "koji-core", "/srv/shop", "lint", "lint", 0.5, DecidedBy.OPERATOR)
 
         def work(tx: Transaction) -> None:
             decisions.record(tx, signal, card)
-            rails.safety.kill_switch.decided(tx)
+            rails.switch.decided(tx)
 
         database.write(work)
 
     decide("older", DecisionSignal.APPROVED)
     for name in "abc":
         decide(name, DecisionSignal.DISMISSED)
-    assert [hold.word for hold in rails.safety.kill_switch.holds()] == [PAUSE]
-    rails.safety.kill_switch.resume(PAUSE)
+    assert rails.hold_words() == [PAUSE]
+    rails.switch.resume(PAUSE)
     database.write(lambda tx: decisions.take_back(tx, "older"))
     decide("d", DecisionSignal.DISMISSED)
     decide("e", DecisionSignal.DISMISSED)
-    assert rails.safety.kill_switch.holds() == []
+    assert rails.hold_words() == []
     decide("f", DecisionSignal.DISMISSED)
-    assert [hold.word for hold in rails.safety.kill_switch.holds()] == [PAUSE], "the third since the resume"
+    assert rails.hold_words() == [PAUSE], "the third since the resume"
 
 
 def test_a_permit_is_not_consumed_while_stopped(rails: Rails) -> None:
     permit = rails.decide(approval()).permit
     assert permit
-    rails.safety.kill_switch.stop("F12", "console")
+    rails.switch.stop("F12", "console")
     with pytest.raises(Refusal) as refused:
         rails.write(rails.safety.permits.consume, permit, permit.digest)
     assert refused.value.code == "stopped"
-    rails.safety.kill_switch.resume("stop")
+    rails.switch.resume("stop")
     rails.write(rails.safety.permits.consume, permit, permit.digest)
 
 
@@ -282,30 +281,28 @@ def test_a_permit_is_not_consumed_while_stopped(rails: Rails) -> None:
 def test_rejections_pause_nothing_where_nothing_runs_by_itself(rails: Rails, settings: Settings) -> None:
     rails.settings.current = settings
     rails.decisions.rejections, rails.decisions.decisions = 3, 103
-    rails.write(rails.safety.kill_switch.decided)
-    assert rails.safety.kill_switch.holds() == []
+    rails.write(rails.switch.decided)
+    assert rails.hold_words() == []
     assert rails.decide(unattended()).permit is None, "what a program asks for waits for the operator all the same"
-    assert rails.safety.kill_switch.holds() == []
+    assert rails.hold_words() == []
     rails.settings.current = acting()
     assert rails.decide(unattended()).permit is None
-    assert [hold.word for hold in rails.safety.kill_switch.holds()] == ["pause"], (
-        "once something may run, its first try pauses it"
-    )
+    assert rails.hold_words() == ["pause"], "once something may run, its first try pauses it"
 
 
 def test_the_third_rejection_in_a_row_pauses_and_resuming_starts_a_new_count(rails: Rails) -> None:
     rails.decisions.rejections = 2
-    rails.write(rails.safety.kill_switch.decided)
-    assert rails.safety.kill_switch.holds() == []
+    rails.write(rails.switch.decided)
+    assert rails.hold_words() == []
     rails.decisions.rejections, rails.decisions.decisions = 3, 103
-    rails.write(rails.safety.kill_switch.decided)
-    assert [hold.word for hold in rails.safety.kill_switch.holds()] == ["pause"]
+    rails.write(rails.switch.decided)
+    assert rails.hold_words() == ["pause"]
     assert rails.decide(unattended()).permit is None
     assert rails.decide(approval()).permit, "a pause does not stop what the operator approves"
-    rails.safety.kill_switch.resume("pause")
-    rails.write(rails.safety.kill_switch.decided)
-    assert rails.safety.kill_switch.holds() == []
+    rails.switch.resume("pause")
+    rails.write(rails.switch.decided)
+    assert rails.hold_words() == []
     assert rails.decide(unattended(prediction_id="b")).permit
     rails.decisions.rejections, rails.decisions.decisions = 6, 106
-    rails.write(rails.safety.kill_switch.decided)
-    assert [hold.word for hold in rails.safety.kill_switch.holds()] == ["pause"]
+    rails.write(rails.switch.decided)
+    assert rails.hold_words() == ["pause"]

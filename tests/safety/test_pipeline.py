@@ -36,7 +36,7 @@ def test_six_rails_are_asked_in_order_and_logged_in_one_row(rails: Rails) -> Non
 
 def test_the_first_rail_that_blocks_is_named_and_all_are_logged(rails: Rails) -> None:
     rails.decide(unattended())
-    rails.safety.kill_switch.stop("F12", "console")
+    rails.switch.stop("F12", "console")
     ruling = rails.decide(unattended(estimate=3_000_000, prediction_id="b"))
     assert ruling.blocked_by is not None
     assert ruling.blocked_by.rail == "rate"
@@ -67,7 +67,7 @@ def test_preview_changes_nothing_and_says_what_the_gate_asks(rails: Rails) -> No
     assert verdicts[4].verdict is Verdict.ASK
     assert "low-confidence" in verdicts[4].rule
     assert all(entry.prediction_id == "old" for entry in rails.safety.log())
-    assert rails.safety.costs.state().hour == 0
+    assert rails.costs.state().hour == 0
 
 
 def test_a_permit_is_used_once_for_what_it_was_given(rails: Rails) -> None:
@@ -93,9 +93,9 @@ def test_a_permit_lives_fifteen_minutes(rails: Rails) -> None:
     assert timedelta(minutes=15) == PERMIT_LIFETIME
     assert refusal_code(rails, second, second.digest) == "permit_expired"
     # The next decision gives its reservation back.
-    before = rails.safety.costs.state().day
+    before = rails.costs.state().day
     rails.decide(approval(prediction_id="c", estimate=0))
-    assert rails.safety.costs.state().day == before - 50_000
+    assert rails.costs.state().day == before - 50_000
 
 
 def prompt_approval(text: str, **changes: object) -> Trigger:

@@ -22,7 +22,7 @@ def test_the_rate_limiter_shows_until_when_it_waits(rails: Rails) -> None:
 
 
 def test_a_pause_is_shown_with_its_end_and_a_stop_without_one(rails: Rails) -> None:
-    switch = rails.safety.kill_switch
+    switch = rails.switch
     rails.write(switch.place, "pause", "3 rejections in a row")
     paused = rail(rails, "kill")
     assert (paused.verdict, paused.until) == (Verdict.BLOCK, rails.clock.now() + timedelta(hours=2))
@@ -30,7 +30,7 @@ def test_a_pause_is_shown_with_its_end_and_a_stop_without_one(rails: Rails) -> N
         Verdict.BLOCK,
         Verdict.ALLOW,
     )
-    rails.safety.kill_switch.stop("lunch", "operator")
+    rails.switch.stop("lunch", "operator")
     assert (rail(rails, "kill").brief, rail(rails, "kill").until) == ("stop", None)
 
 
