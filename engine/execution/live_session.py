@@ -27,7 +27,7 @@ from engine.execution.runners.flow import (
 )
 from engine.execution.runners.toolchains.missing_items import MissingItem, missing_fix
 from engine.execution.sandbox import Confinement, Sandbox
-from engine.execution.sandbox.gate import HostGate
+from engine.execution.sandbox.host_gate import HostGate
 from engine.execution.sandbox.host_paths import session_environment
 from engine.execution.session_terms import Limits, SessionRails, StopRequest
 from engine.execution.transcripts import Journal, LineSplitter, Tail, TranscriptWriter

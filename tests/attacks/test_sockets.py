@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.execution.sandbox.gate import HostGate
+from engine.execution.sandbox.host_gate import HostGate
 from tests.attacks.victim import PYTHON, Victim, canary
 
 pytestmark = pytest.mark.attack("sockets")

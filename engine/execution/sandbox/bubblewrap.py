@@ -30,7 +30,7 @@ from engine.execution.sandbox import (
     seccomp,
     try_command,
 )
-from engine.execution.sandbox.gate import local_hosts
+from engine.execution.sandbox.host_rules import local_hosts
 from engine.execution.sandbox.mounts import Mount, MountKind
 
 GATE_INSIDE = "/dev/clawpy-gate"

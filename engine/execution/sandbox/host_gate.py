@@ -1,21 +1,14 @@
 """The filtering proxy through which a session reaches the hosts that it may reach (SPEC 3.8).
 
 It listens on a unix socket that is mounted into the session's sandbox, which has no network otherwise. It speaks
-CONNECT, and plain HTTP for ports that are listed, resolves names itself, and refuses everything else. TLS goes through
-unread, but it has to ask for the host that was named: many hosts share an address, and the address alone would lead to
-all of them.
-
-An entry of the list is `name`, `*.domain`, `name:port`, an address, or `[address]:port`; without a port it is 443. A
-name that is listed may lie in a private network, since someone wrote it down; one that a `*` lets through may not.
-Loopback, link-local (where clouds keep credentials) and multicast are reached only by an address that is listed
-itself, or by `localhost`.
+CONNECT, and plain HTTP for ports that are listed. It resolves names itself, and refuses everything that no entry of
+`host_rules` lets through. TLS goes through unread, but it has to ask for the host that was named: many hosts share an
+address, and the address alone would lead to all of them.
 """
 
 from __future__ import annotations
 
 import contextlib
-import ipaddress
-import re
 import selectors
 import shutil
 import socket
@@ -26,136 +19,18 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from engine.execution.sandbox.host_rules import (
+    HTTPS,
+    PUBLIC,
+    Address,
+    HostRule,
+    address_of,
+    host_rules,
+    join_address,
+    split_address,
+)
 from engine.frozen import frozen
-from engine.model import Refusal, sanitise
-
-HTTPS = 443
-
-Address = ipaddress.IPv4Address | ipaddress.IPv6Address
-
-_NAME = re.compile(r"(?=.{1,253}$)[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?)*")
-_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
-
-
-@frozen
-class HostRule:
-    """One entry of the list of hosts."""
-
-    name: str
-    """Lower case, without the `*.` of a `wildcard`; "" for every public host."""
-    port: int = HTTPS
-    wildcard: bool = False
-
-    @property
-    def address(self) -> Address | None:
-        """The address, when it was listed as one."""
-        return address_of(self.name)
-
-    def matches(self, host: str, port: int) -> bool:
-        """Whether this entry lets `host` through, as `normal_host` has it."""
-        if not self.name:
-            return True
-        if port != self.port:
-            return False
-        return host.endswith(f".{self.name}") if self.wildcard else host == self.name
-
-    def admits(self, address: Address) -> bool:
-        """Whether the host this entry let through may have this address."""
-        address = embedded_ipv4(address)
-        if (listed := self.address) is not None:
-            return address == embedded_ipv4(listed)
-        if self.name == "localhost" and not self.wildcard:
-            return address.is_loopback
-        if address.is_loopback or address.is_link_local or address.is_multicast or address.is_unspecified:
-            return False
-        return address.is_global or not (self.wildcard or address.is_reserved)
-
-    def __str__(self) -> str:
-        if not self.name:
-            return "every public host"
-        shown = self.name if self.port == HTTPS else join_address(self.name, self.port)
-        return f"*.{shown}" if self.wildcard else shown
-
-
-PUBLIC = HostRule("", wildcard=True)
-"""Every public host, at any port: for a workspace whose network is allowed."""
-
-
-def host_rules(entries: Iterable[str]) -> tuple[HostRule, ...]:
-    """The rules of configured entries. Raises `Refusal` `bad_host`."""
-    return tuple(_parse_rule(entry) for entry in entries)
-
-
-def local_hosts(entries: Iterable[str]) -> list[str]:
-    """The entries that are on the operator's own loopback, as "host:port"."""
-    return [
-        join_address(rule.name, rule.port)
-        for rule in host_rules(entries)
-        if not rule.wildcard and (rule.name == "localhost" or (rule.address is not None and rule.address.is_loopback))
-    ]
-
-
-def _parse_rule(entry: str) -> HostRule:
-    wildcard = entry.startswith("*.")
-    target = entry.removeprefix("*.")
-    address = address_of(target.strip("[]"))
-    try:
-        name, port = (str(address), HTTPS) if address is not None else split_address(target, HTTPS)
-    except ValueError:
-        raise Refusal(
-            "bad_host", f"{entry!r} is not a host", "write name, *.domain, name:port or [address]:port"
-        ) from None
-    if wildcard and (address_of(name) is not None or "." not in name):
-        raise Refusal("bad_host", f"{entry!r} is too wide", "write a domain with at least two parts after the *")
-    return HostRule(name, port, wildcard)
-
-
-def split_address(target: str, default: int | None = None) -> tuple[str, int]:
-    """Split `host:port`; the host as `normal_host` returns it. Raises ValueError for anything else."""
-    match = re.fullmatch(r"(\[[0-9a-fA-F:.]+\]|[^\[\]:/@\s]+)(?::(\d{1,5}))?", target)
-    if match is None or (match[2] is None and default is None):
-        raise ValueError(target)
-    port = int(match[2]) if match[2] is not None else default
-    if port is None or not 0 < port < 65_536:
-        raise ValueError(target)
-    return normal_host(match[1]), port
-
-
-def normal_host(host: str) -> str:
-    """A host for comparison: lower case, without a final dot, an address in its shortest form. Raises ValueError for
-    what is neither a name nor an address, such as 0x7f.1, which a resolver may take for one."""
-    bare = host.strip("[]").rstrip(".").lower()
-    if (address := address_of(bare)) is not None:
-        return str(address)
-    last = bare.rpartition(".")[2]
-    if not _NAME.fullmatch(bare) or last.isdigit() or re.fullmatch(r"0x[0-9a-f]*", last):
-        raise ValueError(host)
-    return bare
-
-
-def address_of(host: str) -> Address | None:
-    """The address that `host` spells, or None."""
-    try:
-        return ipaddress.ip_address(host)
-    except ValueError:
-        return None
-
-
-def embedded_ipv4(address: Address) -> Address:
-    """The IPv4 address inside an IPv6 one, at which a connection would end; else the address itself."""
-    if isinstance(address, ipaddress.IPv6Address):
-        if address.ipv4_mapped is not None:
-            return address.ipv4_mapped
-        if address.sixtofour is not None:
-            return address.sixtofour
-        if address in _NAT64:
-            return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
-    return address
-
-
-def join_address(host: str, port: int) -> str:
-    """`host:port`, with the brackets of IPv6."""
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+from engine.model import sanitise
 
 
 def server_name(hello: bytes) -> str | None:

@@ -8,6 +8,7 @@ import select
 import socket
 import ssl
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -21,15 +22,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.execution.live_session import LiveSession
-from engine.execution.sandbox import gate
-from engine.execution.sandbox.gate import (
-    HostGate,
-    host_rules,
-    local_hosts,
-    normal_host,
-    server_name,
-    split_address,
-)
+from engine.execution.sandbox import host_gate
+from engine.execution.sandbox.host_gate import HostGate, server_name
+from engine.execution.sandbox.host_rules import host_rules, local_hosts, normal_host, split_address
 from engine.execution.sandbox.ladder import best_sandbox
 from engine.model import Refusal, SessionState
 from tests.execution.session_world import MakeWorld, World
@@ -131,9 +126,9 @@ def test_the_gate_accepts_again_after_the_machine_had_no_file_left(
                 raise OSError(24, "Too many open files")
             return super().accept()
 
-    monkeypatch.setattr(gate, "RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(host_gate, "RETRY_SECONDS", 0.01)
     with monkeypatch.context() as patched:
-        patched.setattr(gate, "socket", SimpleNamespace(**{**vars(socket), "socket": SocketWithoutFiles}))
+        patched.setattr(host_gate, "socket", SimpleNamespace(**{**vars(socket), "socket": SocketWithoutFiles}))
         client = open_gate(f"127.0.0.1:{server}")
     request = f"CONNECT 127.0.0.1:{server} HTTP/1.1\n\nGET /x HTTP/1.0\nHost: y\n\n"
     assert client.send(request).endswith(b"/x y None")
@@ -267,7 +262,7 @@ def test_the_next_address_of_a_host_is_tried(
 def test_a_client_that_sends_too_much_before_its_request_ends_is_cut_off(
     open_gate: Callable[..., OpenGate], received_by_host: list[bytes], monkeypatch: pytest.MonkeyPatch, beginning: bytes
 ) -> None:
-    monkeypatch.setattr(gate, "MAX_HEAD_BYTES", 100)
+    monkeypatch.setattr(host_gate, "MAX_HEAD_BYTES", 100)
     proxy = open_gate("api.example.com", addresses={"api.example.com": "93.184.216.34"})
     with proxy.connect() as client:
         client.sendall(beginning)
@@ -280,7 +275,7 @@ def test_a_client_that_sends_too_much_before_its_request_ends_is_cut_off(
 def test_connections_above_the_maximum_are_turned_away(
     open_gate: Callable[..., OpenGate], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gate, "MAX_CONNECTIONS", 2)
+    monkeypatch.setattr(host_gate, "MAX_CONNECTIONS", 2)
     client = open_gate("api.example.com")
     first, second = client.connect(), client.connect()
     wait_until(lambda: client.gate._slots._value == 0, 5)
@@ -296,7 +291,7 @@ def test_connections_above_the_maximum_are_turned_away(
 def test_an_idle_connection_is_closed(
     open_gate: Callable[..., OpenGate], server: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gate, "IDLE_SECONDS", 0.1)
+    monkeypatch.setattr(host_gate, "IDLE_SECONDS", 0.1)
     client = open_gate(f"127.0.0.1:{server}")
     began = time.monotonic()
     assert client.send(f"CONNECT 127.0.0.1:{server} HTTP/1.1\n\n").startswith(b"HTTP/1.1 200")
@@ -306,10 +301,10 @@ def test_an_idle_connection_is_closed(
 def test_an_incomplete_request_is_answered_with_an_error(
     open_gate: Callable[..., OpenGate], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gate, "OPENING_SECONDS", 0.1)
+    monkeypatch.setattr(host_gate, "OPENING_SECONDS", 0.1)
     client = open_gate("api.example.com")
     assert client.send("CONNECT api.exam").startswith(b"HTTP/1.1 502")
-    assert client.send("X" * (gate.MAX_HEAD_BYTES + 10)).startswith(b"HTTP/1.1 502")
+    assert client.send("X" * (host_gate.MAX_HEAD_BYTES + 10)).startswith(b"HTTP/1.1 502")
 
 
 @pytest.mark.long
@@ -371,7 +366,9 @@ def test_a_session_reaches_its_host_and_nothing_else(world: World, server: int) 
 
 @pytest.mark.long
 @needs_a_gate
-def test_the_gate_ends_with_its_command_and_leaves_the_exit_code_alone(world: World, server: int) -> None:
+def test_the_gate_ends_with_its_command_and_leaves_the_exit_code_alone(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     codes = []
 
     def work(live: LiveSession) -> str:
@@ -380,10 +377,17 @@ def test_the_gate_ends_with_its_command_and_leaves_the_exit_code_alone(world: Wo
             codes.append(live.execute(["sh", "-c", script], cwd=live.folder).exit_code)
         return "done"
 
-    began = set(Path("/tmp").glob("clawpy-gate-*"))
+    folders: list[Path] = []
+
+    def make_folder(**options: str) -> str:
+        folders.append(Path(tempfile.mkdtemp(**options)))
+        return str(folders[-1])
+
+    monkeypatch.setattr(host_gate, "tempfile", SimpleNamespace(mkdtemp=make_folder))
     world.run(work)
     assert codes == [7, 137, 1]
-    assert set(Path("/tmp").glob("clawpy-gate-*")) <= began
+    assert len(folders) == 3
+    assert not any(folder.exists() for folder in folders)
     wait_until(lambda: not [thread for thread in threading.enumerate() if thread.name == "clawpy-gate"], 5)
 
 
