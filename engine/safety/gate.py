@@ -8,17 +8,8 @@ nothing that runs by itself gets around them.
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Mapping
-from fnmatch import translate
-from functools import lru_cache
-from pathlib import PurePosixPath
-from typing import Any
-
-from engine.config import Production
 from engine.frozen import frozen
-from engine.model import MICRO, NO_SANDBOX, SANDBOX_WAIVED, RailVerdict, Trigger, Verdict
+from engine.model import MICRO, NO_SANDBOX, SANDBOX_WAIVED, RailVerdict, Verdict
 
 RAIL = "gate"
 MIN_CONFIDENCE = 0.6
@@ -148,79 +139,3 @@ def decide_gate(facts: GateFacts) -> RailVerdict:
 def is_near_cap(spent: int, cap: int) -> bool:
     """More than 80 % of `cap`; a cap of 0 is always near."""
     return spent * 5 > cap * 4 or cap == 0
-
-
-def production_targets(trigger: Trigger, production: Production) -> tuple[str, ...]:
-    """Which production targets the prompt and the parameters name, as `branch main`, `host prod-1`, ...
-
-    Every word is compared with hosts, contexts and paths; with branches and remotes only where the words speak of
-    writing to one, or where a parameter has that name, because `main` is also a plain word. A flow writes to no
-    branch and no remote, whatever it compares or rehearses (SPEC 3.9).
-    """
-    assignment = trigger.assignment
-    targets: dict[str, None] = {}
-    words = [word.strip(".,:;!?()[]{}`'\"") for word in assignment.prompt.split()]
-    texts = [*words, *_strings(assignment.parameters)]
-    lower_words = [text.lower() for text in words]
-    is_prompt = assignment.flow is None
-    writes_to_git = is_prompt and any(word in _WRITES_TO_BRANCH for word in lower_words)
-    hosts, contexts, paths = map(_any_of, (production.hosts, production.contexts, production.paths))
-    branches, remotes = _any_of(production.branches), _any_of(production.remotes)
-    for key, value in _pairs(assignment.parameters):
-        if is_prompt and key in ("target", "branch", "base", "onto"):
-            _add(targets, "branch", value, branches)
-        if is_prompt and key == "remote":
-            _add(targets, "remote", value, remotes)
-    for text in texts:
-        if writes_to_git:
-            _add(targets, "branch", text.rsplit(":", 1)[-1].removeprefix("refs/heads/"), branches)
-            _add(targets, "remote", text.split("/")[0], remotes)
-        for part in _addressed(text):
-            _add(targets, "host", part, hosts)
-            _add(targets, "context", part, contexts)
-        _add(targets, "path", text, paths)
-    return tuple(targets)
-
-
-_WRITES_TO_BRANCH = frozenset({"push", "merge", "rebase", "deploy", "release", "reset", "force-push", "cherry-pick"})
-
-
-def _addressed(text: str) -> list[str]:
-    """The parts of a word that may be a host or a context: the whole, the host of `user@host:path` or of a URL, the
-    value of `key=value`."""
-    parts = [text]
-    if "://" in text:
-        parts.append(text.split("://", 1)[1].split("/")[0].rsplit("@", 1)[-1].split(":")[0])
-    elif "@" in text:
-        parts.append(text.rsplit("@", 1)[1].split(":")[0])
-    if "=" in text:
-        parts.append(text.split("=", 1)[1])
-    return parts
-
-
-def _add(targets: dict[str, None], kind: str, text: str, pattern: re.Pattern[str] | None) -> None:
-    if pattern is None or not text or len(text) > 300:
-        return
-    folded = text.lower()
-    if pattern.match(folded) or (kind == "path" and pattern.match(str(PurePosixPath(folded)))):
-        targets[f"{kind} {text}"] = None
-
-
-@lru_cache(64)
-def _any_of(patterns: tuple[str, ...]) -> re.Pattern[str] | None:
-    """One expression for all the glob patterns, in lower case; None when there are none."""
-    return re.compile("|".join(translate(pattern.lower()) for pattern in patterns)) if patterns else None
-
-
-def _pairs(parameters: Mapping[str, Any]) -> list[tuple[str, str]]:
-    return [(key.lower(), value) for key, value in parameters.items() if isinstance(value, str)]
-
-
-def _strings(value: Any) -> list[str]:
-    if isinstance(value, str):
-        return [value]
-    if isinstance(value, Mapping):
-        return [text for item in value.values() for text in _strings(item)]
-    if isinstance(value, (list, tuple)):
-        return [text for item in value for text in _strings(item)]
-    return [] if value is None else [json.dumps(value, default=str)]

@@ -42,6 +42,7 @@ from engine.safety.gate import GateFacts, decide_gate
 from engine.safety.kill_switch import RAIL as KILL
 from engine.safety.kill_switch import KillSwitch
 from engine.safety.permits import Permits
+from engine.safety.production import targets_of_trigger
 from engine.storage import state
 from engine.storage.database import Database, Transaction
 from engine.storage.rows import (
@@ -195,7 +196,7 @@ class Pipeline:
         return GateFacts(
             confidence=trigger.confidence,
             estimate=trigger.estimate,
-            targets=gate.production_targets(trigger, settings.production),
+            targets=targets_of_trigger(trigger, settings.production),
             novel_pair=self._is_novel(session, trigger),
             rejections=self._kill_switch.rejections(session),
             decisions=self._kill_switch.decisions.count_all(session),

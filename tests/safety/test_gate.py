@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from engine.config import Production
 from engine.model import MICRO, Assignment, Verdict
-from engine.safety.gate import GateFacts, decide_gate, production_targets
+from engine.safety.gate import GateFacts, decide_gate
+from engine.safety.production import targets_of_trigger
 from tests.safety.helpers import Rails, approval, on, unattended
 
 CLEAR = GateFacts(
@@ -124,10 +125,10 @@ def test_production_targets_are_found_in_prompts_and_parameters(
         hosts=("shop.example.com",), contexts=("live",), remotes=("heroku",), branches=("stable",), paths=("infra/*",)
     )
     trigger = approval(assignment=Assignment(prompt, "koji-core", "/w", "model", None, parameters))
-    assert production_targets(trigger, production) == ((expected,) if expected else ())
+    assert targets_of_trigger(trigger, production) == ((expected,) if expected else ())
     if expected.startswith(("branch", "remote")):  # a flow compares and rehearses, and writes to neither
         flow = replace(trigger.assignment, runner="flow", flow="rehearse_merge")
-        assert production_targets(approval(assignment=flow), production) == ()
+        assert targets_of_trigger(approval(assignment=flow), production) == ()
 
 
 def test_a_new_pair_of_channels_asks_until_an_approval_makes_it_known(rails: Rails) -> None:

@@ -1,15 +1,11 @@
-"""Which tool calls an agent's `tools.json` allows (SPEC 4.1), and which touch production (SPEC 3.6). Pure."""
+"""Which tool calls an agent's `tools.json` allows (SPEC 4.1). Functions over values."""
 
 from __future__ import annotations
 
 import re
-import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from fnmatch import fnmatchcase
-from itertools import pairwise
-from pathlib import PurePosixPath
 
-from engine.config import Production
 from engine.execution.tools.tool_arguments import TOOL_NAMES
 from engine.frozen import frozen
 from engine.hierarchy.organisation import Tools
@@ -93,69 +89,3 @@ def _entry_matches(entry: str, tool: str, subjects: Sequence[str]) -> bool:
         return False
     pattern = " ".join(pattern.split())
     return not colon or any(fnmatchcase(" ".join(subject.split()), pattern) for subject in subjects)
-
-
-_REMOTE_SHELLS = frozenset({"ssh", "scp", "sftp", "mosh", "rsync", "ping", "telnet", "nc"})
-
-_HOST_OPTIONS = frozenset({"-h", "--host", "--hostname", "-H"})
-
-_CONTEXT_OPTIONS = frozenset(
-    {"--context", "--kube-context", "--profile", "--env", "--environment", "--stage", "use-context", "--workspace"}
-)
-
-_GIT_WRITES = frozenset({"push", "merge", "rebase", "reset", "deploy", "release", "cherry-pick"})
-
-
-def production_paths(path: str, workspace: str, production: Production) -> tuple[str, ...]:
-    """The production target that a file of the folder is, by its relative path or its path in the workspace."""
-    spellings = (path, str(PurePosixPath(workspace) / path))
-    return (f"path {path}",) if any(_matches_any(spelling, production.paths) for spelling in spellings) else ()
-
-
-def production_hosts(host: str, production: Production) -> tuple[str, ...]:
-    """The production target that a host is."""
-    return (f"host {host}",) if _matches_any(host, production.hosts) else ()
-
-
-def production_targets(command: str, production: Production) -> tuple[str, ...]:
-    """The production targets among the words of a command, each once."""
-    named = _named_by(_shell_words(command), production)
-    return tuple(dict.fromkeys(f"{kind} {text}" for kind, text, patterns in named if _matches_any(text, patterns)))
-
-
-def _named_by(words: Sequence[str], production: Production) -> Iterator[tuple[str, str, Iterable[str]]]:
-    """What words of a command may name, by its kind, with the patterns of production: hosts where something is
-    addressed, contexts where one is named, branches and remotes where something is written to them, paths anywhere."""
-    programs = {word.rsplit("/", 1)[-1] for word in words}
-    writes_git = "git" in programs and not _GIT_WRITES.isdisjoint(words)
-    for before, word in pairwise(["", *words]):
-        name, equals, value = word.partition("=")
-        options = [(before, word), *([(name, value)] if equals else [])]
-        hosts = re.findall(r"://(?:[^/@\s]*@)?([^/:\s]+)", word)
-        hosts += [text for option, text in options if option in _HOST_OPTIONS]
-        if "@" in word and "://" not in word:
-            hosts.append(word.rsplit("@", 1)[1])
-        if programs & _REMOTE_SHELLS and not word.startswith("-"):
-            hosts.append(word)
-        for host in hosts:
-            yield "host", host, production.hosts  # a pattern may have a port, an address of IPv6 has colons
-            yield "host", host.split(":")[0], production.hosts
-        for option, text in options:
-            if option in _CONTEXT_OPTIONS:
-                yield "context", text, production.contexts
-        if writes_git:
-            yield "branch", word.rsplit(":", 1)[-1].removeprefix("refs/heads/"), production.branches
-            yield "remote", word.split("/")[0], production.remotes
-        yield "path", word, production.paths
-
-
-def _shell_words(command: str) -> list[str]:
-    try:
-        return shlex.split(command.replace("\n", " ; "))
-    except ValueError:  # an open quote
-        return command.split()
-
-
-def _matches_any(text: str, patterns: Iterable[str]) -> bool:
-    folded = text.lower()
-    return bool(folded) and len(folded) <= 300 and any(fnmatchcase(folded, pattern.lower()) for pattern in patterns)

@@ -12,7 +12,6 @@ from engine.events import ToolRefused
 from engine.execution.live_session import LiveSession
 from engine.execution.permissions import Permissions
 from engine.execution.session_terms import AUTONOMOUS
-from engine.execution.tools import policy
 from engine.execution.tools.folder_jail import Jail, short_path
 from engine.execution.tools.policy import Policy
 from engine.execution.tools.tool_arguments import MAX_COMMAND, check_plain_text
@@ -20,6 +19,7 @@ from engine.execution.tools.web import Target, Web, parse_url
 from engine.frozen import frozen
 from engine.model import Refusal, SessionView, Verdict, sanitise
 from engine.safety.content import programs_of
+from engine.safety.production import target_of_file, target_of_host, targets_of_command
 
 RAIL_REFUSALS = frozenset({"denied", "blocked", "no_sandbox", "outside", "git_folder", "hard_link", "private_address"})
 """Codes of refusals by a rail, which are recorded; all others are errors of the model or of the system."""
@@ -198,7 +198,7 @@ class Gate:
             judged,
             f"exec:{command}",
             lambda: command,
-            production=policy.production_targets(command, self.services.settings.current.production),
+            production=targets_of_command(command, self.services.settings.current.production),
             reasons=reasons,
         )
 
@@ -224,7 +224,7 @@ class Gate:
             f"curl -fsSL {shlex.quote(target.url)}",
             f"web_fetch:{target.address}",
             lambda: target.url,
-            production=policy.production_hosts(target.host, self.services.settings.current.production),
+            production=target_of_host(target.host, self.services.settings.current.production),
             reasons=reasons,
             external="" if is_listed else f"talks to {target.address}, which has not been allowed yet",
         )
@@ -277,4 +277,4 @@ class Gate:
         )
 
     def _production(self, relative: str) -> tuple[str, ...]:
-        return policy.production_paths(relative, self.view.workspace, self.services.settings.current.production)
+        return target_of_file(relative, self.view.workspace, self.services.settings.current.production)

@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.config import Production
-from engine.execution.tools import policy
 from engine.execution.tools.policy import Policy
 from engine.execution.tools.tool_arguments import TOOL_NAMES
 from engine.model import Verdict
 from engine.safety.content import programs_of
+from engine.safety.production import target_of_file, target_of_host, targets_of_command
 
 ALLOW, ASK, BLOCK = Verdict.ALLOW, Verdict.ASK, Verdict.BLOCK
 
@@ -96,22 +96,23 @@ PRODUCTION = Production(paths=("deploy/**", "/srv/shop/live.cfg"), hosts=(*Produ
         ("kubectl --context=eu-prod get pods", "context eu-prod"), ("kubectl config use-context prod", "context prod"),
         ("cat products.py production.md", ""), ("pytest tests/prod_test.py", ""), ("npm run production", ""),
         ("vi deploy/live.yml", "path deploy/live.yml"), ("cat '", ""), ("", ""),
+        ("vi ./deploy/live.yml", "path ./deploy/live.yml"),
     ],
 )  # fmt: skip
 def test_production_targets_of_commands(command: str, found: str) -> None:
-    targets = policy.production_targets(command, PRODUCTION)
+    targets = targets_of_command(command, PRODUCTION)
     assert found in targets if found else targets == ()
 
 
 def test_production_targets_of_paths_and_hosts() -> None:
-    assert policy.production_paths("deploy/x", "/srv/shop", PRODUCTION) == ("path deploy/x",)
-    assert policy.production_paths("live.cfg", "/srv/shop", PRODUCTION) == ("path live.cfg",)
-    assert policy.production_paths("products.py", "/srv/shop", PRODUCTION) == ()
-    assert policy.production_hosts("api.prod.example.org", PRODUCTION)
-    assert not policy.production_hosts("docs.python.org", PRODUCTION)
+    assert target_of_file("deploy/x", "/srv/shop", PRODUCTION) == ("path deploy/x",)
+    assert target_of_file("live.cfg", "/srv/shop", PRODUCTION) == ("path live.cfg",)
+    assert target_of_file("products.py", "/srv/shop", PRODUCTION) == ()
+    assert target_of_host("api.prod.example.org", PRODUCTION)
+    assert not target_of_host("docs.python.org", PRODUCTION)
 
 
 @given(st.text(max_size=200))
 def test_any_command_has_an_answer(command: str) -> None:
-    policy.production_targets(command, PRODUCTION)
+    targets_of_command(command, PRODUCTION)
     decide(Policy(allow=("exec",), deny=("exec:rm *",)), command)

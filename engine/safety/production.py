@@ -1,0 +1,169 @@
+"""Finds what touches production (SPEC 3.6): prompts, commands, files and hosts that name something of `[production]`.
+
+The human gate asks about such cards, the gate of tools about such calls. A target is named in words, for instance
+`branch main` or `host prod-1`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from fnmatch import translate
+from functools import lru_cache
+from itertools import pairwise
+from pathlib import PurePosixPath
+from typing import Any
+
+from engine.config import Production
+from engine.model import Trigger
+
+Patterns = tuple[str, ...]
+"""Glob patterns of the settings."""
+
+MAX_NAME = 300
+"""Characters of a word that is compared; a longer one names nothing."""
+
+_WRITING_WORDS = frozenset({"push", "merge", "rebase", "deploy", "release", "reset", "force-push", "cherry-pick"})
+"""Words of a prompt that speak of writing to a branch or a remote."""
+
+_REMOTE_SHELLS = frozenset({"ssh", "scp", "sftp", "mosh", "rsync", "ping", "telnet", "nc"})
+
+_HOST_OPTIONS = frozenset({"-h", "--host", "--hostname", "-H"})
+
+_CONTEXT_OPTIONS = frozenset(
+    {"--context", "--kube-context", "--profile", "--env", "--environment", "--stage", "use-context", "--workspace"}
+)
+
+_GIT_WRITES = frozenset({"push", "merge", "rebase", "reset", "deploy", "release", "cherry-pick"})
+
+
+def targets_of_trigger(trigger: Trigger, production: Production) -> tuple[str, ...]:
+    """The production targets that a trigger's prompt and parameters name.
+
+    Every word is compared with hosts, contexts and paths. It is compared with branches and remotes only where the words
+    speak of writing to one, or where a parameter has that name, because `main` is also a plain word. A flow writes to
+    no branch and no remote, whatever it compares or rehearses (SPEC 3.9).
+    """
+    return _matching(_named_by_trigger(trigger, production))
+
+
+def targets_of_command(command: str, production: Production) -> tuple[str, ...]:
+    """The production targets among the words of a command."""
+    return _matching(_named_by_command(_shell_words(command), production))
+
+
+def target_of_file(path: str, workspace: str, production: Production) -> tuple[str, ...]:
+    """The production target that a file is, by its path in the workspace or its whole path; () for none."""
+    spellings = (path, str(PurePosixPath(workspace) / path))
+    return (f"path {path}",) if any(_matches_any(spelling, production.paths) for spelling in spellings) else ()
+
+
+def target_of_host(host: str, production: Production) -> tuple[str, ...]:
+    """The production target that a host is; () for none."""
+    return (f"host {host}",) if _matches_any(host, production.hosts) else ()
+
+
+_Named = Iterator[tuple[str, str, Patterns]]
+"""What may be a target: its kind, its name, and the patterns of production for that kind."""
+
+
+def _matching(named: _Named) -> tuple[str, ...]:
+    """The targets in words, each once. `./deploy/x` is the path `deploy/x`."""
+    targets: dict[str, None] = {}
+    for kind, text, patterns in named:
+        spellings = (text, str(PurePosixPath(text))) if kind == "path" and text else (text,)
+        if any(_matches_any(spelling, patterns) for spelling in spellings):
+            targets[f"{kind} {text}"] = None
+    return tuple(targets)
+
+
+def _named_by_trigger(trigger: Trigger, production: Production) -> _Named:
+    assignment = trigger.assignment
+    words = [word.strip(".,:;!?()[]{}`'\"") for word in assignment.prompt.split()]
+    is_prompt = assignment.flow is None
+    if is_prompt:
+        for key, value in assignment.parameters.items():
+            if isinstance(value, str) and key.lower() in ("target", "branch", "base", "onto"):
+                yield "branch", value, production.branches
+            if isinstance(value, str) and key.lower() == "remote":
+                yield "remote", value, production.remotes
+    writes_to_git = is_prompt and any(word.lower() in _WRITING_WORDS for word in words)
+    for text in (*words, *_strings(assignment.parameters)):
+        if writes_to_git:
+            yield "branch", text.rsplit(":", 1)[-1].removeprefix("refs/heads/"), production.branches
+            yield "remote", text.split("/")[0], production.remotes
+        for part in _addressed(text):
+            yield "host", part, production.hosts
+            yield "context", part, production.contexts
+        yield "path", text, production.paths
+
+
+def _strings(value: Any) -> list[str]:
+    """The texts in a parameter, also those within lists and tables."""
+    if isinstance(value, str):
+        return [value]
+    if isinstance(value, Mapping):
+        return [text for item in value.values() for text in _strings(item)]
+    if isinstance(value, (list, tuple)):
+        return [text for item in value for text in _strings(item)]
+    return [] if value is None else [json.dumps(value, default=str)]
+
+
+def _addressed(text: str) -> list[str]:
+    """The parts of a word that may be a host or a context: the whole, the host of `user@host:path` or of a URL, the
+    value of `key=value`."""
+    parts = [text]
+    if "://" in text:
+        parts.append(text.split("://", 1)[1].split("/")[0].rsplit("@", 1)[-1].split(":")[0])
+    elif "@" in text:
+        parts.append(text.rsplit("@", 1)[1].split(":")[0])
+    if "=" in text:
+        parts.append(text.split("=", 1)[1])
+    return parts
+
+
+def _named_by_command(words: Sequence[str], production: Production) -> _Named:
+    """What the words of a command may name: hosts where something is addressed, contexts where one is named, branches
+    and remotes where something is written to them, paths anywhere."""
+    programs = {word.rsplit("/", 1)[-1] for word in words}
+    writes_git = "git" in programs and not _GIT_WRITES.isdisjoint(words)
+    for before, word in pairwise(["", *words]):
+        name, equals, value = word.partition("=")
+        options = [(before, word), *([(name, value)] if equals else [])]
+        hosts = re.findall(r"://(?:[^/@\s]*@)?([^/:\s]+)", word)
+        hosts += [text for option, text in options if option in _HOST_OPTIONS]
+        if "@" in word and "://" not in word:
+            hosts.append(word.rsplit("@", 1)[1])
+        if programs & _REMOTE_SHELLS and not word.startswith("-"):
+            hosts.append(word)
+        for host in hosts:
+            yield "host", host, production.hosts  # a pattern may have a port, an address of IPv6 has colons
+            yield "host", host.split(":")[0], production.hosts
+        for option, text in options:
+            if option in _CONTEXT_OPTIONS:
+                yield "context", text, production.contexts
+        if writes_git:
+            yield "branch", word.rsplit(":", 1)[-1].removeprefix("refs/heads/"), production.branches
+            yield "remote", word.split("/")[0], production.remotes
+        yield "path", word, production.paths
+
+
+def _shell_words(command: str) -> list[str]:
+    try:
+        return shlex.split(command.replace("\n", " ; "))
+    except ValueError:  # an open quote
+        return command.split()
+
+
+def _matches_any(text: str, patterns: Patterns) -> bool:
+    expression = _any_of(patterns)
+    folded = text.lower()
+    return expression is not None and 0 < len(folded) <= MAX_NAME and expression.match(folded) is not None
+
+
+@lru_cache(64)
+def _any_of(patterns: Patterns) -> re.Pattern[str] | None:
+    """One expression for all the patterns, in lower case; None when there are none."""
+    return re.compile("|".join(translate(pattern.lower()) for pattern in patterns)) if patterns else None
