@@ -1,21 +1,44 @@
-"""Measures time for benchmarks: seconds of a call, percentiles, stalls of the process; formats a row of a table."""
+"""Measures time for benchmarks: seconds of calls, percentiles, stalls of the process; prints tables of them."""
 
 from __future__ import annotations
 
 import statistics
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Generic, TypeVar
 
 BEAT = 0.005
 """Seconds that the thread of `StallMeter` sleeps each time."""
 
 
-def time_call(work: Callable[[], object]) -> float:
-    """Seconds that `work` takes."""
-    began = time.perf_counter()
+T = TypeVar("T")
+
+
+class Measured(Generic[T]):
+    """The result of a call, and the seconds that it took: on the wall clock, and of the processor."""
+
+    def __init__(self, work: Callable[[], T]) -> None:
+        began, used = time.perf_counter(), time.process_time()
+        self.result = work()
+        self.seconds, self.processor = time.perf_counter() - began, time.process_time() - used
+
+
+def time_call(work: Callable[[], object], clock: Callable[[], float] = time.perf_counter) -> float:
+    """Seconds that `work` takes. With the clock `time.thread_time`: seconds of the processor in this thread, which
+    other programs on the machine do not change."""
+    began = clock()
     work()
-    return time.perf_counter() - began
+    return clock() - began
+
+
+def time_in_turns(ways: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, list[float]]:
+    """Seconds of each way. They are called in turns, so that what else the machine does slows all of them down."""
+    seconds: dict[str, list[float]] = {name: [] for name in ways}
+    for _ in range(rounds):
+        for name, way in ways.items():
+            seconds[name].append(time_call(way))
+    return seconds
 
 
 def percentile(values: Sequence[float], share: float) -> float:
@@ -30,6 +53,16 @@ def format_row(label: str, values: Sequence[float], unit: str = "ms") -> str:
         f"{label:<44} min {min(values):8.1f}  median {statistics.median(values):8.1f}  "
         f"p95 {percentile(values, 0.95):8.1f}  max {max(values):8.1f} {unit}"
     )
+
+
+def print_table(title: str, rows: Mapping[str, Sequence[float]], *, baseline: str = "") -> None:
+    """Print the fastest, the median and the p95 of each row, whose values are seconds. With `baseline`, also how many
+    times the median of that row it is."""
+    print(f"\n{title:<52} fastest      p50      p95 ms")
+    for name, seconds in rows.items():
+        values = (min(seconds), statistics.median(seconds), percentile(seconds, 0.95))
+        ratio = f"   x {values[1] / statistics.median(rows[baseline]):.2f}" if baseline else ""
+        print(f"  {name:<50}" + "".join(f"{value * 1e3:9.2f}" for value in values) + ratio)
 
 
 class StallMeter:

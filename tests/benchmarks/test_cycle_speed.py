@@ -9,7 +9,6 @@ baseline is one full `git log` walk.
 
 from __future__ import annotations
 
-import statistics
 import subprocess
 from datetime import timedelta
 from pathlib import Path
@@ -18,7 +17,7 @@ import pytest
 
 from engine import Engine, Home, open_engine
 from engine.git import Git
-from tests.benchmarks.measuring import percentile, time_call
+from tests.benchmarks.measuring import percentile, print_table, time_call
 from tests.conftest import Repository
 from tests.prediction.sensing import NOW
 
@@ -84,18 +83,10 @@ def test_cycle_over_three_workspaces(tmp_path: Path) -> None:
         finally:
             engine.close()
     walks = [time_call(lambda: Git(large.path).output("log", "--format=%H %ct %s")) for _ in range(5)]
-    baseline = statistics.median(walks)
-    rows = {
-        "first cycle": first,
-        "warm, after an edit": edited,
-        "warm, after a commit": committed,
-        "baseline: git log of everything": walks,
-    }
-    print(f"\n3 workspaces, one with {COMMITS:,} commits, {FILES:,} files and {PROJECTS} subprojects; ms")
-    print(f"{'':34}{'p50':>8}{'p95':>8}{'p50 : baseline':>16}")
-    for name, seconds in rows.items():
-        p50, p95 = statistics.median(seconds), percentile(seconds, 0.95)
-        print(f"{name:34}{p50 * 1000:8.1f}{p95 * 1000:8.1f}{p50 / baseline:16.2f}")
+    print(f"\n3 workspaces, one with {COMMITS:,} commits, {FILES:,} files and {PROJECTS} subprojects")
+    baseline = "git log of everything"
+    rows = {"first": first, "warm, after an edit": edited, "warm, after a commit": committed, baseline: walks}
+    print_table("cycle", rows, baseline=baseline)
     assert max(first) < FIRST_SECONDS
     assert percentile(edited, 0.95) < BAR_SECONDS
     assert percentile(committed, 0.95) < BAR_SECONDS

@@ -12,7 +12,7 @@ import os
 import random
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
 
@@ -30,7 +30,7 @@ from engine.memory.memory import MemoryService
 from engine.model import NewMemory, RecallQuery
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
-from tests.benchmarks.measuring import StallMeter, percentile, time_call
+from tests.benchmarks.measuring import StallMeter, percentile, print_table, time_call, time_in_turns
 
 pytestmark = pytest.mark.benchmark
 
@@ -203,22 +203,15 @@ def test_recall_beside_a_bare_index(database: Database, clock: FakeClock, tmp_pa
         }
         for ask in ways.values():
             ask()
-        # In turns, so that what else the machine does strikes all alike.
-        rounds = [[time_call(ask) for ask in ways.values()] for _ in range(QUESTIONS)]
+        measured = time_in_turns(ways, QUESTIONS)
     finally:
         memory.close()
         helper.close()
-    print_percentiles(f"recall at {MEMORIES:,} memories", dict(zip(ways, zip(*rounds, strict=True), strict=True)))
-    bare, dense, recall = (statistics.median(seconds) for seconds in zip(*rounds, strict=True))
+    print_table(f"recall at {MEMORIES:,} memories", measured)
+    bare, dense, recall = map(statistics.median, measured.values())
     print(f"  at p50: dense {dense / bare:.2f} × (bar {RECALL_BAR}), recall {recall / bare:.2f} × (bar {RERANKED_BAR})")
     assert dense / bare <= RECALL_BAR
     assert recall / bare <= RERANKED_BAR
-
-
-def print_percentiles(title: str, seconds_by_name: Mapping[str, Sequence[float]]) -> None:
-    print(f"\n{title:38}  p50 ms    p95 ms")
-    for name, seconds in seconds_by_name.items():
-        print(f"  {name:34} {statistics.median(seconds) * 1e3:8.2f}  {p95(seconds) * 1e3:8.2f}")
 
 
 def test_the_ledger_at_a_million_rows(database: Database, clock: FakeClock) -> None:
@@ -246,8 +239,8 @@ def test_the_ledger_at_a_million_rows(database: Database, clock: FakeClock) -> N
         "latest 50 of one kind": lambda: ledger.latest(50, kinds=(chance.choice(kinds),)),
         "sums of 30 days, one kind": lambda: ledger.per_day(chance.choice(kinds), month, clock.now()),
     }
-    measured = {name: [time_call(query) for _ in range(QUESTIONS)] for name, query in queries.items()}
-    print_percentiles(f"ledger with {LEDGER:,} rows (bar {LEDGER_BAR * 1e3:.0f})", measured)
+    measured = time_in_turns(queries, QUESTIONS)
+    print_table(f"ledger with {LEDGER:,} rows (bar {LEDGER_BAR * 1e3:.0f})", measured)
     groups = 80
 
     def write_groups() -> None:

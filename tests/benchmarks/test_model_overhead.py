@@ -26,6 +26,7 @@ from engine.execution.session_store import SessionStore
 from engine.execution.session_workspace import SessionWorkspaces
 from engine.execution.worktrees import Worktrees
 from engine.model import SessionState
+from tests.benchmarks.measuring import print_table, time_in_turns
 from tests.execution.model.world import KEY, ModelWorld
 from tests.support.model_server import ModelServer, Reply, calls
 
@@ -108,13 +109,9 @@ def test_a_warm_session_without_the_models_time(tmp_path: Path, monkeypatch: pyt
     host.close()
     model = 2 * statistics.median(bare)
     overhead = min(statistics.median(whole), statistics.median(worked)) - model
-    print(f"\n{SESSIONS} warm sessions of two requests, median (p95) in ms")
-    print(f"  from the approval to the end        {_told(whole)}")
-    print(f"  processor time of it                {_told(worked)}")
-    print(f"  one bare request to the same server {_told(bare)}")
-    for owner, name in PARTS:
-        label = f"{owner.__name__}.{name}"
-        print(f"    {label:<33} {_told(parts[label])}")
+    whole_session = {"from the approval to the end": whole, "processor time of it": worked}
+    rows = whole_session | {"one bare request to the same server": bare} | parts
+    print_table(f"{SESSIONS} warm sessions of two requests", rows)
     print(f"  overhead: {overhead * 1000:.0f} ms (bar {BAR * 1000:.0f})")
     assert overhead < BAR
 
@@ -127,17 +124,8 @@ def processor_time(host: ModelHost) -> float:
 
 
 def bare_requests(server: ModelServer) -> list[float]:
-    """What the same requests take without us."""
+    """Seconds of the same requests without the product."""
     body = server.requests[-1].body
-    found = []
-    with httpx2.Client() as client:
-        for _ in range(SESSIONS * 2 + WARM):
-            began = time.perf_counter()
-            client.post(f"{server.openai}/chat/completions", json=body, headers={"authorization": "Bearer x"})
-            found.append(time.perf_counter() - began)
-    return found[WARM:]
-
-
-def _told(seconds: list[float]) -> str:
-    cuts = statistics.quantiles(seconds, n=20)
-    return f"{statistics.median(seconds) * 1000:7.1f} ({cuts[18] * 1000:.1f})"
+    with httpx2.Client(headers={"authorization": "Bearer x"}) as client:
+        ask = {"": lambda: client.post(f"{server.openai}/chat/completions", json=body)}
+        return time_in_turns(ask, SESSIONS * 2 + WARM)[""][WARM:]

@@ -8,11 +8,10 @@ pytest tests/benchmarks/test_recurrence_speed.py -m benchmark -s
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import numpy
 import pytest
@@ -24,13 +23,13 @@ from engine.learning.learnings.recurrence import StoredVectors, find_clusters
 from engine.learning.learnings.store import LearningFiles, add_entry
 from engine.model import LearningEntry, LearningKind, LearningScope
 from engine.storage.database import Database
+from tests.benchmarks.measuring import Measured
 from tests.conftest import MONDAY_MORNING
 from tests.learning.learnings.world import make_entry
 
 ENTRIES, SESSIONS, TOPICS, DIMENSIONS = 10_000, 500, 1_500, 384
 PART = 600
 PROJECT = Scope("shop")
-T = TypeVar("T")
 
 
 class Topics:
@@ -84,15 +83,6 @@ def cluster_pairwise(entries: Sequence[LearningEntry], topics: Topics) -> int:
     for index, entry in enumerate(entries):
         sessions.setdefault(group[index], set()).add(entry.session_id)
     return sum(len(session) >= 3 for session in sessions.values())
-
-
-class Measured(Generic[T]):
-    """The result of some work, and the time it took."""
-
-    def __init__(self, work: Callable[[], T]) -> None:
-        began, used = time.perf_counter(), time.process_time()
-        self.result = work()
-        self.seconds, self.processor = time.perf_counter() - began, time.process_time() - used
 
 
 @pytest.mark.benchmark

@@ -4,17 +4,15 @@ pytest tests/benchmarks/test_session_start.py -m benchmark -s
 
 A command is `true`: bare, in bubblewrap with everything readable (a fixed command line, for comparison), and as a check
 and a session in a worktree run it. A session is a whole one of the engine whose flow runs `true` once. The ways are
-taken in turns, so that what else the machine does falls on all of them; medians and the fastest of `TIMES`.
+called in turns, `TIMES` times each.
 """
 
 from __future__ import annotations
 
 import shutil
 import subprocess
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from statistics import median
 
 import pytest
 
@@ -25,26 +23,13 @@ from engine.execution.sandbox import Confinement
 from engine.execution.sandbox.bubblewrap import Bubblewrap
 from engine.execution.sandbox.host_paths import link_tools, session_environment
 from engine.storage.database import Database
-from tests.benchmarks.measuring import time_call
+from tests.benchmarks.measuring import print_table, time_in_turns
 from tests.conftest import Repository
 from tests.execution.test_flow_runner import World
 
 pytestmark = pytest.mark.benchmark
 
 TIMES = 20
-
-
-def measure(ways: dict[str, Callable[[], object]]) -> None:
-    """Print how long each way takes, and against the first one."""
-    seconds: dict[str, list[float]] = {name: [] for name in ways}
-    for _ in range(TIMES):
-        for name, way in ways.items():
-            seconds[name].append(time_call(way))
-    first = next(iter(seconds.values()))
-    print(f"\n{'':<34}  median    fastest")
-    for name, times in seconds.items():
-        ratio = f"x {median(times) / median(first):.2f}, x {min(times) / min(first):.2f}"
-        print(f"{name:<34}  {median(times) * 1e3:6.1f} ms {min(times) * 1e3:6.1f} ms  {ratio}")
 
 
 def test_starting_a_command(tmp_path: Path, repository: Repository) -> None:
@@ -70,14 +55,14 @@ def test_starting_a_command(tmp_path: Path, repository: Repository) -> None:
         environment = session_environment(confinement, bubblewrap, "sess_1")
         subprocess.run(argv, check=True, env=environment, cwd=confinement.folder, stdin=subprocess.DEVNULL)
 
-    measure(
-        {
-            "bubblewrap, everything readable": lambda: run(everything, check),
-            "a check": lambda: run(bubblewrap.wrap(["true"], check, cwd=check.folder), check),
-            "in a worktree": lambda: run(bubblewrap.wrap(["true"], worktree, cwd=worktree.folder), worktree),
-            "bare": lambda: run(["true"], check),
-        }
-    )
+    baseline = "bubblewrap, everything readable"
+    ways = {
+        baseline: lambda: run(everything, check),
+        "a check": lambda: run(bubblewrap.wrap(["true"], check, cwd=check.folder), check),
+        "in a worktree": lambda: run(bubblewrap.wrap(["true"], worktree, cwd=worktree.folder), worktree),
+        "bare": lambda: run(["true"], check),
+    }
+    print_table("starting a command", time_in_turns(ways, TIMES), baseline=baseline)
 
 
 def test_starting_a_session(
@@ -89,5 +74,6 @@ def test_starting_a_session(
         job.run(["true"])
         return FlowResult("fine")
 
-    measure({"a session that checks": lambda: world.script(Place.CHECK, work)})
+    session = {"a session that checks": lambda: world.script(Place.CHECK, work)}
+    print_table("starting a session", time_in_turns(session, TIMES))
     world.sessions.close()
