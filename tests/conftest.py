@@ -26,8 +26,8 @@ from engine.storage import database as storage
 from engine.storage.database import Database
 from tests.support.fork_server import ForkServer
 
-# Child processes keep their bytecode, as they do at an operator's. Where a container forbids it every one of the some
-# hundreds that the tests start would compile SQLAlchemy and Chroma again.
+# Child processes keep their bytecode, as they do on an operator's machine, even where a container forbids it. Otherwise
+# each of the hundreds that the tests start would compile SQLAlchemy and Chroma again.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
@@ -56,15 +56,15 @@ SLOW_FOLDERS = {
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """`-m "not slow"` does not import the folders in which every test is slow."""
+    """With `-m "not slow"`, do not import the folders in which every test is slow."""
     unwanted = config.option.markexpr == "not slow" and collection_path.name in SLOW_FOLDERS
     return True if unwanted and collection_path.parent == Path(__file__).parent else None
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark as `slow` what starts a process, a server or a whole console, or parses the whole source. `-m "not slow"`
-    takes half a minute."""
+    """Mark tests as `slow` that start a process, a server or a whole console, or parse the whole source. The rest,
+    `-m "not slow"`, takes half a minute."""
     tests = Path(__file__).parent
     for item in items:
         folder = item.path.relative_to(tests).parts[0]
@@ -75,8 +75,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """What was imported and collected stays to the end: no collection of garbage need look at it again. And a screen
-    is made of tens of thousands of small objects: looking for garbage after each 700 took two fifths of the time."""
+    """Collect garbage seldom. What was imported and collected so far stays to the end. A screen consists of tens of
+    thousands of small objects, and a search for garbage after every 700 of them took two fifths of the time."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)
@@ -91,7 +91,7 @@ def git_config(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def _own_git_identity(git_config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """git neither reads the developer's configuration nor needs one."""
+    """git does not read the developer's configuration."""
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(git_config))
     monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
     for variable in ("CLAWPY_HOME", "CLAWPY_SHARED_DATABASE_URL", "UV_PROJECT_ENVIRONMENT"):
@@ -100,7 +100,7 @@ def _own_git_identity(git_config: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 @pytest.fixture(autouse=True)
 def _no_keys_of_the_developer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither his environment nor his keyring, here or in a child process."""
+    """Tests and their child processes see no keys from the developer's environment or keyring."""
     for variable in [name for name in os.environ if name.startswith("CLAWPY_") and name.endswith("_API_KEY")]:
         monkeypatch.delenv(variable)
     monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.null.Keyring")
@@ -108,7 +108,7 @@ def _no_keys_of_the_developer(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="session")
 def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], bytes]:
-    """Gives a database with nothing in it; it is made once, when the first test asks."""
+    """Returns the bytes of an empty database, which is made once, when the first test needs it."""
     create = storage._create
 
     @cache
@@ -123,7 +123,8 @@ def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], byt
 
 @pytest.fixture(scope="session")
 def compiled() -> Engine:
-    """Keeps what SQLAlchemy made of each statement. Each database would keep it for itself and make it anew."""
+    """Keeps the statements that SQLAlchemy has compiled, for all tests. Otherwise each database would compile its
+    own."""
     engine = create_engine("sqlite://")
     engine.connect().close()
     return engine
@@ -131,9 +132,9 @@ def compiled() -> Engine:
 
 @pytest.fixture(autouse=True)
 def _quick_homes(empty_database: Callable[[], bytes], compiled: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A new database is a copy of one that was made once, and no write waits for the disk: nobody pulls the plug.
+    """A new database is a copy of one that was made once, and no write waits for the disk.
 
-    The folders that look at just this override the fixture and take both as they are.
+    The folders that test exactly this override the fixture.
     """
     create, connect = storage._create, storage.open_sqlite
 
@@ -164,7 +165,7 @@ def fork_server() -> Iterator[ForkServer]:
 
 @pytest.fixture(scope="session")
 def warm() -> Iterator[ModelHost]:
-    """One model host for all tests that do not look at its life: it takes a second or two to start."""
+    """One model host for all tests that do not test its start and end: it takes a second or two to start."""
     host = ModelHost()
     yield host
     host.close()
@@ -182,7 +183,7 @@ def bus() -> EventBus:
 
 @pytest.fixture
 def home(tmp_path: Path) -> Home:
-    """The paths of an operator's home; nothing of it exists yet."""
+    """The paths of an operator's home, which does not exist yet."""
     return Home.locate(tmp_path / "home")
 
 
@@ -213,7 +214,7 @@ class Repository:
             shutil.copytree(_empty_repository(), path / ".git")
 
     def git(self, *arguments: str, at: str = "") -> str:
-        """Run git; a commit it makes was made `at` that time (ISO 8601), or now."""
+        """Run git. `at`: the time (ISO 8601) of a commit that it makes, instead of now."""
         dates = {"GIT_AUTHOR_DATE": at, "GIT_COMMITTER_DATE": at} if at else {}
         done = subprocess.run(
             ["git", *arguments], cwd=self.path, check=True, capture_output=True, text=True, env=os.environ | dates

@@ -1,4 +1,4 @@
-"""A keyring that works, in memory."""
+"""Small helpers of many tests: skips, tables of cases, checks of texts and refusals, waiting, a keyring in memory."""
 
 from __future__ import annotations
 
@@ -15,8 +15,6 @@ import pytest
 from keyring.backend import KeyringBackend
 
 from engine.model import Refusal
-
-# What tests need of the world outside: registries that answer, programs that are installed.
 
 
 @cache
@@ -37,15 +35,9 @@ def needs(*programs: str, host: str = "") -> None:
         pytest.skip(f"{host} does not answer here")
 
 
-# Tables of cases, kept as TOML beside the test module that runs them.
-
-
 def read_table(module_file: str) -> dict[str, Any]:
-    """The TOML file with the name of a test module: `read_table(__file__)`."""
+    """The table of cases beside a test module, in the TOML file of the same name: `read_table(__file__)`."""
     return tomllib.loads(Path(module_file).with_suffix(".toml").read_text(encoding="utf-8"))
-
-
-# Checks texts of screens and pages.
 
 
 def assert_contains(text: str, *wanted: str) -> None:
@@ -54,11 +46,8 @@ def assert_contains(text: str, *wanted: str) -> None:
     assert missing == [], text
 
 
-# Refusals.
-
-
 def refused(code: str, action: Callable[[], object]) -> Refusal:
-    """The refusal of an action: it has this code, and says how to go on."""
+    """The refusal of an action. It must have this code, and say how to fix what is wrong."""
     with pytest.raises(Refusal) as caught:
         action()
     assert caught.value.code == code
@@ -66,11 +55,9 @@ def refused(code: str, action: Callable[[], object]) -> Refusal:
     return caught.value
 
 
-# Waits for what real processes, threads and servers do.
-
-
 def wait_until(condition: Callable[[], object], seconds: float = 10.0, describe: Callable[[], str] = str) -> None:
-    """Wait for `condition`; fail with what `describe` says when it does not come true within `seconds`."""
+    """Wait for a real process, thread or server until `condition` is true. After `seconds` the test fails with what
+    `describe` returns."""
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, f"did not happen in {seconds} s: {describe()}"
@@ -78,7 +65,7 @@ def wait_until(condition: Callable[[], object], seconds: float = 10.0, describe:
 
 
 class MemoryKeyring(KeyringBackend):
-    """Keeps what it is given until it is gone itself."""
+    """A keyring in memory, which counts how often it is asked."""
 
     priority = 1
 
