@@ -1,6 +1,6 @@
-"""Agents as folders (SPEC 1.1, 4.1): list, add, move, retire.
+"""The service of agents, each of which is a folder (SPEC 1.1, 4.1): it lists, adds, moves and retires them.
 
-The folders are the source of truth and the operator edits them in any editor, so they are read again when they change.
+The folders are the source of truth. The operator edits them in any editor, so they are read again when they change.
 A folder that cannot be read is shown as broken, with the reason. Folders are created and removed by one rename.
 """
 
@@ -148,7 +148,7 @@ class Agents:
         return [member.id for member in self._members().values() if not member.broken]
 
     def assign_tier(self, agent_id: str, tier: int | None) -> AgentView:
-        """Say which tier an agent is, 1 to 5; None lets the other rules decide again (SPEC 1.2).
+        """Assign a tier, 1 to 5, to an agent. With None the other rules decide again (SPEC 1.2).
 
         Raises `Refusal`: `unknown_agent`, `bad_tier`, `bad_config`, `unwritable_home`.
         """
@@ -177,8 +177,8 @@ class Agents:
         return sanitise(read_text(self._folder / agent_id / "soul.md"))
 
     def soul_in_prompt(self, agent_id: str, without: frozenset[str] = frozenset()) -> str:
-        """The soul as a prompt carries it: what leaders know stays out of it while they speak in the prompt themselves
-        (M1), and so do items that say one of the lessons `without`."""
+        """The soul for a prompt, without items that say one of the lessons `without`. The section that M2 wrote is left
+        out while M1 is on, because the prompt then has the guidance of the leaders itself."""
         soul = self.soul(agent_id)
         soul = without_section(soul, INHERITED) if self.config.current.enable_m1 else soul
         return without_lessons(soul, without)
@@ -281,8 +281,8 @@ class Agents:
         return name
 
     def check_retire(self, agent_id: str) -> None:
-        """Raise what keeps an agent from being retired now. `Refusal`: `unknown_agent`, `serves_channel`,
-        `has_reports`, each saying what to do first."""
+        """Check that an agent can be retired now. Raises `Refusal`: `unknown_agent`, `serves_channel`, `has_reports`.
+        Each says what to do first."""
         self._member(agent_id)
         serves = self._channels(agent_id)
         if serves:
@@ -320,7 +320,7 @@ class Agents:
             self._database.write(lambda tx: tx.record(event))
 
     def _check_leader(self, agent_id: str, reports_to: str) -> None:
-        """Raise what keeps an agent from reporting to another. `Refusal`: `unknown_agent`, `broken_agent`, `circle`."""
+        """Check that an agent can report to another. Raises `Refusal`: `unknown_agent`, `broken_agent`, `circle`."""
         if reports_to == OWNER:
             return
         self._sound(reports_to)

@@ -1,8 +1,8 @@
 """Findings that agents send up to their leaders: the seven gates (SPEC 1.7), the queue, and the flush into patterns
 (SPEC 1.8).
 
-A flush is one transaction: a finding becomes a pattern and leaves the queue, or neither. If its agent has another
-direct leader by then, the gates are asked again for that one.
+A flush is one transaction, in which findings leave the queue and become patterns. If an agent has another direct leader
+by then, the gates are asked again for the new leader.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ class CascadeConfig(BaseModel):
 
     @property
     def depth(self) -> int:
-        """Leaders that are walked at most (SPEC 1.4)."""
+        """The maximum number of leaders in a chain (SPEC 1.4)."""
         return DEPTH if self.cascade_depth is None else self.cascade_depth
 
 
@@ -50,7 +50,7 @@ class ReadConfig:
 
 
 def read_config(text: str, name: str) -> ReadConfig:
-    """The settings that `text` (JSON) gives; `name` is the file's, for the problems."""
+    """Read the settings from `text`, which is JSON. `name` is the file's name, for the problems."""
     try:
         written = json.loads(text)
         if not isinstance(written, dict):
@@ -92,7 +92,7 @@ class CascadeConfigFile:
             return ReadConfig(CascadeConfig(), (sanitise(f"{self.path.name} cannot be read: {error}"),))
 
     def assign_tier(self, agent_id: str, tier: int | None) -> None:
-        """Write the tier of an agent into the file, or take it out with None. Everything else in it stays.
+        """Write the tier of an agent into the file, or remove it with None. Everything else in the file stays.
 
         Raises `Refusal`: `bad_tier`, `bad_config` when the file as it is cannot be read, `unwritable_home`.
         """

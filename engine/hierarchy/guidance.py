@@ -48,7 +48,7 @@ from engine.storage.database import Transaction
 
 BLOCK = "leadership-guidance"
 RATIOS = (1.0, 0.6, 0.3)
-"""Of the direct leader, the next one, and everyone further up."""
+"""The shares of the budget of the direct leader, the next one, and each one further up, relative to each other."""
 
 SECTIONS_BY_HOP = (
     ("principles", "guardrails", "patterns", "recent-decisions"),
@@ -85,9 +85,11 @@ def compose(
     budget: int,
     excluded_lessons: frozenset[str] = frozenset(),
 ) -> tuple[list[PromptLine], list[GuidanceHop], int]:
-    """The block, the items of each leader that are in it, and its tokens, never more than `budget`. `hops` are from the
-    direct leader upward; a leader without one of the `profiles` is silent. `excluded_lessons`, and those of a nearer
-    leader, are left out. Without any item there is no block."""
+    """The lines of the block, its leaders with their items, and its tokens, which are at most `budget`.
+
+    `hops` go from the direct leader upward. A leader without a profile in `profiles` contributes nothing. Left out are
+    `excluded_lessons`, and lessons that a nearer leader has said. Without any item there is no block.
+    """
     frame = tokenizer.count(f"<{BLOCK}>") + tokenizer.count(f"</{BLOCK}>")
     speaking = [hop.hop for hop in hops if hop.leader in profiles]
     shares = dict(zip(speaking, budget_shares(speaking, budget - frame), strict=True))
@@ -138,7 +140,7 @@ def _section_items(
 
 
 def _fill(hop: GuidanceHop, items: Sequence[GuidanceItem], excluded_lessons: frozenset[str]) -> GuidanceHop:
-    """Whole items as long as the share has room; a smaller one may fit where a larger one did not."""
+    """Give a leader the items that fit its share. A later, smaller item may fit where a larger one did not."""
     tokens = sum(map(tokenizer.count, _tags(hop)))
     kept: list[GuidanceItem] = []
     cut: list[GuidanceItem] = []
@@ -155,7 +157,7 @@ def _fill(hop: GuidanceHop, items: Sequence[GuidanceItem], excluded_lessons: fro
 
 
 def _with_result(hop: GuidanceHop) -> GuidanceHop:
-    """With the tokens of what is in the block, or why nothing is."""
+    """A leader with the tokens of its items in the block, or with the reason why it has none there."""
     if hop.kept:
         return replace(hop, tokens=_count(_render(hop)))
     return replace(hop, why=hop.why or ("no room in its share" if hop.cut else "it has no guidance"))
@@ -293,9 +295,13 @@ class Cascade:
         profiles = self._profiles.load(emitting)
         if instead is not None and instead.leader in profiles:
             profiles[instead.leader] = instead
-        silent = "tier {} gives no guidance".format
         leaders = [
-            GuidanceHop(leader.id, leader.tier, hop, why="" if leader.id in profiles else silent(leader.tier))
+            GuidanceHop(
+                leader.id,
+                leader.tier,
+                hop,
+                why="" if leader.id in profiles else f"tier {leader.tier} gives no guidance",
+            )
             for hop, leader in enumerate(lineage.leaders)
         ]
         lines, hops, tokens = compose(leaders, profiles, guidance.budget, excluded_lessons)

@@ -48,7 +48,7 @@ def _texts() -> dict[str, Any]:
 
 
 def soul(role: Role) -> str:
-    """The text of `soul.md` for a role: who it is, and the headings from which a leader's profile is seeded."""
+    """The text of `soul.md` for a role, with the headings from which a leader's profile is read."""
     principles = "\n".join(f"- {line}" for line in role.principles or ("Say what was done and how it was checked.",))
     work = role.work or "Say here what this agent is for."
     return (
@@ -118,8 +118,8 @@ class Member:
 
 
 def read_member(folder: Path, *, name: str = "") -> Member:
-    """The agent in `folder`, of that `name` unless another is given; whatever is wrong with it becomes `broken`, so
-    that the others are still shown."""
+    """Read the agent in `folder`. Its id is `name`, by default the folder's name. A fault of its files is stored in
+    `broken` and not raised, so that the other agents are still shown."""
     name, file = name or folder.name, folder / "comms.json"
     comms, tools, broken = Comms.model_construct(reports_to="", title="", domain=""), Tools(), ""
     try:
@@ -166,7 +166,7 @@ def create_folder(folder: Path, role: Role) -> None:
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Within it an OSError becomes `Refusal` `unwritable_home`."""
+    """A context in which an OSError is raised as `Refusal` `unwritable_home`."""
     try:
         yield
     except OSError as error:

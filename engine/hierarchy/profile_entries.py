@@ -29,9 +29,12 @@ MAX_DECISIONS = 5
 
 
 class ProfileEntry(Row, table=True):
-    """One version of one item. `body` has `text`, or `items` of a list; empty when the item was removed.
-    `version` is the same for the same content, whoever holds it; one that was forgotten keeps its name when its words
-    are gone. `unsent`: the shared leadership has not confirmed it yet."""
+    """One version of one item.
+
+    `body` has `text`, or the `items` of a list. It is empty if the item was removed. `version` is derived from the
+    content, so it is the same on every machine; it stays when the words are forgotten. `unsent` is True until the
+    shared database has confirmed the row.
+    """
 
     __tablename__ = "profile_entries"
 
@@ -111,8 +114,8 @@ def newest_versions(entries: Iterable[ProfileEntry]) -> dict[tuple[str, str], Pr
 def merge_profile(
     seed: LeaderProfile, entries: Sequence[ProfileEntry], uses: Mapping[tuple[str, str], tuple[int, datetime]]
 ) -> LeaderProfile:
-    """The profile of `soul.md` (`seed`), changed by the stored entries. `uses`: how often prompts of all homes had a
-    pattern (by leader and key), and when last. Pure."""
+    """Merge the profile of `soul.md` (`seed`) with the stored entries. `uses` says, by leader and key, how often
+    prompts of all homes had a pattern, and when last. Pure."""
     findings: dict[tuple[str, str], dict[PatternSource, None]] = {}
     for entry in entries:  # two homes may have the same pattern from different agents
         findings.setdefault((entry.key, entry.text), {}).update(dict.fromkeys(entry.findings))

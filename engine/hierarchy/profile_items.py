@@ -37,7 +37,7 @@ _SECTIONS = {
 
 
 def seed_profile(leader: str, soul: str) -> LeaderProfile:
-    """The profile that the text of `soul.md` gives. Nothing in it is an error: what is not understood is not said."""
+    """The profile that a leader's `soul.md` describes. Lines that are not understood are ignored."""
     sections = _sections(soul)
     patterns: dict[str, Pattern] = {}
     for text in sections["patterns"][:MAX_ITEMS]:
@@ -149,8 +149,8 @@ def print_profile(profile: LeaderProfile) -> str:
 
 
 def refuse_stale(profile: LeaderProfile, text: str) -> None:
-    """Raises `Refusal` (`stale_profile`) where a text was printed of another version of the profile: what came up from
-    below since then would be removed unseen. A text that names no version is accepted as it is."""
+    """Check that a text was printed from the present version of a profile. Raises `Refusal` `stale_profile` if it was
+    not: saving it would remove what came up from below since then. A text without a version is accepted."""
     version = _VERSION.search(text)
     if version and version[1] != _version(profile):
         raise Refusal(
@@ -166,7 +166,7 @@ def _version(profile: LeaderProfile) -> str:
 
 def parse_edits(before: LeaderProfile, text: str) -> tuple[ProfileEdit, ...]:
     """The edits that turn `before` into `text`, in the order of the sections. Raises `Refusal` `bad_profile` for a
-    heading that no profile has: what stands below it would be lost."""
+    heading that no profile has, because the lines below it would be lost."""
     if unknown := unknown_headings(text):
         raise Refusal(
             "bad_profile",

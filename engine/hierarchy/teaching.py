@@ -36,7 +36,7 @@ TITLES = {"principles": "Principles", "patterns": "Patterns", "guardrails": "Gua
 
 
 def inherited_section(guidance: Guidance) -> str:
-    """The section's text for one agent, "" when its leaders say nothing. Pure."""
+    """The text of the inherited section of one agent, "" if its leaders have no guidance for it. Pure."""
     lines: list[str] = []
     for hop in guidance.hops:
         items = {title: [item for item in hop.kept if item.section == section] for section, title in TITLES.items()}
@@ -50,7 +50,7 @@ def inherited_section(guidance: Guidance) -> str:
 
 
 class Teaching:
-    """Writes what was inherited into souls. One round at a time."""
+    """Writes the guidance of leaders into the souls of their workers. One round at a time."""
 
     def __init__(self, database: Database, agents: Agents, cascade: Cascade, *, clock: Clock) -> None:
         self._database = database
@@ -64,7 +64,7 @@ class Teaching:
         return self._agents.config.current.enable_m2
 
     def round(self) -> list[TeachingResult]:
-        """Teach every worker. A soul that cannot be read or written is named and harms no other."""
+        """Teach every worker. A soul that cannot be read or written is reported, and the others are taught."""
         results = []
         for agent_id in self._agents.ids():
             try:
@@ -130,9 +130,6 @@ class Teaching:
         except ValueError as error:
             raise ValueError(f"{file} {error}") from error
         return before, write_section(before, inherited_section(self._guidance(agent_id)), INHERITED)
-
-
-# -- of the guidance of a home as a whole
 
 
 def run_round(bubbles: Bubbles, guided_sessions: GuidedSessions, teaching: Teaching) -> FlushReport:

@@ -72,8 +72,8 @@ DEPTH = 10
 
 @frozen
 class Chain:
-    """Leaders from the direct one (hop 0) upward, and why it ends, in words. `is_loose`: it is a circle, or ends at
-    somebody who does not exist."""
+    """The leaders of an agent from the direct one (hop 0) upward, and why the chain ends, in words. It `is_loose` if it
+    is a circle, or ends at an agent that does not exist."""
 
     leaders: tuple[str, ...]
     words: str
@@ -82,7 +82,7 @@ class Chain:
 
 @frozen
 class AgentTier:
-    """Where an agent stands: its tier, the rule that decided it, and its domain as `comms.json` has it."""
+    """An agent's tier, the rule that decided it, and the agent's domain in `comms.json`."""
 
     id: str
     tier: int
@@ -100,9 +100,10 @@ class Lineage:
 
 
 def climb_chain(agent_id: str, leader_of: Callable[[str], str | None], *, depth: int = DEPTH) -> Chain:
-    """Walk from `agent_id` upward; `leader_of` says whom an agent reports to, None for one that is not there.
+    """Walk from `agent_id` upward. `leader_of` returns the leader of an agent, None for an agent that does not exist.
+    It is called only for agents in the chain.
 
-    It is asked only about those who are in the chain. A missing agent ends the chain and is named; it is no error.
+    A missing agent ends the chain and is named. That is no error.
     """
     leaders: list[str] = []
     current = leader_of(agent_id) or ""

@@ -74,8 +74,8 @@ class StillRunning(NothingToDraft):
 
 @frozen
 class Evidence:
-    """The basis of a draft: the record of the opportunity, the records of its scope, newest first, and the
-    sources."""
+    """What a draft is made from: the record of the opportunity, the `related` records of its scope, newest first, and
+    the sources."""
 
     record: LearningRecord
     related: Sequence[LearningRecord]

@@ -33,8 +33,8 @@ NewRecords = Iterator[LearningRecord]
 
 
 def _read_validation(reading: Reading) -> NewRecords:
-    """Healing was given up: 45, 10 for each further run up to 30, 15 by its cost, 10 by how much is red; or tests bear
-    a repair out, see `heal_parts`."""
+    """The validation of a session ended. If tests passed at last, see `heal_parts`. If they still failed: 45 points, 10
+    for each attempt to fix them up to 30, up to 15 for the cost, up to 10 for the number of failing tests."""
     attempts, cost, failing, agent = reading.values("attempts", "cost", "failing", "agent")
     details, tries = reading.select("attempts", "cost"), max(0, attempts - 1)
     kind, parts = RecordKind.SUCCESSFUL_HEAL, heal_parts(attempts, cost, len(failing))
@@ -50,7 +50,8 @@ def _read_validation(reading: Reading) -> NewRecords:
 
 
 def heal_parts(attempts: int, cost: int, failing: int) -> tuple[Part, ...]:
-    """A repair that tests bear out: 60, 20 shared among its tries, 10 by what it cost, 10 by how much it mended."""
+    """The points of a repair after which tests passed: 60, 20 divided by the number of attempts, up to 10 for the cost,
+    up to 10 for the number of tests."""
     tries = max(1, attempts - 1)
     return (
         (60.0, "failing tests were fixed"),
@@ -69,7 +70,8 @@ def _test_records(
     session_id: str,
     details: Mapping[str, Any],
 ) -> NewRecords:
-    """A record for each test, in the scope of its workspace; once for each change set that was `landed`."""
+    """A record for each test, in the scope of its workspace. A change set that was `landed` gives each test one record,
+    however often it is read."""
     failing, parts = sorted(map(str, tests)), tuple(parts)
     for test in failing[:MAX_TESTS]:
         once = f"{details['landed']}/{test}" if "landed" in details else ""
@@ -80,7 +82,7 @@ def _test_records(
 
 
 def _read_retry(reading: Reading) -> NewRecords:
-    """A try changed nothing: 45, 10 for each try made up to 30, 25 by their cost."""
+    """An attempt changed nothing: 45 points, 10 for each attempt up to 30, up to 25 for their cost."""
     agent, attempts, cost = reading.values("agent", "attempts", "cost")
     tries = max(0, attempts - 1)
     parts = (
@@ -93,8 +95,8 @@ def _read_retry(reading: Reading) -> NewRecords:
 
 
 def _read_overlap(reading: Reading) -> NewRecords:
-    """Two agents changed the same files: 20 and 4 a file while both can land; 50, 25 by the share of files that
-    conflict and 4 for each of them, up to 20 each way."""
+    """Two agents changed the same files. If both can land: 20 points, 4 for each file up to 20. If only one can: 50
+    points, up to 25 for the share of files that conflict, 4 for each of these up to 20."""
     agent, session_id, files, conflicting = reading.values("agent", "session_id", "files", "conflicting")
     parts: tuple[Part, ...] = (
         (50.0, "only one of the two can land"),
@@ -109,8 +111,8 @@ def _read_overlap(reading: Reading) -> NewRecords:
 
 
 def _read_exceeded_budget(reading: Reading) -> NewRecords:
-    """A budget was, or would have been, passed: 50, 10 by how much of it was spent, 40 by how far it was passed. One
-    record a day, although a spent budget blocks the agent again and again."""
+    """A budget blocked work: 50 points, up to 10 for the share that was spent, up to 40 for how far it was exceeded.
+    There is one record a day, although a spent budget blocks the agent again and again."""
     agent, day = reading.entry.subject, reading.sources.local_day(reading.entry.at)
     spent, budget = reading.values("spent", "budget")
     parts = (
@@ -123,8 +125,8 @@ def _read_exceeded_budget(reading: Reading) -> NewRecords:
 
 
 def _read_card_approval(reading: Reading) -> NewRecords:
-    """The operator edited a prompt before approving it: 50, 40 by the share of words that changed, 10 if words were
-    added, for each sentence added; an approval as it was 20, which calls for no change."""
+    """The operator approved a card. Unchanged: 20 points, since nothing needs to change. After an edit of its prompt,
+    each added sentence gets 50 points, up to 40 for the share of words that changed, and 10 if words were added."""
     (by,) = reading.values("decided_by")
     if by == "autonomy":
         return
@@ -162,7 +164,7 @@ def _read_card_approval(reading: Reading) -> NewRecords:
 
 
 def _read_permission(reading: Reading) -> NewRecords:
-    """A tool was allowed: 25 once, 30 for the session, which calls for no change."""
+    """The operator allowed a tool: 25 points for one call, 30 for the session. Nothing needs to change."""
     tool, answer, session_id = reading.values("tool", "answer", "session_id")
     if not PermissionAnswer(answer).allows or reading.entry.payload.get("by"):  # an earlier answer that counts again
         return
@@ -175,8 +177,8 @@ def _read_permission(reading: Reading) -> NewRecords:
 
 
 def _read_landing(reading: Reading) -> NewRecords:
-    """Changes were landed or committed, once for each change set: 25, 2 for each file up to 10; and the tests that they
-    fixed, see `heal_parts`."""
+    """Changes were landed or committed: 25 points, 2 for each file up to 10, once for each change set. The tests that
+    they fixed get records too, see `heal_parts`."""
     payload = reading.entry.payload
     is_branch = reading.entry.kind == "ChangeSetBranched"
     files = payload.get("landed", 0) if is_branch else payload["files"]
@@ -197,8 +199,8 @@ def _read_landing(reading: Reading) -> NewRecords:
 
 
 def _read_kept_fact(reading: Reading) -> NewRecords:
-    """A fact that the operator keeps: 65, 10 when the words are the operator's own or were measured, 5 for each time
-    that the same was kept before, up to four."""
+    """The operator keeps a fact: 65 points, 10 if it is in the operator's own words or was measured, 5 for each time
+    that the same fact was kept before, up to 20."""
     kept = reading.sources.kept_fact(reading.entry.subject) if reading.values("by") == ["operator"] else None
     if kept is None or not kept.fact:
         return
@@ -214,8 +216,9 @@ def _read_kept_fact(reading: Reading) -> NewRecords:
 
 
 def _read_error(reading: Reading) -> NewRecords:
-    """An error: 50 for a call that a tool refused, 45 for a command that could not run or did not end, 30 for a failed
-    model or program, which guidance cannot change; 10 if it has an error code, 5 for each earlier one up to four."""
+    """An error: 50 points for a call that a tool refused, 45 for a command that could not run or did not end, 30 for a
+    model or program that failed, which guidance cannot change. It gets 10 more if it has an error code, and 5 for each
+    time that it happened before, up to 20."""
     agent, tool, message = map(str, reading.values("agent", "tool", "message"))
     coded = _CODE.match(message)
     points, words = 50.0, f"{tool} refused the call" if coded else f"a call of {tool} was wrong"
@@ -235,7 +238,7 @@ def _read_error(reading: Reading) -> NewRecords:
 
 
 def _read_findings(reading: Reading) -> NewRecords:
-    """A finding reached a leader: half by how sure, half by how weighty it is (0 to 1 each)."""
+    """Findings reached a leader: up to 50 points for their confidence, up to 50 for their importance."""
     columns = reading.values("bubbles", "patterns", "agents", "confidences", "importances")
     for bubble, pattern, agent, confidence, importance in zip(*columns, strict=True):
         parts = (
@@ -247,7 +250,7 @@ def _read_findings(reading: Reading) -> NewRecords:
 
 
 def _read_guidance(reading: Reading) -> NewRecords:
-    """Guidance was carried: 20, 2 for each thing said up to 20, 5 for each leader up to 15."""
+    """Guidance was in a prompt: 20 points, 2 for each item up to 20, 5 for each leader up to 15."""
     items, leaders, session_id = reading.values("items", "sources", "session_id")
     parts = (
         (20.0, "guidance was in the prompt"),
@@ -259,8 +262,8 @@ def _read_guidance(reading: Reading) -> NewRecords:
 
 
 def _read_harm(reading: Reading) -> NewRecords:
-    """Guidance, or an overlay, goes with worse work: 60, 40 by how much more ends badly with it (half and more in
-    full). A harmful overlay is rolled back, and counts against similar candidates."""
+    """Work with some guidance, or with an overlay, fails more often: 60 points, up to 40 for how much more often (all
+    of them from one half on). A harmful overlay is rolled back, and counts against similar candidates."""
     payload = reading.entry.payload
     is_overlay = reading.entry.kind == "OverlayFoundHarmful"
     harm = max(0.0, -payload["high"]) if is_overlay else payload["harm"]
@@ -273,8 +276,8 @@ def _read_harm(reading: Reading) -> NewRecords:
 
 
 def _read_stale_guidance(reading: Reading) -> NewRecords:
-    """Guidance outlived its time: 40, 20 by how far it is past it (twice its time in full), 2 for each session that
-    carried it up to 20."""
+    """Guidance is older than its limit: 40 points, up to 20 for how much older (all of them at twice the limit), 2 for
+    each recent session with it up to 20."""
     days, most, told, leader = reading.values("days", "most", "told", "leader")
     parts = (
         (40.0, "it is past its age limit"),
@@ -290,7 +293,7 @@ def _with_ref(reading: Reading) -> Mapping[str, Any]:
 
 
 def _read_teaching(reading: Reading) -> NewRecords:
-    """Souls were taught: 10, 40 by the share that was rewritten."""
+    """Guidance was written into souls: 10 points, up to 40 for the share of souls that changed."""
     taught, unchanged = reading.values("taught", "unchanged")
     parts = (
         (10.0, "guidance was written into soul.md"),
@@ -300,8 +303,8 @@ def _read_teaching(reading: Reading) -> NewRecords:
 
 
 def _read_sync_failure(reading: Reading) -> NewRecords:
-    """What machines share could not be exchanged: 40, 2 for each row unsent up to 30, 5 for each outage before up to
-    30."""
+    """The shared database could not be reached: 40 points, 2 for each unsent row up to 30, 5 for each earlier outage
+    up to 30."""
     scope, cause = ("leader", ""), reading.entry.subject
     (unsent,), before = reading.values("unsent"), reading.before(RecordKind.CLOUD_SYNC_FAILURE, cause, scope)
     parts = (
@@ -313,7 +316,7 @@ def _read_sync_failure(reading: Reading) -> NewRecords:
 
 
 def _read_recall(reading: Reading) -> NewRecords:
-    """What another machine found out served here: 45, 5 for each time that it did before, up to eight."""
+    """A memory of another machine was useful here: 45 points, 5 for each time that it was before, up to 40."""
     scope = ("agent", reading.entry.subject)
     memories, origins, session_id = reading.values("memories", "origins", "session_id")
     for memory, origin in zip(memories, origins, strict=True):

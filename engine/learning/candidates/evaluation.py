@@ -1,7 +1,8 @@
-"""Selects records worth a candidate, and evaluates candidates by the other records (SPEC 5.2, 5.3). Pure.
+"""Selects the records from which candidates are drafted, and evaluates candidates by other records (SPEC 5.2, 5.3).
+Pure.
 
-Only records that a candidate was not drafted from count, and one for each session. Records against it are listed but
-do not change the score: the operator weighs the two.
+A record that the candidate was drafted from does not count, and each session counts once. Records against a candidate
+are listed but do not change its score: the operator weighs the two.
 """
 
 from __future__ import annotations
@@ -95,8 +96,8 @@ def types_of(kind: RecordKind) -> tuple[CandidateType, ...]:
 def select_opportunities(records: Iterable[LearningRecord], known_keys: Collection[str] = ()) -> list[Opportunity]:
     """The best `MAX_OPPORTUNITIES` opportunities without `known_keys`, of records with `OPPORTUNITY` points or more.
 
-    A key has one: of its records the one with the highest score, then the newest; the others are left to support
-    it. The best come first.
+    Each key has one opportunity, from its record with the highest score, or the newest of several. The other records of
+    the key can support it. The best opportunities come first.
     """
     strong = (record for record in records if record.score >= OPPORTUNITY)
     opportunities = (Opportunity(type, record) for record in strong for type in types_of(record.kind))
@@ -154,9 +155,11 @@ def corroborated_score(drafted: float, scores: Sequence[float]) -> float:
 def supporting_records(
     candidate: Candidate, drafted: Iterable[LearningRecord], records: Iterable[LearningRecord]
 ) -> list[LearningRecord]:
-    """The records of the candidate's scope with its label, or with a fact similar to the one that it was drafted from;
-    without those of sessions that it was drafted from, and of each session the one with the highest score. In the order
-    of `records`."""
+    """The records that support a candidate, in the order of `records`.
+
+    They have its scope, and either its label or a fact similar to the one that it was drafted from. Records of sessions
+    that it was drafted from are left out. Of each other session, the record with the highest score counts.
+    """
     drafted = list(drafted)
     sessions = {record.session_id for record in drafted if record.session_id}
     facts = [_fact(record) for record in drafted]
@@ -222,9 +225,10 @@ def speaks_against(
 ) -> bool:
     """Whether a record of the agent that a candidate concerns is evidence against its effect.
 
-    A repair: the test stayed red though the repair was in force. A tighter bound: a heal that it would have cut short.
-    A cheaper model: work that stays red with the present one, since the evidence began. A fragment: guidance to the
-    same agent that went with worse work. A flow: a command of it that could not run.
+    Against a repair is a test that failed while the repair was active; against a tighter limit, a repair that needed
+    more; against a cheaper model, tests that fail even with the present one; against a fragment, other guidance of the
+    agent with which work went worse; against a flow, a command of it that could not run. The last three count from the
+    first record that the candidate was drafted from.
     """
     details, effect = record.details, candidate.effect
     if candidate.agent_id and record.agent != candidate.agent_id:

@@ -1,8 +1,8 @@
 """Overlays: the active effects of candidates, their trials, and the part of prompts with fragments (SPEC 5.4 to 5.7).
 
-An overlay is withheld from a share of the sessions, chosen by a hash. Each session is followed up to the operator's
-decision on its changes: discarded work did not succeed, whatever its tests say. The *lift* is how much better the
-sessions with it went.
+An overlay is withheld from a share of the sessions, chosen by a hash. Each session is followed until the operator
+decides on its changes, because discarded work did not succeed, whatever its tests say. The *lift* is how much better
+the sessions with the overlay went.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ def share(amount: float, full: float) -> float:
 
 @frozen
 class Reading:
-    """A ledger entry, what a reader needs besides it, and the records that it makes of it."""
+    """A ledger entry with what its reader needs besides it. It also makes the records."""
 
     entry: LedgerEntry
     sources: Sources
@@ -68,9 +68,9 @@ class Reading:
         agent: str = "",
         session_id: str = "",
     ) -> LearningRecord:
-        """A record of this entry. `cause` is the signature of the cause, for a kind with different causes; `key`
-        distinguishes the records of one entry; other entries with the same `once` make the same record. `agent` is
-        that of a record which is not in the scope of an agent."""
+        """A record of this entry. `cause` is the signature of the cause, for a kind with different causes. `key`
+        distinguishes the records of one entry. All entries with the same `once` make one record. `agent` is only given
+        for a record that is not in the scope of an agent."""
         score, reason = add_parts(*parts)
         scope_type, scope_id = scope
         return LearningRecord(

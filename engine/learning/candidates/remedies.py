@@ -34,8 +34,11 @@ _SHELL = re.compile(r"[|&;<>$`(){}*?~\n]")
 
 
 def healing_lines(lines: Sequence[TranscriptLine], patch: str, changed: Sequence[str], summary: str) -> tuple[str, ...]:
-    """How the tests were fixed, as lines of a playbook: the agent's last message after the tests failed for the last
-    time, else the `summary`, and the changes in `patch`, else the `changed` files."""
+    """How the tests were fixed, as lines of a playbook.
+
+    The first line is the agent's last message after the tests failed for the last time, or the `summary` without one.
+    The changes in `patch` follow, or the names of the `changed` files.
+    """
     last_failure = max((number for number, line in enumerate(lines) if _is_handed_back(line)), default=len(lines))
     messages = _messages(takewhile(lambda line: line.kind != "command", lines[last_failure + 1 :]))
     changes = describe_changes(patch) or [f"it changed {path}" for path in (changed if messages else ())]
@@ -69,8 +72,8 @@ def _describe_section(section: str) -> str:
 
 
 def calls_after_error(lines: Sequence[TranscriptLine], tool: str, message: str) -> tuple[str, ...]:
-    """The agent's calls after an error up to the next successful call of the same tool, else its next successful call.
-    () if there is none, or if the error is not in these lines."""
+    """The agent's successful calls after an error: up to the next call of the same tool, or only the next call if that
+    tool is not called again. () if there is none, or if the error is not in these lines."""
     cause = message.partition(": ")[2] or message
     error_index = next((index for index, line in enumerate(lines) if _is_error(line, tool, cause)), len(lines))
     successful_calls = [

@@ -44,11 +44,11 @@ def hash_words(words: frozenset[str]) -> Vector:
 def extract_features(
     prompt: str, latest: str, earlier: Sequence[str] = (), vectors: Sequence[Vector | None] | None = None
 ) -> TextFeatures:
-    """Extract the features of a proposal from its `prompt` and its evidence: the `latest`, and what was `earlier`,
-    oldest first.
+    """Extract the features of a proposal from its `prompt` and from its evidence: the `latest` line, and the `earlier`
+    lines, oldest first.
 
-    `vectors` are the embeddings of the prompt, the latest and each of the earlier; if any is missing, vectors of hashed
-    words replace all of them.
+    `vectors` are the embeddings of the prompt, the latest line and each earlier line. If one is missing, vectors of
+    hashed words replace all of them.
     """
     earlier = earlier[-MAX_EARLIER:]
     words, latest_words, earlier_words = _words(prompt), _words(latest), [_words(line) for line in earlier]
