@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from engine.hierarchy.agents import Agents
     from engine.hierarchy.bubbles import Bubbles
     from engine.hierarchy.guidance import Cascade
-    from engine.hierarchy.outcomes import GuidedSessions
+    from engine.hierarchy.guided_sessions import GuidedSessions
     from engine.hierarchy.profiles import Profiles
     from engine.hierarchy.teaching import Teaching
     from engine.keys import Keys

@@ -2,7 +2,7 @@
 
 `agents` is the service of agents. It uses `organisation`, which reads and writes their folders, `tiers` and
 `cascade_config`. Guidance goes down: `profiles` hold what leaders say, from `profile_items` (texts) and
-`profile_entries` (stored versions); `guidance` puts it into prompts, `teaching` into souls; `outcomes` follows the
-results of the work. Findings go up through the gates and the queue of `bubbles`. `sharing` exchanges profiles with
-other machines. It may import storage, config, model and clock.
+`profile_entries` (stored versions); `guidance` puts it into prompts, `teaching` into souls. `outcomes` follows how
+sessions end, and `guided_sessions` judges guidance by that. Findings go up through the gates and the queue of
+`bubbles`. `sharing` exchanges profiles with other machines. It may import storage, config, model and clock.
 """

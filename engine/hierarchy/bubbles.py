@@ -185,7 +185,7 @@ class Bubbles:
         profiles: Profiles,
         *,
         randomness: Randomness,
-        exchange: Callable[[], str] = lambda: "",
+        exchange: Callable[[], str],
     ) -> None:
         self._database = database
         self._agents = agents

@@ -30,9 +30,7 @@ class ProfileSharing(Exchange):
 
     subject = "leadership"
 
-    def __init__(
-        self, database: Database, profiles: Profiles, agents: Agents, shared: SharedDatabase | None = None
-    ) -> None:
+    def __init__(self, database: Database, profiles: Profiles, agents: Agents, shared: SharedDatabase | None) -> None:
         super().__init__(database, shared)
         self._agents = agents
         self._profiles = profiles

@@ -19,7 +19,7 @@ from engine.files import read_plain, write_atomic
 from engine.hierarchy.agents import Agents
 from engine.hierarchy.bubbles import Bubbles
 from engine.hierarchy.guidance import Cascade, with_approval
-from engine.hierarchy.outcomes import GuidedSessions
+from engine.hierarchy.guided_sessions import GuidedSessions
 from engine.hierarchy.profiles import Profiles
 from engine.hierarchy.tiers import is_leader
 from engine.model import FlushReport, Guidance, Refusal, TeachingOutcome, TeachingResult, TeachingState, sanitise

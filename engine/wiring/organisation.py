@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from engine.hierarchy.agents import Agents
 from engine.hierarchy.bubbles import Bubbles
 from engine.hierarchy.guidance import Cascade
-from engine.hierarchy.outcomes import GuidedSessions
+from engine.hierarchy.guided_sessions import GuidedSessions
 from engine.hierarchy.profiles import Profiles
 from engine.hierarchy.sharing import ProfileSharing
 from engine.hierarchy.teaching import Teaching

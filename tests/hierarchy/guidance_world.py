@@ -12,7 +12,7 @@ from engine.config import FixedSettings
 from engine.hierarchy.agents import Activity, Agents
 from engine.hierarchy.bubbles import Bubbles
 from engine.hierarchy.guidance import Cascade
-from engine.hierarchy.outcomes import GuidedSessions
+from engine.hierarchy.guided_sessions import GuidedSessions
 from engine.hierarchy.profiles import LoadDecisions, Profiles
 from engine.hierarchy.sharing import ProfileSharing
 from engine.hierarchy.teaching import Teaching, run_round

@@ -8,7 +8,7 @@ the sessions with the overlay went.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple
 from datetime import datetime
 from typing import Any
@@ -279,18 +279,10 @@ class LearnedGuidance:
 
     name = "learned guidance"
 
-    def __init__(
-        self,
-        overlays: Overlays,
-        trials: Trials,
-        settings: SettingsSource,
-        *,
-        count: Callable[[str], int] = tokenizer.count,
-    ) -> None:
+    def __init__(self, overlays: Overlays, trials: Trials, settings: SettingsSource) -> None:
         self._overlays = overlays
         self._trials = trials
         self._settings = settings
-        self._count = count
 
     def part(self, request: PromptRequest) -> Contribution:
         """The block for a request, None without fragments. Its provenance names all fragments that fit, the withheld
@@ -332,10 +324,10 @@ class LearnedGuidance:
             if lift.verdict in (LiftVerdict.HELPS, LiftVerdict.HARMS)
         }
         budget = self._settings.current.adaptation.fragment_tokens
-        room = budget - sum(self._count(line.text) for line in (*_HEAD, _END))
+        room = budget - sum(tokenizer.count(line.text) for line in (*_HEAD, _END))
         fitting = set[str]()
         for overlay in sorted(overlays, key=lambda item: (measured.get(item.id, 0.0), item.since), reverse=True):
-            tokens = sum(self._count(line.text) for line in fragment_lines(overlay))
+            tokens = sum(tokenizer.count(line.text) for line in fragment_lines(overlay))
             if tokens <= room:
                 fitting.add(overlay.id)
                 room -= tokens

@@ -314,6 +314,6 @@ def load_pairs(session: Session, *, exported: bool | None = None) -> list[DpoPai
     return list(session.exec(query))
 
 
-def count_pairs(session: Session, *, after: int = 0) -> int:
+def count_pairs(session: Session, *, after: int) -> int:
     """How many pairs there are with an id above `after`."""
     return int(session.exec(select(func.count(col(DpoPair.id))).where(col(DpoPair.id) > after)).one())

@@ -42,7 +42,7 @@ def hash_words(words: frozenset[str]) -> Vector:
 
 
 def extract_features(
-    prompt: str, latest: str, earlier: Sequence[str] = (), vectors: Sequence[Vector | None] | None = None
+    prompt: str, latest: str, earlier: Sequence[str], vectors: Sequence[Vector | None] | None
 ) -> TextFeatures:
     """Extract the features of a proposal from its `prompt` and from its evidence: the `latest` line, and the `earlier`
     lines, oldest first.

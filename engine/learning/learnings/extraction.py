@@ -258,7 +258,7 @@ def find_risks(record: SessionRecord, entries: Iterable[LearningEntry]) -> list[
     return findings[:MAX_RISKS]
 
 
-def find_assumptions(lines: Iterable[TranscriptLine], secrets: Sequence[str] = ()) -> list[Finding]:
+def find_assumptions(lines: Iterable[TranscriptLine], secrets: Sequence[str]) -> list[Finding]:
     """The assumptions that an agent stated, with the milestone: before its first change, or later."""
     milestone = "before the first change"
     by_words: dict[str, Finding] = {}

@@ -60,14 +60,12 @@ class LearningsPart:
         files: LearningFiles,
         settings: SettingsSource,
         *,
-        count: Callable[[str], int] = tokenizer.count,
         nearer_lessons: Callable[[PromptRequest], frozenset[str]] = lambda request: frozenset(),
     ) -> None:
         """`nearer_lessons(request)`: lessons that other parts, nearer to the agent, say already."""
         self._nearer_lessons = nearer_lessons
         self._files = files
         self._settings = settings
-        self._count = count
 
     def part(self, request: PromptRequest) -> Contribution:
         """The block for a request, None without learnings. Its provenance names them; the notes say how many did not
@@ -109,10 +107,10 @@ class LearningsPart:
     def _fit(self, entries: Sequence[LearningEntry]) -> list[LearningEntry]:
         """Those that fit into the token budget."""
         budget = self._settings.current.memory.learnings_tokens
-        room = budget - sum(self._count(line.text) for line in (*_HEAD, _END))
+        room = budget - sum(tokenizer.count(line.text) for line in (*_HEAD, _END))
         chosen, misses = [], 0
         for entry in entries:
-            tokens = sum(self._count(line.text) for line in entry_lines(entry))
+            tokens = sum(tokenizer.count(line.text) for line in entry_lines(entry))
             if tokens <= room:
                 chosen.append(entry)
                 room -= tokens

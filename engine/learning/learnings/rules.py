@@ -335,7 +335,7 @@ def correction_findings(edit: Correction) -> list[Finding]:
     return [rule_finding(rule, edit, trust) for rule in (added_rules or removed)[:MAX_PER_ENTRY]]
 
 
-def rule_finding(rule: Rule, edit: Correction, trust: Trust = Trust.OPERATOR) -> Finding:
+def rule_finding(rule: Rule, edit: Correction, trust: Trust) -> Finding:
     """The finding from a rule in the operator's edit."""
     kind = LearningKind.PROXY if _PREFERENCE.search(rule.text) else LearningKind.INSTITUTIONAL
     impact = Impact(failure_avoided=True, cost=edit.estimate, reach=edit.reach if rule.general else 1)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from engine import tokenizer
 from engine.config import FixedSettings, MemorySettings, Settings
 from engine.learning.learnings.entries import GLOBAL, Scope, entry_id, project_key
 from engine.learning.learnings.prompt_part import LearningsPart
@@ -36,10 +37,9 @@ class World:
         return entry
 
     def contribution(self, task: str = "do it", budget: int = 300) -> Contribution:
-        """The part of a prompt for a task; a word is a token."""
+        """The part of a prompt for a task."""
         settings = FixedSettings(Settings(memory=MemorySettings(learnings_tokens=budget)))
-        part = LearningsPart(self.files, settings, count=lambda text: len(text.split()))
-        return part.part(PromptRequest("ada", "koji-core", str(self.workspace), task))
+        return LearningsPart(self.files, settings).part(PromptRequest("ada", "koji-core", str(self.workspace), task))
 
     def lines(self, task: str = "do it", budget: int = 300) -> list[str]:
         part = self.contribution(task, budget).part
@@ -86,10 +86,10 @@ def test_the_budget_is_kept_and_entries_that_fit_the_task_come_first(world: Worl
         world.add(f"Some long rule number{number} about nothing in particular at all", importance=0.9, confidence=0.9)
     world.add("Round in cart.py with Decimal", importance=0.1, confidence=0.5)
     task = "fix the rounding in src/cart.py"
-    lines = world.lines(task, budget=40)
+    lines = world.lines(task, budget=60)
     assert lines[2] == "- Round in cart.py with Decimal"
-    assert sum(len(line.split()) for line in lines) <= 40
-    assert world.contribution(task, budget=40).notes == ("learnings: 19 of 21 had no room",)
+    assert sum(tokenizer.count(line) for line in lines) <= 60
+    assert world.contribution(task, budget=60).notes == ("learnings: 19 of 21 had no room",)
     assert world.lines(budget=0) == world.lines(budget=10) == []
 
 

@@ -1,0 +1,208 @@
+"""Keeps the sessions that carried guidance, and reports guidance that is noisy or stale, once (SPEC 1.10, 5.1).
+
+Guidance is *noisy* for an agent if its work goes worse with it than without, by more than chance however often it is
+checked. It is *stale* if it is older than the limit of its kind.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from datetime import datetime, timedelta
+
+from sqlmodel import Field, col, delete, select
+
+from engine.clock import Clock
+from engine.events import Event, GuidanceFoundNoisy, GuidanceFoundStale
+from engine.frozen import frozen
+from engine.hierarchy.guidance import guidance_items
+from engine.hierarchy.outcomes import SessionFollower
+from engine.hierarchy.profiles import Profiles
+from engine.model import LeaderDecision, LeaderProfile, Pattern
+from engine.statistics import Arms, difference_interval
+from engine.storage.database import Database, Transaction
+from engine.storage.ledger import Ledger, LedgerEntry
+from engine.storage.rows import Row, json_field, utc_field
+
+MIN_SESSIONS = 10
+"""Minimum number of sessions with, and of sessions without, an item before anything is said of it."""
+
+ERROR_RATE = 0.05
+"""Maximum share of harmless items that are ever called noisy within `MAX_SESSION_AGE`: half of that of an effect on
+trial, since there are dozens of items."""
+
+MAX_SESSION_AGE = timedelta(days=90)
+"""Maximum age of a session that counts."""
+
+MAX_DECISION_AGE = timedelta(days=30)
+"""Maximum age of a recent decision."""
+
+MAX_PATTERN_AGE = timedelta(days=180)
+"""Maximum age of knowledge in guidance, from when it was last written or confirmed."""
+
+
+@frozen
+class Tally:
+    """Sessions of an agent with an item and without it, and how many of them ended badly."""
+
+    told: int = 0
+    told_bad: int = 0
+    untold: int = 0
+    untold_bad: int = 0
+
+    @property
+    def harm(self) -> float:
+        """How much larger the share of bad sessions is with the item than without, at least, with 95 % certainty at
+        every look; -1 while there are too few sessions. They were not drawn by chance: leaders say it or do not."""
+        if min(self.told, self.untold) < MIN_SESSIONS:
+            return -1.0
+        arms = Arms(self.told, self.told - self.told_bad, self.untold, self.untold - self.untold_bad)
+        return -difference_interval([arms], ERROR_RATE)[2]
+
+    @property
+    def is_noisy(self) -> bool:
+        """Whether it does harm."""
+        return self.harm > 0
+
+
+def tallies(sessions: Iterable[tuple[Mapping[str, str], bool]]) -> dict[tuple[str, str], Tally]:
+    """Count an agent's sessions with and without each item of guidance, by item and wording. Each of `sessions` is the
+    wordings of its items, and whether it ended badly."""
+    ended_sessions = list(sessions)
+    bad = sum(ended for _, ended in ended_sessions)
+    carried, carried_bad = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
+    for wordings, ended in ended_sessions:
+        carried.update(wordings.items())
+        carried_bad.update(dict.fromkeys(wordings.items(), int(ended)))
+    return {
+        item: Tally(carried[item], carried_bad[item], len(ended_sessions) - carried[item], bad - carried_bad[item])
+        for item in carried
+    }
+
+
+def outdated_age(pattern: Pattern | LeaderDecision, now: datetime) -> tuple[int, int] | None:
+    """The age of an outdated item, and the maximum age of its kind, in whole days. None for an item that is not
+    outdated or has no date."""
+    most = MAX_PATTERN_AGE if isinstance(pattern, Pattern) else MAX_DECISION_AGE
+    return None if pattern.at is None or now - pattern.at <= most else ((now - pattern.at).days, most.days)
+
+
+CURSOR = "hierarchy.guided"
+
+GUIDED = "GuidanceApplied"
+
+
+class GuidedSession(Row, table=True):
+    """A session with guidance: its items with their wordings, and its outcome until now (`next_outcome`)."""
+
+    __tablename__ = "guided_sessions"
+
+    session_id: str = Field(primary_key=True)
+    agent: str
+    workspace: str
+    items: dict[str, str] = json_field()
+    state: str = ""
+    at: datetime = utc_field()
+
+
+class GuidanceFinding(Row, table=True):
+    """That an item in one wording was reported: as noisy for an `agent`, or as stale, with `agent` ""."""
+
+    __tablename__ = "guidance_findings"
+
+    kind: str = Field(primary_key=True)
+    ref: str = Field(primary_key=True)
+    wording: str = Field(primary_key=True)
+    agent: str = Field(primary_key=True)
+    at: datetime = utc_field()
+
+
+class GuidedSessions(SessionFollower[GuidedSession]):
+    """Keeps guided sessions and their outcomes. Callable from any thread."""
+
+    def __init__(self, database: Database, profiles: Profiles, *, clock: Clock, ledger: Ledger) -> None:
+        super().__init__(database, ledger, GuidedSession, cursor=CURSOR, begins=GUIDED)
+        self._profiles = profiles
+        self._clock = clock
+
+    def review(self) -> None:
+        """Report outdated guidance of the last 30 days, and delete rows that no longer count."""
+        now = self._clock.now()
+        with self._database.read() as session:
+            recent = session.exec(select(GuidedSession).where(col(GuidedSession.at) > now - MAX_DECISION_AGE)).all()
+        stale = self._stale(recent, now)
+
+        def store_review(tx: Transaction) -> None:
+            for key, event in stale:
+                _record_finding(tx, key, event)
+            tx.session.exec(delete(GuidedSession).where(col(GuidedSession.at) <= now - MAX_SESSION_AGE))
+
+        self._database.write(store_review)
+
+    def add_row(self, tx: Transaction, fact: LedgerEntry) -> None:
+        """Store the guidance of a session."""
+        payload = fact.payload
+        wordings = dict(zip(payload["items"], payload["wordings"], strict=True))
+        if not payload["session_id"] or not wordings:
+            return
+        row = tx.session.get(GuidedSession, payload["session_id"]) or GuidedSession(
+            session_id=payload["session_id"], agent=fact.subject, workspace=fact.workspace, items={}, at=fact.at
+        )
+        row.items = {**row.items, **wordings}
+        tx.session.add(row)
+
+    def on_state_change(self, tx: Transaction, rows: Sequence[GuidedSession]) -> None:
+        """Report the guidance that proved noisy."""
+        for agent in sorted({row.agent for row in rows if row.state in ("good", "bad")}):
+            _record_noisy(tx, agent)
+
+    def _stale(
+        self, sessions: Iterable[GuidedSession], now: datetime
+    ) -> list[tuple[tuple[str, str, str, str], GuidanceFoundStale]]:
+        carried = Counter(item for row in sessions for item in row.items.items())
+        stale = []
+        for leader, profile in self._profiles.load(sorted({ref.partition("#")[0] for ref, _ in carried})).items():
+            outdated = _outdated_items(leader, profile, now)
+            for item in guidance_items(profile):
+                key = item.ref, item.wording
+                if key in carried and item.ref in outdated:
+                    days, most = outdated[item.ref]
+                    event = GuidanceFoundStale(
+                        subject=item.ref, leader=leader, wording=item.wording, days=days, most=most, told=carried[key]
+                    )
+                    stale.append((("stale", *key, ""), event))
+        return stale
+
+
+def _outdated_items(leader: str, profile: LeaderProfile, now: datetime) -> dict[str, tuple[int, int]]:
+    """The outdated items of a profile."""
+    dated = {f"{leader}#patterns/{pattern.key}": outdated_age(pattern, now) for pattern in profile.patterns}
+    dated |= {f"{leader}#recent-decisions/{decision.id}": outdated_age(decision, now) for decision in profile.decisions}
+    return {ref: age for ref, age in dated.items() if age is not None}
+
+
+def _record_noisy(tx: Transaction, agent: str) -> None:
+    """Report the items of an agent's guidance with which it does worse than without."""
+    rows = tx.session.exec(
+        select(GuidedSession)
+        .where(col(GuidedSession.agent) == agent, col(GuidedSession.at) > tx.now - MAX_SESSION_AGE)
+        .where(col(GuidedSession.state).in_(("good", "bad")))
+    ).all()
+    items = tallies((row.items, row.state == "bad") for row in rows)
+    for (ref, wording), tally in sorted(items.items()):
+        if tally.is_noisy:
+            event = GuidanceFoundNoisy(
+                subject=ref, leader=ref.partition("#")[0], agent=agent, wording=wording, **asdict(tally),
+                harm=round(tally.harm, 4),
+            )  # fmt: skip
+            _record_finding(tx, ("noisy", ref, wording, agent), event)
+
+
+def _record_finding(tx: Transaction, key: tuple[str, str, str, str], event: Event) -> None:
+    """Record an event once for each item, wording and agent."""
+    if tx.session.get(GuidanceFinding, key) is not None:
+        return
+    kind, ref, wording, agent = key
+    tx.session.add(GuidanceFinding(kind=kind, ref=ref, wording=wording, agent=agent, at=tx.now))
+    tx.record(event)
