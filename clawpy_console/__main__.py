@@ -58,12 +58,12 @@ def _serve(argv: Sequence[str], terminal: socket) -> int:
     """Open the console of the client at `terminal`, or say on standard error why not."""
     from contextlib import suppress
 
-    from clawpy_console.attach import client
+    from clawpy_console.attach.protocol import ClientEnd
 
     with terminal:
         code = _verb(argv, terminal)
         with suppress(OSError):  # a client that had a console was ended with it
-            terminal.sendall(client.ClientEnd(code).message())
+            terminal.sendall(ClientEnd(code).encode())
     return code
 
 

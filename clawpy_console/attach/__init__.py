@@ -2,5 +2,5 @@
 
 `clawpy` without a verb is the client (`client.py`). It asks the engine of the home for a console, or forks the process
 that opens the engine. That process runs one `ConsoleApp` for each terminal (`consoles.py`), over a connection
-(`terminal.py`).
+(`terminal.py`). `protocol.py` has the messages between the two.
 """

@@ -1,7 +1,7 @@
-"""The client of one terminal, and the messages between it and the console in the engine's process.
+"""The client of one terminal: `clawpy` without a verb, which attaches to a console in the engine's process.
 
-It sets the terminal to raw mode, forwards keys and sizes, writes what the console draws, and restores the terminal
-whatever happens to the engine. `clawpy` imports nothing heavier than this when an engine runs already.
+It sets the terminal to raw mode, forwards keys and sizes, and writes what the console draws. Whatever happens to the
+engine, it restores the terminal. When an engine runs already, `clawpy` imports nothing heavier than this module.
 """
 
 from __future__ import annotations
@@ -12,97 +12,30 @@ import os
 import select
 import signal
 import socket
-import struct
 import sys
 import termios
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
+from clawpy_console.attach.protocol import (
+    BACK,
+    ENTER,
+    EXIT,
+    INPUT,
+    LEAVE,
+    OUTPUT,
+    RUN,
+    SIZE,
+    ClientEnd,
+    MessageParser,
+    TerminalDescription,
+    encode_message,
+)  # fmt: skip
 from engine import __version__
 from engine.home import Home
-
-
-@contextmanager
-def signal_handlers(handlers: Mapping[int, Any]) -> Iterator[None]:
-    """Have signals handled by `handlers`, and afterwards as before."""
-    former = {number: signal.signal(number, handler) for number, handler in handlers.items()}
-    try:
-        yield
-    finally:
-        for number, handler in former.items():
-            signal.signal(number, handler)
-
-
-HEAD = struct.Struct(">cI")
-
-MAX_MESSAGE_BYTES = 16 * 1024 * 1024
-"""Bytes of one message at most."""
-
-# To the client
-ENTER = b"E"
-"""Set the terminal to raw mode, and write this."""
-OUTPUT = b"O"
-"""Write this, unless the terminal is given to a program."""
-LEAVE = b"L"
-"""Restore the terminal."""
-RUN = b"R"
-"""Give the terminal to a program until it ends: JSON with `command`, `folder`, `banner`."""
-EXIT = b"X"
-"""End: a `ClientEnd` as JSON."""
-
-# From the client
-INPUT = b"I"
-"""Typed bytes."""
-SIZE = b"S"
-"""The terminal's size: JSON, columns and rows."""
-BACK = b"B"
-"""The terminal is free again after `RUN` or SIGTSTP: its size as JSON, columns and rows."""
-
-
-def message(kind: bytes, content: bytes = b"") -> bytes:
-    """One message, encoded."""
-    return HEAD.pack(kind, len(content)) + content
-
-
-class ClientEnd(NamedTuple):
-    """The end of a client: its exit code and last words."""
-
-    code: int = 0
-    """The exit code."""
-    text: str = ""
-    """Printed on standard error."""
-    again: bool = False
-    """Whether it attaches again, to the engine that holds the home now."""
-
-    def message(self) -> bytes:
-        """The message that ends a client so."""
-        return message(EXIT, json.dumps(self._asdict()).encode())
-
-
-class Messages:
-    """Splits received bytes into messages."""
-
-    def __init__(self) -> None:
-        self._buffer = bytearray()
-
-    def feed(self, data: bytes) -> list[tuple[bytes, bytes]]:
-        """The messages that `data` completes, as kind and content. Raises ValueError for one that is too large."""
-        self._buffer += data
-        messages = []
-        while len(self._buffer) >= HEAD.size:
-            kind, length = HEAD.unpack_from(self._buffer)
-            if length > MAX_MESSAGE_BYTES:
-                raise ValueError(f"a message of {length} bytes")
-            end = HEAD.size + length
-            if len(self._buffer) < end:
-                break
-            messages.append((kind, bytes(self._buffer[HEAD.size : end])))
-            del self._buffer[:end]
-        return messages
-
 
 PASSED_VARIABLES = (
     "TERM", "COLORTERM", "TERM_PROGRAM", "NO_COLOR", "TMUX", "TMUX_PANE", "SHELL", "VISUAL", "EDITOR", "PATH",
@@ -126,6 +59,17 @@ CHUNK_BYTES = 1024
 
 MAX_PENDING_BYTES = 65536
 """Bytes that wait for the terminal before the client stops reading from the console."""
+
+
+@contextmanager
+def signal_handlers(handlers: Mapping[int, Any]) -> Iterator[None]:
+    """Have signals handled by `handlers`, and afterwards as before."""
+    former = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+    try:
+        yield
+    finally:
+        for number, handler in former.items():
+            signal.signal(number, handler)
 
 
 def main(home: Home | None, workspaces: Sequence[str], serve: Callable[[socket.socket], int]) -> int:
@@ -215,19 +159,6 @@ def terminal_size() -> tuple[int, int]:
     return 80, 24
 
 
-class TerminalDescription(NamedTuple):
-    """The facts about a terminal that a console needs before it draws."""
-
-    environment: dict[str, str]
-    """The variables in `PASSED_VARIABLES` that are set."""
-    size: tuple[int, int]
-    """Columns and rows."""
-    folder: str
-    """The current folder."""
-    workspaces: list[str] = []
-    """The folders that the command line names."""
-
-
 def describe_terminal() -> TerminalDescription:
     """The description of this terminal, without workspaces."""
     environment = {name: os.environ[name] for name in PASSED_VARIABLES if name in os.environ}
@@ -243,7 +174,7 @@ class Client:
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
-        self._messages = Messages()
+        self._parser = MessageParser()
         self._saved_mode: list[Any] | None = None
         self._pending = bytearray()
         self._end: ClientEnd | None = None
@@ -299,7 +230,7 @@ class Client:
         if not data:
             self._connected = False
             return
-        for kind, content in self._messages.feed(data):
+        for kind, content in self._parser.feed(data):
             if kind == OUTPUT:
                 if self._saved_mode:
                     self._pending += content
@@ -341,7 +272,7 @@ class Client:
 
     def _send(self, kind: bytes, content: bytes) -> None:
         try:
-            self._connection.sendall(message(kind, content))
+            self._connection.sendall(encode_message(kind, content))
         except OSError:
             self._connected = False
 

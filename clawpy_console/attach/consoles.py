@@ -14,9 +14,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from clawpy_console.attach.client import SHUTDOWN_S, ClientEnd, TerminalDescription, describe_terminal
+from clawpy_console.attach.client import SHUTDOWN_S, describe_terminal
 from clawpy_console.attach.crash_report import write_report
 from clawpy_console.attach.host import Host
+from clawpy_console.attach.protocol import ClientEnd, TerminalDescription
 from engine import Home, Refusal
 
 if TYPE_CHECKING:

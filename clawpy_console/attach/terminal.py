@@ -17,7 +17,7 @@ from textual.filter import Monochrome, NoColor
 from textual.geometry import Size
 from textual.message import Message
 
-from clawpy_console.attach import client
+from clawpy_console.attach import protocol
 
 if TYPE_CHECKING:
     from textual.app import App
@@ -56,7 +56,7 @@ class Terminal(asyncio.Protocol):
         self.on_stop_key: Callable[[], None] = lambda: None
         """Called for F12, ahead of all other keys."""
         self.connected = True
-        self._messages = client.Messages()
+        self._parser = protocol.MessageParser()
         self._transport: asyncio.Transport | None = None
         self._is_behind = self._has_dropped_output = False
         self._closed = asyncio.Event()
@@ -79,7 +79,7 @@ class Terminal(asyncio.Protocol):
 
     def send(self, kind: bytes, content: bytes = b"") -> None:
         """Send a message; ignored when the client is gone."""
-        self._write(client.message(kind, content))
+        self._write(protocol.encode_message(kind, content))
 
     def _write(self, data: bytes) -> None:
         if self._transport is not None and not self._transport.is_closing():
@@ -90,15 +90,15 @@ class Terminal(asyncio.Protocol):
         if self._is_behind:
             self._has_dropped_output = True
         else:
-            self.send(client.OUTPUT, text.encode(errors="replace"))
+            self.send(protocol.OUTPUT, text.encode(errors="replace"))
 
     def run(self, command: Sequence[str], folder: str, banner: str) -> None:
         """Give the terminal to a program until it ends; then draw the screen again."""
-        self.send(client.RUN, json.dumps({"command": list(command), "folder": folder, "banner": banner}).encode())
+        self.send(protocol.RUN, json.dumps({"command": list(command), "folder": folder, "banner": banner}).encode())
 
-    async def end_client(self, end: client.ClientEnd) -> None:
+    async def end_client(self, end: protocol.ClientEnd) -> None:
         """Tell the client to end, and wait until it has read that or is gone."""
-        self._write(end.message())
+        self._write(end.encode())
         if self._transport is not None:
             self._transport.close()
             try:
@@ -136,16 +136,16 @@ class Terminal(asyncio.Protocol):
                 self._transport.abort()
 
     def _handle_messages(self, data: bytes) -> None:
-        for kind, content in self._messages.feed(data):
-            if kind in (client.SIZE, client.BACK):
+        for kind, content in self._parser.feed(data):
+            if kind in (protocol.SIZE, protocol.BACK):
                 self.size = bound_size(json.loads(content))
             if self.driver is None:
                 continue
-            if kind == client.INPUT:
+            if kind == protocol.INPUT:
                 self.driver.handle_input(content)
-            elif kind == client.SIZE:
+            elif kind == protocol.SIZE:
                 self.driver.update_size()
-            elif kind == client.BACK:
+            elif kind == protocol.BACK:
                 self.driver.enter()
                 self.driver.update_size()
                 self.driver.redraw()
@@ -177,7 +177,7 @@ class TerminalDriver(Driver):
         # Asks for synchronized output. Apple's terminal would show the question.
         ask = "" if self._terminal.environment.get("TERM_PROGRAM") == "Apple_Terminal" else "\x1b[?2026$p"
         words = f"\x1b[?1049h{mouse}\x1b[?25l\x1b[?1004h{keys}{ask}\x1b[?2004h\x1b[?7l"
-        self._terminal.send(client.ENTER, words.encode())
+        self._terminal.send(protocol.ENTER, words.encode())
 
     def handle_input(self, data: bytes) -> None:
         """Pass on what was typed."""
@@ -186,8 +186,8 @@ class TerminalDriver(Driver):
         if text.endswith("\x1b"):
             self._loop.call_later(constants.ESCAPE_DELAY + 0.001, lambda: self._dispatch(self._parser.tick()))
 
-    def _dispatch(self, messages: Iterable[Message]) -> None:
-        for message in messages:
+    def _dispatch(self, received: Iterable[Message]) -> None:
+        for message in received:
             if isinstance(message, events.Key) and message.key == "f12":
                 self._terminal.on_stop_key()  # ahead of every key that still waits
             else:
@@ -211,4 +211,4 @@ class TerminalDriver(Driver):
 
     def stop_application_mode(self) -> None:
         self.disable_input()
-        self._terminal.send(client.LEAVE)
+        self._terminal.send(protocol.LEAVE)

@@ -13,8 +13,8 @@ import pytest
 from textual._styles_cache import StylesCache
 
 from clawpy_console.app import ConsoleApp
-from clawpy_console.attach.client import EXIT, Messages
 from clawpy_console.attach.consoles import Consoles
+from clawpy_console.attach.protocol import EXIT, MessageParser
 from engine import Home, Refusal
 from engine.api.control import ControlServer, ask
 from tests.attach.conftest import until
@@ -113,7 +113,7 @@ def test_a_console_that_cannot_open_ends_its_client_with_a_message_and_an_engine
         consoles.close()
         consoles.release_clients()
         ours.settimeout(60)
-        [(kind, content)] = Messages().feed(ours.recv(65536))
+        [(kind, content)] = MessageParser().feed(ours.recv(65536))
     assert kind == EXIT
     assert "The console crashed: OSError." in json.loads(content)["text"]
     assert list(home.logs.glob("crash-*"))
