@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from textual import events, getters, on
 from textual.app import ComposeResult
@@ -12,22 +12,17 @@ from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.widgets import Input, Static
 
-from clawpy_console import external_programs, formats
-from clawpy_console.dialogs.edit import edit_file
-from clawpy_console.dialogs.question import confirm
-from clawpy_console.fields import Document, Field, text_line
-from clawpy_console.fields.learning import forgetting_fields
-from clawpy_console.formats import crop, fit_to_width, one_line
+from clawpy_console import formats
+from clawpy_console.fields import Field, text_line
+from clawpy_console.formats import fit_to_width, one_line
 from clawpy_console.keys import bindings
 from clawpy_console.screens import memory_entries
-from clawpy_console.screens.base import ConsoleScreen
+from clawpy_console.screens.memory_actions import MemoryActions
 from clawpy_console.screens.memory_entries import LAYER_NAMES, LAYER_SIGNS, Entry, detail_fields, layer_fields
-from clawpy_console.screens.prompt_views import RecallPreview
 from clawpy_console.widgets.bars import Filter
 from clawpy_console.widgets.reflowing_text import ReflowingText
 from clawpy_console.widgets.rows import Row, Rows, ScrollPane, grouped
-from engine import dispatch
-from engine.model import AgentFile, FactDraft, GraphNode, Layer, LayerState, PromptRequest, RecallMatch
+from engine.model import Layer, LayerState, RecallMatch
 
 if TYPE_CHECKING:
     from engine import Engine
@@ -42,7 +37,7 @@ MAX_LABEL_CELLS = 20
 """Maximum number of cells of the label before an entry."""
 
 
-class MemoryScreen(ConsoleScreen):
+class MemoryScreen(MemoryActions):
     """Layers left, entries in the middle, the entry under the cursor and its links right.
 
     The entries are pages of the layer, filtered by words or searched by meaning, or a single one that another screen
@@ -158,7 +153,6 @@ class MemoryScreen(ConsoleScreen):
     # Reading
 
     def read_again(self, wait: float = 0.0, *, leave_single: bool = False) -> None:
-        """Read the entries of the layer that match the filter. `leave_single`: also while a single one is shown."""
         layer, words = self._layer, " ".join(self.filter_words)
         self._is_single = self._is_single and not leave_single
         if self._is_single:
@@ -205,7 +199,6 @@ class MemoryScreen(ConsoleScreen):
 
     @property
     def entry(self) -> Entry | None:
-        """The entry under the cursor."""
         current = self._entry_rows.current
         return next((entry for entry in self._entries if entry.key == current), None)
 
@@ -255,8 +248,6 @@ class MemoryScreen(ConsoleScreen):
             self.show(link.layer, link.id)
 
     def show(self, layer: Layer, id: str) -> None:
-        """Show a single entry; Escape leads back to all entries of its layer."""
-
         def on_entry(entry: Entry) -> None:
             self.workers.cancel_group(self, "entries")  # a reading of other entries
             self._go_to_layer(layer)
@@ -298,81 +289,6 @@ class MemoryScreen(ConsoleScreen):
     def copy_text(self) -> str:
         return self.entry.id if self.entry else ""
 
-    # Actions on an entry
-
-    @property
-    def _value(self) -> Any:
-        """The engine's value of the entry under the cursor, None for no entry."""
-        return self.entry.value if self.entry is not None else None
-
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Keys that can do nothing with this entry are not offered."""
-        if action in ("edit", "editor"):
-            return self.ready and isinstance(self._value, AgentFile)
-        if action == "decide":
-            return self.ready and isinstance(self._value, FactDraft)
-        if action == "forget":
-            return self.ready and self.entry is not None and self.entry.can_be_forgotten
-        return super().check_action(action, parameters)
-
-    def action_edit(self) -> None:
-        """Edit the file in the console."""
-        edit_file(self.app, self._value.agent, self._value.name, self.read_again)
-
-    def action_editor(self) -> None:
-        """Edit the file in the operator's own editor; what is saved there is shown by itself."""
-        engine, file = self.app.engine, self._value
-        if engine is not None:
-            external_programs.open_editor(self.app, str(engine.agent_files.folder / file.agent / file.name))
-            self.read_again()
-
-    def action_decide(self, decision: str) -> None:
-        """`promote` the draft to a fact, or `reject` it: it is not drafted again."""
-        draft = self._value
-        message = "Rejected. It will not be drafted again."
-        if decision == "promote":
-            message = f"Kept: {crop(one_line(draft.fact), 60)}"
-        self._change_memory(lambda engine: getattr(engine.knowledge.drafts, decision)(draft.id), lambda _: message)
-
-    def action_forget(self) -> None:
-        """Forget the entry, after a question that says where it would be removed."""
-        if (entry := self.entry) is None:
-            return
-
-        def forget() -> None:
-            request = {"what": entry.id, "yes": True}
-            self._change_memory(lambda engine: dispatch(engine, "forget", request), _forgotten_message)
-
-        def confirm_forget(preview: Document) -> None:
-            title = f"Forget it in {formats.count(sum(preview['counts'].values()), 'place')}?"
-            text = "\n".join(item.text for item in forgetting_fields(preview))
-            confirm(self.app, title, text, "forget", forget, risky=True)
-
-        self.app.load_for_dialog(lambda engine: dispatch(engine, "forget", {"what": entry.id}), confirm_forget)
-
-    def _change_memory(self, act: Callable[[Engine], Any], describe: Callable[[Any], str]) -> None:
-        """Call `act`, show its result as `describe` words it, and read the layer again."""
-
-        def on_done(result: Any) -> None:
-            self.app.report(describe(result), "memory", "changes")
-            self.read_again(leave_single=True)
-
-        self.app.call_engine(act, on_done)
-
-    def action_recall(self) -> None:
-        """Show what would be recalled for the task under the cursor, or for the first card."""
-        value, card = self._value, next(iter(self.state.cards), None)
-        agent = channel = task = ""
-        workspace = next(iter(self.state.workspaces), "")
-        if card is not None:
-            agent, channel = card.agent, card.assignment.channel
-            task, workspace = card.assignment.prompt, card.assignment.workspace
-        if isinstance(value, GraphNode):
-            task = value.title
-        request = PromptRequest(agent, channel, getattr(value, "workspace", "") or workspace, task)
-
-        self.app.ask(RecallPreview(request), lambda memory: self.show(memory.layer, memory.id))
-
 
 def _layer_row(state: LayerState, now: datetime) -> Row:
     """A layer: letter, name, number of entries, and its progress or age."""
@@ -404,8 +320,3 @@ def _rows(entries: Sequence[Entry], now: datetime) -> list[Row]:
             row = Row(entry.key, text, entry.mark or " ", age, "faint" if entry.is_old else "ink", entry.mark_style)
         groups.setdefault(group, []).append(row)
     return grouped(groups)
-
-
-def _forgotten_message(report: Document) -> str:
-    remainder = f". Not forgotten: {'; '.join(report['left'])}" if report["left"] else ""
-    return f"Forgotten in {formats.count(sum(report['counts'].values()), 'place')}{remainder}"
