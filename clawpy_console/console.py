@@ -20,7 +20,7 @@ from textual.notifications import Notification, Notify, SeverityLevel
 from textual.screen import Screen
 from textual.worker import Worker
 
-from clawpy_console import state
+from clawpy_console import last_screen
 from clawpy_console.formats import one_line
 from clawpy_console.state import SESSION_PAGE, TOPICS, Autonomy, ReadScope, read_topics, used_screens
 from engine.home import Home
@@ -66,7 +66,7 @@ class Console(App[None]):
         self.engine: Engine | None = None
         self.opening = "opening"
         """The step of the engine's start, "" once it is open."""
-        self.last = state.load(home.last_screen)
+        self.last = last_screen.load(home.last_screen)
         self.state = self.last.state
         self.workspace = workspaces[0] if workspaces else ""
         """The workspace of this console, which comes before the others; "" for none."""
@@ -380,6 +380,6 @@ class Console(App[None]):
             mouse=self.mouse,
         )
         try:
-            await asyncio.to_thread(state.save, self.home.last_screen, screen)
+            await asyncio.to_thread(last_screen.save, self.home.last_screen, screen)
         except OSError as error:
             log.warning("the last screen cannot be saved: %s", error)

@@ -1,24 +1,13 @@
-"""The state that screens draw: one frozen value, read from the engine's services topic by topic.
+"""The state that screens draw: one frozen value, which is read from the engine's services topic by topic.
 
-The first frame draws the state that was saved at the last quit, in `cache/last_screen.json` (SPEC 11.4). That is a
-cache and no more: a file that is missing, torn or of another version counts as none. Afterwards the app replaces the
-parts that the engine reports as changed.
+The first frame draws the state of the last quit (`last_screen.py`). Afterwards the app replaces the parts that the
+engine reports as changed.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import json
-import logging
-import os
-import tempfile
-import types
-import typing
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import field
-from datetime import UTC, datetime, timedelta
-from enum import Enum
-from pathlib import Path
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from clawpy_console.formats import workspace_name
@@ -327,116 +316,3 @@ def read_topics(
         except Exception as error:
             failed.append((topic, error))
     return {name: tuple(item) if isinstance(item, list) else item for name, item in values.items()}, failed
-
-
-# The last screen
-
-
-log = logging.getLogger(__name__)
-
-VERSION = 2
-
-MAX_ITEMS = {
-    "cards": 10, "recent": 12, "sessions": 16, "tasks": 30, "agents": 30, "waiting": 20,
-    "changes": 0, "permissions": 0, "retired": 0, "log": 0, "blocked": 0, "rails": 0, "burn": 0, "chain": 0,
-    "levels": 0,
-}  # fmt: skip
-"""Maximum number of each that is kept; the first frame shows no others."""
-
-
-@frozen
-class LastScreen:
-    """The state that was read last, and the operator's theme, keys and prompts. `saved_at` is None in a new home.
-
-    `welcomed`: the operator has put the first-run lines away for good. `draft` stands in the prompt box, or stood there
-    when it was closed, for the workspace `draft_of`; `prompts` were sent from it, the newest first.
-    """
-
-    state: AppState = field(default_factory=AppState)
-    theme: str = "clawpy-dark"
-    keys: Mapping[str, str] = field(default_factory=dict)
-    mouse: bool = True
-    welcomed: bool = False
-    saved_at: datetime | None = None
-    draft: str = ""
-    draft_of: str = ""
-    prompts: tuple[str, ...] = ()
-
-
-def load(file: Path) -> LastScreen:
-    """The content of `file`, or an empty one. Never raises: a bad cache is no reason not to start."""
-    try:
-        document = json.loads(file.read_text(encoding="utf-8"))
-        if document.pop("version", None) == VERSION:
-            return typing.cast(LastScreen, _read(LastScreen, document))
-        log.info("%s is of another version and is not used", file)
-    except FileNotFoundError:
-        pass
-    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        log.warning("%s cannot be read and is drawn again: %s", file, error)
-    return LastScreen()
-
-
-def save(file: Path, screen: LastScreen) -> None:
-    """Replace `file` in one step. Raises OSError when the folder cannot be written."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    text = json.dumps({"version": VERSION, **_write(trim(screen))}, ensure_ascii=False)
-    handle, name = tempfile.mkstemp(prefix=".last_screen", dir=file.parent)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as out:
-            out.write(text)
-        Path(name).replace(file)
-    except OSError:
-        Path(name).unlink(missing_ok=True)
-        raise
-
-
-def trim(screen: LastScreen) -> LastScreen:
-    """Only what a first frame can show, so that reading it costs a millisecond or two."""
-    state = dataclasses.replace(
-        screen.state, **{name: getattr(screen.state, name)[:limit] for name, limit in MAX_ITEMS.items()}
-    )
-    return dataclasses.replace(screen, state=state, saved_at=screen.saved_at or datetime.now(UTC))
-
-
-def _write(value: Any) -> Any:
-    if dataclasses.is_dataclass(value):
-        return {field.name: _write(getattr(value, field.name)) for field in dataclasses.fields(value)}
-    if isinstance(value, datetime):
-        return value.isoformat()
-    if isinstance(value, Enum):
-        return value.value
-    if isinstance(value, Mapping):
-        return {str(key): _write(item) for key, item in value.items()}
-    if isinstance(value, (tuple, list, frozenset)):
-        return [_write(item) for item in value]
-    return value if isinstance(value, (str, int, float, bool, type(None))) else str(value)
-
-
-_HINTS: dict[type, dict[str, Any]] = {}
-
-
-def _read(kind: Any, value: Any) -> Any:
-    """`value` as `kind` says, the inverse of `_write`. Raises ValueError, TypeError or KeyError where it fits not."""
-    if isinstance(kind, type) and dataclasses.is_dataclass(kind):
-        hints = _HINTS.get(kind) or _HINTS.setdefault(kind, typing.get_type_hints(kind))
-        return kind(**{name: _read(hints[name], item) for name, item in value.items()})
-    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
-    if origin in (types.UnionType, typing.Union):
-        return (
-            None
-            if value is None
-            else _read(next(argument for argument in arguments if argument is not type(None)), value)
-        )
-    if origin is tuple:
-        kinds = [arguments[0]] * len(value) if arguments[-1] is ... else arguments
-        return tuple(_read(kind, item) for kind, item in zip(kinds, value, strict=True))
-    if origin is frozenset:
-        return frozenset(_read(arguments[0], item) for item in value)
-    if kind is datetime:
-        return datetime.fromisoformat(value)
-    if isinstance(kind, type) and issubclass(kind, Enum):
-        return kind(value)
-    if kind in (str, int, float, bool) and not isinstance(value, (kind, int)):
-        raise TypeError(f"{value!r} is no {kind.__name__}")
-    return value

@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from clawpy_console import state
+from clawpy_console import last_screen
 from clawpy_console.app import ConsoleApp
 from clawpy_console.state import AppState
 from engine.home import Home
@@ -40,7 +40,7 @@ def test_importing_the_app_imports_nothing_heavy() -> None:
 @pytest.mark.long
 async def test_the_first_frame_shows_the_last_known_cards_before_the_engine_is_open(home: Home) -> None:
     last_state = AppState(cards=tuple(stand_in.cards()), workspaces=(stand_in.SHOP,))
-    state.save(home.last_screen, state.LastScreen(last_state, saved_at=NOW))
+    last_screen.save(home.last_screen, last_screen.LastScreen(last_state, saved_at=NOW))
     opened = threading.Event()
     engine = StandIn()
 
@@ -68,7 +68,7 @@ async def test_the_first_frame_shows_the_last_known_cards_before_the_engine_is_o
 
 async def test_output_of_the_last_screens_session_is_read_once_the_engine_is_open(home: Home, engine: StandIn) -> None:
     last_state = AppState(sessions=tuple(engine.sessions.all[1:]))
-    state.save(home.last_screen, state.LastScreen(last_state, saved_at=NOW))
+    last_screen.save(home.last_screen, last_screen.LastScreen(last_state, saved_at=NOW))
     engine.sessions.all = list(last_state.sessions)
     console = make_console(home, lambda: engine)
     async with running(console, size=(200, 60)) as pilot:

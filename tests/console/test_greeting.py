@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from clawpy_console import state as last_screen
+from clawpy_console import last_screen
 from clawpy_console.app import ConsoleApp
 from clawpy_console.state import AppState
 from engine.home import Home

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from clawpy_console import state
+from clawpy_console import last_screen
 from clawpy_console.app import ConsoleApp
 from clawpy_console.state import TOPICS, AppState, ReadScope, read_topics, used_screens
 from engine.events import Event
@@ -46,10 +46,10 @@ def state_of_stand_in() -> AppState:
 
 def test_the_last_screen_survives_a_restart(tmp_path: Path) -> None:
     file = tmp_path / "cache" / "last_screen.json"
-    screen = state.LastScreen(state_of_stand_in(), "clawpy-light", {"work.land": "l"}, False, True, NOW)
-    state.save(file, screen)
-    again = state.load(file)
-    assert again == state.trim(screen)
+    screen = last_screen.LastScreen(state_of_stand_in(), "clawpy-light", {"work.land": "l"}, False, True, NOW)
+    last_screen.save(file, screen)
+    again = last_screen.load(file)
+    assert again == last_screen.trim(screen)
     assert again.state.cards == state_of_stand_in().cards
     assert again.state.sessions == state_of_stand_in().sessions
     assert [item.name for item in file.parent.iterdir()] == ["last_screen.json"]
@@ -62,7 +62,7 @@ def test_the_last_screen_survives_a_restart(tmp_path: Path) -> None:
         lambda text: text[: len(text) // 2],
         lambda text: "[]",
         lambda text: "null",
-        lambda text: text.replace(f'"version": {state.VERSION}', '"version": 999'),
+        lambda text: text.replace(f'"version": {last_screen.VERSION}', '"version": 999'),
         lambda text: text.replace('"status": "pending"', '"status": "levitating"'),
         lambda text: text.replace('"theme"', '"themes"'),
         lambda text: json.dumps(json.loads(text) | {"state": {"cards": "none"}}),
@@ -72,9 +72,9 @@ def test_the_last_screen_survives_a_restart(tmp_path: Path) -> None:
 )
 def test_an_unreadable_last_screen_counts_as_none(tmp_path: Path, change) -> None:
     file = tmp_path / "last_screen.json"
-    state.save(file, state.LastScreen(state_of_stand_in()))
+    last_screen.save(file, last_screen.LastScreen(state_of_stand_in()))
     file.write_text(change(file.read_text()))
-    assert state.load(file) == state.LastScreen()
+    assert last_screen.load(file) == last_screen.LastScreen()
 
 
 @pytest.mark.long
@@ -84,7 +84,7 @@ async def test_quitting_saves_the_screen_and_asks_while_sessions_run(console: Co
         await pilot.press("enter", "escape")
         assert len(console.screen_stack) == 1
         await pilot.press("ctrl+q", "Q")
-    assert state.load(home.last_screen).state.cards == tuple(stand_in.cards())
+    assert last_screen.load(home.last_screen).state.cards == tuple(stand_in.cards())
 
 
 @pytest.mark.parametrize(
