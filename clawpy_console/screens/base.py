@@ -197,13 +197,6 @@ class ConsoleScreen(BaseScreen[None]):
     def action_previous_pane(self) -> None:
         self._go_to_neighbour(-1)
 
-    async def action_press(self, action_id: str) -> None:
-        """Do what the key of `action_id` does. Clicks in the key line call this."""
-        for active in list(self.active_bindings.values()):
-            if active.binding.id == action_id:
-                await self.app.run_action(active.binding.action, active.node)
-                return
-
     def action_copy_id(self) -> None:
         if text := self.copy_text():
             self.app.copy_to_clipboard(text)

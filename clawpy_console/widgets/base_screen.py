@@ -116,6 +116,13 @@ class BaseScreen(Screen[Answer]):
         """The key of an action, as the key line writes it."""
         return shown_key(action_id, self.app.keymap)
 
+    async def action_press(self, action_id: str) -> None:
+        """Do what the key of `action_id` does. Clicks in the key line call this."""
+        for active in list(self.active_bindings.values()):
+            if active.binding.id == action_id:
+                await self.app.run_action(active.binding.action, active.node)
+                return
+
     # Zoom
 
     def _zoomable_pane(self) -> Widget | None:

@@ -29,6 +29,14 @@ async def test_tabs_rows_and_keys_are_clicked(console: ConsoleApp) -> None:
         assert console.screen.maximized is not None
 
 
+async def test_the_keys_of_a_dialog_are_clicked(console: ConsoleApp) -> None:
+    async with running(console, "enter") as pilot:
+        await until(pilot, lambda: console.screen.query(KeyLine) and "esc back" in screen_text(console))
+        line = console.screen.query_one(KeyLine)
+        await _click_words(pilot, line, "esc", line.region.y)
+        await until(pilot, lambda: len(console.screen_stack) == 1)
+
+
 async def test_the_wheel_scrolls_output(console: ConsoleApp) -> None:
     async with running(console, "escape", "2") as pilot:
         output = console.screen.query_one(Transcript)
