@@ -25,10 +25,11 @@ from textual.timer import Timer
 from clawpy_console import formats
 from clawpy_console.appearance import Appearance
 from clawpy_console.attach.host import Host
-from clawpy_console.bridge import Bridge, EngineChanged, Presence, toasts_of
+from clawpy_console.bridge import Bridge, EngineChanged, toasts_of
 from clawpy_console.card_controller import CardConsole, CardController
 from clawpy_console.external_programs import notify_in_terminal, set_terminal_title
 from clawpy_console.keys import bindings, shown_key
+from clawpy_console.presence import Presence
 from clawpy_console.screens.base import ConsoleScreen
 from clawpy_console.screens.mission import MissionScreen
 from clawpy_console.state import TOPICS
@@ -371,7 +372,7 @@ class ConsoleApp(CardConsole):
 
     def action_connect_agent(self) -> None:
         """Let a coding agent or a model of this machine serve koji-core."""
-        from clawpy_console.channel_choice import choose_agent
+        from clawpy_console.dialogs.channel import choose_agent
 
         if len(self.screen_stack) == 1:
             choose_agent(self)

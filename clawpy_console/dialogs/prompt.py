@@ -12,9 +12,9 @@ from textual.content import Content
 from textual.message import Message
 from textual.widgets import Static, TextArea
 
-from clawpy_console import channel_choice
-from clawpy_console.channel_choice import ChannelOptions
+from clawpy_console.dialogs import channel
 from clawpy_console.dialogs.base import Dialog
+from clawpy_console.dialogs.channel import ChannelOptions
 from clawpy_console.formats import crop, workspace_name
 from clawpy_console.keys import bindings
 from clawpy_console.widgets.bars import KeyLine
@@ -159,12 +159,12 @@ class OwnPrompt(Dialog[Card | None]):
 
     def _look_for_agents(self) -> None:
         """Say before anything is sent that nothing can run text, and what could."""
-        self.app.call_engine(channel_choice.read_options, self._show_agents)
+        self.app.call_engine(channel.read_options, self._show_agents)
 
     def _show_agents(self, options: ChannelOptions) -> None:
         if self.is_attached:
             key = self.key_of("prompt.hire")
-            self._model_hint = Content("") if options.served_by else channel_choice.hint(options, key)
+            self._model_hint = Content("") if options.served_by else channel.hint(options, key)
             self._can_connect = not options.served_by and bool(options.agents or options.local.ids)
             self.refresh_bindings()
             self._draw_options()
@@ -243,7 +243,7 @@ class OwnPrompt(Dialog[Card | None]):
         self._draw_place()
 
     def action_connect_agent(self) -> None:
-        channel_choice.choose_agent(self.app, self._look_for_agents)
+        channel.choose_agent(self.app, self._look_for_agents)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action == "place":

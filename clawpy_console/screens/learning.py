@@ -23,7 +23,8 @@ from clawpy_console.screens.base import ConsoleScreen, next_choice
 from clawpy_console.screens.learning_rows import FAULT, GROUPS, YOURS, Item, link_rows, read_items, shown_rows
 from clawpy_console.widgets.bars import Filter, KeyLine
 from clawpy_console.widgets.reflowing_text import ReflowingText, render_fields
-from clawpy_console.widgets.rows import Rows, ScrollPane, grouped
+from clawpy_console.widgets.row_view import ScrollPane
+from clawpy_console.widgets.rows import Rows, grouped
 from engine import document
 from engine.frozen import frozen
 from engine.model.adaptation import CANDIDATE_MOVES

@@ -21,7 +21,8 @@ from clawpy_console.screens.memory_actions import MemoryActions
 from clawpy_console.screens.memory_entries import LAYER_NAMES, LAYER_SIGNS, Entry, detail_fields, layer_fields
 from clawpy_console.widgets.bars import Filter
 from clawpy_console.widgets.reflowing_text import ReflowingText
-from clawpy_console.widgets.rows import Row, Rows, ScrollPane, grouped
+from clawpy_console.widgets.row_view import ScrollPane
+from clawpy_console.widgets.rows import Row, Rows, grouped
 from engine.model import Layer, LayerState, RecallMatch
 
 if TYPE_CHECKING:
