@@ -26,7 +26,7 @@ ShowMessage = Callable[[str, str], object]
 
 
 class CardController:
-    """Decides cards for one console; remembers the cards decided here, so that the last decision can be undone."""
+    """Decides cards for one console. It remembers the cards that were decided here, so that decisions can be undone."""
 
     def __init__(self, app: Console) -> None:
         self._app = app
@@ -37,8 +37,8 @@ class CardController:
         self._lock = asyncio.Lock()
 
     def pending(self, listed: Sequence[Card]) -> tuple[Card, ...]:
-        """The cards that the engine `listed` as pending, those of this console's workspace first, with the decisions
-        made meanwhile."""
+        """The cards that the engine `listed` as pending, changed by the decisions that were made since. The cards of
+        this console's workspace come first."""
         last = {card_id: changes[-1] for card_id, changes in self._overrides.items()}
         back = [card for card in reversed(last.values()) if card is not None]
         stays = (card for card in listed if card.id not in last)
@@ -68,8 +68,8 @@ class CardController:
         self._send_decision(card.id, calls[decision], on_refusal, notify=notify if decision == "dismiss" else None)
 
     def explain(self, card_id: str, reason: DismissReason, show_message: ShowMessage, undo: str) -> None:
-        """Record why `card_id` was dismissed, after the dismissal itself. `undo` says how a kind that this switches off
-        comes back."""
+        """Record why `card_id` was dismissed, after the dismissal itself. If the reason switches off a kind of card,
+        the message ends with `undo`, which says how the kind comes back."""
         label = reason.value.replace("-", " ")
 
         def done(card: Card) -> None:
@@ -160,8 +160,12 @@ class CardController:
         show: Callable[[Card], object] | None = None,
         start: Callable[[Card], object] | None = None,
     ) -> None:
-        """Ask for a prompt. One that names a flow runs at once, by `start`: to write it is to approve it. What is
-        risky, needs the network or cannot run yet is a card on top, by `show`. Without these two the app does it."""
+        """Ask for a prompt, and make a card of it.
+
+        A prompt that names a flow is passed to `start` and runs at once, because writing it is approving it. A card
+        that is risky, needs the network or cannot run yet is passed to `show`. Without these two functions, the app
+        starts the card or shows it on mission control.
+        """
         from clawpy_console.dialogs.prompt import OwnPrompt
 
         def on_card(card: Card | None) -> None:

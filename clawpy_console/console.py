@@ -107,13 +107,17 @@ class Console(App[None]):
     # State
 
     def update_last_screen(self, **changed: Any) -> None:
-        """Set these fields of the last screen, and save it. Set in every console of this process, as each one saves."""
+        """Set these fields of the last screen, and save it.
+
+        They are set in every console of this process, because each console saves all of them.
+        """
         for console in self.host.apps.values() or (self,):
             console.last = dataclasses.replace(console.last, **changed)
         self._save_soon()
 
     def save_prompt(self, draft: str, workspace: str, *, sent: str = "") -> None:
-        """Keep the draft of the prompt box for `workspace`, and what was `sent`; not if either may hold a secret."""
+        """Keep the draft of the prompt box for `workspace`, and the prompt that was `sent`. Neither is kept if one of
+        them may hold a secret."""
         from engine.model.secrets import redact
 
         before = self.last.prompts
@@ -122,9 +126,9 @@ class Console(App[None]):
             self.update_last_screen(draft=draft, draft_of=workspace, prompts=prompts[:MAX_PROMPTS])
 
     def reload(self, topics: Iterable[str], *, before: Callable[[], object] | None = None) -> None:
-        """Read `topics` again, off the event loop; topics that only a screen knows are ignored.
+        """Read `topics` again, off the event loop. Topics that only a screen knows are ignored.
 
-        `before` is called once the next reading of the cards has ended, before its result is drawn.
+        `before` is called when the cards were read again, before they are drawn.
         """
         self._stale.update(topic for topic in topics if topic in TOPICS)
         if before is not None:
@@ -224,7 +228,10 @@ class Console(App[None]):
         on_result: Callable[[T], object],
         on_refusal: Callable[[Refusal], object] | None = None,
     ) -> None:
-        """`call_engine` for the content of a dialog, which `on_result` opens. Ignored while that of another is read."""
+        """Call the engine for the content of a dialog, which `on_result` opens. See `call_engine`.
+
+        The call is ignored while the content of another dialog is read.
+        """
         if not any(worker.group == "look up" and not worker.is_finished for worker in self.workers):
             self.call_engine(call, on_result, on_refusal, group="look up")
 
@@ -289,8 +296,10 @@ class Console(App[None]):
         _: Worker[None] = self.run_worker(work, group=group, exclusive=exclusive)
 
     def quit(self, *, keep_engine: bool | None = None) -> None:
-        """Quit without a question; before the first frame, as soon as it is drawn; a console that has ended stays as it
-        is. `keep_engine` says whether the engine runs on without a console, None does not change that."""
+        """Quit without a question. Before the first frame, the app quits as soon as that is drawn.
+
+        `keep_engine` says whether the engine keeps running without a console; None leaves that as it is.
+        """
         if keep_engine is not None:
             self.host.keeps_running = keep_engine
         if not self._is_ready:
@@ -322,7 +331,7 @@ class Console(App[None]):
             self.call_after_refresh(self.screen.show, *arguments)  # type: ignore[attr-defined]
 
     def draw_frames(self) -> None:
-        """Draw the state line in sight, which stays live above dialogs."""
+        """Draw the state line that is in sight. It stays up to date above dialogs."""
         for screen in reversed(self.screen_stack):
             frame: Any = next(iter(screen.query("Frame")), None)  # a widget that knows this app
             if frame is not None and frame.is_mounted:

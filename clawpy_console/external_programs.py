@@ -1,5 +1,8 @@
-"""What the console does outside of its screen: opens a shell in a folder and an editor on a file, in tmux each in a
-window of its own (SPEC 9.6); sets the title of the terminal, and has it notify."""
+"""The console outside of its screen: it opens a shell in a folder and an editor on a file (SPEC 9.6), sets the title of
+the terminal, and shows notifications of the terminal.
+
+In tmux, a shell or an editor gets a window of its own.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +57,7 @@ TMUX_TIMEOUT_S = 5
 def open_shell(app: CardConsole, folder: str, *, notice: str = "", banner: str = "") -> None:
     """Open a shell in `folder`: in a new tmux window where there is tmux, else in this terminal until the shell ends.
 
-    `notice` is a toast, `banner` the line before the shell. Where the folder is gone a toast says so.
+    `notice` is shown as a toast, and `banner` is the line before the shell. If the folder is gone, a toast says so.
     """
 
     def on_checked(exists: bool) -> None:

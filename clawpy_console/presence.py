@@ -1,4 +1,4 @@
-"""The operator in front of one console: reports keys and clicks to the engine, and shows what happened in an absence."""
+"""The operator in front of one console: reports keys and clicks to the engine, and shows what happened meanwhile."""
 
 from __future__ import annotations
 

@@ -117,7 +117,7 @@ class Refused(Exception):
 
 
 def attach(home: Home, workspaces: Sequence[str]) -> socket.socket | None:
-    """A connection to a console of the engine that holds `home`, None when there is none. Raises `Refused`."""
+    """Connect to the engine that holds `home`, for a new console; None if no engine holds it. Raises `Refused`."""
     note = _engine_note(home)
     if not (address := note.get("address")):
         return None

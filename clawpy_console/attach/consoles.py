@@ -96,8 +96,10 @@ class Consoles(Host):
         self._thread.start()
 
     def admit(self, description: object) -> Callable[[socket.socket], None]:
-        """Check what a client says of its terminal. Returns the function that opens a console on its connection. From
-        any thread. Raises `Refusal` `bad_arguments`."""
+        """Check the description of a client's terminal. Returns the function that opens a console on its connection.
+
+        May be called from any thread. Raises `Refusal` `bad_arguments`.
+        """
         from pydantic import TypeAdapter, ValidationError
 
         try:
@@ -110,8 +112,11 @@ class Consoles(Host):
     def open_console(
         self, connection: socket.socket, description: TerminalDescription, repositories: Sequence[str] | None = None
     ) -> None:
-        """Open a console for the client at `connection`. `repositories` are those that the engine was opened for; a
-        client that attaches later has those of its folders. From any thread."""
+        """Open a console for the client at `connection`. May be called from any thread.
+
+        `repositories` are those that the engine was opened for. They are None for a client that attaches later: it gets
+        those of its folders.
+        """
         from clawpy_console.attach.terminal import Terminal
 
         terminal = Terminal(description.environment, description.size)
@@ -193,7 +198,7 @@ class Consoles(Host):
         return app
 
     async def _end_client(self, terminal: Terminal, end: ClientEnd) -> None:
-        """End the client of a closed console: the last one when the engine is closed, the others now."""
+        """End the client of a console that was closed. The last client waits until the engine is closed, too."""
         if self._ending:
             self._waiting_clients.append((terminal, end if end.code else ClientEnd(1, STOPPED)))
         elif self.owns_engine and not self.apps and not self.keeps_running:
@@ -225,7 +230,7 @@ class Consoles(Host):
         return repositories, "" if first in self._open_engine().workspaces else first
 
     def _open(self, app: ConsoleApp, repositories: Sequence[str]) -> Engine:
-        """The engine, which watches `repositories` from now on; `app` learns which one it may not watch."""
+        """The engine, after it was told to watch `repositories`. If it refuses one, `app` shows why."""
         engine = self._open_engine()
         for repository in repositories:
             try:

@@ -60,17 +60,17 @@ class GarbageCollector:
 
 
 class Host:
-    """The process that the consoles of one engine run in, as each of them knows it."""
+    """What a console knows of the process that it shares with the other consoles of its engine."""
 
     def __init__(self, *, owns_engine: bool) -> None:
         self.owns_engine = owns_engine
         """Whether the engine ends with the last console."""
         self.keeps_running = False
-        """Whether the operator wants the engine to run on without a console."""
+        """Whether the engine keeps running without a console, because the operator wants that."""
         self.garbage_collector = GarbageCollector()
         self.apps: dict[Any, Any] = {}
         """The open consoles, each by its terminal."""
 
     def outlives_console(self) -> bool:
-        """Whether the engine would run on if a console closed now. Call it on the event loop."""
+        """Whether the engine would keep running if one console closed now. Call it on the event loop."""
         return not self.owns_engine or len(self.apps) > 1

@@ -1,4 +1,4 @@
-"""Asks which coding agent or model of this machine should serve koji-core, and says who could."""
+"""Lets the operator choose which coding agent or model of this machine serves koji-core."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class ChannelOptions(NamedTuple):
     """Who serves koji-core, and the agents and models of this machine that could."""
 
     served_by: str
-    """ "" for nobody."""
+    """The agent or model that serves it now, "" for none."""
     agents: list[FoundAgent]
     local: LocalModels
 
@@ -35,8 +35,8 @@ def read_options(engine: Engine) -> ChannelOptions:
 
 
 def choose_agent(app: Console, on_assigned: Callable[[], object] = lambda: None) -> None:
-    """List the agents and models on this machine; the one that you choose serves koji-core. `on_assigned` is called
-    once it does."""
+    """List the agents and models on this machine, and let the operator choose one for koji-core. `on_assigned` is
+    called once it serves the channel."""
     app.load_for_dialog(read_options, lambda options: _ask(app, options, on_assigned))
 
 
@@ -95,7 +95,7 @@ def _describe(agent: FoundAgent) -> str:
 
 
 def hint(options: ChannelOptions, key: str) -> Content:
-    """Who answers text prompts; if nobody, who could, once `key` or a verb connects it."""
+    """The agent or model that answers text prompts. If there is none: those that `key` or a verb can connect."""
     if options.served_by:
         return Content.styled(f"text prompts go to {crop(options.served_by, 60)}", "$grey")
     names = [agent.title for agent in options.agents if not agent.missing] + list(options.local.ids)

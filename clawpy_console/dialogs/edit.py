@@ -1,5 +1,7 @@
-"""Dialogs with an editor: a file of an agent (SPEC 4.1), the guidance of a leader (SPEC 1.4). No edit is lost, ours or
-another program's."""
+"""Dialogs with an editor: for a file of an agent (SPEC 4.1), and for the guidance of a leader (SPEC 1.4).
+
+No edit is lost, neither the operator's nor another program's.
+"""
 
 from __future__ import annotations
 
@@ -64,8 +66,8 @@ class EditDialog(Dialog[bool | None]):
 class EditFile(EditDialog):
     """Edits one file; True when it was saved.
 
-    When another program wrote the file meanwhile its text is shown below: ^s then keeps what stands above, ^t takes
-    what stands below.
+    If another program changed the file meanwhile, its text is shown below the operator's. Then ^s saves the text above,
+    and ^t replaces it with the text below.
     """
 
     BINDINGS = bindings("edit")

@@ -35,8 +35,8 @@ class Question(Dialog[Answer | None]):
     """Gives the answer that was chosen, None on Escape.
 
     The cursor begins at the answer that changes nothing: the one with the label `present`, else `cancel`. Enter
-    chooses the answer under the cursor, but never one whose key is an upper-case letter: what cannot be undone has its
-    key alone.
+    chooses the answer under the cursor. An answer whose key is an upper-case letter cannot be undone, so Enter does
+    not choose it; only its key does.
     """
 
     DEFAULT_CSS = """
@@ -121,13 +121,13 @@ def confirm(
     *,
     risky: bool = False,
 ) -> None:
-    """Ask first: y calls `act`. What is `risky`, since it cannot be undone, has X in place of y. Escape, n and
-    Enter do nothing."""
+    """Ask a question, and call `act` when the operator presses y, or X if `act` is `risky` because it cannot be undone.
+    Escape, n and Enter close the question."""
     answers = [Answer("X" if risky else "y", verb)]
     app.ask(Question(title, answers, text=question, cancel=Answer("n", "cancel")), lambda _: act())
 
 
 def show_text(app: Console, title: str, text: str) -> None:
-    """Show a few words that have to be read, and maybe copied, until they are closed."""
+    """Show a text that can be copied, until the operator closes it."""
     dialog = Question(title, [Answer("c", "copy")], text=text, cancel=Answer("escape", "close"))
     app.ask(dialog, lambda _: app.copy_to_clipboard(text))

@@ -1,8 +1,8 @@
-"""A noun as fields, line by line: the same on a screen and from a verb.
+"""Fields: named lines of text that describe a thing, such as an agent or a learning.
 
-A renderer of a noun takes its document, as verbs print it in JSON, and gives fields.
-`widgets.reflowing_text.render_fields` lays them out for a screen, `cli.printing.style.field_lines` for a terminal or a
-pipe. Nothing here needs Textual.
+Screens and verbs show the same fields. A function of this package takes the document of a thing, as verbs print it in
+JSON, and gives its fields. `widgets.reflowing_text.render_fields` lays them out for a screen, and
+`cli.printing.style.field_lines` for a terminal or a pipe. Nothing here needs Textual.
 """
 
 from __future__ import annotations
@@ -31,16 +31,17 @@ CONTEXT_LINES = 3
 
 @frozen
 class Field:
-    """One line: its `name`, "" for none, its `text`, and the tone of the text: a colour of the theme (`ink`, `grey`,
-    `wants` …), `title`, or `heading`, which begins a new part."""
+    """One line of text, with or without a name."""
 
     name: str
+    """"" for a line without a name."""
     text: str
     tone: str = "ink"
+    """A colour of the theme (`ink`, `grey`, `wants` …), `title`, or `heading`, which begins a new part."""
 
 
 def label_width(fields: Iterable[Field]) -> int:
-    """Cells for the names of `fields`, the space behind them included."""
+    """The number of cells for the names of `fields` and the space after them."""
     return max((cell_len(field.name) for field in fields), default=0) + 2
 
 

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 
 class Tabs(Widget):
-    """Names in a row, the one that is shown in brackets, and a hint at the end. A click does `ACTION` with a name."""
+    """Names in a row, with brackets around the current one, and a hint at the end. A click calls `ACTION` with a
+    name."""
 
     ACTION: ClassVar[str]
     DEFAULT_CSS = "Tabs { height: 1; padding: 0 1; }"
@@ -28,7 +29,7 @@ class Tabs(Widget):
     hint: reactive[str] = reactive("")
 
     def show(self, tabs: Sequence[tuple[str, str]], current: str, hint: str = "") -> None:
-        """Show `tabs`, names and words of each, and that `current` is the one that is shown."""
+        """Show `tabs`, each a name and its text. `current` is the name of the one in brackets."""
         self.tabs, self.current, self.hint = tuple(tabs), current, hint
 
     def render(self) -> Content:
@@ -57,7 +58,7 @@ GAP_CELLS = 2
 """Cells between two keys."""
 
 LAST_ACTIONS = ("app.help", "app.quit")
-"""They stand at the right end of the line, however many others there are: all keys, and the way out."""
+"""The actions that are always at the right end of the line: the list of all keys, and quitting."""
 
 
 class KeyLine(Widget):
@@ -100,7 +101,7 @@ class KeyLine(Widget):
 
 
 def _pressed(action_id: str, key: str, label: str) -> Content:
-    """A key and what it does, and the gap after it; a click presses it."""
+    """A key with its label, and the gap after them. A click does what the key does."""
     piece = Content.assemble((key, "$accent"), " ", (label, "$grey")).stylize(f"@click=screen.press('{action_id}')")
     return piece + " " * GAP_CELLS
 
@@ -112,7 +113,7 @@ def has_words(text: str, words: Iterable[str]) -> bool:
 
 
 class Filter(Input):
-    """Shown when it is asked for, and while it holds words."""
+    """The line for the words of a filter. It is shown while the operator types in it, and while it holds words."""
 
     DEFAULT_CSS = "Filter { display: none; height: 3; margin: 0 1; &.-shown { display: block; } }"
 
@@ -121,16 +122,16 @@ class Filter(Input):
 
     @property
     def words(self) -> list[str]:
-        """Its words, in lower case."""
+        """The words that were typed, in lower case."""
         return self.value.lower().split()
 
     def open(self) -> None:
-        """Show it, and type."""
+        """Show the line and give it the focus."""
         self.add_class("-shown")
         self.screen.set_focus(self)  # at once: the next key is text
 
     def close(self) -> None:
-        """Empty, and out of sight."""
+        """Empty the line and hide it."""
         with self.prevent(Input.Changed):
             self.value = ""
         self.remove_class("-shown")

@@ -27,14 +27,14 @@ T = TypeVar("T")
 
 
 class BaseScreen(Screen[Answer]):
-    """A screen that never shows what another one left.
+    """A screen that is drawn whole when it comes up, and styled no more often than needed.
 
-    Textual asks for the whole of a screen to be drawn when it comes up, and forgets it when a layout falls into the
-    same frame: only what the layout moved is drawn then, and a dialog that is gone stays in sight.
+    Textual draws the whole of a screen that comes up. It forgets to do so if a layout falls into the same frame: then
+    it draws only what the layout moved, and a dialog that is gone stays in sight. Here the whole screen is drawn.
 
-    Textual also matches every widget of a screen that comes up with every style rule, and has what it matched drawn
-    anew, as if the theme had changed meanwhile. Here that is done when it did. A new screen has its classes for the
-    size of the terminal before its widgets are there, and these are styled once, as they are mounted.
+    Textual also matches every widget of a screen that comes up with every style rule, as if the theme had changed
+    meanwhile. Here that happens only if the theme did change. A new screen gets its classes for the size of the
+    terminal before its widgets exist, so that these are styled once, when they are mounted.
     """
 
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-normal"), (160, "-wide")]
@@ -97,7 +97,7 @@ class BaseScreen(Screen[Answer]):
         group: str,
         wait: float = 0.0,
     ) -> None:
-        """Call the engine in a thread, after `wait` seconds; a newer call of the same `group` takes its place."""
+        """Call the engine in a thread, after `wait` seconds. A newer call of the same `group` replaces this one."""
 
         def show_result(result: T) -> None:
             if self.can_show_results():
@@ -126,8 +126,8 @@ class BaseScreen(Screen[Answer]):
     # Zoom
 
     def _zoomable_pane(self) -> Widget | None:
-        """The largest part of the screen that has the focus in it and nothing else that can take it, a line to type
-        words in aside. None while words are typed."""
+        """The largest part of the screen that contains the focus and no other widget that can take it, except a line to
+        type in. None while the operator types in such a line."""
         pane = self.focused
         if pane is None or isinstance(pane, Input):
             return None
@@ -163,7 +163,7 @@ class BaseScreen(Screen[Answer]):
 
 
 def type_into(widget: Widget, text: str) -> None:
-    """Put `text` where it is typed in `widget`, in place of what is selected; nothing where no text is written."""
+    """Type `text` into `widget`, in place of its selection. Does nothing if the widget takes no text."""
     if not widget.check_consume_key("a", "a"):
         return
     if isinstance(widget, Input):
