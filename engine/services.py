@@ -70,7 +70,7 @@ if TYPE_CHECKING:
     from engine.memory.transcript_import import Importer
     from engine.prediction.cards import Cards
     from engine.prediction.cycle import Predictions
-    from engine.prediction.predictors import ModelTwin
+    from engine.prediction.model_twin import ModelTwin
     from engine.prediction.tasks import TaskBoard
     from engine.prediction.threads import Threads
     from engine.prediction.twin import EmbeddedTwin, EmbeddingCache

@@ -1,10 +1,10 @@
 """Predictions (SPEC 2): from the state of a workspace to the cards that are proposed to the operator.
 
-`context_reader` reads a `context` with its `signals`. `kinds` is the table of all kinds of card; `templates` and
-`predictors` propose them, `twin` gives their confidence, `routing` their channel. `card_rows` is the table,
-`card_rules` says which transitions are legal and which cards have a place, `card_store` carries the transitions out.
-`cycle` runs one round, `selection` chooses its cards, `approvals` approves cards, `cards` is the service; `tasks` is
-the task board.
+`context_reader` reads a `context` with its `signals`. `kinds` is the table of all kinds of card. `templates`, the
+`model_twin` and other programs (`predictor_hook`) propose them, `twin` gives their confidence, `routing` their channel.
+`card_rows` is the table of cards, `card_rules` says which transitions are legal and which cards have a place, and
+`card_store` carries the transitions out. `cycle` runs one round, `selection` chooses its cards, `approvals` approves
+cards, `dismissals` mutes them, and `cards` is the service. `tasks` is the task board.
 
 It may import execution, safety, learning, storage, git, model.
 """

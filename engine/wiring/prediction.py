@@ -32,7 +32,8 @@ from engine.prediction.context import WorkspaceContext
 from engine.prediction.context_reader import ContextReader, Sources
 from engine.prediction.cycle import Predictions
 from engine.prediction.kinds import FIX_BY_AGENT, kind_of
-from engine.prediction.predictors import ModelTwin, PredictorHook, TwinAccess, UnusableReply
+from engine.prediction.model_twin import ModelTwin, TwinAccess, UnusableReply
+from engine.prediction.predictor_hook import PredictorHook
 from engine.prediction.prompt_cards import PromptCards
 from engine.prediction.routing import PromptPlacer, Router
 from engine.prediction.signals import OurWrite

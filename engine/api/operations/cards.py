@@ -18,7 +18,7 @@ from engine.api.operations.operation import ACCEPT_WHOLE_FLOAT, Limit, NonEmptyT
 from engine.api.operations.system import cross_poll_status, timestamp_and_status
 from engine.api.targets import SHOWN_TRANSCRIPT_LINES, document_with_transcript, find_target, match_prefix
 from engine.model import Card, DecidedBy, DismissReason, NoAnswer, Refusal, Status, sanitise
-from engine.prediction.predictors import UnusableReply
+from engine.prediction.model_twin import UnusableReply
 
 if TYPE_CHECKING:
     from engine.services import Services
