@@ -8,6 +8,7 @@ import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from websockets.sync.client import ClientConnection, connect
 
 from engine.api.gateway.access import Access, ClientCounts
 from engine.api.gateway.calls import Calls
-from engine.api.gateway.pulse import Pulse
+from engine.api.gateway.pulse import FRAME_FACTS, Pulse
 from engine.events import PredictionExpired, StateChanged, TaskAdded
 from tests.api.gateway.conftest import QUICK, Serve, Served
 
@@ -60,9 +61,9 @@ def listening(served: Served, **options: Any) -> Iterator[Listener]:
         yield Listener(line)
 
 
-def expire(served: Served, number: int = 1, card: str = "pred_gone") -> int:
+def expire(served: Served, number: int = 1, card: str = "pred_gone", reason: str = "its time was over") -> int:
     """Record `number` facts in one transaction; the id of the last."""
-    fact = PredictionExpired(subject=card, withdrawn=False, reason="its time was over")
+    fact = PredictionExpired(subject=card, withdrawn=False, reason=reason)
     served.engine.database.write(lambda tx: [tx.record(fact) for _ in range(number)])
     return served.engine.ledger.latest(1, kinds=("PredictionExpired",))[0].id
 
@@ -151,8 +152,6 @@ def test_a_client_resumes_from_before_the_gateway_opened(serve: Serve) -> None:
 
 
 def test_a_client_that_was_away_too_long_is_told_to_read_the_state_again(serve: Serve) -> None:
-    from dataclasses import replace
-
     served = serve(limits=replace(QUICK, resume_events=10))
     with listening(served) as first, listening(served) as listener:
         first.subscribe()
@@ -312,6 +311,33 @@ def test_a_client_that_does_not_read_is_cut_off_and_delays_no_other(serve: Serve
         while served.gateway.state().clients > 1 or connections(served) > 1:
             assert time.monotonic() < end, "its connection is still there"
     assert served.gateway.state().dropped == 1
+
+
+@pytest.mark.long
+def test_a_client_that_reads_slowly_is_not_cut_off_and_misses_nothing(serve: Serve) -> None:
+    """One frame takes it several times the seconds after which a client that reads nothing is cut off."""
+    stall_seconds, step, rounds = 1.0, 64 * 1024, 32
+    served = serve(limits=replace(QUICK, stall_seconds=stall_seconds))
+    with listening(served, max_size=None) as quick, silent_client(served) as slow:
+        quick.subscribe()
+        expire(served, FRAME_FACTS, reason="x" * (rounds * step // FRAME_FACTS))
+        began, received = time.monotonic(), b""
+
+        def read() -> bytes:
+            chunk = slow.recv(step)
+            assert chunk, "it was cut off"
+            return chunk
+
+        for number in range(1, rounds + 1):
+            last = expire(served)
+            while not any(message["id"] == last for message in quick.hear()):  # which paces the slow one
+                pass
+            while len(received) < number * step:
+                received += read()
+        assert time.monotonic() - began > 2 * stall_seconds
+        while f'"id":{last}'.encode() not in received[-step:]:
+            received += read()
+    assert served.gateway.state().dropped == 0
 
 
 @pytest.mark.long
