@@ -1,8 +1,8 @@
 """Layer D, captures (SPEC 4.4): when a session ends, its decisions, facts and corrections are kept with their source.
 
-A row says who said it, in which line of which transcript, and in how many sessions. The sentence is also stored in
-layer C, so that recall finds it. Text of tools and agents enters the memory here, so each row says whether the operator
-said it or it is a quote (SPEC 6.8).
+A row says who said the sentence, in which line of which transcript, and in how many sessions. The sentence also goes
+into layer C, where recall finds it. Text of tools and agents enters the memory here. So each row says whether the
+operator said it, or whether it is a quote (SPEC 6.8).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from engine.storage.ledger import LedgerEntry
 from engine.storage.rows import Row, enum_field, json_field, utc_field, value_of
 
 ENDED = frozenset({"SessionEnded", "ChangeSetDiscarded"})
-"""The facts after which the outcome of a session is known: it ended, or its changes were discarded."""
+"""The events after which the outcome of a session is known: it ended, or its changes were discarded."""
 
 
 @frozen
@@ -54,19 +54,19 @@ class WorkReader:
 
 
 def session_of(fact: LedgerEntry) -> str:
-    """The session that a fact of `ENDED` is about."""
+    """The session that an event of `ENDED` is about."""
     return str(fact.payload.get("session_id") or fact.subject)
 
 
 PAGE = 2_000
 MAX_PER_SESSION = 200
-"""Captures of one session; more than that are not worth keeping."""
+"""Maximum number of captures of one session."""
 
 MAX_PER_DAY = 1_000
-"""Captures of one day that the night reads."""
+"""Maximum number of captures of one day that the night reads."""
 
 MAX_CORRECTED = 200
-"""The newest captures that are searched for what a correction corrects."""
+"""Number of the newest captures among which the one is searched that a correction corrects."""
 
 OPERATOR_LINE = "reply"
 OUTPUT_LINES = ("output", "note")
@@ -75,7 +75,8 @@ READ_LINES = ("say", OPERATOR_LINE, *OUTPUT_LINES)
 
 
 class CaptureRow(Row, table=True):
-    """One capture. `digest` says what it says, so that a workspace has it once; `session` and `line` where first."""
+    """One capture. `digest` identifies its words, so that a workspace has them once. `session_id` and `line` say where
+    they were said first."""
 
     __tablename__ = "captures"
 
@@ -103,7 +104,7 @@ class CaptureRow(Row, table=True):
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """What it says, for forgetting."""
+        """The texts that forgetting searches."""
         return self.text, *self.tags
 
     def forget(self) -> None:
@@ -112,7 +113,7 @@ class CaptureRow(Row, table=True):
 
 
 Remember = Callable[[Sequence[NewMemory]], object]
-"""Remembers in layers C and E; the same again adds nothing."""
+"""Remembers in layers C and E. To remember the same again adds nothing."""
 
 
 class Captures:
@@ -126,20 +127,20 @@ class Captures:
         *,
         secrets: Callable[[], Iterable[str]] = tuple,
     ) -> None:
-        """`secrets`: values whose sentences are never captured (SPEC 11.1), like everything that looks like a
-        secret."""
+        """`secrets` returns values that no captured sentence may contain (SPEC 11.1). A sentence with anything that
+        looks like a secret is not captured either."""
         self._database = database
         self._work = work
         self._remember = remember
         self._secrets = secrets
 
     def handle(self, fact: LedgerEntry) -> None:
-        """A session ended, or its changes were discarded (a fact of `ENDED`): capture it, with its outcome. Doing it
-        again changes nothing."""
+        """A session ended, or its changes were discarded: capture what was said in it, with its outcome. A second call
+        changes nothing."""
         self.capture_session(session_of(fact))
 
     def capture_session(self, session_id: str) -> list[Capture]:
-        """Captures of one session, stored and remembered; [] for an unknown session."""
+        """Store and remember the captures of a session, and return them; none for an unknown session."""
         view = self._work.find_session(session_id)
         extracted = self.extract(session_id) if view else []
         if view is None or not extracted:
@@ -153,8 +154,9 @@ class Captures:
         return remembered
 
     def extract(self, session_id: str) -> list[tuple[CapturedSentence, TranscriptLine]]:
-        """The sentences worth keeping in a session's transcript, each once, with the last line of its message, whose
-        kind tells who spoke. A sentence of an agent that the operator said, too, is the operator's."""
+        """The sentences of a session's transcript that are worth keeping, each once, with the last line of its message.
+        The kind of the line tells who spoke. If both an agent and the operator said a sentence, it is the
+        operator's."""
         by_digest: dict[str, tuple[CapturedSentence, TranscriptLine]] = {}
         secrets = tuple(self._secrets())
         for kind, lines in _messages(self._lines(session_id)):
@@ -173,7 +175,7 @@ class Captures:
         return list(by_digest.values())
 
     def entries(self, *, words: str = "", before: str | None = None, limit: int = 200) -> list[Capture]:
-        """The newest first, those with all `words`; page on with `before` = the last id."""
+        """Captures with all `words`, newest first; page on with `before` = the last id."""
         query = select(CaptureRow).order_by(desc(col(CaptureRow.at)), desc(col(CaptureRow.id))).limit(limit)
         for word in words.split():
             query = query.where(col(CaptureRow.text).icontains(word, autoescape=True))
@@ -183,24 +185,24 @@ class Captures:
         return self._select(query)
 
     def entry(self, capture_id: str) -> Capture | None:
-        """One of them."""
+        """One capture, None if there is none with this id."""
         with self._database.read() as session:
             row = session.get(CaptureRow, capture_id)
             return None if row is None else row.view
 
     def of_session(self, session_id: str) -> list[Capture]:
-        """What was first said in a session, in its order."""
+        """The captures that were first said in a session, in the order of its lines."""
         query = select(CaptureRow).where(CaptureRow.session_id == session_id, ~col(CaptureRow.forgotten))
         return self._select(query.order_by(col(CaptureRow.line)))
 
     def between(self, start: datetime, end: datetime) -> list[Capture]:
-        """What was said from `start` until before `end`, oldest first."""
+        """The captures that were said from `start` until before `end`, oldest first."""
         at = col(CaptureRow.at)
         query = select(CaptureRow).where(at >= start, at < end, ~col(CaptureRow.forgotten))
         return self._select(query.order_by(at).limit(MAX_PER_DAY))
 
     def approve(self, tx: Transaction, workspace: str, text: str) -> None:
-        """The operator approved these words of others: from now on they may guide (SPEC 6.8)."""
+        """Mark these words of others as approved by the operator: from now on they may guide (SPEC 6.8)."""
         row = _row_of(tx.session, workspace, digest(text))
         if row is not None and row.text == text:
             row.approved_at = tx.now
@@ -224,8 +226,8 @@ class Captures:
 
 
 def _messages(lines: Iterable[TranscriptLine]) -> Iterator[tuple[str, list[TranscriptLine]]]:
-    """Neighbouring lines of one kind. Each line of output is a message of its own; without a label it is left out here,
-    since there may be a hundred thousand."""
+    """Messages: neighbouring lines of one kind, with the kind. Each line of output is a message of its own. Output
+    without a label is left out, because there may be a hundred thousand lines of it."""
     block: list[TranscriptLine] = []
     for line in lines:
         if line.kind in OUTPUT_LINES:
@@ -278,14 +280,14 @@ def _store_capture(tx: Transaction, view: SessionView, captured: CapturedSentenc
 
 
 def _row_of(session: Session, workspace: str, digest: str) -> CaptureRow | None:
-    """The capture of a workspace that says the same."""
+    """The capture of a workspace with the same words."""
     return session.exec(
         select(CaptureRow).where(CaptureRow.workspace == workspace, CaptureRow.digest == digest)
     ).first()
 
 
 def _corrected_id(session: Session, workspace: str, captured: CapturedSentence) -> str:
-    """The capture that a correction most likely corrects, "" for none and for what is no correction."""
+    """The id of the capture that a correction most likely corrects; "" for none, and if it is no correction."""
     if captured.kind is not CaptureKind.CORRECTION:
         return ""
     rows = session.exec(

@@ -1,6 +1,6 @@
-"""Forgetting (SPEC 4.10): a text is erased from every store; an empty, invalidated stub stays, so that graphs and
-chains remain whole. First a preview; then one store after the other, recorded as an intent, so that the next start
-finishes what a crash interrupted.
+"""Forgetting (SPEC 4.10): a text is erased from every store. An empty, invalid stub stays, so that graphs and chains
+remain whole. `preview` shows what would be erased. `forget` erases it from one store after the other, under an intent,
+so that the next start finishes what a crash interrupted.
 
 The intent contains the text while it is erased. It is emptied before the database file is rebuilt, so that in the end
 no file of the home contains it.
@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 
 INTENT = "forget"
 MAX_SHOWN = 20
-"""Places of each store in a preview."""
+"""Maximum number of places of each store in a preview."""
 
 MAX_EXCERPT = 120
 
@@ -44,7 +44,7 @@ NOT_ERASED = (
     "names of folders and workspaces",
     "earlier wordings and names of leaders' patterns, on machines that share a database with this one",
 )
-"""What forgetting leaves as it is, in words."""
+"""What forgetting does not erase, in words."""
 
 _OTHER_STORES = frozenset({"memories", "memory_chunks", "memory_vectors", "captures", "fact_drafts", "profile_entries"})
 """Tables that have a store of their own."""
@@ -52,7 +52,7 @@ _OTHER_STORES = frozenset({"memories", "memory_chunks", "memory_vectors", "captu
 SKIPPED_FOLDERS = frozenset({"worktrees", "scratch", "chroma"})
 TEXT_SUFFIXES = frozenset({".md", ".txt"})
 _BINARY_PROBE = 8_192
-"""Bytes in which a binary file has a NUL."""
+"""A file with a NUL among this many first bytes is binary."""
 
 
 class ErasableStore(Protocol):
@@ -61,15 +61,15 @@ class ErasableStore(Protocol):
     name: str
 
     def find(self, terms: SearchTerms, /) -> Iterator[tuple[str, str]]:
-        """Id and text of the entries that contain the terms."""
+        """The id and the text of each entry that contains one of the terms."""
 
     def erase(self, terms: SearchTerms, /) -> int:
-        """Remove the terms; the number of entries. A second time finds nothing."""
+        """Remove the terms; returns the number of changed entries. A second call changes nothing."""
 
 
 class Forgetting:
-    """Erases texts from all stores. All methods may be called from any thread; one runs at a time. They read
-    everything, which takes seconds."""
+    """Erases texts from all stores. Methods may be called from any thread; one runs at a time. They read everything,
+    which takes seconds."""
 
     def __init__(
         self,
@@ -80,8 +80,9 @@ class Forgetting:
         running: Callable[[], Iterable[str]] = tuple,
         second_pass: Sequence[ErasableStore] = (),
     ) -> None:
-        """`text_of(id)`: the text of an entry of any layer; `running`: sessions whose transcripts are being written;
-        `second_pass`: stores to erase again at the end, since texts of later stores may have been copied into them."""
+        """`text_of(id)` returns the text of an entry of any layer, `running()` the sessions whose transcripts are being
+        written. The stores of `second_pass` are erased again at the end, because texts of later stores may have been
+        copied into them."""
         self._second_pass = tuple(second_pass)
         self._database = database
         self._stores = tuple(stores)
@@ -102,7 +103,7 @@ class Forgetting:
         return ForgetPreview(terms.texts, tuple(places), counts, NOT_ERASED)
 
     def forget(self, what: str | Sequence[str]) -> ForgetReport:
-        """Forget an entry by its id, with all its copies, or everything that contains these words; or the texts of a
+        """Forget an entry, by its id, with all its copies; or everything that contains these words; or the texts of a
         preview.
 
         Raises `Refusal`: `too_short`, `session_running` (a session that contains it is running), and what the stores
@@ -125,7 +126,7 @@ class Forgetting:
         return messages
 
     def _finish(self, intent: int, terms: SearchTerms | None) -> ForgetReport:
-        """`terms` are None where only the database file is left to be rebuilt."""
+        """Erase `terms` from every store, then rebuild the database file. None: only the file is left to do."""
         counts: list[tuple[str, int]] = []
         if terms is not None:
             erased = ((store.name, store.erase(terms)) for store in (*self._stores, *self._second_pass))
@@ -158,7 +159,7 @@ class Forgetting:
 
 
 class ErasableRows:
-    """The captures or the drafts: rows that forget all they say."""
+    """The captures or the drafts, as a store. A row that contains a term is emptied."""
 
     def __init__(self, name: str, database: Database, table: type[CaptureRow | DraftRow]) -> None:
         self.name = name
@@ -185,7 +186,7 @@ class ErasableRows:
 
 
 class DatabaseRows:
-    """Everything else in the database, prompts and the ledger with it."""
+    """The other tables of the database, such as prompts and the ledger, as a store."""
 
     name = "records"
 
@@ -202,7 +203,8 @@ class DatabaseRows:
 
 
 class HomeFiles:
-    """The files below some folders: transcripts, `memory.md` and other pages, logs, what is kept aside."""
+    """The files below some folders as a store: transcripts, `memory.md` and other pages, logs, damaged files that were
+    moved aside."""
 
     name = "files"
 

@@ -1,8 +1,8 @@
-"""Recall: asks all layers in parallel, each with a deadline, and merges what they find into one list (SPEC 4.4).
+"""Recall (SPEC 4.4): asks all layers in parallel, each with a deadline, and merges what they find into one list.
 
-Facts (layer G) come first. A layer that is slow or broken is left out and named; it never delays a prompt. Layers C and
-E are searched by `search`; the sources of layers B, F and G stand here: recent ledger events, tasks and their
-neighbours, facts.
+Facts (layer G) come first. A layer that is slow or broken is left out, and the result names it; it never delays a
+prompt. `search` is the source of layers C and E. The sources of the other layers are in this module: recent events of
+the ledger (B), tasks and their neighbours (F), facts (G).
 """
 
 from __future__ import annotations
@@ -41,30 +41,32 @@ from engine.storage.ledger import Ledger, LedgerEntry
 log = logging.getLogger(__name__)
 
 DEADLINE_S = 2.0
-"""Seconds that a layer has before it is left out."""
+"""Seconds after which a layer is left out."""
 
 OPTIONAL_SHARE = 0.8
-"""Share of the deadline that a layer may spend on what it can do without."""
+"""Share of the deadline that a layer may spend on work without which it can still answer."""
 
 MAX_ITEMS = 1_000
+"""Maximum number of matches of one recall."""
+
 MAX_COUNTED = 8_000
-"""Characters up to which tokens are counted; of a longer text they are estimated."""
+"""Up to this many characters the tokens of a text are counted; those of a longer text are estimated."""
 
 MAX_LEADING_FACTS = 5
-"""Facts that come before everything else; further ones are ordered by score."""
+"""Number of facts that come before everything else. Further facts are ordered by their score."""
 
 MAX_COMPARED_LINES = 300
-"""The newest events of the ledger, and the newest tasks, that are compared by their words."""
+"""Number of the newest events of the ledger, and of the newest tasks, that are compared by their words."""
 
 MIN_SHARE = 0.5
-"""Share of a question's key terms that a fact or a line of the ledger must have: they have no vectors, and this is
-what words alone need in layers C and E (`ranking.MIN_RELEVANCE`)."""
+"""Least share of a question's key terms that a fact or an event must have. They have no vectors; without vectors,
+layers C and E need the same share (`ranking.MIN_RELEVANCE`)."""
 
 NEIGHBOUR_WEIGHT = 0.8
-"""A neighbour's score, as a part of that of the task it was reached from."""
+"""The score of a neighbour is that of the task it was reached from, times this."""
 
 LAYER_PREFERENCE = {Layer.CONTEXT: 0, Layer.GRAPH: 1, Layer.LEDGER: 2}
-"""Layers that describe the same session or task, the most informative first."""
+"""The order of layers that describe the same session or task: the most informative first."""
 
 EVENT_TEXTS = {
     "SessionEnded": "session {subject}: {outcome}: {summary}",
@@ -75,7 +77,7 @@ EVENT_TEXTS = {
     "ValidationHealed": "tests were fixed: {failing_tests}",
     "RetryRepeated": "another attempt left the same tests failing: {failing_tests}",
 }
-"""What recall says of an event, by its kind."""
+"""The text of an event in a recall, by its kind."""
 
 _EDGE_REASONS = {
     Relation.BLOCKS: ("its failure blocked {}", "it was blocked by {}"),
@@ -83,7 +85,7 @@ _EDGE_REASONS = {
     Relation.RELATED_TO: ("it touches what {} touches",) * 2,
     Relation.SIMILAR_TO: ("it resembles {}",) * 2,
 }
-"""Reasons of a neighbour: for an edge that begins at it, and for one that ends there."""
+"""The reasons for a neighbour: if the edge begins at it, and if the edge ends at it."""
 
 _STOP_STEMS = frozenset(map(stem, STOP_WORDS))
 
@@ -93,26 +95,26 @@ NearestSessions = Callable[[str, int], Mapping[str, float]]
 
 @frozen
 class LayerResult:
-    """What a layer found, best first; `warning` says what it had to do without, "" when nothing."""
+    """What a layer found, best first. `warning` says what was missing, "" if nothing was."""
 
     items: tuple[RecallMatch, ...]
     warning: str = ""
 
 
 class LayerSource(Protocol):
-    """A layer, or several that are stored together, as recall asks it. Called from any thread."""
+    """A layer, or several that are stored together, as a source of recall. Called from any thread."""
 
     @property
     def name(self) -> str:
-        """How it is named when it is left out."""
+        """Its name in the list of what was left out."""
         ...
 
     @property
     def layers(self) -> frozenset[Layer]: ...
 
     def find(self, query: RecallQuery, now: datetime, timeout: float) -> LayerResult:
-        """The best for a query, best first, at most `query.k`, scores in [0, 1]. `timeout`: seconds for what it can do
-        without."""
+        """The `query.k` best matches, best first, with scores in [0, 1]. `timeout`: seconds for work without which it
+        can still answer."""
         ...
 
 
@@ -125,14 +127,14 @@ class Recaller:
         self._late: dict[str, Future[LayerResult]] = {}
 
     def join(self, *sources: LayerSource) -> None:
-        """Ask these as well."""
+        """Ask these sources as well."""
         self._sources += sources
 
     def recall(self, query: RecallQuery, deadline_s: float) -> Recall:
-        """What all layers know about a question; at most `query.k`.
+        """The `query.k` best matches of all layers for a question.
 
-        Nothing of the session that asks; another session or task once, in the form that tells most. It takes no longer
-        than the deadline, whatever the layers do.
+        The session that asks is left out. Each other session or task is in the list once, from the most informative
+        layer. Recall takes no longer than the deadline, whatever the layers do.
         """
         started = time.perf_counter()
         query = replace(query, k=max(0, min(query.k, MAX_ITEMS)))
@@ -170,7 +172,7 @@ def _ask(source: LayerSource, query: RecallQuery, now: datetime, timeout: float)
     try:
         return source.find(query, now, timeout)
     except Exception:
-        log.exception("recall without %s", source.name)  # here, since nobody may be waiting any more
+        log.exception("recall without %s", source.name)  # here, because after the deadline nobody reads the error
         raise
 
 
@@ -228,7 +230,8 @@ class LedgerSource:
 
 
 class GraphSource:
-    """Layer F: tasks whose summaries are close to the question, or which share its words; and what is one step away."""
+    """Layer F: tasks whose summaries are near to the question, tasks that share its words, and the neighbours of
+    both."""
 
     name = "task graph (F)"
     layers = frozenset({Layer.GRAPH})
@@ -238,7 +241,8 @@ class GraphSource:
         self._nearest_sessions = nearest_sessions
 
     def find(self, query: RecallQuery, now: datetime, timeout: float) -> LayerResult:
-        """At most `k` lines, best first; not the task that the question itself is."""
+        """The `k` best tasks, best first. An open task with the words of the question is left out: it is the
+        question."""
         near = self._nearest_sessions(query.text, 4 * query.k)
         nodes = [(node, "semantic", near[name]) for name in near if (node := self._graph.get(name)) is not None]
         terms = key_terms(query.text)
@@ -267,7 +271,7 @@ class GraphSource:
 
 
 class FactSource:
-    """Layer G: canonical facts that hold, by their words."""
+    """Layer G: valid facts, found by their words."""
 
     name = "facts (G)"
     layers = frozenset({Layer.PARA})
@@ -276,7 +280,7 @@ class FactSource:
         self._para = para
 
     def find(self, query: RecallQuery, now: datetime, timeout: float) -> LayerResult:
-        """At most `k` lines, best first; those are counted as asked for."""
+        """The `k` best facts, best first. Each counts as accessed."""
         terms = key_terms(query.text)
         best = _best_lines(
             (
@@ -301,7 +305,7 @@ class FactSource:
 
 
 def describe_event(entry: LedgerEntry) -> str:
-    """A fact of the ledger in words."""
+    """An event of the ledger in words."""
     payload = entry.payload
     return EVENT_TEXTS[entry.kind].format(
         subject=entry.subject,
@@ -319,7 +323,7 @@ def describe_task(node: GraphNode) -> str:
 
 
 def key_terms(text: str) -> frozenset[str]:
-    """The words of a text that say something, by their stems; all of them where none does."""
+    """The stems of the words of a text without stop words. If it has only stop words, the stems of all."""
     words = frozenset(stems(text))
     return words - _STOP_STEMS or words
 
@@ -330,7 +334,8 @@ def share_of_terms(words: frozenset[str], text: str) -> float:
 
 
 def _is_candidate(node: GraphNode, query: RecallQuery) -> bool:
-    """Whether a task is valid, of the workspace, and not open and what the question says, word for word."""
+    """Whether a task may be found: it is valid, of the workspace, and not an open task with the words of the
+    question."""
     is_question = node.title.casefold().split() == query.text.casefold().split()
     is_in_workspace = query.workspace in (None, "", node.workspace)
     return (
@@ -344,7 +349,7 @@ def _task_line(node: GraphNode, parts: tuple[ScorePart, ...], reason: str) -> Re
 
 
 def _parts(name: str, value: float, other: str, other_value: float) -> tuple[ScorePart, ...]:
-    """How like it is, and what else counts."""
+    """The two parts of a score: how similar it is, and another value."""
     return ScorePart(name, value, SEMANTIC_WEIGHT), ScorePart(other, other_value, 1 - SEMANTIC_WEIGHT)
 
 

@@ -1,9 +1,9 @@
-"""The store of layers C and E: rows, chunks and vectors in SQLite (SPEC 4.3, 4.5, 4.10).
+"""The store of layers C and E in SQLite: memories, their chunks and vectors (SPEC 4.3, 4.5, 4.10).
 
-When `remember` returns, memories are on disk and found by full text; vectors follow. A row without vectors has an empty
-`model`, so that a crash in between loses nothing: the vectoriser looks for such rows.
+When `remember` returns, memories are on disk and found by full text. Vectors follow: the vectoriser looks for rows
+whose `model` is empty or another one, so that a crash loses nothing.
 
-Statements are plain SQL for SQLite's driver, because every recall runs them for hundreds of rows.
+Statements are plain SQL for SQLite's driver, because each recall reads hundreds of rows.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ _UNWRITABLE = {0: "\ufffd", **dict.fromkeys(range(0xD800, 0xE000), "\ufffd")}
 
 
 def memory_id(new: NewMemory) -> str:
-    """The id of a memory follows from what it is, so that remembering it twice adds nothing: from the caller's own id,
-    layer, session, speaker and text; without an own id its source counts too."""
+    """The id of a memory, made of its layer, session, speaker, text and the caller's own id (without one, its source).
+    So a memory that is remembered twice has one id, and is stored once."""
     parts = [new.layer.value, new.session, new.speaker, new.text, new.ref or "", "" if new.ref else new.source]
     digest = hashlib.sha256(json.dumps(parts).encode()).digest()
     return "mem_" + base64.b32encode(digest[:10]).decode().lower()
 
 
 def check_memory(new: NewMemory) -> NewMemory:
-    """`new` as it can be stored: nothing in it that looks like a secret (SPEC 11.1), for what is remembered goes into
+    """`new` as it can be stored. Everything that looks like a secret is removed (SPEC 11.1), because memories go into
     prompts, to embedders, and to other machines. Raises `Refusal` as `MemoryStore.remember`."""
     text = redact(new.text.translate(_UNWRITABLE))
     if not text.strip():
@@ -70,12 +70,12 @@ def check_memory(new: NewMemory) -> NewMemory:
 MONTH_AGE = timedelta(days=30)
 SESSION_GRACE = timedelta(days=1)
 EXPIRE_BATCH = 1_000
-"""Memories that expire in one transaction, so that the writer is never held for long."""
+"""Maximum number of memories that expire in one transaction, so that other writes wait only shortly."""
 
 
 @frozen
 class NewPassage:
-    """A stretch with its vector (float32, little-endian), and what the re-ranker keeps of its tokens."""
+    """A part of a memory with its vector (float32, little-endian), and its packed token vectors for the ranking."""
 
     start: int
     stop: int
@@ -89,7 +89,7 @@ class MemoryStore:
     name = "memories"
 
     def __init__(self, database: Database, on_removed: Callable[[], None] = lambda: None) -> None:
-        """`on_removed` is called when memories were deleted or emptied: their vectors are not to be found any more."""
+        """`on_removed` is called after memories were deleted or emptied, so that their vectors are no longer found."""
         self._database = database
         self._on_removed = on_removed
 
@@ -101,7 +101,8 @@ class MemoryStore:
     # -- remembering
 
     def remember(self, items: Sequence[NewMemory]) -> RememberResult:
-        """Write `items` in one transaction. What is known already (see `memory_id`) keeps its row, with new tags.
+        """Write `items` in one transaction. A memory that exists (see `memory_id`) keeps its row, and gets the new
+        tags.
 
         Raises `Refusal`: `empty_memory`, `memory_too_long`, `bad_memory`; then nothing of `items` is written.
         """
@@ -117,33 +118,34 @@ class MemoryStore:
         return RememberResult(tuple(ids), new)
 
     def supersede(self, id: str, by: str) -> None:
-        """Mark a memory as corrected by another; it stays as history and is no longer found."""
+        """Mark a memory as corrected by another. It stays as history, but recall no longer finds it."""
         query = "UPDATE memories SET superseded_by = ? WHERE id = ?"
         self._database.write(lambda tx: tx.driver.execute(query, (by, id)) and None)
 
     def empty(self, tx: Transaction, ids: Iterable[str]) -> None:
-        """Forget: the text, its words, chunks and vectors go, an empty stub stays (SPEC 4.10)."""
+        """Forget memories: texts, chunks and vectors are deleted, empty stubs stay (SPEC 4.10)."""
         id_array = json_array(ids)
         tx.driver.execute(_EMPTY, id_array)
         tx.driver.execute(_DELETE_CHUNKS, id_array)
         tx.after_commit(self._on_removed)
 
     def find(self, terms: SearchTerms) -> Iterator[tuple[str, str]]:
-        """Memories that hold it, for forgetting."""
+        """The id and the text of each memory that contains one of the terms, for forgetting."""
         for id, text, speaker, tags in self._select("SELECT id, text, speaker, tags FROM memories WHERE NOT forgotten"):
             if any(map(terms.match, (text, speaker, *json.loads(tags)))):
                 yield id, text
 
     def erase(self, terms: SearchTerms) -> int:
-        """Empty them; how many."""
+        """Forget the memories that contain one of the terms; returns how many."""
         ids = [id for id, _ in self.find(terms)]
         for start in range(0, len(ids), 200):
             self._database.write(lambda tx, some=ids[start : start + 200]: self.empty(tx, some))  # type: ignore[misc]
         return len(ids)
 
     def expire(self, tx: Transaction, *, running: frozenset[str]) -> int:
-        """Delete what its tier keeps no longer (SPEC 4.3), with its chunks: `month` after 30 days, `session` one day
-        after its session is over, `running` being those that are not. A thousand at a time; returns how many."""
+        """Delete up to `EXPIRE_BATCH` memories whose time is over (SPEC 4.3), with their chunks: those kept for a month
+        after 30 days, those kept for a session one day after they were made, unless the session is still in `running`.
+        Returns how many."""
         ages = {
             "month": as_stored(tx.now - MONTH_AGE),
             "session": as_stored(tx.now - SESSION_GRACE),
@@ -157,15 +159,15 @@ class MemoryStore:
     # -- reading
 
     def get(self, id: str) -> Memory | None:
-        """One memory, by its id or by the caller's own id of it (the newest that has it)."""
+        """One memory, by its id or by the caller's own id of it (then the newest that has it)."""
         return next(iter(self.load("WHERE id = ?1 OR ref = ?1 ORDER BY seq DESC LIMIT 1", (id,))), None)
 
     def by_seq(self, seqs: Iterable[int]) -> dict[int, Memory]:
-        """Memories by their number; those that are not there any more are left out."""
+        """Memories by their number; deleted ones are left out."""
         return {memory.seq: memory for memory in self.load(f"WHERE seq IN {IN_ARRAY}", json_array(seqs))}
 
     def entries(self, layer: Layer, *, words: str = "", before: int | None = None, limit: int = 200) -> list[Memory]:
-        """The newest first, those with all the `words` when there are any; page on with `before` = the last `seq`."""
+        """Memories with all `words`, newest first; page on with `before` = the last `seq`."""
         terms = " ".join(quote_words(words.split()))
         if words.strip() and not terms:
             return []
@@ -176,7 +178,7 @@ class MemoryStore:
         )
 
     def previous_turns(self, seqs: Sequence[int]) -> dict[int, int]:
-        """For each memory the number of the one before it in its session, where there is one."""
+        """The number of the memory before each in its session, if there is one."""
         query = (
             "SELECT seq, (SELECT max(b.seq) FROM memories b WHERE b.session = m.session AND b.seq < m.seq) "
             f"FROM memories m WHERE seq IN {IN_ARRAY} AND session <> ''"
@@ -188,7 +190,7 @@ class MemoryStore:
         return self.count_and_newest(None)[0]
 
     def count_and_newest(self, layer: Layer | None) -> tuple[int, datetime | None]:
-        """How many memories a layer has (both, when None), and when the newest was remembered."""
+        """How many memories a layer has (None: both layers), and when the newest was remembered."""
         query = "SELECT count(*), max(created_at) FROM memories WHERE NOT forgotten AND layer = ifnull(?, layer)"
         [(number, newest)] = self._select(query, (layer and layer.value,))
         return number, newest and datetime.fromisoformat(newest)
@@ -202,12 +204,12 @@ class MemoryStore:
         return self.load(f"WHERE {_PENDING} ORDER BY seq LIMIT :limit", values, text="substr(text, 1, :characters)")
 
     def pending_count(self, model: str) -> int:
-        """How many those are."""
+        """How many memories `pending` would return without a limit."""
         return int(self._select(f"SELECT count(*) FROM memories WHERE {_PENDING}", {"model": model})[0][0])
 
     def put_passages(self, tx: Transaction, model: str, passages: Mapping[int, Sequence[NewPassage]]) -> None:
-        """Store the chunks of memories with their vectors, in place of former ones; a memory that was deleted or
-        forgotten meanwhile is passed over."""
+        """Store the chunks of memories with their vectors, and delete their former ones. A memory that was deleted or
+        forgotten meanwhile is skipped."""
         driver = tx.driver
         driver.execute(f"DELETE FROM memory_chunks WHERE seq IN {IN_ARRAY}", json_array(passages))
         existing = f"SELECT seq FROM memories WHERE seq IN {IN_ARRAY} AND NOT forgotten"
@@ -224,7 +226,8 @@ class MemoryStore:
         return {chunk: vector for chunk, _, vector in self.vectors_of(chunks=chunk_ids)}
 
     def vectors_of(self, *, seqs: Iterable[int] = (), chunks: Iterable[int] = ()) -> list[tuple[int, int, bytes]]:
-        """(chunk id, seq, vector) of memories, in the order of their texts, or of chunks."""
+        """(chunk id, seq, vector) of all chunks of memories (`seqs`), or of some `chunks`, in the order of the
+        texts."""
         query = (
             "SELECT c.id, c.seq, v.vector FROM memory_chunks c JOIN memory_vectors v ON v.chunk_id = c.id "
             f"WHERE {{}} IN {IN_ARRAY} ORDER BY c.seq, c.ordinal"
@@ -233,7 +236,8 @@ class MemoryStore:
         return self._select(query.format("c.seq" if seq_list else "c.id"), json_array(seq_list or chunks))
 
     def vector_page(self, model: str, after: int, limit: int) -> list[tuple[int, int, Layer, bytes]]:
-        """(chunk id, seq, layer, vector) of what `model` made, by growing chunk id: how an index reads all of it."""
+        """The next vectors of `model` after the chunk `after`, as (chunk id, seq, layer, vector), by growing chunk
+        id."""
         query = f"SELECT c.id, c.seq, m.layer, v.vector {_WITH_VECTORS} AND v.chunk_id > ? ORDER BY v.chunk_id LIMIT ?"
         return [
             (chunk, seq, Layer(layer), vector)
@@ -241,29 +245,29 @@ class MemoryStore:
         ]
 
     def indexed(self, model: str) -> dict[Layer, list[int]]:
-        """The ids of all chunks that have a vector of this model, by layer: what the index should hold."""
+        """The ids of all chunks with a vector of this model, by layer: what the index should contain."""
         by_layer: dict[Layer, list[int]] = {layer: [] for layer in sorted(LAYERS)}
         for number, layer in self._select(f"SELECT c.id, m.layer {_WITH_VECTORS} ORDER BY c.id", (model,)):
             by_layer[Layer(layer)].append(number)
         return by_layer
 
     def has_more_chunks_than(self, number: int) -> bool:
-        """Whether there are."""
+        """Whether there are more than `number` chunks."""
         return bool(self._select("SELECT 1 FROM memory_chunks LIMIT 1 OFFSET ?", (number,)))
 
     def load(self, where: str, values: Any, *, text: str = "text") -> list[Memory]:
-        """The memories that a condition in SQL finds."""
+        """The memories for which an SQL condition is true."""
         names = ", ".join(text if name == "text" else name for name in _COLUMNS)
         return [_memory(row) for row in self._select(f"SELECT {names} FROM memories {where}", values)]
 
     def _select(self, query: str, values: Any = ()) -> list[Any]:
-        """The rows of a statement that only reads."""
+        """Execute a statement that only reads."""
         with self._database.read() as session:
             return driver_of(session).execute(query, values).fetchall()
 
 
 def _row(id: str, new: NewMemory, now: datetime) -> dict[str, Any]:
-    """The row of a new memory, as it was checked."""
+    """The row of a new memory that was checked."""
     retention = new.retention or RETENTION_BY_KIND.get(new.kind, Retention.MONTH)
     return shallow_dict(new) | {
         "id": id,
@@ -293,19 +297,19 @@ def _memory(row: Sequence[Any]) -> Memory:
 
 
 def quote_words(words: Iterable[str]) -> list[str]:
-    """Words as FTS5 takes them: each in quotes, so that nothing in it is an operator; those without a letter or a digit
-    are left out."""
+    """Words for an FTS5 query. Each is in quotes, so that nothing in it is an operator. Words without a letter or a
+    digit are left out."""
     plain = (word.replace('"', " ").replace("\x00", " ").strip() for word in words)
     return [f'"{word}"' for word in plain if any(map(str.isalnum, word))]
 
 
 def json_array(values: Iterable[Any]) -> tuple[str]:
-    """One value for `IN_ARRAY`."""
+    """The parameter of `IN_ARRAY`."""
     return (json.dumps(list(values)),)
 
 
 IN_ARRAY = "(SELECT value FROM json_each(?))"
-"""Any number of values in one: SQLite takes a limited number of them."""
+"""For `column IN`: any number of values in one parameter, because SQLite limits the number of parameters."""
 
 _COLUMNS = tuple(Memory.__dataclass_fields__)
 _INSERT_COLUMNS = ("model", *(name for name in _COLUMNS if name != "seq"))

@@ -1,6 +1,6 @@
-"""Layer E, session summaries (SPEC 4.5): after each session a summary of at most 120 words, recalled by every agent of
-the workspace. The model that the operator named (`[memory] model`) writes it, else it is made of the record. What a
-model reads is what agents and tools wrote: data, whatever it says.
+"""Layer E, session summaries (SPEC 4.5): each session leaves a summary of at most 120 words, which every agent of the
+workspace recalls. The model that the operator named (`[memory] model`) writes it. Without a model it is made of the
+record. The record was written by agents and tools, so the model is told to treat it as data.
 
 Machines may share them in a PostgreSQL: new summaries are sent with the next exchange, and those of other machines in
 the same project are remembered here too, marked by their source. What is forgotten on one machine is forgotten on all
@@ -47,23 +47,23 @@ MAX_WORDS = 120
 """Words of a summary (SPEC 4.5)."""
 
 MAX_WORD = 200
-"""Characters of one word; what has no spaces is no word."""
+"""Maximum number of characters of one word; longer ones are cut."""
 
 MAX_COST = 50_000
-"""Micro-dollars that one summary may cost: five cents."""
+"""Maximum cost of one summary in micro-dollars: five cents."""
 
 MAX_TOKENS = 2_048
 TIMEOUT_S = 30.0
-"""Whatever else happened waits for a summary: not for long."""
+"""Other events wait until a summary is made, so a model gets little time."""
 
 RETRY_AFTER = timedelta(minutes=5)
-"""A model that gave no summary is not asked for another before."""
+"""After a failure the model is not asked for this long."""
 
 MAX_RECORD = 6_000
-"""Characters of a session's record that are sent."""
+"""Maximum number of characters of a session's record that are sent to a model."""
 
 _TASK, _DECISIONS, _FILES = 30, 35, 20
-"""Words that parts of the record may take; the outcome has what is left."""
+"""Maximum number of words of each part of the record. The outcome gets the words that are left."""
 
 _SUMMARISE = f"""\
 You write the memory of software agents. Below is the record of one finished session. Sum it up in at most {MAX_WORDS}
@@ -78,14 +78,14 @@ Remember = Callable[[Sequence[NewMemory]], RememberResult]
 
 @frozen
 class SessionFacts:
-    """A session that is over, what was decided in it, and the `files` (paths) that it changed. Pure."""
+    """A session that is over, the decisions made in it, and the paths of the files that it changed. Pure."""
 
     view: SessionView
     decisions: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
 
     def summarise_by_rules(self) -> str:
-        """Task, outcome, decisions and files, at most 120 words."""
+        """A summary without a model: task, outcome, decisions and files, at most 120 words."""
         view = self.view
         bare = (_LEAD.sub("", decision) for decision in self.decisions)
         decisions = "; ".join(decision for decision in bare if decision and decision not in view.summary)
@@ -100,7 +100,7 @@ class SessionFacts:
         return clip(" ".join(filter(None, parts)), MAX_WORDS)
 
     def describe(self) -> str:
-        """The record as a model reads it, bounded."""
+        """The record as a model reads it, with at most `MAX_RECORD` characters."""
         view = self.view
         parts = {
             "Task": view.prompt[:1_500],
@@ -115,7 +115,7 @@ class SessionFacts:
 
 
 class SessionSummariser:
-    """Sums sessions up when they end."""
+    """Summarises sessions when they end."""
 
     def __init__(
         self,
@@ -128,7 +128,7 @@ class SessionSummariser:
         clock: Clock,
         report: Callable[[str, str], None],
     ) -> None:
-        """`report(where, words)` is called once when the model gives no summaries, and again after it gave one."""
+        """`report(where, words)` is called when the model begins to fail: once, until it has given a summary again."""
         self._work = work
         self._captures = captures
         self._store = store
@@ -140,7 +140,7 @@ class SessionSummariser:
         self._reported = ""
 
     def handle(self, fact: LedgerEntry) -> None:
-        """A session ended, or its changes were thrown away: remember its summary in layer E, once for each outcome."""
+        """A session ended, or its changes were discarded: remember its summary in layer E, once for each outcome."""
         session_id = session_of(fact)
         view, existing = self._work.find_session(session_id), self._store.get(SUMMARY + session_id)
         if view is None or view.started_at is None or view.not_begun:
@@ -165,17 +165,17 @@ class SessionSummariser:
             self._store.supersede(existing.id, latest_id)
 
     def record(self, view: SessionView) -> SessionFacts:
-        """What is known of a session."""
+        """The record of a session."""
         change = self._work.change_set(view.id)
         statements = [one.text for one in self._captures.of_session(view.id) if one.kind in ("decision", "correction")]
         return SessionFacts(view, tuple(statements), tuple(file.path for file in change.files) if change else ())
 
     def summary(self, record: SessionFacts) -> str:
-        """At most 120 words: the model's, or, where it gives none, made of the record."""
+        """A summary of at most 120 words: the model's, or one made of the record if the model gives none."""
         return clip(self._by_model(record), MAX_WORDS) or record.summarise_by_rules()
 
     def _by_model(self, record: SessionFacts) -> str:
-        """The model's summary; "" without a model, and for a while after it gave none."""
+        """The model's summary, "" without a model and for `RETRY_AFTER` after a failure."""
         now = self._clock.now()
         if self._failed_at is not None and now - self._failed_at < RETRY_AFTER:
             return ""
@@ -204,7 +204,7 @@ class SessionSummariser:
 
 
 def clip(text: str, max_words: int) -> str:
-    """`text` in one line with at most `max_words` words, an ellipsis where it was cut."""
+    """`text` in one line with at most `max_words` words. An ellipsis marks that it was cut."""
     words = [word if len(word) <= MAX_WORD else word[: MAX_WORD - 1] + "…" for word in sanitise(text).split()]
     if len(words) <= max_words:
         return " ".join(words)
@@ -227,10 +227,10 @@ def _file_list(files: Sequence[str], max_words: int) -> str:
 # -- shared between machines
 
 SHARED = "shared:"
-"""What the source of a summary from another machine begins with; the name of its home follows."""
+"""Prefix of the source of a summary from another machine; the name of its home follows."""
 
 SENT = "shared.summaries_sent"
-"""Begins a key in the state table: the number (`seq`) of the last summary that was sent to a shared database."""
+"""Prefix of a key in the state table, whose value is the number (`seq`) of the last summary that was sent."""
 
 PAGE = 200
 
@@ -258,8 +258,8 @@ _OURS = (
 
 
 class SummarySharing(Exchange):
-    """Exchanges summaries, one topic a project: the same for every clone of its repository. An empty document is a
-    summary that was forgotten."""
+    """Exchanges summaries. Each project is a topic, which is the same for every clone of its repository. An empty
+    document is a summary that was forgotten."""
 
     subject = "summaries"
 
@@ -273,7 +273,7 @@ class SummarySharing(Exchange):
         projects: Callable[[], Mapping[str, str]],
         remember: Remember,
     ) -> None:
-        """`origin` names this home; `projects` is the project of each workspace."""
+        """`origin` is the name of this home; `projects` returns the project of each workspace."""
         super().__init__(database, shared)
         self._memories = memories
         self._origin = origin
@@ -288,9 +288,9 @@ class SummarySharing(Exchange):
             self._fetch(shared, _topic(project), partial(self._store, workspace))
 
     def _send(self, shared: SharedDatabase, projects: Mapping[str, str]) -> None:
-        """What was remembered since, of workspaces whose project is known. A workspace that comes to have one later
-        begins from then on."""
-        # Those whose text was erased here are few, and to say it again does no harm.
+        """Send new summaries of workspaces whose project is known. If a workspace gets a project later, its earlier
+        summaries are not sent."""
+        # Forgotten summaries are few. Sending them again does no harm.
         forgotten = self._memories.load(_OURS, (True, 0, -1))
         self._push(shared, projects, [(memory, SharedRow(memory.id, {}, version=1)) for memory in forgotten])
         while memories := self._unsent(shared, PAGE):
@@ -324,8 +324,8 @@ class SummarySharing(Exchange):
             self._database.write(lambda tx: self._memories.empty(tx, forgotten))
 
     def _valid_memory(self, row: SharedRow, workspace: str) -> NewMemory | None:
-        """A summary of another machine as it is remembered here; None for one of ours, and for one that is not what it
-        says it is."""
+        """A summary of another machine as it is remembered here. None if it comes from this home, or if its id does not
+        fit its content."""
         summary = _SUMMARY.validate_python(row.document)
         if summary.origin == self._origin:
             return None
@@ -365,7 +365,7 @@ def _topic(project: str) -> str:
 
 
 def from_others(sources: Sequence[Mapping[str, Any]]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Of a prompt's `memory_sources` the summaries of other machines, and their homes. Pure."""
+    """The ids of summaries of other machines among a prompt's `memory_sources`, and the names of their homes. Pure."""
     theirs = [source for source in sources if str(source.get("source", "")).startswith(SHARED)]
     homes = dict.fromkeys(str(summary["source"]).removeprefix(SHARED) for summary in theirs)
     return tuple(str(summary["id"]) for summary in theirs), tuple(homes)
