@@ -1,9 +1,9 @@
 """Layer A, the files of agents (SPEC 4.1): read, edited and watched, so that no file is torn and no edit is lost.
 
-The folders are the truth and nothing of them is kept in memory: the next read sees what another program wrote. An edit
-names the text that it was made from, and is refused if the file has changed since. Edits by other programs are noticed
-while the engine runs: folders are watched, not files, since editors replace files. Contents are compared, so that our
-own writes and a mere touch do not count.
+Nothing is kept in memory, so that the next read sees what another program wrote. An edit names the text that it was
+made from, and is refused if the file has changed since. Edits by other programs are noticed while the engine runs.
+Folders are watched, not files, because editors replace files. Contents are compared, so that our own writes and a mere
+touch do not count as edits.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from engine.model import AgentFile, Layer, LayerState, Refusal, sanitise
 from engine.storage.database import Database
 
 Fault = tuple[Sequence[str | int], str]
-"""Where in a JSON document (the keys that lead there), and what is wrong there in words."""
+"""A fault in a JSON document: the keys that lead to it, and the fault in words."""
 
 log = logging.getLogger(__name__)
 
 FILES = ("soul.md", "memory.md", "heartbeat.md", "comms.json", "tools.json")
-"""What a folder of an agent has, in the order in which it is shown."""
+"""The files in the folder of an agent, in the order in which they are shown."""
 
 MAX_BYTES = 256 * 1024
-"""Bytes; larger ones are neither read nor written."""
+"""Maximum size of a file; larger ones are neither read nor written."""
 
 POLL_MS = 250
-"""Milliseconds between two checks of the reported changes; changes within them come together."""
+"""Milliseconds in which changes are collected before they are reported together."""
 
 DEBOUNCE_MS = 1000
-"""Milliseconds after which a burst that does not end is reported."""
+"""Milliseconds after which changes are reported even if more follow."""
 
 CLOSE_TIMEOUT_S = 2.0
 
@@ -53,8 +53,8 @@ class AgentFiles:
         fault: Callable[[str, str, str], Fault | None],
         report: Callable[[str, str], None] = lambda where, message: None,
     ) -> None:
-        """`fault(agent, name, text)` says what is wrong with a JSON file that can be parsed, None when nothing is.
-        `report(where, message)` is called when the folder cannot be watched: changes are then seen at the next read."""
+        """`fault(agent, name, text)` returns what is wrong with a JSON file that can be parsed, None for nothing.
+        `report(where, message)` is called if the folder cannot be watched. Then changes are seen at the next read."""
         self.folder = folder
         self._database = database
         self._fault = fault
@@ -65,7 +65,7 @@ class AgentFiles:
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self.is_watched = threading.Event()
-        """Set when changes are seen from now on, or never will be."""
+        """Set once changes are watched, or once it is clear that they cannot be."""
 
     # Reading
 
@@ -75,7 +75,8 @@ class AgentFiles:
         return sorted(path.name for path in folders if ID.fullmatch(path.name) and path.is_dir())
 
     def list(self, agent: str = "") -> list[AgentFile]:
-        """The files of one agent or of all, those that are not there included. What cannot be read has a `problem`."""
+        """The files of one agent or of all, with those that do not exist. A file that cannot be read has a
+        `problem`."""
         files = []
         for owner in [agent] if agent else self.agents():
             for name in FILES:
@@ -102,7 +103,7 @@ class AgentFiles:
         return AgentFile(agent, name, text, _digest(data), written, self._problem(agent, name, text))
 
     def layer_state(self) -> LayerState:
-        """How layer A stands (SPEC 9.5)."""
+        """The state of layer A (SPEC 9.5)."""
         files = [item for item in self.list() if item.digest or item.problem]
         broken = [f"{file.agent}/{file.name}: {file.problem}" for file in files if file.problem]
         newest = max((file.written for file in files if file.written is not None), default=None)
@@ -110,7 +111,7 @@ class AgentFiles:
         return LayerState(Layer.MARKDOWN, len(files), newest, state, sanitise("; ".join(broken[:3])))
 
     def _bytes(self, agent: str, name: str) -> tuple[bytes, datetime] | None:
-        """What a file says, and when it was written; None when it is not there."""
+        """The bytes of a file, and when it was written; None if it does not exist."""
         path = self._path(agent, name)
         try:
             status = path.stat()
@@ -134,7 +135,7 @@ class AgentFiles:
         return self.folder / agent / name
 
     def _problem(self, agent: str, name: str, text: str) -> str:
-        """What is wrong with a JSON file, with its line, "" when nothing is."""
+        """What is wrong with a JSON file, and in which line; "" for nothing."""
         if not name.endswith(".json"):
             return ""
         try:
@@ -155,7 +156,7 @@ class AgentFiles:
 
     def write(self, agent: str, name: str, text: str, *, read: str) -> AgentFile:
         """Replace the text of a file; its mode and line ends stay. `read` is the digest of the text that was edited, ""
-        when there was no such file.
+        if the file did not exist.
 
         Raises `Refusal`: `changed_meanwhile` (neither text is lost), `bad_file` (invalid JSON, or not what the engine
         expects, with its place), `unknown_file`, `unreadable_file`, `unwritable_file`.
@@ -177,8 +178,8 @@ class AgentFiles:
             return self._put(agent, name, data, "in the console")
 
     def append(self, agent: str, name: str, text: str) -> AgentFile:
-        """Add `text` at the end of `memory.md` or `heartbeat.md`, on new lines. Only for the engine's own notes:
-        `soul.md` is the operator's. Raises `Refusal` as `write`."""
+        """Add `text` at the end of `memory.md` or `heartbeat.md`, on new lines. The engine adds its own notes there,
+        and never to `soul.md`, which is the operator's. Raises `Refusal` as `write`."""
         if name not in ("memory.md", "heartbeat.md"):
             raise Refusal("unknown_file", f"nothing is added to {name} by itself", "edit it")
         with self._lock:
@@ -211,7 +212,7 @@ class AgentFiles:
     # Watching
 
     def start(self) -> None:
-        """Watch the folder in the background; returns at once. A second time changes nothing."""
+        """Watch the folder in the background. Returns at once. A second call changes nothing."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="clawpy-agent-files", daemon=True)
             self._thread.start()
@@ -248,7 +249,7 @@ class AgentFiles:
             self.is_watched.set()
 
     def is_set(self) -> bool:
-        """Whether to end. The watcher asks between two checks, for the first time once it watches."""
+        """Whether to stop. The watcher calls this between two checks, the first time when it watches."""
         if not self.is_watched.is_set():
             self._notice(set(self._known))  # edits since we first read
             self.is_watched.set()
@@ -280,7 +281,7 @@ def _digest(data: bytes) -> str:
 
 
 def _unique_keys(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    """Raises ValueError for an object that has a key twice, of which a parser would drop one."""
+    """Raises ValueError for an object with the same key twice: a parser would silently drop one."""
     keys = [key for key, _ in pairs]
     for key in keys:
         if keys.count(key) > 1:

@@ -20,7 +20,7 @@ from engine.model.secrets import redact
 _FENCE = re.compile(r"^\s{0,3}(?:[-*]\s+)?(```+|~~~+)")
 _ITEM = re.compile(r"^\s*(?:[-*+•]|\d{1,3}[.)])\s+")
 _LEFT_OUT = re.compile(r"^\s{0,3}#{1,6}\s|^\s*\|.*\|\s*$|^\s*>")
-"""A heading, a row of a table, a quote."""
+"""Lines that are left out: a heading, a row of a table, a quote."""
 
 _CODE_INDENT = re.compile(r"^(?: {4,}|\t)\S")
 _SENTENCE_END = re.compile(r"(?<=[.!?…])[\"'”’)\]]*\s+(?=[\"'“‘(\[`*_]*[A-Z0-9])")
@@ -44,7 +44,7 @@ def sentences(lines: Iterable[tuple[int, str]]) -> Iterator[Sentence]:
 
 
 def _prose(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str]]:
-    """The lines, with an empty one in the place of each that is in a fenced block."""
+    """The lines, with an empty line in place of each line of a fenced block."""
     fence = ""
     for number, line in lines:
         mark = _FENCE.match(line)
@@ -94,16 +94,16 @@ def _sentence_ends(text: str) -> Iterator[int]:
 # -- rules
 
 MIN_LENGTH, MAX_LENGTH = 12, 400
-"""Characters of a sentence that is captured."""
+"""Numbers of characters between which a sentence is captured."""
 
 MIN_WORDS = 4
 MAX_TAGS = 6
 MIN_OVERLAP = 0.5
-"""Share of the words of the shorter sentence from which a correction corrects a statement."""
+"""A correction corrects a statement if they share at least this part of the shorter one's words."""
 
 
 class CaptureKind(StrEnum):
-    """What a sentence is."""
+    """The kind of a captured sentence."""
 
     DECISION = "decision"
     FACT = "fact"
@@ -121,7 +121,8 @@ class CapturedSentence:
 
     @property
     def digest(self) -> str:
-        """The same for sentences that say the same in the same order but for little words, case and signs."""
+        """The same for sentences with the same words in the same order, apart from common words, case and
+        punctuation."""
         return digest(self.text)
 
 
@@ -175,7 +176,7 @@ _FACT = _any_of(
 )
 
 _PREFERENCE = re.compile(r"\bI (?:always |never )?(?:prefer|want|like|dislike|insist)\b", re.IGNORECASE)
-"""Counts in the operator's own words only."""
+"""Patterns of preferences. They count only in the operator's own words."""
 
 _UNCERTAIN = _any_of(
     r"^(?:if|unless|suppose|supposing|assuming|imagine|what if|whether|maybe|perhaps|possibly|should)\b",
@@ -273,13 +274,13 @@ def classify(sentence: str, *, operator: bool = False, output: bool = False) -> 
 
 
 def digest(text: str) -> str:
-    """A short name of what a sentence says; see `CapturedSentence.digest`."""
+    """A digest of what a sentence says; see `CapturedSentence.digest`."""
     words = [word for word in _WORD.findall(text.casefold().replace("’", "'")) if word not in _STOP_WORDS]
     return hashlib.sha256(" ".join(words).encode(errors="replace")).hexdigest()[:24]
 
 
 def content_words(text: str) -> frozenset[str]:
-    """The words by which sentences are compared: without little words, in small letters."""
+    """The words by which sentences are compared: without common words, in lower case."""
     return frozenset(word for word in _WORD.findall(text.casefold()) if word not in _STOP_WORDS and len(word) > 1)
 
 
@@ -303,11 +304,11 @@ def _tagged(kind: CaptureKind, sentence: Sentence) -> CapturedSentence:
 
 
 def _without_reason(sentence: str) -> str:
-    """The sentence up to its reasons: those may well say what could be."""
+    """The sentence up to its reasons, since a reason may say what could be."""
     match = _ARGUMENT.search(sentence, 8)
     return sentence[: match.start()] if match else sentence
 
 
 def _masked(match: re.Match[str]) -> str:
-    """As many underscores, so that no pattern matches in it."""
+    """Underscores in place of a match, so that no other pattern matches there."""
     return "_" * len(match[0])

@@ -1,7 +1,7 @@
 """The Chroma index of memories: two collections (SPEC 4.3, 4.5), in a folder or on a server.
 
-Ids are the numbers of chunks. Vectors are handed in: Chroma neither embeds nor reaches the network by itself.
-The package is imported when the index is first used: that takes a second.
+Ids are the ids of chunks. Chroma gets vectors, so that it neither embeds texts nor uses the network. The package is
+imported when the index is first used, which takes a second.
 """
 
 from __future__ import annotations
@@ -14,14 +14,15 @@ from urllib.parse import urlsplit
 COLLECTIONS = {"C": "clawpy_memory", "E": "clawpy_agent_memory"}
 
 SYNC_THRESHOLD = 20_000
-"""Changes after which Chroma writes its graph to disk. Killed while it writes, the index may never open again."""
+"""Number of changes after which Chroma writes its graph to disk. An index that is killed meanwhile may never open
+again, so this is seldom."""
 
 SERVER_TIMEOUT_S = 10.0
 """Maximum time that a server may take for one answer."""
 
 
 class ServerUnreachable(Exception):
-    """The server cannot be reached, or does not let us in."""
+    """The server cannot be reached, or refuses access."""
 
 
 class Chroma:
@@ -32,8 +33,8 @@ class Chroma:
         self._server = ""
 
     def open(self, folder: str, stamp: str) -> None:
-        """Open or make the index. Raises ValueError when it was made of other vectors than `stamp` says, and whatever
-        Chroma raises when it is damaged or held by another."""
+        """Open or create the index. Raises ValueError if its vectors are of another model than `stamp`, and what Chroma
+        raises if it is damaged or used by another process."""
         import chromadb
         from chromadb.config import Settings
 
@@ -43,8 +44,8 @@ class Chroma:
         self._open_collections(chromadb.PersistentClient(folder, settings=settings), stamp)
 
     def connect(self, url: str, database: str, token: str, stamp: str, clear: bool) -> None:
-        """The same on a server, in a database that is made when it is not there. With `clear` what is in it goes first.
-        Raises `ServerUnreachable` too; so does everything that asks the server afterwards."""
+        """Open or create the index on a server, in its own database. With `clear` the database is emptied first. Raises
+        `ServerUnreachable`, too; so do all later calls."""
         import chromadb
         from chromadb.config import Settings
         from chromadb.errors import NotFoundError
@@ -84,7 +85,8 @@ class Chroma:
 
     @contextmanager
     def _server_errors(self) -> Iterator[None]:
-        """Tell a server that is lost from one that says no. Its words are not repeated: they may hold the token."""
+        """Raise `ServerUnreachable` if the server is lost or refuses access. Its message is not repeated, because it
+        may contain the token."""
         import httpx
         from chromadb.errors import AuthorizationError
 
@@ -128,12 +130,12 @@ class Chroma:
             self._collections[layer].upsert(ids=[str(number) for number in ids], embeddings=matrix)
 
     def delete(self, layer: str, ids: Sequence[int]) -> None:
-        """Take vectors out; those that are not there are no fault."""
+        """Delete vectors. Ids that do not exist are ignored."""
         with self._server_errors():
             self._collections[layer].delete(ids=[str(number) for number in ids])
 
     def query(self, layer: str, vector: bytes, k: int) -> list[tuple[int, float]]:
-        """The `k` nearest ids and their squared L2, nearest first; fewer when there are fewer."""
+        """The `k` nearest ids and their squared L2, nearest first; fewer if there are fewer."""
         import numpy
 
         query_vector = numpy.frombuffer(vector, dtype="<f4")
@@ -146,14 +148,15 @@ class Chroma:
 
 
 def _forget_clients() -> None:
-    """Have Chroma open anew: it keeps what it once opened by path, and would go on with files that were moved aside."""
+    """Make Chroma open the folder again. It caches clients by path, and would continue to use files that were moved
+    aside."""
     from chromadb.api.shared_system_client import SharedSystemClient
 
     SharedSystemClient.clear_system_cache()
 
 
 def _limit_wait(client: Any) -> None:
-    """Have a client wait no longer than `SERVER_TIMEOUT_S`: by itself it waits for ever, and has no setting for it."""
+    """Make a client wait at most `SERVER_TIMEOUT_S`. By itself it waits for ever, and has no setting for this."""
     import httpx
 
     session = getattr(getattr(client, "_server", None), "_session", None)

@@ -1,4 +1,4 @@
-"""Embedders: what makes vectors of texts.
+"""Embedders, which make vectors of texts.
 
 `[memory] embedder = ""` is the local model, which needs no network and runs in the helper process (`local_model`);
 `"PROVIDER:MODEL"` is an OpenAI-compatible endpoint of one of the providers.
@@ -26,20 +26,20 @@ if TYPE_CHECKING:
 LOCAL_MODEL = "minilm-int8-1.0.0"
 
 TIMEOUT_S = 120.0
-"""Seconds for a request, the loading of the model on a busy machine included."""
+"""Seconds for a request, including the loading of the model on a busy machine."""
 
 ENDPOINT_BATCH = 64
 ENDPOINT_TIMEOUT_S = 30.0
 
 
 class NoEmbedder(Exception):
-    """No vectors can be made now, in words."""
+    """No vectors can be made now. The message says why."""
 
 
 @frozen
 class Embedding:
-    """A text as the embedder read it: its unit vector (float32, little-endian), the vectors of its tokens as
-    `token_vectors` packs them, and of a question those tokens. An endpoint gives no tokens."""
+    """What an embedder makes of a text: its unit vector (float32, little-endian), its token vectors as `token_vectors`
+    packs them, and for a question also its tokens. An endpoint gives no tokens."""
 
     vector: bytes
     packed_tokens: bytes = b""
@@ -60,8 +60,8 @@ class Embedder(Hashable, Protocol):
     def name(self) -> str: ...
 
     def embed(self, texts: Sequence[str], *, keep: Sequence[int] = (), now: bool = False) -> list[Embedding]:
-        """One vector for each text. `keep`: the character of each text from which token vectors are kept; `now`: these
-        are questions that come before texts to remember. Raises `NoEmbedder`."""
+        """Embed texts. `keep` says for each text from which character on token vectors are kept. `now`: the texts are
+        questions, which are embedded before texts to remember. Raises `NoEmbedder`."""
 
 
 class LocalEmbedder:
@@ -91,7 +91,7 @@ class LocalEmbedder:
 
 @frozen
 class Endpoint:
-    """Where a named embedder is asked."""
+    """The address and the key of a provider of embeddings."""
 
     base_url: str
     key: str
@@ -99,8 +99,8 @@ class Endpoint:
 
 @frozen
 class EndpointEmbedder:
-    """A model behind an OpenAI-compatible `/embeddings`. What is remembered and asked leaves the machine for it.
-    `endpoint_of(provider)` says where it is and with which key, None when it cannot be used."""
+    """A model behind an OpenAI-compatible `/embeddings`. Memories and questions are sent to it. `endpoint_of(provider)`
+    returns its address and key, None if it cannot be used."""
 
     provider: str
     model: str
@@ -141,7 +141,7 @@ class EndpointEmbedder:
 
 
 def unit(vector: Sequence[float]) -> bytes:
-    """A vector of length 1 as bytes. Raises ValueError for one that has no direction."""
+    """A vector scaled to length 1, as bytes. Raises ValueError for a vector of zeros."""
     length = math.sqrt(math.fsum(item * item for item in vector))
     if not length or not math.isfinite(length):
         raise ValueError("a vector of zeros")

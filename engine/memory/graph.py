@@ -1,12 +1,12 @@
-"""Layer F, the task graph (SPEC 4.6): which task blocked, continued or resembles which.
+"""Layer F, the task graph (SPEC 4.6): which task blocked, continued or resembles another.
 
 It is kept in memory, and read when it is first needed. Nothing is deleted: tasks and edges that are no longer valid are
-marked. Edges of `blocks`, and those of `derived_from`, never form a cycle.
+marked. Edges of `blocks` never form a cycle, nor do edges of `derived_from`.
 
-On disk it is `task_graph.json`, one JSON document with one task a line, and a journal of what came after it: a change
-is one more line, so that its cost does not grow with the graph. A line is a task with its edges; the last line of a
-task counts. To compact is to replace the document, whole or not at all, and then to empty the journal: a crash in
-between is harmless, for the journal's lines say again what the document says.
+On disk it is a document, `task_graph.json`, with one task a line, and a journal of later changes. A change adds one
+line to the journal, so that its cost does not grow with the graph. A line is a task with its edges; the last line of a
+task counts. Compacting replaces the document, whole or not at all, and then empties the journal. A crash in between is
+harmless, because the lines of the journal only repeat what the document says.
 """
 
 from __future__ import annotations
@@ -35,26 +35,26 @@ SNAPSHOT = "task_graph.json"
 JOURNAL = "task_graph.journal.jsonl"
 
 SEMANTIC_WEIGHT = 0.7
-"""Weight of similarity in the score of a task; recency has the rest (SPEC 4.6)."""
+"""Weight of similarity in the score of a task (SPEC 4.6). Recency has the rest."""
 
 DECAY_DAYS = 14.0
 
 MAX_TITLE = 200
 MAX_DESCRIPTION = 600
-"""Characters of a task that the graph holds in memory; the session's own record has it whole."""
+"""Maximum number of characters of a description in the graph. The session's own record has all of it."""
 
 MAX_NEIGHBOURS = 200
-"""Neighbours of one task that are shown."""
+"""Maximum number of neighbours of one task that are shown."""
 
 MAX_WHOLE = 2_000
-"""Tasks up to which the whole graph is written at the end of each session, in some milliseconds."""
+"""A graph with up to this many tasks is compacted at the end of each session, which takes some milliseconds."""
 
 COMPACT_LINES = 2_000
-"""Lines of the journal, and at least half as many as there are tasks, after which it becomes part of the document."""
+"""The graph is compacted when the journal has this many lines, and half as many as there are tasks."""
 
 FREEZE_EVERY = 5_000
-"""Records read after which the garbage collector is told to ignore existing objects: it would walk a large graph again
-and again, 150 ms at a time, and free nothing."""
+"""After this many records the garbage collector is told to ignore existing objects. Otherwise it would search a large
+graph again and again, 150 ms each time, and free nothing."""
 
 _HEAD, _FOOT = b'{"version": 1, "tasks": [\n', b"\n]}\n"
 _TASK = TypeAdapter(GraphNode)
@@ -64,7 +64,7 @@ Record = tuple[GraphNode, Sequence[GraphEdge]]
 
 
 def recency(at: datetime, now: datetime) -> float:
-    """exp(-age in days / 14); 1 for what is new, or from the future."""
+    """exp(-age in days / 14), 1 for a time in the future."""
     return math.exp(-max(0.0, (now - at) / timedelta(days=1)) / DECAY_DAYS)
 
 
@@ -81,17 +81,17 @@ class TaskGraph:
         self._write_lock = threading.Lock()
         self._closed = False
         self.is_ready = False
-        """Whether all of it was read."""
+        """Whether the whole graph was read."""
         self._nodes: dict[str, GraphNode] = {}
         self._outgoing: dict[str, Sequence[GraphEdge]] = {}
         self._sources: dict[str, dict[str, None]] = {}
-        """Of each task the tasks from which an edge leads to it, in order."""
+        """By task: the tasks from which an edge leads to it, in order."""
         self._latest_named: dict[tuple[str, str], GraphNode] = {}
 
     # -- reading and closing
 
     def load(self) -> None:
-        """Read the files. A second time changes nothing."""
+        """Read the files. A second call changes nothing."""
         with self._load_lock:
             if self.is_ready:
                 return
@@ -115,7 +115,7 @@ class TaskGraph:
 
     @property
     def newest_at(self) -> datetime | None:
-        """When the task that was added last began or ended."""
+        """The timestamp of the task that was added last."""
         last = next(reversed(tuple(self._nodes.values())), None)
         return None if last is None else last.timestamp
 
@@ -129,17 +129,17 @@ class TaskGraph:
         return len(self._nodes)
 
     def get(self, task_id: str) -> GraphNode | None:
-        """One task, None when the graph has none of that id."""
+        """One task, None if the graph has none with this id."""
         self.load()
         return self._nodes.get(task_id)
 
     def latest_named(self, workspace: str, title: str) -> GraphNode | None:
-        """The newest task of this title in a workspace."""
+        """The newest task with this title in a workspace."""
         self.load()
         return self._latest_named.get((workspace, _short(title, MAX_TITLE)))
 
     def newest(self, *, words: str = "", workspace: str | None = None, limit: int = 200) -> list[GraphNode]:
-        """Tasks, the last added first, those with all `words`."""
+        """Tasks with all `words`, the last added first."""
         self.load()
         terms = words.casefold().split()
         matching = (
@@ -172,7 +172,7 @@ class TaskGraph:
     # -- writing
 
     def put(self, node: GraphNode) -> None:
-        """Add or replace a task. The same again writes nothing. Raises `Refusal`, OSError."""
+        """Add or replace a task. An unchanged task is not written. Raises `Refusal`, OSError."""
         self.load()
         title, description = _short(node.title, MAX_TITLE), _short(node.description, MAX_DESCRIPTION)
         node = replace(node, title=title, description=description)
@@ -181,7 +181,7 @@ class TaskGraph:
                 self._write(node, self._outgoing.get(node.task_id, ()))
 
     def relate(self, source: str, relation: Relation, target: str, weight: float = 1.0) -> bool:
-        """Add an edge; False when it is there already. Raises `Refusal`: `unknown_task`, `cycle`, and OSError."""
+        """Add an edge; False if it exists already. Raises `Refusal`: `unknown_task`, `cycle`, and OSError."""
         self.load()
         with self._write_lock:
             self._existing(source)
@@ -202,8 +202,8 @@ class TaskGraph:
             self._draw(replace(edge, invalidated=True))
 
     def flush(self, *, whole: bool = False) -> None:
-        """Wait until everything is on the disk for good. A long journal becomes part of the document; with `whole`, and
-        at most `MAX_WHOLE` tasks, any does. Raises OSError."""
+        """Wait until everything is on disk. Compact the graph if its journal is long; with `whole`, also if the graph
+        has at most `MAX_WHOLE` tasks. Raises OSError."""
         if self._files.lines > (0 if whole and len(self) <= MAX_WHOLE else max(COMPACT_LINES, len(self) // 2)):
             self.compact()
             return
@@ -212,7 +212,7 @@ class TaskGraph:
                 self._files.sync()
 
     def compact(self) -> None:
-        """Make the journal part of the document. Writers wait meanwhile. Raises OSError."""
+        """Write the whole graph into the document, and empty the journal. Writers wait meanwhile. Raises OSError."""
         self.load()
         with self._write_lock:
             if not self._closed:
@@ -227,7 +227,8 @@ class TaskGraph:
                 yield node.task_id, node.title or node.description
 
     def erase(self, terms: SearchTerms) -> int:
-        """Empty and invalidate them, in the files too; how many. Their places in the graph stay (SPEC 4.10)."""
+        """Empty and invalidate the tasks that contain the terms, also in the files; returns how many. Their places in
+        the graph stay (SPEC 4.10)."""
         nodes = [self._nodes[task_id] for task_id, _ in self.find(terms)]
         for node in nodes:
             at = node.invalidated_at or self._clock.now()
@@ -253,12 +254,12 @@ class TaskGraph:
         self._add(node, edges)
 
     def _draw(self, edge: GraphEdge) -> None:
-        """Write the task that an edge begins at, with this edge in place of the same one, or as one more."""
+        """Write the task at which an edge begins, with this edge added, or in place of the same one."""
         others = (other for other in self._outgoing.get(edge.source, ()) if not _is_same(edge, other))
         self._write(self._nodes[edge.source], (*others, edge))
 
     def _add(self, node: GraphNode, edges: Sequence[GraphEdge]) -> None:
-        """Put a record into memory; twice is as once."""
+        """Put a record into memory. A second call changes nothing."""
         self._nodes[node.task_id] = node
         if node.title:
             self._latest_named[node.workspace, node.title] = node
@@ -268,8 +269,8 @@ class TaskGraph:
             self._sources.setdefault(edge.target, {})[node.task_id] = None
 
     def _leads(self, start: str, relation: Relation, goal: str) -> bool:
-        """Whether edges of one relation lead from `start` to `goal`. No edge leads to a new task, so that asking about
-        it costs nothing however deep the graph is."""
+        """Whether edges of one relation lead from `start` to `goal`. For a new task this is quick in any graph, because
+        no edge leads to it."""
         waiting = [start] if goal in self._sources else []
         reached = set(waiting)
         while waiting and goal not in reached:
@@ -287,19 +288,20 @@ class TaskGraph:
 
 
 class _Files:
-    """The files of one graph in `folder`. Not thread-safe: its owner has the lock."""
+    """The files of one graph in `folder`. The graph's lock must be held."""
 
     def __init__(self, folder: Path) -> None:
         self.snapshot, self._journal = folder / SNAPSHOT, folder / JOURNAL
         self._file: io.FileIO | None = None
         self.lines = 0
-        """Lines of the journal."""
+        """Number of lines of the journal."""
         self.faults: list[str] = []
         """What could not be read, in words."""
 
     def read(self) -> Iterator[Record]:
-        """Every record, oldest first; then the journal is open for writing. A last line that a crash tore is cut off. A
-        file of which anything else cannot be read is copied aside, and named in `faults`. Raises OSError."""
+        """Every record, oldest first. Afterwards the journal is open for writing. A last line that a crash left
+        unfinished is cut off. A file with anything else that cannot be read is copied aside, and `faults` names it.
+        Raises OSError."""
         self.faults = []
         self.snapshot.parent.mkdir(parents=True, exist_ok=True)
         for path in (self.snapshot, self._journal):
@@ -318,7 +320,7 @@ class _Files:
         sync_folder(self.snapshot.parent)
 
     def append(self, record: Record) -> None:
-        """Write a task; it is on the disk for good after `sync`. Raises OSError; then nothing of it is kept."""
+        """Write a task; `sync` makes it durable. Raises OSError; then nothing of it is kept."""
         assert self._file is not None, "it was read"
         data = _line(record) + b"\n"
         end = self._file.seek(0, os.SEEK_END)
@@ -331,15 +333,15 @@ class _Files:
         self.lines += 1
 
     def sync(self) -> None:
-        """Wait until what was appended is on the disk."""
+        """Wait until what was appended is on disk."""
         assert self._file is not None, "it was read"
         os.fsync(self._file)
 
     def replace(self, records: Iterable[Record]) -> None:
-        """Make `records`, which is everything, the document, and empty the journal.
+        """Write `records`, which are the whole graph, into the document, and empty the journal.
 
-        One task is dumped and written at a time: a single dump of a large graph would hold the interpreter for a third
-        of a second. Raises OSError; the files then still say the same as before.
+        Each task is dumped and written by itself: a single dump of a large graph would hold the interpreter for a third
+        of a second. Raises OSError; then the files are as before.
         """
         assert self._file is not None, "it was read"
         separators = itertools.chain([b""], itertools.repeat(b",\n"))
@@ -355,7 +357,7 @@ class _Files:
 
 
 def _lines(path: Path) -> Iterator[bytes]:
-    """The lines of a file with a record each; a last one that has no end is cut off."""
+    """The lines of a file with a record each. A last line without an end is cut off."""
     if not path.exists():
         return
     with path.open("rb", buffering=BUFFER_SIZE) as file:
@@ -380,7 +382,7 @@ def _line(record: Record) -> bytes:
 
 
 def _record(line: bytes) -> Record:
-    """Raises ValueError and the like for what is no task."""
+    """The record in a line. Raises ValueError and the like if it is no task."""
     fields = json.loads(line.rstrip().removesuffix(b","))
     node = _TASK.validate_python(fields["task"])
     return node, [
@@ -390,11 +392,11 @@ def _record(line: bytes) -> Record:
 
 
 def _is_same(edge: GraphEdge, other: GraphEdge) -> bool:
-    """Whether both say the same of the same tasks."""
+    """Whether two edges have the same relation between the same tasks."""
     return (edge.source, edge.relation, edge.target) == (other.source, other.relation, other.target)
 
 
 def _short(text: str, max_length: int) -> str:
-    """Harmless, and at most `max_length` characters."""
+    """Sanitised text with at most `max_length` characters."""
     cleaned = sanitise(text).strip()
     return cleaned if len(cleaned) <= max_length else cleaned[: max_length - 1].rstrip() + "…"

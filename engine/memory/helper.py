@@ -1,7 +1,7 @@
-"""Memory's helper process as the engine sees it: started when it is first needed, started again when it died.
+"""The engine's side of memory's helper process, which is started when it is first needed, and again after it died.
 
-Requests and answers are pickled over its pipes; both ends are this program. It carries no text beyond what is to be
-embedded and no key but that of a Chroma server; it has a process group of its own.
+Requests and answers are pickled and sent over its pipes; both ends are this program. The helper gets only texts that
+are embedded, and no key except that of a Chroma server. It has a process group of its own.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from engine.programs import HelperGone, HelperKeeper, HelperProcess
 COMMAND = (sys.executable, "-m", "engine.memory.helper_main")
 
 RESTART_DELAY_S = 10.0
-"""Seconds; a helper that dies sooner is not started again for as long."""
+"""A helper that dies within this many seconds is not started again for as long."""
 
 
 class HelperFailed(Exception):
-    """The helper answered that it cannot do it, in its own words."""
+    """The helper could not do what was asked. The message says why."""
 
 
 class Request(NamedTuple):
-    """A call of a method of the model or of the index; what is not `bulk` comes first."""
+    """A call of a method of the model or of the index. Requests that are not `bulk` are answered first."""
 
     bulk: bool
     number: int
@@ -44,17 +44,18 @@ class Answer(NamedTuple):
 
 
 class Helper(HelperKeeper["_MemoryProcess"]):
-    """Keeps the process, and sends it requests."""
+    """Starts the process, and sends it requests."""
 
     def __init__(self, command: Sequence[str] = COMMAND) -> None:
         super().__init__(_MemoryProcess, command, restart_seconds=RESTART_DELAY_S)
 
     def submit(self, method: str, *arguments: Any, bulk: bool = True) -> Future[Any]:
-        """Ask; the answer comes as a future that may raise `HelperGone` or `HelperFailed`. Raises `HelperGone`."""
+        """Send a request. The future has the answer, or raises `HelperGone` or `HelperFailed`. Raises `HelperGone`."""
         return self.running().ask(bulk, method, arguments)
 
     def call(self, method: str, *arguments: Any, timeout: float, bulk: bool = True) -> Any:
-        """Ask and wait. Raises `HelperGone`, `HelperFailed`, and TimeoutError after `timeout` seconds."""
+        """Send a request and wait for the answer. Raises `HelperGone`, `HelperFailed`, and TimeoutError after `timeout`
+        seconds."""
         return self.submit(method, *arguments, bulk=bulk).result(timeout)
 
 

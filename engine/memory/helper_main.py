@@ -1,10 +1,10 @@
 """Memory's helper process: answers requests for the local model and the Chroma index. Started by `helper`.
 
-Both hold Python's interpreter lock for long, which would freeze the screen. The process ends when its standard input
-closes, so that no helper outlives its engine.
+Both hold Python's interpreter lock for long, which would freeze the screen in the engine's process. The helper ends
+when its standard input closes, so that it does not outlive its engine.
 
-Three lanes: questions, which somebody waits for; texts that are remembered, at low priority; and the index, which
-answers questions before it takes anything new.
+It has three lanes: questions, for which somebody waits; texts that are remembered, at low priority; and the index,
+which answers searches before it adds vectors.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from engine.memory.local_model import MiniLM
 BULK_THREADS = max(1, min(2, os.cpu_count() or 1))
 BULK_NICE = 10
 MODEL_METHODS = frozenset({"embed", "offsets"})
-"""Methods of the model; all others are the index's."""
+"""Methods of the model. All others are methods of the index."""
 
 
 class RequestLanes:
-    """Takes requests from one thread, and answers from its own."""
+    """Takes requests from one thread, and answers them in threads of its own."""
 
     def __init__(self, answer: Callable[[Answer], None]) -> None:
         self._answer = answer
@@ -61,7 +61,7 @@ class RequestLanes:
 
 
 def main() -> None:
-    """Answer what comes on standard input until it ends."""
+    """Answer the requests on standard input until it ends."""
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what a library prints must not get between the messages
     write_lock = threading.Lock()

@@ -1,6 +1,6 @@
 """The local embedding model: all-MiniLM-L6-v2 as one ONNX file that comes in a wheel. Nothing is downloaded.
 
-Every text is embedded by itself: a batch would be no faster on one core, and padding would cost.
+Each text is embedded by itself: on one core a batch would not be faster, and its padding would cost time.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ FILE = "model.onnx"
 SHA256 = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"
 
 MAX_TOKENS = 256
-"""What follows is not read by the model."""
+"""Number of tokens that the model reads of a text; it ignores the others."""
 
 
 class MiniLM:
-    """The model; loaded by the first text. From any thread."""
+    """The model. The first text loads it. From any thread."""
 
     def __init__(self) -> None:
         self._loading = threading.Lock()
 
     def embed(self, text: str, keep: int | None = None) -> Embedding:
-        """Embed a text; token vectors are packed from character `keep` on. Without `keep` it is a question: all its
-        token vectors are packed, and its tokens are returned.
+        """Embed a text. Its token vectors are packed from the character `keep` on. Without `keep` the text is a
+        question: all its token vectors are packed, and its tokens are returned.
 
-        Raises whatever loading raises: ImportError, OSError, RuntimeError (not the file it should be).
+        Raises what loading raises: ImportError, OSError, RuntimeError (the wrong file).
         """
         import numpy
 
@@ -78,7 +78,7 @@ class MiniLM:
 
 
 def model_fault() -> str:
-    """Why the model cannot be loaded, in words; "" when it can. Reads its file."""
+    """Why the model cannot be loaded, in words; "" if it can. Reads its file."""
     try:
         _verified()
     except (ImportError, OSError, RuntimeError) as error:
@@ -87,7 +87,7 @@ def model_fault() -> str:
 
 
 def _verified() -> bytes:
-    """The model's file. Raises ImportError, OSError, or RuntimeError when it is not the one it should be."""
+    """The model's file. Raises ImportError, OSError, or RuntimeError if it is not the right one."""
     file = Path(str(files(PACKAGE) / FILE))
     data = file.read_bytes()
     if hashlib.sha256(data).hexdigest() != SHA256:

@@ -1,8 +1,8 @@
 """Layer G, PARA (SPEC 4.7): canonical facts in projects, areas, resources and archives.
 
 Files are the truth: `para/BUCKET/GROUP/items.json`, and the `summary.md` made of it. A fact is never deleted: another
-supersedes it, and the chain of corrections can be walked both ways. A change is an intent row first, with the facts as
-they shall be, for it may touch several files: applied twice it is as applied once.
+one supersedes it, and the chain of corrections can be followed in both directions. A change may concern several files,
+so it begins with an intent row, which contains the facts as they will be. It can be applied twice without harm.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ _FACTS = TypeAdapter(list[ParaFact])
 
 @frozen
 class NewFact:
-    """A fact to keep. `supersedes`: the id of the one that it takes the place of, "" for none. `trust` and
-    `approved_at` as in `ParaFact`; `reason`: why it might be kept, of one that waits for the operator's word."""
+    """A fact to keep. `supersedes` is the id of the fact that it replaces, "" for none. `trust` and `approved_at` are
+    as in `ParaFact`. `reason` says why a draft should be kept."""
 
     fact: str
     category: str = "fact"
@@ -55,14 +55,14 @@ class NewFact:
 
     @property
     def digest(self) -> str:
-        """The same for what says the same."""
+        """The same for facts that say the same; see `capture_rules.digest`."""
         return digest(self.fact)
 
 
 @frozen
 class _Group:
-    """The facts in a folder, by id. `broken` says why its file cannot be used, "" when it can: it is never written
-    over."""
+    """The facts in a folder, by id. `broken` says why its file cannot be used, "" if it can. Such a file is never
+    overwritten."""
 
     folder: Path
     facts: Mapping[str, ParaFact] = field(default_factory=dict)
@@ -85,7 +85,7 @@ class Para:
     # -- reading
 
     def facts(self, *, words: str = "", active: bool = False, workspace: str | None = None) -> list[ParaFact]:
-        """Every fact, the newest first; those with all `words`. A fact without a workspace belongs to every one."""
+        """Facts with all `words`, newest first. A fact without a workspace belongs to every workspace."""
         terms = words.casefold().split()
         matching = [
             fact
@@ -101,8 +101,8 @@ class Para:
         return _existing(self._all_facts(), fact_id)
 
     def corrections(self, fact_id: str) -> list[ParaFact]:
-        """The chain of corrections that a fact belongs to, oldest first: all that led to the one which holds now.
-        Raises `Refusal` `unknown_fact`."""
+        """The chain of corrections that a fact belongs to, oldest first, up to the fact that is valid now. Raises
+        `Refusal` `unknown_fact`."""
         facts = self._all_facts()
 
         def successors(fact: ParaFact) -> list[str]:
@@ -117,13 +117,13 @@ class Para:
         return sorted(members, key=lambda fact: (-len(chains[fact.id]), fact.created_at, fact.id))
 
     def problems(self) -> list[str]:
-        """Which files cannot be read, in words."""
+        """The files that cannot be read, in words."""
         return [group.broken for group in self._groups() if group.broken]
 
     # -- writing
 
     def add(self, new: Sequence[NewFact]) -> list[ParaFact]:
-        """Keep facts; those that an active fact of the group says already are not kept again (that one comes back).
+        """Keep facts, and return them. If an active fact of the group says the same, it is returned instead.
 
         Raises `Refusal`: `bad_fact`, `unknown_fact`, `already_superseded`, `para_damaged`; then none of them is kept.
         """
@@ -134,14 +134,14 @@ class Para:
             return stored
 
     def count_access(self, fact_ids: Iterable[str]) -> None:
-        """Recall found these facts: counted in memory, written by `flush`."""
+        """Count that recall found these facts. `flush` writes the counts."""
         now = self._clock.now()
         with self._lock:
             for fact_id in fact_ids:
                 self._accesses[fact_id] = (self._accesses.get(fact_id, (0, now))[0] + 1, now)
 
     def flush(self) -> None:
-        """Write the counts of `count_access` into the files. Raises OSError; they are then written another time."""
+        """Write the counts of `count_access` into the files. Raises OSError; then a later call writes them."""
         with self._lock:
             facts = self._all_facts()
             self._write_files([
@@ -156,7 +156,8 @@ class Para:
         yield from ((fact.id, fact.fact) for fact in self._matching(terms))
 
     def erase(self, terms: SearchTerms) -> int:
-        """Empty them; how many. The stubs keep their places in the chain (SPEC 4.10)."""
+        """Empty the facts that contain the terms; returns how many. The stubs keep their places in the chain (SPEC
+        4.10)."""
         with self._lock:
             stubs = [
                 replace(fact, fact="", category="", source="", status="superseded", forgotten=True)
@@ -166,7 +167,7 @@ class Para:
             return len(stubs)
 
     def recover(self) -> list[str]:
-        """Finish what a crash left half done. Says in words what cannot be."""
+        """Finish what a crash left half done. Returns what could not be finished, in words."""
         problems = []
         for intent in unfinished_intents(self._database, INTENT):
             try:
@@ -183,7 +184,7 @@ class Para:
         return [fact for fact in self.facts() if any(map(terms.match, (fact.fact, fact.category, fact.source)))]
 
     def _plan(self, new: NewFact, changes: dict[str, ParaFact]) -> ParaFact:
-        """The fact that `new` becomes, put into `changes` with what else changes for it."""
+        """Put the fact that `new` becomes, and other facts that change with it, into `changes`."""
         facts, new_digest = self._all_facts() | changes, new.digest
         for fact in facts.values():
             is_in_group = (fact.bucket, fact.group) == (new.bucket, new.group)
@@ -217,7 +218,7 @@ class Para:
         return fact
 
     def _change(self, facts: Sequence[ParaFact]) -> None:
-        """Write changed facts, whichever files they are in, all or, after a crash, all at the next start."""
+        """Write changed facts into their files. After a crash the next start writes all of them."""
         for folder in {self._folder_of(fact) for fact in facts}:
             _refuse_broken(self._group(folder))
         payload = {"facts": _FACTS.dump_python(list(facts), mode="json")}
@@ -258,13 +259,13 @@ class Para:
 
 
 def group_name(text: str) -> str:
-    """A name of a group made of any words: small letters, digits, `-`; "general" for none that can be."""
+    """The name of a group, made of any words: small letters, digits, `-`; "general" if nothing is left of them."""
     words = re.findall(r"[a-z0-9]+", text.lower())
     return "-".join(words)[:60].strip("-") or "general"
 
 
 def _read_group(folder: Path) -> _Group:
-    """The group in `folder`; one that is not there is empty."""
+    """The group in `folder`, empty if there is none."""
     bucket, group = folder.parts[-2:]
     try:
         items = json.loads((folder / ITEMS).read_text(encoding="utf-8-sig"))
@@ -300,8 +301,8 @@ def _validated(new: NewFact) -> NewFact:
 
 
 def _free_id(new: NewFact, existing_ids: Iterable[str]) -> str:
-    """An id that follows from what the fact says, so that the same run twice makes the same; another where that is
-    taken by an older fact of the same words."""
+    """An id that is made of the fact's words, so that a repeated run makes the same id. If an older fact with the same
+    words has it, it is another one."""
     taken_ids = set(existing_ids)
     basis = f"{new.bucket}/{new.group}/{new.digest}"
     candidates = ("fact_" + hashlib.sha256(f"{basis}/{salt}".encode()).hexdigest()[:8] for salt in itertools.count())
@@ -309,7 +310,7 @@ def _free_id(new: NewFact, existing_ids: Iterable[str]) -> str:
 
 
 def summary(folder: Path, facts: Iterable[ParaFact]) -> str:
-    """The Markdown page of a group: what holds, by category, then what was superseded, and by what. Pure."""
+    """The Markdown page of a group: valid facts by category, then superseded ones with their successors. Pure."""
     by_category: dict[str, list[str]] = {}
     history = []
     for fact in facts:

@@ -1,7 +1,7 @@
 """Parses a question: its topic, the speakers it is about, and the dates it names. Pure.
 
-Most words of a question say nothing about its topic: "Can you list the order in which I brought up ..." is about the
-rest. Names of speakers are matched with who speaks, not with the text.
+Many words of a question say nothing about its topic: "Can you list the order in which I brought up ..." is about what
+follows. Names of speakers are compared with the speaker of a memory, not with its text.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from datetime import date, datetime, timedelta
 from engine.frozen import frozen
 
 WORD = re.compile(r"([^\W_]+)(?:['’][a-z]{1,2}\b)?")
-"""A word; what it finds is the word without a possessive or another short ending."""
+"""A word. Its group is the word without a possessive or another short ending."""
 
 _STOP_WORDS = """
 a an the is are was were be been being am do does did doing have has had having i you he she it we they me him her us
@@ -23,11 +23,12 @@ to for from with by about as into than then so and or but if not no yes can coul
 just very too also there here s t d ll m re ve don didn doesn isn wasn
 """
 STOP_WORDS = frozenset(_STOP_WORDS.split())
-"""Words that narrow nothing."""
+"""Words that are too common to narrow a search."""
 
 USERS = frozenset({"user", "human", "me", "operator", "customer"})
 ASSISTANTS = frozenset({"assistant", "ai", "bot", "model", "agent"})
-"""Speakers that are roles: a question in the first person is about the one, "what did you suggest" about the other."""
+"""Speakers that are roles. A question in the first person is about the user, "what did you suggest" about the
+assistant."""
 
 _TALKS = r"(?:conversations?|discussions?|chats?|sessions?|talks?|requests?|messages?)"
 _FRAME = re.compile(
@@ -49,7 +50,7 @@ _FRAME = re.compile(
     ),
     re.IGNORECASE,
 )
-"""How a question asks, beside what it asks for."""
+"""The words of a question that do not belong to its topic."""
 
 _SAYING_VERBS = (
     "said|told|suggested|recommended|mentioned|advised|proposed|provided|gave|given|listed|explained|answered|wrote|"
@@ -91,7 +92,7 @@ _RELATIVE = re.compile(r"\b(today|yesterday|(?:last|this|past) (?:week|month|yea
 
 @frozen
 class DateRange:
-    """A date that a question names, as far as it does; or the days from `first` to `last`."""
+    """A date that a question names, with the parts that it names; or the days from `first` to `last`."""
 
     year: int | None = None
     month: int | None = None
@@ -100,8 +101,8 @@ class DateRange:
     last: date | None = None
 
     def fits(self, day: date) -> float:
-        """How well a day fits, in [0, 1]: 1 the very day or the one beside it, 0.67 the month, 0.33 the month of
-        another day."""
+        """How well a day fits, in [0, 1]: 1 for the named day or the one beside it, 0.67 for a day of the named month,
+        0.33 for another day of the month if a day was named."""
         if self.first is not None and self.last is not None:
             if not self.first <= day <= self.last:
                 return 0.0
@@ -117,9 +118,9 @@ class DateRange:
 class Question:
     """A question as the ranking reads it.
 
-    `words` are the words of its topic that narrow something, `terms` their stems; `speakers` those (in lower
-    case) whose lines it is about, empty for nobody's; `topic` what it asks for, without the names of speakers.
-    `asks_advice`: what the user prefers counts.
+    `topic` is what it asks for, without the names of speakers. `words` are the words of its topic without stop words,
+    `terms` their stems. `speakers` are the speakers, in lower case, whose lines it is about. `asks_advice`: the user's
+    preferences count.
     """
 
     text: str
@@ -133,7 +134,7 @@ class Question:
     asks_advice: bool
 
     def date_fit(self, at: str) -> float:
-        """How well a time (ISO 8601) fits the dates that it names, in [0, 1]; 0 where it names none."""
+        """How well a time (ISO 8601) fits the dates that the question names, in [0, 1]; 0 if it names none."""
         return max((when.fits(date.fromisoformat(at[:10])) for when in self.dates), default=0.0)
 
 
@@ -171,8 +172,8 @@ def stems(text: str) -> list[str]:
 
 @functools.lru_cache(maxsize=50_000)
 def stem(word: str) -> str:
-    """A word without its ending, roughly: `plans`, `planned`, `planning` and `plan` are one. Both sides of a comparison
-    go through here, so that it need not be a word."""
+    """A word without its ending, roughly: `plans`, `planned`, `planning` and `plan` have one stem. It need not be a
+    word, because both sides of a comparison are stemmed."""
     if len(word) > 3 and word.endswith("ies"):
         word = word[:-3] + "y"
     elif len(word) > 4 and word.endswith("sses"):
@@ -191,7 +192,7 @@ def stem(word: str) -> str:
 
 
 def _names_of(speaker: str) -> tuple[str, ...]:
-    """What a speaker may be called by: the words of the name."""
+    """The names by which a speaker may be called: the words of the name."""
     return tuple(word for word in WORD.findall(speaker) if len(word) > 1 and word not in STOP_WORDS)
 
 
@@ -200,8 +201,8 @@ def _is_named(lower: str, words: set[str], speaker: str, names: tuple[str, ...])
 
 
 def _roles(text: str, speakers: set[str]) -> frozenset[str]:
-    """Whose lines count where a user talks with an assistant: what the user said, unless it is asked for what the
-    assistant did, or for a summary: its answers sum up what the user said."""
+    """Whose lines count if a user talks with an assistant: the user's. But if the question is about what the assistant
+    did, or asks for a summary, the assistant's count, because its answers summarise what the user said."""
     users, assistants = speakers & USERS, speakers & ASSISTANTS
     if not users or not assistants:
         return frozenset()
@@ -209,7 +210,7 @@ def _roles(text: str, speakers: set[str]) -> frozenset[str]:
 
 
 def _topic(text: str) -> str:
-    """A question without how it asks; as it stands where too little is left."""
+    """The topic of a question: the question without its frame, or all of it if too little is left."""
     topic = re.sub(r"\s+", " ", _FRAME.sub(" ", text)).strip(" ,.;:?")
     return topic if len(WORD.findall(topic)) > 1 else text
 

@@ -1,8 +1,8 @@
 """Token vectors of texts: how they are packed to be stored, and how a question is compared with them.
 
-Late interaction: each telling word of a question looks for the word nearest to it in a text, which is more precise than
-to compare one vector of a whole sentence. Token vectors are packed when a text is embedded, about a kilobyte a turn, so
-that ranking runs no model.
+This is late interaction: each word of a question is compared with the nearest word of a text, which is more precise
+than the comparison of one vector for each sentence. Token vectors are packed when a text is embedded, about a kilobyte
+a turn, so that ranking needs no model.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ TOKEN_DIMENSIONS = 32
 """Dimensions of a packed token vector, one signed byte each."""
 
 TOKEN_SCALE = 127.0
-"""What a packed dimension of 1.0 is."""
+"""The packed value of 1.0 in a dimension."""
 
 PROJECTION = Path(__file__).with_name("token_projection.npy")
 """The model's projection to `TOKEN_DIMENSIONS`, the principal components of tokens in everyday talk: float16, a row of
@@ -27,7 +27,7 @@ the projected mean, then 384 rows of directions."""
 
 
 def pack_tokens(vectors: Matrix) -> bytes:
-    """What is stored of a text's token vectors, one a row. b"" when they are of another model."""
+    """The token vectors of a text (the rows) as they are stored, b"" if they are of another model."""
     import numpy
 
     mean, directions = _projection()
@@ -56,7 +56,7 @@ def maxsim(question: bytes, counted: Sequence[int], texts: Sequence[bytes | None
     """The MaxSim score of each text, in [0, 1]: the mean, over the question's words, of the similarity of the nearest
     word in the text; 0 for a text without stored tokens.
 
-    `question` and `texts` are as `pack_tokens` made them; `counted` are the rows of the question that count, all when
+    `question` and `texts` are packed by `pack_tokens`. `counted` are the rows of the question that count, all if it is
     empty.
     """
     import numpy

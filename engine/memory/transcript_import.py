@@ -1,8 +1,8 @@
-"""Transcripts of other agents (opt-in, `[memory] transcripts`): their turns are remembered in layer C, with where they
-came from. Files are only read.
+"""Imports transcripts of other agents (opt-in, `[memory] transcripts`): their turns are remembered in layer C, with
+their source. Files are only read.
 
-Each turn has an id of its own, so that reading a file again adds nothing; what was read up to is kept, so that a file
-that grew is read on from there.
+Each turn has an id of its own, so that reading a file again adds nothing. The position in each file is stored, so that
+a file that grew is read from there.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ IMPORTED = "imported"
 BATCH = 200
 _START = {"offset": 0, "line": 0, "folder": ""}
 MAX_PAIRED = 20_000
-"""The newest turns that are searched for replies to agents."""
+"""Number of the newest turns that are searched for replies to agents."""
 
 MAX_REPORTED = 3
-"""Problems of an import that are reported; the others are counted."""
+"""Number of problems of an import that are reported in words; the others are counted."""
 
 
 class Importer:
-    """Reads transcripts of the folders that the settings name."""
+    """Imports the transcripts in the folders that the settings name."""
 
     def __init__(
         self,
@@ -48,9 +48,8 @@ class Importer:
         secrets: Callable[[], Iterable[str]],
         report: Callable[[str, str], None],
     ) -> None:
-        """`workspace_of(folder)`: the workspace that a folder belongs to; `ours(folder)`: whether a session of this
-        engine worked there, which has its own transcript; `report(where, words)` is called when something cannot be
-        read."""
+        """`workspace_of(folder)` returns the workspace of a folder. `ours(folder)`: a session of this engine worked
+        there, and has a transcript of its own. `report(where, words)` is called if something cannot be read."""
         self._report = report
         self._last_problems: list[str] = []
         self._database = database
@@ -61,8 +60,8 @@ class Importer:
         self._secrets = secrets
 
     def run(self) -> int:
-        """Read what is new; returns how many turns. Raises nothing that a file can cause: what could not be read is
-        reported when it is not the same as before."""
+        """Import what is new; returns the number of turns. A file causes no exception: what cannot be read is reported,
+        unless it is the same as the last time."""
         turns = 0
         problems: list[str] = []
         for folder in (Path(name).expanduser() for name in self._folders()):
@@ -80,7 +79,7 @@ class Importer:
         return turns
 
     def _import_file(self, path: Path, problems: list[str]) -> int:
-        """Remember the turns that a file has grown by. Returns how many; adds what could not be read to `problems`."""
+        """Remember the new turns of a file, and return their number. Adds what cannot be read to `problems`."""
         key = "memory.import." + hashlib.sha256(str(path).encode(errors="replace")).hexdigest()[:24]
         with self._database.read() as session:
             progress = state.get(session, key, _START)
@@ -99,7 +98,7 @@ class Importer:
         return turns
 
     def _read_memories(self, path: Path, progress: dict[str, Any], problems: list[str]) -> Iterator[NewMemory]:
-        """The turns of a file from `progress` on, which is updated with each line."""
+        """The turns of a file from the position `progress`, which is updated with each line."""
         secrets, workspace_of = tuple(self._secrets()), functools.cache(self._workspace_of)
         with path.open("rb") as file:
             file.seek(progress["offset"])
@@ -121,8 +120,8 @@ class Importer:
 
 
 def reply_pairs(memories: MemoryStore) -> list[tuple[str, str]]:
-    """What an agent said in an imported conversation and what the operator said to it next, the oldest first; of the
-    newest `MAX_PAIRED` turns."""
+    """Pairs of what an agent said in an imported conversation and the operator's reply, oldest first, among the newest
+    `MAX_PAIRED` turns."""
     condition = "WHERE instr(tags, ?) AND NOT forgotten ORDER BY seq DESC LIMIT ?"
     replies: dict[str, str] = {}
     pairs = []

@@ -1,8 +1,8 @@
 """Access to files beneath one folder that is safe against links and folders exchanged meanwhile (SPEC 3.8, 3.9).
 
-A path is never checked first and used later. Each call resolves it anew from the descriptor of the folder, through real
-folders of the same mount only, and acts on the last name within the descriptor of its folder. Linux does that in one
-call (`openat2`); elsewhere each folder is opened from the one before. Nothing here waits for a pipe or a device.
+A path is never checked first and used later. Each call resolves it again from the descriptor of the folder, through
+real folders of the same mount only, and acts on the last name within the descriptor of its parent. Linux does this in
+one call (`openat2`). Elsewhere each folder is opened from the one before. No call waits for a pipe or a device.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _NO_FOLDER = (errno.ELOOP, errno.ENOTDIR, errno.EXDEV)
 """Errors of opening a link, a file, and a folder of another mount."""
 
 REPLACED = (*_NO_FOLDER, errno.EINVAL, errno.ENXIO)
-"""Why a file that `lstat` saw can no longer be read as one: another thing stands there now."""
+"""Errors of reading a file that was replaced by something else since `lstat`."""
 
 _OPENAT2 = 437
 _RESOLVE = 0x01 | 0x02 | 0x04 | 0x08  # NO_XDEV, NO_MAGICLINKS, NO_SYMLINKS, BENEATH
@@ -38,8 +38,8 @@ _RESOLVE = 0x01 | 0x02 | 0x04 | 0x08  # NO_XDEV, NO_MAGICLINKS, NO_SYMLINKS, BEN
 class Beneath:
     """The files beneath one folder. Paths are relative to it, "" is the folder itself. Used as a context manager.
 
-    Methods raise OSError with the path as `filename`: ELOOP or ENOTDIR when a parent is no real folder, EXDEV when the
-    path is absolute, has `..` in it or leads into another mount, and what the system says of the rest.
+    Methods raise OSError with the path as `filename`: ELOOP or ENOTDIR if a parent is no real folder; EXDEV if the path
+    is absolute, contains `..` or leads into another mount; and the other errors of the system.
     """
 
     def __init__(self, descriptor: int) -> None:
@@ -60,14 +60,14 @@ class Beneath:
         os.close(self._top)
 
     def within(self, path: str) -> Beneath:
-        """The files beneath one of its folders. That one stays the same, wherever it is moved."""
+        """The files beneath one of its folders, which stays the same even if it is moved."""
         with _name_path_in_errors(path):
             return Beneath(_open_folder(self._top, path, _PASS_FOLDER))
 
     # Looking
 
     def lstat(self, path: str) -> os.stat_result | None:
-        """The status of `path`, a link not followed; None for nothing, and behind a parent that is no real folder."""
+        """The status of `path` without following a link; None if nothing is there, or if a parent is no real folder."""
         if not path:
             return os.fstat(self._top)
         try:
@@ -79,7 +79,7 @@ class Beneath:
             raise
 
     def is_folder(self, path: str) -> bool:
-        """True for a real folder."""
+        """Whether `path` is a real folder."""
         try:
             os.close(_open_folder(self._top, path, _PASS_FOLDER))
         except OSError as error:
@@ -89,7 +89,7 @@ class Beneath:
         return True
 
     def obstructed(self, path: str) -> str:
-        """The topmost parent of `path` that is there and is no real folder, or ""."""
+        """The topmost parent of `path` that exists and is no real folder, "" for none."""
         for parent in parents(path):
             try:
                 os.close(_open_folder(self._top, parent, _PASS_FOLDER))
@@ -107,7 +107,7 @@ class Beneath:
             return os.listdir(descriptor)  # noqa: PTH208 - of a descriptor
 
     def walk(self, path: str) -> Iterator[tuple[str, bool]]:
-        """(path, is it a folder) of everything below a folder; a folder comes before what is in it."""
+        """(path, whether it is a folder) of everything below a folder. A folder comes before its contents."""
         for name in self.names(path):
             inner = f"{path}/{name}" if path else name
             status = self.lstat(inner)
@@ -123,7 +123,7 @@ class Beneath:
             return os.readlink(os.fsencode(name), dir_fd=folder)
 
     def open_file(self, path: str) -> int:
-        """A descriptor to read a regular file by; the caller closes it. Anything else is EINVAL, ELOOP or ENXIO."""
+        """A descriptor to read a regular file, which the caller closes. Anything else raises EINVAL, ELOOP or ENXIO."""
         with self._at(path) as (folder, name):
             descriptor = os.open(name, _READ_FILE, dir_fd=folder)
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -134,8 +134,8 @@ class Beneath:
     # Changing
 
     def write(self, path: str, data: bytes, *, mode: int | None = None) -> None:
-        """Make a file that is not there yet. `mode`: its permission bits, else as the umask has it; bits that change
-        whose rights a program gets (setuid, setgid) are never set."""
+        """Create a file that does not exist yet. `mode` are its permission bits; without them the umask decides. The
+        bits setuid and setgid are never set."""
         with self._at(path) as (folder, name):
             descriptor = os.open(name, _NEW_FILE, 0o666 if mode is None else 0o600, dir_fd=folder)
             with os.fdopen(descriptor, "wb") as file:
@@ -144,7 +144,7 @@ class Beneath:
                     os.fchmod(file.fileno(), mode & 0o777)
 
     def symlink(self, target: str, path: str) -> None:
-        """Make a symbolic link where nothing is yet."""
+        """Create a symbolic link where nothing is yet."""
         with self._at(path) as (folder, name):
             os.symlink(target, name, dir_fd=folder)
 
@@ -154,7 +154,7 @@ class Beneath:
             os.link(name, new_name, src_dir_fd=source, dst_dir_fd=folder, follow_symlinks=False)
 
     def replace(self, path: str, new: str) -> None:
-        """Rename a file, in place of what has the new name. An error names `new`: `path` is a temporary file."""
+        """Rename a file, replacing what has the new name. An error names `new`, because `path` is a temporary file."""
         with self._at(new) as (folder, new_name), self._at(path) as (source, name):
             os.replace(name, new_name, src_dir_fd=source, dst_dir_fd=folder)
 
@@ -164,7 +164,7 @@ class Beneath:
             os.unlink(name, dir_fd=folder)
 
     def mkdir(self, path: str) -> None:
-        """Make a folder, as the umask has it."""
+        """Create a folder with the permissions of the umask."""
         with self._at(path) as (folder, name):
             os.mkdir(name, dir_fd=folder)
 
@@ -179,7 +179,7 @@ class Beneath:
             os.fchmod(descriptor, os.fstat(descriptor).st_mode & 0o7000 | mode & 0o777)
 
     def sync_file(self, path: str) -> None:
-        """Have a file on disk."""
+        """Wait until a file is on disk."""
         descriptor = self.open_file(path)
         try:
             os.fsync(descriptor)
@@ -187,7 +187,7 @@ class Beneath:
             os.close(descriptor)
 
     def sync_folder(self, path: str) -> None:
-        """Make renames and removals in a folder durable."""
+        """Wait until renames and removals in a folder are on disk."""
         with self._folder(path) as descriptor:
             os.fsync(descriptor)
 
@@ -220,7 +220,7 @@ def parents(path: str) -> list[str]:
 
 @contextmanager
 def _name_path_in_errors(path: str) -> Iterator[None]:
-    """Errors name the whole path, not what was left of it for the system call."""
+    """Put the whole path into errors, instead of the part that was given to the system call."""
     try:
         yield
     except OSError as error:
@@ -264,7 +264,8 @@ class _OpenHow(ctypes.Structure):
 
 @functools.cache
 def _openat2() -> Callable[[int, str, int], int] | None:
-    """Linux's `openat2` that follows no link and stays beneath, or None where the kernel has none or forbids it."""
+    """Linux's `openat2`, which follows no link and stays beneath; None if the kernel does not have it, or forbids
+    it."""
     if sys.platform != "linux":
         return None
     syscall = ctypes.CDLL(None, use_errno=True).syscall

@@ -1,6 +1,6 @@
-"""Erases text from a whole database for good (SPEC 4.10), whatever tables it has.
+"""Erases text from all tables of a database for good (SPEC 4.10).
 
-All text, JSON and compressed text is searched, except keys and paths.
+It searches text, JSON and compressed text, but not keys and paths.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ MAX_PATTERN_WORDS = 400
 
 EXCERPT_WORDS = 8
 MAX_EXCERPT = 2_000
-"""An excerpt of a text is found too: its first `EXCERPT_WORDS` words, and at most `MAX_EXCERPT` characters up to an
-ellipsis."""
+"""Excerpts of a text are found, too: its first `EXCERPT_WORDS` words, and up to `MAX_EXCERPT` characters after them
+until an ellipsis."""
 
 _SENTENCE = re.compile(r"(?<=[.!?…])\s+")
 
@@ -36,7 +36,7 @@ class SearchTerms:
     """Texts to find and remove: whole words, in any case, with any white space between them."""
 
     def __init__(self, texts: Iterable[str]) -> None:
-        """Raises `Refusal` `too_short` for a text that would be found everywhere."""
+        """Raises `Refusal` `too_short` for a text that is too short to be searched for."""
         self.texts = tuple(dict.fromkeys(text.strip() for text in texts if text.strip()))
         if not self.texts or any(len(re.sub(r"\W", "", text)) < MIN_LETTERS for text in self.texts):
             raise Refusal(
@@ -63,13 +63,13 @@ class SearchTerms:
 
 
 def _pattern(words: Iterable[str]) -> str:
-    """These words one after the other, whatever white space is between them."""
+    """A pattern of these words, one after the other, with any white space between them."""
     return r"(?<!\w)" + r"\s+".join(map(re.escape, words)) + r"(?!\w)"
 
 
 def search_terms_of(text: str) -> list[str]:
-    """The search terms to erase a whole text: the text itself, and those of its lines and sentences that are long
-    enough to come from nowhere else."""
+    """The search terms to erase a whole text: the text itself, and its lines and sentences of at least `MIN_WORDS`
+    words, which are long enough to come from no other text."""
     lines = [line.strip() for line in text.splitlines()]
     sentences = [part.strip() for line in lines for part in _SENTENCE.split(line)]
     parts = [piece for piece in (*lines, *sentences) if len(piece.split()) >= MIN_WORDS]
@@ -77,7 +77,7 @@ def search_terms_of(text: str) -> list[str]:
 
 
 SKIPPED_TABLES = frozenset({"intents"})
-"""Intents are unfinished work: who started it finishes it."""
+"""Intents are left to the services that finish them."""
 
 SKIPPED_COLUMNS = frozenset(
     {"id", "key", "digest", "workspace", "cwd", "state", "status", "kind", "mode", "layer", "retention", "subject"}
@@ -117,8 +117,8 @@ def erase(connection: sqlite3.Connection, terms: SearchTerms, skipped: frozenset
 
 
 def scrub(connection: sqlite3.Connection) -> bool:
-    """Remove what was erased from the file too: merge full-text indexes, rebuild the file, empty the log. Outside of a
-    transaction. False when a reader kept the log from being emptied; it is emptied later."""
+    """Remove what was erased from the file, too: merge full-text indexes, rebuild the file, empty the log. Not inside a
+    transaction. False if a reader kept the log from being emptied; then it is emptied later."""
     for table in _full_text_tables(connection):
         connection.execute(f'INSERT INTO "{table}"("{table}") VALUES (\'optimize\')')
     connection.execute("VACUUM")
@@ -207,7 +207,7 @@ def _may_be_json(text: str) -> bool:
 
 
 def _decompress(value: bytes) -> str | None:
-    """The text of a compressed value; None for what is none, such as a vector."""
+    """The text of a compressed value, None for a value that is not compressed text, such as a vector."""
     if not value.startswith(_ZLIB_HEADER):
         return None
     try:

@@ -1,8 +1,8 @@
 """Layer B, the event ledger (SPEC 4.2): each event is one row, written before anything reacts to it.
 
-Services that handle events after they were recorded have a cursor each. `LedgerConsumer` handles events one by one,
-retries what fails, then skips and reports it. `ConsumerThread` runs several consumers in one thread, since they read
-files and ask models.
+A service that handles recorded events has a cursor. `LedgerConsumer` handles events one by one; it retries one that
+fails, and then skips and reports it. `ConsumerThread` runs several consumers in a thread of their own, because they
+read files and ask models.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ log = logging.getLogger(__name__)
 
 @frozen
 class LedgerEntry:
-    """An event as `Transaction.record` wrote it. `id` grows with time and serves as a cursor; `kind` is the event's
-    class name, `payload` its other fields."""
+    """An event as `Transaction.record` wrote it. `id` grows with time, and is used as a cursor. `kind` is the name of
+    the event's class, and `payload` contains its other fields."""
 
     id: int
     at: datetime
@@ -114,10 +114,12 @@ Handler = Callable[[Sequence[LedgerEntry]], int | None]
 
 
 class LedgerCursor:
-    """The position of a consumer in the ledger, stored under `key`: each entry is handled once, or again after a crash.
+    """The position of a consumer in the ledger, stored under `key`. Each entry is handled once, after a crash perhaps
+    again.
 
-    `is_relevant` says which entries are handled. The position is stored only after entries were handled, or a whole
-    batch was irrelevant, together with the next write: an idle engine writes nothing. One thread at a time.
+    `is_relevant` says which entries are handled. The position is stored after entries were handled, or after a whole
+    batch without relevant ones, and only together with the next write, so that an idle engine writes nothing. One
+    thread at a time.
     """
 
     def __init__(self, ledger: Ledger, key: str, is_relevant: Callable[[LedgerEntry], bool]) -> None:
@@ -127,14 +129,14 @@ class LedgerCursor:
         self._is_relevant = is_relevant
         self._cursor = -1
         self._recorded = -1
-        """The number of writes to the ledger after which nothing was left to handle."""
+        """`Database.recorded` when nothing was left to handle."""
         ledger.cursor_keys.add(key)
 
     def each(self, handle: Handler) -> None:
         """Call `handle` with the new relevant entries, oldest first, in batches.
 
-        `handle` returns how many it handled, None for all; the rest comes the next time. Its errors are raised here,
-        and its whole batch comes again, so it must accept entries that it handled before.
+        `handle` returns how many it has handled, None for all; the others come the next time. Its errors are raised
+        here. Then its whole batch comes again, so it must accept entries that it has handled before.
         """
         while (recorded := self._database.recorded) != self._recorded:
             if self._cursor < 0:
@@ -162,12 +164,12 @@ CLOSE_TIMEOUT_S = 5.0
 
 
 class NotReady(Exception):
-    """An entry cannot be handled yet; it is handled later, before those after it."""
+    """An entry cannot be handled yet. It is tried again later, before the entries after it."""
 
 
 class LedgerConsumer:
-    """Handles ledger entries of some `kinds`. `handle` does the work for one of them; it may be called again for the
-    same entry after a crash, and then must change nothing."""
+    """Handles ledger entries of some `kinds`, by calling `handle` with each. After a crash it may be called again with
+    an entry that it has handled, and then must change nothing."""
 
     def __init__(
         self,
@@ -186,9 +188,9 @@ class LedgerConsumer:
         self._lock = threading.Lock()
 
     def catch_up(self, should_continue: Callable[[], bool] = lambda: True) -> list[str]:
-        """Handle every entry since the last time, while `should_continue()`. Returns messages of what was skipped.
+        """Handle new entries while `should_continue()` is true. Returns messages about entries that were skipped.
 
-        What handling raises is not raised here: the next call tries again, `MAX_ATTEMPTS` times in all.
+        An error of `handle` is logged, and the next call tries again, `MAX_ATTEMPTS` times in all.
         """
         skipped: list[str] = []
 

@@ -1,8 +1,8 @@
 """The PostgreSQL database that machines share (SPEC 1.9, 4.5): one table of documents, and the exchange with it.
 
-Local first: work never waits for it, and an exchange that was interrupted is simply repeated. A row gets the next
-number whenever it changes, and whoever writes holds one lock until its commit: so numbers become visible in order, and
-a reader that has read up to one of them has missed nothing below it.
+Work never waits for the database, and an interrupted exchange is simply repeated. A row gets the next number whenever
+it changes, and a writer holds one lock until its commit. So numbers become visible in order, and a reader that has read
+up to a number has missed nothing below it.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _FETCH = "SELECT seq, key, version, document FROM clawpy_shared WHERE topic = %s
 
 @frozen
 class SharedRow:
-    """A document that machines share. Of two with the same key the one with the higher version stays."""
+    """A document that machines share. Of two documents with the same key the one with the higher version stays."""
 
     key: str
     document: Mapping[str, Any]
@@ -63,7 +63,7 @@ class SharedRow:
 
 
 class SharedDatabase:
-    """The shared table behind one database URL. Each `connect` is a connection of its own, so that none goes stale."""
+    """The shared table behind one database URL. Each `connect` makes a new connection, so that none goes stale."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -92,8 +92,8 @@ class SharedDatabase:
         return rows, found[-1][0] if found else cursor
 
     def connect(self) -> psycopg.Connection[Any]:
-        """Used as a context it commits, or rolls back what failed. Raises what psycopg raises, and `Refusal`
-        `not_installed` where psycopg is not there."""
+        """A connection; used as a context it commits, or rolls back after an error. Raises what psycopg raises, and
+        `Refusal` `not_installed` without psycopg."""
         try:
             import psycopg
         except ImportError as error:
@@ -117,11 +117,11 @@ class SharedDatabase:
 
 
 class Exchange(ABC):
-    """Exchanges something with the shared database, None for none. One exchange at a time. A failure is reported once,
-    as `CloudSyncFailed`, until an exchange succeeds."""
+    """Base class of what exchanges rows with the shared database (None: there is none). One exchange runs at a time. A
+    failure is recorded as `CloudSyncFailed`, once until an exchange succeeds."""
 
     subject: str
-    """What is shared, in a word."""
+    """The name of what is shared, in reports."""
 
     def __init__(self, database: Database, shared: SharedDatabase | None) -> None:
         self._database = database
@@ -134,8 +134,8 @@ class Exchange(ABC):
         return self._shared is not None
 
     def exchange(self) -> str:
-        """Send what is new here and fetch what is new there. Returns in words what failed, "" for nothing; never raises
-        what a connection raises."""
+        """Send new rows of this machine, and fetch those of others. Returns what failed, in words, "" for nothing.
+        Raises nothing that a connection raises."""
         with self._exchange_lock:
             try:
                 if self._shared is not None:
@@ -153,7 +153,7 @@ class Exchange(ABC):
         """How many rows were not sent yet."""
 
     def _fetch(self, shared: SharedDatabase, topic: str, store: Callable[[Sequence[SharedRow]], None]) -> None:
-        """Store what is new in a topic, page by page. After a crash `store` may get a page again."""
+        """Fetch the new rows of a topic, page by page, and call `store` with each page; after a crash perhaps again."""
         key = f"shared.{shared.name}.{topic}"
         while True:
             with self._database.read() as session:

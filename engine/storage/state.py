@@ -1,8 +1,8 @@
-"""Small pieces of state that survive a restart, one row a key, and intents: what was begun and is not done.
+"""Named values that survive a restart, and intents: changes of files that were begun and are not finished.
 
-A change to files is an intent, the write, a done (ARCHITECTURE rule 4). A service that changes files which SQLite must
-agree with writes an intent first. At the next start, intents that are still there are handed to their service, which
-finishes or undoes the change, and reports it.
+A service that changes files with which SQLite must agree writes an intent first, and deletes it after the change
+(ARCHITECTURE rule 4). At the next start each service finishes or undoes the changes of its intents that are still
+there, and reports them.
 """
 
 from __future__ import annotations
@@ -50,17 +50,18 @@ def put(transaction: Transaction, key: str, value: Any) -> None:
 
 
 def put_with_next_write(database: Database, key: str, value: Any) -> None:
-    """The same with whatever is written next; see `Database.defer_to_next_write`."""
+    """Store a value together with the next write; see `Database.defer_to_next_write`."""
     database.defer_to_next_write(key, lambda tx: put(tx, key, value))
 
 
 class Intent(Row, table=True):
-    """One change of files that was begun. `kind` names its owner, `payload` all it needs to finish or undo it."""
+    """One change of files that was begun. `kind` names its service, and `payload` contains what the service needs to
+    finish or undo it."""
 
     __tablename__ = "intents"
 
     id: int = Field(default=None, primary_key=True)
-    """The database gives it."""
+    """Given by the database."""
     kind: str
     subject: str
     payload: dict[str, Any] = json_field()
@@ -72,28 +73,28 @@ _OF_SUBJECT = _OF_KIND.where(col(Intent.subject) == bindparam("subject"))
 
 
 def begin_intent(transaction: Transaction, kind: str, subject: str, payload: dict[str, Any]) -> int:
-    """Write an intent in `transaction`; returns its id. The files may be touched once it is committed."""
+    """Write an intent in `transaction`, and return its id. Files may be changed once it is committed."""
     intent = Intent(kind=kind, subject=subject, payload=payload, begun_at=transaction.now)
     transaction.insert(intent)
     return intent.id
 
 
 def finish_intent(transaction: Transaction, intent_id: int) -> None:
-    """Take the intent away: the files now agree with the database. Harmless when it is gone already."""
+    """Delete an intent: the files agree with the database now. Does nothing if it is gone already."""
     ask(transaction.session, "DELETE FROM intents WHERE id = :id", {"id": intent_id})
 
 
 def drop_intent(database: Database, intent_id: int) -> None:
-    """Take the intent away in a transaction of its own: nothing was changed, or it was undone."""
+    """Delete an intent in a transaction of its own: nothing was changed, or the change was undone."""
     database.write(lambda transaction: finish_intent(transaction, intent_id))
 
 
 def intents_of(transaction: Transaction, kind: str, subject: str) -> list[Intent]:
-    """Intents for `subject` that were begun and not done. They belong to `transaction`: changes of them are stored."""
+    """The unfinished intents for `subject`. They belong to `transaction`: changes of them are stored."""
     return load_all(transaction.session, Intent, _OF_SUBJECT, {"kind": kind, "subject": subject})
 
 
 def unfinished_intents(database: Database, kind: str) -> list[Intent]:
-    """The intents that were begun and not done, oldest first."""
+    """The unfinished intents of a service, oldest first."""
     with database.read() as session:
         return load_all(session, Intent, _OF_KIND, {"kind": kind})

@@ -17,11 +17,12 @@ from engine.storage.rows import Row, json_field, load_all, select_all, utc_field
 
 
 class ValidationRun(Row, table=True):
-    """One run of the tests of `project`, a folder of the workspace ("" = its top). `head` is the commit, `tree` the
-    tree of the files as they were; `full` says that the project's whole suite ran.
+    """One run of the tests of `project`, a folder of the workspace ("" = its top). `head` is the commit, and `tree` the
+    git tree of the files at that time. `full`: the project's whole suite ran. `changed`: it ran on files that a session
+    had changed, and that the operator does not have.
 
-    `changed`: on files that a session had changed, which the operator does not have. `attempt` counts the runs of one
-    validation loop from 1, 0 outside of one; `cost_microusd` is what healing had cost until then (SPEC 4.9).
+    `attempt` counts the runs of one validation loop from 1; it is 0 outside of one. `cost_microusd` is the cost of the
+    loop until then (SPEC 4.9).
     """
 
     __tablename__ = "validation_runs"
@@ -82,13 +83,13 @@ class ValidationRuns:
         self._database = database
 
     def record(self, transaction: Transaction, *, check: CheckResult, cost: int = 0, **run: Any) -> None:
-        """Store one run in `transaction`, `cost` in micro-dollars until then; `run` are the other columns
-        of `ValidationRun`."""
+        """Store one run in `transaction`. `cost` is in micro-dollars; `run` are the other columns of
+        `ValidationRun`."""
         transaction.insert(ValidationRun.of(check, ran_at=transaction.now, cost_microusd=cost, **run))
 
     def latest(self, workspace: str, limit: int = 20) -> list[ValidationRun]:
-        """The newest runs on the operator's own files or commits first. What an agent's work was judged by ran on files
-        that only its worktree has: it says nothing of these."""
+        """Runs on the operator's own files or commits, newest first. Runs on an agent's changes are left out, because
+        they say nothing about the operator's files."""
         with self._database.read() as session:
             return load_all(session, ValidationRun, _SELECT_LATEST, {"workspace": workspace, "limit": limit})
 
@@ -99,9 +100,9 @@ class ValidationRuns:
 
 
 def verdict_on(run: ValidationRun, test: str) -> bool | None:
-    """Whether `test` passed in `run`; None when the run does not say (it broke, or did not contain the test).
+    """Whether `test` passed in `run`; None if the run does not say, because it broke or did not contain the test.
 
-    A failing test is on the list; one that passed must have been measured, or the whole suite have run.
+    Failing tests are listed. A test that is not listed has passed if it was measured, or if the whole suite ran.
     """
     if test in run.check.failing:
         return False
@@ -113,7 +114,8 @@ def verdict_on(run: ValidationRun, test: str) -> bool | None:
 
 
 def mended_tests(before: Sequence[ValidationRun], after: ValidationRun) -> dict[str, ValidationRun]:
-    """Tests that were red when last heard of in `before` (newest first) and pass in `after`, each with that red run."""
+    """Tests that pass in `after` and failed in the newest run of `before` (newest first) that says anything about them;
+    each with that run."""
     mended: dict[str, ValidationRun] = {}
     for run in before:
         for test in run.check.failing:
@@ -124,7 +126,7 @@ def mended_tests(before: Sequence[ValidationRun], after: ValidationRun) -> dict[
 
 
 def flipped_tests(runs: Sequence[ValidationRun]) -> list[tuple[str, str]]:
-    """(test, tree) for tests that passed and failed on the very same files, those of the newest runs first."""
+    """(test, tree) for tests that both passed and failed on the same files, those of the newest runs first."""
     flipped: dict[str, str] = {}
     for run in runs:
         same_files = [candidate for candidate in runs if candidate.tree == run.tree and run.tree]
@@ -135,8 +137,8 @@ def flipped_tests(runs: Sequence[ValidationRun]) -> list[tuple[str, str]]:
 
 
 def seconds_of(run: ValidationRun, test: str) -> float | None:
-    """The seconds that a test took in a run. Only the slowest 50 are kept: one that is not among those of a whole suite
-    took at most as long as the last of them. None when the run does not say."""
+    """The seconds that a test took in a run, None if the run does not say. Only the 50 slowest tests are stored.
+    Another test of a whole suite took at most as long as the last of these."""
     times = dict(run.check.durations)
     if test not in times and run.full and len(times) >= KEPT_DURATIONS:
         return min(times.values())
