@@ -13,7 +13,7 @@ import time
 import tomllib
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 
 def read_table(module_file: str, name: str) -> dict[str, Any]:
@@ -146,7 +146,16 @@ def remove_temporaries(root: Path) -> int:
 
 
 Value = TypeVar("Value")
-Signature = tuple[int, int, int, int] | None
+
+
+class Signature(NamedTuple):
+    """The part of a file's status that changes whenever the file does."""
+
+    inode: int
+    size: int
+    modified_ns: int
+    changed_ns: int
+
 
 SETTLED_NS = 50_000_000
 """A file that changed more recently than this is not cached: it may change again and have the same signature, because
@@ -156,20 +165,20 @@ MAX_CACHED = 20_000
 """The cache is cleared when it has so many values."""
 
 
-def file_signature(path: Path) -> Signature:
-    """Changes whenever the file does; None when its status cannot be read."""
+def file_signature(path: Path) -> Signature | None:
+    """The signature of a file, None when its status cannot be read."""
     try:
         status = path.stat()
     except OSError:
         return None
-    return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+    return Signature(status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
 
 class FileCache(Generic[Value]):
     """Values by key, each with the signatures of the files it came from. Thread-safe."""
 
     def __init__(self) -> None:
-        self._cache: dict[Hashable, tuple[tuple[Signature, ...], Value]] = {}
+        self._cache: dict[Hashable, tuple[tuple[Signature | None, ...], Value]] = {}
         self._lock = threading.Lock()
 
     def get(self, key: Hashable, files: tuple[Path, ...], read: Callable[[], Value]) -> Value:
@@ -180,7 +189,7 @@ class FileCache(Generic[Value]):
         if cached is not None and cached[0] == signatures:
             return cached[1]
         value = read()  # the signatures were taken before, so that a change meanwhile is noticed the next time
-        changed_at = max((max(signature[2:]) for signature in signatures if signature), default=0)
+        changed_at = max((max(file.modified_ns, file.changed_ns) for file in signatures if file), default=0)
         if time.time_ns() - changed_at >= SETTLED_NS:
             with self._lock:
                 if len(self._cache) >= MAX_CACHED:

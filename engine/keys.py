@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from engine.background import run_in_thread
 from engine.clock import Clock, SystemClock
-from engine.files import write_json
+from engine.files import FileCache, write_json
 from engine.frozen import frozen
 from engine.home import Home
 from engine.model import Refusal
@@ -155,7 +155,7 @@ class KeyFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._cached_values: tuple[tuple[int, int, int, int] | None, tuple[str, ...]] = (None, ())
+        self._cached_values = FileCache[tuple[str, ...]]()
 
     def names(self) -> tuple[str, ...]:
         """The names in the file. Raises `Refusal` as `get`."""
@@ -166,19 +166,16 @@ class KeyFile:
         return self._read().get(name)
 
     def values(self) -> tuple[str, ...]:
-        """All values in the file, so that they can be removed from texts, even when others may read it. Read again when
-        the file changes; empty for a damaged one."""
-        try:
-            status = self.path.stat()
-        except OSError:
-            return ()
-        state = (status.st_mtime_ns, status.st_size, status.st_ino, status.st_mode)
-        if self._cached_values[0] != state:
+        """All values in the file, so that they can be removed from texts, even when others may read the file. A damaged
+        file has none."""
+
+        def read() -> tuple[str, ...]:
             try:
-                self._cached_values = state, tuple(self._read(to_use=False).values())
+                return tuple(self._read(to_use=False).values())
             except Refusal:
-                self._cached_values = state, ()
-        return self._cached_values[1]
+                return ()
+
+        return self._cached_values.get(self.path, (self.path,), read)
 
     def set(self, name: str, value: str) -> None:
         """Store a value. Raises `Refusal` as `get`, and `unwritable_keys`."""

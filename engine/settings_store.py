@@ -19,7 +19,7 @@ from engine.config import Settings, WorkspaceSettings, workspace_path
 from engine.config.setting_keys import KeyPath, format_key, parse_key, parse_value
 from engine.config.settings_file import MAX_FILE_BYTES, BadConfig, Problem, overriding_variables, read_settings
 from engine.events import Event, FaultReported, SettingChanged
-from engine.files import read_plain, write_atomic
+from engine.files import file_signature, read_plain, write_atomic
 from engine.model import Refusal
 from engine.storage.database import Database, Transaction
 
@@ -27,8 +27,6 @@ log = logging.getLogger(__name__)
 
 CHECK_SECONDS = 1.0
 """Seconds between two checks of the file at least."""
-
-Stamp = tuple[int, int, int] | None
 
 
 class SettingsStore:
@@ -45,7 +43,7 @@ class SettingsStore:
         self._lock = threading.RLock()
         self._database: Database | None = None
         self._this_run: dict[str, Any] = {}
-        self._stamp = _stamp(file)
+        self._signature = file_signature(file)
         self._gone = False
         self.fault: str = ""
         try:
@@ -186,7 +184,7 @@ class SettingsStore:
             raise Refusal(
                 "unwritable_config", f"{self.file} cannot be written: {reason}", "nothing was changed"
             ) from error
-        self._settings, self._stamp, self.fault = settings, _stamp(self.file), ""
+        self._settings, self._signature, self.fault = settings, file_signature(self.file), ""
 
     def _is_in_file(self, path: KeyPath) -> bool:
         import tomllib
@@ -202,17 +200,17 @@ class SettingsStore:
         return True
 
     def _reload(self) -> None:
-        stamp = _stamp(self.file)
-        if stamp == self._stamp:
+        signature = file_signature(self.file)
+        if signature == self._signature:
             self._gone = False
             return
-        is_missing = stamp is None or stamp[1] == 0
+        is_missing = signature is None or signature.size == 0
         if is_missing and not self._gone:
             # Some editors empty or remove a file before they write it: what holds back must not be let go meanwhile.
             self._gone = True
             return
         self._gone = is_missing
-        self._stamp = stamp
+        self._signature = signature
         try:
             settings = self._parse(self._read())
         except BadConfig as error:
@@ -274,12 +272,3 @@ def _path_in_file(path: KeyPath, document: Mapping[str, Any]) -> KeyPath:
         return path
     folder = workspace_path(path[1])
     return (path[0], next((name for name in written if workspace_path(name) == folder), path[1]), *path[2:])
-
-
-def _stamp(file: Path) -> Stamp:
-    """Changes whenever the file does; None when the file cannot be read."""
-    try:
-        status = file.stat()
-    except OSError:
-        return None
-    return status.st_mtime_ns, status.st_size, status.st_ino

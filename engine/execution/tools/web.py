@@ -24,7 +24,7 @@ from urllib.parse import quote, urlencode, urljoin, urlsplit, urlunsplit
 
 from engine.background import run_in_thread
 from engine.config import SettingsSource
-from engine.execution.tools.texts import html_to_text
+from engine.execution.tools.page_text import html_to_text
 from engine.frozen import frozen
 from engine.model import Refusal, sanitise
 

@@ -22,7 +22,7 @@ from engine.safety.content import leaks, rulebook, targets
 from engine.safety.content.calls import Call, Unwrapped, unwrap
 from engine.safety.content.outputs import decode_base64
 from engine.safety.content.program_text import commands_in, decoded_in, judge_code, judge_statement
-from engine.safety.content.prose import Clause, clauses, judge_clause
+from engine.safety.content.prose import Clause, judge_clause, split_clauses
 from engine.safety.content.rulebook import NO_RULES, OwnRules, own_rules
 from engine.safety.content.rules import ASK, BLOCK, INTERPRETERS, Hit
 from engine.safety.content.shell import MAX_LENGTH, fold
@@ -245,7 +245,7 @@ def judge_prompt(text: str, own: OwnRules = NO_RULES, depth: int = 0) -> Hit | N
     pieces: dict[str, None] = {}
     if _AT_START.match(text.strip()) and _SHAPED.search(text[:4000]):
         pieces[text.strip()[:MAX_LENGTH]] = None
-    prompt_clauses, complete = clauses(text)
+    prompt_clauses, complete = split_clauses(text)
     if not complete:
         hits.append((ASK, "too-long", "more sentences than can be checked: it needs your decision"))
     for clause in prompt_clauses:
@@ -258,7 +258,7 @@ def judge_prompt(text: str, own: OwnRules = NO_RULES, depth: int = 0) -> Hit | N
                 pieces[text_within] = None
             if not command and clause.carries and depth == 0:
                 hits.append(judge_prompt(text_within, own, 1))
-        pieces.update(dict.fromkeys(_bare_commands(clause)))
+        pieces.update(dict.fromkeys(_find_bare_commands(clause)))
     for match in list(_ENCODED.finditer(text))[:10]:
         decoded = decode_base64(match[0])
         if decoded and decoded.isprintable():
@@ -273,7 +273,7 @@ def judge_prompt(text: str, own: OwnRules = NO_RULES, depth: int = 0) -> Hit | N
     return strongest(hits)
 
 
-def _bare_commands(clause: Clause) -> list[str]:
+def _find_bare_commands(clause: Clause) -> list[str]:
     """Commands in a clause's words: at its beginning, or further on with options or paths that no sentence has."""
     start = _AT_START.match(clause.text)
     if start is not None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import chain
 
-from engine.safety.content.carried_commands import carried_commands
+from engine.safety.content.carried_commands import find_carried_commands
 from engine.safety.content.outputs import chain_downloads, decodes, downloads, output_of, saved_as
 from engine.safety.content.rules import (
     INTERPRETERS,
@@ -99,12 +99,12 @@ def _add_script(text: str, result: Unwrapped, depth: int, via: tuple[str, ...]) 
         if len(result.calls) >= MAX_COMMANDS:
             return
         if simple.argv:
-            _add_call(_substituted(simple), simple, result, depth, via)
+            _add_call(_substitute_outputs(simple), simple, result, depth, via)
         elif simple.redirects:
             result.calls.append(Call("", [], simple, via))
 
 
-def _substituted(simple: Simple) -> list[str]:
+def _substitute_outputs(simple: Simple) -> list[str]:
     """The words, each `$(…)` replaced by its output where the text alone shows it."""
     if not simple.nested or len(simple.nested) > 20:
         return list(simple.argv)
@@ -137,7 +137,7 @@ def _add_call(argv: list[str], simple: Simple, result: Unwrapped, depth: int, vi
         argv = argv[1:]  # a prompt that was copied along
     if not argv:
         return
-    base, args = _program(argv[0]), argv[1:]
+    base, args = _normalise_program(argv[0]), argv[1:]
     if argv[0] in simple.globs or _UNRESOLVED.search(base):
         result.unresolved = argv[0]
     result.downloaded |= saved_as(base, args, simple.redirects)
@@ -145,7 +145,8 @@ def _add_call(argv: list[str], simple: Simple, result: Unwrapped, depth: int, vi
         result.downloads_to_shell = True
     inner_via = (*via, "find" if base == "fd" else base)
     for inner in chain(
-        carried_commands(base, args, simple.assigned, _input_of(simple)), _inner_programs(base, args, simple, result)
+        find_carried_commands(base, args, simple.assigned, _find_input(simple)),
+        _find_inner_programs(base, args, simple, result),
     ):
         if isinstance(inner, str):
             _add_script(inner, result, depth + 1, inner_via)
@@ -153,11 +154,11 @@ def _add_call(argv: list[str], simple: Simple, result: Unwrapped, depth: int, vi
             _add_call(inner, simple, result, depth + 1, inner_via)
     if base == "command" and args[:1] and args[0] in ("-v", "-V"):
         return  # it only looks the program up
-    result.code += _program_texts(base, args, simple, result)
+    result.code += _find_program_texts(base, args, simple, result)
     result.calls.append(Call(base, args, simple, via))
 
 
-def _program(word: str) -> str:
+def _normalise_program(word: str) -> str:
     """The name of a program without its folder, version and way of spelling."""
     base = word.rsplit("/", 1)[-1].lower().removesuffix(".exe")
     if named := _NAMING.fullmatch(base):
@@ -166,30 +167,30 @@ def _program(word: str) -> str:
     return SPELLINGS.get(base, base)
 
 
-def _input_of(simple: Simple) -> str | None:
+def _find_input(simple: Simple) -> str | None:
     """A command's standard input, where the text alone shows it."""
     if simple.stdin is None and simple.source is not None:
         return output_of(simple.source, 0)
     return simple.stdin
 
 
-def _inner_programs(base: str, args: list[str], simple: Simple, result: Unwrapped) -> Iterator[Inner]:
+def _find_inner_programs(base: str, args: list[str], simple: Simple, result: Unwrapped) -> Iterator[Inner]:
     """The programs and scripts that a program runs by its kind, its options or its standard input."""
     if base in WRAPPERS:
-        yield _wrapped(base, args, simple)
+        yield _find_wrapped_command(base, args, simple)
     elif base in _READS_SCRIPTS:
-        yield from _scripts(base, args, simple, result)
+        yield from _find_scripts(base, args, simple, result)
     elif base in _CONTAINERS:
-        yield _contained(base, args)
+        yield _find_contained_command(base, args)
     elif base in RUNNERS:
-        yield _run_by_runner(base, args)
+        yield _find_runner_command(base, args)
     elif base in ("find", "fd"):
         yield from executed_by_find(args)
     elif base in ("trap", "alias") and args:
         yield args[0] if base == "trap" else args[0].partition("=")[2]
 
 
-def _run_by_runner(base: str, args: list[str]) -> list[str]:
+def _find_runner_command(base: str, args: list[str]) -> list[str]:
     """The command in `poetry run CMD`, `npm exec -- CMD` and the like, or nothing."""
     for index, word in enumerate(args[:4]):
         if word in RUNNERS[base]:
@@ -210,25 +211,25 @@ def after_options(args: list[str], valued: frozenset[str]) -> list[str]:
     return args[index:]
 
 
-def _wrapped(base: str, args: list[str], simple: Simple) -> Inner:
+def _find_wrapped_command(base: str, args: list[str], simple: Simple) -> Inner:
     """The program or script that a wrapper such as sudo, env or xargs runs."""
-    if base == "env" and (script := _env_script(args)) is not None:
+    if base == "env" and (script := _find_env_script(args)) is not None:
         return script
     if (base, args[:1]) in _RUNS_NOTHING:
         return []
     if base == "script" and "-c" in args:
         return " ".join(args[args.index("-c") + 1 :][:1])
     valued, skipped = WRAPPERS[base]
-    rest = _without_assignments(base, after_options(args, valued))[skipped:]
+    rest = _skip_assignments(base, after_options(args, valued))[skipped:]
     if base == "parallel" and ":::" in rest:
-        rest = _parallel_command(rest)
+        rest = _expand_parallel(rest)
     is_text = base in _TEXT_WRAPPERS
     if base == "flock" and rest[:1] == ["-c"]:
         rest, is_text = rest[1:], True
     if is_text and len(rest) == 1:
         return rest[0]
     if base == "xargs" and simple.source is not None and rest:
-        return _xargs_command(rest, output_of(simple.source, 0))
+        return _expand_xargs(rest, output_of(simple.source, 0))
     return rest
 
 
@@ -238,7 +239,7 @@ _RUNS_NOTHING = [("sudo", [option]) for option in ("-e", "--edit", "-l", "-v", "
 """Wrappers with the option by which they run no program."""
 
 
-def _env_script(args: list[str]) -> str | None:
+def _find_env_script(args: list[str]) -> str | None:
     """The command line in `env -S "…"`."""
     split = next((index for index, word in enumerate(args) if word.startswith(("-S", "--split-string"))), None)
     if split is None:
@@ -247,7 +248,7 @@ def _env_script(args: list[str]) -> str | None:
     return " ".join([text, *args[split + 1 :]])
 
 
-def _without_assignments(base: str, words: list[str]) -> list[str]:
+def _skip_assignments(base: str, words: list[str]) -> list[str]:
     """The words behind the `NAME=value` that env and sudo take before the command."""
     if base == "env":
         while words and re.match(r"[A-Za-z_][A-Za-z0-9_]*=", words[0]):
@@ -258,7 +259,7 @@ def _without_assignments(base: str, words: list[str]) -> list[str]:
     return words
 
 
-def _parallel_command(words: list[str]) -> list[str]:
+def _expand_parallel(words: list[str]) -> list[str]:
     """The command of `parallel CMD ::: values`, with all the values at once."""
     separator = words.index(":::")
     command, values = words[:separator], words[separator + 1 :]
@@ -267,7 +268,7 @@ def _parallel_command(words: list[str]) -> list[str]:
     return command + values
 
 
-def _xargs_command(words: list[str], input_text: str | None) -> list[str]:
+def _expand_xargs(words: list[str], input_text: str | None) -> list[str]:
     """The command of xargs with what it reads, where the text shows that."""
     if input_text is None:
         return words
@@ -276,7 +277,7 @@ def _xargs_command(words: list[str], input_text: str | None) -> list[str]:
     return words + input_text.split()[:200]
 
 
-def _scripts(base: str, args: list[str], simple: Simple, result: Unwrapped) -> Iterator[str]:
+def _find_scripts(base: str, args: list[str], simple: Simple, result: Unwrapped) -> Iterator[str]:
     """The scripts that a shell, eval, source or ssh runs."""
     if base == "eval":
         text = " ".join(args)
@@ -295,14 +296,14 @@ def _scripts(base: str, args: list[str], simple: Simple, result: Unwrapped) -> I
     if base == "cmd":
         yield " ".join(word for word in args if not re.fullmatch(r"/[a-zA-Z]", word))
         return
-    script = _option_script(base, args, simple, result)
+    script = _find_option_script(base, args, simple, result)
     if script is None:
-        yield from _input_scripts(base, args, simple, result)
+        yield from _find_input_scripts(base, args, simple, result)
     else:
         yield script
 
 
-def _option_script(base: str, args: list[str], simple: Simple, result: Unwrapped) -> str | None:
+def _find_option_script(base: str, args: list[str], simple: Simple, result: Unwrapped) -> str | None:
     """The script of `sh -c SCRIPT`; None without such an option."""
     for index, word in enumerate(args):
         if re.fullmatch(r"-[a-zA-Z]*c[a-zA-Z]*", word) or word.lower() in ("--command", "-command"):
@@ -321,7 +322,7 @@ def _option_script(base: str, args: list[str], simple: Simple, result: Unwrapped
     return None
 
 
-def _input_scripts(base: str, args: list[str], simple: Simple, result: Unwrapped) -> Iterator[str]:
+def _find_input_scripts(base: str, args: list[str], simple: Simple, result: Unwrapped) -> Iterator[str]:
     """The script that a shell reads from its standard input."""
     reads_input = not after_options(args, frozenset({"-o"})) or "-s" in args or args[:1] == ["-"]
     if "/dev/stdin" not in args and (base in ("source", ".") or not reads_input):
@@ -337,27 +338,27 @@ def _input_scripts(base: str, args: list[str], simple: Simple, result: Unwrapped
             result.unreadable = "runs decoded text in a shell, unseen"
 
 
-def _program_texts(base: str, args: list[str], simple: Simple, result: Unwrapped) -> Iterator[tuple[str, str]]:
+def _find_program_texts(base: str, args: list[str], simple: Simple, result: Unwrapped) -> Iterator[tuple[str, str]]:
     """The program text that is handed to an interpreter, with the interpreter."""
     if base in INTERPRETERS:
         if "<()" in args or "$()" in args:
             result.downloads_to_shell |= downloads(simple.nested)
-        text = _option_text(base, args)
+        text = _find_option_text(base, args)
         if text is None and (not args or args[0] == "-"):
             if simple.stdin is None and simple.source is not None:
                 result.downloads_to_shell |= chain_downloads(simple.source)
-            text = _input_of(simple)
+            text = _find_input(simple)
         if text is not None:
             yield base, text
     if base in _CODE_ANYWHERE:
         yield base, " ".join(args)
-        if base in ("rails", "irb", "pry") and (text := _input_of(simple)):
+        if base in ("rails", "irb", "pry") and (text := _find_input(simple)):
             yield "ruby", text
     if args[:1] and args[0].endswith("manage.py") and "-c" in args:
         yield "python", args[-1]
 
 
-def _option_text(base: str, args: list[str]) -> str | None:
+def _find_option_text(base: str, args: list[str]) -> str | None:
     """The program in `python -c PROGRAM`, `perl -e PROGRAM` and the like; None without such an option."""
     for index, word in enumerate(args):
         is_option = word in INTERPRETERS[base] or (base in ("perl", "ruby") and re.fullmatch(r"-[a-zA-Z0]*e", word))
@@ -368,7 +369,7 @@ def _option_text(base: str, args: list[str]) -> str | None:
     return None
 
 
-def _contained(base: str, args: list[str]) -> list[str]:
+def _find_contained_command(base: str, args: list[str]) -> list[str]:
     """The command that runs inside a container, or nothing."""
     if "--" in args and base in ("kubectl", "oc", "lxc"):
         return args[args.index("--") + 1 :] if {"exec", "run", "debug"} & set(args[: args.index("--")]) else []

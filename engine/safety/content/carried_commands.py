@@ -22,7 +22,7 @@ _GIT_COMMAND = re.compile(
 )
 
 
-def carried_commands(base: str, args: list[str], assigned: dict[str, str], stdin: str | None) -> list[str]:
+def find_carried_commands(base: str, args: list[str], assigned: dict[str, str], stdin: str | None) -> list[str]:
     """The shell commands that a call carries in its arguments, variables or standard input; at most 30."""
     texts = [value for name, value in assigned.items() if _COMMAND_VARIABLES.fullmatch(name)]
     options = _CARRYING.get(base, frozenset())
@@ -33,9 +33,9 @@ def carried_commands(base: str, args: list[str], assigned: dict[str, str], stdin
             if option[:2] == "--" and word.startswith(option + "="):
                 texts.append(word[len(option) + 1 :])
     if base == "git":
-        texts += _git_commands(args)
+        texts += _find_git_commands(args)
     elif base == "tmux":
-        texts += _tmux_commands(args)
+        texts += _find_tmux_commands(args)
     elif base in ("vim", "vi", "nvim", "ex", "less", "man"):
         texts += [word.lstrip(":+")[1:] for word in args if word.lstrip(":+").startswith("!")]
     elif base == "sed":
@@ -49,7 +49,7 @@ def carried_commands(base: str, args: list[str], assigned: dict[str, str], stdin
     return texts[:30]
 
 
-def _git_commands(args: list[str]) -> list[str]:
+def _find_git_commands(args: list[str]) -> list[str]:
     """Aliases and settings that are commands, `submodule foreach`, `bisect run`."""
     texts = [
         next(group for group in match.groups() if group) for word in args if (match := _GIT_COMMAND.fullmatch(word))
@@ -60,7 +60,7 @@ def _git_commands(args: list[str]) -> list[str]:
     return texts
 
 
-def _tmux_commands(args: list[str]) -> list[str]:
+def _find_tmux_commands(args: list[str]) -> list[str]:
     """The text typed into a pane, and the command of a new window."""
     if any(word in ("send-keys", "send") for word in args):
         return [" ".join(word for word in args[1:] if word not in _SEND_KEYS and not word.startswith("-"))]

@@ -67,15 +67,17 @@ def judge_rm(call: Call) -> Hit | None:
     recursive = has_option(call.args, "-r", "-R", "--recursive") or call.base in ("rimraf", "del-cli")
     paths = [word for word in call.args if word[:1] != "-" or word == "-"]
     if not recursive:
-        return next((hit for path in paths if (hit := _files(path)) is not None), None)
+        return next(filter(None, map(_judge_file, paths)), None)
     if not paths and not call.via:
         return (BLOCK, "rm-recursive", "deletes whole folders") if has_option(call.args, "-f", "--force") else None
-    hits = [hit for path in paths if (hit := _folder(path, is_fed=bool({"find", "xargs"} & set(call.via)))) is not None]
+    is_fed = "find" in call.via or "xargs" in call.via
+    hits = [hit for path in paths if (hit := _judge_folder(path, is_fed=is_fed)) is not None]
     return next((hit for hit in hits if hit[0] is BLOCK), hits[0] if hits else None)
 
 
-def _folder(path: str, *, is_fed: bool) -> Hit | None:
-    """A folder with all below. `is_fed`: names come from find or xargs too, which are judged by themselves."""
+def _judge_folder(path: str, *, is_fed: bool) -> Hit | None:
+    """The objection to deleting a folder with all below it. `is_fed`: find or xargs give further names, which are
+    judged by themselves."""
     if path.startswith("/") and not _TEMPORARY.match(path):
         deep = re.match(r"^/(home|Users|opt|srv|mnt|media|workspace|app|code|data)/[^/*]+/[^/*]+", path, re.IGNORECASE)
         if deep and ".." not in path:
@@ -93,7 +95,8 @@ def _folder(path: str, *, is_fed: bool) -> Hit | None:
     return ASK, "rm-unknown", f"deletes a folder whose name is not known: {path[:80]}"
 
 
-def _files(path: str) -> Hit | None:
+def _judge_file(path: str) -> Hit | None:
+    """The objection to deleting a file, or the files that a glob names."""
     if path in ("/", "/*", "~/*", "$HOME/*", "${HOME}/*"):
         return BLOCK, "rm-all", f"deletes {path}"
     if re.match(r"^/(etc|boot|bin|sbin|lib|lib64|usr|dev|sys|proc)/", path):
@@ -118,20 +121,20 @@ def judge_find(call: Call) -> Hit | None:
     args = call.args
     # Without {} what `find` runs is not given what was found, and is judged by itself.
     executed = [argv for argv in executed_by_find(args) if call.base != "find" or "{}" in " ".join(argv)]
-    losses = [_runs_deletion(argv[:MAX_EXEC_WORDS]) for argv in executed]
+    losses = [_classify_deletion(argv[:MAX_EXEC_WORDS]) for argv in executed]
     destroys, recursive = any(files for files, _ in losses), any(folders for _, folders in losses)
     if "-delete" in args:
-        return _found_files(args, not destroys, recursive, filtered=False)
+        return _judge_found_files(args, not destroys, recursive, filtered=False)
     if not destroys or re.search(r"\brm -[a-z]*i| -ok(dir)? ", " ".join(args)):
         return None  # what it asks about one by one is no matter
-    return _found_files(args, False, recursive, filtered=False)
+    return _judge_found_files(args, False, recursive, filtered=False)
 
 
 MAX_EXEC_WORDS = 60
 """Words of what `-exec` runs that are looked at."""
 
 
-def _runs_deletion(argv: list[str]) -> tuple[bool, bool]:
+def _classify_deletion(argv: list[str]) -> tuple[bool, bool]:
     """Whether a command deletes what it is given, and whether whole folders."""
     while argv and (argv[0].rsplit("/", 1)[-1] in WRAPPERS or "=" in argv[0]):
         argv = after_options(argv[1:], WRAPPERS.get(argv[0].rsplit("/", 1)[-1], (frozenset(), 0))[0])
@@ -144,7 +147,7 @@ def _runs_deletion(argv: list[str]) -> tuple[bool, bool]:
     return program in _DELETERS, program in _DELETERS and has_option(argv[1:8], "-r", "-R", "--recursive")
 
 
-def _found_files(args: list[str], only_empty_folders: bool, recursive: bool, *, filtered: bool) -> Hit | None:
+def _judge_found_files(args: list[str], only_empty_folders: bool, recursive: bool, *, filtered: bool) -> Hit | None:
     """The objection to deleting all files that `find args` finds, None for none."""
     starts = []
     for word in args:
@@ -178,7 +181,7 @@ def _found_files(args: list[str], only_empty_folders: bool, recursive: bool, *, 
 def judge_xargs(call: Call) -> Hit | None:
     """`… | xargs rm`: judged by what feeds it."""
     inner = after_options(call.args[:60], WRAPPERS[call.base][0])
-    destroys, recursive = _runs_deletion(inner)
+    destroys, recursive = _classify_deletion(inner)
     if not destroys or re.match(r"-[a-z]*i", " ".join(inner[1:2])):
         return None
     filtered, feeder = False, call.simple.source
@@ -187,7 +190,7 @@ def judge_xargs(call: Call) -> Hit | None:
             break
         program = program_of(feeder)
         if program == "find":
-            return _found_files(feeder.argv[1:], False, recursive, filtered=filtered)
+            return _judge_found_files(feeder.argv[1:], False, recursive, filtered=filtered)
         if program in ("echo", "printf"):
             return None  # its words are known and judged with the command
         filtered = filtered or program in _FILTERS

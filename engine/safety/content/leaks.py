@@ -24,7 +24,7 @@ SECRETS = re.compile(
 )
 _SENDERS = word_list("senders")
 _PRINT_SECRETS = frozenset({"env", "printenv", "set", "export", "history"})
-_OWN_FILES = option_lists("own_files")
+_UNSENT_FILES = option_lists("own_files")
 """Options whose file a program uses itself and does not send."""
 _PIECES = re.compile(r"[^\s'\"|;<>()`]+")
 _READERS = frozenset({"ls", "stat", "test", "[", "chmod", "wc", "file", "grep"})
@@ -38,7 +38,7 @@ def judge_leak(call: Call) -> Hit | None:
         return None
     if call.base in ("aws", "gcloud", "az", "gh", "hub", "glab") and not _uploads(call):
         return None
-    if any(map(SECRETS.search, _own_files(call))) or any(map(_yields_secret, _feeders(call))):
+    if any(map(SECRETS.search, _find_sent_files(call))) or any(map(_yields_secret, _find_feeders(call))):
         return BLOCK, "secret-leak", "sends secrets to the outside"
     return None
 
@@ -47,19 +47,20 @@ def _uploads(call: Call) -> bool:
     return bool({"cp", "mv", "sync", "upload", "gist", "put", "put-object", "rsync"} & set(call.args[:4]))
 
 
-def _own_files(call: Call) -> list[str]:
+def _find_sent_files(call: Call) -> list[str]:
+    """The words of a call that may be files which it sends, and what is redirected into it."""
     words, skip = [], False
     for word in call.args:
         if not skip:
             words.append(word)
-        skip = word in _OWN_FILES.get(call.base, ())
+        skip = word in _UNSENT_FILES.get(call.base, ())
     if call.base in ("ssh", "mail", "mailx"):
         words = []  # what runs over there is judged by itself
     words = [word for word in words if not word.startswith("ssh ")]
     return words + [target for operator, target in call.simple.redirects if operator == "<"]
 
 
-def _feeders(call: Call) -> list[Simple]:
+def _find_feeders(call: Call) -> list[Simple]:
     """The commands whose output it is given: piped in, or within its words."""
     feeders = [] if call.simple.source is None else list(chain_of(call.simple.source))
     for text in call.simple.nested[:10]:
@@ -139,7 +140,7 @@ def judge_http(call: Call) -> Hit | None:
     """curl, wget, httpie: DELETE and mail; what else a request means, `rules/targets.toml` says."""
     args = call.args
     words = [word for word in args if word[:1] != "-"]
-    if _method(call) == "DELETE" or has_option(args, "-Q", "--quote"):
+    if _find_method(call) == "DELETE" or has_option(args, "-Q", "--quote"):
         if any(_LOCAL.match(word) for word in words):
             return ASK, "http-delete", "deletes something at a local service"
         return BLOCK, "http-delete", "deletes something at a service"
@@ -151,13 +152,13 @@ def judge_http(call: Call) -> Hit | None:
 def sent_request(call: Call) -> list[str]:
     """The address and the data of a request that writes, as one text; nothing for one that reads."""
     args = call.args
-    if _method(call) in ("POST", "PUT", "PATCH") or (_has_data(args) and not has_option(args, "-G", "--get")):
+    if _find_method(call) in ("POST", "PUT", "PATCH") or (_has_data(args) and not has_option(args, "-G", "--get")):
         words = [word for word in args if word[:1] != "-" or word.startswith(("--data", "--json", "-d"))]
         return [" ".join(sorted(words, key=lambda word: word[:1] == "-"))[:8000]]
     return []
 
 
-def _method(call: Call) -> str:
+def _find_method(call: Call) -> str:
     """The method of a request in capitals, or nothing when the program chooses."""
     method = ""
     for index, word in enumerate(call.args):

@@ -112,8 +112,8 @@ class Clause:
     """Where in `text` a negation ends; verbs behind it are not asked for. -1 without one."""
 
 
-def clauses(text: str) -> tuple[list[Clause], bool]:
-    """The clauses of `text`, at most `MAX_CLAUSES`, and whether these are all of it. Takes linear time."""
+def split_clauses(text: str) -> tuple[list[Clause], bool]:
+    """The split_clauses of `text`, at most `MAX_CLAUSES`, and whether these are all of it. Takes linear time."""
     stripped = _BLANKS.sub(" ", text.strip())
     if len(stripped) > 2 and stripped[0] in "\"'" and stripped[-1] == stripped[0] and stripped.count(stripped[0]) == 2:
         stripped = stripped[1:-1]
@@ -139,7 +139,7 @@ def clauses(text: str) -> tuple[list[Clause], bool]:
     for sentence in sentences[:MAX_CLAUSES]:
         bare = _MARK.sub("", sentence)
         is_only_code = not bare.strip(" .:!`")
-        sentence_clauses = _clauses_of(sentence, quotes, talked=is_only_code and talked)
+        sentence_clauses = _split_sentence(sentence, quotes, talked=is_only_code and talked)
         result += sentence_clauses
         if sentence_clauses and not is_only_code:
             talked = not sentence_clauses[-1].asks
@@ -148,10 +148,10 @@ def clauses(text: str) -> tuple[list[Clause], bool]:
     return result[:MAX_CLAUSES], complete and len(result) < MAX_CLAUSES and len(sentences) <= MAX_CLAUSES
 
 
-def _clauses_of(sentence: str, quotes: list[tuple[str, bool]], *, talked: bool) -> list[Clause]:
+def _split_sentence(sentence: str, quotes: list[tuple[str, bool]], *, talked: bool) -> list[Clause]:
     """`talked`: the sentence is nothing but code, and what stands before it talks about it."""
     sentence = _BULLET.sub("", sentence[:MAX_SENTENCE_LENGTH])
-    question = bool(_QUESTION.match(_without_filler(sentence)[:80])) and not sentence.lower().startswith("if ")
+    question = bool(_QUESTION.match(_remove_filler(sentence)[:80])) and not sentence.lower().startswith("if ")
     parts = _SEPARATOR.split(sentence)
     result: list[Clause] = []
     before: Clause | None = None
@@ -160,7 +160,7 @@ def _clauses_of(sentence: str, quotes: list[tuple[str, bool]], *, talked: bool) 
         conjunction = parts[index - 1].strip().lower() if index else ""
         part = parts[index]
         pieces = [quotes[int(match[1])] for match in _MARK.finditer(part) if int(match[1]) < len(quotes)]
-        bare = " ".join(_without_filler(_MARK.sub(" ", part)).split())
+        bare = " ".join(_remove_filler(_MARK.sub(" ", part)).split())
         if not bare and not pieces:
             continue
         conditional = bool(re.match(r"(?:if|when|while|unless|once|after|before|because|since)\b", bare, re.IGNORECASE))
@@ -190,7 +190,7 @@ def _clauses_of(sentence: str, quotes: list[tuple[str, bool]], *, talked: bool) 
     return result
 
 
-def _without_filler(text: str) -> str:
+def _remove_filler(text: str) -> str:
     text = text.strip()
     for _ in range(12):
         shorter = _FILLER.sub("", text, count=1).strip()

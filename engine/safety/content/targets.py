@@ -60,20 +60,20 @@ def _judge_rules(call: Call, looks: Collection[str] = ()) -> Hit | None:
     return None
 
 
-def _written(call: Call) -> list[str]:
+def _find_written_files(call: Call) -> list[str]:
     """The files that redirections write."""
     return [target for operator, target in call.simple.redirects if ">" in operator]
 
 
-def _changed(call: Call) -> list[str]:
+def _find_changed_files(call: Call) -> list[str]:
     """The files that redirections or the program itself write, as far as its arguments show them."""
-    files = _written(call)
+    files = _find_written_files(call)
     if call.base in ("tee", "dd", "truncate") or (call.base in ("sed", "perl") and edits_in_place(call.args)):
         return files + [word.removeprefix("of=") for word in call.args]
     return files + call.args[-1:] if call.base in ("cp", "mv", "ln", "install", "rsync", "scp") else files
 
 
-def _input(call: Call) -> list[str]:
+def _find_input(call: Call) -> list[str]:
     """What is fed to a program, where the text alone shows it."""
     text = call.simple.stdin
     if text is None and call.simple.source is not None:
@@ -89,9 +89,9 @@ TEXTS: dict[str, Callable[[Call], list[str]]] = {
     "line": lambda call: [" ".join(plain_words(call))],
     "args": lambda call: call.args,
     "end": lambda call: call.args[-1:],
-    "written": _written,
-    "changed": _changed,
-    "input": _input,
+    "written": _find_written_files,
+    "changed": _find_changed_files,
+    "input": _find_input,
     "request": sent_request,
 }
 """The texts of a call that a rule may look at, by the names in `rules/targets.toml`."""
@@ -111,7 +111,7 @@ def judge_later_start(call: Call) -> Hit | None:
         return _STARTS_LATER
     if call.base in ("systemctl", "launchctl") and {"enable", "load", "bootstrap", "link"} & set(call.args[:3]):
         return _STARTS_LATER if any("/" in word for word in call.args) else None
-    return _git_settings(call.args) if call.base == "git" else None
+    return _judge_git_settings(call.args) if call.base == "git" else None
 
 
 _HARMLESS_SETTINGS = re.compile(
@@ -123,7 +123,7 @@ _HARMLESS_SETTINGS = re.compile(
 )
 
 
-def _git_settings(args: list[str]) -> Hit | None:
+def _judge_git_settings(args: list[str]) -> Hit | None:
     """`git config --global KEY VALUE`, of all repositories; looking, and what runs nothing, passes."""
     if "config" not in args[:4] or not {"--global", "--system"} & set(args):
         return None
