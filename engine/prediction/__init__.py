@@ -3,8 +3,9 @@
 `context_reader` reads a `context` with its `signals`. `kinds` is the table of all kinds of card. `templates`, the
 `model_twin` and other programs (`predictor_hook`) propose them, `twin` gives their confidence, `routing` their channel.
 `card_rows` is the table of cards, `card_rules` says which transitions are legal and which cards have a place, and
-`card_store` carries the transitions out. `cycle` runs one round, `selection` chooses its cards, `approvals` approves
-cards, `dismissals` mutes them, and `cards` is the service. `tasks` is the task board.
+`card_store` carries the transitions out. `cycle` runs one round: `findings` says which pending cards stay, and
+`selection` chooses new ones. `approvals` approves cards, `dismissals` mutes them, `cards` is the service. `tasks` is
+the task board.
 
 It may import execution, safety, learning, storage, git, model.
 """

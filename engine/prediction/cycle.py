@@ -1,24 +1,23 @@
-"""One round of prediction (SPEC 2): sense → propose → select → cards; `selection` does the third step.
+"""One round of prediction (SPEC 2): sense → propose → select → cards. `selection` does the third step.
 
-Reading and judging happen before the one transaction that withdraws and creates; nothing slow runs inside it. A session
-that has ended may propose one next step (SPEC 2.10): a round in its workspace that takes up only that. It must be among
-what the templates propose now: so it has evidence, and goes when the evidence goes.
+The workspaces are read and the cards are chosen first. One transaction then withdraws old cards and creates new ones,
+so nothing slow runs inside it.
+
+A session that has ended may lead to one next step (SPEC 2.10). That is a round in its workspace which makes at most
+this one card. The card must be among the present proposals, so it has evidence, and it is withdrawn when the evidence
+is gone.
 """
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from sqlmodel import Session
-
 from engine.config import Settings
 from engine.events import CycleFinished, TriggerBlocked
-from engine.frozen import frozen
 from engine.model import (
     Assignment,
     CalibrationCheck,
@@ -31,7 +30,6 @@ from engine.model import (
     Refusal,
     SessionState,
     SessionView,
-    Signal,
     Source,
     sanitise,
 )
@@ -41,6 +39,7 @@ from engine.prediction.card_rows import Prediction, card_of, load_card, own_sess
 from engine.prediction.card_rules import Room
 from engine.prediction.card_store import CardStore
 from engine.prediction.context import WorkspaceContext
+from engine.prediction.findings import Findings, is_done_by_operator, leaving_cards, renew_reasons
 from engine.prediction.kinds import FIX_BY_AGENT, KINDS_BY_INSPECTION
 from engine.prediction.routing import Router
 from engine.prediction.selection import CardSelector, content_block
@@ -52,21 +51,18 @@ from engine.storage.ledger import LedgerCursor, LedgerEntry
 log = logging.getLogger(__name__)
 
 Contexts = Callable[[Sequence[str]], Sequence[WorkspaceContext]]
-"""Reads the contexts of workspaces, side by side; slow."""
+"""Reads the contexts of workspaces. It is slow, because it asks git."""
 
 Propose = Callable[[WorkspaceContext, list[Exception]], Sequence[Proposal]]
-"""Proposes for a context; errors go into the list."""
+"""Returns the proposals for a context. Errors are added to the list."""
 
 FOLLOW_UP_CURSOR = "cards.follow_ups"
 
 LAST_CHECKED = "cards.looked"
 """Key in the state table: when each workspace was last checked."""
 
-BOUND_TO_EVIDENCE = (Source.TEMPLATE, Source.EMBEDDED_TWIN, Source.TWIN_MODEL, Source.FOLLOW_UP)
-"""Sources of cards that are withdrawn when their evidence is gone."""
-
 MAX_AGE = timedelta(hours=24)
-"""A session that ended longer ago asks for nothing any more."""
+"""A session that ended longer ago leads to no next step any more."""
 
 FOLLOW_UPS_OF_FAILED_TESTS = (
     "undo_landing", "apply_fix", "rehearse_revert", "bisect", "hunt_flakes", "still_red", "rerun_failing", FIX_BY_AGENT,
@@ -76,100 +72,24 @@ FOLLOW_UPS_BY_FLOW: Mapping[str, tuple[str, ...]] = {
     "rehearse_merge": (FIX_BY_AGENT,),
     "unfinished_operation": (FIX_BY_AGENT,),
 }
-"""Kinds of cards that may follow, the best first: `FOLLOW_UPS_OF_FAILED_TESTS` when tests failed, else by the flow that
-ended. A flow's result that names its next step itself goes first."""
+"""Kinds of cards that may follow, the best first: `FOLLOW_UPS_OF_FAILED_TESTS` if tests failed, else by the flow that
+ended. If the result of a flow names its next step, only that step may follow."""
 
 
 def next_kinds(view: SessionView) -> tuple[str, ...]:
-    """Kinds that may follow this session, the best first; none unless it ran to its end."""
+    """The kinds of cards that may follow this session, the best first. None may unless the session succeeded."""
     if view.state is not SessionState.SUCCEEDED or view.flow is None:
         return ()
     if view.next_step:
         return (view.next_step,)
     tests_failed = view.check is not None and view.check.failed + view.check.errors > 0
-    if tests_failed:  # a flow is not followed by itself: it would find the same
+    if tests_failed:  # without the flow itself: it would find the same again
         return tuple(kind for kind in FOLLOW_UPS_OF_FAILED_TESTS if kind != view.flow)
     return FOLLOW_UPS_BY_FLOW.get(view.flow, ())
 
 
-def is_done_by_operator(card: Prediction, now: WorkspaceContext, own_session_ids: Collection[str] = ()) -> bool:
-    """Whether the state of the workspace shows that the operator did the work of `card` (SPEC 8.1): the tests ran, by a
-    prompt of the operator (`own_session_ids`); the branch has all of the other; one of the branches is gone.
-
-    Work of another card does not count, nor does a change that only removes the evidence: a commit of a file is no
-    check of HEAD, and a test that passes again was not bisected."""
-    git = now.git
-    if git is None:
-        return False
-    match card.kind:
-        case "run_tests":
-            return any(run.ran_at > card.created_at and run.session_id in own_session_ids for run in now.runs)
-        case "rehearse_merge":
-            on_target = git.branch == card.parameters.get("target") and git.behind_base == 0
-            return on_target and any(commit.at > card.created_at for commit in git.recent[:1])
-        case "report_branches":
-            names = {branch.name for branch in git.branches}
-            return any(name not in names for name, _ in card.facts.get("branches", ()))
-    return False
-
-
-@frozen
-class Findings:
-    """The findings of a round in one workspace."""
-
-    context: WorkspaceContext
-    proposals: tuple[Proposal, ...]
-    complete: bool
-    """False when a collector failed: then nothing is withdrawn."""
-    unchecked: frozenset[str] = frozenset()
-    """Kinds whose check failed: their cards are not withdrawn."""
-
-    def proposal_of(self, card: Card) -> Proposal | None:
-        """The proposal that has the evidence and the subject of a pending card."""
-        for proposal in self.proposals:
-            if (proposal.fingerprint, proposal.about) == (card.fingerprint, card.about):
-                return proposal
-        return None
-
-    def has_lost(self, card: Card, now: datetime, is_edited: Callable[[str], bool]) -> bool:
-        """Whether a pending card must go: its evidence is gone, or asks for other work by now.
-
-        What a card would run is never replaced under its id, because an approval must run what the operator read.
-        Another card takes its place. An edited card runs what the operator wrote, so it stays; `is_edited(card id)`
-        says which are. A snoozed card stays while its subject exists, since a new card would show it before its time.
-        """
-        if not self.complete or card.source not in BOUND_TO_EVIDENCE or card.kind in self.unchecked:
-            return False
-        proposal = self.proposal_of(card)
-        if proposal is not None and (_is_same_work(proposal, card.assignment) or is_edited(card.id)):
-            return False
-        return not (card.snoozed(now) and any(proposal.about == card.about for proposal in self.proposals))
-
-
-def _is_same_work(proposal: Proposal, assignment: Assignment) -> bool:
-    """Whether a card for the proposal would run this."""
-    parameters = json.loads(json.dumps(dict(proposal.parameters)))  # as they are stored
-    work = (sanitise(proposal.prompt), proposal.flow, parameters)
-    return work == (assignment.prompt, assignment.flow, dict(assignment.parameters))
-
-
-def _renew(row: Prediction, proposal: Proposal) -> None:
-    """Tell the operator why the work is proposed by what is seen now. Its confidence stays as it was stated, because it
-    is compared with the decision (SPEC 8.6)."""
-    row.reasoning = sanitise(proposal.reasoning)
-    row.signals = proposal.signals
-    row.evidence_at = proposal.evidence_at
-
-
-def _is_told_otherwise(card: Card, proposal: Proposal) -> bool:
-    """Whether a card gives other reasons than its proposal does by now. How relevant its signals are does not count."""
-    told = (card.reasoning, card.evidence_at, [signal.evidence for signal in card.signals if signal.relevance])
-    seen = [signal.evidence for signal in proposal.signals if signal.relevance]
-    return told != (sanitise(proposal.reasoning), proposal.evidence_at, seen)
-
-
 class Predictions:
-    """`engine.predictions`: runs cycles, one at a time."""
+    """The service `engine.predictions`: runs cycles, one at a time."""
 
     def __init__(
         self,
@@ -195,16 +115,16 @@ class Predictions:
         self.is_checking = False
         """Whether a cycle runs now."""
         self._last_contexts: dict[str, WorkspaceContext] = {}
-        """Each workspace as the last cycle saw it."""
+        """By workspace: its context in the last cycle."""
         self._blocked: set[str] = set()
-        """Fingerprints of cards that the content filter blocked, each of which was recorded once."""
+        """Fingerprints of the cards that the content filter blocked. Each of these blocks was recorded once."""
         self._ended = LedgerCursor(store.ledger, FOLLOW_UP_CURSOR, lambda fact: fact.kind == "SessionEnded")
 
     def run_cycle(self, *, workspaces: Sequence[str] | None = None, requested: bool = False) -> CycleReport:
-        """One cycle, in this thread. Never two at once: a second call waits.
+        """Run one cycle in this thread. If one is running already, this call waits for its end.
 
-        Raises `Refusal` `stopped` when the kill switch is thrown and the operator `requested` it; otherwise that is
-        an error of the report.
+        While the engine is stopped there are no cards. The report names that as its error, or, if the operator
+        `requested` the cycle, `Refusal` `stopped` is raised.
         """
         with self._lock:
             self.is_checking = True
@@ -213,30 +133,26 @@ class Predictions:
             finally:
                 self.is_checking = False
 
-    def signals(self, workspace: str) -> tuple[Signal, ...]:
-        """The six signals of the workspace as the last cycle saw them; empty before the first one."""
-        return self._last_contexts[workspace].signals if workspace in self._last_contexts else ()
-
     def remarks(self) -> dict[str, str]:
-        """By workspace what the last cycle had to say of it, where that is anything: why there may be no cards."""
+        """By workspace: why there may be no cards, for workspaces where the last cycle found such a reason."""
         return {workspace: context.remark for workspace, context in self._last_contexts.items() if context.remark}
 
     def last_checked(self) -> dict[str, datetime]:
-        """When each workspace was looked at last, by an earlier engine too; without those that no cycle has seen."""
+        """By workspace: when it was last checked, also by an earlier engine. Without workspaces that never were."""
         with self._database.read() as session:
             times: dict[str, str] = state.get(session, LAST_CHECKED, {})
         return {workspace: datetime.fromisoformat(at) for workspace, at in times.items()}
 
     def estimate(self, proposal: Proposal, assignment: Assignment) -> ConfidenceEstimate:
-        """The confidence of what no cycle found: a suggestion of an agent or a program."""
+        """The confidence of a suggestion by an agent or a program, which no cycle found."""
         clock, context = self._store.clock, self.situation(proposal.workspace)
         return self._twin.estimate(
             proposal, assignment, context=context, phase=self.phase(), now=clock.now(), local=clock.local()
         )
 
     def situation(self, workspace: str) -> str:
-        """The situation of a workspace in words, as preference pairs keep it (SPEC 8.2): as the last cycle saw it, else
-        as it is now, which has to be read."""
+        """The situation of a workspace in words, as preference pairs keep it (SPEC 8.2). It is that of the last cycle;
+        if there was none yet, the workspace is read now."""
         if workspace not in self._last_contexts:
             return "".join(context.text for context in self._contexts([workspace]))
         return self._last_contexts[workspace].text
@@ -251,7 +167,8 @@ class Predictions:
         return self._twin.calibrator.check()
 
     def follow_up(self) -> list[Card]:
-        """Cards for what sessions that have ended since the last time lead to (SPEC 2.10); none while stopped."""
+        """Make cards for the next steps of the sessions that ended since the last call (SPEC 2.10). While the engine is
+        stopped nothing is done, and these sessions wait."""
         cards: list[Card] = []
 
         def handle(facts: Sequence[LedgerEntry]) -> None:
@@ -264,8 +181,8 @@ class Predictions:
         return cards
 
     def _follow_session(self, session_id: str) -> list[Card]:
-        """The card that follows a session that ended within a day. After a run of the tests its workspace is read also
-        where none can follow: cards whose evidence is gone are withdrawn."""
+        """Make the card that follows a session, if the session ended within a day. After a run of the tests the
+        workspace is always read, because cards may have lost their evidence."""
         try:
             view = self._approvals.launcher.get(session_id)
         except Refusal as refusal:
@@ -317,14 +234,15 @@ class Predictions:
     def _plan(
         self, workspaces: Sequence[str], errors: list[str], next_kinds: Sequence[str] | None = None
     ) -> tuple[list[Findings], list[Prediction], bool]:
-        """The findings in these workspaces, the rows that may become cards, and whether any found no place. With
-        `next_kinds`: only the first of these kinds that can be a card now, or is one that is shown."""
+        """Returns (findings, rows, is_full): the findings in these workspaces, the rows that may become cards, and
+        whether a card found no place. With `next_kinds` there is at most one row: of the first of these kinds that is
+        proposed and can be a card now. If that card is shown already, there is none."""
         all_findings = self._find_proposals(workspaces, errors)
         proposals = [proposal for findings in all_findings for proposal in findings.proposals]
         with self._database.read() as session:
             now = self._store.clock.now()
             cards = self._store.pending()
-            leaving = _leaving(session, cards, all_findings, now)
+            leaving = leaving_cards(session, cards, all_findings, now)
             staying = [card for card in cards if card.id not in leaving]
             awake = [card for card in staying if not card.snoozed(now)]
             unavailable = self._selector.unavailable(session, proposals, now, staying)
@@ -338,7 +256,7 @@ class Predictions:
             return all_findings, *self._selector.select(session, proposals, self._last_contexts, errors, room)
 
     def _find_proposals(self, workspaces: Sequence[str], errors: list[str]) -> list[Findings]:
-        """What the templates propose in each workspace; what failed goes into `errors` and hinders nothing else."""
+        """Read each workspace and collect its proposals. What fails is added to `errors`; the rest goes on."""
         all_findings: list[Findings] = []
         for context in self._contexts(workspaces) if workspaces else ():
             self._last_contexts[context.workspace] = context
@@ -358,10 +276,10 @@ class Predictions:
     def _store_plan(
         self, tx: Transaction, all_findings: Sequence[Findings], rows: Sequence[Prediction]
     ) -> tuple[list[Card], list[str]]:
-        """Store the result of a round; returns (cards created, ids withdrawn). Rows without a place are dropped."""
+        """Store the result of a round. Returns (cards created, ids withdrawn). Rows without a place are dropped."""
         store, contexts = self._store, {findings.context.workspace: findings.context for findings in all_findings}
         pending = pending_cards(tx.session)
-        withdrawn = sorted(_leaving(tx.session, pending, all_findings, tx.now))
+        withdrawn = sorted(leaving_cards(tx.session, pending, all_findings, tx.now))
         for card_id in withdrawn:
             row = load_card(tx.session, card_id)
             session_ids = own_session_ids(tx.session, row.workspace, row.created_at)
@@ -371,12 +289,7 @@ class Predictions:
         checked_at = {workspace: context.now.isoformat() for workspace, context in contexts.items()}
         state.put(tx, LAST_CHECKED, state.get(tx.session, LAST_CHECKED, {}) | checked_at)
         pending = [card for card in pending if card.id not in withdrawn]
-        by_workspace = {findings.context.workspace: findings for findings in all_findings}
-        for card in pending:
-            findings = by_workspace.get(card.workspace)
-            proposal = findings.proposal_of(card) if findings else None
-            if proposal is not None and _is_told_otherwise(card, proposal):
-                _renew(load_card(tx.session, card.id), proposal)
+        renew_reasons(tx.session, pending, all_findings)
         unavailable = self._selector.unavailable(tx.session, rows, tx.now, pending)
         room = Room(store.settings.current, [card for card in pending if not card.snoozed(tx.now)], tx.now)
         cards: list[Card] = []
@@ -400,20 +313,6 @@ class Predictions:
             tx.record(TriggerBlocked(subject=row.id, workspace=row.workspace, rail=rail, verdict=word, reason=reason))
 
 
-def _leaving(session: Session, cards: Sequence[Card], all_findings: Sequence[Findings], now: datetime) -> set[str]:
-    """Ids of the pending cards that must go; see `Findings.has_lost`."""
-    by_workspace = {findings.context.workspace: findings for findings in all_findings}
-
-    def is_edited(card_id: str) -> bool:
-        return bool(load_card(session, card_id).original_prompt)
-
-    return {
-        card.id
-        for card in cards
-        if card.workspace in by_workspace and by_workspace[card.workspace].has_lost(card, now, is_edited)
-    }
-
-
 def _reasons_for_no_cards(contexts: Sequence[WorkspaceContext]) -> list[str]:
     """Why there may be no cards in these workspaces, in words."""
     without_commit = [context for context in contexts if context.git is not None and not context.git.head]
@@ -427,7 +326,7 @@ def _reasons_for_no_cards(contexts: Sequence[WorkspaceContext]) -> list[str]:
 
 
 def _no_room(settings: Settings) -> str:
-    """Why nothing is offered although something was found."""
+    """Why there is no card although something was found."""
     per_workspace, in_all = count(settings.max_pending_cards, "card"), settings.max_pending_cards_in_all
     return (
         f"there is more, but at most {per_workspace} may wait in a workspace (maxPendingCards) and {in_all} in all "

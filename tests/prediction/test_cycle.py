@@ -33,7 +33,8 @@ from engine.model import (
 )
 from engine.prediction.card_rows import Prediction
 from engine.prediction.context import WorkspaceContext
-from engine.prediction.cycle import FOLLOW_UPS_OF_FAILED_TESTS, is_done_by_operator, next_kinds
+from engine.prediction.cycle import FOLLOW_UPS_OF_FAILED_TESTS, next_kinds
+from engine.prediction.findings import is_done_by_operator
 from engine.prediction.kinds import FIX_BY_AGENT
 from engine.storage.database import Database
 from tests.conftest import MONDAY_MORNING
