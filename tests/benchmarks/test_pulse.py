@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from engine.api.gateway.access import Limits
+from engine.api.gateway.limits import Limits
 from engine.engine import Engine
 from engine.events import PredictionCreated, PredictionExecuted, PredictionExpired, TaskChanged
 from tests.api.gateway.conftest import Serve, Served, serve

@@ -16,11 +16,14 @@ from starlette.websockets import WebSocket
 
 from engine.api.documents import Document
 from engine.api.gateway import calls
-from engine.api.gateway.access import Access, ClientCounts, Limits, ListenAddress
+from engine.api.gateway.access import Access
+from engine.api.gateway.address import ListenAddress
 from engine.api.gateway.calls import INVALID_REQUEST, NO_JSON, Calls
 from engine.api.gateway.calls import fault as rpc_fault
+from engine.api.gateway.guard import Guard
+from engine.api.gateway.limits import ClientCounts, Limits
 from engine.api.gateway.pulse import Pulse
-from engine.api.gateway.server import Guard, Server
+from engine.api.gateway.server import Server
 from engine.api.operations import OPERATIONS
 from engine.api.operations.operation import NOT_AN_OBJECT, ApiServices, describe_fault
 from engine.model import Refusal

@@ -15,8 +15,9 @@ import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
-from engine.api.gateway.access import Access, ClientCounts
+from engine.api.gateway.access import Access
 from engine.api.gateway.calls import Calls
+from engine.api.gateway.limits import ClientCounts
 from engine.api.gateway.pulse import FRAME_FACTS, Pulse
 from engine.events import PredictionExpired, StateChanged, TaskAdded
 from tests.api.gateway.conftest import QUICK, Serve, Served

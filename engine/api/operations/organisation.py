@@ -1,0 +1,162 @@
+"""Operations on the organisation: agents, guidance, profile, bubbles (SPEC 1)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+from engine.api.documents import Document, document
+from engine.api.operations.operation import Limit, NonEmptyText, Text, operation, require
+from engine.config.sections import ACP
+from engine.hierarchy import profile_items
+from engine.model import BubbleState, Refusal
+
+if TYPE_CHECKING:
+    from engine.services import Services
+
+
+@operation(marks_presence=True)
+def agents(
+    engine: Services,
+    action: Literal["list", "show", "add", "move", "retire", "restore", "tier", "serve"] = "list",
+    id: Text = "",
+    reports_to: Text = "",
+    title: Text = "",
+    archetype: Text = "",
+    domain: Text = "",
+    channel: Text = "",
+    tier: Any = None,
+) -> Document:
+    """List, show, add, move, retire or restore agents; set a tier; let a coding agent serve a channel."""
+    hierarchy = engine.agents
+    if action == "list":
+        return {
+            "agents": document(hierarchy.list()),
+            "coding": _coding_agents(engine),
+            "codingSupported": list(engine.channel_setup.supported_agents),
+            "retired": [agent.id for agent in hierarchy.retired()],
+            "problems": hierarchy.problems(),
+        }
+    require("id", id)
+    match action:
+        case "serve":
+            engine.channel_setup.assign_agent(id, require("channel", channel))
+            return {"channel": channel, "coding": [agent for agent in _coding_agents(engine) if agent["name"] == id]}
+        case "show":
+            return _agent_document(engine, id)
+        case "retire":
+            return _agent_document(engine, hierarchy.retire(id))
+        case "restore":
+            id = hierarchy.restore(id).id
+        case "add":
+            leader = require("reportsTo", reports_to)
+            hierarchy.add(id, reports_to=leader, title=title, archetype=archetype, domain=domain)
+        case "move":
+            hierarchy.move(id, require("reportsTo", reports_to))
+        case "tier":
+            hierarchy.assign_tier(id, _parse_tier(tier))
+    reply = _agent_document(engine, id)
+    reply.pop("soul", None)
+    return reply
+
+
+def _parse_tier(value: object) -> int | None:
+    """The tier, or None for `auto`: then the other rules decide (SPEC 1.2)."""
+    if value == "auto":
+        return None
+    try:
+        return int(str(value))
+    except ValueError as error:
+        raise Refusal("bad_tier", f"{value!r} is not a tier", "a whole number from 1 to 5, or auto") from error
+
+
+def _agent_document(engine: Services, agent_id: str) -> Document:
+    """An agent with its chain of leaders; less of one that is broken or retired."""
+    hierarchy = engine.agents
+    retired = next((agent for agent in hierarchy.retired() if agent.id == agent_id), None)
+    agent = retired or hierarchy.get(agent_id)
+    folder = engine.home.agents / ".retired" / agent.id if retired else engine.home.agents / agent.id
+    reply: Document = {"agent": document(agent), "archetype": agent.archetype, "folder": str(folder)}
+    if retired or agent.broken:
+        return reply | {"chain": [], "chainEnd": "", "retired": retired is not None}
+    lineage, channels = hierarchy.lineage(agent_id), engine.settings.current.channels
+    return reply | {
+        "chain": [leader.id for leader in lineage.leaders],
+        "chainTiers": [leader.tier for leader in lineage.leaders],
+        "chainEnd": lineage.chain.words,
+        "serves": [
+            {"channel": name, "runner": channel.runner, "fallback": list(channel.fallback), "model": channel.model}
+            for name in agent.channels
+            if (channel := channels.get(name))
+        ],
+        "tools": hierarchy.tools(agent_id).model_dump(mode="json"),
+        "soul": hierarchy.soul(agent_id),
+    }
+
+
+def _coding_agents(engine: Services) -> list[Document]:
+    """Coding agents that are installed or configured, and the channels they serve."""
+    settings = engine.settings.current
+    return [
+        document(agent)
+        | {
+            "configured": agent.name in settings.acp,
+            "serves": [name for name, channel in settings.channels.items() if channel.runner == f"{ACP}{agent.name}"],
+        }
+        for agent in engine.channel_setup.list_agents()
+    ]
+
+
+@operation()
+def guidance(engine: Services, id: NonEmptyText, reports_to: Text = "") -> Document:
+    """The guidance in the next prompt of an agent; with `reportsTo` also the guidance it would have under that
+    leader."""
+    if reports_to:
+        preview = engine.cascade.preview_move(id, reports_to)
+        return {**document(preview.before), "moved": document(preview.after)}
+    reply: Document = {**document(engine.cascade.guidance(id)), "teaching": document(engine.teaching.state(id))}
+    return reply if reply["hops"] else {**reply, "profile": document(engine.profiles.get(id))}
+
+
+@operation(marks_presence=True)
+def profile(
+    engine: Services, id: NonEmptyText, text: Text | None = None, yes: bool = False, undo: bool = False
+) -> Document:
+    """The profile of a leader as a text to edit; with `text` what that would change, which `yes` saves. `undo` reverses
+    the last save."""
+    if undo:
+        return {"leader": id, "text": profile_items.print_profile(engine.profiles.undo(id)), "undone": True}
+    before = engine.profiles.get(id)
+    reply = {"leader": id, "text": profile_items.print_profile(before)}
+    if text is None:
+        return reply
+    profile_items.refuse_stale(before, text)
+    edits = engine.profiles.parse_edits(before, text)
+    preview = engine.cascade.preview_edits(id, edits)
+    if yes and edits:
+        engine.profiles.edit(id, edits)
+    return reply | {
+        "edits": document(edits),
+        "fromSoul": list(preview.from_soul),
+        "prompts": [{"agents": list(change.agents), "changes": list(change.lines)} for change in preview.changes],
+        "saved": yes and bool(edits),
+    }
+
+
+@operation(marks_presence=True)
+def bubbles(
+    engine: Services,
+    action: Literal["list", "flush", "approve"] = "list",
+    id: Text = "",
+    state: Literal["queued", "refused", "flushed", ""] = "",
+    agent: Text = "",
+    limit: Limit = 50,
+) -> Document:
+    """List findings (of a state or agent), send queued ones up, or approve one that quotes others."""
+    if action == "flush":
+        engine.learnings.catch_up()  # what was learnt a moment ago goes up, too
+        report = engine.bubbles.flush()
+        return {"flushed": document(report.flushed), "waiting": report.waiting, "cloudSyncFailure": report.failed}
+    if action == "approve":
+        return {"bubbles": [document(engine.bubbles.approve(require("id", id)))]}
+    bubbles_found = engine.bubbles.list(state=BubbleState(state) if state else None, agent=agent, limit=limit)
+    return {"bubbles": document(bubbles_found)}
