@@ -1,4 +1,7 @@
-"""The situation of a workspace at one moment, from which templates propose cards. Pure; `context_reader` reads it."""
+"""The context of a workspace: its situation at one moment, from which templates propose cards.
+
+`context_reader` makes it. Everything here is pure.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,8 @@ from engine.storage.validation_runs import ValidationRun
 
 @frozen
 class ChangedFile:
-    """A file that changed since the last run of the tests, and when, if that can be told. `gone`: it was deleted."""
+    """A file that changed since the last run of the tests. `at` is when, None for unknown; `gone` says that it was
+    deleted."""
 
     path: str
     at: datetime | None = None
@@ -43,15 +47,15 @@ class ChangedFile:
 
 @frozen
 class Part:
-    """A project of the workspace with its test runs."""
+    """A project of the workspace, with its test runs."""
 
     project: Project
     runs: tuple[ValidationRun, ...] = ()
     """Newest first."""
     tree_runs: tuple[ValidationRun, ...] = ()
-    """The runs on the operator's own files, not on HEAD alone or on a trial merge."""
+    """The runs on the operator's own files: not those on HEAD alone, or on a trial merge."""
     changed: tuple[ChangedFile, ...] = ()
-    """Files that differ from those of `tree_runs[0]`, empty without one."""
+    """The files that changed since `tree_runs[0]`. There are none without such a run."""
     inner_folders: tuple[str, ...] = ()
     """Folders of projects inside it that have tools."""
     test_written_in: Mapping[str, str] = field(default_factory=dict)
@@ -68,7 +72,8 @@ class Part:
         return self.project.tool
 
     def holds(self, path: str) -> bool:
-        """Whether a file (relative to the top of the repository) is of this project, and of none inside it."""
+        """Whether a file belongs to this project, and not to a project inside it. `path` is relative to the top of the
+        repository."""
         is_inner = any(path.startswith(f"{folder}/") for folder in self.inner_folders)
         return not is_inner and self.project.path_inside(path) is not None
 
@@ -87,7 +92,7 @@ class Part:
 
     @property
     def parameters(self) -> dict[str, str]:
-        """The parameters that let a flow work in this project; none for the one at the top."""
+        """The parameters with which a flow works in this project: none if it is the project at the top."""
         return {"project": self.project.path} if self.project.path else {}
 
     def about(self, subject: str) -> str:
@@ -97,11 +102,12 @@ class Part:
 
 @dataclass(frozen=True)
 class WorkspaceContext:
-    """One workspace at one moment. `now` in UTC, `local` the same in the operator's zone.
+    """One workspace at one moment.
 
-    `git` is None when it could not be read (its signal names the error). `parts`: its projects, the top first. `runs`:
-    of all of them, newest first. `locks`: lock files that do not fit their manifest. `ancestors`: commits of `runs`
-    that are in HEAD's history. `signals`: the six.
+    `now` is in UTC, `local` is the same moment in the operator's zone. `git` is None if it could not be read; then the
+    signal of git has the error. `parts` are the projects, the one at the top first, and `runs` the test runs of all
+    projects, newest first. `locks` are the lock files that do not fit their manifest. `ancestors` are the commits of
+    `runs` that are in the history of HEAD. `signals` are the six of SPEC 2.1.
     """
 
     workspace: str
@@ -126,15 +132,15 @@ class WorkspaceContext:
     signals: tuple[Signal, ...] = ()
     errors: tuple[str, ...] = ()
     disk: FullDisk | None = None
-    """The disk of the home, where it is nearly full."""
+    """The disk of the home, if it is nearly full."""
     landings: tuple[ChangeSet, ...] = ()
     """Landings of ours that can be undone, newest first."""
     is_first: bool = True
-    """The first workspace: tasks that belong to none are offered here."""
+    """Whether it is the first workspace. Tasks that belong to no workspace are proposed there."""
     fixes: tuple[KnownFix, ...] = ()
-    """Diffs that turned tests green before, the surest first; read only when the last run was red."""
+    """Diffs that made tests pass before, the surest first. They are read only if the last run failed."""
     learned_flows: tuple[str, ...] = ()
-    """Names of the learned flows that may run here; they take no parameters."""
+    """The names of the learned flows that may run here. These flows take no parameters."""
 
     @property
     def part(self) -> PartOfDay:
@@ -143,7 +149,7 @@ class WorkspaceContext:
 
     @property
     def repository(self) -> GitState:
-        """`git`, where it could be read: templates are asked of nothing else."""
+        """`git`, which is not None: templates are only asked about workspaces whose git could be read."""
         assert self.git is not None
         return self.git
 
@@ -154,12 +160,13 @@ class WorkspaceContext:
 
     @cached_property
     def conversations(self) -> Callable[[frozenset[str]], Signal]:
-        """The signal of that name for a proposal that continues these flows; many continue the same."""
+        """Returns the conversations signal of a proposal that continues these flows. Results are kept, because many
+        proposals continue the same flows."""
         return cache(partial(conversations_signal, self.sessions, (), self.local))
 
     @property
     def remark(self) -> str:
-        """Why no card may be about its tests, in words; "" when some project has tests that can run."""
+        """Why no card can be about its tests, in words; "" if a project has tests that can run."""
         if any(part.tool for part in self.parts):
             return ""
         lacking = next((part.project for part in self.parts if part.project.missing_tool), None)
@@ -220,13 +227,14 @@ def result_words(check: CheckResult) -> str:
 def changed_since(
     ran_at: datetime, between: Sequence[str] | None, files: Sequence[FileState], *, exact: bool
 ) -> tuple[ChangedFile, ...]:
-    """Files that are not as the run at `ran_at` saw them, sorted by path. One that was deleted counts where
-    the run is known to have seen it.
+    """The files that changed since the run at `ran_at`, sorted by path.
 
-    `between`: paths that differ between what the run saw and HEAD, None if that cannot be told any more. `exact`:
-    "what the run saw" was its very files, so that an uncommitted file that is not in `between` was seen as HEAD has
-    it, and differs now; otherwise only its commit is known. `files`: what differs from HEAD now; one that the run saw
-    differ counts by its own time.
+    `between` are the paths that differ between what the run saw and HEAD, None if that is unknown by now. `files` are
+    the files that differ from HEAD now. With `exact`, the very files that the run saw are known, otherwise only their
+    commit.
+
+    An uncommitted file that is not in `between` was seen as HEAD has it if `exact`, so it has changed. Any other
+    uncommitted file has changed if it was written after the run. A deleted file counts only if the run saw it.
     """
     uncommitted = {file.path: file for file in files}
     changed = {path: ChangedFile(path) for path in between or () if path not in uncommitted}

@@ -1,4 +1,7 @@
-"""Reads the context of a workspace (SPEC 2.1): from git, test runs, tasks, sessions, conversations and calendars."""
+"""Reads the context of a workspace (SPEC 2.1) from git, test runs, tasks, sessions, conversations and calendars.
+
+The cycle reads all workspaces with it. A source that fails gives nothing, and the context names its error.
+"""
 
 from __future__ import annotations
 
@@ -48,10 +51,10 @@ OPEN_TASKS = 1000
 ELSEWHERE = (
     "check_clean_head", "bisect", "rehearse_merge", "rehearse_autosquash", "unfinished_operation", "time_tests",
 )  # fmt: skip
-"""Flows whose runs of the tests are not on your files as they are."""
+"""Flows that run the tests on other files than the operator's own as they are."""
 
 GREEN_HEADS = 8
-"""Maximum number of older commits with a run that are checked for being ancestors of HEAD."""
+"""Maximum number of older commits with a test run of which git is asked whether they are ancestors of HEAD."""
 
 
 MAX_LOCATED_TESTS = 3
@@ -64,7 +67,7 @@ def _nothing(workspace: str) -> Sequence[Any]:
 
 @frozen
 class Sources:
-    """The sources of contexts. Functions take a workspace."""
+    """The sources that contexts are read from. The functions are called with a workspace."""
 
     runs: ValidationRuns
     tasks: TaskBoard
@@ -74,18 +77,18 @@ class Sources:
     github: GitHub | None = None
     threads: Threads | None = None
     learned_flows: Callable[[str], Sequence[str]] = _nothing
-    """Names of learned flows that may run there."""
+    """The names of the learned flows that may run there."""
     fixes: Callable[[str], Sequence[KnownFix]] = _nothing
-    """Fixes that turned tests green there before."""
+    """The fixes that made tests pass there before."""
     prompt_runner: Callable[[str], str] = lambda workspace: ""
-    """The agent or model that text prompts there run on, "" for none."""
+    """The agent or model that runs text prompts there, "" for none."""
     landings: Callable[[str], Sequence[ChangeSet]] = _nothing
-    """Landed change sets that can be undone."""
+    """The landed change sets that can be undone."""
     disk: Callable[[str], FullDisk | None] = lambda workspace: None
 
 
 class _Fetch:
-    """Asks the sources of a context. One that fails gives nothing, and is named with its error."""
+    """Asks the sources of a context, and keeps the error of each source that fails in `failed`."""
 
     def __init__(self) -> None:
         self.failed: dict[str, str] = {}
@@ -96,23 +99,23 @@ class _Fetch:
             return ask()
         except Refusal as refusal:
             self.failed[name] = sanitise(refusal.message)
-        except Exception as error:  # named in the context; one source never fails a cycle
+        except Exception as error:  # the context names it: no source may fail a cycle
             self.failed[name] = sanitise(f"{type(error).__name__}: {error}")
         return otherwise
 
     def all(self, name: str, ask: Callable[[], Iterable[Value]]) -> tuple[Value, ...]:
-        """Everything that a source answers, nothing if it fails."""
+        """All values that a source answers, none if it fails."""
         nothing: tuple[Value, ...] = ()
         return self(name, lambda: tuple(ask()), nothing)
 
     def signal(self, name: str, collect: Callable[[], Signal]) -> Signal:
-        """The signal of that name; of relevance 0 with the error if its source or its collector failed."""
+        """The signal of that name. If its source or its collector failed, it has the error and a relevance of 0."""
         collected = None if name in self.failed else self(name, collect, None)
         return collected or signal(name, 0.0, error=self.failed[name])
 
 
 class ContextReader:
-    """Fetches contexts; safe to call from several threads. What one source cannot say is named in the context."""
+    """Reads contexts. It may be called from several threads."""
 
     def __init__(self, clock: Clock, settings: SettingsSource, sources: Sources) -> None:
         self._clock = clock
@@ -124,16 +127,18 @@ class ContextReader:
     def read_all(
         self, workspaces: Sequence[str], *, last_input: datetime | None, ours: Mapping[str, Sequence[OurWrite]]
     ) -> list[WorkspaceContext]:
-        """The contexts of all `workspaces`, in their order, read side by side. `ours`: by workspace, what our landings
-        wrote there."""
+        """Read the contexts of these workspaces in parallel, and return them in the same order. `ours` has, by
+        workspace, what our landings wrote there."""
         with ThreadPoolExecutor(8, thread_name_prefix="context") as pool:
             return list(
                 pool.map(lambda path: self.read(path, last_input=last_input, ours=ours.get(path, ())), workspaces)
             )
 
     def read(self, workspace: str, *, last_input: datetime | None, ours: Sequence[OurWrite] = ()) -> WorkspaceContext:
-        """The context of one workspace. `last_input`: when the operator last used console, verbs or API; `ours`: what
-        our landings wrote there, which is no sign of life. Never raises for what a source says or fails to say."""
+        """Read the context of one workspace. No source makes it raise.
+
+        `last_input` is when the operator last used the console, a verb or the API. `ours` is what our landings wrote
+        there, which is no activity of the operator."""
         folder = Path(workspace)
         now, local = self._clock.now(), self._clock.local()
         fetch, sources = _Fetch(), self._sources
@@ -202,8 +207,10 @@ class ContextReader:
         )
 
     def last_activity(self, workspaces: Sequence[str], ours: Mapping[str, Sequence[OurWrite]]) -> datetime | None:
-        """When anyone but us last wrote in these workspaces (SPEC 2.2); `ours` as in `read_all`. Costs two git
-        processes a workspace; one that cannot be read tells nothing here, the next cycle names its error."""
+        """When anyone but us last wrote in these workspaces (SPEC 2.2), None for unknown; `ours` as in `read_all`.
+
+        It starts two git processes for each workspace. A workspace that cannot be read is left out here, because the
+        next cycle names its error."""
         now = self._clock.now()
         signs = []
         for workspace in workspaces:
@@ -242,7 +249,7 @@ class ContextReader:
         return tuple(parts)
 
     def _changed(self, folder: Path, git: GitState, last: ValidationRun) -> tuple[ChangedFile, ...]:
-        """The files that changed since a run."""
+        """The files that changed since a run of the tests."""
         for revision, exact in ((last.tree, True), (last.head, last.clean)):
             between = files_between(folder, revision, git.head) if revision and git.head else None
             if between is not None:

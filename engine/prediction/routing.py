@@ -1,13 +1,14 @@
-"""Chooses the channel and agent of work (SPEC 2.4, 1.1), in five steps.
+"""Chooses the channel and the agent of a piece of work (SPEC 2.4, 1.1).
 
-The channel named by the Twin or a person → the channel of the kind of card → the channel that fits the text of the
-prompt → round-robin over channels that were not triggered recently → a draw weighted by the time of day. A channel that
-is not registered is refused. The agent is the one whose domain fits best, else the channel's own.
+The first of five steps that gives a channel decides: the channel named by the Twin or a person, the channel of the kind
+of card, the channel that fits the text of the prompt, round-robin over channels that were not triggered recently, and a
+draw weighted by the time of day. A channel that is not registered is refused. The agent is the one whose domain fits
+best, else the channel's own.
 
-A prompt is compared with the operator's past prompts, then with the descriptions of channels and agents in the
-settings; then come weights that are part of the program. The weights read the embedding, which shows what a prompt is
-about, and its words, which show what to do: by the embedding alone "document the cart" and "repair the cart" are the
-same. `tests/benchmarks/refit_routing.py` computes and evaluates the weights.
+The text of a prompt is compared with the operator's past prompts, and then with the descriptions of channels and agents
+in the settings. If neither fits, weights that come with the program decide. They read the embedding, which shows what a
+prompt is about, and its words, which show what to do: by the embedding alone "document the cart" and "repair the cart"
+are the same. `tests/benchmarks/refit_routing.py` computes and evaluates the weights.
 """
 
 from __future__ import annotations
@@ -39,21 +40,22 @@ from engine.storage.rows import ask
 log = logging.getLogger(__name__)
 
 WEIGHTS = Path(__file__).with_name("placing_weights.npz")
-"""`roles` and `channels` (one of each a column, "" for prompts that ask for no work) and `weights` (float16: the vector
-of meaning, `WORD_DIMENSIONS` words, a constant)."""
+"""A file with three arrays. `roles` and `channels` name the role and the channel of each column, "" for prompts that
+ask for no work. `weights` (float16) has a row for each number of the embedding, for each of the `WORD_DIMENSIONS`, and
+for a constant."""
 
 MIN_PROBABILITY = 0.25
-"""Probability of a channel below which the weights say nothing. Of 120 tuning prompts 118 are then placed rightly and
-one wrongly, and 14 of 16 that ask for no work are left alone; at 0.35 it is 114 and none."""
+"""Below this probability of a channel the weights do not decide. Of 120 tuning prompts 118 are then placed rightly and
+one wrongly, and 14 of 16 prompts that ask for no work are placed nowhere. At 0.35 the figures are 114 and none."""
 
 MIN_PROMPT_SIMILARITY = 0.55
-"""Cosine from which a prompt is like one of the past that the weights place on the same channel. Among 620 texts,
-500 of which made the weights, 36 % of the pairs this near belong to one channel, and all of those that the weights
-place on the same one."""
+"""From this cosine on a prompt is like a past prompt that the weights place on the same channel. Among 620 texts, 500
+of which made the weights, 36 % of the pairs with this cosine belong to one channel. Of the pairs that the weights place
+on the same channel, all do."""
 
 MIN_DESCRIPTION_SIMILARITY = 0.4
-"""Cosine from which a prompt fits a channel's specialty or an agent's domain. Six made-up specialties met two of the
-120 tuning prompts at this height: licences a "contracts, licences", mail to customers a "sales: customers"."""
+"""From this cosine on a prompt fits the specialty of a channel or the domain of an agent. With six made-up specialties,
+two of the 120 tuning prompts fit one: licences fit "contracts, licences", and mail to customers "sales: customers"."""
 
 MAX_PAST_PROMPTS = 200
 """Maximum number of accepted prompts that are compared, the newest."""
@@ -77,25 +79,25 @@ _ACCEPTED = (
 )
 
 Embed = Callable[[Sequence[str]], Sequence[bytes]]
-"""Unit vectors (float32) of texts; raises `NoEmbedder`."""
+"""Returns the unit vectors (float32) of texts. Raises `NoEmbedder`."""
 
 
 @frozen
 class Route:
-    """The channel and the agent for a piece of work, "" for unknown."""
+    """The channel and the agent of a piece of work, "" for unknown."""
 
     channel: str = ""
     agent: str = ""
     why: str = ""
     """The reason in words."""
     meaning: bytes = b""
-    """The embedding of the prompt (float32), b"" without an embedder. It is stored with the card, to compare later
-    prompts with."""
+    """The embedding of the prompt (float32), b"" without an embedder. It is stored with the card, so that later prompts
+    can be compared with it."""
 
 
 @frozen
 class _Description:
-    """What a channel or an agent is said to do; the other of the two names is ""."""
+    """The description of a channel or of an agent. The name of the other is ""."""
 
     text: str
     channel: str = ""
@@ -103,8 +105,8 @@ class _Description:
 
 
 class PromptPlacer:
-    """Finds the channel and agent of a prompt. Takes some ten milliseconds; a second the first time, to load the
-    embedder."""
+    """Finds the channel and the agent of a prompt. It takes some ten milliseconds, and the first time a second, because
+    the embedder is loaded."""
 
     def __init__(
         self,
@@ -120,7 +122,7 @@ class PromptPlacer:
         self._agents = agents
 
     def place(self, prompt: str, channel: str = "") -> Route:
-        """The route of a prompt, on `channel` if it is given. Without an embedder the rest is empty."""
+        """The route of a prompt, on `channel` if that is given. Without an embedder nothing else is known."""
         settings = self._settings.current
         agents = {agent.id: agent for agent in self._agents() if not agent.broken}
         descriptions = _descriptions(settings, agents)
@@ -155,8 +157,8 @@ class PromptPlacer:
         return [numpy.frombuffer(vector, "<f4") for vector in self._embed(texts)]
 
     def _similar_prompt(self, vector: Any, best: str, channel: str) -> tuple[str, str, str] | None:
-        """The nearest similar prompt that was accepted, with its channel and agent; only on `channel` if it is
-        given, and only one that the weights place on `best`, too."""
+        """The accepted prompt that is most similar, as (prompt, channel, agent). It must be on `channel` if that is
+        given, and the weights must place it on `best`."""
         import numpy
 
         settings = self._settings.current
@@ -195,7 +197,7 @@ def _descriptions(settings: Settings, agents: Mapping[str, AgentView]) -> list[_
 
 
 def _available_agent(agent: str, channel: str, settings: Settings, agents: Mapping[str, AgentView]) -> str:
-    """`agent` if it exists and serves no channel; else the channel's own."""
+    """`agent`, if it exists and serves no channel, else the channel's own agent."""
     if not channel:
         return ""
     serving = {line.agent for line in settings.channels.values()}
@@ -203,7 +205,7 @@ def _available_agent(agent: str, channel: str, settings: Settings, agents: Mappi
 
 
 def _by_channel(probabilities: Any, settings: Settings) -> dict[str, float]:
-    """The probability of each registered channel, and under "" that the prompt asks for no work."""
+    """The probability of each registered channel. Under "" is the probability that the prompt asks for no work."""
     shares = dict.fromkeys(["", *(name for name in settings.channels if name in _columns()[1])], 0.0)
     for probability, channel in zip(probabilities, _columns()[1], strict=True):
         if channel in shares:
@@ -212,7 +214,7 @@ def _by_channel(probabilities: Any, settings: Settings) -> dict[str, float]:
 
 
 def _likeliest_role(probabilities: Any, channel: str) -> str:
-    """The most likely agent of the built-in organisation on `channel`, "" for none."""
+    """The most likely agent among those of the built-in organisation on `channel`, "" for none."""
     shares: defaultdict[str, float] = defaultdict(float)
     for probability, role, where in zip(probabilities, *_columns(), strict=True):
         if where == channel:
@@ -225,7 +227,7 @@ def _likeliest(probabilities: Mapping[str, float]) -> str:
 
 
 def _probabilities(texts: Sequence[str], vectors: Any) -> Any:
-    """One row a text: how likely each column of the weights is."""
+    """The probability of each column of the weights, in a row for each text."""
     import numpy
 
     words = WORD_WEIGHT * numpy.stack([hash_words(text) for text in texts])
@@ -236,7 +238,7 @@ def _probabilities(texts: Sequence[str], vectors: Any) -> Any:
 
 
 def hash_words(text: str) -> Any:
-    """The unit vector of a text's words, its pairs of words and its first word, by their hashes."""
+    """The unit vector of a text's words, pairs of words and first word, each hashed into one of the dimensions."""
     import numpy
 
     words = re.findall(r"[a-z']+", text.lower())
@@ -251,7 +253,7 @@ def hash_words(text: str) -> Any:
 
 @functools.cache
 def _columns() -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Role and channel of each column of the weights."""
+    """The roles and the channels of the columns of the weights."""
     return tuple(map(str, _weights()["roles"])), tuple(map(str, _weights()["channels"]))
 
 
@@ -266,7 +268,7 @@ def _weights() -> dict[str, Any]:
 _NEVER = datetime.min.replace(tzinfo=UTC)
 
 RECENT = timedelta(hours=1)
-"""A channel triggered within this time is passed over by the round-robin."""
+"""The round-robin leaves out a channel that was triggered within this time."""
 
 CHANNEL_WEIGHTS: Mapping[PartOfDay, Mapping[str, float]] = {
     PartOfDay.MORNING: {"koji-core": 3, "research": 3, "chronicle-hub": 1, "dream-weaver": 1, "garden": 1},
@@ -274,11 +276,12 @@ CHANNEL_WEIGHTS: Mapping[PartOfDay, Mapping[str, float]] = {
     PartOfDay.EVENING: {"koji-core": 1, "research": 1, "chronicle-hub": 4, "dream-weaver": 2, "garden": 2},
     PartOfDay.NIGHT: {"koji-core": 1, "research": 1, "chronicle-hub": 1, "dream-weaver": 2, "garden": 3},
 }
-"""Mornings plan, afternoons work, evenings write up (SPEC 2.1); a channel that is not named here weighs 1."""
+"""The weights of channels by the part of the day: mornings plan, afternoons work, evenings write up (SPEC 2.1). A
+channel that is not named here weighs 1."""
 
 
 class Router:
-    """Routes by the channels of the settings. `place(prompt, channel)`: see `PromptPlacer.place`."""
+    """Routes work to the channels of the settings. `place` is `PromptPlacer.place`."""
 
     def __init__(
         self,
@@ -301,10 +304,11 @@ class Router:
         triggered: Mapping[str, datetime],
         routed: Mapping[str, int],
     ) -> Route:
-        """The route of one piece of work; `prose` is its prompt, "" for a flow.
+        """The route of one piece of work. `prose` is its prompt, "" for a flow.
 
-        `triggered` when each channel was last triggered, `routed` how many proposals the round-robin has already sent
-        to each in this cycle. Raises `Refusal` `unknown_channel`.
+        `named` is the channel that the Twin or a person chose, `affinity` that of the kind of card. `triggered` is when
+        each channel was last triggered. `routed` is how many proposals this cycle has sent to each. Raises `Refusal`
+        `unknown_channel`.
         """
         channels = self._settings.current.channels
         requested = named or affinity
@@ -322,7 +326,7 @@ class Router:
     def _pick_channel(
         self, registered: Sequence[str], triggered: Mapping[str, datetime], routed: Mapping[str, int]
     ) -> tuple[str, str]:
-        """A channel, and the rule that chose it."""
+        """Returns (channel, rule): a channel, and the rule that chose it."""
         now = self._clock.now()
         rested = [name for name in registered if name not in triggered or now - triggered[name] >= RECENT]
         if rested:

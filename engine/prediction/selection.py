@@ -1,4 +1,4 @@
-"""Selects which proposals of a cycle become cards: by confidence, places and rails (SPEC 2.4, 2.5, 2.9)."""
+"""Selects the proposals of a cycle that become cards, by confidence, places and rails (SPEC 2.4, 2.5, 2.9)."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ from engine.prediction.twin import EmbeddedTwin, band_of
 from engine.storage.rows import UtcDateTime, ask, each_of
 
 EXPLORED_IN = 10
-"""One cycle in this many shows a card to learn something."""
+"""One cycle in this many shows a card of low confidence, to learn whether the operator wants it."""
 
 EXPLORED_BELOW = 3
-"""A kind with this many recent decisions, in all workspaces together, is not explored."""
+"""A kind with this many recent decisions, in all workspaces together, is not shown to learn."""
 
 EXPLORED_AFTER = timedelta(days=30)
-"""Decisions older than this do not count for `EXPLORED_BELOW`: what was dismissed for good last month may be welcome
-now, and without a card nobody would find out."""
+"""Decisions older than this do not count for `EXPLORED_BELOW`. What was dismissed last month may be welcome now, and
+without a card nobody would find out."""
 
 _SAME_EVIDENCE = sqlalchemy.select(
     col(Prediction.fingerprint),
@@ -83,12 +83,12 @@ class _Cycle:
 def select_rows(
     rows: Sequence[Prediction], decisions: Mapping[str, int], *, learning: bool, randomness: Randomness
 ) -> list[Prediction]:
-    """The cards that may be shown (SPEC 2.5). `decisions`: by kind, how many cards were decided on lately. `learning`:
-    phase 1 or later; before, all are.
+    """The cards that may be shown (SPEC 2.5). `decisions` is how many cards of each kind were decided lately;
+    `learning` says that it is phase 1 or later.
 
-    What is below the lowest band is left out, unless something is broken, the operator ordered it, or it is the next
-    step after work that ended. In one cycle of `EXPLORED_IN` a card of a kind with few recent decisions is shown
-    all the same, and says so."""
+    In phase 0 all may be shown. Later, cards below the lowest band are left out. Exceptions are cards of tier 1, cards
+    that the operator ordered, and next steps. Besides, one cycle in `EXPLORED_IN` shows a card of a kind with few
+    recent decisions, and the card says so."""
     if not learning:
         return list(rows)
     selected = [row for row in rows if _is_certain(row) or band_of(row.confidence) is not Band.DISCARDED]
@@ -133,8 +133,8 @@ class CardSelector:
         now: datetime,
         pending_cards: Sequence[Card],
     ) -> set[str]:
-        """Fingerprints of the candidates that cannot become cards now (SPEC 2.9): their subject or kind is muted, one
-        of `pending_cards` is about the subject, or the same evidence is worked on or cools down."""
+        """The fingerprints of the candidates that cannot become cards now (SPEC 2.9). Their subject or kind is muted,
+        one of `pending_cards` is about the subject, or work on the same evidence is running or cools down."""
         muted = MuteIndex(read_mutes(session, now))
         pending = {card.about for card in pending_cards}
         fingerprints = {new.fingerprint for new in candidates}
@@ -153,8 +153,9 @@ class CardSelector:
         errors: list[str],
         room: Room,
     ) -> tuple[list[Prediction], bool]:
-        """The rows that may become cards, from the top of the stack, with the rails' verdicts, and whether any found no
-        place in `room`; also those that the content filter blocks. `contexts` are those of their workspaces."""
+        """Returns (rows, is_full): the rows that may become cards, from the top of the stack, and whether a row found
+        no place in `room`. Each row has the verdicts of the rails. A row that the content filter blocks is among them.
+        `contexts` are the contexts of the workspaces."""
         if not proposals:
             return [], False
         now, history = self._store.clock.now(), self._store.history
@@ -183,7 +184,7 @@ class CardSelector:
         return selected, is_full
 
     def _make_row(self, proposal: Proposal, cycle: _Cycle, context: str) -> Prediction:
-        """The card of one proposal, not stored yet and without an id; `context` is its situation in words. Raises
+        """The row of one proposal, without an id and not stored yet. `context` is the situation in words. Raises
         `Refusal` `unknown_channel`."""
         store, launcher = self._store, self._approvals.launcher
         assignment, other_runner = launcher.choose(self._assign(proposal, cycle))
@@ -209,11 +210,11 @@ class CardSelector:
         return row
 
     def _assign(self, proposal: Proposal, cycle: _Cycle) -> Assignment:
-        """The work of a proposal, on the channel and for the agent that the router gives it."""
+        """The work of a proposal, on the channel and for the agent that the router chooses."""
         channels = self._store.settings.current.channels
         named = self._twin.usual_channel(proposal.kind, list(channels)) if cycle.is_learning else None
         if proposal.confidence is not None and proposal.channel:
-            named = proposal.channel  # a source that states a confidence says where, too
+            named = proposal.channel  # a source that states a confidence names the channel, too
         route = self._router.route(
             "" if proposal.flow else proposal.prompt,
             named=named,
@@ -234,7 +235,7 @@ class CardSelector:
 
 
 def _count_decisions(history: Decisions, session: Session) -> dict[tuple[str, str], tuple[int, int]]:
-    """By workspace and kind: how many cards the operator approved, and how many were decided on."""
+    """By workspace and kind: how many cards the operator approved, and how many were decided."""
     counts: dict[tuple[str, str], tuple[int, int]] = {}
     for kind, _, workspace, approved, decided in history.count_by_group(session):
         before = counts.get((workspace, kind), (0, 0))

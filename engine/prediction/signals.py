@@ -1,6 +1,7 @@
-"""The six signals of SPEC 2.1: how relevant work is right now, in [0, 1], with the evidence in words.
+"""The six signals of SPEC 2.1. Each says how relevant work is now, in [0, 1], and gives its evidence in words.
 
-Pure, but for `CalendarReader`, which reads meetings from `.ics` files.
+The evidence names moments, not ages, because a card shows it for hours. Everything is pure except `CalendarReader`,
+which reads meetings from `.ics` files.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ WEIGHTS: Final = {
 
 
 def signal(name: str, relevance: float, *evidence: str, error: str = "") -> Signal:
-    """A signal with its weight of SPEC 2.1. Raises KeyError for a name that is none of the six."""
+    """Make a signal with its weight of SPEC 2.1. Raises KeyError if the name is none of the six."""
     return Signal(name, WEIGHTS[name], min(1.0, max(0.0, relevance)), evidence, error)
 
 
@@ -70,7 +71,7 @@ MAX_CLOCK_DIFFERENCE = timedelta(minutes=1)
 """A file dated further into the future than this was copied with its date, and is no sign of activity."""
 
 ANY_NEW_FILE: Final = "*"
-"""Path of an `OurWrite` that stands for every untracked file: what a check of ours leaves lying about."""
+"""The path of an `OurWrite` of every untracked file: those that a check of ours may leave behind."""
 
 
 @frozen
@@ -83,7 +84,7 @@ class OurWrite:
     until: datetime
 
     def covers(self, touch: Touch) -> bool:
-        """Whether `touch` is this write, and not a later one of the operator."""
+        """Whether `touch` is this write, and not a later write by the operator."""
         ours = touch.path == self.path or (self.path == ANY_NEW_FILE and touch.untracked)
         return ours and self.since <= touch.at <= self.until
 
@@ -121,7 +122,8 @@ FULLY_STALE = timedelta(days=7)
 
 
 def open_tasks(tasks: Sequence[Task]) -> list[Task]:
-    """The open tasks, oldest change first, without those of sessions and those that wait for other tasks."""
+    """The open tasks that can be begun, the one without a change for longest first. Tasks of sessions, and tasks that
+    wait for others, are left out."""
     opened = (task for task in tasks if task.state == "open" and task.source != "session" and not task.waits_for)
     return sorted(opened, key=lambda task: task.updated_at)
 
@@ -172,8 +174,10 @@ def _fading(at: datetime, now: datetime) -> float:
 
 
 def session_relevance(session: SessionView, now: datetime) -> float:
-    """How much a session asks to be taken up again: at its end 1 when it failed, was interrupted or blocked, 0.8 when
-    it found a problem, 0.4 when it ended well, 0.2 when the operator cancelled it; less with time. 0 while it runs."""
+    """How much a session asks to be continued, in [0, 1].
+
+    At its end it is 1 if the session failed, was interrupted or was blocked, 0.8 if it found a problem, 0.4 if it ended
+    well, and 0.2 if the operator cancelled it. It decreases with time. While the session runs it is 0."""
     if not session.state.over:
         return 0.0
     if session.state in _LEFT_OPEN:
@@ -186,9 +190,10 @@ def session_relevance(session: SessionView, now: datetime) -> float:
 
 
 def thread_relevance(thread: Thread, now: datetime) -> float:
-    """How much a conversation with another agent asks to be taken up again: 1 when its question is open, 0.8 when the
-    operator's last word was never answered, 0.4 when it ended otherwise; less with time. 0 while the agent may be at
-    it."""
+    """How much a conversation with another agent asks to be continued, in [0, 1].
+
+    It is 1 if a question of the agent is open, 0.8 if the operator's last message was never answered, and 0.4
+    otherwise. It decreases with time. While the agent may be answering it is 0."""
     if thread.unanswered and not thread.question and now - thread.at < MAX_ANSWER_TIME:
         return 0.0
     openness = 1.0 if thread.question else 0.8 if thread.unanswered else 0.4
@@ -233,7 +238,7 @@ def _session_words(session: SessionView, local: datetime) -> str:
 
 
 def _waiting(state: GitState, github: GitHubState | None, tests_stale: bool) -> list[tuple[float, str]]:
-    """What of the repository waits for a hand: how relevant it is, and in words, "" where they tell nothing."""
+    """What waits in the repository, as (relevance, words); the words may be ""."""
     files = len(state.files) + state.more_files
     requests, failing = (github.pull_requests, github.failing) if github else ((), ())
     rows: tuple[tuple[float, object, str], ...] = (
@@ -250,15 +255,15 @@ def _waiting(state: GitState, github: GitHubState | None, tests_stale: bool) -> 
 
 
 def git_evidence(state: GitState, github: GitHubState | None = None) -> list[str]:
-    """The notable facts in words; one line if there are none."""
+    """What waits in the repository, in words. If nothing does, one line says so."""
     if not state.head:
         return ["no commits yet"]
     return [words for _, words in _waiting(state, github, False) if words] or ["clean, nothing unpushed"]
 
 
 def git_signal(state: GitState, github: GitHubState | None = None, tests_stale: bool = False) -> Signal:
-    """The signal of the workspace as a whole: 1 minus the product of (1 - part) over what waits. An error of `gh` is
-    named, the rest still counts."""
+    """The signal of the workspace. Its relevance is 1 minus the product of (1 - part) over all that waits. If `gh`
+    failed, the signal has that error, and the rest still counts."""
     relevance = 1.0 - prod(1.0 - part for part, _ in _waiting(state, github, tests_stale))
     error = f"gh: {plain(github.error, 200)}" if github and github.error else ""
     return signal("git", relevance, *git_evidence(state, github), error=error)
@@ -268,10 +273,10 @@ def git_signal(state: GitState, github: GitHubState | None = None, tests_stale: 
 
 
 AHEAD = timedelta(hours=4)
-"""A meeting that begins now weighs all, one in four hours nothing."""
+"""How far ahead meetings count. The relevance of a meeting decreases evenly to 0 over this time."""
 
 BEHIND = timedelta(days=14)
-"""So far back it is looked when the same meeting was held last."""
+"""How far back the last occurrence of a meeting is looked for."""
 
 MAX_BYTES = 20 * 1024 * 1024
 """Bytes of a calendar that are read."""
@@ -279,7 +284,8 @@ MAX_BYTES = 20 * 1024 * 1024
 
 @frozen
 class Meeting:
-    """One occurrence: `begins` in the operator's own zone; `before` when the same was held last, None if never."""
+    """One occurrence of a meeting. `begins` is in the operator's zone; `before` is when the meeting was last held, None
+    for never."""
 
     name: str
     begins: datetime
@@ -287,13 +293,14 @@ class Meeting:
 
 
 def nearest(meetings: Sequence[Meeting], now: datetime) -> Meeting | None:
-    """The next one that has not begun, within `AHEAD`."""
+    """The next meeting that begins within `AHEAD`, None for none."""
     coming = [meeting for meeting in meetings if now <= meeting.begins < now + AHEAD]
     return min(coming, key=lambda meeting: (meeting.begins, meeting.name), default=None)
 
 
 def calendar_signal(meetings: Sequence[Meeting] | None, now: datetime) -> Signal:
-    """1 for a meeting that begins now, evenly less to 0 in four hours; `meetings` None when no calendar is named."""
+    """The relevance is 1 for a meeting that begins now, and decreases evenly to 0 for one in four hours. `meetings` is
+    None if the settings name no calendar."""
     if meetings is None:
         return signal("calendar", 0.0, "no calendar configured")
     meeting = nearest(meetings, now)
@@ -304,18 +311,18 @@ def calendar_signal(meetings: Sequence[Meeting] | None, now: datetime) -> Signal
 
 
 class CalendarReader:
-    """Meetings of the calendars that the settings name, by libraries that know RRULE, TZID, EXDATE and the rest. A file
-    is parsed again only when it changed. Thread-safe."""
+    """Reads meetings from calendar files, with libraries that know RRULE, TZID, EXDATE and the rest. A file is parsed
+    again only after it changed. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._parsed: dict[Path, tuple[tuple[int, int], Any]] = {}
 
     def meetings(self, files: Sequence[str], local: datetime) -> list[Meeting]:
-        """Those that begin within `AHEAD` of `local`, the earliest first.
+        """The meetings that begin within `AHEAD` of `local`, the earliest first.
 
-        Whole days, cancelled ones and those that do not make busy are no meetings. Raises `Refusal`
-        `unreadable_calendar` that names the file.
+        Events of whole days, cancelled events, and events in which the operator is not busy are no meetings. Raises
+        `Refusal` `unreadable_calendar` that names the file.
         """
         with self._lock:
             calendars = [self._read_calendar(Path(name).expanduser()) for name in files]
@@ -327,7 +334,7 @@ class CalendarReader:
             status = file.stat()
             stamp = (status.st_mtime_ns, status.st_size)
             if self._parsed.get(file, ((0, 0), None))[0] != stamp:
-                import icalendar  # 0.3 s that only those pay who have a calendar
+                import icalendar  # takes 0.3 s, which only users of a calendar wait for
 
                 self._parsed[file] = (stamp, icalendar.Calendar.from_ical(read_plain(file, MAX_BYTES)))
         except (OSError, ValueError) as error:
@@ -358,6 +365,6 @@ def _is_meeting(event: Any) -> bool:
 
 
 def _begin_of(event: Any, local: datetime) -> datetime:
-    """When it begins, in the operator's zone, which is also that of times without one."""
+    """When an event begins, in the operator's zone. A time without a zone is in that zone, too."""
     begins: datetime = event["DTSTART"].dt
     return begins.replace(tzinfo=local.tzinfo) if begins.tzinfo is None else begins.astimezone(local.tzinfo)

@@ -1,6 +1,7 @@
-"""The task board: the operator's own tasks, and one for each session (SPEC 9.3).
+"""The task board: the operator's tasks, the tasks of heartbeats and of files, and one task for each session (SPEC 9.3).
 
-A session that starts sets the card's task to running, or adds one; its end sets the task to done or failed.
+When a session starts, the task of its card is running; a card without a task gets one. When the session ends, the task
+is done, failed, or open again.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _BOX = re.compile(r" {0,3}[-*+] \[(?P<mark>[ xX])\] (?P<words>.*)")
 _FENCE = re.compile(r"\s*(```|~~~)")
 
 LAST_FILE_TASKS = "tasks.written"
-"""Key in the state table: [workspace, title] of each task that was open in the files of `tasksDir`."""
+"""Key in the state table: the [workspace, title] of each task that was open in the files of `tasksDir` last time."""
 
 TASK_STATES = ("open", "running", "done", "failed")
 MAX_TITLE = 500
@@ -36,11 +37,12 @@ FILE, HEARTBEAT, HEARTBEAT_ORDER = "file", "heartbeat", "order"
 """Sources of tasks besides the operator and sessions."""
 
 ITEM_REMOVED = "its item was ticked or removed from heartbeat.md"
-"""Note of a heartbeat task that is done because its item is gone; it opens again when the item is back."""
+"""The note of a heartbeat task that is done because its item is gone. The task opens again if the item comes back."""
 
 
 def check_boxes(text: str) -> Iterator[tuple[int, bool, str]]:
-    """The Markdown list items with a check box, as (line from 1, whether it is empty, text); not those in code."""
+    """The list items with a check box in a Markdown text, as (line from 1, whether the box is empty, text). Items in
+    code are left out."""
     fence = ""
     for number, line in enumerate(text.splitlines(), 1):
         if (mark := _FENCE.match(line)) and fence in ("", mark[1]):
@@ -50,8 +52,8 @@ def check_boxes(text: str) -> Iterator[tuple[int, bool, str]]:
 
 
 class TaskRow(Row, table=True):
-    """One task. `source` is "operator", "file" (of `tasksDir`), "heartbeat", "order" (of a heartbeat, to run by itself)
-    or "session"."""
+    """One task. `source` is "operator", "file" (a file of `tasksDir`), "heartbeat", "order" (an item of a heartbeat
+    that runs by itself) or "session"."""
 
     __tablename__ = "tasks"
     id: str = Field(primary_key=True)
@@ -65,7 +67,7 @@ class TaskRow(Row, table=True):
     session_id: str | None = None
     note: str = ""
     needs: list[str] = json_field(default_factory=list)
-    """Tasks that must be done before. They are older than this one, so there are no cycles."""
+    """The ids of the tasks that must be done before this one. They are older, so there are no circles."""
 
 
 _RUNNING_IN = select_all(TaskRow).where(
@@ -78,14 +80,15 @@ _OF_HEARTBEATS = select_all(TaskRow).where(
 
 
 class TaskBoard:
-    """The task board of one home. `Prediction.task_id` is the task of a card."""
+    """The service `engine.tasks`: the task board of one home. `Prediction.task_id` is the task of a card."""
 
     def __init__(self, database: Database, *, randomness: Randomness) -> None:
         self._database = database
         self._randomness = randomness
 
     def list(self, *, workspace: str | None = None, state: str | None = None, limit: int = 100) -> list[Task]:
-        """The tasks, latest change first. A task without a workspace belongs to every workspace."""
+        """The tasks, the one changed last first. A task without a workspace belongs to every workspace. Raises
+        `Refusal` `bad_state`."""
         if state is not None and state not in TASK_STATES:
             raise Refusal(
                 "bad_state", f"{sanitise(state)!r} is not a state of a task", "one of " + ", ".join(TASK_STATES)
@@ -99,7 +102,7 @@ class TaskBoard:
             return _to_tasks(session, list(session.exec(query)))
 
     def get(self, task_id: str) -> Task:
-        """The task with this id or prefix of it. Raises `Refusal` `unknown_task`, `ambiguous_id`."""
+        """The task with this id, or with an id that begins so. Raises `Refusal` `unknown_task`, `ambiguous_id`."""
         with self._database.read() as session:
             prefix = task_id if task_id.startswith("task_") else f"task_{task_id}"
             query = select(TaskRow).where(col(TaskRow.id).startswith(prefix, autoescape=True)).limit(2)
@@ -144,9 +147,10 @@ class TaskBoard:
             return bool(load_all(session, TaskRow, _OF_HEARTBEATS))
 
     def update_from_heartbeats(self, tx: Transaction, items: Mapping[str, bool], *, all_read: bool) -> None:
-        """Update the tasks of heartbeats from the present pages. `items` are the last task of each item, and whether
-        the item runs by itself. A task without an item is done, and opens again when the item is back; it stays open
-        while not all pages could be read."""
+        """Update the tasks of heartbeats from the present pages.
+
+        `items` has the id of the last task of each item, and whether the item runs by itself. A task whose item is gone
+        is done, but only if `all_read`: all pages could be read. It opens again if the item comes back."""
         for row in load_all(tx.session, TaskRow, _OF_HEARTBEATS):
             source = HEARTBEAT_ORDER if items.get(row.id) else HEARTBEAT
             if row.source != source:
@@ -157,11 +161,13 @@ class TaskBoard:
                 self._change(tx, row, "done", ITEM_REMOVED)
 
     def update_from_files(self, folder: Path, workspaces: Sequence[str]) -> None:
-        """Update the tasks from the files of `tasksDir`. `- [ ] words` in a `*.md` there is an open task; it is done
-        when it is checked or gone, and open again when it is unchecked or back. A file belongs to the workspace of its
-        name (`shop.md`), any other to none.
+        """Update the tasks from the files of `tasksDir`.
 
-        Raises OSError, UnicodeDecodeError for unreadable files; then nothing changes.
+        A line `- [ ] words` in a `*.md` file is an open task. The task is done if the box is checked or the line is
+        gone, and open again if the box is unchecked or the line is back. The tasks of `shop.md` belong to the workspace
+        of that name; without such a workspace they belong to none.
+
+        Raises OSError or UnicodeDecodeError if a file cannot be read; then nothing changes.
         """
         open_in_files = _read_task_files(folder, workspaces)
         file_tasks = select(TaskRow).where(col(TaskRow.source) == FILE)
@@ -194,7 +200,7 @@ class TaskBoard:
         return row is not None and row.state in ("open", "running")
 
     def done(self, task_id: str) -> Task:
-        """Mark a task done. Raises `Refusal`: `unknown_task`, `task_running` while a session works on it."""
+        """Mark a task as done. Raises `Refusal`: `unknown_task`, or `task_running` while a session works on it."""
         full_id = self.get(task_id).id
 
         def finish(tx: Transaction) -> Task:
@@ -231,8 +237,8 @@ class TaskBoard:
             card.task_id = row.id
 
     def session_ended(self, tx: Transaction, view: SessionView) -> None:
-        """Observer of sessions: the task is done if the session succeeded. What a check found a problem in is not done:
-        other tasks may need it. The operator's own task stays open until it succeeds."""
+        """Observer of sessions: the task is done if the session succeeded. A check that found a problem does not finish
+        its task, because other tasks may need it. A task that no session made stays open until it succeeds."""
         running = load_all(tx.session, TaskRow, _RUNNING_IN, {"session": view.id})
         if not running:
             return  # it ended before it started
@@ -245,7 +251,7 @@ class TaskBoard:
             self._change(tx, row, state, f"{outcome}: {view.error or view.summary}")
 
     def _add(self, tx: Transaction, title: str, source: str, **columns: Any) -> TaskRow:
-        """Add a task from this source, open if no other state is among the other `columns`."""
+        """Add a task from this source. `columns` are its other columns; it is open if they give no state."""
         row = TaskRow(
             id=self._randomness.new_id("task"),
             title=title,
@@ -268,8 +274,8 @@ class TaskBoard:
 
 
 def _read_task_files(folder: Path, workspaces: Sequence[str]) -> dict[tuple[str, str], None]:
-    """(workspace, title) of each open task in the files of `folder`, in order. A file whose name several workspaces
-    have belongs to none."""
+    """The (workspace, title) of each open task in the files of `folder`, in order. A file belongs to no workspace if
+    several have its name."""
     names = Counter(Path(path).name for path in workspaces)
     by_name = {Path(path).name: path for path in workspaces if names[Path(path).name] == 1}
     open_tasks: dict[tuple[str, str], None] = {}
@@ -283,7 +289,7 @@ def _read_task_files(folder: Path, workspaces: Sequence[str]) -> dict[tuple[str,
 
 
 def _to_tasks(session: Session, rows: Sequence[TaskRow]) -> list[Task]:
-    """The tasks of these rows, with those that each waits for."""
+    """The tasks of these rows, each with the tasks that it waits for."""
     needed = {need for row in rows for need in row.needs}
     undone: set[str] = set()
     if needed:

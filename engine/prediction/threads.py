@@ -1,8 +1,8 @@
 """Reads the operator's conversations with other agents from their transcripts (SPEC 2.1, 2.2). Opt-in: `[memory]
 transcripts` names the folders, which are only read.
 
-Only files that grew of late are opened, and of those the ends; what was read is kept until the file grows again.
-Conversations of our own sessions are not the operator's and are left out.
+Only the ends of files that grew recently are read, and kept until the file grows again. Conversations of our own
+sessions are left out, because they are not the operator's.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ from engine.model.text import plain
 log = logging.getLogger(__name__)
 
 MAX_AGE = timedelta(hours=24)
-"""A conversation that did not grow for so long is no thread any more."""
+"""A conversation that did not grow for this long is not a thread any more."""
 
 MAX_CLOCK_SKEW = timedelta(minutes=1)
-"""A file dated further into the future than this was copied so: it says nothing of anyone's presence."""
+"""A file dated further into the future than this was copied with its date, and is no sign of activity."""
 
 HEAD_BYTES, TAIL_BYTES = 64 * 1024, 256 * 1024
-"""Bytes of a file's beginning, where its folder stands, and of its end."""
+"""How many bytes are read of the beginning of a file, which names the folder, and of its end."""
 
 MAX_FILES = 40
-"""Files that are read, those that grew last."""
+"""Maximum number of files that are read: those that grew last."""
 
 LISTING_MAX_AGE_S = 5.0
-"""Folders are looked through again after so long: several workspaces ask at once."""
+"""The list of files is kept for this long, because several workspaces ask for it at once."""
 
 MAX_LENGTH = 300
-"""Characters of a question or a topic."""
+"""Maximum number of characters of a question or a topic."""
 
 NAMES = {"claude-code": "Claude Code", "codex": "Codex"}
 
@@ -52,7 +52,7 @@ _MACHINE_TEXT = re.compile(r"<|\[Request interrupted|# AGENTS\.md|Caveat: ")
 
 @frozen
 class _TranscriptEnd:
-    """The end of a transcript: what the operator wrote last, and the last turn; `folder` "" when it is unknown."""
+    """The end of a transcript: what the operator wrote last (`about`), and the last turn. `folder` is "" if unknown."""
 
     folder: str
     about: str
@@ -60,7 +60,7 @@ class _TranscriptEnd:
 
 
 class Threads:
-    """Conversations in the folders that the settings name. From any thread."""
+    """Reads the conversations in the folders that the settings name. Thread-safe."""
 
     def __init__(
         self,
@@ -71,8 +71,8 @@ class Threads:
         ours: Callable[[str], bool] = lambda folder: False,
         secrets: Callable[[], Iterable[str]] = tuple,
     ) -> None:
-        """`workspace_of(folder)`: the workspace that a folder belongs to; `ours(folder)`: whether a session of ours
-        works there; `secrets`: values that are cut out."""
+        """`workspace_of(folder)` is the workspace that a folder belongs to. `ours(folder)` says whether one of our
+        sessions works there. `secrets` are values that are cut out."""
         self._folders = folders
         self._clock = clock
         self._workspace_of = workspace_of
@@ -100,18 +100,18 @@ class Threads:
         return threads
 
     def grew(self) -> datetime | None:
-        """When a conversation of the operator's last grew, None if none did within a day."""
+        """When a conversation of the operator grew last, None if none grew within a day."""
         return max((min(at, self._clock.now()) for at, _ in self._conversations()), default=None)
 
     def _conversations(self) -> Iterator[tuple[datetime, _TranscriptEnd]]:
-        """When each of the operator's conversations grew, and its end, the newest first."""
+        """The operator's conversations, the newest first, as (when the file grew, the end of the transcript)."""
         for at, path, size in self._list():
             end = _read_once(path, size, at)
             if end is not None and not (end.folder and self._ours(end.folder)):
                 yield at, end
 
     def _list(self) -> list[tuple[datetime, Path, int]]:
-        """Files that grew of late, the newest first: when, where, and their size."""
+        """The files that grew recently, the newest first, as (when, path, size)."""
         folders, now_s = tuple(self._folders()), self._clock.monotonic()
         if self._listing and self._listing[1] == folders and now_s - self._listing[0] < LISTING_MAX_AGE_S:
             return self._listing[2]
@@ -135,7 +135,7 @@ def _read_once(path: Path, size: int, at: datetime) -> _TranscriptEnd | None:
 
 
 def final_question(text: str) -> str:
-    """The question that a text ends with, "" when it ends otherwise. Pure."""
+    """The question that a text ends with, "" if it does not end with one. Pure."""
     match = _QUESTION.search(text.rstrip())
     return "" if match is None else plain(match.group().strip().strip("*_`\"'([ "), MAX_LENGTH)
 
@@ -157,7 +157,7 @@ def read_end(path: Path) -> _TranscriptEnd | None:
 
 
 def _is_topic(turn: Turn) -> bool:
-    """Whether the operator wrote it, and not a program on the operator's behalf."""
+    """Whether the operator wrote this turn, and not a program on the operator's behalf."""
     return turn.speaker == "user" and not _MACHINE_TEXT.match(turn.text)
 
 
@@ -166,13 +166,13 @@ def _turns(lines: Iterable[bytes], name: str) -> Iterator[Turn]:
         try:
             turn = read_turn(raw, name)
         except ValueError:
-            continue  # the import names it; a line that is being written is none yet
+            continue  # the import of transcripts reports it, or it is still being written
         if turn is not None:
             yield turn
 
 
 def _folder(lines: Iterable[bytes]) -> str:
-    """The folder that a line which is no turn names, as the first one of a transcript of Codex does."""
+    """The folder that is named in a line without a turn, as in the first line of a transcript of Codex. "" for none."""
     for raw in lines:
         with contextlib.suppress(ValueError, RecursionError):
             if folder := folder_of(json.loads(raw)):
@@ -181,7 +181,7 @@ def _folder(lines: Iterable[bytes]) -> str:
 
 
 def _transcripts(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
-    """Files below `folder` that may be transcripts; what cannot be read is passed over."""
+    """The files below `folder` that may be transcripts. What cannot be read is logged and left out."""
     for place, _, names in os.walk(folder, onerror=lambda error: log.info("transcripts: %s", error)):
         for path in (Path(place, name) for name in names if name.endswith(".jsonl")):
             try:
