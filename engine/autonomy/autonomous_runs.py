@@ -1,7 +1,7 @@
-"""Runs cards by themselves: the conditions, what is still missing before any runs, and the attempt (SPEC 2.5, 7.4).
+"""Runs cards without an approval, and says what is still missing before any may run so (SPEC 2.5, 7.4).
 
-The conditions here decide whether a card is tried; then the rails decide, as for every trigger. A card that does not
-meet them leaves no row in the log, and is reported as `kept`.
+The conditions here decide whether a card is tried. Then the rails decide, as for every trigger. A card that does not
+meet the conditions makes no row in the log, and is reported as `kept`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class ApprovalRecord:
 
     @property
     def bound(self) -> float:
-        """The lower bound of the share approved, in [0, 1], which the gate compares."""
+        """The lower bound of the share that was approved, in [0, 1]. The gate compares it."""
         return wilson_lower_bound(self.approved, self.decided)
 
     @property
@@ -42,7 +42,8 @@ class ApprovalRecord:
 
     @property
     def progress(self) -> str:
-        """How far it is, and how many approvals in a row from now on reach the bound, in words."""
+        """The record so far, and the record at which the kind may run by itself if all cards from now on are approved,
+        in words."""
         further = 0
         while wilson_lower_bound(self.approved + further, self.decided + further) < MIN_APPROVAL_BOUND:
             further += 1
@@ -52,8 +53,8 @@ class ApprovalRecord:
 
 @frozen
 class AutonomyRequirements:
-    """The requirements, in words, that are `missing` before cards run by themselves, and the kinds that have `earned`
-    it, best first."""
+    """The requirements that are `missing` before cards run by themselves, in words, and the kinds that have `earned` to
+    run so, the best first."""
 
     missing: tuple[str, ...]
     earned: tuple[str, ...]
@@ -79,8 +80,8 @@ def autonomy_requirements(
     records: Sequence[ApprovalRecord],
     threshold: float,
 ) -> AutonomyRequirements:
-    """The requirements for cards to run by themselves. `autonomies` are those of the workspaces; `records` are of the
-    workspaces set to `act`, or of all if none is."""
+    """The requirements for cards to run by themselves. `autonomies` are the autonomy settings of the workspaces.
+    `records` are of the workspaces that are set to `act`, or of all if none is."""
     missing = []
     if not autonomous:
         missing.append("autonomous mode is off (clawpy config set autonomousModeEnabled true)")
@@ -105,14 +106,14 @@ WAITING_RULES = (
     "autonomy-off", "workspace", "quiet", "cold-start", "low-confidence", "below-threshold", "track-record",
     "suggested",
 )  # fmt: skip
-"""Rules of the human gate by which a card waits for the operator and is not even tried (SPEC 2.5, 2.6, 7.3, 7.4). By
-any other a card is tried, so that the log shows what the gate stopped."""
+"""Rules of the human gate. If one of them applies, a card is not tried and waits for the operator (SPEC 2.5, 2.6, 7.3,
+7.4). If any other rule applies, the card is tried, so that the log shows what the gate stopped."""
 
 
 @frozen
 class Attempt:
-    """The result of one cycle: the card that was started, if any; (card id, reason) of those that a rail blocked or
-    that could not start, and of those that wait for the operator."""
+    """The result of one cycle. `acted` is the card that was started. `blocked` has (card id, reason) of cards that a
+    rail blocked or that could not start, `kept` of cards that wait for the operator."""
 
     acted: Card | None = None
     blocked: tuple[tuple[str, str], ...] = ()
@@ -120,7 +121,7 @@ class Attempt:
 
 
 class AutonomousRuns:
-    """Runs cards without an approval. `quiet()` is True in quiet hours and do-not-disturb."""
+    """Runs cards without an approval. `quiet()` says whether it is quiet hours or do-not-disturb."""
 
     def __init__(
         self,
@@ -141,16 +142,16 @@ class AutonomousRuns:
         self._launcher = launcher
         self._quiet = quiet
         self._refused_by_gate: dict[str, str] = {}
-        """The reason of each card that the human gate refused. It is not tried again with the same reason, because each
-        attempt makes a row in the log."""
+        """By card id: the reason why the human gate refused it. A card is not tried again for the same reason, because
+        each attempt makes a row in the log."""
 
     def predict(self) -> tuple[str, ...]:
         """Run one card cycle; returns its errors."""
         return tuple(self._predictions.run_cycle().errors)
 
     def attempt(self, still: Callable[[], bool] = lambda: True) -> Attempt:
-        """Try the pending cards from the top until one is started. `still` is called before each: is the operator still
-        inactive? At most one is started, because cards that run by themselves are ten minutes apart (SPEC 3.2)."""
+        """Try the pending cards from the top until one is started. At most one is, because cards that run by themselves
+        are ten minutes apart (SPEC 3.2). Before each card `still` says whether the operator is still inactive."""
         blocked: list[tuple[str, str]] = []
         waiting: list[tuple[str, str]] = []
         cards = self._cards.pending()

@@ -1,5 +1,5 @@
-"""The service of autonomy: its state as it follows from facts (SPEC 7.1), quiet hours (7.3), and the scheduled jobs,
-among them the card cycle (2.9) and the autonomous cycle (7.2).
+"""The service of autonomy: its state, which follows from facts (SPEC 7.1), quiet hours (7.3), and the scheduled jobs.
+The card cycle (2.9) and the autonomous cycle (7.2) are such jobs.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ ACTING = (AutonomyState.PRIMING, AutonomyState.AUTONOMOUS)
 
 @frozen
 class StateView:
-    """The state, why, since when, and when time alone may change it: the end of a pause, or of a silence and the look
-    at the workspaces that confirms it."""
+    """The state, its cause, since when it holds, and when time alone may change it: at the end of a pause, or when the
+    operator has been inactive for long enough and a look at the workspaces confirms that."""
 
     state: AutonomyState
     cause: str
@@ -58,11 +58,11 @@ class StateView:
 
 
 class Autonomy:
-    """The state machine of autonomy, and the scheduled jobs.
+    """The service `engine.autonomy`: the state machine of autonomy, and the scheduled jobs.
 
-    `runs` makes cards and runs them; `housekeeping` is called every half minute (cards expire, follow-ups are made);
-    `jobs` are other scheduled jobs. `last_sign()` is the operator's last activity in the workspaces: it asks git, so
-    only jobs call it.
+    `runs` makes cards and runs them. The functions of `housekeeping` are called every half minute: cards expire, next
+    steps are made. `jobs` are other scheduled jobs. `last_sign()` is the operator's last activity in the workspaces. It
+    asks git, so only jobs call it.
     """
 
     def __init__(
@@ -117,16 +117,16 @@ class Autonomy:
         self.schedule.close()
 
     def poke(self) -> None:
-        """Evaluate the state soon, because something on which it depends changed. Returns at once; from any thread."""
+        """Evaluate the state soon, because something that it depends on has changed. Returns at once. Thread-safe."""
         self.schedule.soon(STATE)
 
     def state(self) -> StateView:
-        """The present state; a change is recorded."""
+        """The present state. A change is recorded."""
         return self.evaluate()
 
     def last_state(self) -> StateView | None:
-        """The state that the last engine stored, None without one: for an engine that only one verb opened. A hold
-        placed since counts."""
+        """The state that the last engine stored, None without one. An engine that a single verb opened shows it. A stop
+        or pause that began since then counts."""
         facts = self._facts(self._kill_switch.holds())
         if next_trigger(self._view.state, facts) not in (
             None,
@@ -138,7 +138,7 @@ class Autonomy:
         return self._view if self._view.cause != FIRST else None
 
     def evaluate(self) -> StateView:
-        """Make and record all transitions that follow from the present facts. Must not run inside a write."""
+        """Make and record all transitions that follow from the present facts. Do not call it inside a write."""
         with self._changing:
             holds = self._kill_switch.holds()
             facts = self._apply_facts(holds)
@@ -175,7 +175,7 @@ class Autonomy:
             self.evaluate()
 
     def look_for_operator(self) -> AutonomyState:
-        """Look for the operator's activity in the workspaces too; returns the state after that. Asks git."""
+        """Look for the operator's activity in the workspaces, too, and return the state after that. It asks git."""
         if self._last_sign is not None:
             sign = self._last_sign()
             if sign is not None:
@@ -186,11 +186,11 @@ class Autonomy:
             return self._view.state
 
     def run_autonomous_cycle(self) -> AutonomousCycleFinished:
-        """Run one autonomous cycle (SPEC 7.2) in this thread: predict, and run at most one card. Its end is an event
-        with the card that ran and the reasons why others did not. The schedule calls it.
+        """Run one autonomous cycle (SPEC 7.2) in this thread: predict, and run at most one card. The schedule calls it.
+        The event at its end has the card that ran, and the reasons why others did not.
 
-        The operator's activity is checked before predicting and again before running, in the workspaces too: an
-        operator who works in an editor is not inactive (SPEC 2.2)."""
+        The operator's activity is checked before predicting and again before running. The workspaces are checked, too,
+        because an operator who works in an editor is not inactive (SPEC 2.2)."""
         finished = self._cycle()
         self._database.write(lambda tx: tx.record(finished))
         return finished
@@ -223,15 +223,15 @@ class Autonomy:
         return self.silence() < self._silence_threshold() and self._may_begin()
 
     def next_cycle(self) -> datetime | None:
-        """When the next cycle runs: a card cycle while the operator is active, an autonomous one while inactive; None
-        if neither will."""
+        """When the next cycle runs, None if none will. While the operator is active it is a card cycle, otherwise an
+        autonomous one."""
         if self.operator_there():
             return self.schedule.due(CARDS)
         return self.schedule.due(ACT) if self._may_act() else None
 
     @property
     def scheduled(self) -> bool:
-        """Whether jobs are scheduled: False in an engine that only one verb opened."""
+        """Whether jobs are scheduled. They are not in an engine that a single verb opened."""
         return self.schedule.running
 
     def quiet(self) -> bool:
@@ -283,20 +283,20 @@ class Autonomy:
         for chore in self._housekeeping:
             try:
                 chore()
-            except Exception:  # the next ones are others' and do not wait for it to be mended
+            except Exception:  # the other functions must run all the same
                 log.exception("a part of housekeeping failed; it comes again")
 
     def _check_interval(self) -> timedelta:
-        """The interval between two looks at the workspaces, not longer than the threshold in the settings."""
+        """The time between two looks at the workspaces, at most the threshold in the settings."""
         return max(STATE_EVERY, min(CHECK_EVERY, self._silence_threshold()))
 
     def _confirmed_silence(self) -> timedelta:
-        """The time without activity that the last check of the workspaces confirms."""
+        """The time without activity, as far as a look at the workspaces confirmed it."""
         silence = self.presence.silence()
         if self._last_sign is None or silence < self._silence_threshold():
             return silence
         if self._view.state in ACTING:
-            return silence  # it was confirmed before; the next check finds an operator who is back
+            return silence  # it was confirmed before; the next look finds an operator who is back
         since = self.presence.last()[0]
         return timedelta(0) if self._checked_at is None else min(silence, max(timedelta(0), self._checked_at - since))
 

@@ -7,11 +7,12 @@
     - [ ] 2026-03-01 10:00: rotate the signing key
     - [ ] every day 18:00 run: lint
 
-Times are the operator's own. Each becomes a card; with `run` before the colon it also runs by itself, where things may
-(SPEC 7.1, 7.4), whatever the operator approved before. An item that is checked (`- [x]`) rests. An open task
-is done when its item is checked or gone, and waits for the operator when its item has no `run` any more. The file is
-only read: what was done is kept in the database. However often an occurrence was missed, it makes one task, and none
-while the item's last one is open.
+Times are in the operator's zone. Each due item becomes a card. With `run` before the colon the card also runs by itself
+where cards may (SPEC 7.1, 7.4), whatever the operator approved before. A checked item (`- [x]`) does nothing. An open
+task is done if its item is checked or gone, and waits for the operator if its item has no `run` any more.
+
+The file is only read; the database keeps what was done. If an item was missed several times, it makes one task. It
+makes none while its last task is open.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ MAX_ITEMS = 200
 MAX_PAGES = 200
 """Maximum number of pages whose items are kept: each cycle asks for all of them, and they seldom change."""
 MIN_INTERVAL, MAX_INTERVAL = timedelta(minutes=5), timedelta(days=366)
-"""Limits of `every SPAN`; due items are looked for every five minutes."""
+"""The limits of `every SPAN`. Due items are looked for every five minutes."""
 EXAMPLES = "`every day 09:00: …`, `every weekday …`, `every monday …`, `every 2h: …` or `2026-03-01 10:00: …`"
 
 _DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
@@ -58,7 +59,7 @@ class Daily:
 
 @frozen
 class Every:
-    """Each time so long has passed, counted from when the item was written."""
+    """Again and again after this time, counted from when the item was written."""
 
     span: timedelta
 
@@ -81,14 +82,14 @@ class Item:
 
     @property
     def key(self) -> str:
-        """The same as long as schedule and text are."""
+        """A name of the item that stays the same as long as its time and its text do."""
         return hashlib.sha256(f"{self.when!r} {self.text}".encode()).hexdigest()[:16]
 
 
 @lru_cache(MAX_PAGES)
 def parse_items(text: str) -> tuple[Sequence[Item], Sequence[tuple[int, str]]]:
-    """The open items of a page, and (line, problem) of those that cannot be read. Only list items with a check box
-    count, not those in code."""
+    """Returns (items, problems): the open items of a page, and the (line, problem) of each item that cannot be read.
+    Only list items with a check box count, and none in code."""
     items: list[Item] = []
     problems: list[tuple[int, str]] = []
     for number, is_open, rest in check_boxes(text):
@@ -129,10 +130,10 @@ def _parse_item(rest: str) -> tuple[Daily | Every | Once, str, bool]:
 
 
 def last_occurrence(when: Daily | Every | Once, first_seen: datetime, now: datetime, zone: tzinfo) -> datetime | None:
-    """The latest time (UTC) up to `now` and after `first_seen` at which an item was due; None if it was not yet.
+    """The latest time (UTC) after `first_seen` and up to `now` at which an item was due, None if there was none yet.
 
-    A time of day that the clock skips is due at the change; one that it repeats is due once. `Once` is also due if its
-    time was before `first_seen`.
+    A time of day that the clock skips is due at the change; a time that it repeats is due once. `Once` is also due if
+    its time was before `first_seen`.
     """
     if isinstance(when, Once):
         at = when.at.replace(tzinfo=zone).astimezone(UTC)
@@ -151,7 +152,8 @@ def last_occurrence(when: Daily | Every | Once, first_seen: datetime, now: datet
 
 @frozen
 class HeartbeatPage:
-    """An agent's `heartbeat.md`, with the channel that the agent serves and the workspace of its items, "" for none."""
+    """The `heartbeat.md` of an agent, with the channel that the agent serves and the workspace of its items; "" for
+    none."""
 
     agent: str
     text: str
@@ -161,7 +163,7 @@ class HeartbeatPage:
 
 
 class Heartbeat:
-    """Makes tasks of the due items of all pages. `pages()` reads (pages, errors)."""
+    """Makes tasks of the due items of all pages. `pages()` returns (pages, errors)."""
 
     def __init__(
         self,
@@ -178,8 +180,7 @@ class Heartbeat:
         self._reported: set[str] = set()
 
     def pulse(self) -> list[str]:
-        """Make tasks of all due items, and end those whose items are gone; returns the ids of the new ones. Each
-        occurrence is handled once."""
+        """Make tasks of all due items, and end the tasks whose items are gone. Returns the ids of the new tasks."""
         pages, unread = self._pages()
         zone = self._clock.local().tzinfo
         assert zone is not None

@@ -1,7 +1,7 @@
 """Scheduled jobs (SPEC 7.2): APScheduler runs those that are due, and the time of each last run is stored.
 
-All jobs are checked twice a minute. So a job that was missed, however often, runs once, also after a suspend of the
-machine, and a changed interval counts at once. Nothing heavy is imported before `start`.
+All jobs are checked twice a minute. Therefore a job that was missed several times runs once, also after the machine
+slept, and a changed interval counts at once. Nothing heavy is imported before `start`.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from engine.storage.database import Database
 log = logging.getLogger(__name__)
 
 TICK_S = 30
-"""Seconds between two checks of what is due."""
+"""Seconds between two checks of which jobs are due."""
 
 EARLY = timedelta(seconds=5)
-"""How much too early a job may begin, since the next check comes half a minute later."""
+"""A job may begin this much too early, because the next check comes half a minute later."""
 
 
 @frozen
@@ -33,19 +33,18 @@ class Job:
 
     name: str
     interval: Callable[[], timedelta]
-    """Asked at each check, since settings change."""
+    """The time between two runs. It is asked at each check, because settings change."""
     action: Callable[[], object]
     has_work: Callable[[], bool] = lambda: True
-    """Whether to run now."""
+    """Whether the job runs when it is due."""
     is_stored: bool = True
-    """Whether the time of the last run is stored. Not for jobs that run every minute, so that an idle engine does not
-    write to the disk."""
+    """Whether the time of the last run is stored. It is not for jobs that run every minute, so that an idle engine
+    writes nothing to the disk."""
 
 
 def next_run(now: datetime, last: datetime | None, interval: timedelta) -> datetime:
-    """When a job is due: an interval after its last run, but not in the past; at once if it never ran.
-
-    A last run in the future (the clock was set back) counts as now.
+    """When a job is due: an interval after its last run, but never in the past. A job that never ran is due now. If the
+    last run is in the future, because the clock was set back, it counts as now.
     """
     return now if last is None else max(now, min(last, now) + interval)
 
@@ -114,7 +113,7 @@ class Schedule:
         return self._last[name]
 
     def soon(self, name: str) -> None:
-        """Run the job as soon as a thread is free, whatever its interval. Callable from anywhere; does not wait."""
+        """Run the job as soon as a thread is free, whatever its interval. Does not wait. Thread-safe."""
         with self._lock:
             if name in self._running:
                 self._again.add(name)
@@ -123,7 +122,7 @@ class Schedule:
                 self._pool.submit(self._run_in_pool, name)
 
     def run(self, name: str) -> bool:
-        """Run the job now, in this thread, if it has work; returns whether it ran. An error is logged."""
+        """Run the job now in this thread, if it has work. Returns whether it ran. Errors are logged."""
         job = self._jobs[name]
         try:
             if not job.has_work():
@@ -148,7 +147,7 @@ class Schedule:
                 self.soon(name)
 
     def _run_in_pool(self, name: str) -> None:
-        """Run the job, and again while `soon` was called meanwhile; runs never overlap."""
+        """Run the job. If `soon` was called meanwhile, run it again. Runs of a job never overlap."""
         while True:
             self.run(name)
             with self._lock:

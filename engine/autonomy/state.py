@@ -1,7 +1,7 @@
 """The state machine of autonomy (SPEC 7.1), and the operator's presence (SPEC 2.2), on which it depends most.
 
-The machine is a table of transitions and pure functions. `Presence` remembers the operator's last sign: the console, a
-verb, the API, or a change of files.
+The machine is a table of transitions and pure functions. `Presence` remembers the operator's last activity: in the
+console, by a verb or the API, or a change of files.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class AutonomyState(StrEnum):
 
 
 class AutonomyTrigger(StrEnum):
-    """The cause of a transition; the value is shown."""
+    """The cause of a transition. The value is shown to the operator."""
 
     ENABLED = "enabled and not stopped"
     KILLED = "kill switch"
@@ -69,8 +69,8 @@ def next_state(state: AutonomyState, trigger: AutonomyTrigger) -> AutonomyState:
 
 @frozen
 class Facts:
-    """The conditions that triggers follow from. `holds` are the active ones (`stop`, `pause`, `month`); `resumed` is
-    True if the operator ended the last pause or month stop."""
+    """The facts that triggers follow from. `holds` are the active holds (`stop`, `pause`, `month`). `resumed` says
+    whether the operator ended the last pause or month stop."""
 
     enabled: bool
     holds: frozenset[str]
@@ -82,7 +82,7 @@ class Facts:
 
 
 def next_trigger(state: AutonomyState, facts: Facts) -> AutonomyTrigger | None:
-    """The trigger that follows from the facts in this state, None if the state is right."""
+    """The trigger that follows from the facts in this state, None if the state fits them."""
     if not facts.enabled or "stop" in facts.holds:
         return None if state is AutonomyState.DISABLED else AutonomyTrigger.KILLED
     if state is AutonomyState.DISABLED:
@@ -103,7 +103,7 @@ def next_trigger(state: AutonomyState, facts: Facts) -> AutonomyTrigger | None:
 
 
 def transitions_from(state: AutonomyState, facts: Facts) -> list[tuple[AutonomyState, AutonomyTrigger]]:
-    """The transitions that follow from the facts one after the other, each as (state after it, trigger)."""
+    """The transitions that follow from the facts, in order, each as (state after it, trigger)."""
     transitions: list[tuple[AutonomyState, AutonomyTrigger]] = []
     for _ in AutonomyState:
         trigger = next_trigger(state, facts)
@@ -115,10 +115,8 @@ def transitions_from(state: AutonomyState, facts: Facts) -> list[tuple[AutonomyS
 
 
 def time_until_transition(state: AutonomyState, facts: Facts, pause_left: timedelta | None) -> timedelta | None:
-    """The time after which `state` changes by time alone, None for never.
-
-    Two changes come by time: the operator has been inactive for long enough, and the end of a pause (`pause_left`)
-    unless there is a month stop.
+    """The time after which `state` changes by itself, None for never. It changes when the operator has been inactive
+    for long enough, or at the end of a pause (`pause_left`), unless there is a month stop, too.
     """
     if state is AutonomyState.PAUSED:
         return pause_left if facts.holds == {"pause"} else None
@@ -130,14 +128,15 @@ def time_until_transition(state: AutonomyState, facts: Facts, pause_left: timede
 STATE_KEY = "autonomy.presence"
 
 ABSENCE = timedelta(minutes=30)
-"""Time without input after which the operator was away, and is told what happened meanwhile (SPEC 9.3)."""
+"""After this time without input the operator was away, and is told what happened meanwhile (SPEC 9.3)."""
 
 WRITE_INTERVAL = timedelta(seconds=30)
-"""Minimum time between two writes to disk; a crash loses at most so much."""
+"""Minimum time between two writes to the disk. A crash loses at most so much."""
 
 
 class Presence:
-    """The last input: exact in memory, to half a minute on disk. Before any input, the time of creation."""
+    """The operator's last activity: exact in memory, and within half a minute on the disk. Before any activity it is
+    the time at which this object was made."""
 
     def __init__(self, database: Database, clock: Clock) -> None:
         self._database = database
@@ -156,7 +155,8 @@ class Presence:
         self.note(self._clock.now(), source)
 
     def note(self, at: datetime, source: str) -> None:
-        """The operator did something at `at`, such as a change of files found later; an older sign changes nothing."""
+        """The operator did something at `at`, for example a change of files that was found later. If a later activity
+        is known, nothing changes."""
         with self._lock:
             if at <= self._last and self._written is not None:
                 return
@@ -173,16 +173,16 @@ class Presence:
             )
 
     def silence(self) -> timedelta:
-        """Time since the last input, never negative."""
+        """Time since the last activity, never negative."""
         with self._lock:
             return max(timedelta(0), self._clock.now() - self._last)
 
     def away_since(self) -> datetime | None:
-        """When the present absence began, or else the last one; None when there was none."""
+        """When the present absence began, or else the last one. None if there was none."""
         with self._lock:
             return self._last if self._clock.now() - self._last >= ABSENCE else self._absent_since
 
     def last(self) -> tuple[datetime, str]:
-        """The time and the source of the last input."""
+        """The time and the source of the last activity."""
         with self._lock:
             return self._last, self._source
