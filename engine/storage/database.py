@@ -1,10 +1,11 @@
-"""The database of a home: one writer at a time, read-only connections beside it (ARCHITECTURE rule 4).
+"""The database of a home: one writer at a time, and read-only connections beside it (ARCHITECTURE rule 4).
 
-A write is a function over a `Transaction`. The writer's thread runs one after the other, each in a `BEGIN IMMEDIATE` of
-its own, and only then answers the caller and publishes the facts that it recorded. So a caller that got its answer has
-it on disk, a function that raises leaves nothing behind, and read-then-write inside one `write` is safe without locks.
+A write is a function over a `Transaction`. The writer's thread runs one write after the other, each in a `BEGIN
+IMMEDIATE` of its own. After the commit it publishes the events that were recorded, and answers the caller. So what a
+caller was answered is on disk, a function that raises leaves nothing behind, and a read followed by a write in one
+`write` is safe without locks.
 
-The file is made whole from `schema.sql`, and opened only when it has the version of this program.
+The file is created from `schema.sql`, and opened only if it has the version of this program.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def recovery_hint(database: Path) -> str:
 
 
 def make_or_check(path: Path) -> None:
-    """Make the database at `path` where there is none. Raises `Refusal` for one that this program cannot read."""
+    """Create the database at `path` if there is none. Raises `Refusal` for one that this program cannot read."""
     if not path.exists():
         _create(path)
         return
@@ -60,8 +61,8 @@ def make_or_check(path: Path) -> None:
 
 
 def version_refusal(path: Path) -> Refusal | None:
-    """Why this program cannot read the database at `path`, None if it can. Raises `sqlite3.DatabaseError` for no
-    database."""
+    """Why this program cannot read the database at `path`, None if it can. Raises `sqlite3.DatabaseError` if the file
+    is no database."""
     version = stored_version(path)
     if version > VERSION:
         return Refusal(
@@ -87,7 +88,7 @@ def stored_version(path: Path) -> int:
 
 
 def _create(path: Path) -> None:
-    """Make the database, whole or not at all: beside its place, then moved there."""
+    """Create the database, whole or not at all: beside its place, from where it is moved."""
     half = path.with_name(path.name + ".new")
     for leftover in (half, half.with_name(half.name + "-journal")):  # of a start that was killed
         leftover.unlink(missing_ok=True)
@@ -129,13 +130,13 @@ def _refusal_of(error: str, path: Path) -> Refusal | None:
 
 
 def use_write_ahead_log(path: Path) -> None:
-    """Switch to write-ahead logging, before other connections exist: the switch fails while there are any."""
+    """Switch to write-ahead logging. It must happen before other connections exist, because it would fail."""
     with closing(sqlite3.connect(path, timeout=10)) as connection:
         connection.execute("PRAGMA journal_mode=WAL")
 
 
 def open_sqlite(path: Path, *, read_only: bool, durable: bool) -> Engine:
-    """Connections to the database of a home. `durable`: a commit waits until it is on the disk."""
+    """An engine for connections to the database. `durable`: a commit waits until it is on disk."""
     arguments: dict[str, Any] = {"isolation_level": None, "check_same_thread": False, "timeout": 10}
     engine = create_engine(f"sqlite:///{path}", connect_args=arguments, max_overflow=-1)
 
@@ -226,23 +227,24 @@ class Transaction:
 
     @property
     def driver(self) -> sqlite3.Connection:
-        """SQLite's own connection; what the session has not written yet is written first. Raises as `driver_of`."""
+        """SQLite's own connection. Changes of the session's objects are written first. Raises as `driver_of`."""
         self.session.flush()
         return driver_of(self.session)
 
     def insert(self, row: SQLModel) -> None:
-        """Write a new row now: a third of what adding it to the session costs. It is no object of the session."""
+        """Write a new row now, in a third of the time of `session.add`. It does not become an object of the session."""
         insert(self.session, row)
 
     def record(self, event: Event) -> None:
-        """Write `event` to the ledger now, in this transaction; publish it once the transaction is committed."""
+        """Write `event` to the ledger, in this transaction. It is published once the transaction is committed."""
         if not event.volatile:
             values = (as_stored(self.now), event.kind, event.subject, event.workspace, json.dumps(event.payload()))
             driver_of(self.session).execute(_RECORD, values)
         self.events.append(event)
 
     def after_commit(self, action: Callable[[], None]) -> None:
-        """Run `action` once this transaction is on disk, before anybody writes. It must be quick and not write."""
+        """Run `action` once this transaction is on disk, before the next write. It must be quick, and must not
+        write."""
         self.after.append(action)
 
 
@@ -254,12 +256,12 @@ class Database:
     """
 
     def __init__(self, path: Path, *, clock: Clock, bus: EventBus, durable: bool = True) -> None:
-        """`durable`: a commit waits until it is on the disk. False is for homes that are thrown away."""
+        """`durable`: a commit waits until it is on disk. False is for homes that are thrown away."""
         self.path = path
         self.commits = 0
-        """Counts commits since opening: an idle engine makes none."""
+        """Number of commits since opening. An idle engine makes none."""
         self.recorded = 0
-        """Counts commits that wrote to the ledger: consumers have nothing new to read while it stays the same."""
+        """Number of commits that wrote to the ledger. While it stays the same, consumers have nothing new to read."""
         self._clock = clock
         self._bus = bus
         with TranslatedErrors(path):
@@ -269,9 +271,9 @@ class Database:
         self._reader_engine = open_sqlite(path, read_only=True, durable=durable)
         self._writing = KeptConnection(self._engine, reads=False)
         self._changes: dict[str, int] = {}
-        """Counts commits that changed a table, for the tables of `cached`."""
+        """Number of commits that changed a table, for each table of `cached`."""
         self._changed_tables: set[str] = set()
-        """Those of the tables that the transaction in progress has changed."""
+        """Which of these tables the transaction in progress has changed."""
         self._writing.driver.create_function("note_change", 1, self._changed_tables.add)
         self._idle_readers: list[KeptConnection] = []
         self._deferred: dict[str, Callable[[Transaction], None]] = {}
@@ -289,18 +291,19 @@ class Database:
         return self.submit(work).result()
 
     def submit(self, work: Callable[[Transaction], T]) -> Future[T]:
-        """The same without waiting, for what is noticed inside a transaction and belongs into one of its own."""
+        """Run `work` as `write` does, but do not wait for it. So a write can also cause another one."""
         return self._in_writer(lambda: self._commit(work))
 
     def defer_to_next_write(self, key: str, work: Callable[[Transaction], None]) -> None:
-        """Execute `work`, a statement, in the transaction of the next write, or at the end: for what is not worth
-        a commit of its own, since losing it in a crash does no harm. Only the last one under a `key` is executed."""
+        """Run `work` in the transaction of the next write, or when the database is closed. This is for values that are
+        not worth a commit of their own, because losing them in a crash does no harm. Of several calls with the same
+        `key` only the last one counts."""
         with self._deferring:
             self._deferred[key] = work
 
     @contextmanager
     def read(self) -> Iterator[Session]:
-        """A session on one consistent snapshot that cannot write. Do not keep it open across slow work."""
+        """A session that reads one consistent snapshot, and cannot write. Do not keep it open across slow work."""
         with TranslatedErrors(self.path):
             try:
                 reader = self._idle_readers.pop()
@@ -313,8 +316,9 @@ class Database:
                 self._idle_readers.append(reader)
 
     def cached(self, table: str, load: Callable[[], T]) -> Callable[[], T]:
-        """A function that returns what `load` reads from `table`, and reads again only after a commit that changed the
-        table: for what is asked many times a minute. All callers get the same object, so none may change it."""
+        """A function that returns what `load` reads from `table`, and calls `load` again only after a commit that
+        changed the table. It is for what is read many times a minute. All callers get the same object, and must not
+        change it."""
         self._in_writer(lambda: self._watch(table)).result()
         cache: tuple[int, T] | None = None
 
@@ -329,7 +333,8 @@ class Database:
         return current
 
     def _watch(self, table: str) -> None:
-        """Have SQLite call `_changed_tables.add` for each row of `table` that the writer's connection changes."""
+        """Make SQLite call `_changed_tables.add` for each row of `table` that the writer changes. Temporary triggers
+        see all changes, whichever way the statement was made."""
         self._changes.setdefault(table, 0)
         for change in ("INSERT", "UPDATE", "DELETE"):
             self._writing.driver.execute(
@@ -338,13 +343,13 @@ class Database:
             )
 
     def scrub(self) -> bool:
-        """Remove what was erased from the file too; see `erasing.scrub`. Waits for what is queued; nothing is written
-        meanwhile, which takes about a second for each 100 MB."""
+        """Remove what was erased from the file, too; see `erasing.scrub`. It waits for queued writes, and others wait
+        for it: about a second for each 100 MB."""
         with TranslatedErrors(self.path):
             return self._in_writer(lambda: erasing.scrub(self._writing.driver)).result()
 
     def close(self) -> None:
-        """Finish what is queued, then close the connections. Safe to call twice."""
+        """Finish the queued writes, then close the connections. Safe to call twice."""
         if self._deferred:
             with suppress(Refusal):  # it was closed before
                 self.submit(lambda tx: None)
@@ -368,10 +373,10 @@ class Database:
         try:
             with TranslatedErrors(self.path), self._writing as session:
                 transaction = Transaction(session, self._clock.now())
-                for write_deferred in deferred.values():  # first, for whoever writes the same now has the last word
+                for write_deferred in deferred.values():  # first, so that a newer value of `work` replaces it
                     try:
                         write_deferred(transaction)
-                    except (TypeError, ValueError):  # would fail every later write, too
+                    except (TypeError, ValueError):  # it would fail every later write, too
                         log.exception("a value for the next write was dropped")
                 result = work(transaction)
         except BaseException:
@@ -382,7 +387,7 @@ class Database:
         for table in self._changed_tables:
             self._changes[table] += 1
         self.recorded += any(not fact.volatile for fact in transaction.events)
-        # Facts go out before the caller wakes up, so that who acts on an answer finds the facts already on the bus.
+        # Events are published before the caller is answered, so that it finds them on the bus.
         for fact in transaction.events:
             self._bus.publish(fact)
         for action in transaction.after:
