@@ -1,4 +1,7 @@
-"""`clawpy doctor`: what is configured, found and missing, and how to fix it (SPEC 9.8). Works when no engine opens."""
+"""`clawpy doctor`: what is configured, found and missing, and how to fix it (SPEC 9.8). It needs no engine.
+
+Checks of what an engine stores are in `storage_checks`, those of keys and models in `model_checks`.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,6 @@ import shutil
 import sqlite3
 import sys
 from collections.abc import Sequence
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -19,7 +21,6 @@ from engine.api.model_checks import (
     OK,
     WARN,
     Check,
-    check_url,
     coding_agent_checks,
     key_storage_check,
     memory_model_check,
@@ -31,25 +32,28 @@ from engine.api.model_checks import (
 from engine.api.notify.delivery import Addresses
 from engine.api.notify.notes import is_switched_on
 from engine.api.offline import read_rows
+from engine.api.storage_checks import (
+    check_database,
+    check_embedder,
+    check_index,
+    check_learnings,
+    index_server_checks,
+    index_server_url,
+    installed_version,
+    shared_database_checks,
+)
 from engine.clock import SystemClock
 from engine.config import FixedSettings, Settings
-from engine.config.sections import DESKTOP, SPEAK, Surface, url_problem
+from engine.config.sections import DESKTOP, SPEAK, Surface
 from engine.config.setting_keys import VARIABLES, format_key
 from engine.git import MIN_VERSION, Git, repository_root
 from engine.git import version as git_version
 from engine.home import Home
 from engine.keys import Keys
 from engine.lock import read_holder
-from engine.memory.index import URL_VARIABLE
 from engine.model import Refusal, sanitise
-from engine.model.secrets import redact
 from engine.model.text import count
 from engine.settings_store import SettingsStore
-from engine.storage import database
-from engine.storage.shared import SHARED_URL, SharedDatabase
-
-MAX_NAMED_FILES = 3
-"""Maximum number of unreadable files of learnings that are named."""
 
 _OTHER_VARIABLES = re.compile(
     r"CLAWPY_(HOME|SESSION|SHARED_DATABASE_URL|CHROMA_URL|NOTIFY_[A-Z]+_URL|[A-Z0-9_]+_API_KEY)"
@@ -63,7 +67,7 @@ def examine(home: Home, workspaces: Sequence[str], *, online: bool = False) -> d
     settings, config = _load_settings(home)
     checks = _run_checks(home, settings, config, workspaces, online=online)
     return {
-        "version": _installed_version("clawpy-console") or "not installed",
+        "version": installed_version("clawpy-console") or "not installed",
         "python": sys.version.split()[0],
         "ok": all(check.state != FAIL for check in checks),
         "checks": [
@@ -88,11 +92,11 @@ def _run_checks(
         _check_gateway(home, settings),
         *_check_workspace_settings(home, settings),
         *_check_variables(os.environ),
-        _check_database(home.database),
-        _check_index(home, is_local=not index_server_url(settings)),
+        check_database(home.database),
+        check_index(home, is_local=not index_server_url(settings)),
         *index_server_checks(settings, online=online),
         *shared_database_checks(online=online),
-        _check_embedder(settings),
+        check_embedder(settings),
         _check_git(),
         _check_gh(),
         key_storage_check(keys),
@@ -101,7 +105,7 @@ def _run_checks(
         *memory_model_check(settings, router),
         _check_sandbox(settings),
         _check_agents(home, settings),
-        _check_learnings(home),
+        check_learnings(home),
         *coding_agent_checks(home, settings),
         *notification_checks(home, settings, keys),
         *(_check_workspace(path) for path in workspaces),
@@ -212,104 +216,6 @@ def _check_variables(environment: Any) -> list[Check]:
     return [Check("environment", WARN, f"{name} is not a setting and does nothing", fix) for name in unknown]
 
 
-def _check_database(path: Path) -> Check:
-    if not path.exists():
-        return Check("database", OK, "does not exist yet; the first start creates it")
-    if path.stat().st_size == 0:
-        return Check("database", FAIL, f"{path} is damaged: it is empty", database.recovery_hint(path))
-    try:
-        [(result,)] = read_rows(path, "PRAGMA quick_check(1)")
-        version, refusal = database.stored_version(path), database.version_refusal(path)
-    except (sqlite3.Error, ValueError) as error:
-        return Check("database", FAIL, f"{path} cannot be read: {error}", database.recovery_hint(path))
-    size = path.stat().st_size / 1024 / 1024
-    if result != "ok":
-        return Check("database", FAIL, f"{path} is damaged: {result}", database.recovery_hint(path))
-    if refusal is not None:
-        return Check("database", FAIL, refusal.message, refusal.fix)
-    return Check("database", OK, f"intact, {size:.1f} MB, format {version}, SQLite {sqlite3.sqlite_version}")
-
-
-def _check_index(home: Home, *, is_local: bool) -> Check:
-    """The number of memories, and the state of the index. SQLite holds all memories, so a lost index is no loss."""
-    version = _installed_version("chromadb")
-    if version is None:
-        return Check("index", WARN, "chromadb is not installed", extras.install_command("chromadb"))
-    number = missing = 0
-    if home.database.exists():
-        try:
-            query = "SELECT count(*), coalesce(sum(model = ''), 0) FROM memories WHERE NOT forgotten"
-            [(number, missing)] = read_rows(home.database, query)
-        except sqlite3.Error:
-            return Check("index", OK, f"chromadb {version}; memories cannot be counted; see database")
-    message = f"chromadb {version}; {count(number, 'memory', 'memories')}"
-    if missing:
-        message += f", {missing:,} of them without vectors yet (they are made while an engine runs)"
-    if is_local and number and not (home.data / "chroma" / "chroma.sqlite3").exists():
-        message += "; the index is built when needed"
-    return Check("index", OK, message)
-
-
-def index_server_url(settings: Settings) -> str:
-    """The address of the Chroma server, "" where the index is in a folder."""
-    return os.environ.get(URL_VARIABLE, "").strip().rstrip("/") or settings.memory.chroma_url
-
-
-def index_server_checks(settings: Settings, *, online: bool) -> list[Check]:
-    """The Chroma server, if one is set; it is asked only when `online`."""
-    url = index_server_url(settings)
-    if not url:
-        return []
-    if fault := url_problem(url):
-        return [
-            Check("index server", WARN, f"{URL_VARIABLE}: {fault}; the index is in a folder", f"fix {URL_VARIABLE}")
-        ]
-    host = urlsplit(url).netloc
-    if not online:
-        return [Check("index server", OK, f"the index is on {host}; `clawpy doctor --online` checks it")]
-    if fault := check_url(f"{url}/api/v2/heartbeat"):
-        return [
-            Check(
-                "index server",
-                WARN,
-                f"{host}: {fault}; until then, recall searches by words and exact vectors",
-                "start it",
-            )
-        ]
-    return [Check("index server", OK, f"the index is on {host}; it answers")]
-
-
-def shared_database_checks(*, online: bool) -> list[Check]:
-    """The shared PostgreSQL, if one is set; it is asked only when `online`."""
-    url = os.environ.get(SHARED_URL, "")
-    if not url:
-        return []
-    if not online:
-        return [Check("shared", OK, f"machines share the database of {SHARED_URL}; `clawpy doctor --online` checks it")]
-    try:
-        with SharedDatabase(url).connect() as connection:
-            where = f"{connection.info.dbname} on {connection.info.host}"
-    except Refusal as refusal:
-        return [Check("shared", WARN, refusal.message, refusal.fix)]
-    except Exception as error:  # whatever a connection does
-        reason = " ".join(redact(str(error)).split()) or type(error).__name__
-        fix = f"fix {SHARED_URL}, or start its server; unsent changes wait"
-        return [Check("shared", WARN, f"the shared database cannot be reached: {reason}", fix)]
-    return [Check("shared", OK, f"machines share {where}; it answers")]
-
-
-def _check_embedder(settings: Settings) -> Check:
-    """The model that makes vectors, by which memories are found by meaning."""
-    if settings.memory.embedder:
-        return Check("embedder", OK, f"{settings.memory.embedder}: memories and questions are sent there")
-    from engine.memory.local_model import WHEEL, model_fault
-
-    if why := model_fault():
-        message = f"{why}; memories are found by words only"
-        return Check("embedder", WARN, message, extras.install_command(WHEEL))
-    return Check("embedder", OK, f"{WHEEL}, on this machine")
-
-
 def _check_git() -> Check:
     try:
         version_text = git_version()
@@ -384,18 +290,6 @@ def _check_agents(home: Home, settings: Settings) -> Check:
     return Check("agents", OK, f"{count(len(agents.list()), 'agent')}, no problems")
 
 
-def _check_learnings(home: Home) -> Check:
-    from engine.learning.learnings.store import LearningFiles
-
-    files = LearningFiles(home.data)
-    faults = files.errors()
-    if faults:
-        more = f"; and {len(faults) - MAX_NAMED_FILES} more" if len(faults) > MAX_NAMED_FILES else ""
-        words = "; ".join(faults[:MAX_NAMED_FILES]) + more
-        return Check("learnings", WARN, words, f"fix the files under {home.data}; all others can be read")
-    return Check("learnings", OK, count(len(files.entries()), "learning"))
-
-
 def notification_checks(home: Home, settings: Settings, keys: Keys) -> list[Check]:
     """The address of each surface, and notifications that were not delivered (SPEC 10.2)."""
     addresses = Addresses(FixedSettings(settings), keys)
@@ -454,10 +348,3 @@ def _check_workspace(path: str) -> Check:
     return Check(
         "workspace", WARN, f"{root}: no tool to run its tests{reasons}", how_to_run_tests(found_projects[0], root)
     )
-
-
-def _installed_version(package: str) -> str | None:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return None

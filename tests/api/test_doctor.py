@@ -16,7 +16,8 @@ import keyring.backends.null
 import pytest
 
 from engine.api import doctor, model_checks
-from engine.api.doctor import index_server_checks, notification_checks, shared_database_checks
+from engine.api.doctor import notification_checks
+from engine.api.storage_checks import index_server_checks, shared_database_checks
 from engine.clock import FakeClock
 from engine.config import MemorySettings, Settings
 from engine.config.sections import PROVIDERS, GatewaySettings, NotifySettings, SurfaceSettings
