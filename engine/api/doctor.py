@@ -29,7 +29,7 @@ from engine.api.model_checks import (
     provider_checks,
     text_prompt_check,
 )
-from engine.api.notify.delivery import Addresses
+from engine.api.notify.addresses import Addresses
 from engine.api.notify.notes import is_switched_on
 from engine.api.offline import read_rows
 from engine.api.storage_checks import (

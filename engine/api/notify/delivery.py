@@ -1,14 +1,13 @@
-"""Finds the address of each surface, and sends a note there, with Apprise or a program of this machine (SPEC 10.2).
+"""Sends a note to a surface, with Apprise or a program of this machine (SPEC 10.2).
 
-An address may contain a token (SPEC 11.1): it is in no repr, log, error or document. Errors are described in words of
-our own, because those of a library may contain it.
+An address may contain a token (SPEC 11.1). Errors are described in words of our own, because those of a library may
+contain the address.
 """
 
 from __future__ import annotations
 
 import html
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -17,114 +16,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from engine import extras
-from engine.api.notify.notes import QUIET_FORMS, Form, Note, is_switched_on, setting_of
-from engine.clock import SystemClock
-from engine.config import SettingsSource
+from engine.api.notify.addresses import Address
+from engine.api.notify.notes import QUIET_FORMS, Form, Note
 from engine.config.sections import (
     DESKTOP,
-    OPEN_SCHEMES,
     SPEAK,
-    STORED_WITH_KEYS,
-    Surface,
-    address_problem,
-    key_name,
-    variable,
 )
 from engine.frozen import frozen
-from engine.home import Home
-from engine.keys import ENVIRONMENT, Keys
-from engine.model import Refusal
-from engine.settings_store import SettingsStore
 
 if TYPE_CHECKING:
     from engine.services import Services
-
-
-EXAMPLE = 'for example "ntfys://ntfy.sh/my-secret-topic"; see https://appriseit.com/services/ for others'
-"""The format of an address, for errors."""
-
-EXAMPLE_FIX = "clawpy notify set {}, then paste, for example, ntfys://ntfy.sh/my-secret-topic"
-
-
-@frozen
-class Address:
-    """An address and where it comes from: "environment", "keyring", "file" or "settings". `url` is for its delivery and
-    nothing else."""
-
-    surface: Surface
-    url: str = field(repr=False)
-    source: str
-
-    @property
-    def service(self) -> str:
-        """The kind of service, such as `ntfy`: the scheme only."""
-        return self.url.partition("://")[0]
-
-
-class Addresses:
-    """Finds addresses. Reading a keyring may take 3 s, so one that no setting names is not looked for."""
-
-    def __init__(self, settings: SettingsSource, keys: Keys, *, environment: Mapping[str, str] = os.environ) -> None:
-        self._settings = settings
-        self._keys = keys
-        self._environment = environment
-        self._stored_urls: dict[Surface, str] = {}  # addresses that came from the keys
-
-    def is_configured(self, surface: Surface) -> bool:
-        """Whether an address is set. Quick."""
-        return bool(self._environment.get(variable(surface), "").strip() or self._url_in_settings(surface))
-
-    def of(self, surface: Surface) -> Address | None:
-        """The address of a surface, None when none is set.
-
-        Raises `Refusal`: `no_address` when the settings say that it is stored and it is not, `bad_address` when it is
-        malformed, and what the key file raises.
-        """
-        url, source = self._environment.get(variable(surface), "").strip(), ENVIRONMENT
-        if not url:
-            url, source = self._url_in_settings(surface), "settings"
-        if url == STORED_WITH_KEYS:
-            key = self._keys.get(key_name(surface))
-            if key is None:
-                message = f'notify.{surface.value}.url is "key", but no address is stored for {surface.value}'
-                raise Refusal("no_address", message, f"clawpy notify set {surface.value}, or set {variable(surface)}")
-            url, source = key.value, key.source
-            self._stored_urls[surface] = url
-        if not url:
-            return None
-        if is_malformed(url):  # which is not repeated: it may be a secret
-            raise Refusal("bad_address", f"what is stored for {surface.value} is not an address", EXAMPLE)
-        return Address(surface, url, source)
-
-    def secrets(self) -> tuple[str, ...]:
-        """Parts of all known addresses that may be secret, to be removed from what is sent."""
-        urls = [self._environment.get(variable(surface), "").strip() for surface in Surface]
-        urls += self._stored_urls.values()
-        return tuple(part for url in urls if url for part in secret_parts(url))
-
-    def _url_in_settings(self, surface: Surface) -> str:
-        return self._settings.current.notify.of(surface).url
-
-
-def is_malformed(url: str) -> bool:
-    """Whether `url` is no address at all, of whatever service."""
-    scheme, between, rest = url.partition("://")
-    return not between or not scheme.isascii() or not scheme.isalnum() or any(sign.isspace() for sign in rest)
-
-
-def secret_parts(url: str) -> tuple[str, ...]:
-    """An address and its parts that may be secret; a path is none for services that need no secret."""
-    try:
-        split = urlsplit(url)
-        inside = [split.username, split.password, *split.query.replace("=", "&").split("&")]
-        if split.scheme not in OPEN_SCHEMES:
-            inside += [split.hostname, *split.path.split("/")]
-    except ValueError:
-        inside = []
-    return (url, *(part for part in inside if part))
 
 
 TIMEOUT_S = 15.0
@@ -188,17 +91,6 @@ def deliver(address: Address, note: Note, buttons: Mapping[str, Button]) -> Fail
     if not extras.installed(extras.NOTIFY):
         return Failure(str(extras.not_installed(extras.NOTIFY)), lasting=True)
     return _send(address, note, buttons)
-
-
-def is_known_service(url: str) -> bool:
-    """Whether an address is complete and of a supported service. Raises `Refusal` `not_installed` without Apprise."""
-    if url.partition("://")[0] in (DESKTOP, SPEAK):
-        return True
-    if not extras.installed(extras.NOTIFY):
-        raise extras.not_installed(extras.NOTIFY)
-    import apprise
-
-    return apprise.Apprise.instantiate(url) is not None
 
 
 def _send(address: Address, note: Note, buttons: Mapping[str, Button]) -> Failure | None:
@@ -340,35 +232,3 @@ def _run(command: Sequence[str]) -> Failure | None:
     except OSError as error:
         return Failure(f"{command[0]} cannot be run: {error.strerror}", lasting=True)
     return None if process.returncode == 0 else Failure(f"{command[0]} ended with {process.returncode}")
-
-
-def store_address(
-    home: Home, name: str, url: str, *, in_file: bool, write: Callable[[str, str], Any]
-) -> dict[str, Any]:
-    """Set the address of a surface. One that may contain a secret is stored among the keys, in this process;
-    `write(key, value)` writes the setting. Raises `Refusal` `bad_address`, `not_installed`, and what `Keys.set`
-    does."""
-    surface, url = Surface(name), url.strip()
-    if not url:
-        fix = f"{EXAMPLE}; to remove the address: clawpy config unset notify.{surface}.url"
-        raise Refusal("bad_address", f"no address was given, so the one for {surface} was not changed", fix)
-    if is_malformed(url):
-        raise Refusal("bad_address", "that is not an address", EXAMPLE)
-    if not is_known_service(url):
-        fix = "see https://appriseit.com/services/ for the format"
-        raise Refusal("bad_address", "that is not the address of a known service, or it is incomplete", fix)
-    source = "settings"
-    if address_problem(url):
-        export = f"either export {variable(surface)}=… where clawpy is started"
-        keep = f"keep it in a file that only you can read: clawpy notify set {surface} --store file"
-        keyring_fix = f"{export}, or {keep}"
-        source = Keys(home).set(key_name(surface), url, consent_file=in_file, keyring_fix=keyring_fix)
-        url = STORED_WITH_KEYS
-    write(f"notify.{surface}.url", url)
-    current = SettingsStore(home.config_file, clock=SystemClock()).current
-    off = "" if is_switched_on(surface, current) else f"; first: clawpy config set {setting_of(surface)} true"
-    return {
-        "surface": surface.value,
-        "source": source,
-        "message": f"the address for {surface} is stored in the {source}; test it: clawpy notify test {name}{off}",
-    }

@@ -13,16 +13,8 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from engine.api.documents import Document, instant
-from engine.api.notify.delivery import (
-    EXAMPLE_FIX,
-    Address,
-    Addresses,
-    Button,
-    Failure,
-    PassFor,
-    deliver,
-    make_buttons,
-)
+from engine.api.notify.addresses import EXAMPLE_FIX, Address, Addresses
+from engine.api.notify.delivery import Button, Failure, PassFor, deliver, make_buttons
 from engine.api.notify.notes import (
     FACT_KINDS,
     FORMS,

@@ -16,7 +16,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.api.notify.delivery import BUTTON_LIFETIME, Address, Button, Failure
+from engine.api.notify.addresses import Address
+from engine.api.notify.delivery import BUTTON_LIFETIME, Button, Failure
 from engine.api.notify.notes import Form, Note
 from engine.api.notify.outbox import (
     BACKOFF_S,

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any
 
-from engine.api.notify.delivery import Address, Addresses, Button, Failure, deliver
+from engine.api.notify.addresses import Address, Addresses
+from engine.api.notify.delivery import Button, Failure, deliver
 from engine.api.notify.notes import Note
 from engine.api.notify.notifications import Notifications
 from engine.clock import FakeClock
