@@ -15,7 +15,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.benchmarks.recall_sets import BY_HAND, learn, observe_sets, reranked, table, without_itself
+from tests.benchmarks.recall_measuring import BY_HAND, learn, observe_sets, reranked, table, without_itself
 
 
 def main() -> None:

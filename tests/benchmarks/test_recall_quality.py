@@ -28,18 +28,15 @@ import pytest
 from engine.model import NewMemory, RecallQuery
 from tests.benchmarks.generated_recall_sets import chats, code, documentation, documents, long_messages
 from tests.benchmarks.measuring import time_call
-from tests.benchmarks.recall_sets import (
-    Conversation,
+from tests.benchmarks.recall_measuring import (
     Observation,
-    Question,
-    locomo,
     observe,
     observe_sets,
     open_memory_with,
     table,
     without_itself,
 )
-from tests.benchmarks.work_set import work
+from tests.benchmarks.recall_sets import Conversation, Question, locomo, work
 
 pytestmark = pytest.mark.benchmark
 

@@ -24,8 +24,8 @@ from engine.memory.memory import MemoryService
 from engine.memory.ranking import MIN_RELEVANCE, WEIGHTS, rank
 from engine.model import RecallQuery
 from tests.benchmarks.generated_recall_sets import documents
-from tests.benchmarks.recall_sets import NOW, Conversation, locomo, open_memory_with, share
-from tests.benchmarks.work_set import work
+from tests.benchmarks.recall_measuring import open_memory_with, share
+from tests.benchmarks.recall_sets import NOW, Conversation, locomo, work
 
 pytestmark = pytest.mark.benchmark
 
