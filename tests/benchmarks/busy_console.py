@@ -1,5 +1,5 @@
-"""A console whose engine records events at an even rate once its gateway has a client:
-`python -m tests.benchmarks.busy_console --home DIR`.
+"""Runs a console whose engine records events at an even rate once its gateway has a client, for
+`test_key_latency_gateway`: `python -m tests.benchmarks.busy_console --home DIR`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Benchmarks run on what operators have: databases that are created anew, and writes that wait for the disk."""
+"""Benchmarks use databases as operators do: each is created anew, and writes wait for the disk."""
 
 from __future__ import annotations
 
@@ -7,4 +7,4 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def _quick_homes() -> None:
-    """Homes are not made quick."""
+    """Override the fixture that makes homes quick."""

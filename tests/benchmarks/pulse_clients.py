@@ -1,6 +1,7 @@
-"""Many WebSocket clients in one process, for the benchmark of `/pulse`: as little work a message as can be.
+"""Many WebSocket clients in one process, for the benchmark of `/pulse`.
 
-A client of one's own on a bare socket, since two hundred of a library's would be what is measured.
+They are clients of our own on bare sockets, which do as little work as possible for a message. Two hundred clients of a
+library would take more time than the gateway that is measured.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ from multiprocessing.connection import Connection
 
 AT = re.compile(rb'"type":"prediction\.[a-z]+","id":\d+,"at":"([^"]+)"')
 EVERY = 10
-"""The age of each tenth message is measured; all are counted."""
+"""The age of one message in so many is measured. All are counted."""
 
 SUBSCRIBE = json.dumps({"type": "subscribe", "channels": ["crosspoll"]}).encode()
 
 
 def listen(pipe: Connection, port: int, token: str, number: int, stalled: int) -> None:
-    """Connect, say so, count until told that it is enough, report."""
+    """Connect the clients, send "listening", count messages until something is received, then send the report."""
     asyncio.run(_listen(pipe, port, token, number, stalled))
 
 
@@ -102,6 +103,6 @@ def _handshake(token: str) -> bytes:
 
 
 def _frame(text: bytes) -> bytes:
-    """A client's frame; its mask is all zeros."""
+    """A frame from a client, with a mask of zeros."""
     assert len(text) < 126
     return bytes([0x81, 0x80 | len(text)]) + b"\0\0\0\0" + text

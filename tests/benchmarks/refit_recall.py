@@ -2,9 +2,9 @@
 
 CLAWPY_DATA=DIR python -m tests.benchmarks.refit_recall [FILE]
 
-DIR holds `locomo.json` and `beam.json`; FILE keeps what the ranking saw of each question. Each kind counts as much as
-the other. Weights that are set by hand are printed as they are. Round, paste, and run `test_recall_quality.py`: it says
-what the new weights are worth on conversations they have not seen.
+DIR contains `locomo.json` and `beam.json`. FILE stores the observations of each question. Both kinds count alike.
+Weights that are set by hand are printed as they are. Round the others, paste them, and run `test_recall_quality.py`,
+which measures the new weights on conversations that they have not seen.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Fit the weights of `engine.prediction.routing` again, and print what they are worth.
+"""Fit the weights of `engine.prediction.routing` again, and print how well they work.
 
 python -m tests.benchmarks.refit_routing [--write]
 
-`placing_phrases.tsv` are made-up prompts by role and kind of act; `{t}` stands for one of its topics, so that what a
-prompt is about says nothing. `placing_tuning.jsonl` chose phrases, weights and the threshold. The 60 prompts that judge
-(`tests/prediction/placing_prompts.jsonl`) were written before the last phrases and looked at once, after all was
-chosen; whoever changes anything here by what they show needs others to judge by.
+`placing_phrases.tsv` has made-up prompts by role and kind of act. `{t}` stands for a topic, so that the topic of a
+prompt says nothing about its act. Phrases, weights and the threshold were chosen with `placing_tuning.jsonl`. The 60
+prompts of the test (`tests/prediction/placing_prompts.jsonl`) were used once, after everything was chosen. If you
+change something here because of their result, you need other prompts for the test.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A program in a real terminal: tmux runs it, keys go in, the screen is read, the clock is watched."""
+"""Runs a program in a real terminal (tmux): presses keys, reads the screen, and measures how long changes take."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Terminal:
         return self._answer()
 
     def _answer(self) -> str:
-        """The lines of the next answer; what the server says unasked is passed over."""
+        """The lines of the next answer. Notifications of the server are skipped."""
         assert self._client.stdout is not None
         lines: list[str] | None = None
         for line in self._client.stdout:
@@ -111,7 +111,7 @@ class Terminal:
         self.wait_for_end()
 
     def wait_for_end(self, timeout: float = 15) -> None:
-        """Until the program is gone, by itself or ended."""
+        """Wait until the program has ended."""
         deadline = time.monotonic() + timeout
         with suppress(psutil.NoSuchProcess):  # that it is gone is what is waited for
             while psutil.Process(self._pid).status() != psutil.STATUS_ZOMBIE:

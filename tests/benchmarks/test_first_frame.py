@@ -1,10 +1,10 @@
-"""How long until the first useful frame, beside a Textual hello-world in the same run; and what idling costs.
+"""How long it takes until the first useful frame, compared with a Textual hello-world in the same run; and the cost of
+idling.
 
     pytest -m benchmark -s tests/benchmarks/test_first_frame.py
 
-Bars: first useful frame at most 1.5 x the hello-world (medians of 7 warm runs, a home with 10,000 events);
-the engine ready within 2 s behind it; idle under 0.5 % of a core
-and 110 MiB, the engine and the terminal's client together.
+Bars: the first useful frame takes at most 1.5 x the hello-world (medians of 7 warm runs, a home with 10,000 events).
+The engine is ready within 2 s after it. Idle, engine and client together take under 0.5 % of a core and 110 MiB.
 """
 
 from __future__ import annotations

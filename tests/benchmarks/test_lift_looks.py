@@ -1,10 +1,11 @@
-"""How often an effect is called harmful when its lift is read after every session (SPEC 5.7), by the product's rule and
-by one for a single look.
+"""How often an effect is called harmful if its lift is checked after every session (SPEC 5.7): by the product's rule,
+and by a rule that is made for a single check.
 
 pytest tests/benchmarks/test_lift_looks.py -m benchmark -s
 
-200 sessions, a fifth of them without the effect, a look after each; `WORLDS` of each kind. "Ever" is the share of
-worlds in which it was called harmful at some look, "at" the session by which half of them had been.
+There are `WORLDS` worlds of each kind. Each has 200 sessions, a fifth of them without the effect, and a check after
+each. "Ever" is the share of worlds in which the effect was called harmful at some check, "at" the session by which this
+had happened in half of them.
 """
 
 from __future__ import annotations

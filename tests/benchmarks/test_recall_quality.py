@@ -1,14 +1,15 @@
-"""How much of what answers a question is recalled: through the real store, embedder and ranking.
+"""How many of the answers to a question recall finds, with the real store, embedder and ranking.
 
 CLAWPY_DATA=DIR pytest tests/benchmarks/test_recall_quality.py -m benchmark -s
 
-DIR holds `locomo.json` and `beam.json`. Every turn is remembered with its speaker and the date of its session; the
-share found of each question's evidence is measured, and the mean printed, beside full text alone, vectors alone, and
-both added.
-As the weights were fitted on these conversations, the line that counts is the one fitted without the conversation that
-it is measured on. The same conversations as chats and as long messages, documentation, code, what sessions of agents
-left, and a bare chat, which nothing was fitted on, show that the ranking is of use, and does no harm, where nobody is
-named or dated (`generated_recall_sets`, `work_set`).
+DIR contains `locomo.json` and `beam.json`. Every turn is remembered with its speaker and the date of its session. For
+each question the share of its evidence that is found is measured. The means are printed; for comparison, those of full
+text alone, of vectors alone, and of the sum of both.
+
+The weights were fitted on these conversations. So the line that counts has weights that were fitted without the
+conversation on which it is measured. Nothing was fitted on the other sets: the same conversations as chats and as long
+messages, documentation, code, memories of sessions, and a bare chat (`generated_recall_sets`, `recall_sets.work`). They
+show that the ranking helps, and does no harm, in texts without names and dates.
 """
 
 from __future__ import annotations

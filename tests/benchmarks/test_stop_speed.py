@@ -2,10 +2,10 @@
 
 pytest tests/benchmarks/test_stop_speed.py -m benchmark -s
 
-A session is one command that ignores every signal it can and has 20 children that do, in sessions of their own; then
-the engine is stopped by SIGSTOP. From outside it is seen when the last of them is gone: seconds from the start of the
-program `clawpy stop`, and how long the program itself takes. The slowest of `TIMES` counts; of the
-doctor the fastest, since the others have in them what else the machine does.
+A session is one command that ignores every signal it can, with 20 children that do the same in sessions of their own.
+Then the engine is stopped by SIGSTOP. Measured from outside are the seconds from the start of the program `clawpy stop`
+until the last process is gone, and how long the program itself takes. The slowest of `TIMES` runs counts. For the
+doctor it is the fastest, because the machine does other work, too.
 """
 
 from __future__ import annotations

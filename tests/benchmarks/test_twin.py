@@ -2,9 +2,9 @@
 
 CLAWPY_DATA=DIR pytest tests/benchmarks/test_twin.py -m benchmark -s
 
-DIR holds `proactive.jsonl`; without it the tests are skipped. The Twin is the product's own, with the product's own
-embedder: it comes with no trained weight, and all it knows of a trace that is judged it learnt from the others.
-The baselines get the same rows in the same run; of them the best by the very figure that is compared is taken.
+DIR contains `proactive.jsonl`; without it the tests are skipped. The Twin and the embedder are the product's own. The
+Twin has no trained weights: what it knows about a trace, it learned from the other traces. The baselines get the same
+rows in the same run, and for each figure the best of them is compared.
 """
 
 from __future__ import annotations
