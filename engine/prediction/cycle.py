@@ -277,16 +277,9 @@ class Predictions:
         self, tx: Transaction, all_findings: Sequence[Findings], rows: Sequence[Prediction]
     ) -> tuple[list[Card], list[str]]:
         """Store the result of a round. Returns (cards created, ids withdrawn). Rows without a place are dropped."""
-        store, contexts = self._store, {findings.context.workspace: findings.context for findings in all_findings}
-        pending = pending_cards(tx.session)
-        withdrawn = sorted(leaving_cards(tx.session, pending, all_findings, tx.now))
-        for card_id in withdrawn:
-            row = load_card(tx.session, card_id)
-            session_ids = own_session_ids(tx.session, row.workspace, row.created_at)
-            by_operator = is_done_by_operator(row, contexts[row.workspace], session_ids)
-            reason = "you did it yourself" if by_operator else "its reason no longer applies"
-            store.withdraw(tx, row, reason, by_operator=by_operator)
-        checked_at = {workspace: context.now.isoformat() for workspace, context in contexts.items()}
+        store, pending = self._store, pending_cards(tx.session)
+        withdrawn = self._withdraw_leaving(tx, pending, all_findings)
+        checked_at = {findings.context.workspace: findings.context.now.isoformat() for findings in all_findings}
         state.put(tx, LAST_CHECKED, state.get(tx.session, LAST_CHECKED, {}) | checked_at)
         pending = [card for card in pending if card.id not in withdrawn]
         renew_reasons(tx.session, pending, all_findings)
@@ -304,6 +297,26 @@ class Predictions:
                 if displaced is not None:
                     cards.append(store.add(tx, row))
         return cards, withdrawn
+
+    def _withdraw_leaving(
+        self, tx: Transaction, pending: Sequence[Card], all_findings: Sequence[Findings]
+    ) -> list[str]:
+        """Withdraw the cards that must go; returns their ids."""
+        by_workspace = {findings.context.workspace: findings for findings in all_findings}
+        withdrawn = sorted(leaving_cards(tx.session, pending, all_findings, tx.now))
+        for card_id in withdrawn:
+            row = load_card(tx.session, card_id)
+            findings = by_workspace[row.workspace]
+            session_ids = own_session_ids(tx.session, row.workspace, row.created_at)
+            by_operator = is_done_by_operator(row, findings.context, session_ids)
+            if by_operator:
+                reason = "you did it yourself"
+            elif any(proposal.about == row.about for proposal in findings.proposals):
+                reason = "another card says what is there now"
+            else:
+                reason = "its reason no longer applies"
+            self._store.withdraw(tx, row, reason, by_operator=by_operator)
+        return withdrawn
 
     def _record_block(self, tx: Transaction, row: Prediction, verdict: RailVerdict) -> None:
         """Record once that the content filter blocks a card."""

@@ -120,6 +120,7 @@ def test_a_card_that_would_run_something_else_by_now_makes_way_for_another(world
     read = world.card("a", parameters={"paths": ["a"]})
     [other] = world.cycle(proposal("a", parameters={"paths": ["a", "b"]}))
     assert world.cards.get(read.id).outcome is Outcome.WITHDRAWN
+    assert world.cards.get(read.id).note == "another card says what is there now"
     assert refusal(world.cards.approve, read.id) == "already_decided", "an approval runs what was read, or nothing"
     assert [card.id for card in world.cards.pending()] == [other.id]
     world.cards.snooze(other.id)
