@@ -43,6 +43,11 @@ def measured_candidate(world: World) -> Candidate:
     return candidate
 
 
+def candidate_of_retries(world: World) -> Candidate:
+    (candidate,) = [each for each in world.adaptation.candidates() if each.source_label == "repeated_retry"]
+    return candidate
+
+
 def set_lift(world: World, candidate: str, verdict: str = "harms") -> None:
     overlay = next(overlay for overlay in world.overlays.active() if overlay.candidate_id == candidate)
     world.trials.lifts_by_candidate[candidate] = Lift(overlay.id, 12, 3, 12, 10, -0.58, -0.8, -0.2, verdict)
@@ -61,25 +66,13 @@ def test_in_autonomous_mode_measured_candidates_are_activated(autonomous: World)
     assert autonomous.overlays.candidate_ids == [candidate.id]
 
 
-@pytest.mark.parametrize(
-    ("hold", "release"),
-    [
-        (
-            lambda world: setattr(world.sources, "phase_number", 0),
-            lambda world: setattr(world.sources, "phase_number", 1),
-        ),
-        (
-            lambda world: setattr(world.sources, "hold_reason", "stopped"),
-            lambda world: setattr(world.sources, "hold_reason", ""),
-        ),
-    ],
-)
+@pytest.mark.parametrize(("reason", "held", "free"), [("phase_number", 0, 1), ("hold_reason", "stopped", "")])
 def test_nothing_is_activated_in_phase_0_or_while_work_is_held(
-    autonomous: World, hold: Callable[[World], None], release: Callable[[World], None]
+    autonomous: World, reason: str, held: object, free: object
 ) -> None:
-    hold(autonomous)
+    setattr(autonomous.sources, reason, held)
     assert measured_candidate(autonomous).status is REVIEW
-    release(autonomous)
+    setattr(autonomous.sources, reason, free)
     autonomous.adaptation.run_round()
     assert autonomous.adaptation.candidates()[0].status is PROMOTED
 
@@ -109,16 +102,12 @@ def test_a_candidate_with_as_much_evidence_against_it_waits_for_the_operator(aut
     autonomous.heal("sess_3", attempts=4)  # which it would have cut short
     autonomous.record(retry_repeated("sess_2"))
     autonomous.adaptation.run_round()
-    (candidate,) = [
-        candidate for candidate in autonomous.adaptation.candidates() if candidate.source_label == "repeated_retry"
-    ]
+    candidate = candidate_of_retries(autonomous)
     assert candidate.status is REVIEW
     assert len(candidate.against) == len(candidate.corroborated_by) == 1
     autonomous.record(retry_repeated("sess_4"))
     autonomous.adaptation.run_round()
-    (candidate,) = [
-        candidate for candidate in autonomous.adaptation.candidates() if candidate.source_label == "repeated_retry"
-    ]
+    candidate = candidate_of_retries(autonomous)
     assert candidate.status is PROMOTED
 
 
@@ -205,27 +194,21 @@ def state_of(world: World, candidate: str) -> tuple[CandidateStatus, list[str], 
     return CandidateStatus(row.status), world.overlays.candidate_ids, len(row.history), len(events)
 
 
-STEPS: dict[str, Callable[[World, pytest.MonkeyPatch], None]] = {
-    "the event": lambda world, patch: patch.setattr(Transaction, "record", _fail),
-    "the commit": lambda world, patch: patch.setattr(Session, "flush", _fail),
-}
-
-
 def _fail(*_: object) -> None:
     raise RuntimeError("the power failed")
 
 
-@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize(("failing", "step"), [(Transaction, "record"), (Session, "flush")], ids=["event", "commit"])
 @pytest.mark.parametrize("decision", ["approve", "roll_back"])
 def test_a_decision_that_fails_at_any_step_changes_nothing(
-    world: World, monkeypatch: pytest.MonkeyPatch, step: str, decision: str
+    world: World, monkeypatch: pytest.MonkeyPatch, failing: type, step: str, decision: str
 ) -> None:
     candidate = candidate_in_review(world)
     if decision == "roll_back":
         world.adaptation.approve(candidate.id)
     before = state_of(world, candidate.id)
     with monkeypatch.context() as patch:
-        STEPS[step](world, patch)
+        patch.setattr(failing, step, _fail)
         with pytest.raises(RuntimeError, match="the power failed"):
             getattr(world.adaptation, decision)(candidate.id)
     assert state_of(world, candidate.id) == before
@@ -266,8 +249,6 @@ def test_a_round_that_fails_at_any_write_is_finished_by_the_next(
     assert failures >= 3
     (candidate,) = world.adaptation.candidates()
     assert candidate.status is REVIEW
-    events = [
-        candidate.kind for candidate in Ledger(database).since(0, 10_000) if candidate.kind.startswith("Candidate")
-    ]
+    events = [entry.kind for entry in Ledger(database).since(0, 10_000) if entry.kind.startswith("Candidate")]
     assert events == ["CandidateDrafted", "CandidateWeighed"]
     assert len(world.adaptation.records("successful_heal")) == 2

@@ -1,4 +1,4 @@
-"""Formulas of SPEC 5.1 at their boundaries, and sequences of commands."""
+"""The formulas of scores at their boundaries (SPEC 5.1)."""
 
 from __future__ import annotations
 
