@@ -239,22 +239,39 @@ class Finding:
     general: str = ""
 
 
-_TEST_FINDINGS: dict[str, tuple[str, str, str, LearningType, bool]] = {
-    "ValidationHealed": (
-        "healed", "Run `{}` before handing over: changes here break it unnoticed.", CORRECTIVE,
-        LearningType.PROCEDURAL, True,
+@frozen
+class _TestFinding:
+    """What a kind of ledger entry says about each failing test that it names."""
+
+    about: str
+    """The prefix of `Finding.about`."""
+    template: str
+    phase: str
+    type: LearningType
+    general: str = ""
+
+
+_TEST_FINDINGS = {
+    "ValidationHealed": _TestFinding(
+        "healed",
+        "Run `{}` before handing over: changes here break it unnoticed.",
+        CORRECTIVE,
+        LearningType.PROCEDURAL,
+        general="every change of the project can break it",
     ),
-    "ValidationFailed": (
-        "unmended", "`{}` resists being fixed: look for the cause outside of the change.", CORRECTIVE,
-        LearningType.DECLARATIVE, False,
+    "ValidationFailed": _TestFinding(
+        "unmended",
+        "`{}` resists being fixed: look for the cause outside of the change.",
+        CORRECTIVE,
+        LearningType.DECLARATIVE,
     ),
-    "RetryRepeated": (
-        "circles", "Another attempt of the same kind leaves `{}` red: change the approach after the first.",
-        OBSERVATIONS, LearningType.PROCEDURAL, False,
+    "RetryRepeated": _TestFinding(
+        "circles",
+        "Another attempt of the same kind leaves `{}` red: change the approach after the first.",
+        OBSERVATIONS,
+        LearningType.PROCEDURAL,
     ),
-}  # fmt: skip
-"""For each kind of ledger entry about failing tests: prefix of `about`, template of the text, phase, type, and whether
-it is valid for every change of the project."""
+}
 
 
 def find_learnings(record: SessionRecord) -> list[Finding]:
@@ -285,15 +302,21 @@ def findings_of_entry(entry: LedgerEntry, record: SessionRecord) -> list[Finding
     """The findings from one ledger entry about a session."""
     payload, spent, cwd = entry.payload, _spent(record), record.view.cwd
     if entry.kind in _TEST_FINDINGS:
-        about, template, phase, type, general = _TEST_FINDINGS[entry.kind]
+        made = _TEST_FINDINGS[entry.kind]
         failing = [str(test) for test in payload.get("failing", ())]
         healed = entry.kind == "ValidationHealed"
         impact = replace(spent, failure_avoided=healed, reach=max(1, len(failing)))
         return [
-            replace(
-                _task(template.format(test), f"{about}/{test}", phase, impact, Basis.TESTS, trust_of_names([test])),
-                type=type,
-                general="every change of the project can break it" if general else "",
+            Finding(
+                LearningKind.TASK,
+                made.type,
+                made.template.format(test),
+                made.phase,
+                confidence(Basis.TESTS),
+                importance(impact),
+                f"{made.about}/{test}",
+                trust=trust_of_names([test]),
+                general=made.general,
             )
             for test in failing[:MAX_PER_ENTRY]
         ]
@@ -312,7 +335,7 @@ def findings_of_entry(entry: LedgerEntry, record: SessionRecord) -> list[Finding
             impact = replace(spent, reach=max(1, len(files)))
             template = "`{}` is changed by several pieces of work at once: see what waits before changing it."
             return [
-                _task(template.format(file), f"overlap/{file}", OBSERVATIONS, impact, trust=trust_of_names([file]))
+                _task(template.format(file), f"overlap/{file}", OBSERVATIONS, impact, trust_of_names([file]))
                 for file in files
             ]
         case "ChangeSetDiscarded" if not payload.get("continued_in"):
@@ -405,18 +428,12 @@ def _rejected_work(record: SessionRecord, how: str, about: str) -> Finding:
     )
 
 
-def _task(
-    text: str,
-    about: str,
-    phase: str,
-    impact: Impact,
-    basis: Basis = Basis.SINGLE,
-    trust: Trust = Trust.QUOTED,
-) -> Finding:
+def _task(text: str, about: str, phase: str, impact: Impact, trust: Trust = Trust.QUOTED) -> Finding:
+    """A finding about a task that was observed once."""
+    score = confidence(Basis.SINGLE)
     return Finding(
-        LearningKind.TASK, LearningType.DECLARATIVE, text, phase, confidence(basis), importance(impact), about,
-        trust=trust,
-    )  # fmt: skip
+        LearningKind.TASK, LearningType.DECLARATIVE, text, phase, score, importance(impact), about, trust=trust
+    )
 
 
 def _institutional(text: str, about: str, phase: str, basis: Basis, impact: Impact) -> Finding:
