@@ -157,7 +157,7 @@ class Permissions:
             _store_answer(tx, row, PermissionAnswer(earlier.answer), f"{OPERATOR} ({earlier.id}, for this session)")
         return row.view
 
-    def answer(self, request_id: str, answer: PermissionAnswer, by: str = OPERATOR) -> PermissionRequest:
+    def answer(self, request_id: str, answer: PermissionAnswer) -> PermissionRequest:
         """Answer a request. An answer for the session also answers its other waiting requests with the same key.
 
         Raises `Refusal` `unknown_permission`, `permission_answered`, `permission_withdrawn`.
@@ -173,11 +173,11 @@ class Permissions:
                 )
             if row.state == WITHDRAWN:
                 raise Refusal("permission_withdrawn", f"{request_id} is closed: its session has ended")
-            _store_answer(tx, row, answer, by)
+            _store_answer(tx, row, answer, OPERATOR)
             others = _waiting_rows(tx.session, row.session_id) if answer.lasts else []
             matching = [other for other in others if other.key == row.key and other.id != row.id]
             for other in matching:
-                _store_answer(tx, other, answer, f"{by} ({row.id}, for this session)")
+                _store_answer(tx, other, answer, f"{OPERATOR} ({row.id}, for this session)")
             return [other.view for other in (row, *matching)]
 
         answered = self._database.write(work)

@@ -267,7 +267,7 @@ class TaskPart:
     def __init__(
         self,
         card: Callable[[str], Card | None],
-        last_run: Callable[[str], CheckResult | None] = lambda workspace: None,
+        last_run: Callable[[str], CheckResult | None],
     ) -> None:
         """`card` returns a card by its id. `last_run` returns the newest test result of a workspace."""
         self._card = card

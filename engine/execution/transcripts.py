@@ -317,7 +317,7 @@ class Journal:
     """The tool calls and errors of one session. Thread-safe. `secrets` returns values that are never recorded, besides
     those that look secret."""
 
-    def __init__(self, secrets: Callable[[], Iterable[str]] = tuple) -> None:
+    def __init__(self, secrets: Callable[[], Iterable[str]]) -> None:
         self._secrets = secrets
         self._lock = threading.Lock()
         self._calls: list[str] = []

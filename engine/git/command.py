@@ -160,9 +160,9 @@ def version() -> str:
     return run_git(["--version"], Path("/"), {}).stdout.decode(errors="replace").strip()
 
 
-def create(folder: Path, branch: str = "main") -> Git:
-    """Make an empty repository in the existing `folder`. Raises `GitError`."""
-    arguments = ["init", "--quiet", f"--initial-branch={branch}", "--template="]
+def create(folder: Path) -> Git:
+    """Make an empty repository with the branch `main` in the existing `folder`. Raises `GitError`."""
+    arguments = ["init", "--quiet", "--initial-branch=main", "--template="]
     done = run_git(arguments, folder, {"GIT_DIR": str(folder / ".git"), **operators_configuration()})
     if done.returncode:
         raise GitError(arguments, done.returncode, done.stderr.decode(errors="replace"), folder)

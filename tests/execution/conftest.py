@@ -1,4 +1,4 @@
-"""Worlds of sessions, closed after the test."""
+"""Worlds of sessions and of change sets, closed after the test."""
 
 from __future__ import annotations
 
@@ -10,7 +10,16 @@ import pytest
 from engine.clock import FakeClock
 from engine.events import EventBus
 from engine.storage.database import Database
+from tests.execution import landing_world as landing
 from tests.execution.session_world import MakeWorld, World
+
+
+@pytest.fixture
+def landing_world(tmp_path: Path) -> Iterator[landing.World]:
+    """A repository without a commit, and its change sets."""
+    world = landing.World(tmp_path)
+    yield world
+    world.close()
 
 
 @pytest.fixture

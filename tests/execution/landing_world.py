@@ -7,7 +7,7 @@ import os
 import stat
 import subprocess
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from engine.model import ChangeSet, ChangeState, CheckResult, Randomness, Refusa
 from engine.storage import database
 from engine.storage.database import Database
 from tests.conftest import Repository
+from tests.support.helpers import refused
 
 
 @functools.cache
@@ -132,27 +133,47 @@ def our_refs(root: Path) -> list[str]:
 TEXT = "\n".join(f"line {number}" for number in range(20)) + "\n"
 
 
-def refusal_of(action: Callable[[], object]) -> Refusal:
-    with pytest.raises(Refusal) as refused:
-        action()
-    return refused.value
-
-
-def file_edit(name: str, text: str) -> Callable[[Path], None]:
-    """An edit that writes one file."""
+def file_edits(files: Mapping[str, str | None]) -> Callable[[Path], None]:
+    """An edit that writes these texts, and deletes the files whose text is None."""
 
     def edit(folder: Path) -> None:
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text)
+        for name, text in files.items():
+            if text is None:
+                (folder / name).unlink()
+            else:
+                (folder / name).parent.mkdir(parents=True, exist_ok=True)
+                (folder / name).write_text(text)
 
     return edit
 
 
-def assert_landing_is_refused(world: World, change_set: ChangeSet) -> Refusal:
-    """Landing is refused, and nothing is changed; the refusal."""
+def file_edit(name: str, text: str) -> Callable[[Path], None]:
+    """An edit that writes one file."""
+    return file_edits({name: text})
+
+
+class Killed(BaseException):
+    """Stands for a kill: no code of the landing handles it."""
+
+
+def kill_at(world: World, step: str, action: Callable[[], object]) -> None:
+    """Do `action`, which is killed at this step."""
+
+    def kill(name: str) -> None:
+        if name == step:
+            raise Killed
+
+    world.step = kill
+    with pytest.raises(Killed):
+        action()
+    world.step = lambda name: None
+
+
+def assert_landing_is_refused(world: World, change_set: ChangeSet, code: str = "conflict") -> Refusal:
+    """Landing is refused with this code, and changes nothing. Returns the refusal."""
     before = file_states(world.root), git_state(world.root)
     preview = world.changes.preview_land(change_set.id)
-    refusal = refusal_of(lambda: world.changes.land(change_set.id))
+    refusal = refused(code, lambda: world.changes.land(change_set.id))
     assert not preview.clean
     assert (file_states(world.root), git_state(world.root)) == before
     assert world.changes.get(change_set.id).state is ChangeState.WAITING

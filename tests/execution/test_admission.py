@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,6 +13,7 @@ from engine.config import ChannelSettings, FixedSettings, Settings, WorkspaceSet
 from engine.execution.admission import Admission
 from engine.execution.runners.flow_registry import PROSE as PROSE_EDIT
 from engine.model import Assignment, Refusal, RunnerInfo
+from tests.support.helpers import refused
 
 PROSE = Assignment("explain the cart", "koji-core", "/w", "auto")
 FLOW = replace(PROSE, flow="run_tests")
@@ -133,9 +135,8 @@ def test_a_flow_that_is_edited_in_prose_becomes_work_for_an_agent_or_model() -> 
     edited = AdmissionWithRunners({"flow": FREE, "model": MODEL}).apply_edit(flow, edit)
     assert edited == replace(PROSE, prompt=edit, runner="model")
     for model, text in ((NO_KEY, edit), (MODEL, "cart")):
-        with pytest.raises(Refusal) as refused:
-            AdmissionWithRunners({"flow": FREE, "model": model}).apply_edit(flow, text)
-        assert (refused.value.code, refused.value.fix) == ("bad_parameters", "`run_tests paths=…`")
+        admission = AdmissionWithRunners({"flow": FREE, "model": model})
+        assert refused("bad_parameters", partial(admission.apply_edit, flow, text)).fix == "`run_tests paths=…`"
 
 
 @pytest.mark.parametrize(

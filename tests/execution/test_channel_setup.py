@@ -18,6 +18,7 @@ from engine.config.sections import ProviderKind, ProviderSettings
 from engine.execution.channel_setup import MAX_ANSWER_BYTES, MAX_MODELS, TIMEOUT_S, ChannelSetup, query_local_models
 from engine.model import Refusal
 from engine.settings_store import SettingsStore
+from tests.support.helpers import refused
 
 Build = Callable[..., ChannelSetup]
 
@@ -80,12 +81,8 @@ def test_an_agent_without_its_adapter_is_not_assigned(build: Build, settings: Se
     setup = build("claude")
     [agent] = setup.find_agents()
     assert agent.missing
-    with pytest.raises(Refusal) as refused:
-        setup.assign_agent("claude")
-    assert (refused.value.code, refused.value.fix) == ("adapter_missing", agent.missing)
-    with pytest.raises(Refusal) as unknown:
-        setup.assign_agent("codex")
-    assert unknown.value.code == "unknown_agent"
+    assert refused("adapter_missing", lambda: setup.assign_agent("claude")).fix == agent.missing
+    refused("unknown_agent", lambda: setup.assign_agent("codex"))
     assert not settings.file.exists()
 
 
@@ -97,9 +94,7 @@ def test_assigning_a_model_replaces_the_agent(build: Build, settings: SettingsSt
 
     assert settings.current.provider("ollama").model == "qwen3:8b"
     assert settings.current.channels["koji-core"].runner == "auto"
-    with pytest.raises(Refusal) as refused:
-        setup.assign_model("qwen3")
-    assert refused.value.code == "no_model"
+    refused("no_model", lambda: setup.assign_model("qwen3"))
 
 
 # Models that answer on this machine are models; nothing else is asked, and nothing else is believed.

@@ -13,9 +13,8 @@ from pydantic import Field
 from engine.execution.runners.flow import Flow, Place
 from engine.execution.runners.flow_registry import PROSE, edit_parameters, validate_parameters
 from engine.execution.runners.flows import FLOWS
-from engine.model import (
-    Refusal,
-)
+from engine.model import Refusal
+from tests.support.helpers import refused
 
 
 class RerunTests(Flow):
@@ -33,10 +32,9 @@ class RerunTests(Flow):
 
 
 def test_missing_parameters_are_named_with_their_meaning() -> None:
-    with pytest.raises(Refusal) as refusal:
-        validate_parameters(FLOWS["bisect"], {})
-    assert refusal.value.message == "bisect needs test and good"
-    assert "test: text (id of the test that fails, as its tool names it); good: text (a commit at" in refusal.value.fix
+    refusal = refused("bad_parameters", lambda: validate_parameters(FLOWS["bisect"], {}))
+    assert refusal.message == "bisect needs test and good"
+    assert "test: text (id of the test that fails, as its tool names it); good: text (a commit at" in refusal.fix
 
 
 PRESENT = {"tests": ["a"], "times": 20}
@@ -70,19 +68,15 @@ def test_an_edit_changes_the_named_parameters(edit: str, expected: dict[str, Any
      '{"often": 1}', "tests", "times=3.5"],
 )  # fmt: skip
 def test_a_refused_edit_names_what_is_accepted(edit: str) -> None:
-    with pytest.raises(Refusal) as refusal:
-        edit_parameters(RerunTests, PRESENT, edit)
-    assert refusal.value.code == "bad_parameters"
+    refusal = refused("bad_parameters", lambda: edit_parameters(RerunTests, PRESENT, edit))
     for name in ("tests: list (test ids)", "times: int = 20", "note: text"):
-        assert name in refusal.value.fix
+        assert name in refusal.fix
 
 
 @pytest.mark.parametrize("edit", ["run it more often", "only the cart: nothing else", "say why it is red"])
 def test_a_sentence_is_no_mistyped_parameter(edit: str) -> None:
-    with pytest.raises(Refusal) as refusal:
-        edit_parameters(RerunTests, PRESENT, edit)
-    assert refusal.value.code == PROSE
-    assert "is not a parameter" not in str(refusal.value)
+    refusal = refused(PROSE, lambda: edit_parameters(RerunTests, PRESENT, edit))
+    assert "is not a parameter" not in str(refusal)
 
 
 @given(st.text(max_size=60))

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import subprocess
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,18 +22,18 @@ from tests.execution.landing_world import (
     World,
     assert_landing_is_refused,
     file_edit,
+    file_edits,
     file_states,
     git_state,
-    refusal_of,
+    kill_at,
 )
+from tests.support.helpers import refused
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    world = World(tmp_path)
-    world.repository.commit("one", {"a.txt": TEXT, "d/only.txt": "d\n", "b.txt": TEXT})
-    yield world
-    world.close()
+def world(landing_world: World) -> World:
+    landing_world.repository.commit("one", {"a.txt": TEXT, "d/only.txt": "d\n", "b.txt": TEXT})
+    return landing_world
 
 
 def test_lines_that_changed_on_both_sides_are_a_conflict(world: World) -> None:
@@ -43,7 +42,6 @@ def test_lines_that_changed_on_both_sides_are_a_conflict(world: World) -> None:
 
     refusal = assert_landing_is_refused(world, change_set)
 
-    assert refusal.code == "conflict"
     assert "a.txt" in refusal.message
     assert "branch" in refusal.fix
 
@@ -62,10 +60,7 @@ def test_an_ignored_file_or_folder_in_the_way_is_kept(world: World, existing: st
     (world.root / ".git/info/exclude").write_text("/new.txt\n/sub\n")
     world.repository.write(existing, "precious\n")
 
-    refusal = assert_landing_is_refused(world, change_set)
-
-    assert refusal.code == "conflict"
-    assert obstacle in refusal.message
+    assert obstacle in assert_landing_is_refused(world, change_set).message
 
 
 def test_nothing_is_written_through_a_link(world: World) -> None:
@@ -201,11 +196,8 @@ def test_a_file_with_a_filter_program_is_not_landed_and_no_filter_runs(world: Wo
     world.repository.write(".gitattributes", "*.bin filter=lfs\n")
     change_set = world.make_change_set(file_edit("big.bin", "theirs\n"))
 
-    refusal = assert_landing_is_refused(world, change_set)
-
-    assert refusal.code == "unsupported_files"
-    assert "lfs" in refusal.message
-    assert refusal_of(lambda: world.changes.branch(change_set.id)).code == "unsupported_files"
+    assert "lfs" in assert_landing_is_refused(world, change_set, "unsupported_files").message
+    refused("unsupported_files", lambda: world.changes.branch(change_set.id))
     assert not (world.folder / "trap").exists()
 
 
@@ -216,14 +208,8 @@ def test_a_file_with_a_filter_program_is_not_landed_and_no_filter_runs(world: Wo
 )
 def test_an_edit_during_the_landing_is_never_overwritten(world: World, name: str) -> None:
     """At every step; and the landing happens as a whole or not at all."""
-
-    def edit(folder: Path) -> None:
-        (folder / "a.txt").write_text("theirs\n")
-        (folder / "b.txt").write_text("theirs\n")
-        (folder / "d/only.txt").unlink()
-        (folder / "new.txt").write_text("theirs\n")
-
-    change_set = world.make_change_set(edit)
+    files = {"a.txt": "theirs\n", "b.txt": "theirs\n", "d/only.txt": None, "new.txt": "theirs\n"}
+    change_set = world.make_change_set(file_edits(files))
     steps: list[str] = []
     world.step = steps.append
     world.changes.land(change_set.id)
@@ -288,7 +274,7 @@ def test_a_file_that_changes_all_the_time_is_refused(world: World) -> None:
             (world.root / "a.txt").write_text(f"{next(counter)}\n" + TEXT)
 
     world.step = change_file
-    assert refusal_of(lambda: world.changes.land(change_set.id)).code == "busy_files"
+    refused("busy_files", lambda: world.changes.land(change_set.id))
     assert next(counter) == 5
 
 
@@ -298,11 +284,7 @@ def test_a_file_that_changes_all_the_time_is_refused(world: World) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("edit", ["bytes", "mode", "gone", "kind", "folder"])
 def test_an_undo_that_would_lose_later_edits_is_refused(world: World, edit: str) -> None:
-    def session(folder: Path) -> None:
-        (folder / "a.txt").write_text("theirs\n")
-        (folder / "d/only.txt").unlink()
-
-    change_set = world.make_change_set(session)
+    change_set = world.make_change_set(file_edits({"a.txt": "theirs\n", "d/only.txt": None}))
     world.changes.land(change_set.id)
     file = world.root / "a.txt"
     name = "a.txt"
@@ -320,10 +302,7 @@ def test_an_undo_that_would_lose_later_edits_is_refused(world: World, edit: str)
         name = "d"
     before = file_states(world.root)
 
-    refusal = refusal_of(lambda: world.changes.undo(change_set.id))
-
-    assert refusal.code == "later_edits"
-    assert name in refusal.message
+    assert name in refused("later_edits", lambda: world.changes.undo(change_set.id)).message
     assert file_states(world.root) == before
     assert world.changes.get(change_set.id).state is ChangeState.LANDED
 
@@ -331,13 +310,8 @@ def test_an_undo_that_would_lose_later_edits_is_refused(world: World, edit: str)
 @pytest.mark.long
 @pytest.mark.parametrize("failing", ["prepare", "write", "make folder", "remove"])
 def test_a_landing_that_fails_to_write_is_rolled_back(world: World, failing: str) -> None:
-    def edit(folder: Path) -> None:
-        (folder / "a.txt").write_text("theirs\n")
-        (folder / "d/only.txt").unlink()
-        (folder / "sub").mkdir()
-        (folder / "sub/new.txt").write_text("theirs\n")
-
-    change_set = world.make_change_set(edit)
+    files = {"a.txt": "theirs\n", "d/only.txt": None, "sub/new.txt": "theirs\n"}
+    change_set = world.make_change_set(file_edits(files))
     before = file_states(world.root)
 
     def fail(step: str) -> None:
@@ -346,20 +320,15 @@ def test_a_landing_that_fails_to_write_is_rolled_back(world: World, failing: str
             raise OSError(28, "No space left on device", "a.txt")
 
     world.step = fail
-    refusal = refusal_of(lambda: world.changes.land(change_set.id))
+    refused("cannot_write", lambda: world.changes.land(change_set.id))
 
-    assert refusal.code == "cannot_write"
     assert file_states(world.root) == before
     assert unfinished_intents(world.database, "landing") == []
     world.changes.land(change_set.id)
 
 
 def test_a_failed_rollback_is_finished_before_the_next_landing(world: World) -> None:
-    def edit(folder: Path) -> None:
-        (folder / "a.txt").write_text("theirs\n")
-        (folder / "b.txt").write_text("theirs\n")
-
-    change_set = world.make_change_set(edit)
+    change_set = world.make_change_set(file_edits({"a.txt": "theirs\n", "b.txt": "theirs\n"}))
     before = file_states(world.root)
 
     def fail(step: str) -> None:
@@ -367,7 +336,7 @@ def test_a_failed_rollback_is_finished_before_the_next_landing(world: World) -> 
             raise OSError(28, "No space left on device")
 
     world.step = fail
-    assert refusal_of(lambda: world.changes.land(change_set.id)).code == "not_restored"
+    refused("not_restored", lambda: world.changes.land(change_set.id))
     assert file_states(world.root) != before
     world.step = lambda step: None
 
@@ -377,24 +346,9 @@ def test_a_failed_rollback_is_finished_before_the_next_landing(world: World) -> 
 
 
 def test_recovery_keeps_and_names_files_that_were_edited_after_the_crash(world: World) -> None:
-    def edit(folder: Path) -> None:
-        (folder / "a.txt").write_text("theirs\n")
-        (folder / "b.txt").write_text("theirs\n")
-
-    change_set = world.make_change_set(edit)
-
-    class Killed(BaseException):
-        pass
-
-    def kill(step: str) -> None:
-        if step == "write b.txt":
-            raise Killed
-
-    world.step = kill
-    with pytest.raises(Killed):
-        world.changes.land(change_set.id)
+    change_set = world.make_change_set(file_edits({"a.txt": "theirs\n", "b.txt": "theirs\n"}))
+    kill_at(world, "write b.txt", lambda: world.changes.land(change_set.id))
     (world.root / "a.txt").write_text("edited after the crash\n")
-    world.step = lambda step: None
 
     (message,) = world.changes.recover()
 

@@ -6,7 +6,7 @@ import itertools
 import os
 import random
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -26,7 +26,8 @@ from tests.execution.landing_scenarios import (
     operator_edits,
     session_edits,
 )
-from tests.execution.landing_world import World, file_states, git_state
+from tests.execution.landing_world import Killed, World, file_states, git_state
+from tests.support.helpers import refused
 
 TEXT = [f"line {number}\n" for number in range(40)]
 
@@ -38,11 +39,9 @@ def changed_text(**lines: str) -> str:
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    world = World(tmp_path)
-    world.repository.commit("one", {"a.txt": changed_text(), "b.txt": "b\n", "old.txt": changed_text()})
-    yield world
-    world.close()
+def world(landing_world: World) -> World:
+    landing_world.repository.commit("one", {"a.txt": changed_text(), "b.txt": "b\n", "old.txt": changed_text()})
+    return landing_world
 
 
 def edit(folder: Path) -> None:
@@ -56,12 +55,6 @@ def edit(folder: Path) -> None:
 def read_file(world: World, name: str) -> str | None:
     path = world.root / name
     return path.read_text() if path.exists() else None
-
-
-def code_of(action: Callable[[], object]) -> str:
-    with pytest.raises(Refusal) as refused:
-        action()
-    return refused.value.code
 
 
 def test_after_a_part_landed_the_rest_waits_and_each_landing_is_undone_alone(world: World) -> None:
@@ -123,7 +116,7 @@ def test_hunks_keep_their_numbers_when_others_landed(world: World) -> None:
 
     world.changes.land(change.id, [first])
 
-    assert code_of(lambda: world.changes.land(change.id, [first])) == "already_decided"
+    refused("already_decided", lambda: world.changes.land(change.id, [first]))
     [diff] = [file for file in world.changes.diff(change.id) if file.path == "a.txt"]
     assert (diff.landed, "+first" in diff.hunks, "+second" in diff.hunks) == ((1,), False, True)
     world.changes.land(change.id, [second])
@@ -131,8 +124,8 @@ def test_hunks_keep_their_numbers_when_others_landed(world: World) -> None:
     world.changes.undo(change.id)
     world.changes.land(change.id, [third, FilePart("c.txt")])
     assert read_file(world, "a.txt") == changed_text(n2="first", n38="third")
-    assert code_of(lambda: world.changes.land(change.id, [FilePart("c.txt")])) == "already_decided"
-    assert code_of(lambda: world.changes.land(change.id, [FilePart("a.txt", (2, 3))])) == "already_decided"
+    refused("already_decided", lambda: world.changes.land(change.id, [FilePart("c.txt")]))
+    refused("already_decided", lambda: world.changes.land(change.id, [FilePart("a.txt", (2, 3))]))
     world.changes.land(change.id, [FilePart("a.txt")])
     assert read_file(world, "a.txt") == changed_text(n2="first", n20="second", n38="third")
 
@@ -165,9 +158,9 @@ def test_an_unknown_file_or_hunk_is_refused(world: World) -> None:
     change = world.make_change_set(edit)
     before = file_states(world.root)
     land = world.changes.land
-    assert code_of(lambda: land(change.id, [FilePart("nope")])) == "unknown_file"
-    assert code_of(lambda: land(change.id, [FilePart("a.txt", (4,))])) == "unknown_hunk"
-    assert code_of(lambda: land(change.id, [FilePart("b.txt", (0,))])) == "unknown_hunk"
+    refused("unknown_file", lambda: land(change.id, [FilePart("nope")]))
+    refused("unknown_hunk", lambda: land(change.id, [FilePart("a.txt", (4,))]))
+    refused("unknown_hunk", lambda: land(change.id, [FilePart("b.txt", (0,))]))
     assert file_states(world.root) == before
     assert world.changes.preview_land(change.id, [FilePart("b.txt")]).files == 1
 
@@ -179,7 +172,7 @@ def test_a_file_that_replaces_another_lands_only_with_it(world: World) -> None:
         (folder / "b.txt/inside").write_text("x\n")
 
     change = world.make_change_set(folder_for_file)
-    assert code_of(lambda: world.changes.land(change.id, [FilePart("b.txt/inside")])) == "inseparable"
+    refused("inseparable", lambda: world.changes.land(change.id, [FilePart("b.txt/inside")]))
     world.changes.land(change.id, [FilePart("b.txt/inside"), FilePart("b.txt")])
     assert read_file(world, "b.txt/inside") == "x\n"
 
@@ -272,7 +265,7 @@ def test_the_undo_of_a_session_undoes_every_part_or_none(world: World) -> None:
     world.repository.write("c.txt", "mine\n")
     landed = file_states(world.root)
 
-    assert code_of(lambda: world.changes.undo_session("session_1")) == "later_edits"
+    refused("later_edits", lambda: world.changes.undo_session("session_1"))
     assert file_states(world.root) == landed
 
     world.repository.write("c.txt", "c\n")
@@ -289,7 +282,7 @@ def test_an_edit_between_two_landings_prevents_the_undo_of_the_session(world: Wo
     world.repository.write("a.txt", changed_text(n2="first", n10="mine"))
     world.changes.land(change.id, [FilePart("a.txt")])
     landed = file_states(world.root)
-    assert code_of(lambda: world.changes.undo_session("session_1")) == "later_edits"
+    refused("later_edits", lambda: world.changes.undo_session("session_1"))
     assert file_states(world.root) == landed
 
 
@@ -378,10 +371,6 @@ def _land_in_parts(world: World, edits: list[Edit], meanwhile: list[Edit], chanc
         assert file_states(world.root) == before
     assert world.changes.get(change.id).state is ChangeState.UNDONE
     assert git_state(world.root) == state
-
-
-class Killed(BaseException):
-    """What stands for a kill: no code of the landing handles it."""
 
 
 DECISIONS: dict[str, Callable[[World, str], ChangeSet]] = {

@@ -16,18 +16,19 @@ from hypothesis import strategies as st
 from engine.clock import FakeClock
 from engine.events import EventBus
 from engine.execution.model_calls import CallState, CallUsage, ModelCallRow, ModelCalls, pack_parts, unpack_parts
+from engine.execution.runners.runner import assistant_part, operator_part, result_part
 from engine.model import (
     Prompt,
     PromptLine,
     PromptPart,
     PromptSource,
     Randomness,
-    Refusal,
     SessionState,
     SessionView,
     SourceKind,
 )
 from engine.storage.database import Database
+from tests.support.helpers import refused
 
 NOW = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
 
@@ -199,9 +200,7 @@ def test_a_finished_call_does_not_change(world: World) -> None:
     world.calls.finish(call, state=CallState.FAILED, usage=CallUsage(cost=9))
 
     assert (world.calls.get(call).state, world.calls.get(call).cost) == ("done", 5)
-    with pytest.raises(Refusal) as refused:
-        world.calls.finish("call_x", state=CallState.DONE)
-    assert refused.value.code == "unknown_call"
+    refused("unknown_call", lambda: world.calls.finish("call_x", state=CallState.DONE))
 
 
 def test_the_calls_that_recalled_a_memory_are_found(world: World) -> None:
@@ -230,3 +229,13 @@ def test_packed_parts_are_unpacked_exactly(named_lines: list[tuple[str, list[tup
         for name, lines in named_lines
     )
     assert unpack_parts(pack_parts(parts)) == parts
+
+
+def test_parts_of_a_conversation_have_their_source() -> None:
+    answer = assistant_part("I look.", [{"name": "read", "arguments": '{"path": "a"}'}], "call_1")
+    assert (answer.role, answer.text) == ("assistant", 'I look.\nread({"path": "a"})')
+    assert answer.lines[0].source.ref == "call_1"
+    assert assistant_part("", [{"name": "read", "arguments": "{no"}], "c").text == "read({no)"
+    assert result_part("read", "one\x1b[31m\ntwo", "c").text == "one\ntwo"
+    assert operator_part("more", "reply").lines[0].source.kind is SourceKind.OPERATOR
+    assert operator_part("tests are red", "heal").lines[0].source.label == "the validation loop"

@@ -12,6 +12,7 @@ from engine.config.settings_file import read_settings
 from engine.execution.model_router import ModelRouter
 from engine.keys import Key
 from engine.model import Refusal
+from tests.support.helpers import refused
 
 CHANNEL = '[channels.koji-core]\nmodel = "{}"\n'
 TOOLS = {"default": "openai:gpt-6-luna", "heal": "openai:gpt-6-sol"}
@@ -46,10 +47,7 @@ def chosen_model(router: ModelRouter, run_kind: str = "task") -> str:
 
 
 def refusal_of(router: ModelRouter) -> Refusal:
-    with pytest.raises(Refusal) as refused:
-        chosen_model(router)
-    assert refused.value.code == "no_model"
-    return refused.value
+    return refused("no_model", lambda: chosen_model(router))
 
 
 @pytest.mark.parametrize(

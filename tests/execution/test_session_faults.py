@@ -212,28 +212,32 @@ def test_a_transcript_that_cannot_be_made_fails_the_session(world: World) -> Non
     assert world.recorder.ended[0].state is SessionState.FAILED
 
 
+def refuse_ends(patched: pytest.MonkeyPatch, database: Database) -> list[str]:
+    """Have the disk be full whenever the end of a session is stored; the refused writes."""
+    refused_ends: list[str] = []
+    write = database.write
+
+    def refuse(work: Callable[[Transaction], object]) -> object:
+        if work.__qualname__.startswith("SessionStore.end"):
+            refused_ends.append(work.__qualname__)
+            raise Refusal("disk_full", "the disk is full", "free some space")
+        return write(work)
+
+    patched.setattr(database, "write", refuse)
+    return refused_ends
+
+
 @pytest.mark.long
 def test_an_end_that_cannot_be_stored_is_retried_and_reported(
     world: World, bus: EventBus, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     events = bus.subscribe(lambda: None)
-    full = threading.Event()
-    full.set()
-    tries = []
-    write = database.write
-
-    def refuse(work: Callable[[Transaction], object]) -> object:
-        if full.is_set() and work.__qualname__.startswith("SessionStore.end"):
-            tries.append(1)
-            raise Refusal("disk_full", "the disk is full", "free some space")
-        return write(work)
-
-    monkeypatch.setattr(database, "write", refuse)
-    view = world.start(lambda live: "fine")
-    wait_until(lambda: len(tries) >= 2)
-    assert world.sessions.running() == [], "it is over, and holds up nobody who waits until nothing runs"
-    assert world.sessions.wait(view.id, 0).state is SessionState.SUCCEEDED, "its outcome is known"
-    full.clear()
+    with monkeypatch.context() as patched:
+        refused_ends = refuse_ends(patched, database)
+        view = world.start(lambda live: "fine")
+        wait_until(lambda: len(refused_ends) >= 2)
+        assert world.sessions.running() == [], "it is over, and holds up nobody who waits until nothing runs"
+        assert world.sessions.wait(view.id, 0).state is SessionState.SUCCEEDED, "its outcome is known"
     wait_until(lambda: not world.sessions._late_ends._results)
     assert world.sessions.row(view.id).summary == "fine"
     assert len(world.recorder.ended) == 1
@@ -246,13 +250,6 @@ def test_an_end_that_cannot_be_stored_is_left_to_the_next_start(
     make_world: MakeWorld, database: Database, monkeypatch: pytest.MonkeyPatch, has_threads: bool
 ) -> None:
     world = make_world()
-    write = database.write
-
-    def refuse(work: Callable[[Transaction], object]) -> object:
-        if work.__qualname__.startswith("SessionStore.end"):
-            raise Refusal("disk_full", "the disk is full", "free some space")
-        return write(work)
-
     start = threading.Thread.start
 
     def refuse_retry(thread: threading.Thread) -> None:
@@ -261,7 +258,7 @@ def test_an_end_that_cannot_be_stored_is_left_to_the_next_start(
         raise RuntimeError("can't start new thread")
 
     with monkeypatch.context() as patched:
-        patched.setattr(database, "write", refuse)
+        refuse_ends(patched, database)
         patched.setattr(threading.Thread, "start", refuse_retry)
         view = world.start(lambda live: "fine")
         wait_until(lambda: world.runner.started_ids and not world.sessions.running())

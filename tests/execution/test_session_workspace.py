@@ -83,6 +83,9 @@ class AgentWorld(RepositoryWorld):
         return [] if change is None else [file.path for file in change.files]
 
 
+MakeAgentWorld = Callable[[AgentWork], AgentWorld]
+
+
 def write_and_wait(live: LiveSession, workspace: SessionWorkspace) -> None:
     (workspace.folder / "half.txt").write_text("half\n")
     live.say("half is written")
@@ -97,7 +100,7 @@ def do_nothing(live: LiveSession, workspace: SessionWorkspace) -> None:
 @pytest.fixture
 def make_agent_world(
     tmp_path: Path, database: Database, clock: FakeClock, bus: EventBus, repository: Repository
-) -> Iterator[Callable[[AgentWork], AgentWorld]]:
+) -> Iterator[MakeAgentWorld]:
     repository.commit("one", {"a.txt": "a\n"})
     worlds: list[AgentWorld] = []
 
@@ -119,7 +122,7 @@ def stop_session(world: AgentWorld, reason: str) -> SessionView:
 
 
 @pytest.mark.long
-def test_changes_of_a_stopped_session_wait(make_agent_world: Callable[[AgentWork], AgentWorld]) -> None:
+def test_changes_of_a_stopped_session_wait(make_agent_world: MakeAgentWorld) -> None:
     world = make_agent_world(write_and_wait)
     view = stop_session(world, "stopped by you")
     assert (view.state, view.error) == (SessionState.CANCELLED, "stopped by you")
@@ -132,7 +135,7 @@ def test_changes_of_a_stopped_session_wait(make_agent_world: Callable[[AgentWork
     assert world.sessions.get(view.id).gone == "its worktree is gone; its changes are in its change set"
 
 
-def test_changes_of_an_undone_card_are_discarded(make_agent_world: Callable[[AgentWork], AgentWorld]) -> None:
+def test_changes_of_an_undone_card_are_discarded(make_agent_world: MakeAgentWorld) -> None:
     world = make_agent_world(write_and_wait)
     view = stop_session(world, UNDONE)
     assert (view.change_set_id, view.summary) == (None, UNDONE)
@@ -142,7 +145,7 @@ def test_changes_of_an_undone_card_are_discarded(make_agent_world: Callable[[Age
 
 
 def test_a_thread_that_returns_after_the_end_stores_its_changes_once(
-    make_agent_world: Callable[[AgentWork], AgentWorld], monkeypatch: pytest.MonkeyPatch
+    make_agent_world: MakeAgentWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sessions_module, "STOP_TIMEOUT_S", 0.0)
     released = threading.Event()
@@ -167,7 +170,7 @@ def test_a_thread_that_returns_after_the_end_stores_its_changes_once(
 
 
 def test_changes_of_an_interrupted_session_wait_after_the_next_start(
-    make_agent_world: Callable[[AgentWork], AgentWorld],
+    make_agent_world: MakeAgentWorld,
 ) -> None:
     world = make_agent_world(do_nothing)
     session_id = world.interrupt_session("half.txt")
@@ -187,7 +190,7 @@ def test_changes_of_an_interrupted_session_wait_after_the_next_start(
 
 
 def test_a_recovery_that_is_killed_loses_no_changes(
-    make_agent_world: Callable[[AgentWork], AgentWorld], monkeypatch: pytest.MonkeyPatch
+    make_agent_world: MakeAgentWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session_id = make_agent_world(do_nothing).interrupt_session("half.txt")
     killed = make_agent_world(do_nothing)
@@ -206,7 +209,7 @@ def test_a_recovery_that_is_killed_loses_no_changes(
 
 
 def test_the_worktree_of_an_interrupted_session_without_changes_is_removed(
-    make_agent_world: Callable[[AgentWork], AgentWorld],
+    make_agent_world: MakeAgentWorld,
 ) -> None:
     world = make_agent_world(do_nothing)
     session_id = world.interrupt_session()
@@ -216,7 +219,7 @@ def test_the_worktree_of_an_interrupted_session_without_changes_is_removed(
 
 
 def test_a_worktree_whose_changes_cannot_be_captured_is_kept(
-    make_agent_world: Callable[[AgentWork], AgentWorld], monkeypatch: pytest.MonkeyPatch
+    make_agent_world: MakeAgentWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session_id = make_agent_world(do_nothing).interrupt_session("half.txt")
     world = make_agent_world(do_nothing)

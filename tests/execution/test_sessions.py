@@ -21,7 +21,7 @@ from engine.model import Refusal, SessionState, Verdict
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
 from tests.execution.session_world import PYTHON, SLEEP, MakeWorld, World, run_python
-from tests.support.helpers import wait_until
+from tests.support.helpers import refused, wait_until
 
 
 def kinds(database: Database) -> list[str]:
@@ -76,9 +76,7 @@ def test_a_session_that_cannot_start_uses_no_permit(world: World) -> None:
         world.start("gate")
     assert not world.permits.used
     assert world.sessions.list() == []
-    with pytest.raises(Refusal) as refusal:
-        world.sessions.get("sess_nobody")
-    assert refusal.value.code == "unknown_session"
+    refused("unknown_session", lambda: world.sessions.get("sess_nobody"))
 
 
 def test_an_error_of_the_runner_fails_the_session_with_its_message(

@@ -6,7 +6,6 @@ import os
 import shutil
 import stat
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,11 +20,9 @@ GITIGNORE = "*.log\n.env*\ncache/\nlinks/\nother\n"
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    world = World(tmp_path)
-    world.repository.commit("one", {"a.txt": "1\n", ".gitignore": GITIGNORE})
-    yield world
-    world.close()
+def world(landing_world: World) -> World:
+    landing_world.repository.commit("one", {"a.txt": "1\n", ".gitignore": GITIGNORE})
+    return landing_world
 
 
 def test_a_worktree_has_the_present_files(world: World) -> None:

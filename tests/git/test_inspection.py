@@ -1,18 +1,17 @@
-"""An inspection of a real repository, one check of which fails."""
+"""The inspection of a repository: a check that fails, and merges that are tried."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
 
+from engine.git.merges import MergeTrial, try_merge
 from engine.git.reader import GitReader
 from tests.conftest import Repository
 
 NOW = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
 
 
-def test_a_check_that_fails_is_named_and_costs_no_other(
-    repository: Repository,
-) -> None:
+def test_a_check_that_fails_is_named_and_costs_no_other(repository: Repository) -> None:
     repository.commit("begin", {"a.py": "1\n"})
     repository.write("b.txt", "1\n")
     repository.git("stash", "push", "-q", "-u")
@@ -33,3 +32,17 @@ def test_a_check_that_fails_is_named_and_costs_no_other(
     inspection = reader.inspect(repository.path, reader.read(repository.path), NOW, NOW)
     assert inspection.unknown == {}
     assert [leftover.place for leftover in inspection.own.leftovers] == ["a.py:2"]
+
+
+def test_a_merge_is_tried_without_a_trace(repository: Repository) -> None:
+    repository.commit("begin", {"a.txt": "1\n"})
+    for name in ("left", "right"):
+        repository.git("checkout", "-q", "-b", name, "main")
+        repository.commit(name, {"a.txt": f"{name}\n", f"{name}.txt": "x\n"})
+    repository.git("checkout", "-q", "--orphan", "apart")
+    repository.commit("another beginning", {"z.txt": "1\n"})
+    before = {*(repository.path / ".git").rglob("*")}
+    assert try_merge(repository.path, "left", "right") == MergeTrial(("a.txt",), adds=True)
+    assert try_merge(repository.path, "left", "main") == MergeTrial((), adds=False)
+    assert try_merge(repository.path, "left", "apart").files is None, "they have no common history"
+    assert {*(repository.path / ".git").rglob("*")} == before

@@ -15,9 +15,9 @@ from engine.execution.tree_merges import create_branch, free_branch_name
 from engine.git import Git
 from engine.git.reader import GitReader, files_between, in_history
 from engine.git.state import FileState, GitState
-from engine.model import Refusal
 from tests.conftest import Repository
 from tests.prediction.sensing import dated_commit, touch
+from tests.support.helpers import refused
 
 T0 = datetime(2025, 6, 1, 12, tzinfo=UTC)
 
@@ -169,9 +169,7 @@ def test_submodules_are_not_entered(repository: Repository, read: Read, tmp_path
 
 def test_a_bare_repository_is_refused_in_words(tmp_path: Path) -> None:
     subprocess.run(["git", "init", "-q", "--bare", str(tmp_path / "bare")], check=True)
-    with pytest.raises(Refusal) as refusal:
-        GitReader().read(tmp_path / "bare")
-    assert refusal.value.code == "bare_repository"
+    refused("bare_repository", lambda: GitReader().read(tmp_path / "bare"))
 
 
 def test_names_that_are_no_utf8_survive(repository: Repository, read: Read) -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from engine.git import Git, GitError, repository_root
-from engine.model import Refusal
 from tests.conftest import Repository
+from tests.support.helpers import refused
 
 
 def test_the_root_is_found_from_any_folder_inside(tmp_path: Path) -> None:
@@ -25,9 +25,7 @@ def test_folders_that_will_not_do_are_named_with_the_mend(tmp_path: Path) -> Non
     plain = tmp_path / "plain"
     plain.mkdir()
     for folder, code in [(bare, "bare_repository"), (plain, "no_repository"), (tmp_path / "gone", "no_folder")]:
-        with pytest.raises(Refusal) as refused:
-            repository_root(folder)
-        assert (refused.value.code, bool(refused.value.fix)) == (code, True)
+        refused(code, lambda folder=folder: repository_root(folder))
 
 
 @pytest.mark.parametrize(
@@ -45,11 +43,9 @@ def test_a_damaged_repository_is_called_damaged(tmp_path: Path, file: str, conte
     if file == ".git":
         shutil.rmtree(folder / ".git")
     (folder / file).write_text(content)
-    with pytest.raises(Refusal) as refused:
-        repository_root(folder)
-    assert refused.value.code == "broken_repository"
-    assert part in refused.value.message
-    assert "git init" not in refused.value.fix
+    refusal = refused("broken_repository", lambda: repository_root(folder))
+    assert part in refusal.message
+    assert "git init" not in refusal.fix
 
 
 def test_a_failing_command_tells_what_git_said(repository: Repository) -> None:
