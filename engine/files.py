@@ -41,6 +41,14 @@ def read_plain(path: Path, limit: int, *, follow: bool = True, cut: bool = False
         os.close(descriptor)
 
 
+def read_plain_or_nothing(path: Path, limit: int, *, follow: bool = True) -> bytes:
+    """The same; b"" when the file cannot be read, is larger or is not regular."""
+    try:
+        return read_plain(path, limit, follow=follow)
+    except (OSError, ValueError):
+        return b""
+
+
 def remove_folder(folder: Path) -> None:
     """Remove a folder with its content, read-only folders included; never follows links."""
     try:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
 from enum import StrEnum
 from functools import cache
@@ -19,9 +18,8 @@ from pydantic import TypeAdapter
 from sqlalchemy import Column, LargeBinary, String, bindparam, cast, literal_column
 from sqlmodel import Field, Session, col, func, select
 
-from engine import tokenizer
 from engine.events import ModelCallBegan, ModelCallEnded
-from engine.execution.prompts import without_secrets
+from engine.execution.prompts import with_token_count, without_secrets
 from engine.frozen import frozen
 from engine.model import ModelCall, Prompt, PromptPart, Randomness, Refusal, SessionView, sanitise
 from engine.model.secrets import redact
@@ -159,7 +157,7 @@ class ModelCalls:
         call_id = self._randomness.new_id("call")
         secrets = tuple(self._secrets())
         prompt_parts = prompt.parts if prompt else ()
-        packed = pack_parts([_redact_part(part, secrets) for part in (*prompt_parts, *messages)])
+        packed = pack_parts([with_token_count(without_secrets(part, secrets)) for part in (*prompt_parts, *messages)])
 
         def work(tx: Transaction) -> None:
             provenance = prompt.provenance if prompt is not None else _carried_provenance(tx.session, follows)
@@ -310,12 +308,6 @@ def pack_parts(parts: Sequence[PromptPart]) -> bytes:
 def unpack_parts(data: bytes) -> tuple[PromptPart, ...]:
     """The inverse of `pack_parts`."""
     return _parts_adapter().validate_json(zlib.decompress(data)) if data else ()
-
-
-def _redact_part(part: PromptPart, secrets: tuple[str, ...]) -> PromptPart:
-    """The part without secrets and with a token count."""
-    clean = without_secrets(part, secrets)
-    return clean if clean.tokens else replace(clean, tokens=tokenizer.count(clean.text))
 
 
 _RUNNING = select_all(ModelCallRow).where(col(ModelCallRow.state) == CallState.RUNNING.value)

@@ -69,10 +69,8 @@ def make_block(
 def without_secrets(part: PromptPart, secrets: Iterable[str]) -> PromptPart:
     """The part without secrets (SPEC 11.1). If it changed, it has no token count."""
     clean = redact_lines([line.text for line in part.lines], secrets)
-    if all(text == line.text for text, line in zip(clean, part.lines, strict=True)):
-        return part
     lines = tuple(PromptLine(text, line.source) for text, line in zip(clean, part.lines, strict=True))
-    return replace(part, lines=lines, tokens=0)
+    return part if lines == part.lines else replace(part, lines=lines, tokens=0)
 
 
 def _one_line(value: str) -> str:
@@ -130,7 +128,7 @@ class PromptAssembly:
             notes += contribution.notes
             provenance |= contribution.provenance
             if contribution.part is not None:
-                parts.append(_with_token_count(without_secrets(contribution.part, secrets)))
+                parts.append(with_token_count(without_secrets(contribution.part, secrets)))
         return Prompt(tuple(parts), tuple(notes), provenance)
 
     def _start_part(self, source: PartSource, request: PromptRequest) -> Future[Contribution] | None:
@@ -164,7 +162,8 @@ def _make_part(source: PartSource, request: PromptRequest) -> Contribution:
     return answer if isinstance(answer, Contribution) else Contribution(answer)
 
 
-def _with_token_count(part: PromptPart) -> PromptPart:
+def with_token_count(part: PromptPart) -> PromptPart:
+    """The part with its number of tokens, if it has none yet."""
     return part if part.tokens else replace(part, tokens=tokenizer.count(part.text))
 
 

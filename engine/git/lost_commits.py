@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Final
 
-from engine.files import read_plain
+from engine.files import read_plain_or_nothing
 from engine.frozen import frozen
 from engine.git import Git
 from engine.git.history import Commit, log_commits, read_file_at, to_datetime
@@ -49,10 +49,7 @@ def read_reflog(git: Git, ref: str = "HEAD") -> list[ReflogEntry]:
     """The entries of the log of a ref, oldest first. Empty when it has no log."""
     repository = git.repository
     file = (repository.git_dir if ref == "HEAD" else repository.common) / "logs" / ref
-    try:
-        lines = read_plain(file, MAX_LOG_BYTES, follow=False).split(b"\n")
-    except (OSError, ValueError):
-        return []
+    lines = read_plain_or_nothing(file, MAX_LOG_BYTES, follow=False).split(b"\n")
     entries = [match.groups() for line in lines if (match := _ENTRY.fullmatch(line))]
     return [
         ReflogEntry(old.decode(), new.decode(), to_datetime(at.decode()), action.decode(errors="surrogateescape"))
@@ -288,11 +285,8 @@ def _is_meaningful(line: str) -> bool:
 
 def _read_lines(git: Git, path: str, commit: str) -> set[str]:
     """The lines of a file in a commit; on the disk if `commit` is ""."""
-    try:
-        if commit:
-            text = read_file_at(git, commit, path)[:MAX_FILE_BYTES]
-        else:
-            text = read_plain(git.folder / path, MAX_FILE_BYTES, follow=False)
-    except (OSError, ValueError):
-        return set()
+    if commit:
+        text = read_file_at(git, commit, path)[:MAX_FILE_BYTES]
+    else:
+        text = read_plain_or_nothing(git.folder / path, MAX_FILE_BYTES, follow=False)
     return {line.strip() for line in text.decode(errors="surrogateescape").split("\n")}

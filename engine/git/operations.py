@@ -7,7 +7,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final
 
-from engine.files import read_plain
+from engine.files import read_plain_or_nothing
 from engine.frozen import frozen
 from engine.git import Git
 from engine.git.history import log_commits
@@ -224,7 +224,4 @@ def _read_commit_id(file: Path) -> str:
 
 
 def _read_state_file(file: Path) -> str:
-    try:
-        return read_plain(file, MAX_BYTES).decode(errors="replace").strip()
-    except (OSError, ValueError):
-        return ""
+    return read_plain_or_nothing(file, MAX_BYTES).decode(errors="replace").strip()

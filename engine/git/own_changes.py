@@ -10,7 +10,7 @@ from datetime import datetime
 from pathlib import PurePosixPath
 from typing import Final
 
-from engine.files import read_plain
+from engine.files import read_plain_or_nothing
 from engine.frozen import frozen
 from engine.git import Git
 from engine.git.leftovers import CONFLICT_MARKER, TODOS, breakpoint_lines, parse_python, quoted_lines, scan_line
@@ -294,10 +294,7 @@ def _is_reported(path: str, kind: str) -> bool:
 
 def read_text(git: Git, path: str) -> str:
     """A file of the working tree as text. "" if it cannot be read or is too large."""
-    try:
-        return read_plain(git.folder / path, MAX_FILE_BYTES, follow=False).decode(errors="replace")
-    except (OSError, ValueError):
-        return ""
+    return read_plain_or_nothing(git.folder / path, MAX_FILE_BYTES, follow=False).decode(errors="replace")
 
 
 def _fenced_lines(text: str) -> frozenset[int]:

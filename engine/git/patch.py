@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
 
-from engine.files import read_plain
+from engine.files import read_plain_or_nothing
 from engine.frozen import frozen
 from engine.git import Git
 from engine.git.state import GitState, is_byproduct, is_litter
@@ -129,10 +129,7 @@ def own_patch(git: Git, state: GitState, base: str | None = None) -> Patch:
 
 def _read_untracked(git: Git, path: str, max_bytes: int) -> bytes:
     """The content of an untracked file. b"" if it is larger than `max_bytes` or no text."""
-    try:
-        content = read_plain(git.folder / path, max_bytes, follow=False)
-    except (OSError, ValueError):
-        return b""
+    content = read_plain_or_nothing(git.folder / path, max_bytes, follow=False)
     return b"" if b"\0" in content[:8_000] else content
 
 

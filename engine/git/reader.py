@@ -16,7 +16,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
-from engine.files import read_plain
+from engine.files import read_plain_or_nothing
 from engine.git import Git, GitError
 from engine.git.command import split_nul
 from engine.git.history import count_apart, is_ancestor, log_commits, read_changes, tags_by_commit, to_datetime
@@ -75,7 +75,7 @@ class GitReader:
         habits, release = self._answers.latest(
             (workspace, "habits"), (status.head, tags), lambda: _read_habits(git, status.head)
         )
-        config = _read_config(repository.common)
+        config = read_plain_or_nothing(repository.common / "config", MAX_CONFIG_BYTES).lower()
         return replace(
             history,
             partner=_find_partner(workspace, habits, status, history),
@@ -289,14 +289,6 @@ def _find_partner(workspace: Path, habits: CoChanges, status: Status, history: G
     partner = habits.missing([file.path for file in status.files] or history.own_files, before)
     is_there = partner is not None and os.path.lexists(workspace / partner.path)
     return partner if partner and is_there and partner.path not in history.own_files else None
-
-
-def _read_config(common: Path) -> bytes:
-    """The repository's own configuration in lower case."""
-    try:
-        return read_plain(common / "config", MAX_CONFIG_BYTES).lower()
-    except (OSError, ValueError):
-        return b""
 
 
 def _list_touches(git_dir: Path, files: tuple[FileState, ...]) -> tuple[Touch, ...]:

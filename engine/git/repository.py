@@ -7,7 +7,7 @@ import shlex
 from functools import lru_cache
 from pathlib import Path
 
-from engine.files import read_plain
+from engine.files import read_plain_or_nothing
 from engine.git.process import (
     GitError,
     Repository,
@@ -34,20 +34,14 @@ def _git_dir(top: Path) -> Path | None:
     entry = top / ".git"
     if os.path.lexists(entry / "HEAD"):
         return Path(os.path.realpath(entry))
-    try:
-        text = read_plain(entry, 65_536)
-    except (OSError, ValueError):
-        return None
+    text = read_plain_or_nothing(entry, 65_536)
     if not text.startswith(b"gitdir: "):
         return None
     return Path(os.path.realpath(top / os.fsdecode(text[len(b"gitdir: ") :].rstrip(b"\r\n"))))
 
 
 def _common_folder(git_dir: Path) -> Path:
-    try:
-        target = os.fsdecode(read_plain(git_dir / "commondir", 65_536).rstrip(b"\r\n"))
-    except (OSError, ValueError):
-        return git_dir
+    target = os.fsdecode(read_plain_or_nothing(git_dir / "commondir", 65_536).rstrip(b"\r\n"))
     return Path(os.path.realpath(git_dir / target))
 
 
@@ -155,11 +149,8 @@ MAX_MODULES_BYTES = 1_000_000
 
 def submodule_paths(folder: Path) -> tuple[str, ...]:
     """The paths that the tree in `folder` lists as submodules. None of them if git would not read the list."""
-    try:
-        text = read_plain(folder / MODULES_FILE, MAX_MODULES_BYTES, follow=False)
-    except (OSError, ValueError):
-        return ()
-    return _parse_modules(text)
+    text = read_plain_or_nothing(folder / MODULES_FILE, MAX_MODULES_BYTES, follow=False)
+    return _parse_modules(text) if text else ()
 
 
 @lru_cache(maxsize=64)

@@ -38,7 +38,8 @@ from tests.attacks.landing_canary import (
     reverse,
     roll_back,
 )
-from tests.execution.landing_world import World, refusal_of
+from tests.execution.landing_world import World
+from tests.support.helpers import refused
 
 pytestmark = pytest.mark.attack("landing")
 
@@ -276,18 +277,17 @@ def test_nothing_lands_while_a_session_works_in_the_same_files(world: World) -> 
     change_set = world.make_change_set(edit)
     locks = world.worktrees.locks
     with locks.register_writer("session_7", world.root, is_confined=True):
-        refusal = refusal_of(lambda: world.changes.land(change_set.id))
-    assert (refusal.code, "session_7" in refusal.message) == ("session_writes", True)
+        assert "session_7" in refused("session_writes", lambda: world.changes.land(change_set.id)).message
     assert (world.root / "d/f.txt").read_text() == "one\n"
     world.changes.land(change_set.id)
     with locks.register_writer("session_7", world.root, is_confined=True):
-        assert "session_7" in refusal_of(lambda: world.changes.undo(change_set.id)).message
+        assert "session_7" in refused("session_writes", lambda: world.changes.undo(change_set.id)).message
 
 
 def test_nothing_lands_while_a_session_runs_without_a_sandbox(world: World, tmp_path: Path) -> None:
     change_set = world.make_change_set(edit)
     with world.worktrees.locks.register_writer("session_7", tmp_path / "elsewhere", is_confined=False):
-        assert refusal_of(lambda: world.changes.land(change_set.id)).code == "session_writes"
+        refused("session_writes", lambda: world.changes.land(change_set.id))
 
 
 # Landing, undoing and rolling back while a folder is exchanged for a link: nothing outside changes.

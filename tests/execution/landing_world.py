@@ -17,6 +17,7 @@ import pytest
 from engine.clock import FakeClock
 from engine.events import EventBus
 from engine.execution.changesets import ChangeSets
+from engine.execution.worktrees import Worktree
 from engine.home import Home
 from engine.model import ChangeSet, ChangeState, CheckResult, Randomness, Refusal
 from engine.storage import database
@@ -47,6 +48,7 @@ class World:
         if not self.home.database.exists():
             self.home.database.write_bytes(fresh_database())
         self.repository = Repository(folder / "shop")
+        self.git, self.write = self.repository.git, self.repository.write
         self.clock = FakeClock(datetime(2026, 1, 5, 9, 30, tzinfo=UTC))
         self.bus = EventBus()
         self.database = Database(self.home.database, clock=self.clock, bus=self.bus)
@@ -63,6 +65,24 @@ class World:
     @property
     def root(self) -> Path:
         return self.repository.path
+
+    @property
+    def files(self) -> FileStates:
+        """The operator's files; see `file_states`."""
+        return file_states(self.root)
+
+    @property
+    def git_state(self) -> dict[str, bytes]:
+        """What of git must never change; see `git_state`."""
+        return git_state(self.root)
+
+    @property
+    def refs(self) -> list[str]:
+        """The refs that we keep in the repository."""
+        return self.repository.git("for-each-ref", "refs/clawpy").splitlines()
+
+    def open_worktree(self, session_id: str = "session_1") -> Worktree:
+        return self.worktrees.create(session_id, self.root)
 
     def run_session(
         self,
@@ -124,12 +144,6 @@ def git_state(root: Path) -> dict[str, bytes]:
     return state
 
 
-def our_refs(root: Path) -> list[str]:
-    """The refs that we keep in a repository."""
-    out = subprocess.run(["git", "for-each-ref", "refs/clawpy"], cwd=root, check=True, capture_output=True, text=True)
-    return out.stdout.splitlines()
-
-
 TEXT = "\n".join(f"line {number}" for number in range(20)) + "\n"
 
 
@@ -171,10 +185,10 @@ def kill_at(world: World, step: str, action: Callable[[], object]) -> None:
 
 def assert_landing_is_refused(world: World, change_set: ChangeSet, code: str = "conflict") -> Refusal:
     """Landing is refused with this code, and changes nothing. Returns the refusal."""
-    before = file_states(world.root), git_state(world.root)
+    before = world.files, world.git_state
     preview = world.changes.preview_land(change_set.id)
     refusal = refused(code, lambda: world.changes.land(change_set.id))
     assert not preview.clean
-    assert (file_states(world.root), git_state(world.root)) == before
+    assert (world.files, world.git_state) == before
     assert world.changes.get(change_set.id).state is ChangeState.WAITING
     return refusal

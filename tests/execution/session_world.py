@@ -204,9 +204,13 @@ class World:
         )
 
     def run(self, work: str | Callable[[LiveSession], str], mode: str = "approved") -> SessionView:
-        view = self.sessions.wait(self.start(work, mode).id, 10)
-        assert view.state.over, "did not end in time"
-        return view
+        return self.wait(self.start(work, mode))
+
+    def wait(self, view: SessionView) -> SessionView:
+        """The session when it has ended."""
+        ended = self.sessions.wait(view.id, 10)
+        assert ended.state.over, "did not end in time"
+        return ended
 
     def texts(self, view: SessionView, kinds: Sequence[str] = ("output",)) -> list[str]:
         return [line.text for line in self.sessions.transcript(view.id, limit=10**6) if line.kind in kinds]

@@ -13,7 +13,7 @@ import pytest
 from engine.execution.change_store import NEXT_STATES
 from engine.model import ChangeSet, ChangeState, CheckResult, FileChange, Refusal
 from engine.storage.ledger import Ledger
-from tests.execution.landing_world import World, file_edit, file_edits, file_states, git_state, kill_at, our_refs
+from tests.execution.landing_world import World, file_edit, file_edits, kill_at
 from tests.support.helpers import refused
 
 
@@ -86,8 +86,8 @@ def test_the_worktree_is_kept_while_changes_wait_and_the_trees_while_undo_is_pos
     world.changes.land(change_set.id)
     assert not folder.exists()
     assert world.changes.recover() == []
-    assert len(our_refs(world.root)) == 3  # base, result, landing
-    world.repository.git("-c", "gc.pruneExpire=now", "gc", "-q", "--prune=now")
+    assert len(world.refs) == 3  # base, result, landing
+    world.git("-c", "gc.pruneExpire=now", "gc", "-q", "--prune=now")
     world.changes.undo(change_set.id)
     assert (world.root / "a.txt").read_text() == "1\n2\n3\n"
 
@@ -144,10 +144,10 @@ def test_decisions_from_many_threads_decide_once(world: World) -> None:
 
 
 def test_a_branch_has_only_the_changes_of_the_session(world: World) -> None:
-    world.repository.write("b.txt", "uncommitted\n")
-    world.repository.write("mine.txt", "untracked\n")
+    world.write("b.txt", "uncommitted\n")
+    world.write("mine.txt", "untracked\n")
     change_set = world.make_change_set(edit_a)
-    files, state = file_states(world.root), git_state(world.root)
+    files, state = world.files, world.git_state
 
     branched = world.changes.branch(change_set.id)
 
@@ -158,19 +158,19 @@ def test_a_branch_has_only_the_changes_of_the_session(world: World) -> None:
     assert git("log", "-1", "--format=%s|%an|%ae|%cI", "clawpy/fix-the-cart") == (
         "Fix the cart|Test|test@example.org|2026-01-05T09:30:00+00:00"
     )
-    assert file_states(world.root) == files
+    assert world.files == files
     git("branch", "-q", "-D", "clawpy/fix-the-cart")
-    assert git_state(world.root) == state
-    assert our_refs(world.root) == []
+    assert world.git_state == state
+    assert world.refs == []
     assert not world.worktrees.folder_of("session_1").exists()
 
 
 @pytest.mark.long
 def test_a_branch_gets_a_free_name(world: World) -> None:
-    world.repository.git("branch", "clawpy/fix-the-cart")
+    world.git("branch", "clawpy/fix-the-cart")
     assert world.changes.branch(world.make_change_set(edit_a).id).branch == "clawpy/fix-the-cart-2"
-    world.repository.git("branch", "-q", "-D", "clawpy/fix-the-cart", "clawpy/fix-the-cart-2")
-    world.repository.git("branch", "clawpy")
+    world.git("branch", "-q", "-D", "clawpy/fix-the-cart", "clawpy/fix-the-cart-2")
+    world.git("branch", "clawpy")
     change_set = world.make_change_set(edit_a, name="session_2")
     assert world.changes.branch(change_set.id).branch == "clawpy-fix-the-cart"
 
@@ -178,7 +178,7 @@ def test_a_branch_gets_a_free_name(world: World) -> None:
 def test_a_branch_is_made_without_a_commit_or_an_identity(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
     world = World(tmp_path)
-    world.repository.write("x.txt", "operator's\n")
+    world.write("x.txt", "operator's\n")
     change_set = world.make_change_set(file_edit("y.txt", "session's\n"))
 
     world.changes.branch(change_set.id)
@@ -190,7 +190,7 @@ def test_a_branch_is_made_without_a_commit_or_an_identity(tmp_path: Path, monkey
 
 
 def test_changes_that_build_on_uncommitted_work_are_not_branched(world: World) -> None:
-    world.repository.write("a.txt", "1\n2\nmine\n")
+    world.write("a.txt", "1\n2\nmine\n")
     change_set = world.make_change_set(file_edit("a.txt", "1\n2\nmine too\n"))
 
     assert "a.txt" in refused("conflict", lambda: world.changes.branch(change_set.id)).message
@@ -205,15 +205,15 @@ def test_changes_that_head_has_already_are_not_branched(world: World) -> None:
 
 
 def test_a_discard_leaves_nothing_behind(world: World) -> None:
-    files, state = file_states(world.root), git_state(world.root)
+    files, state = world.files, world.git_state
     change_set = world.make_change_set(edit_a)
 
     assert world.changes.discard(change_set.id).state is ChangeState.DISCARDED
 
-    assert our_refs(world.root) == []
+    assert world.refs == []
     assert not world.worktrees.folder_of("session_1").exists()
-    assert (file_states(world.root), git_state(world.root)) == (files, state)
-    world.repository.git("gc", "-q", "--prune=now")
+    assert (world.files, world.git_state) == (files, state)
+    world.git("gc", "-q", "--prune=now")
     with pytest.raises(Refusal, match="git no longer has the contents"):
         world.changes.diff(change_set.id)
 
@@ -274,22 +274,22 @@ def test_an_interrupted_decision_is_finished_or_undone_at_the_next_start(
     kill_at(world, step, lambda: getattr(world.changes, decision)(change.id))
     world.changes.recover()
     assert world.changes.get(change.id).state is state
-    assert bool(our_refs(world.root)) is (state is ChangeState.WAITING)
-    assert world.repository.git("branch", "--list", "clawpy/*").strip() == (
+    assert bool(world.refs) is (state is ChangeState.WAITING)
+    assert world.git("branch", "--list", "clawpy/*").strip() == (
         "clawpy/fix-the-cart" if state is ChangeState.BRANCHED else ""
     )
 
 
 def test_a_landing_can_be_undone_after_a_crash_and_git_gc(world: World) -> None:
-    before = file_states(world.root)
+    before = world.files
     change = world.make_change_set(file_edits({"a.txt": None}))
     kill_at(world, "files done", lambda: world.changes.land(change.id))
     world.changes.recover()
     assert world.changes.get(change.id).state is ChangeState.LANDED
-    world.repository.git("gc", "-q", "--prune=now")
+    world.git("gc", "-q", "--prune=now")
     world.changes.undo(change.id)
-    assert file_states(world.root) == before
-    world.repository.git("gc", "-q", "--prune=now")
+    assert world.files == before
+    world.git("gc", "-q", "--prune=now")
     assert world.changes.land(change.id).state is ChangeState.LANDED
 
 
@@ -327,7 +327,7 @@ def wait_for_tidying() -> None:
 
 def test_a_continuing_session_has_the_waiting_changes_in_its_change_set(world: World) -> None:
     earlier = run_session(world, "sess_1", {"a.txt": "one\n2\n3\n", "new.txt": "n\n"})
-    world.repository.write("mine.txt", "meanwhile\n")
+    world.write("mine.txt", "meanwhile\n")
 
     after = run_session(world, "sess_2", {"c.txt": "c\n"}, continues="sess_1")
 
@@ -336,7 +336,7 @@ def test_a_continuing_session_has_the_waiting_changes_in_its_change_set(world: W
     assert (superseded.state, superseded.note) == (ChangeState.DISCARDED, "continued in sess_2")
     wait_for_tidying()
     assert not world.worktrees.folder_of("sess_1").exists()
-    assert not any("sess_1" in ref for ref in our_refs(world.root))
+    assert not any("sess_1" in ref for ref in world.refs)
     world.changes.land(after.id)
     assert (world.root / "a.txt").read_text() == "one\n2\n3\n"
     assert (world.root / "c.txt").read_text() == "c\n"
@@ -372,11 +372,11 @@ def test_changes_that_land_while_a_session_continues_them_are_not_discarded(worl
 
 def test_changes_that_conflict_with_your_files_cannot_be_continued(world: World) -> None:
     run_session(world, "sess_1", {"a.txt": "agent\n2\n3\n"})
-    world.repository.write("a.txt", "mine\n2\n3\n")
+    world.write("a.txt", "mine\n2\n3\n")
 
     onto = world.changes.starting_tree("sess_1")
     refusal = refused("conflict", lambda: world.worktrees.create("sess_2", world.root, onto=onto))
 
     assert "a.txt" in refusal.message
     assert not world.worktrees.folder_of("sess_2").exists()
-    assert not any("sess_2" in ref for ref in our_refs(world.root))
+    assert not any("sess_2" in ref for ref in world.refs)

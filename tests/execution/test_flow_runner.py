@@ -26,7 +26,7 @@ from engine.model import (
     Verdict,
 )
 from engine.storage.database import Database
-from engine.storage.validation_runs import ValidationRuns
+from engine.storage.validation_runs import ValidationRun, ValidationRuns
 from tests.conftest import Repository
 from tests.execution.session_world import RepositoryWorld
 from tests.execution.test_flow_registry import RerunTests
@@ -72,6 +72,10 @@ class World(RepositoryWorld):
         self.flows["scripted"] = scripted(place, perform)
         return self.run_flow("scripted", tests=["a"])
 
+    def only_run(self) -> ValidationRun:
+        (run,) = self.runs.latest(str(self.repository.path))
+        return run
+
     def transcript(self, view: SessionView) -> str:
         return "\n".join(line.text for line in self.sessions.transcript(view.id))
 
@@ -106,7 +110,7 @@ def test_a_check_runs_in_the_operators_tree(world: World) -> None:
     view = world.script(Place.CHECK, perform)
     assert (view.state, view.summary, view.check) == (SessionState.SUCCEEDED, "fine", CHECK)
     assert jobs[0].folder == jobs[0].workspace == world.repository.path
-    (run,) = world.runs.latest(str(world.repository.path))
+    run = world.only_run()
     assert run.head == world.repository.git("rev-parse", "HEAD")
     assert run.tree == world.repository.git("rev-parse", "HEAD^{tree}")
     assert run.clean
@@ -120,7 +124,7 @@ def test_uncommitted_files_are_part_of_the_state_that_was_checked(world: World) 
     world.repository.write("cart.py", "total = 2\n")
     world.repository.write("new.py", "")
     world.script(Place.CHECK, lambda job: FlowResult("fine", check=CHECK))
-    (run,) = world.runs.latest(str(world.repository.path))
+    run = world.only_run()
     assert not run.clean
     assert not run.full
     assert run.head == world.repository.git("rev-parse", "HEAD")
@@ -133,7 +137,7 @@ def test_a_check_of_a_tree_that_changed_meanwhile_is_recorded_for_no_state(world
         return FlowResult("fine", check=CHECK, full=True)
 
     world.script(Place.CHECK, perform)
-    (run,) = world.runs.latest(str(world.repository.path))
+    run = world.only_run()
     assert (run.tree, run.clean) == ("", False)
 
 
@@ -157,7 +161,7 @@ def test_a_worktree_has_the_present_files_and_is_removed(world: World) -> None:
     assert world.repository.git("status", "--porcelain") == before
     assert world.repository.git("for-each-ref", "refs/clawpy") == ""
     assert world.repository.git("worktree", "list").count("\n") == 0
-    (run,) = world.runs.latest(str(world.repository.path))
+    run = world.only_run()
     assert run.head == world.repository.git("rev-parse", "HEAD")
     assert not run.clean
 
@@ -213,7 +217,7 @@ def test_a_stopped_flow_leaves_nothing(world: World) -> None:
     view = world.start_flow("scripted", tests=["a"])
     wait_until(lambda: "ready" in world.transcript(view))
     world.sessions.stop(view.id, "enough")
-    assert world.sessions.wait(view.id, 5).state is SessionState.CANCELLED
+    assert world.wait(view).state is SessionState.CANCELLED
     wait_until(lambda: list(world.home.worktrees.iterdir()) == [])
     assert world.changes.list() == []
 

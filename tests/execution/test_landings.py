@@ -23,8 +23,6 @@ from tests.execution.landing_world import (
     assert_landing_is_refused,
     file_edit,
     file_edits,
-    file_states,
-    git_state,
     kill_at,
 )
 from tests.support.helpers import refused
@@ -38,7 +36,7 @@ def world(landing_world: World) -> World:
 
 def test_lines_that_changed_on_both_sides_are_a_conflict(world: World) -> None:
     change_set = world.make_change_set(file_edit("a.txt", TEXT.replace("line 3\n", "theirs\n")))
-    world.repository.write("a.txt", TEXT.replace("line 3\n", "mine\n"))
+    world.write("a.txt", TEXT.replace("line 3\n", "mine\n"))
 
     refusal = assert_landing_is_refused(world, change_set)
 
@@ -58,7 +56,7 @@ def test_an_ignored_file_or_folder_in_the_way_is_kept(world: World, existing: st
     target = "sub/new.txt" if existing == "sub" else "new.txt"
     change_set = world.make_change_set(file_edit(target, "theirs\n"))
     (world.root / ".git/info/exclude").write_text("/new.txt\n/sub\n")
-    world.repository.write(existing, "precious\n")
+    world.write(existing, "precious\n")
 
     assert obstacle in assert_landing_is_refused(world, change_set).message
 
@@ -79,18 +77,18 @@ def test_an_empty_folder_is_replaced_and_restored_by_the_undo(world: World) -> N
     change_set = world.make_change_set(file_edit("place", "theirs\n"))
     (world.root / "place/inner").mkdir(parents=True)
     (world.root / "place/inner").chmod(0o711)
-    before = file_states(world.root)
+    before = world.files
 
     world.changes.land(change_set.id)
     assert (world.root / "place").read_text() == "theirs\n"
     world.changes.undo(change_set.id)
 
-    assert file_states(world.root) == before
+    assert world.files == before
 
 
 def test_an_edit_of_a_file_that_the_session_renamed_is_merged(world: World) -> None:
     change_set = world.make_change_set(lambda folder: (folder / "a.txt").rename(folder / "moved.txt"))
-    world.repository.write("a.txt", TEXT + "mine\n")
+    world.write("a.txt", TEXT + "mine\n")
 
     world.changes.land(change_set.id)
 
@@ -99,9 +97,9 @@ def test_an_edit_of_a_file_that_the_session_renamed_is_merged(world: World) -> N
 
 
 def test_modes_links_deletions_and_folders_land_and_are_undone(world: World) -> None:
-    world.repository.write("private.txt", "p\n").chmod(0o600)
-    world.repository.write("fixed.txt", "f\n").chmod(0o444)
-    world.repository.write("run.sh", "r\n").chmod(0o750)
+    world.write("private.txt", "p\n").chmod(0o600)
+    world.write("fixed.txt", "f\n").chmod(0o444)
+    world.write("run.sh", "r\n").chmod(0o750)
     (world.root / "link").symlink_to("./a.txt")
     (world.root / "d").chmod(0o711)
 
@@ -120,11 +118,11 @@ def test_modes_links_deletions_and_folders_land_and_are_undone(world: World) -> 
         (folder / "b.txt/inner").write_bytes(b"\0\xff\r\n")
 
     change_set = world.make_change_set(edit)
-    before, state = file_states(world.root), git_state(world.root)
+    before, state = world.files, world.git_state
 
     world.changes.land(change_set.id)
 
-    after = file_states(world.root)
+    after = world.files
     assert after["private.txt"] == ("file", 0o600, b"P\n")
     assert after["fixed.txt"] == ("file", 0o444, b"F\n")
     assert after["run.sh"] == ("file", 0o640, b"r\n")
@@ -133,22 +131,22 @@ def test_modes_links_deletions_and_folders_land_and_are_undone(world: World) -> 
     assert after["b.txt/inner"][2] == b"\0\xff\r\n"
     assert "d" not in after
     world.changes.undo(change_set.id)
-    assert file_states(world.root) == before
-    assert git_state(world.root) == state
+    assert world.files == before
+    assert world.git_state == state
 
 
 def test_a_rename_that_changes_only_the_case_lands_and_is_undone(world: World) -> None:
     change_set = world.make_change_set(lambda folder: (folder / "a.txt").rename(folder / "A.txt"))
-    before = file_states(world.root)
+    before = world.files
 
     world.changes.land(change_set.id)
-    assert {path for path in file_states(world.root) if path.lower() == "a.txt"} == {"A.txt"}
+    assert {path for path in world.files if path.lower() == "a.txt"} == {"A.txt"}
     world.changes.undo(change_set.id)
-    assert file_states(world.root) == before
+    assert world.files == before
 
 
 def test_line_endings_are_those_of_a_checkout_and_restored_by_the_undo(world: World) -> None:
-    world.repository.git("config", "core.autocrlf", "true")
+    world.git("config", "core.autocrlf", "true")
     (world.root / "dos.txt").write_bytes(b"one\r\ntwo\r\n")
     (world.root / "unix.txt").write_bytes(b"one\ntwo\n")
 
@@ -160,7 +158,7 @@ def test_line_endings_are_those_of_a_checkout_and_restored_by_the_undo(world: Wo
         (folder / "new.lf").write_text("x\ny\n")
 
     change_set = world.make_change_set(edit)
-    before = file_states(world.root)
+    before = world.files
 
     world.changes.land(change_set.id)
 
@@ -169,7 +167,7 @@ def test_line_endings_are_those_of_a_checkout_and_restored_by_the_undo(world: Wo
     assert (world.root / "new.lf").read_bytes() == b"x\ny\n"
     assert (world.root / "a.txt").read_bytes() == TEXT.encode()  # the mode alone changed
     world.changes.undo(change_set.id)
-    assert file_states(world.root) == before
+    assert world.files == before
 
 
 @pytest.mark.long
@@ -177,7 +175,7 @@ def test_a_submodule_is_left_as_it_is(world: World, tmp_path: Path) -> None:
     library = World(tmp_path / "library").repository
     library.commit("one", {"x": "1"})
     commit = library.git("rev-parse", "HEAD")
-    world.repository.git("-c", "protocol.file.allow=always", "submodule", "add", "-q", str(library.path), "lib")
+    world.git("-c", "protocol.file.allow=always", "submodule", "add", "-q", str(library.path), "lib")
     world.repository.commit("part")
     beside = world.make_change_set(file_edit("a.txt", "beside\n"), name="session_1")
     (world.root / "lib/x").write_text("dirty")
@@ -187,13 +185,13 @@ def test_a_submodule_is_left_as_it_is(world: World, tmp_path: Path) -> None:
         (folder / "lib").rmdir()
 
     assert world.run_session(drop, name="session_2") is None, "a submodule is no part of the changes"
-    assert commit == world.repository.git("-C", "lib", "rev-parse", "HEAD")
+    assert commit == world.git("-C", "lib", "rev-parse", "HEAD")
 
 
 def test_a_file_with_a_filter_program_is_not_landed_and_no_filter_runs(world: World) -> None:
-    world.repository.git("config", "filter.lfs.clean", f"touch {world.folder}/trap; cat")
-    world.repository.git("config", "filter.lfs.smudge", f"touch {world.folder}/trap; cat")
-    world.repository.write(".gitattributes", "*.bin filter=lfs\n")
+    world.git("config", "filter.lfs.clean", f"touch {world.folder}/trap; cat")
+    world.git("config", "filter.lfs.smudge", f"touch {world.folder}/trap; cat")
+    world.write(".gitattributes", "*.bin filter=lfs\n")
     change_set = world.make_change_set(file_edit("big.bin", "theirs\n"))
 
     assert "lfs" in assert_landing_is_refused(world, change_set, "unsupported_files").message
@@ -214,7 +212,7 @@ def test_an_edit_during_the_landing_is_never_overwritten(world: World, name: str
     world.step = steps.append
     world.changes.land(change_set.id)
     world.changes.undo(change_set.id)
-    before = file_states(world.root)
+    before = world.files
     landing_steps = steps[: steps.index("files done")]
 
     for instant in range(len(landing_steps)):
@@ -233,7 +231,7 @@ def test_an_edit_during_the_landing_is_never_overwritten(world: World, name: str
         except Refusal as error:
             refusal = error
         world.step = lambda step: None
-        after = file_states(world.root)
+        after = world.files
         assert after[name][2] == b"saved by the operator\n"
         if refusal is None:  # saved after its file was landed
             assert after["a.txt"][2] == b"theirs\n"
@@ -252,7 +250,7 @@ def make_waiting(tx: Transaction, change_set_id: str) -> None:
 
 
 def restore_files(world: World, before: dict[str, tuple[str, int, bytes]]) -> None:
-    for path in file_states(world.root):
+    for path in world.files:
         if path not in before:
             (world.root / path).unlink()
     for path, (kind, mode, data) in before.items():
@@ -261,7 +259,7 @@ def restore_files(world: World, before: dict[str, tuple[str, int, bytes]]) -> No
         elif kind == "file":
             (world.root / path).write_bytes(data)
             (world.root / path).chmod(mode)
-    assert file_states(world.root) == before
+    assert world.files == before
 
 
 @pytest.mark.long
@@ -300,10 +298,10 @@ def test_an_undo_that_would_lose_later_edits_is_refused(world: World, edit: str)
     else:
         (world.root / "d").write_text("a file where the folder was\n")
         name = "d"
-    before = file_states(world.root)
+    before = world.files
 
     assert name in refused("later_edits", lambda: world.changes.undo(change_set.id)).message
-    assert file_states(world.root) == before
+    assert world.files == before
     assert world.changes.get(change_set.id).state is ChangeState.LANDED
 
 
@@ -312,7 +310,7 @@ def test_an_undo_that_would_lose_later_edits_is_refused(world: World, edit: str)
 def test_a_landing_that_fails_to_write_is_rolled_back(world: World, failing: str) -> None:
     files = {"a.txt": "theirs\n", "d/only.txt": None, "sub/new.txt": "theirs\n"}
     change_set = world.make_change_set(file_edits(files))
-    before = file_states(world.root)
+    before = world.files
 
     def fail(step: str) -> None:
         if step.startswith(failing):
@@ -322,14 +320,14 @@ def test_a_landing_that_fails_to_write_is_rolled_back(world: World, failing: str
     world.step = fail
     refused("cannot_write", lambda: world.changes.land(change_set.id))
 
-    assert file_states(world.root) == before
+    assert world.files == before
     assert unfinished_intents(world.database, "landing") == []
     world.changes.land(change_set.id)
 
 
 def test_a_failed_rollback_is_finished_before_the_next_landing(world: World) -> None:
     change_set = world.make_change_set(file_edits({"a.txt": "theirs\n", "b.txt": "theirs\n"}))
-    before = file_states(world.root)
+    before = world.files
 
     def fail(step: str) -> None:
         if step in ("write b.txt", "roll back"):
@@ -337,12 +335,12 @@ def test_a_failed_rollback_is_finished_before_the_next_landing(world: World) -> 
 
     world.step = fail
     refused("not_restored", lambda: world.changes.land(change_set.id))
-    assert file_states(world.root) != before
+    assert world.files != before
     world.step = lambda step: None
 
     assert world.changes.land(change_set.id).state is ChangeState.LANDED
     world.changes.undo(change_set.id)
-    assert file_states(world.root) == before
+    assert world.files == before
 
 
 def test_recovery_keeps_and_names_files_that_were_edited_after_the_crash(world: World) -> None:
@@ -365,26 +363,26 @@ def test_a_repository_with_sha256_lands_undoes_and_branches(tmp_path: Path) -> N
     world = World(tmp_path)
     world.repository.commit("one", {"a.txt": TEXT})
     change_set = world.make_change_set(file_edit("a.txt", "theirs\n"))
-    before = file_states(world.root)
+    before = world.files
 
     world.changes.land(change_set.id)
     assert (world.root / "a.txt").read_text() == "theirs\n"
     world.changes.undo(change_set.id)
-    assert file_states(world.root) == before
+    assert world.files == before
     assert world.changes.branch(change_set.id).branch == "clawpy/fix-the-cart"
     world.close()
 
 
 def test_a_workspace_that_is_a_linked_worktree_lands_and_undoes(world: World) -> None:
     linked = world.folder / "linked"
-    world.repository.git("worktree", "add", "-q", "-b", "other", str(linked))
+    world.git("worktree", "add", "-q", "-b", "other", str(linked))
     change_set = world.make_change_set(file_edit("a.txt", "theirs\n"), workspace=linked)
-    untouched = file_states(world.root)
+    untouched = world.files
 
     world.changes.land(change_set.id)
 
     assert (linked / "a.txt").read_text() == "theirs\n"
-    assert file_states(world.root) == untouched
+    assert world.files == untouched
     world.changes.undo(change_set.id)
     assert (linked / "a.txt").read_text() == TEXT
     assert linked.exists()

@@ -26,7 +26,7 @@ from tests.execution.landing_scenarios import (
     operator_edits,
     session_edits,
 )
-from tests.execution.landing_world import Killed, World, file_states, git_state
+from tests.execution.landing_world import Killed, World
 from tests.support.helpers import refused
 
 TEXT = [f"line {number}\n" for number in range(40)]
@@ -58,7 +58,7 @@ def read_file(world: World, name: str) -> str | None:
 
 
 def test_after_a_part_landed_the_rest_waits_and_each_landing_is_undone_alone(world: World) -> None:
-    before, state = file_states(world.root), git_state(world.root)
+    before, state = world.files, world.git_state
     change = world.make_change_set(edit)
 
     part = world.changes.land(change.id, [FilePart("b.txt"), FilePart("c.txt")])
@@ -73,7 +73,7 @@ def test_after_a_part_landed_the_rest_waits_and_each_landing_is_undone_alone(wor
     )
     assert world.worktrees.folder_of("session_1").exists()
     assert [landed.id for landed in world.changes.undoable_landings(str(world.root))] == [change.id]
-    assert git_state(world.root) == state
+    assert world.git_state == state
 
     complete = world.changes.land(change.id)
     assert (complete.state, complete.files) == (ChangeState.LANDED, change.files)
@@ -88,13 +88,13 @@ def test_after_a_part_landed_the_rest_waits_and_each_landing_is_undone_alone(wor
     assert [file.path for file in part.files] == ["a.txt", "new.txt"]
     undone = world.changes.undo(change.id)
     assert (undone.state, undone.files, undone.landed) == (ChangeState.UNDONE, change.files, 0)
-    assert (file_states(world.root), git_state(world.root)) == (before, state)
+    assert (world.files, world.git_state) == (before, state)
 
 
 def test_hunks_land_beside_your_edits(world: World) -> None:
     change = world.make_change_set(edit)
-    world.repository.write("a.txt", changed_text(n10="mine"))
-    world.repository.write("c2.txt", "mine\n")
+    world.write("a.txt", changed_text(n10="mine"))
+    world.write("c2.txt", "mine\n")
 
     world.changes.land(change.id, [FilePart("a.txt", (2,)), FilePart("new.txt", (1,))])
 
@@ -156,12 +156,12 @@ def test_a_comment_on_an_old_line_is_on_the_line_that_the_diff_shows(world: Worl
 
 def test_an_unknown_file_or_hunk_is_refused(world: World) -> None:
     change = world.make_change_set(edit)
-    before = file_states(world.root)
+    before = world.files
     land = world.changes.land
     refused("unknown_file", lambda: land(change.id, [FilePart("nope")]))
     refused("unknown_hunk", lambda: land(change.id, [FilePart("a.txt", (4,))]))
     refused("unknown_hunk", lambda: land(change.id, [FilePart("b.txt", (0,))]))
-    assert file_states(world.root) == before
+    assert world.files == before
     assert world.changes.preview_land(change.id, [FilePart("b.txt")]).files == 1
 
 
@@ -178,7 +178,7 @@ def test_a_file_that_replaces_another_lands_only_with_it(world: World) -> None:
 
 
 def test_a_landed_part_can_be_undone_after_the_rest_was_discarded(world: World) -> None:
-    before = file_states(world.root)
+    before = world.files
     change = world.make_change_set(edit)
     world.changes.land(change.id, [FilePart("a.txt")])
     events = world.bus.subscribe(lambda: None)
@@ -190,9 +190,9 @@ def test_a_landed_part_can_be_undone_after_the_rest_was_discarded(world: World) 
     assert [event.kind for event in events.drain()] == ["ChangeSetNarrowed"]
     assert not world.worktrees.folder_of("session_1").exists()
     world.changes.recover()
-    world.repository.git("gc", "-q", "--prune=now")
+    world.git("gc", "-q", "--prune=now")
     assert world.changes.undo(change.id).state is ChangeState.UNDONE
-    assert file_states(world.root) == before
+    assert world.files == before
 
 
 def test_a_branch_has_only_the_rest(world: World) -> None:
@@ -207,7 +207,7 @@ def test_a_branch_has_only_the_rest(world: World) -> None:
         f"changes {change.id} were committed to the branch clawpy/fix-the-cart",
     ]
     assert (branched.state, branched.branch) == (ChangeState.LANDED, "clawpy/fix-the-cart")
-    changed = world.repository.git("diff", "--name-only", "--no-renames", "main", branched.branch).split()
+    changed = world.git("diff", "--name-only", "--no-renames", "main", branched.branch).split()
     assert changed == ["b.txt", "c.txt", "new.txt", "old.txt"]
     world.changes.undo(change.id)
     assert world.changes.undo(change.id).state is ChangeState.UNDONE
@@ -218,15 +218,15 @@ def test_git_gc_removes_no_tree_of_a_reduced_change_set(world: World) -> None:
     change = world.make_change_set(edit)
     world.changes.land(change.id, [FilePart("a.txt", (1, 2)), FilePart("new.txt", (1,))])
     world.changes.discard(change.id)
-    complete = file_states(world.root)
+    complete = world.files
     world.changes.undo(change.id)
     world.changes.land(change.id, [FilePart("a.txt", (1,))])
 
-    world.repository.git("gc", "-q", "--prune=now")
+    world.git("gc", "-q", "--prune=now")
 
     assert [file.path for file in world.changes.diff(change.id)] == ["a.txt", "new.txt"]
     world.changes.land(change.id)
-    assert file_states(world.root) == complete
+    assert world.files == complete
 
 
 def test_files_of_every_landed_part_are_ours(world: World) -> None:
@@ -238,7 +238,7 @@ def test_files_of_every_landed_part_are_ours(world: World) -> None:
     world.changes.undo(change.id)
     assert set(world.changes.written_by_us(place)) == {"a.txt"}
     assert [landed.id for landed in world.changes.undoable_landings(place)] == [change.id]
-    world.repository.write("a.txt", "mine\n")
+    world.write("a.txt", "mine\n")
     world.changes.land(change.id, [FilePart("c.txt")])
     assert world.changes.undoable_landings(place) == []
 
@@ -248,7 +248,7 @@ def test_a_file_that_is_edited_while_the_next_one_is_written_is_not_ours(world: 
 
     def save(step: str) -> None:
         if step == "write c.txt":  # after a.txt
-            world.repository.write("a.txt", "mine\n")
+            world.write("a.txt", "mine\n")
             os.utime(world.root / "a.txt", ns=(1, 1))
 
     world.step = save
@@ -258,20 +258,20 @@ def test_a_file_that_is_edited_while_the_next_one_is_written_is_not_ours(world: 
 
 
 def test_the_undo_of_a_session_undoes_every_part_or_none(world: World) -> None:
-    before = file_states(world.root)
+    before = world.files
     change = world.make_change_set(edit)
     for part in (FilePart("a.txt", (1,)), FilePart("c.txt"), FilePart("a.txt")):
         world.changes.land(change.id, [part])
-    world.repository.write("c.txt", "mine\n")
-    landed = file_states(world.root)
+    world.write("c.txt", "mine\n")
+    landed = world.files
 
     refused("later_edits", lambda: world.changes.undo_session("session_1"))
-    assert file_states(world.root) == landed
+    assert world.files == landed
 
-    world.repository.write("c.txt", "c\n")
+    world.write("c.txt", "c\n")
     events = world.bus.subscribe(lambda: None)
     assert world.changes.undo_session("session_1")
-    assert file_states(world.root) == before
+    assert world.files == before
     assert world.changes.get(change.id).state is ChangeState.UNDONE
     assert [event.left for event in events.drain() if isinstance(event, LandingUndone)] == [2, 1, 0]
 
@@ -279,21 +279,21 @@ def test_the_undo_of_a_session_undoes_every_part_or_none(world: World) -> None:
 def test_an_edit_between_two_landings_prevents_the_undo_of_the_session(world: World) -> None:
     change = world.make_change_set(edit)
     world.changes.land(change.id, [FilePart("a.txt", (1,))])
-    world.repository.write("a.txt", changed_text(n2="first", n10="mine"))
+    world.write("a.txt", changed_text(n2="first", n10="mine"))
     world.changes.land(change.id, [FilePart("a.txt")])
-    landed = file_states(world.root)
+    landed = world.files
     refused("later_edits", lambda: world.changes.undo_session("session_1"))
-    assert file_states(world.root) == landed
+    assert world.files == landed
 
 
 def test_a_landing_that_changes_nothing_can_be_undone(world: World) -> None:
     change = world.make_change_set(edit)
-    world.repository.write("a.txt", changed_text(n2="first", n20="second", n38="third"))
-    before = file_states(world.root)
+    world.write("a.txt", changed_text(n2="first", n20="second", n38="third"))
+    before = world.files
     part = world.changes.land(change.id, [FilePart("a.txt")])
     assert (part.landed, part.landings) == (0, 1)
     assert world.changes.undo_session("session_1")
-    assert (world.changes.get(change.id).state, file_states(world.root)) == (ChangeState.UNDONE, before)
+    assert (world.changes.get(change.id).state, world.files) == (ChangeState.UNDONE, before)
 
 
 def parts_of(world: World, change: ChangeSet, chance: random.Random) -> list[FilePart]:
@@ -340,14 +340,14 @@ def _land_in_parts(world: World, edits: list[Edit], meanwhile: list[Edit], chanc
     if change is None:
         return
     apply_edits(world, meanwhile)
-    start, state = file_states(world.root), git_state(world.root)
+    start, state = world.files, world.git_state
     try:
         world.changes.land(change.id)
     except Refusal:
         return
-    complete = file_states(world.root)
+    complete = world.files
     world.changes.undo(change.id)
-    assert file_states(world.root) == start
+    assert world.files == start
     steps = [start]
     while (change := world.changes.get(change.id)).state is not ChangeState.LANDED:
         parts = parts_of(world, change, chance) if len(steps) < 4 else []
@@ -357,20 +357,20 @@ def _land_in_parts(world: World, edits: list[Edit], meanwhile: list[Edit], chanc
             assert refusal.code == "inseparable" or meanwhile, refusal  # noqa: PT017 (a loop of cases)
             if not parts:
                 return  # what you changed meanwhile takes the whole, but not this order of parts
-            assert file_states(world.root) == steps[-1]
+            assert world.files == steps[-1]
             steps.append(steps.pop())
             change = world.changes.land(change.id) if not meanwhile else change
             if meanwhile:
                 return
-        steps.append(file_states(world.root))
-        assert git_state(world.root) == state
+        steps.append(world.files)
+        assert world.git_state == state
     if not meanwhile:
         assert steps[-1] == complete
     for before in reversed(steps[:-1]):
         world.changes.undo(change.id)
-        assert file_states(world.root) == before
+        assert world.files == before
     assert world.changes.get(change.id).state is ChangeState.UNDONE
-    assert git_state(world.root) == state
+    assert world.git_state == state
 
 
 DECISIONS: dict[str, Callable[[World, str], ChangeSet]] = {
@@ -406,7 +406,7 @@ def test_a_landing_that_is_killed_at_any_step_is_complete_or_rolled_back(tmp_pat
         id = world.make_change_set(edit).id
         for earlier in itertools.takewhile(lambda name: name != decision, DECISIONS):
             DECISIONS[earlier](world, id)
-        before, was = file_states(world.root), world.changes.get(id)
+        before, was = world.files, world.changes.get(id)
         world.step = kill_at(at)
         killed = False
         try:
@@ -419,12 +419,12 @@ def test_a_landing_that_is_killed_at_any_step_is_complete_or_rolled_back(tmp_pat
         assert unfinished_intents(world.database, "landing") == []
         now = world.changes.get(id)
         if now.landed == was.landed:
-            assert (file_states(world.root), now) == (before, was)
+            assert (world.files, now) == (before, was)
             DECISIONS[decision](world, id)
             now = world.changes.get(id)
         else:
             completed += killed
-        outcomes.append((file_states(world.root), now.state, now.landed, now.files))
+        outcomes.append((world.files, now.state, now.landed, now.files))
         world.close()
         if not killed:
             break

@@ -118,7 +118,7 @@ def stop_session(world: AgentWorld, reason: str) -> SessionView:
     view = world.start_session()
     wait_until(lambda: "half is written" in world.texts(view, ("note",)))
     world.sessions.stop(view.id, reason)
-    return world.sessions.wait(view.id, 10)
+    return world.wait(view)
 
 
 @pytest.mark.long

@@ -17,7 +17,7 @@ from engine.execution import session_watch
 from engine.execution.live_session import LiveSession
 from engine.execution.runners.flow import FlowError
 from engine.execution.session_terms import Limits
-from engine.model import Refusal, SessionState, Verdict
+from engine.model import Refusal, SessionState, SessionView, Verdict
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
 from tests.execution.session_world import PYTHON, SLEEP, MakeWorld, World, run_python
@@ -178,7 +178,7 @@ def test_an_approved_session_ends_at_its_time_limits(
     live = world.sessions._live[view.id]
     assert live.exceeded_limit() == ""
     clock.advance(timedelta(microseconds=1))
-    ended = world.sessions.wait(view.id, 5)
+    ended = world.wait(view)
     assert ended.state is SessionState.FAILED
     assert message in ended.summary
 
@@ -212,7 +212,7 @@ def test_a_session_ends_when_the_disk_is_nearly_full(
     view = world.start("gate")
     wait_until(lambda: world.state(view) is SessionState.RUNNING)
     monkeypatch.setattr(session_watch, minimum, 1 << 62)
-    view = world.sessions.wait(view.id, 5)
+    view = world.wait(view)
     assert view.state is SessionState.FAILED
     assert message in view.summary
 
@@ -227,7 +227,7 @@ def test_output_is_published_while_the_session_runs(world: World, bus: EventBus)
     view = world.start(lambda live: run_python(live, script) and "done")
     wait_until(lambda: len(world.texts(view)) > 10)
     assert world.state(view) is SessionState.RUNNING
-    assert world.sessions.wait(view.id, 30).state is SessionState.SUCCEEDED
+    assert world.wait(view).state is SessionState.SUCCEEDED
     assert world.texts(view) == [f"line {number}" for number in range(1200)]
     events = [event for event in subscription.drain() if isinstance(event, SessionOutput)]
     seconds = float(world.texts(view, ["exit"])[0].split("·")[1].split()[0])
@@ -258,7 +258,7 @@ def test_the_limit_on_running_sessions_holds_and_the_queue_keeps_its_order(world
     assert world.state(views[3]) is SessionState.CANCELLED
     world.runner.gate.set()
     for index in (0, 1, 2, 4):
-        assert world.sessions.wait(views[index].id, 5).state is SessionState.SUCCEEDED
+        assert world.wait(views[index]).state is SessionState.SUCCEEDED
     assert sorted(world.runner.started_ids[:2]) == sorted(view.id for view in views[:2])
     assert sorted(world.runner.started_ids[2:]) == sorted([views[2].id, views[4].id])
 
@@ -277,23 +277,26 @@ def test_a_session_that_waits_for_a_person_lets_another_run(make_world: MakeWorl
     assert second.state is SessionState.SUCCEEDED
     assert world.state(waiting) is SessionState.RUNNING
     answered.set()
-    assert world.sessions.wait(waiting.id, 10).summary == "answered"
+    assert world.wait(waiting).summary == "answered"
+
+
+def close_with_queue(world: World, number: int) -> list[SessionView]:
+    """Close an engine after the start of so many sessions, of which two run."""
+    views = [world.start("gate") for _ in range(number)]
+    wait_until(lambda: len(world.runner.started_ids) == 2)
+    world.sessions.close()
+    return views
 
 
 def test_close_ends_running_sessions_and_keeps_the_queue(world: World) -> None:
-    views = [world.start("gate") for _ in range(3)]
-    wait_until(lambda: len(world.runner.started_ids) == 2)
-    world.sessions.close()
+    views = close_with_queue(world, 3)
     assert [world.state(view) for view in views] == [SessionState.CANCELLED] * 2 + [SessionState.QUEUED]
     with pytest.raises(Refusal, match="closing"):
         world.start("gate")
 
 
 def test_recover_without_resume_keeps_the_queue(make_world: MakeWorld) -> None:
-    first = make_world()
-    views = [first.start("gate") for _ in range(4)]
-    wait_until(lambda: len(first.runner.started_ids) == 2)
-    first.sessions.close()
+    views = close_with_queue(make_world(), 4)
 
     brief = make_world()
     assert [message.partition("(")[0] for message in brief.sessions.recover(resume=False)] == [
@@ -311,10 +314,7 @@ def test_recover_without_resume_keeps_the_queue(make_world: MakeWorld) -> None:
 
 
 def test_stop_all_ends_sessions_that_wait_for_another_engine(make_world: MakeWorld) -> None:
-    first = make_world()
-    views = [first.start("gate") for _ in range(3)]
-    wait_until(lambda: len(first.runner.started_ids) == 2)
-    first.sessions.close()
+    views = close_with_queue(make_world(), 3)
     brief = make_world()
     brief.sessions.recover(resume=False)
     assert brief.sessions.stop_all("enough") == 1

@@ -14,7 +14,7 @@ from engine.execution import included_files
 from engine.git import GitError
 from engine.model import ChangeState
 from tests.conftest import Repository
-from tests.execution.landing_world import World, file_states, git_state, our_refs
+from tests.execution.landing_world import World, file_states
 
 GITIGNORE = "*.log\n.env*\ncache/\nlinks/\nother\n"
 
@@ -26,34 +26,34 @@ def world(landing_world: World) -> World:
 
 
 def test_a_worktree_has_the_present_files(world: World) -> None:
-    world.repository.write("a.txt", "2\n")
-    world.repository.write("new.txt", "n\n")
-    world.repository.write("noise.log", "x")
-    before = git_state(world.root)
+    world.write("a.txt", "2\n")
+    world.write("new.txt", "n\n")
+    world.write("noise.log", "x")
+    before = world.git_state
 
-    worktree = world.worktrees.create("session_1", world.root)
+    worktree = world.open_worktree()
 
     assert {path: entry[2] for path, entry in file_states(worktree.folder).items() if path != ".git"} == {
         "a.txt": b"2\n", "new.txt": b"n\n", ".gitignore": GITIGNORE.encode(),
     }  # fmt: skip
     status = subprocess.run(["git", "status", "--porcelain"], cwd=worktree.folder, capture_output=True, check=True)
     assert status.stdout == b""
-    assert git_state(world.root) == before
-    assert worktree.head == world.repository.git("rev-parse", "HEAD")
+    assert world.git_state == before
+    assert worktree.head == world.git("rev-parse", "HEAD")
     assert worktree.start != worktree.head
 
 
 def test_the_worktree_of_a_clean_tree_starts_at_head(world: World) -> None:
-    worktree = world.worktrees.create("session_1", world.root)
+    worktree = world.open_worktree()
 
-    assert worktree.start == worktree.head == world.repository.git("rev-parse", "HEAD")
+    assert worktree.start == worktree.head == world.git("rev-parse", "HEAD")
 
 
 def test_a_worktree_is_made_without_a_commit_and_in_a_folder_with_an_unusual_name(tmp_path: Path) -> None:
     world = World(tmp_path / "a b ü'\n")
-    world.repository.write("x", "1")
+    world.write("x", "1")
 
-    worktree = world.worktrees.create("session_1", world.root)
+    worktree = world.open_worktree()
 
     assert (worktree.folder / "x").read_text() == "1"
     world.worktrees.remove("session_1")
@@ -68,16 +68,16 @@ def test_no_hook_runs_when_a_worktree_is_made(world: World) -> None:
     hook.write_text(f"#!/bin/sh\ntouch {world.folder}/trap\n")
     hook.chmod(0o755)
 
-    world.worktrees.create("session_1", world.root)
+    world.open_worktree()
 
     assert not (world.folder / "trap").exists()
 
 
 def test_removing_a_worktree_leaves_those_of_others(world: World) -> None:
     stale = world.folder / "operators"
-    world.repository.git("worktree", "add", "-q", str(stale))
+    world.git("worktree", "add", "-q", str(stale))
     shutil.rmtree(stale)  # the operator's own stale worktree is not ours to prune
-    worktree = world.worktrees.create("session_1", world.root)
+    worktree = world.open_worktree()
     (worktree.folder / "locked").mkdir()
     (worktree.folder / "locked/x").write_text("x")
     (worktree.folder / "locked").chmod(0o500)
@@ -87,13 +87,13 @@ def test_removing_a_worktree_leaves_those_of_others(world: World) -> None:
     world.worktrees.remove("session_1")
 
     assert not worktree.folder.exists()
-    assert our_refs(world.root) == []
-    assert str(stale) in world.repository.git("worktree", "list")
-    assert "session_1" not in world.repository.git("worktree", "list")
+    assert world.refs == []
+    assert str(stale) in world.git("worktree", "list")
+    assert "session_1" not in world.git("worktree", "list")
 
 
 def test_a_git_file_that_the_session_rewrote_is_not_read(world: World) -> None:
-    worktree = world.worktrees.create("session_1", world.root)
+    worktree = world.open_worktree()
     evil = Repository(world.folder / "evil")
     evil.git("config", "core.fsmonitor", f"touch {world.folder}/trap")
     evil.git("config", "filter.evil.clean", f"touch {world.folder}/trap; cat")
@@ -103,7 +103,7 @@ def test_a_git_file_that_the_session_rewrote_is_not_read(world: World) -> None:
 
     result = world.worktrees.capture(worktree).tree
 
-    assert world.repository.git("show", f"{result}:a.txt") == "changed"
+    assert world.git("show", f"{result}:a.txt") == "changed"
     assert not (world.folder / "trap").exists()
     world.worktrees.remove("session_1")
     assert not worktree.folder.exists()
@@ -111,8 +111,8 @@ def test_a_git_file_that_the_session_rewrote_is_not_read(world: World) -> None:
 
 
 def test_the_captured_tree_is_that_of_the_files_whatever_the_session_did_with_git(world: World) -> None:
-    world.repository.write("untracked.log.txt", "mine")
-    worktree = world.worktrees.create("session_1", world.root)
+    world.write("untracked.log.txt", "mine")
+    worktree = world.open_worktree()
     inside = Repository(world.folder / "unused")
     inside.path = worktree.folder
     (worktree.folder / ".gitignore").write_text("*.log\n*.txt\n")
@@ -121,25 +121,25 @@ def test_the_captured_tree_is_that_of_the_files_whatever_the_session_did_with_gi
 
     result = world.worktrees.capture(worktree).tree
 
-    names = world.repository.git("ls-tree", "-r", "--name-only", result).splitlines()
+    names = world.git("ls-tree", "-r", "--name-only", result).splitlines()
     assert names == [".gitignore", "a.txt", "b.md", "untracked.log.txt"]
 
 
 def test_recovery_removes_worktrees_of_earlier_sessions(world: World) -> None:
-    first = world.worktrees.create("session_1", world.root)
-    second = world.worktrees.create("session_2", world.root)
+    first = world.open_worktree()
+    second = world.open_worktree("session_2")
 
     messages = world.worktrees.recover(keep={"session_2"}, keep_refs={"session_2"})
 
     assert messages == ["removed the worktree that session session_1 left behind"]
     assert not first.folder.exists()
     assert second.folder.exists()
-    assert [line.rpartition("/")[0].rpartition("/")[2] for line in our_refs(world.root)] == ["session_2"]
+    assert [line.rpartition("/")[0].rpartition("/")[2] for line in world.refs] == ["session_2"]
     assert world.worktrees.recover(keep={"session_2"}) == []
 
 
 def test_recovery_removes_the_worktree_of_a_repository_that_is_gone(world: World) -> None:
-    worktree = world.worktrees.create("session_1", world.root)
+    worktree = world.open_worktree()
     shutil.rmtree(world.root)
 
     assert len(world.worktrees.recover()) == 1
@@ -163,7 +163,7 @@ def test_a_worktree_that_cannot_be_removed_is_left_to_the_next_start(
 
     assert world.changes.recover() == ["removed the worktree that session session_1 left behind"]
     assert not folder.exists()
-    assert our_refs(world.root) == []
+    assert world.refs == []
 
 
 def test_a_worktree_that_cannot_be_made_leaves_nothing(world: World) -> None:
@@ -172,9 +172,9 @@ def test_a_worktree_that_cannot_be_made_leaves_nothing(world: World) -> None:
     (world.home.worktrees / "session_1/x").write_text("in the way")
 
     with pytest.raises(GitError):
-        world.worktrees.create("session_1", world.root)
+        world.open_worktree()
 
-    assert our_refs(world.root) == []
+    assert world.refs == []
     assert world.worktrees.recover() == []
 
 
@@ -192,7 +192,7 @@ def test_ignored_files_that_match_are_copied(world: World) -> None:
     (world.root / "cache/run").write_text("#!/bin/sh\n")
     (world.root / "cache/run").chmod(0o755)
 
-    worktree = world.worktrees.create("session_1", world.root)
+    worktree = world.open_worktree()
 
     assert (worktree.folder / ".env").read_text() == "KEY=1\n"
     assert stat.S_IMODE((worktree.folder / ".env").stat().st_mode) == 0o600
@@ -208,7 +208,7 @@ def test_links_that_lead_out_of_the_repository_are_not_copied(world: World, tmp_
     secret = tmp_path / "secret"
     secret.mkdir()
     (secret / "key").write_text("private")
-    world.repository.write(".worktreeinclude", "links/\nother\n")
+    world.write(".worktreeinclude", "links/\nother\n")
     links = world.root / "links"
     links.mkdir()
     (links / "real").write_text("here")
@@ -219,7 +219,7 @@ def test_links_that_lead_out_of_the_repository_are_not_copied(world: World, tmp_
     os.mkfifo(links / "pipe")
     (world.root / "other").symlink_to(secret, target_is_directory=True)
 
-    worktree = world.worktrees.create("session_1", world.root)
+    worktree = world.open_worktree()
 
     assert (worktree.folder / "links/inside").readlink() == Path("real")
     assert sorted(path.name for path in (worktree.folder / "links").iterdir()) == ["inside", "real"]
@@ -231,27 +231,27 @@ def test_links_that_lead_out_of_the_repository_are_not_copied(world: World, tmp_
 def test_a_link_in_the_worktree_is_not_written_through(world: World, tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
-    world.repository.write(".worktreeinclude", "deep/\n")
+    world.write(".worktreeinclude", "deep/\n")
     (world.root / "deep").symlink_to(outside, target_is_directory=True)
-    world.repository.git("add", "-Af")
-    world.repository.git("commit", "-qm", "a link")
+    world.git("add", "-Af")
+    world.git("commit", "-qm", "a link")
     (world.root / "deep").unlink()
-    world.repository.write(".gitignore", "deep/\n")
-    world.repository.git("update-index", "--assume-unchanged", "deep")
-    world.repository.write("deep/.env", "KEY=1\n")
+    world.write(".gitignore", "deep/\n")
+    world.git("update-index", "--assume-unchanged", "deep")
+    world.write("deep/.env", "KEY=1\n")
 
-    world.worktrees.create("session_1", world.root)
+    world.open_worktree()
 
     assert list(outside.iterdir()) == []
 
 
 def test_files_of_git_and_of_nested_repositories_are_not_copied(world: World) -> None:
-    world.repository.write(".worktreeinclude", "*\n.*\n")
-    world.repository.write("cache/sub/file", "1")
-    world.repository.git("init", "-q", "cache/own")
+    world.write(".worktreeinclude", "*\n.*\n")
+    world.write("cache/sub/file", "1")
+    world.git("init", "-q", "cache/own")
     (world.root / "cache/own/file").write_text("1")
 
-    worktree = world.worktrees.create("session_1", world.root)
+    worktree = world.open_worktree()
 
     assert (worktree.folder / ".git").is_file()
     assert not (worktree.folder / "cache/own").exists()
@@ -260,11 +260,11 @@ def test_files_of_git_and_of_nested_repositories_are_not_copied(world: World) ->
 
 def test_the_number_of_copied_files_is_limited(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(included_files, "MAX_INCLUDE_FILES", 3)
-    world.repository.write(".worktreeinclude", "cache/\n")
+    world.write(".worktreeinclude", "cache/\n")
     for number in range(9):
-        world.repository.write(f"cache/{number}", "x")
+        world.write(f"cache/{number}", "x")
 
-    worktree = world.worktrees.create("session_1", world.root)
+    worktree = world.open_worktree()
 
     assert len(list((worktree.folder / "cache").iterdir())) == 3
     assert "left out: the rest, beyond 3 files" in worktree.included.summary
@@ -274,28 +274,28 @@ def test_the_number_of_copied_files_is_limited(world: World, monkeypatch: pytest
 def test_a_list_that_is_no_plain_small_file_is_not_used(world: World, kind: str) -> None:
     place = world.root / ".worktreeinclude"
     if kind == "pipe":
-        world.repository.write(".git/info/exclude", ".worktreeinclude\n")
+        world.write(".git/info/exclude", ".worktreeinclude\n")
         os.mkfifo(place)
     elif kind == "link":
         place.symlink_to("/etc/passwd")
     else:
         place.write_text("x\n" * 100_000)
 
-    worktree = world.worktrees.create("session_1", world.root)
+    worktree = world.open_worktree()
 
     assert worktree.included.names == ()
     assert worktree.included.summary.startswith(".worktreeinclude was not used")
 
 
 def test_copied_files_are_no_part_of_the_changes(world: World) -> None:
-    world.repository.write(".worktreeinclude", ".env\n")
-    world.repository.write(".env", "KEY=1\n")
-    worktree = world.worktrees.create("session_1", world.root)
+    world.write(".worktreeinclude", ".env\n")
+    world.write(".env", "KEY=1\n")
+    worktree = world.open_worktree()
     (worktree.folder / ".gitignore").write_text("")  # the session un-ignores it
     (worktree.folder / "made.txt").write_text("made")
 
     result = world.worktrees.capture(worktree)
 
-    names = world.repository.git("ls-tree", "-r", "--name-only", result.tree).splitlines()
+    names = world.git("ls-tree", "-r", "--name-only", result.tree).splitlines()
     assert "made.txt" in names
     assert ".env" not in names

@@ -24,7 +24,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from engine.model import ChangeState, Refusal
 from engine.storage.state import unfinished_intents
 from tests.execution.landing_scenarios import Scenario, check_scenario, scenarios
-from tests.execution.landing_world import FileStates, World, file_states, git_state, our_refs
+from tests.execution.landing_world import FileStates, World
 
 pytestmark = pytest.mark.faults
 
@@ -54,12 +54,12 @@ def prepare(folder: Path, work: Callable[[Path], object] = edit) -> tuple[str, s
         {"a.txt": TEXT, "b.txt": TEXT, "d/x/y.txt": "y\n", "e": "e\n", "gone.txt": "g\n", ".gitignore": "*.log\n"},
     )
     (world.root / "link").symlink_to("a.txt")
-    world.repository.write("noise.log", "ignored")
-    world.repository.write("a.txt", TEXT.replace("line 20\n", "mine\n"))
-    world.repository.git("add", "a.txt")
-    world.repository.write("b.txt", TEXT).chmod(0o640)
+    world.write("noise.log", "ignored")
+    world.write("a.txt", TEXT.replace("line 20\n", "mine\n"))
+    world.git("add", "a.txt")
+    world.write("b.txt", TEXT).chmod(0o640)
     change_set = world.make_change_set(lambda inside: work(inside) and None)
-    world.repository.write("a.txt", TEXT.replace("line 20\n", "mine, later\n"))
+    world.write("a.txt", TEXT.replace("line 20\n", "mine, later\n"))
     world.close()
     return change_set.id, change_set.session_id
 
@@ -109,14 +109,14 @@ def recover_and_check(
     """Recover: True when everything happened, False when nothing did, AssertionError for a half."""
     world = World(folder)
     try:
-        state = git_state(world.root)
+        state = world.git_state
         messages = world.changes.recover()
         now = world.changes.get(change_set_id).state
-        assert git_state(world.root) == state
-        assert file_states(world.root) == (after if now is final_state else before), messages
+        assert world.git_state == state
+        assert world.files == (after if now is final_state else before), messages
         assert unfinished_intents(world.database, "landing") == []
         assert world.changes.recover() == []
-        assert world.repository.git("fsck", "--no-dangling", "--no-progress") == ""
+        assert world.git("fsck", "--no-dangling", "--no-progress") == ""
         return now is final_state
     finally:
         world.close()
@@ -125,11 +125,11 @@ def recover_and_check(
 def states_around_landing(folder: Path, change_set_id: str) -> tuple[FileStates, FileStates]:
     """The files before and after landing, from one landing and undo."""
     world = World(folder)
-    before = file_states(world.root)
+    before = world.files
     world.changes.land(change_set_id)
-    after = file_states(world.root)
+    after = world.files
     world.changes.undo(change_set_id)
-    assert file_states(world.root) == before
+    assert world.files == before
     world.close()
     return before, after
 
@@ -189,10 +189,10 @@ def test_a_kill_at_any_step_leaves_a_branch_or_discard_whole_or_undone(tmp_path:
         world = World(folder)
         world.changes.recover()
         change_set = world.changes.get(change_set_id)
-        branches = world.repository.git("branch", "--list", "clawpy/*").split()
+        branches = world.git("branch", "--list", "clawpy/*").split()
         over = change_set.state is not ChangeState.WAITING
         assert branches == ([change_set.branch] if change_set.branch else [])
-        assert bool(our_refs(world.root)) is not over
+        assert bool(world.refs) is not over
         assert world.worktrees.folder_of(session_id).exists() is not over
         if over:
             with pytest.raises(Refusal, match="already"):
@@ -207,7 +207,7 @@ def test_a_kill_at_any_step_leaves_a_branch_or_discard_whole_or_undone(tmp_path:
 def test_a_kill_while_a_worktree_is_made_leaves_nothing_behind(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.repository.commit("one", {f"d{number}/a.txt": TEXT for number in range(50)})
-    state = git_state(world.root)
+    state = world.git_state
     world.close()
     chance = random.Random(7)
 
@@ -222,8 +222,8 @@ def test_a_kill_while_a_worktree_is_made_leaves_nothing_behind(tmp_path: Path) -
         waiting = {change.session_id for change in world.changes.list(state=ChangeState.WAITING)}
         assert {file.name for file in world.home.worktrees.glob("*")} == waiting
         assert {file.name for file in (world.root / ".git/worktrees").glob("*")} == waiting
-        assert {line.split("/")[2] for line in our_refs(world.root)} == waiting
-        assert git_state(world.root) == state
+        assert {line.split("/")[2] for line in world.refs} == waiting
+        assert world.git_state == state
         for change in world.changes.list():
             if change.state is ChangeState.WAITING:
                 world.changes.discard(change.id)
