@@ -33,24 +33,23 @@ class Weight:
     feature: str
     part: str
     weight: float
-    why: str
 
 
 AROUND = "around"
 """The feature that is made of the others."""
 
 WEIGHTS = (
-    Weight("words", "words", 1.6, "how well its words fit, compared with the best candidate"),
-    Weight("passages", "meaning", 2.26, "its nearest passages are near to the question"),
-    Weight("tokens", "meaning", 5.11, "each word of the question has a near word in a passage"),
-    Weight("beside", "neighbours", 2.17, "the turn before or after it fits: a question beside its answer"),
-    Weight(AROUND, "neighbours", 1.42, "many of the best were remembered shortly before or after it"),
-    Weight("session", "session", 2.31, "its session is about what is asked"),
-    Weight("who", "speaker", 2.17, "its speaker is the person whom the question is about"),
-    Weight("standing", "speaker", 2.97, "the user's own rule, or a preference if the question asks for advice"),
-    Weight("date", "date", 2.66, "it was said on the date that the question names"),
-    Weight("time", "date", 1.61, "the question asks for a time, and it names one"),
-    Weight("recent", "recency", 1.0, "it is newer; counts more if the question asks for the latest"),
+    Weight("words", "words", 1.6),  # how well its words fit, compared with the best candidate
+    Weight("passages", "meaning", 2.26),  # its nearest passages are near to the question
+    Weight("tokens", "meaning", 5.11),  # each word of the question has a near word in a passage
+    Weight("beside", "neighbours", 2.17),  # the turn before or after it fits: a question beside its answer
+    Weight(AROUND, "neighbours", 1.42),  # many of the best were remembered shortly before or after it
+    Weight("session", "session", 2.31),  # its session is about what is asked
+    Weight("who", "speaker", 2.17),  # its speaker is the person whom the question is about
+    Weight("standing", "speaker", 2.97),  # the user's own rule, or a preference if the question asks for advice
+    Weight("date", "date", 2.66),  # it was said on the date that the question names
+    Weight("time", "date", 1.61),  # the question asks for a time, and it names one
+    Weight("recent", "recency", 1.0),  # it is newer; counts more if the question asks for the latest
 )
 """`tests/benchmarks/refit_recall.py` fits the weights on talk and on long chats. "recent" is set by hand, because no
 data set asks for it."""

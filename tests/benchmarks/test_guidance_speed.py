@@ -20,7 +20,7 @@ from engine.hierarchy.guidance import Cascade
 from engine.hierarchy.profiles import Profiles
 from engine.model import Randomness
 from engine.storage.database import Database
-from tests.benchmarks.measuring import format_row, percentile, time_call
+from tests.benchmarks.measuring import percentile, print_table, time_call
 from tests.hierarchy.guidance_world import World, make_world
 
 pytestmark = pytest.mark.benchmark
@@ -66,13 +66,11 @@ def test_guidance_at_the_bottom_of_a_deep_chain(
         tokenizer.count.cache_clear()
         agents = Agents(world.folder, cascade_config=world.config, settings=world.agents._settings, database=database)
         cascade = Cascade(agents, Profiles(database, agents, randomness=Randomness(1)), clock=clock)
-        cold.append(time_call(lambda cascade=cascade: cascade.guidance("bottom")) * 1000)
+        cold.append(time_call(lambda cascade=cascade: cascade.guidance("bottom")))
         guidance = cascade.guidance("bottom")
         assert len(guidance.chain) == DEPTH
         assert 0 < guidance.tokens <= 800
-    warm = [time_call(lambda: cascade.guidance("bottom")) * 1000 for _ in range(WARM)]
-    print()
-    print(format_row("warm", warm))
-    print(format_row("cold", cold))
-    assert percentile(warm, 0.95) < 5
-    assert statistics.median(cold) < 50
+    warm = [time_call(lambda: cascade.guidance("bottom")) for _ in range(WARM)]
+    print_table("guidance at the bottom", {"warm": warm, "cold": cold})
+    assert percentile(warm, 0.95) < 0.005
+    assert statistics.median(cold) < 0.050
