@@ -1,7 +1,7 @@
-"""What the operator wants to know on coming back (SPEC 9.3): activity since an instant, and what waits for you now.
+"""What you want to know when you come back (SPEC 9.3): the activity since an instant, and the queue that waits for you.
 
-In the queue of what waits are permissions, change sets, and interrupted sessions. An interrupted session leaves the
-queue when the operator acknowledges it, when the same work runs again, or after a day.
+The queue has permissions, change sets, and interrupted sessions. An interrupted session leaves the queue when you
+acknowledge it, when the same work runs again, or after a day.
 """
 
 from __future__ import annotations

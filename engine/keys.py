@@ -1,9 +1,9 @@
 """The keys of providers (SPEC 11.1): from the environment, the system's keyring, or with consent a private file.
 
-A value is available as `Key.value` for the call to the provider only, and in no repr, log, error or document. `Keyring`
-and `KeyFile` store values by name, `Keys` finds them. A key is stored by the process of the person who enters it, so
-that it crosses no socket and the keyring can ask that person for its password. A running engine finds it within
-seconds.
+`Key.value` has the value, for the call to the provider and nothing else. It is in no repr, log, error or document.
+`Keyring` and `KeyFile` store values by name, and `Keys` finds them. A key is stored by the process of the person who
+enters it. So it crosses no socket, and the keyring can ask that person for its password. A running engine finds a new
+key within seconds.
 """
 
 from __future__ import annotations

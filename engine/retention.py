@@ -1,9 +1,9 @@
 """Retention (SPEC 4.2): deletes the rows that are older than the settings say, and keeps their sums by day.
 
-A `Rule` says which rows of a table nothing needs any more; in doubt a row stays. No rule covers cards, decisions,
-preference pairs, candidates and their runs, sessions and learnings, of which everything else is made. Rows are deleted
-in small batches. Each batch is a transaction of its own with its sums in `table_days`, so that other writes come in
-between and a crash leaves both or neither.
+A `Rule` says which rows of a table nothing needs any more. In doubt a row stays. No rule covers cards, decisions,
+preference pairs, candidates and their runs, sessions and learnings, because everything else is made of them. Rows are
+deleted in small batches. Each batch and its sums in `table_days` are one transaction. So other writes come in between,
+and a crash leaves both or neither.
 """
 
 from __future__ import annotations
@@ -99,9 +99,9 @@ COSTS = Rule(
         "AND t.id < (SELECT max(id) FROM cost_entries)"
     ),
 )
-"""Kept: what is reserved, which counts in every cap; what a card cost, of which its figures are made for ever; what a
-training run cost; what goes on. So calls beside cards go (`twin`, `judge`, `extraction`), and what was given back. The
-windows of the caps reach back a month at most, which the settings' fewest days do not fall below."""
+"""Kept: reservations, which count in every cap; the costs of cards, of which their figures are made; the costs of
+training runs; the costs of open sessions. Deleted: calls beside cards (`twin`, `judge`, `extraction`), and released
+reservations. The windows of the caps reach back a month at most, and the settings do not accept fewer days."""
 
 TRIGGERS = Rule(
     "crosspoll_log",
@@ -112,8 +112,8 @@ TRIGGERS = Rule(
         f"AND coalesce(t.prediction_id, '') NOT IN ({_OPEN_CARD})"
     ),
 )
-"""Kept: every trigger that was let through (by these the gate knows new pairs of channels, and cards their sessions);
-blocked ones of cards that are open, which *allow once* reads; the newest. So old blocked ones go."""
+"""Kept: every trigger that was let through (the gate finds new pairs of channels by them, and cards their sessions);
+blocked triggers of open cards, which *allow once* reads; the newest trigger. Deleted: other blocked triggers."""
 
 _READ_BY_ALL = (
     "(SELECT coalesce(min(coalesce(s.value, 0)), 0) FROM json_each(:cursors) c "

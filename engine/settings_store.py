@@ -1,7 +1,7 @@
 """The settings of a home: `config.toml` read, watched and edited (SPEC 7.4, 7.6).
 
-A file that is invalid at the start refuses the start. One that becomes invalid later changes nothing: the last valid
-settings stay, and the fault is reported once. Edits keep comments and order.
+If the file is invalid at the start, the engine does not start. If it becomes invalid later, the last valid settings
+stay, and the fault is reported once. Edits keep comments and order.
 """
 
 from __future__ import annotations

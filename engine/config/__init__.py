@@ -157,14 +157,15 @@ class SandboxSettings(Section):
 
 
 class MemorySettings(Section):
-    """`[memory]`: what makes vectors of what is remembered (SPEC 4.3): "" is the model that comes with the program,
-    `"PROVIDER:MODEL"` an OpenAI-compatible endpoint, to which everything remembered and asked then goes.
+    """`[memory]`: what is remembered, and how much of it goes into a prompt.
 
-    `model` sums sessions up and says at night which facts of the day are kept (SPEC 4.5, 4.8); "" and rules sum up, and
-    only the operator keeps facts. `recallTokens`: what recall may put into a prompt (SPEC 4.4); 0 and nothing is
-    recalled. `learningsTokens`: what the project and all projects learnt may put into it (SPEC 6); 0 and it stays out.
-    `chromaUrl`: a Chroma server that holds the index, as `http://127.0.0.1:8000`; "" is a folder of the home.
-    `transcripts`: folders of other agents' transcripts that are imported, as `["~/.claude/projects"]`.
+    `embedder` makes the vectors (SPEC 4.3). "" is the model that comes with the program. `"PROVIDER:MODEL"` is an
+    OpenAI-compatible endpoint; everything that is remembered and asked then goes there. `model` sums sessions up, and
+    says at night which facts of the day are kept (SPEC 4.5, 4.8). With "" rules sum up, and only the operator keeps
+    facts. `recallTokens` is the most that recall puts into a prompt (SPEC 4.4), `learningsTokens` the most that
+    learnings of the project and of all projects do (SPEC 6); 0 is nothing. `chromaUrl` is a Chroma server that holds
+    the index, such as `http://127.0.0.1:8000`; "" is a folder of the home. `transcripts` are folders with transcripts
+    of other agents, which are imported, such as `["~/.claude/projects"]`.
     """
 
     embedder: ModelId = ""
@@ -188,10 +189,11 @@ class AdaptationMode(StrEnum):
 
 
 class AdaptationSettings(Section):
-    """`[adaptation]`: how what was learnt comes into force, and how it is tried (SPEC 5.6, 5.7). `mode`: "manual", the
-    operator promotes candidates, or "autonomous", the engine does. `withheld`: the share of runs that go without a
-    promoted fragment or repair, by chance, so that its lift can be measured; 0 and nothing is measured.
-    `fragmentTokens`: what promoted fragments may put into a prompt.
+    """`[adaptation]`: who activates candidates, and how they are measured (SPEC 5.6, 5.7).
+
+    `mode` is "manual" (the operator activates them) or "autonomous" (the engine does). `withheld` is the share of runs
+    that go without an active fragment or repair, by chance, so that its lift can be measured; with 0 nothing is
+    measured. `fragmentTokens` is the most that active fragments put into a prompt.
     """
 
     mode: AdaptationMode = AdaptationMode.MANUAL

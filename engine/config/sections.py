@@ -1,8 +1,8 @@
 """Sections of the settings about what is outside of the engine: model providers, coding agents, the web, the gateway,
 and notifications; and about how long rows are kept.
 
-Only the form of a value is checked here, not whether a provider has a key or an agent is installed. An address that
-holds a password or a token is a key (SPEC 11.1) and does not stand in the file: `url = "key"` says that it is stored
+Only the form of a value is checked here, not whether a provider has a key or an agent is installed. An address with a
+password or a token in it is a key (SPEC 11.1), so it does not stand in the file. `url = "key"` says that it is stored
 with the keys, under `notify-SURFACE`.
 """
 

@@ -47,7 +47,7 @@ _WARNED_DAY = "safety.day_cap_notified"
 
 @frozen
 class AgentBudget:
-    """An agent's spending today, with reservations, and its daily budget, None for no limit."""
+    """What an agent spent today, reservations included, and its budget for a day; None is no limit."""
 
     agent: str
     spent: int = 0
@@ -198,7 +198,7 @@ class Costs:
     def reserve_call(self, transaction: Transaction, purpose: str, estimate: int, *, agent: str = "") -> int:
         """Set aside the price of a paid call that is no session: `twin`, `judge`, `extraction`, `training`.
 
-        Returns the entry's id for `settle` or `release`. Raises `Refusal` `cost_cap` when a cap would be passed.
+        Returns the id of the entry, for `settle` or `release`. Raises `Refusal` `cost_cap` if a cap would be passed.
         """
         session = transaction.session
         spent = self.spent(session)
@@ -210,11 +210,11 @@ class Costs:
         return self._reserve(transaction, spent, purpose, estimate, agent=agent)
 
     def raise_reservation(self, session_id: str, total: int) -> str:
-        """Raise the reservation of a running session to `total` micro-dollars; it is never lowered. Returns "", or the
-        cap that does not allow it, in words; nothing is changed then.
+        """Raise the reservation of a running session to `total` micro-dollars. It is never lowered.
 
-        A runner asks before each call that costs, with the most that it can come to. So what is settled in the end
-        was reserved before it was spent, and settled plus reserved never pass a cap, however wrong an estimate was.
+        Returns "". If a cap does not allow it, nothing is changed, and the reason is returned. A runner calls this
+        before each call that costs money, with the most that the session can cost by then. So all money is reserved
+        before it is spent, and no cap is passed, however wrong an estimate was.
         """
 
         def work(transaction: Transaction) -> str:
@@ -285,11 +285,11 @@ class Costs:
         waiting: set[str],
         lasting: Set[int] = frozenset(),
     ) -> int:
-        """At start-up: settle or release what a crash left reserved; returns how many entries.
+        """Settle or release what a crash left reserved, at start-up. Returns how many entries.
 
-        `session_of` finds a card's session; `waiting` are the ids of permits that may still start; `lasting` the
-        entries of what goes on elsewhere. Calls that no process waits for any more may have been made and paid: they
-        cost what was set aside for them.
+        `session_of` finds the session of a card. `waiting` are the ids of permits with which a session may still start.
+        `lasting` are the entries of work that goes on elsewhere. A call that no process waits for any more may have
+        been made and paid, so it costs what was reserved for it.
         """
         settled_count = 0
         for entry in _reservations(transaction.session):
@@ -306,8 +306,8 @@ class Costs:
         return settled_count
 
     def handle_reached_cap(self, transaction: Transaction, rule: str, agent: str) -> None:
-        """Place the hold of the cap that stopped a trigger or a session of `agent`; warn of the day's cap once a day,
-        and record that an agent's budget is exceeded. `rule` is that of `decide_cost`."""
+        """Do what follows from a reached cap: place its hold, warn of the day's cap once a day, record that the budget
+        of `agent` is exceeded. `rule` is the rule of `decide_cost`."""
         spent = self.spent(transaction.session)
         cap = spent.caps.get(rule)
         if cap is not None:
@@ -364,7 +364,7 @@ class Costs:
                 transaction.record(BudgetExceeded(subject=entry.agent, spent=agent.spent, budget=agent.budget))
 
     def _sums(self, session: Session, agent: str | None = None) -> tuple[int, int, int]:
-        """Hour, day and month. What is reserved counts in each, however long ago it was set aside."""
+        """The sums of the hour, the day and the month. Every reservation counts in each of them, however old it is."""
         begin = cost_windows(self._clock.local())
         values = {name: as_stored(getattr(begin, name)) for name in ("hour", "day", "month")}
         reserved, hour, day, month = ask(session, _SUMS, values | {"agent": agent}).one()
@@ -394,6 +394,6 @@ def _reservations(session: Session, *conditions: Any) -> Sequence[CostEntry]:
 
 
 def _final_price(view: SessionView, entry: CostEntry) -> int:
-    """The price of a session. Nobody counted to the end of one that a crash cut short: it may have spent all that was
-    set aside for it, so that is what it cost (SPEC 3.4)."""
+    """The price of a session. An interrupted session was not counted to its end. It may have spent all that was
+    reserved for it, so it costs at least that (SPEC 3.4)."""
     return max(view.cost, entry.amount_microusd) if view.state is SessionState.INTERRUPTED else view.cost

@@ -1,9 +1,9 @@
 """The human gate (SPEC 3.6): what needs a person's approval before it runs.
 
-An operator's approval satisfies every rule (SPEC 3.2) but one: where no sandbox works, the operator must confirm each
-time that nothing confines the run, unless the workspace's settings allow it. Otherwise each rule that applies asks, or
-blocks after a content hit. The rules for running without an operator (SPEC 2.5, 2.6, 7.3, 7.4) are here too, so that
-nothing that runs by itself gets around them.
+An operator's approval satisfies every rule but one (SPEC 3.2). Where no sandbox works, the operator must confirm each
+time that nothing confines the run, unless the settings of the workspace allow it. Without an approval, each rule that
+applies asks; after a hit of the content filter it blocks. The rules for running without an operator (SPEC 2.5, 2.6,
+7.3, 7.4) are here too, so that nothing that runs by itself gets around them.
 """
 
 from __future__ import annotations
@@ -122,7 +122,8 @@ _CONTENT_WORDS = {
 
 
 def decide_gate(facts: GateFacts) -> RailVerdict:
-    """The gate's word. `rule` joins the rows that apply with commas, `novel-pair` among them for the NEW badge."""
+    """The verdict of the gate. Its `rule` has the names of all rules that apply, separated by commas. `novel-pair`
+    among them is the NEW badge."""
     applying = gate_rules(facts)
     rule = ",".join(row.rule for row in applying)
     words = "; ".join(row.words for row in applying)
@@ -137,5 +138,5 @@ def decide_gate(facts: GateFacts) -> RailVerdict:
 
 
 def is_near_cap(spent: int, cap: int) -> bool:
-    """More than 80 % of `cap`; a cap of 0 is always near."""
+    """Whether more than 80 % of `cap` is spent. A cap of 0 is always near."""
     return spent * 5 > cap * 4 or cap == 0

@@ -44,7 +44,7 @@ _LIFTED_BY_OPERATOR = "safety.lifted_by_hand"
 
 @frozen
 class KillFacts:
-    """The conditions that the kill switch checks; `holds` are the active ones."""
+    """The conditions that the kill switch checks. `holds` are the active holds."""
 
     enabled: bool
     enabled_this_run: bool
@@ -249,7 +249,7 @@ class KillSwitch:
         self._on_change()
 
     def place(self, transaction: Transaction, word: str, reason: str, *, by: str = "engine") -> bool:
-        """Place a hold in the caller's transaction; False if it is active already."""
+        """Place a hold in the caller's transaction. Returns False if it is active already."""
         existing = load(transaction.session, HoldRow, word)
         if existing is not None and (existing.until is None or transaction.now < existing.until):
             return False
@@ -287,7 +287,8 @@ class KillSwitch:
                 self._lift(transaction, hold.word, by_operator=False)
 
     def poll(self) -> None:
-        """One check: adopt a stop file, remove expired holds, end sessions if a level stopped since the last check."""
+        """Check once: adopt a stop file, remove expired holds, and end sessions if a level was thrown since the last
+        check."""
         facts = self._facts(self._holds)
         if facts.stop_requested and not self._stopping:
             request = stop_file.read_request(self._file)

@@ -62,8 +62,8 @@ RAIL_ORDER = (trigger_history.LOOP, trigger_history.RATE, costs.RAIL, CONTENT, g
 
 
 class CrosspollLog(Row, table=True):
-    """One row for every decision on a trigger, with the verdicts of the rails in their order. `prediction_id` is no
-    foreign key: the log outlives the card."""
+    """One decision on a trigger, with the verdicts of the rails in their order. `prediction_id` is no foreign key,
+    because the log outlives the card."""
 
     __tablename__ = "crosspoll_log"
 
@@ -88,7 +88,7 @@ class CrosspollLog(Row, table=True):
 
 
 class Allowance(Row, table=True):
-    """The operator's *allow once* (SPEC 3.5): lifts one content block for one digest, one time."""
+    """The operator's *allow once* (SPEC 3.5): it lifts a block of the content filter for one digest, once."""
 
     __tablename__ = "content_allowances"
 
@@ -219,7 +219,8 @@ class Pipeline:
         )
 
     def _spent_in(self, session: Session) -> Callable[[], CostState]:
-        """What was spent, read once when a rail first asks: where reading fails, that rail blocks."""
+        """A function that reads what was spent, once. If reading fails, it fails within the rail that asks, and that
+        rail blocks."""
         return cache(lambda: self._costs.spent(session))
 
     def _ask_all(

@@ -1,7 +1,7 @@
 """The sandbox ladder (SPEC 3.8): what a session's commands may touch, and who holds them to it.
 
-Here are the places, the limits, and the base class of the rungs, which have a module each. `ladder.py` chooses one,
-`escapes.py` measures what it holds.
+Here are the places that a session's commands have, their limits, and the base class of the rungs. Each rung has a
+module. `ladder` chooses one, and `escapes` measures what each of them holds.
 """
 
 from __future__ import annotations
@@ -98,8 +98,8 @@ PRIVATE_FOLDERS = tuple(dict.fromkeys((Path("/tmp").resolve(), Path("/var/tmp").
 
 @frozen
 class Confinement:
-    """The places and hosts that one session's commands may touch; all paths absolute. A place that is not named here
-    and is no part of the system or of an installed tool (see `host_paths`) does not exist for them."""
+    """The places and hosts that one session's commands may touch. All paths are absolute. Commands see no other places
+    but those of the system and of installed tools (see `host_paths`)."""
 
     folder: Path
     """Where the session works: writable but for its `.git`."""
@@ -131,7 +131,7 @@ class Confinement:
 
     @property
     def is_ephemeral(self) -> bool:
-        """Whether what is written in `folder` is thrown away, because it is the operator's tree."""
+        """Whether `folder` is the operator's tree, so that what commands write there is thrown away."""
         return self.tree is not None and self.folder == self.tree
 
     @property

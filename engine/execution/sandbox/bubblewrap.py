@@ -1,7 +1,7 @@
 """The rung of Linux namespaces: `bwrap`, unprivileged, about 10 ms a command (SPEC 3.8).
 
-A world of its own for each command: nothing in it but the system, installed tools and the session's places, with its
-own processes, its own loopback and no other network, its own /tmp, /run and /dev. Nothing in it outlives it. A seccomp
+Each command has a world of its own. It sees the system, installed tools and the session's places. It has its own
+processes, its own loopback and no other network, and its own /tmp, /run and /dev. Nothing in it outlives it. A seccomp
 filter and resource limits close what namespaces leave open.
 """
 

@@ -1,8 +1,8 @@
-"""What commands may read besides their own folders and inherit, allow-lists both, and the places of secrets (SPEC
+"""The places of this machine that commands may read, the variables that they inherit, and the places of secrets (SPEC
 3.8).
 
-Of the operator's home it has only the rows of `TOOLS`, and installations that lie on the PATH or that a command itself
-lies in. Commands have another HOME, in which links stand where the tools look.
+The first two are allow-lists. Of the operator's home they have only the rows of `TOOLS`, and installations that lie on
+the PATH or in which a command itself lies. Commands have another HOME, with links where the tools look for their files.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The rung of Landlock and seccomp, for Linux without user namespaces: pure Python, about 40 ms a command (SPEC 3.8).
 
-The supervisor runs each command and holds it. Landlock confines what it opens, makes, moves and removes, and whom it
-sends signals; seccomp closes sockets and what of the machine has no namespace here; calls that neither can judge are
-passed on to the supervisor. It gives nothing of its own: no loopback, no /tmp, no /dev/shm, no terminals. See also
-`Landlock.limitations`.
+The supervisor runs each command and holds it. Landlock confines which files the command opens, makes, moves and
+removes, and to which processes it sends signals. Seccomp refuses sockets, and calls on what the machine shares where
+there are no namespaces. Calls that neither can judge are passed on to the supervisor. A command has nothing of its own
+here: no loopback, no /tmp, no /dev/shm, no terminals. See also `Landlock.limitations`.
 """
 
 from __future__ import annotations

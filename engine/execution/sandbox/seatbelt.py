@@ -1,8 +1,7 @@
 """The rung of macOS: `sandbox-exec` with a profile of its own for each command (SPEC 3.8).
 
-Apple calls the program deprecated and ships it still; others confine agents with it. A process may still see others'
-names, and there is no loopback of the command's own, so that nothing listens and nothing connects unless the network is
-allowed.
+Apple calls the program deprecated, but still ships it. A command may still see the names of other processes. It has no
+loopback of its own, so nothing listens and nothing connects unless the network is allowed.
 """
 
 from __future__ import annotations

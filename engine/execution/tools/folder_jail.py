@@ -1,10 +1,10 @@
 """Reads and writes files of one folder and no others, whatever a path says and whoever changes the tree (SPEC 3.8).
 
-A path is walked name by name, and a link is not followed by the kernel but read and walked like the rest, so that `..`
-and links may lead anywhere within the folder and nowhere else. That only finds out where a path leads: the files are
-used by `Beneath`, which follows no link whatever has changed since. Writing puts a new file beside the old and renames
-it, which changes no file that has another name elsewhere; reading such a file (a hard link) is refused, for nobody can
-tell whose it is."""
+A path is walked name by name. A link is read and walked like the rest; the kernel does not follow it. So `..` and links
+may lead anywhere within the folder and nowhere else. This only finds out where a path leads. The files are opened by
+`Beneath`, which follows no link, whatever has changed since. To write a file, a new one is put beside it and renamed,
+so that no file with another name elsewhere changes. Such a file (a hard link) is not read, because nobody can tell
+whose it is."""
 
 from __future__ import annotations
 

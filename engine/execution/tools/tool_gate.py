@@ -1,5 +1,5 @@
-"""Checks every tool call before it is done: by the agent's policy, the content filter, production targets, and
-where one of them asks for it a person (SPEC 3.5, 3.6, 4.1)."""
+"""Checks every tool call before it is done (SPEC 3.5, 3.6, 4.1): by the agent's policy, by the content filter, and for
+production targets. If one of them asks for it, a person decides."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Carries out the tool calls of one session (SPEC 3.8): each goes through the gate, is done in the jail or the
-sandbox, and leaves its line in the transcript. The answer to a model's mistake says what to do instead."""
+"""Carries out the tool calls of one session (SPEC 3.8). Each call goes through the gate, is done in the jail or in the
+sandbox, and leaves a line in the transcript. A model that makes a mistake is told what to do instead."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Fetches web pages as text for sessions (SPEC 3.8), and searches by the endpoint that the operator configured.
 
-A name is resolved once, its addresses are judged, and the connection goes to the address that was judged, so that a
-name which changes its mind reaches nothing; each redirect goes through the same. No proxy, no cookies, no credentials,
-a bounded size and a bounded time, also when the other side sends one byte a minute."""
+A name is resolved once, its addresses are judged, and the connection goes to the address that was judged. So a name
+that resolves to another address a moment later reaches nothing. Each redirect goes through the same. There are no
+proxies, cookies and credentials. Size and time are bounded, also when the other side sends one byte a minute."""
 
 from __future__ import annotations
 
