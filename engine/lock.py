@@ -1,8 +1,7 @@
-"""One engine for each home (SPEC 7.5): a lock that the system releases when its process dies, and a note about the
-holder.
+"""One engine for each home (SPEC 7.5): a lock, and a note about its holder.
 
-The note is `data/engine.json`: process id, start, version, and the address of the control socket. It only informs; the
-lock decides.
+The system releases the lock when the process dies. The note is `data/engine.json`, with the process id, the start, the
+version, and the address of the control socket. It only informs; the lock decides.
 """
 
 from __future__ import annotations
@@ -36,8 +35,9 @@ RELEASE_TIMEOUT_S = 2.0
 
 @frozen
 class Holder:
-    """The holder of a home. `since` is an ISO instant in UTC; `address` is the path of the control socket or ""; `kind`
-    is "console", "headless" (consoles attach to both), or "" for a verb; `gateway` is the URL of its gateway, or ""."""
+    """The holder of a home. `since` is an ISO instant in UTC. `address` is the path of the control socket, or "".
+    `kind` is "console" or "headless" (consoles attach to both), or "" for a verb. `gateway` is the URL of its gateway,
+    or ""."""
 
     pid: int
     since: str

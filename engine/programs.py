@@ -1,4 +1,4 @@
-"""Programs beside the engine: finds those of the operator, never those of a repository, and keeps helper processes."""
+"""Programs beside the engine: finds the operator's, never those of a repository, and keeps helper processes running."""
 
 from __future__ import annotations
 

@@ -47,10 +47,10 @@ class Arms:
 def difference_interval(strata: Sequence[Arms], doubt: float) -> tuple[float, float, float]:
     """(difference, low, high) of the share that goes well with something and without it, from -1 to 1.
 
-    The figures are read after every session; an interval made for one look would sooner or later call every fourth
-    ineffective change harmful. Here each end is wrong at any look in at most a share `doubt` of cases: it is a normal
-    mixture confidence sequence (Robbins, 1970). Strata are compared among themselves; an even prior draws each
-    difference a little to 0. `tests/benchmarks/test_lift_looks.py` measures what it finds.
+    The figures are read after every session. An interval made for one look would sooner or later call every fourth
+    ineffective change harmful. Here each end is wrong at any look in at most a share `doubt` of cases, because it is a
+    normal mixture confidence sequence (Robbins, 1970). Each stratum is compared within itself, and an even prior draws
+    each difference a little to 0. `tests/benchmarks/test_lift_looks.py` measures what it finds.
     """
     weighted, precision = 0.0, 0.0
     for arms in strata:

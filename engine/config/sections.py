@@ -147,7 +147,7 @@ def fallback_problem(name: str) -> str:
 
 
 def without_slash(url: str) -> str:
-    """An address without what it may end with."""
+    """An address without a slash at its end."""
     return url.rstrip("/")
 
 
@@ -202,10 +202,10 @@ PROVIDERS: dict[str, ProviderSettings] = {
 class WebSettings(Section):
     """`[web]`: what the web tools of sessions may reach without asking (SPEC 3.8).
 
-    `search_url` is that of a SearXNG-like search: it answers `?q=…&format=json` with `results` of `title`, `url` and
-    `content`; without one there is no web_search. `allow` are hosts that are fetched from without asking, such as
-    `docs.python.org`, `*.readthedocs.io`, `localhost:3000`; only one that is named without a `*` may be on this machine
-    or its network.
+    `search_url` is the address of a search like SearXNG. It answers `?q=…&format=json` with `results` of `title`, `url`
+    and `content`. Without it there is no web_search. `allow` are hosts from which pages are fetched without asking,
+    such as `docs.python.org`, `*.readthedocs.io`, `localhost:3000`. Only a host that is named without a `*` may be on
+    this machine or its network.
     """
 
     search_url: str = ""

@@ -104,8 +104,8 @@ UNMEASURED = dict.fromkeys(ESCAPES, UNKNOWN)
 
 @functools.cache
 def measure_rungs() -> dict[str, dict[str, str]]:
-    """The result of each of `ESCAPES` by the name of each rung that works here; `UNMEASURED` for one on which the
-    program did not run to its end. Under a second, tried once a process."""
+    """The result of each of `ESCAPES`, by the name of each rung that works here. It is `UNMEASURED` for a rung on which
+    the program did not run to its end. Takes less than a second, and is done once a process."""
     working = find_rungs()
     with ThreadPoolExecutor(len(working)) as pool:
         return {rung.name: result for rung, result in zip(working, pool.map(_measure_rung, working), strict=True)}

@@ -1,11 +1,11 @@
 """Plans which places of the file system a sandboxed command sees, and how (SPEC 3.8).
 
-A command sees nothing but the places to read, the session's own, and an empty place over each secret. The deeper path
+A command sees the places to read, the session's own places, and an empty place over each secret. The deeper path
 decides: a place shown inside a hidden folder is seen, a place hidden inside a writable one is not.
 
-Two rules keep a command from preparing the way for the next one, since each command's mounts are made anew by paths:
-what is mounted inside a writable place is pinned, with every folder on the way to it, because a mount point cannot be
-renamed or exchanged; and a source of a mount is never a link that a command could have made.
+The mounts of each command are made anew, by paths. Two rules keep a command from preparing the way for the next one.
+What is mounted inside a writable place is pinned, with every folder on the way to it, because a mount point cannot be
+renamed or exchanged. And a source of a mount is never a link that a command could have made.
 """
 
 from __future__ import annotations

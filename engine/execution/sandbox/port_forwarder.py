@@ -1,8 +1,8 @@
 """Forwards ports on the loopback of a sandbox without network to the host gate's socket (SPEC 3.8).
 
-Run inside, before the command and in the same process: `python -I -S port_forwarder.py SOCKET HOSTS command…`. A child
-of it does the forwarding; the process itself becomes the command, so that its pipes, signals and exit code are the
-command's own. Standard library only, and no import of the engine: the interpreter is started bare.
+It runs inside the sandbox, as `python -I -S port_forwarder.py SOCKET HOSTS command…`. Its child does the forwarding.
+The process itself becomes the command, so that its pipes, signals and exit code are the command's own. The interpreter
+is started bare: standard library only, and no import of the engine.
 """
 
 from __future__ import annotations

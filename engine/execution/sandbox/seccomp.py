@@ -1,9 +1,10 @@
 """Makes the seccomp filters of the Linux rungs, which refuse system calls (SPEC 3.8).
 
-A filter closes what namespaces leave open, so bubblewrap has one, too. The kernel's keyring goes with the credentials,
-not with a namespace, and may hold disk and network keys. Sockets of some families (a virtual machine's vsock,
+A filter closes what namespaces leave open, so bubblewrap has one, too. The kernel's keyring belongs to the credentials
+and not to a namespace, and may hold disk and network keys. Sockets of some families (a virtual machine's vsock,
 bluetooth) know no network namespace and lead out of it. User namespaces, io_uring, bpf and the mount calls had many
-holes that an unprivileged program could use; no test suite or build needs them. No file that runs as its owner is made.
+holes that an unprivileged program could use, and no test suite or build needs them. No command can make a file that
+runs as its owner.
 """
 
 from __future__ import annotations
