@@ -34,66 +34,7 @@ _SEPARATOR = re.compile(
     re.IGNORECASE,
 )
 _BULLET = re.compile(r"^\s*(?:[-*\u2022>]\s+|\d{1,3}[.)]\s+|\[[ xX]?\]\s+|#{1,6}\s+|\$\s+)+")
-_FILLER = re.compile(
-    r"^(?:please|pls|kindly|now|ok(?:ay)?|hey|hi|hello|so|well|first(?:ly)?|second(?:ly)?|third(?:ly)?|next|then"
-    r"|finally|"
-    r"lastly|also|and|just|immediately|quickly|simply|urgent(?:ly)?|after that|afterwards|meanwhile|instead|go"
-    r" ahead(?: and)?|"
-    r"feel free to|proceed to|let'?s|let us|(?:can|could|would|will) you|you (?:should|must|can|may|need to|have to"
-    r"|will)|"
-    r"(?:i|we)(?:'d| would)? (?:want|need|like|would like)(?: you)?(?: all)?(?: to)?|(?:we|i) (?:should|must|have to"
-    r"|can)|"
-    r"i think (?:we|you) should|it is time to|it's time to|time to|your (?:task|job|goal|mission) is to|the task is to|"
-    r"todo|task|goal|fixme|make sure (?:to|you|that you)|be sure to|(?:do not|don't|never) (?:forget to|hesitate to)|"
-    r"remember to|try to|help me(?: to)?|you are (?:asked|allowed|told) to|start by|begin by|"
-    r"(?:completely|permanently|fully|entirely|recursively|forcibly|silently|carefully|safely|really|at once))"
-    r"(?:\s*[,:!]\s*|\s+|$)",
-    re.IGNORECASE,
-)
-_TALK = re.compile(
-    r"^(?:update (?:the |our )?(?:docs?|documentation|readme|comments?|change ?log|tests?|wording|text)"
-    r"|(?:re)?(?:place|write|add|create|implement|document|describe|explain|summari[sz]e|review|test|check|verify"
-    r"|ensure|"
-    r"assert|confirm|investigate|analy[sz]e|read|discuss|compare|refactor|rename|fix|debug|handle|support|mock"
-    r"|simulate|"
-    r"stub|reproduce|translate|note|mention|warn|comment|log|detect|block|prevent|reject|refuse|forbid|guard|protect|"
-    r"restrict|propose|suggest|plan|outline|rehearse|teach|learn|understand|lint|cover|parametri[sz]e|audit|count|"
-    r"search|grep|look (?:at|for|into|up)|find(?: out)?|tell me|show me|think|quote|extend|define|design|draft|"
-    r"improve|demonstrate|list|report|answer|parse|highlight|validate|recogni[sz]e|catch|escape|figure"
-    r" out))\b(?!\s*[:,])",
-    re.IGNORECASE,
-)
-_QUESTION = re.compile(
-    r"^(?:why|how|what|when|where|who|whom|which|whose|does|did|is|are|was|were|has|have|had|should (?:we|i)|do (?:we"
-    r"|i|you)|"
-    r"may i|can (?:we|i|users?|it|this|that)|would it|could it|will it|if)\b",
-    re.IGNORECASE,
-)
-_NEGATED = re.compile(
-    r"\b(?:do not|don'?t|never|must not|mustn'?t|should not|shouldn'?t|shall not|cannot|can ?not|can'?t|won'?t|will"
-    r" not|"
-    r"without|avoid|refuses?|refused|refusing|prevents?|preventing|instead of|rather than|not to|forbids?|forbidden|"
-    r"rejects?|stop(?:s|ped)? (?:users?|people|it|agents?|anyone)|no longer|does not|doesn'?t|did not|didn'?t|nobody"
-    r"|no one|"
-    r"isn'?t allowed|not allowed|no need to|needs? not|protect(?:s|ed)? against|guards? against|would not|wouldn'?t)\b"
-    r"(?! (?:forget|hesitate|wait|ask|worry|mind|stop))",
-    re.IGNORECASE,
-)
 _SUBORDINATE = re.compile(r"\b(?:to|that|which|who|when|where|if|whether|how|why|can|of)\b", re.IGNORECASE)
-_ABOUT = re.compile(
-    r"\b(?:is|are|was|were|be|being|gets?|got)\s+(?:\w+\s+)?(?:refused|blocked|dangerous|rejected|caught|stopped"
-    r"|forbidden|"
-    r"detected|safe|unsafe|asked about|denied|documented|mentioned|harmful|flagged|prevented|harmless|a bad idea"
-    r"|risky)\b|"
-    r"\b(?:mentions?|mentioning|called|named|titled|says|saying|the (?:word|phrase|string|text|command|option|flag))\b",
-    re.IGNORECASE,
-)
-_CARRIER = re.compile(
-    r"^(?:(?:do|run|execute|perform|follow|obey|apply|carry out|type|say|send|complete|finish|this|that|these"
-    r"|following|the|"
-    r"exactly|instructions?|steps?|commands?|task|as|it|now|is|to|what|your|my)\W*)*$",
-    re.IGNORECASE,
-)
 
 
 @frozen
@@ -151,7 +92,9 @@ def split_clauses(text: str) -> tuple[list[Clause], bool]:
 def _split_sentence(sentence: str, quotes: list[tuple[str, bool]], *, talked: bool) -> list[Clause]:
     """`talked`: the sentence is nothing but code, and what stands before it talks about it."""
     sentence = _BULLET.sub("", sentence[:MAX_SENTENCE_LENGTH])
-    question = bool(_QUESTION.match(_remove_filler(sentence)[:80])) and not sentence.lower().startswith("if ")
+    question = bool(_vocabulary().questions.match(_remove_filler(sentence)[:80])) and not sentence.lower().startswith(
+        "if "
+    )
     parts = _SEPARATOR.split(sentence)
     result: list[Clause] = []
     before: Clause | None = None
@@ -164,24 +107,30 @@ def _split_sentence(sentence: str, quotes: list[tuple[str, bool]], *, talked: bo
         if not bare and not pieces:
             continue
         conditional = bool(re.match(r"(?:if|when|while|unless|once|after|before|because|since)\b", bare, re.IGNORECASE))
-        talks = talked or question or conditional or bool(_TALK.match(bare)) or bool(_ABOUT.search(bare))
+        talks = (
+            talked
+            or question
+            or conditional
+            or bool(_vocabulary().talk.match(bare))
+            or bool(_vocabulary().about.search(bare))
+        )
         joined = conjunction in ("and", "or", "nor", "&", ",")
         if before is not None and not talks:
             if conjunction == "before":
                 talks = True
             elif before.asks:
                 talks = conjunction in ("or", "nor") and before.negated_from >= 0
-            elif _TALK.match(context):
+            elif _vocabulary().talk.match(context):
                 talks = conjunction == ":" or (joined and bool(_SUBORDINATE.search(context)))
             else:
-                talks = conjunction in ("or", "nor") and bool(_NEGATED.search(context))
-        negation = _NEGATED.search(bare)
+                talks = conjunction in ("or", "nor") and bool(_vocabulary().negations.search(context))
+        negation = _vocabulary().negations.search(bare)
         clause = Clause(
             bare,
             not talks,
             tuple(text for text, is_code in pieces if is_code),
             tuple(text for text, is_code in pieces if not is_code),
-            bool(pieces) and bool(_CARRIER.match(bare)),
+            bool(pieces) and bool(_vocabulary().carriers.match(bare)),
             negation.end() if negation else -1,
         )
         result.append(clause)
@@ -193,21 +142,13 @@ def _split_sentence(sentence: str, quotes: list[tuple[str, bool]], *, talked: bo
 def _remove_filler(text: str) -> str:
     text = text.strip()
     for _ in range(12):
-        shorter = _FILLER.sub("", text, count=1).strip()
+        shorter = _vocabulary().fillers.sub("", text, count=1).strip()
         if shorter == text:
             break
         text = shorter
     return text
 
 
-_IN_CODE = re.compile(
-    r"\s+(?:from|in|of|out of|inside|under|below|on)\s+(?:the\s+|this\s+|our\s+"
-    r"|that\s+)?(?:\./)?(?:\w+\s+)?(?:list|menu|enum|readme|docs?|config\w*|code|codebase|schema|tests?"
-    r"|examples?|fixtures?|mocks?|page|ui|form|changelog|scripts?|module|package|class|function|comments?"
-    r"|templates?|dropdown|sidebar|names?|diagram|build|dist|tmp|/tmp\S*|temp|target|node_modules|cache"
-    r"|__pycache__|coverage|sandbox|imports?|type|output|query|response|sentence|title)\b",
-    re.IGNORECASE,
-)
 _WORD = re.compile(r"[\w'*.-]+")
 _GAP = 6
 """Words between a verb and its object."""
@@ -265,7 +206,9 @@ def _is_asked(text: str, start: int) -> bool:
 def _is_code(after: str) -> bool:
     """Whether the words behind an object say that it is code or text: "database migration", "… from the list"."""
     word = re.match(r"(?:'s)?\s+([\w-]+)", after)
-    return (word is not None and word[1].lower() in _vocabulary().code_nouns) or bool(_IN_CODE.match(after))
+    return (word is not None and word[1].lower() in _vocabulary().code_nouns) or bool(
+        _vocabulary().in_code.match(after)
+    )
 
 
 @dataclass(frozen=True)
@@ -279,18 +222,48 @@ class _Vocabulary:
     """Words for code, not for the thing itself: "the database migration", "the production flag"."""
     harmless: frozenset[str]
     """Those, and what says that a thing is of no worth."""
+    fillers: re.Pattern[str]
+    """What may stand before a verb that is asked for, and changes nothing."""
+    talk: re.Pattern[str]
+    """The beginning of a clause that talks about something."""
+    questions: re.Pattern[str]
+    negations: re.Pattern[str]
+    about: re.Pattern[str]
+    """Words by which a clause says something about a thing."""
+    carriers: re.Pattern[str]
+    """A clause that says no more than that what it quotes shall be done."""
+    in_code: re.Pattern[str]
+    """Words behind an object that say that it is code or text."""
 
 
 @cache
 def _vocabulary() -> _Vocabulary:
     tables = read_rules("prose.toml")
     nouns = frozenset(form for noun in tables["code_nouns"].split() for form in (noun, f"{noun}s", f"{noun}es"))
+    words = {name: "|".join(patterns) for name, patterns in tables["clauses"].items()}
     return _Vocabulary(
-        tuple(map(ProseRule.parse, tables["rule"])),
-        re.compile(f"{tables['words']['asked']}$", re.IGNORECASE),
-        nouns,
-        nouns | frozenset(tables["placeholders"].split()),
+        rules=tuple(map(ProseRule.parse, tables["rule"])),
+        before=_pattern(f"{tables['words']['asked']}$"),
+        code_nouns=nouns,
+        harmless=nouns | frozenset(tables["placeholders"].split()),
+        fillers=_pattern(rf"^(?:{words['fillers']})(?:\s*[,:!]\s*|\s+|$)"),
+        talk=_pattern(rf"^(?:{words['talk_about_texts']}|(?:re)?(?:{words['talk']}))\b(?!\s*[:,])"),
+        questions=_pattern(rf"^(?:{words['questions']})\b"),
+        negations=_pattern(rf"\b(?:{words['negations']})\b(?! (?:forget|hesitate|wait|ask|worry|mind|stop))"),
+        about=_pattern(
+            rf"\b(?:is|are|was|were|be|being|gets?|got)\s+(?:\w+\s+)?(?:{words['judgements']})\b"
+            rf"|\b(?:{words['mentions']})\b"
+        ),
+        carriers=_pattern(rf"^(?:(?:{words['carriers']})\W*)*$"),
+        in_code=_pattern(
+            r"\s+(?:from|in|of|out of|inside|under|below|on)\s+(?:the\s+|this\s+|our\s+|that\s+)?(?:\./)?(?:\w+\s+)?"
+            rf"(?:{words['places_of_code']})\b"
+        ),
     )
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    return re.compile(text, re.IGNORECASE)
 
 
 def rules() -> tuple[ProseRule, ...]:
