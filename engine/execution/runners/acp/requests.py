@@ -11,7 +11,7 @@ import contextlib
 import json
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from acp import RequestError, schema
@@ -38,6 +38,18 @@ MAX_DETAIL = 20_000
 
 T = TypeVar("T")
 
+REQUESTS: Mapping[str, type[BaseModel]] = {
+    "session/request_permission": schema.RequestPermissionRequest,
+    "fs/read_text_file": schema.ReadTextFileRequest,
+    "fs/write_text_file": schema.WriteTextFileRequest,
+    "terminal/create": schema.CreateTerminalRequest,
+    "terminal/output": schema.TerminalOutputRequest,
+    "terminal/wait_for_exit": schema.WaitForTerminalExitRequest,
+    "terminal/kill": schema.KillTerminalRequest,
+    "terminal/release": schema.ReleaseTerminalRequest,
+}
+"""The form of each request that is answered, by its method."""
+
 UsageCallback = Callable[[int, "schema.Cost | None"], None]
 
 
@@ -63,16 +75,6 @@ class ClientRequests:
         self._open_requests = 0
         self._granted_commands: Counter[str] = Counter()
         self._warnings: set[str] = set()
-        self._handlers: dict[str, tuple[type[BaseModel], Callable[[Any], Awaitable[BaseModel]]]] = {
-            "session/request_permission": (schema.RequestPermissionRequest, self._answer_permission),
-            "fs/read_text_file": (schema.ReadTextFileRequest, self._read_file),
-            "fs/write_text_file": (schema.WriteTextFileRequest, self._write_file),
-            "terminal/create": (schema.CreateTerminalRequest, self._create_terminal),
-            "terminal/output": (schema.TerminalOutputRequest, self._terminal_output),
-            "terminal/wait_for_exit": (schema.WaitForTerminalExitRequest, self._wait_for_exit),
-            "terminal/kill": (schema.KillTerminalRequest, self._kill_terminal),
-            "terminal/release": (schema.ReleaseTerminalRequest, self._release_terminal),
-        }
 
     async def __call__(self, method: str, params: Any, notification: bool) -> BaseModel | None:
         """Answer a request or handle a notification. A `RequestError` goes back to the agent."""
@@ -80,14 +82,13 @@ class ClientRequests:
             if method == "session/update":
                 self._handle_update(params)
             return None
-        if method not in self._handlers:
+        if method not in REQUESTS:
             raise RequestError.method_not_found(sanitise(method)[:80])
         if self._open_requests >= MAX_OPEN_REQUESTS:
             raise _request_error(f"{MAX_OPEN_REQUESTS} requests are already waiting for an answer")
         self._open_requests += 1
         try:
-            form, serve = self._handlers[method]
-            return await serve(self._validate(form, params))
+            return await self._answer(self._validate(REQUESTS[method], params))
         except ValidationError as error:
             raise RequestError.invalid_params({"details": f"{error.error_count()} fields are wrong"}) from None
         except Refusal as refusal:
@@ -136,6 +137,40 @@ class ClientRequests:
 
     # Requests
 
+    async def _answer(self, request: BaseModel) -> BaseModel:
+        match request:
+            case schema.RequestPermissionRequest():
+                return await self._answer_permission(request)
+            case schema.ReadTextFileRequest(path=path, line=line, limit=limit):
+                text = await self._run_in_thread(lambda: self._belt.read_text(path, line, limit))
+                return schema.ReadTextFileResponse(content=text)
+            case schema.WriteTextFileRequest(path=path, content=content):
+                await self._run_in_thread(lambda: self._belt.write_text(path, content))
+                return schema.WriteTextFileResponse()
+            case schema.CreateTerminalRequest():
+                return await self._create_terminal(request)
+            case schema.TerminalOutputRequest(terminal_id=terminal_id):
+                terminal = self._terminals.get(terminal_id)
+                status = None
+                if terminal.ended.is_set():
+                    status = schema.TerminalExitStatus(exit_code=terminal.exit_code, signal=terminal.signal)
+                return schema.TerminalOutputResponse(
+                    output=terminal.output, truncated=terminal.truncated, exit_status=status
+                )
+            case schema.WaitForTerminalExitRequest(terminal_id=terminal_id):
+                terminal = self._terminals.get(terminal_id)
+                await self._run_in_thread(terminal.ended.wait)
+                return schema.WaitForTerminalExitResponse(exit_code=terminal.exit_code, signal=terminal.signal)
+            case schema.KillTerminalRequest(terminal_id=terminal_id):
+                terminal = self._terminals.get(terminal_id)
+                terminal.cancel.set()
+                await self._run_in_thread(terminal.ended.wait)
+                return schema.KillTerminalResponse()
+            case schema.ReleaseTerminalRequest(terminal_id=terminal_id):
+                self._terminals.release(terminal_id)
+                return schema.ReleaseTerminalResponse()
+        raise AssertionError(f"no answer to {type(request).__name__}")
+
     async def _answer_permission(self, request: schema.RequestPermissionRequest) -> schema.RequestPermissionResponse:
         allowed: bool | None = None
         call = self._describe_call(request.tool_call)
@@ -153,14 +188,6 @@ class ClientRequests:
             return schema.RequestPermissionResponse(outcome=schema.DeniedOutcome(outcome="cancelled"))
         return schema.RequestPermissionResponse(outcome=schema.AllowedOutcome(outcome="selected", option_id=option))
 
-    async def _read_file(self, request: schema.ReadTextFileRequest) -> schema.ReadTextFileResponse:
-        text = await self._run_in_thread(lambda: self._belt.read_text(request.path, request.line, request.limit))
-        return schema.ReadTextFileResponse(content=text)
-
-    async def _write_file(self, request: schema.WriteTextFileRequest) -> schema.WriteTextFileResponse:
-        await self._run_in_thread(lambda: self._belt.write_text(request.path, request.content))
-        return schema.WriteTextFileResponse()
-
     async def _create_terminal(self, request: schema.CreateTerminalRequest) -> schema.CreateTerminalResponse:
         argv = terminal_argv(request.command, request.args)
         command = command_of({"command": argv})
@@ -173,28 +200,6 @@ class ClientRequests:
         env = {variable.name: variable.value for variable in request.env or ()}
         created = self._terminals.create(argv, cwd=request.cwd, env=env, max_bytes=request.output_byte_limit)
         return schema.CreateTerminalResponse(terminal_id=created)
-
-    async def _terminal_output(self, request: schema.TerminalOutputRequest) -> schema.TerminalOutputResponse:
-        terminal = self._terminals.get(request.terminal_id)
-        status = None
-        if terminal.ended.is_set():
-            status = schema.TerminalExitStatus(exit_code=terminal.exit_code, signal=terminal.signal)
-        return schema.TerminalOutputResponse(output=terminal.output, truncated=terminal.truncated, exit_status=status)
-
-    async def _wait_for_exit(self, request: schema.WaitForTerminalExitRequest) -> schema.WaitForTerminalExitResponse:
-        terminal = self._terminals.get(request.terminal_id)
-        await self._run_in_thread(terminal.ended.wait)
-        return schema.WaitForTerminalExitResponse(exit_code=terminal.exit_code, signal=terminal.signal)
-
-    async def _kill_terminal(self, request: schema.KillTerminalRequest) -> schema.KillTerminalResponse:
-        terminal = self._terminals.get(request.terminal_id)
-        terminal.cancel.set()
-        await self._run_in_thread(terminal.ended.wait)
-        return schema.KillTerminalResponse()
-
-    async def _release_terminal(self, request: schema.ReleaseTerminalRequest) -> schema.ReleaseTerminalResponse:
-        self._terminals.release(request.terminal_id)
-        return schema.ReleaseTerminalResponse()
 
     def _validate(self, form: type[BaseModel], params: Any) -> BaseModel:
         """Parse a request of this session. Raises ValidationError, `RequestError`."""
