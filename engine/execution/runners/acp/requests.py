@@ -237,9 +237,10 @@ class ClientRequests:
         )
 
     async def _run_in_thread(self, blocking: Callable[[], T]) -> T:
-        """Run what is `blocking` in a thread of its own; raises `SessionStopped` as soon as the session ends.
+        """Run `blocking` in a thread of its own and return its result. Raises `SessionStopped` as soon as the session
+        ends.
 
-        Not in asyncio's pool: a few questions that wait for a person would keep everything else waiting with them.
+        Asyncio's own pool is not used: a few questions that wait for a person would block everything else in it.
         """
         answer = asyncio.wrap_future(run_in_thread(f"clawpy-{self._live.id}-ask", blocking))
         stop = asyncio.ensure_future(self.stopping.wait())

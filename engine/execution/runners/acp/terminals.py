@@ -77,9 +77,10 @@ class Terminals:
     def create(
         self, argv: Sequence[str], *, cwd: str | None, env: Mapping[str, str], max_bytes: int | None = None
     ) -> str:
-        """Start a command that was allowed; returns the terminal's id. A failure to start it goes into its output.
+        """Start a command that was allowed, and return the terminal's id. If it cannot be started, the reason goes into
+        its output.
 
-        Raises `Refusal` `too_many_terminals`, `outside` (a folder beyond the session's).
+        Raises `Refusal` `too_many_terminals`, or `outside` for a folder beyond the session's.
         """
         folder = Path(cwd).resolve() if cwd else self._folder
         if not folder.is_relative_to(self._folder.resolve()) or not folder.is_dir():

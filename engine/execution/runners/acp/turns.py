@@ -52,8 +52,8 @@ class UsageCounter:
         self._turn_start = (self.cost, self.tokens)
 
     def end_turn(self, usage: schema.Usage | None) -> CallUsage:
-        """Count a turn that ended, in whatever way; at the estimate while the agent never named a price. Never raises:
-        a session past its limit is ending already."""
+        """Count a turn that ended, in whatever way. It costs the estimate as long as the agent never named a price.
+        Never raises, because a session that is past its limit is ending already."""
         used = 0, 0
         if usage is not None:
             self.count_totals(usage.total_tokens, None)

@@ -117,8 +117,8 @@ def _normalise_words(text: str) -> str:
 
 
 def detect_style(lines: Sequence[str], headings: Sequence[tuple[int, re.Match[str]]]) -> Style:
-    """The style of an existing file with these `headings` of versions, from the newest; for the rest that of Keep a
-    Changelog."""
+    """The style of an existing file. `headings` are those of its versions, the newest first. What the file does not
+    show is as in Keep a Changelog."""
     below = lines[headings[0][0] :] if headings else lines[1:]  # the title of a file may be "Changes", too
     items = [match for line in lines if (match := _LIST_ITEM.match(line))]
     bullet = items[0]["indent"] + items[0]["mark"] + items[0]["space"] if items else "- "

@@ -84,8 +84,8 @@ def _recent_commits(git: Git, path: str, span: str) -> list[str]:
 
 
 def main_branch(job: Job) -> str | None:
-    """The branch that others are merged into: the remote's main one, else main, master or trunk, else HEAD's; None in a
-    repository without any of these."""
+    """The branch that others are merged into: the main branch of the remote, else main, master or trunk, else that of
+    HEAD. None in a repository that has none of these."""
     names = job.git.text("for-each-ref", "--format=%(refname)", "refs/heads/").splitlines()
     local = {name.removeprefix("refs/heads/") for name in names}
     remote = job.git.text("symbolic-ref", "--quiet", "refs/remotes/origin/HEAD", allowed=(0, 1))
@@ -109,10 +109,10 @@ LINKED_FOLDERS = ("node_modules", "vendor", "deps")
 
 
 def reset_worktree(job: Job, revision: str = "HEAD", *, tree: str = "") -> None:
-    """Put the worktree at `revision`, clean: no uncommitted and no untracked files, no merge under way. With a `tree`
-    its files are those of the tree.
+    """Put the worktree at `revision`, without uncommitted files, untracked files or a merge under way. If a `tree` is
+    given, its files replace those of the revision.
 
-    Only for flows that work in a worktree; refuses to touch the operator's own tree.
+    Only for flows that work in a worktree: it refuses to touch the operator's own tree.
     """
     if job.folder.resolve() == job.workspace.resolve():
         raise FlowError("this flow may only run in its own worktree")

@@ -110,8 +110,8 @@ class _LintFlow(ProjectFlow):
         )
 
     def _select_targets(self, linters: list[Linter]) -> list[tuple[Linter, list[str]]]:
-        """Each linter with the existing files of `paths` that it reads, relative to its folder; without linters that
-        read none of them."""
+        """Each linter with the existing files of `paths` that it reads, relative to its folder. A linter that reads
+        none of them is left out."""
         inside = self.paths_inside(self.paths)
         targets = [
             (linter, [path for path in inside if linter.covers(path) and is_own_file(linter.folder, path)])
@@ -205,8 +205,8 @@ class Lint(_LintFlow):
 
 
 def _without_known(job: Job, run: _LintRun, keys: list[tuple[str, ...]], old_names: dict[str, str]) -> _LintRun:
-    """`run` without what its linter finds in the files of the base. `keys` identify its findings; `old_names` has the
-    names of renamed files in the base."""
+    """`run` without the findings that its linter also has in the files of the base. `keys` identify the findings of the
+    run. `old_names` has the names that renamed files have in the base."""
     old_paths = [old_names.get(path, path) for path in run.targets]
     old_paths = [path for path in old_paths if is_own_file(run.linter.folder, path)]
     if not run.findings or not old_paths:

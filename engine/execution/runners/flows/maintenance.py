@@ -45,8 +45,8 @@ class InstallFlow(ProjectFlow):
         raise NotImplementedError
 
     def _run_all(self, job: Job, installation: Installation) -> float:
-        """Run the commands one after the other; the seconds that they took. Raises `CannotRun` when a host was not
-        reached, `FlowError` when a command failed."""
+        """Run the commands one after the other, and return how many seconds they took. Raises `CannotRun` when a host
+        was not reached, `FlowError` when a command failed."""
         seconds = 0.0
         for command in installation.commands:
             done = job.run(command, cwd=job.folder / installation.folder, env=installation.environment)

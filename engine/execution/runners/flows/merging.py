@@ -146,8 +146,8 @@ class ForecastConflicts(Flow):
         return FlowResult(summary, sound=False, facts=facts | {"order": order})
 
     def _find_order(self, job: Job, base: str, tips: dict[str, str]) -> tuple[list[str], str]:
-        """The order of merging the branches with the fewest conflicts, the oldest first among equals; and the summary
-        of it."""
+        """The order of merging the branches with the fewest conflicts, and its summary. Among equal orders, the one
+        with the oldest branch first is taken."""
         orders = _try_orders(job, base, tips)
         costs = {names: sum(map(len, files)) for names, files in orders.items()}
         best = min(costs, key=lambda names: costs[names])
@@ -334,8 +334,11 @@ def _report_bisect(job: Job, operation: Operation) -> FlowResult:
 
 
 def _resolve_file(job: Job, path: str, versions: dict[int, Stage], side: str, stage: int) -> None:
-    """Put one side's version of a file in conflict into the worktree: its lines where both sides changed the same, the
-    whole file where lines cannot be compared; remove the file where that side removed it."""
+    """Put one side's version of a file in conflict into the worktree, or remove the file if that side removed it.
+
+    Where both sides changed the same lines, those of this side are taken. If lines cannot be compared, the whole file
+    is taken.
+    """
     if any(mode == _SUBMODULE for mode, _ in versions.values()):
         job.say(f"{path} is a submodule and stays as it is")
         return

@@ -198,8 +198,11 @@ def run_whole_suite(job: Job, tools: Sequence[Toolchain]) -> CheckResult:
 
 
 def try_whole_suite(job: Job, path: str) -> tuple[CheckResult | None, str]:
-    """Run the whole suite on the present files of the worktree. The result, None where the tests cannot run, and the
-    rest of a sentence about it: `, all 5 tests passed`, `, but …`, `; its tests could not be run: …`."""
+    """Run the whole suite on the present files of the worktree.
+
+    Returns the result, None where the tests cannot run, and the rest of a sentence about it: `, all 5 tests passed`, `,
+    but …`, or `; its tests could not be run: …`.
+    """
     try:
         tools = find_toolchains(job, path)
         with linked_packages(job, tools):

@@ -103,8 +103,8 @@ class RunTests(ProjectFlow):
         )
 
     def _plan_changed_paths(self, job: Job, tools: list[Toolchain], tests_by_path: dict[str, list[str]]) -> TestPlan:
-        """The tests that each tool runs for the changed files ([] = the whole suite), which goes into `tests_by_path`,
-        too; the whole suite where they have no tests of their own."""
+        """The tests that each tool runs for the changed files. A tool runs its whole suite ([]) if these files have no
+        tests of their own. The tests of each file are also put into `tests_by_path`."""
         plan: TestPlan = []
         for tool in tools:
             covered = [path for path in self.paths_inside(self.paths) if tool.covers(path)]

@@ -258,8 +258,9 @@ class Quarantine(ProjectFlow):
 
 
 def add_skip_mark(text: str, names: list[str], until: date, why: str) -> str | None:
-    """The text of a test file with a skip mark above one test, and the imports that the mark needs; None when the test
-    has the mark already. `names` are the test's classes and its function. A mark whose day is over is replaced.
+    """The text of a test file with a skip mark above one test, and with the imports that the mark needs. None when the
+    test has the mark already. `names` are the classes of the test and its function. A mark whose day is over is
+    replaced.
 
     Raises `ValueError` when there is no such test, `SyntaxError` when the file does not parse.
     """

@@ -1,8 +1,8 @@
 """Runs the conversation of a session with its model: turns, tool calls and retries, within the session's limits (SPEC
 3.4, 3.8).
 
-Runs in the session's own thread. Each request is a row of the calls before it is made, and its cost is reserved; its
-answer is stored before anything is done with it.
+The loop runs in the session's own thread. Before a request is made, it is stored as a row of the calls and its cost is
+reserved. An answer is stored before anything is done with it.
 """
 
 from __future__ import annotations
@@ -153,10 +153,11 @@ class AgentLoop:
         self._live.on_stop(self._stop)
 
     def run_turn(self, text: str, *, run_kind: str, prompt: Prompt | None = None) -> str:
-        """Send a message and let the model work until it makes no more tool calls; returns its last answer.
+        """Send a message and let the model work until it makes no more tool calls. Returns its last answer.
 
-        `prompt` is what `text` comes from, when it was assembled. Replies of the operator go with its next
-        request. Raises `FlowError`, `RetryLater` when nothing was done and later it may succeed, `SessionStopped`.
+        `prompt` is the assembled prompt that `text` comes from, if there is one. Replies of the operator are sent with
+        the next request. Raises `FlowError`, `RetryLater` when nothing was done and the same may succeed later, and
+        `SessionStopped`.
         """
         request = _Request(run_kind, [text], prompt=prompt)
         if prompt is None:

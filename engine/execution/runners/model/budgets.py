@@ -53,8 +53,8 @@ class Price:
 
 
 def price_of(listed: Mapping[str, int] | None, *, keyless: bool, estimate: int) -> Price:
-    """The price of a model: as `listed`; nothing where the provider takes no key; else `UNLISTED_PRICE`, with
-    `estimate` micro-dollars (`costPerTrigger`) as the least that the session counts."""
+    """The price of a model as it is `listed`. A provider that takes no key costs nothing. Any other model without a
+    listed price costs `UNLISTED_PRICE`, and the session counts at least `estimate` micro-dollars (`costPerTrigger`)."""
     if listed is not None:
         return Price(listed["input"], listed["output"])
     if keyless:
@@ -95,8 +95,8 @@ class PromptSize:
 
     @property
     def max_tokens(self) -> int:
-        """The most tokens a provider is believed to have read. An estimate counts half a token a character, and there
-        can be twice as many; `PROVIDER_OVERHEAD` is for what a provider adds of its own."""
+        """The most tokens that a provider is believed to have read. An estimate counts half a token for a character,
+        but a character can be a whole token. `PROVIDER_OVERHEAD` is for what a provider adds itself."""
         return self.counted + 2 * self.estimated + PROVIDER_OVERHEAD
 
     def plus(self, estimated: int) -> PromptSize:
@@ -131,11 +131,11 @@ class RequestBudget:
         return self.price.cost_of(self.prompt.max_tokens, self.max_tokens)
 
     def usage_of_answer(self, answer: Mapping[str, Any], received: int) -> CallUsage:
-        """The usage of a finished request as the provider reported it in `answer`, or estimated by the `received`
-        characters where it did not; never more than `max_cost`.
+        """The usage of a finished request, as the provider reported it in `answer`. Without a report it is estimated by
+        the `received` characters. It is never more than `max_cost`.
 
-        A provider that claims more than the prompt can be, or a longer answer than was allowed, is not believed beyond
-        that.
+        A provider is not believed if it claims more tokens than the prompt can have, or a longer answer than was
+        allowed.
         """
         input_tokens, output_tokens, cost = answer["input"], answer["output"], answer["cost"]
         if input_tokens is None or output_tokens is None or input_tokens < 0 or output_tokens < 0:

@@ -288,8 +288,8 @@ def _is_installed(folder: ProjectFolder, row: PackageManagerRow) -> bool:
 
 
 def _find_tool(folder: ProjectFolder, row: ToolRow, files: Sequence[str]) -> Placeholders | None:
-    """The placeholders of a tool's commands, None when the folder does not have it; `files` are the matching manifests
-    of a test runner, or those that configure a linter."""
+    """The placeholders of a tool's commands, None when the folder does not have the tool. `files` are the matching
+    manifests of a test runner, or the files that configure a linter."""
     match row.detected_by:
         case "module":
             return _find_pytest(folder, row)
@@ -423,8 +423,8 @@ def detect_test_tools(folder: ProjectFolder) -> tuple[Toolchain, ...]:
 
 
 def detect_linters(folder: ProjectFolder) -> tuple[Linter, ...]:
-    """The linters and type checkers that the project uses and that are installed, one for each group; a lint target of
-    a Makefile only without any other."""
+    """The linters and type checkers that the project uses and that are installed, one for each group. A lint target of
+    a Makefile counts only when there is no other."""
     linters: list[Linter] = []
     python_here = bool(folder.find_files(("*.py", "pyproject.toml", "setup.py", "requirements.txt", "tests/*.py")))
     chosen = {row.name for row in LINTERS if row.runs_unconfigured and _is_configured(folder, row)}
@@ -451,8 +451,8 @@ def _is_configured(folder: ProjectFolder, row: LinterRow) -> bool:
 
 
 def _find_formatter(folder: ProjectFolder, row: LinterRow, words: Placeholders) -> Placeholders:
-    """The placeholders of a formatter: prettier, or the script `format`; black where the project is configured for it,
-    else ruff where it lints with ruff."""
+    """The placeholders of a formatter. For Node this is prettier or the script `format`. For Python it is black if the
+    project is configured for it, else ruff if the project is linted with ruff."""
     if row.kind == "node":
         prettier = first_executable(_program_folders(folder, row), "prettier")
         if prettier:

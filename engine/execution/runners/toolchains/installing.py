@@ -1,8 +1,9 @@
 """Finds the commands that install a project's packages or update its lock file, with the network that they need and the
-folders that they change; and puts the folders that they filled into the operator's tree. Starts nothing.
+folders that they change. It also puts the folders that the commands filled into the operator's tree. Nothing is started
+here.
 
-Packages that lie in the tree (`.venv`, `node_modules`, `vendor`) go there. What tools keep outside of a project (Go
-modules, crates, Maven's repository) goes into the cache that checks of the same line of commits share.
+Packages that lie in the tree (`.venv`, `node_modules`, `vendor`) go there. Packages that tools keep outside of a
+project (Go modules, crates, Maven's repository) go into the cache that checks of the same line of commits share.
 """
 
 from __future__ import annotations
@@ -122,8 +123,8 @@ def _join_names(names: Sequence[str]) -> str:
 
 
 def find_installations(top: Path, packages_by_path: PackagesByPath, path: str = "") -> tuple[Installation, ...]:
-    """The installations of the project at `path` of the repository `top`, one for each language; () when no command is
-    known."""
+    """The installations of the project at `path` of the repository `top`, one for each language. Empty when no command
+    is known."""
     return tuple(
         _make_installation(packages, packages_by_path, top)
         for packages in packages_by_path.get(path, ())

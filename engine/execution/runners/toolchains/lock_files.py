@@ -40,8 +40,11 @@ Comparison = tuple[str, Requirements, Requirements]
 
 @frozen
 class LockMismatch:
-    """One lock file that does not fit its manifest. `folder` is "" for the top, `tool` writes the lock file, and
-    `differences` has one plain sentence each, at most `MAX_NAMED`; `more` counts the rest."""
+    """One lock file that does not fit its manifest.
+
+    `folder` is "" for the top. `tool` is the tool that writes the lock file. `differences` are plain sentences, at most
+    `MAX_NAMED`, and `more` is the number of those left out.
+    """
 
     folder: str
     tool: str
@@ -225,8 +228,8 @@ def _specifier(text: str) -> str | None:
 
 
 def _python(entries: Iterable[Any], own: str, *, markers: bool = True) -> Requirements:
-    """Requirements as pyproject.toml writes them, but for the project itself; without those that hold only on some
-    machines if `markers` is False. Raises ValueError for one of another form."""
+    """The requirements of a pyproject.toml, without the project itself. If `markers` is False, those that hold only on
+    some machines are left out, too. Raises ValueError for a requirement of another form."""
     constraints = []
     for entry in (entry for entry in entries if isinstance(entry, str)):  # others name a group of dependencies
         if (match := _REQUIREMENT.fullmatch(entry)) is None:

@@ -1,7 +1,7 @@
 """Reads the results of tools: from their reports for machines where there are any, else from their printed output.
 
-Pure functions over a `FinishedRun`. Printed output is read by the formats of `tools.toml`; the format `words` tries all
-of them. A reader that does not recognise the output returns None; then only the exit code is known.
+These are pure functions over a `FinishedRun`. Printed output is read by the formats of `tools.toml`; the format `words`
+tries all of them. A reader returns None if it does not recognise the output. Then only the exit code is known.
 """
 
 from __future__ import annotations
@@ -94,8 +94,8 @@ def _with_exit_code(run: FinishedRun, check: CheckResult) -> CheckResult:
 
 
 def _read_junit(run: FinishedRun) -> CheckResult:
-    """Read pytest's JUnit report; ids are its own node ids. Without a readable report the run broke: it has one error,
-    and the meaning of the exit code as the failing "id"."""
+    """Read pytest's JUnit report, with pytest's own node ids. Without a readable report the run broke: the result has
+    one error, and the failing "id" is the meaning of the exit code."""
     root = _parse_xml(run.report)
     if root is None:
         reason = USAGE_ERRORS.get(run.exit_code, f"pytest ended with code {run.exit_code} and no report")
@@ -350,7 +350,7 @@ _GO_PACKAGE = re.compile(r"^(?P<what>ok|FAIL)\s+(?P<package>\S+)(?:\s+(?P<second
 
 
 def _read_go(tool: str, text: str) -> CheckResult | None:
-    """Read the output of `go test -v`: a package's tests come before its own `ok` or `FAIL` line; ids are
+    """Read the output of `go test -v`. The tests of a package come before its own `ok` or `FAIL` line. Ids are
     `package::TestName`."""
     tests: dict[str, re.Match[str]] = {}
     packages: list[re.Match[str]] = []

@@ -141,8 +141,8 @@ class Toolchain(ProjectTool):
         return replace(command, argv=argv, environment=environment, report=report if self._writes_report else None)
 
     def parse(self, report: Path, output: str, exit_code: int) -> CheckResult:
-        """The result of a finished run. `test_command` takes its failing ids; a run that broke before any test has
-        `errors` ≥ 1 and nothing passed."""
+        """The result of a finished run. Its failing ids can be passed to `test_command`. A run that broke before any
+        test has `errors` ≥ 1 and nothing passed."""
         result = output_readers.read_result(self.row.output_format, self._make_finished_run(report, output, exit_code))
         return result or output_readers.uncounted_result(self.row.name, self.title, exit_code)
 

@@ -68,8 +68,8 @@ class Project:
     """Relative to the top of the repository; "" is the top."""
     name: str = ""
     tools: tuple[Toolchain, ...] = ()
-    """The tools that run its tests, one for each language, the main one first; () when it has no tests, cannot run
-    them, or another project does."""
+    """The tools that run its tests, one for each language, the main one first. Empty when it has no tests, when they
+    cannot run, or when another project runs them."""
     linters: tuple[Linter, ...] = ()
     packages: tuple[PackageSetup, ...] = ()
     changelog: str = ""
@@ -117,7 +117,7 @@ def project_of(projects: Sequence[Project], path: str) -> Project | None:
 
 
 def project_at(folder: Path, workspace: Path | None = None) -> Project:
-    """The project in `folder` alone; git and the folders below are not read. `workspace` is where the tools are
+    """The project in `folder` alone, without git and without the folders below. `workspace` is where the tools are
     installed when `folder` is a worktree."""
     installed = workspace or folder
     return _inspect_folder(ProjectFolder(folder, installed, folder, installed), "", lambda kind: True)
@@ -154,8 +154,8 @@ def find_packages(folder: Path) -> dict[str, tuple[PackageSetup, ...]]:
 
 
 def _list_files(git: Git) -> tuple[list[str], list[str]]:
-    """The files that git tracks, and these together with untracked files that no rule ignores; none in a folder that is
-    no repository. Raises `Refusal` when git fails: "no project below" would be a guess."""
+    """The files that git tracks, and these together with untracked files that no rule ignores. Both are empty in a
+    folder that is no repository. Raises `Refusal` when git fails, because "no project below" would then be a guess."""
     if find_repository(git.folder) is None:
         return [], []
     output = git.output("ls-files", "-z", "-t", "--cached", "--others", "--exclude-standard")
