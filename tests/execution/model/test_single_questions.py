@@ -174,35 +174,21 @@ class TestSummaries:
         assert summary(engine, third) == "It answers again."
 
 
-class TestNight:
-    @pytest.fixture
-    def day(self, engine: Engine, world: ModelWorld) -> Engine:
-        workspace = str(world.repository.path)
-
-        def add_capture(tx: object) -> None:
-            tx.session.add(  # type: ignore[attr-defined]
-                CaptureRow(
-                    id="cap_1", kind="fact", text="The service listens on port 8000", tags=[], digest="d",
-                    session_id="session_1", line=3, agent="backend_builder", workspace=workspace,
-                    at=MONDAY_MORNING, last_session="session_1", trust="operator",
-                )
-            )  # fmt: skip
-
-        engine.database.write(add_capture)
-        return engine
-
-    def facts_reply(self, source: str = "session_1:3", **more: str) -> Reply:
-        fact = {"fact": "The service listens on port 8000", "category": "configuration", "bucket": "projects"}
-        return Reply(
-            text=f"```json\n{json.dumps({'facts': [{**fact, 'group': 'shop', 'source': source, **more}]})}\n```"
-        )
-
-    def test_the_model_extracts_facts_of_the_day(self, day: Engine, world: ModelWorld, server: ModelServer) -> None:
-        source = day.knowledge.captures.entries()[0].source
-        server.script(self.facts_reply(source))
-        report = day.knowledge.nightly.run(MONDAY)
-        assert (report.promoted, report.drafted, report.reason) == (1, 0, "")
-        fact = day.knowledge.para.facts()[0]
-        assert (fact.fact, fact.workspace) == ("The service listens on port 8000", str(world.repository.path))
-        assert report.cost == only_call(day, NIGHT).cost > 0
-        assert charged(day) == [("nightly", "settled", report.cost)]
+def test_the_model_extracts_facts_of_the_day(engine: Engine, world: ModelWorld, server: ModelServer) -> None:
+    workspace = str(world.repository.path)
+    capture = CaptureRow(
+        id="cap_1", kind="fact", text="The service listens on port 8000", tags=[], digest="d",
+        session_id="session_1", line=3, agent="backend_builder", workspace=workspace,
+        at=MONDAY_MORNING, last_session="session_1", trust="operator",
+    )  # fmt: skip
+    engine.database.write(lambda tx: tx.session.add(capture))
+    fact = {"fact": "The service listens on port 8000", "category": "configuration", "bucket": "projects"}
+    source = engine.knowledge.captures.entries()[0].source
+    facts = json.dumps({"facts": [{**fact, "group": "shop", "source": source}]})
+    server.script(Reply(text=f"```json\n{facts}\n```"))
+    report = engine.knowledge.nightly.run(MONDAY)
+    assert (report.promoted, report.drafted, report.reason) == (1, 0, "")
+    learned = engine.knowledge.para.facts()[0]
+    assert (learned.fact, learned.workspace) == ("The service listens on port 8000", workspace)
+    assert report.cost == only_call(engine, NIGHT).cost > 0
+    assert charged(engine) == [("nightly", "settled", report.cost)]
