@@ -93,7 +93,9 @@ def test_a_learned_flow_passes_the_same_rails(world: ModelWorld) -> None:
                 assert view.state is state, name
                 assert reason in view.error
         assert "one && two" in world.texts(view, "output"), "no shell reads it"
-        with active_candidate(engine, FlowOffload("elsewhere", "Try it", ("true",)), workspace="/other"):
-            card = world.propose("elsewhere")
-            with pytest.raises(Refusal, match="learned in /other"):
-                engine.cards.approve(card.id, without_sandbox=True)
+        elsewhere = FlowOffload("elsewhere", "Try it", ("true",))
+        with (
+            active_candidate(engine, elsewhere, workspace="/other"),
+            pytest.raises(Refusal, match="learned in /other"),
+        ):
+            world.propose("elsewhere")
