@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from engine.execution.permissions import Permissions
     from engine.execution.prompts import PromptAssembly
     from engine.execution.runners.flow_registry import FlowRegistry
-    from engine.execution.runners.model.host_client import ModelHost
     from engine.execution.runners.model.single_questions import Completions
     from engine.execution.sessions import Sessions
     from engine.execution.tools.toolbelt import Toolbelts
@@ -205,8 +204,8 @@ class Services:
 
     @property
     def workspaces(self) -> list[str]:
-        """The repositories that are watched: those named at the start, then those of the settings that are not off. A
-        folder that is no repository any more is left out; `doctor` names it."""
+        """The watched repositories: those named at the start, then those of the settings that are not off. A folder
+        that is no longer a repository is left out; `doctor` names it."""
         roots = dict.fromkeys(self._named_workspaces)
         for path, section in self.settings.current.workspaces.items():
             if section.autonomy is WorkspaceAutonomy.OFF:
@@ -221,9 +220,9 @@ class Services:
         return list(roots)
 
     def watch_workspace(self, folder: str) -> None:
-        """Watch the repository of `folder` too. Nothing happens when it is watched already.
+        """Watch the repository of `folder` too. If it is watched already, nothing changes.
 
-        Raises `Refusal`: `workspace_off` when the settings switch it off, and what `repository_root` says.
+        Raises `Refusal`: `workspace_off` if the settings switch it off, and as `repository_root`.
         """
         root = str(repository_root(Path(folder)))
         if root in self.workspaces:
@@ -263,8 +262,8 @@ class Services:
         return sorted(states, key=lambda state: state.layer)
 
     def since(self, instant: datetime | None = None) -> ActivitySince:
-        """What ran, was blocked, decided and spent since `instant`, by default since you were last away, else since
-        midnight; and what waits for you."""
+        """What ran, was blocked, decided and spent since `instant`, and what waits for you. Without `instant` it is the
+        time since you were last away, or since midnight if you were not."""
         midnight = self.clock.local().replace(hour=0, minute=0, second=0, microsecond=0)
         instant = instant or self.autonomy.presence.away_since() or midnight
         return activity_since(

@@ -58,9 +58,10 @@ def recall(options: argparse.Namespace, common: CommonOptions, *, opener: Callab
 
 
 def answer_lines(name: str, keys: Collection[str], ask: Callable[[dict[str, Any]], dict[str, Any]]) -> bool:
-    """Print one line of JSON for each line of the file `name`, in order, `-` for standard input; blank lines are
-    skipped. `ask` answers the `keys` of a line, and a bad line is answered with its error. True when every line could
-    be answered.
+    """Answer each line of the file `name` (`-` for standard input) with a line of JSON on standard output, in order.
+
+    `ask` gets the `keys` of a line and returns its answer. A bad line is answered with its error, a blank one is
+    skipped. Returns whether every line could be answered.
 
     What was left out of an answer is printed once on standard error. Raises `Refusal` `no_file`, `not_text`.
     """

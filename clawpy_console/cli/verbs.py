@@ -1,8 +1,8 @@
-"""The verbs of `clawpy`: the table `verbs.toml`, and what is made from it (SPEC 9.8): their document, the parser, the
-completions, and the requests to the engine.
+"""The verbs of `clawpy`, as the table `verbs.toml` has them (SPEC 9.8).
 
-`argcomplete` speaks with bash, zsh and fish. The shell runs `clawpy` with `_ARGCOMPLETE` set and waits for the answer,
-so nothing of the engine is imported here.
+The document of all verbs, the parser, the shell's completions and the requests to the engine are made from the table.
+To complete a word, the shell runs `clawpy` with `_ARGCOMPLETE` set and waits for the answer of `argcomplete`. Therefore
+this module imports nothing heavy of the engine.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ Table = Mapping[str, Any]
 
 
 class Argument(NamedTuple):
-    """An argument or option: the settings of `argparse.add_argument`, and the kind of `values` that a shell
-    completes. One that is `local` is not sent to the engine."""
+    """An argument or option. `settings` are those of `argparse.add_argument`, and `values` is the kind of values that a
+    shell completes. A `local` argument is not sent to the engine."""
 
     name: str
     settings: Table

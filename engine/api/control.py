@@ -1,10 +1,10 @@
 """The private socket on which verbs reach the engine that holds the home (SPEC 7.5).
 
-A connection is one request, a line of JSON, and its answer, another: `{"verb", "arguments"}` → `{"ok": document}` or
-`{"error": {...}}`. The socket has mode 0600 in a folder of mode 0700. After the verb `attach` the connection belongs to
-a console.
+A connection carries one request and its answer, each a line of JSON: `{"verb", "arguments"}`, then `{"ok": document}`
+or `{"error": {...}}`. The socket has mode 0600, in a folder of mode 0700. After the verb `attach` the connection
+belongs to a console.
 
-`call` sends a verb to the engine that holds the home, or to one that is opened for the time of the verb (SPEC 9.8).
+`call` sends a verb to the engine that holds the home. If there is none, it opens one for that verb (SPEC 9.8).
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ Attach = Callable[[Any], Callable[[socket.socket], None]]
 
 
 class Unreachable(Exception):
-    """No engine answers at the address. `sent`: the request was sent, so it may have been carried out all the same."""
+    """No engine answers at the address. `sent`: the request had been sent, so it may have been carried out."""
 
     def __init__(self, reason: str, *, sent: bool = False) -> None:
         super().__init__(reason)
@@ -62,8 +62,8 @@ class Unreachable(Exception):
 class ControlServer(socketserver.ThreadingUnixStreamServer):
     """Serves the socket of one home, each client in a thread.
 
-    `dispatch(verb, arguments)` carries a verb out and may raise `Refusal`; it is called from many threads at once.
-    `attach` gets the arguments of the verb `attach`; None where there are no consoles.
+    `dispatch(verb, arguments)` carries a verb out and may raise `Refusal`. Many threads call it at once. `attach` gets
+    the arguments of the verb `attach`; it is None for an engine that no console can use.
     """
 
     daemon_threads = True
@@ -274,7 +274,7 @@ def call(
             try:
                 return ask(holder.address, verb, dict(arguments), timeout=timeout)
             except Unreachable as error:
-                # Else the note is a dead engine's, or this one is just closing.
+                # If it was not sent, the note is that of a dead engine, or the engine is closing.
                 if error.sent and verb not in REPEATABLE_VERBS:
                     raise Refusal(
                         "no_answer",

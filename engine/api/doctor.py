@@ -206,7 +206,7 @@ def _check_workspace_settings(home: Home, settings: Settings) -> list[Check]:
 
 
 def _check_variables(environment: Any) -> list[Check]:
-    """Environment variables that look like settings and are none, such as misspelt ones."""
+    """Environment variables that look like settings but are not, such as misspelt ones."""
     unknown = sorted(
         name
         for name in environment

@@ -1,7 +1,7 @@
-"""What is read of a home without an engine: rows of its database, and the names that a shell completes.
+"""Reads a home without an engine: rows of its database, and the names that a shell completes.
 
-A shell waits for the answer, so ids are read from the database file, and names that only large modules know are cached
-in `cache/names.json`. A home that cannot be read has no names.
+A shell waits for the answer. Therefore ids are read from the database file, and names that only large modules know are
+cached in `cache/names.json`. A home that cannot be read has no names.
 """
 
 from __future__ import annotations

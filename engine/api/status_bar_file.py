@@ -34,7 +34,7 @@ MIN_INTERVAL_S = 1.0
 
 
 class StatusBarFile:
-    """Writes the file whenever what it says has changed. Callable from any thread."""
+    """Writes the file when its content has changed. Callable from any thread."""
 
     def __init__(self, engine: Services) -> None:
         self.file = engine.home.status_bar_file

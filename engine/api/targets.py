@@ -1,7 +1,7 @@
-"""What an id in a request means: a card with its session and its change set.
+"""Finds the card, session and change set that an id in a request means.
 
-The id of any of the three will do, and so will the beginning of one that nothing else begins with; the prefix before
-the underscore may be left out.
+A request may name any of the three. The beginning of an id is enough if no other id begins like it, and the prefix
+before the underscore may be left out.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SHOWN_TRANSCRIPT_LINES = 40
 
 @frozen
 class Target:
-    """A card, its session and its change set, as far as they exist."""
+    """A card, its session and its change set; each is None if it does not exist."""
 
     card: Card | None
     session: SessionView | None
@@ -65,8 +65,8 @@ class Target:
 
 
 def find_target(engine: Services, prefix: str, *, see: str = "clawpy cards") -> Target:
-    """The target of `prefix`; `see` is the verb that lists candidates, for the error. Raises `Refusal` `unknown_id`,
-    `ambiguous_id`."""
+    """The target whose id is `prefix` or begins with it. `see` is the verb that lists ids, for the error. Raises
+    `Refusal`: `unknown_id`, `ambiguous_id`."""
     if (card := get_or_none(engine.cards.get, prefix, "unknown_card")) is not None:
         return _of_card(engine, card)
     if (session := get_or_none(engine.sessions.get, prefix, "unknown_session")) is not None:

@@ -66,7 +66,7 @@ def rotate_token(keys: Keys, *, in_file: bool = False) -> tuple[str, str]:
 
 
 class _Secret(NamedTuple):
-    """What is known of the token in force: nothing from which it could be read."""
+    """What is kept of the present token. The token cannot be read from it."""
 
     digest: bytes = b""
     pass_key: bytes = b""
@@ -74,8 +74,8 @@ class _Secret(NamedTuple):
 
 
 class Access:
-    """Checks tokens and passes. `refresh` may take seconds (a keyring) and `spend` writes, so both are called in a
-    thread; the other methods return at once."""
+    """Checks tokens and passes. `refresh` may take seconds, because it reads a keyring, and `spend` writes to the
+    database: call both in a thread. The other methods return at once."""
 
     def __init__(self, keys: Keys, database: Database) -> None:
         self._keys = keys
@@ -115,7 +115,7 @@ class Access:
         return token
 
     def refresh(self) -> None:
-        """Read the token again. After a removal nobody gets in; a store that cannot be read changes nothing."""
+        """Read the token again. If it was removed, nobody gets in. If a store cannot be read, nothing changes."""
         try:
             key = self._keys.get(TOKEN_NAME)
         except Refusal as refusal:

@@ -1,6 +1,7 @@
-"""Operations as the gateway calls them, by its routes and as JSON-RPC 2.0 over HTTP and over the WebSocket (SPEC 10.1).
+"""Carries out operations for the gateway, and describes their replies (SPEC 10.1).
 
-A decision over the gateway is yours (`decided_by` "api", SPEC 2.7): only you have the token.
+The routes use it, and JSON-RPC 2.0 over HTTP and over the WebSocket. A decision over the gateway counts as yours
+(`decided_by` "api", SPEC 2.7), because only you have the token.
 """
 
 from __future__ import annotations

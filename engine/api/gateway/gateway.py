@@ -1,4 +1,5 @@
-"""Opens and closes the gateway, as the settings or the operator say (SPEC 10.1). Imports no web server until then."""
+"""Opens and closes the gateway, as the settings or the operator say (SPEC 10.1). The web server is imported only when
+the gateway opens."""
 
 from __future__ import annotations
 

@@ -4,8 +4,8 @@ A client sends `{"type": "subscribe", "channels": ["crosspoll"], "after": 123}` 
 from now on without `after`: single messages, or several as `{"type": "batch", "events": […]}`. It may also call the
 methods of RPC.
 
-The ledger is the queue: each client has a cursor in it. What is new is made into a frame once for all of them. A client
-that does not read is cut off (`server`); the id of the last message it got says where it resumes.
+The ledger is the queue, and each client has a cursor in it. New facts are made into a frame once, for all clients. A
+client that does not read is cut off (`server`). It resumes after the id of the last message that it got.
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ FRAME_PAUSE_S = 0.08
 """Seconds between two frames of what is new: facts may come by the thousand, and the console lives in this process."""
 
 KEPT_FRAMES = 200
-"""Frames that are kept for clients a little behind; one that is further behind has its own made from the ledger."""
+"""Frames that are kept for clients that are a little behind. For a client that is further behind, frames are made from
+the ledger again."""
 
 STATUS_PAUSE_S = 0.25
 """Seconds between two readings of the status: that asks a dozen services."""
@@ -73,8 +74,8 @@ STATUS_TOPICS = frozenset({"cards", "autonomy", "costs", "log"})
 
 
 class Frame(NamedTuple):
-    """Messages as one text to send, "" for none, and the id of the last fact that they are about; whether there may be
-    more facts, and whether these change the status."""
+    """Messages about some facts, as one text to send. `text` is "" if there is nothing to send, `end` is the id of the
+    last fact. `is_full`: there may be more facts. `changes_status`: the facts may have changed the status."""
 
     text: str
     end: int

@@ -1,8 +1,8 @@
-"""Which facts are notified, on which surface, in which form and words (SPEC 10.2). Pure.
+"""Which facts are notified, on which surface, in which form and words (SPEC 10.2). Pure functions.
 
-The outbox stores only which fact it was. Its text is made when it is sent, so that a card that was decided or forgotten
-meanwhile (SPEC 4.10) is not sent. Text of agents and models is hostile and leaves the machine here: it is sanitised,
-and secrets are removed (SPEC 11.1).
+The outbox stores only which fact it was. The text is made when it is sent, so a card that was decided or forgotten
+meanwhile (SPEC 4.10) is not sent. Text of agents and models may be hostile, and it leaves the machine here. Therefore
+it is sanitised, and secrets are removed (SPEC 11.1).
 """
 
 from __future__ import annotations
@@ -144,9 +144,12 @@ NEW_CARDS = frozenset({NotificationKind.NEW_MEDIUM, NotificationKind.NEW_HIGH})
 
 @frozen
 class NotificationContent:
-    """The content of a notification, before it has the form of a surface. `words` says what happened, or is the prompt
-    of a card. `confidence` in [0, 1] and `tier` are those of the card, None for none; `stated`: the confidence is
-    meaningful; `asks`: a person must look at the card itself, because the content filter asks or no sandbox works."""
+    """The content of a notification, before it has the form of a surface.
+
+    `words` says what happened, or is the prompt of a card. `confidence` (0 to 1) and `tier` are those of the card, None
+    without a card. `stated`: the confidence is shown to people. `asks`: a person must look at the card itself, because
+    the content filter asks or no sandbox works.
+    """
 
     kind: NotificationKind
     at: datetime
@@ -262,8 +265,8 @@ QUIET_FORMS = frozenset({Form.SILENT, Form.BADGE, Form.REFRESH})
 
 @frozen
 class Note:
-    """One notification. `badge` is the number of pending cards; `actions` what can be done with the card; `haptic` one
-    of `HAPTICS`, "" for none; `ask` asks for an answer by voice, where one can be heard."""
+    """One notification. `badge` is the number of pending cards, `actions` are what can be done with the card, `haptic`
+    is one of `HAPTICS` or "" for none, and `ask` is a spoken question for an answer by voice."""
 
     form: Form
     title: str

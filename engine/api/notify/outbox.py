@@ -1,8 +1,7 @@
-"""The table of notifications that wait, were sent, or were given up, so that a crash loses none; and what is sent when
-(SPEC 10.2).
+"""Stores notifications that wait, were sent or were given up, and plans what is sent when (SPEC 10.2).
 
-A row names its fact, and has neither text nor address: nothing in it must be forgotten or kept secret. In quiet hours
-only urgent ones are sent; the rest follows in the morning.
+They are in the database, so a crash loses none. A row names its fact, and has neither text nor address, so nothing in
+it must be forgotten or kept secret. In quiet hours only urgent ones are sent; the rest follows in the morning.
 """
 
 from __future__ import annotations
@@ -196,8 +195,11 @@ MAX_BATCH = 50
 def plan_delivery(
     waiting: Sequence[NotificationRow], now: datetime, *, quiet: bool
 ) -> tuple[Sequence[NotificationRow], float | None]:
-    """The rows to send now as one: urgent ones first, then by age, collected ones together. Where there are none, the
-    seconds after which to look again; None when nothing waits."""
+    """The rows to send now as one notification, and the seconds until the next look.
+
+    Urgent rows come first, then the oldest; rows that are collected go together. Without a row to send the seconds are
+    those until one is due, None if nothing waits.
+    """
     sendable = sorted((row for row in waiting if row.urgent or not quiet), key=lambda row: (not row.urgent, row.id))
     first = next((row for row in sendable if row.due_at <= now), None)
     if first is not None:

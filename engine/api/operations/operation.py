@@ -1,5 +1,8 @@
-"""Operations: functions on the engine's services whose signature declares their arguments (SPEC 9.8); and those
-services."""
+"""What an operation is: a function on the engine's services, whose signature declares its arguments (SPEC 9.8).
+
+`engine.api.operations` has the operations; this module has `@operation`, which declares one, and the types of their
+arguments.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,7 @@ class ApiServices(Services):
 
 @frozen
 class OfflineServices:
-    """The services that `calling.OFFLINE_VERBS` use."""
+    """What the verbs of `control.OFFLINE_VERBS` use, which need no engine."""
 
     home: Home
     workspaces: Sequence[str]
@@ -64,8 +67,9 @@ Seconds = Annotated[float, Field(ge=1, le=30 * 86_400)]
 
 
 class Operation:
-    """One operation. `function(engine, …)` does it; its keyword-only `decided_by`, where it has one, is whose decision
-    it is. `marks_presence`: to ask for it means that you are there, unless its action only reads."""
+    """One operation, which `function(engine, …)` carries out. A function with the keyword-only parameter `decided_by`
+    is told whose decision it is. `marks_presence`: a request for it shows that you are there, unless its action only
+    reads."""
 
     def __init__(self, name: str, function: Callable[..., Document], *, marks_presence: bool) -> None:
         self.name = name
@@ -80,7 +84,8 @@ class Operation:
         return self.model(self.name)
 
     def model(self, name: str, *, without: Collection[str] = (), strict: bool = True) -> type[BaseModel]:
-        """A model of its arguments `without` some; one that is not `strict` reads them from texts."""
+        """A model of its arguments, without those named in `without`. If it is not `strict`, it also accepts texts, as
+        a query string has them."""
         services = dict.fromkeys(("Services", "ApiServices", "OfflineServices"), Any)
         hints = typing.get_type_hints(self._function, localns=services, include_extras=True)
         _, *parameters = inspect.signature(self._function).parameters.values()
@@ -122,7 +127,8 @@ def operation(*, marks_presence: bool = False) -> Callable[[Function], Function]
 
 
 def validate_arguments(model: type[Model], values: Any) -> Model:
-    """Arguments of any program, validated; null means absent. Raises `Refusal` `bad_arguments`."""
+    """The validated arguments of a request; an argument that is null counts as absent. Raises `Refusal`
+    `bad_arguments`."""
     if not isinstance(values, Mapping):
         raise Refusal("bad_arguments", "the arguments must be an object", 'for example {"id": "pred_1"}')
     try:
@@ -140,14 +146,14 @@ def validate_arguments(model: type[Model], values: Any) -> Model:
 
 
 def require(name: str, value: str) -> str:
-    """An argument that this action needs. Raises `Refusal` `bad_arguments` when it is empty."""
+    """The `value` of an argument that an action needs. Raises `Refusal` `bad_arguments` if it is empty."""
     if not value.strip():
         raise Refusal("bad_arguments", f"the argument {name}: it must not be empty", "see the verb's --help")
     return value
 
 
 def describe_fault(fault: Mapping[str, Any]) -> str:
-    """Describe what is wrong with an argument, without its value: that may be a secret in the wrong place."""
+    """What is wrong with an argument. Its value is not repeated: it may be a secret in the wrong place."""
     where = ".".join(str(part) for part in fault["loc"] if part != "body")[:100]
     no_object = fault["type"] == NOT_AN_OBJECT
     message = "it must be one JSON object" if no_object else str(fault["msg"]).removeprefix("Value error, ")
