@@ -2,6 +2,6 @@
 
 `gateway` opens and closes it, and imports the rest only then. `address` says where it listens, `access` who gets in,
 `limits` how much of everything; `server` has the thread and the socket, and `guard` checks each request. `api` has the
-routes, each of which carries out an operation by `calls`, as JSON-RPC does; `pulse` is the WebSocket. Decides nothing
-that the engine decides.
+routes, each of which carries out an operation by `calls`, as JSON-RPC does; `replies` describes what comes back, and
+`pulse` is the WebSocket. Decides nothing that the engine decides.
 """

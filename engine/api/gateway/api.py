@@ -15,7 +15,7 @@ from starlette.exceptions import HTTPException
 from starlette.websockets import WebSocket
 
 from engine.api.documents import Document
-from engine.api.gateway import calls
+from engine.api.gateway import replies
 from engine.api.gateway.access import Access
 from engine.api.gateway.address import ListenAddress
 from engine.api.gateway.calls import INVALID_REQUEST, NO_JSON, Calls
@@ -55,7 +55,7 @@ def _error(status: int, words: str, code: str, message: str, fix: str = "") -> d
     example = {"error": {"code": code, "message": message, "fix": fix}}
     return {
         status: {
-            "model": calls.ErrorReply,
+            "model": replies.ErrorReply,
             "description": words,
             "content": {"application/json": {"example": example}},
         }
@@ -80,7 +80,7 @@ COMPRESSED = _error(415, "Compressed body", "bad_request", "a compressed body is
 
 MALFORMED_CALL: dict[int | str, dict[str, Any]] = {
     400: {
-        "model": calls.ErrorReply | calls.RpcReply,
+        "model": replies.ErrorReply | replies.RpcReply,
         "description": "Malformed call",
         "content": {"application/json": {"example": {"jsonrpc": "2.0", "id": None, "error": {"code": -32600}}}},
     }
@@ -89,7 +89,7 @@ MALFORMED_CALL: dict[int | str, dict[str, Any]] = {
 NO_TELEMETRY: Any = dict.fromkeys(("tracing", "metrics", "logs", "operation_spans", "auto_configure"), False)
 """No telemetry is sent, whatever environment variables are set."""
 
-CardId = Annotated[calls.Id, Path(description="a card's whole id")]
+CardId = Annotated[replies.Id, Path(description="a card's whole id")]
 
 
 class Route(NamedTuple):
@@ -98,7 +98,7 @@ class Route(NamedTuple):
     method: str
     path: str
     operation: str
-    reply: type[calls.ApiModel]
+    reply: type[replies.ApiModel]
     tag: str
     example: Document | None = None
 
@@ -107,17 +107,17 @@ SITUATION = {"role": "user", "content": "morning; 3 modules changed since the la
 CONFIG = {"enabled": True, "intervalMs": 600_000, "costCapPerHour": 2.0, "autoExecuteThreshold": 0.8}
 
 ROUTES = (
-    Route("GET", "/health", "health", calls.Health, "looking"),
-    Route("GET", "/twin/predict", "latest", calls.Predictions, "cards"),
-    Route("POST", "/twin/serve", "twin", calls.TwinReply, "internal", {"messages": [SITUATION], "max_tokens": 200}),
-    Route("POST", "/crosspoll/trigger", "trigger", calls.Triggered, "cards", {"predictionId": "pred_7k2m9x4qd1ab"}),
-    Route("POST", "/predictions/{id}/confirm", "approve", calls.Decided, "cards"),
-    Route("POST", "/predictions/{id}/reject", "dismiss", calls.Decided, "cards", {"reason": "not-now"}),
-    Route("POST", "/predictions/{id}/snooze", "snooze", calls.Decided, "cards", {"seconds": 7200}),
-    Route("POST", "/predictions/{id}/undo", "undo", calls.Decided, "cards"),
-    Route("GET", "/crosspoll/metrics", "metrics", calls.Metrics, "looking"),
-    Route("PATCH", "/crosspoll/config", "configure", calls.Configured, "internal", CONFIG),
-    Route("GET", "/tasks", "tasks", calls.Tasks, "looking"),
+    Route("GET", "/health", "health", replies.Health, "looking"),
+    Route("GET", "/twin/predict", "latest", replies.Predictions, "cards"),
+    Route("POST", "/twin/serve", "twin", replies.TwinReply, "internal", {"messages": [SITUATION], "max_tokens": 200}),
+    Route("POST", "/crosspoll/trigger", "trigger", replies.Triggered, "cards", {"predictionId": "pred_7k2m9x4qd1ab"}),
+    Route("POST", "/predictions/{id}/confirm", "approve", replies.Decided, "cards"),
+    Route("POST", "/predictions/{id}/reject", "dismiss", replies.Decided, "cards", {"reason": "not-now"}),
+    Route("POST", "/predictions/{id}/snooze", "snooze", replies.Decided, "cards", {"seconds": 7200}),
+    Route("POST", "/predictions/{id}/undo", "undo", replies.Decided, "cards"),
+    Route("GET", "/crosspoll/metrics", "metrics", replies.Metrics, "looking"),
+    Route("PATCH", "/crosspoll/config", "configure", replies.Configured, "internal", CONFIG),
+    Route("GET", "/tasks", "tasks", replies.Tasks, "looking"),
 )
 
 FOR_OTHER_DOORS = {"approve": ("wait",), "tasks": ("action", "id", "title", "channel", "needs")}
@@ -146,10 +146,10 @@ def build(engine: ApiServices, access: Access, address: ListenAddress, limits: L
     for route in ROUTES:
         _add_route(router, route, caller)
 
-    @router.post("/rpc", response_model=calls.RpcReply, responses={**MALFORMED_CALL, **COMPRESSED}, tags=["rpc"])
+    @router.post("/rpc", response_model=replies.RpcReply, responses={**MALFORMED_CALL, **COMPRESSED}, tags=["rpc"])
     def call(
         body: Annotated[
-            calls.RpcCall, Body(examples=[{"jsonrpc": "2.0", "id": 1, "method": "pulse.crosspoll.status"}])
+            replies.RpcCall, Body(examples=[{"jsonrpc": "2.0", "id": 1, "method": "pulse.crosspoll.status"}])
         ],
     ) -> Any:
         """JSON-RPC 2.0: `pulse.crosspoll.trigger`, `pulse.predictions.latest`, `pulse.crosspoll.status`."""

@@ -24,8 +24,9 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from engine.api.documents import Document, document, instant
 from engine.api.gateway.access import Access
-from engine.api.gateway.calls import INVALID_REQUEST, Calls, RpcCall, fault
+from engine.api.gateway.calls import INVALID_REQUEST, Calls, fault
 from engine.api.gateway.limits import ClientCounts, Limits, TokenBucket
+from engine.api.gateway.replies import RpcCall
 from engine.api.operations.operation import describe_fault
 from engine.api.operations.system import cross_poll_status
 from engine.events import Event

@@ -15,7 +15,7 @@ import pytest
 from pydantic.fields import FieldInfo
 
 from engine.api.control import ask
-from engine.api.gateway import calls
+from engine.api.gateway import replies
 from engine.api.gateway.access import Access
 from engine.api.gateway.address import listen_address
 from engine.api.gateway.api import build
@@ -65,7 +65,7 @@ def test_pending_predictions_have_the_names_of_the_spec(served: Served) -> None:
     assert (newest["status"], newest["targetChannel"], newest["targetAgent"]) == ("pending", "research", "researcher")
     assert request(served, "GET", "/twin/predict?count=10")["count"] >= 4
     assert request(served, "GET", "/twin/predict?channel=garden")["predictions"] == []
-    calls.Predictions.model_validate(document)
+    replies.Predictions.model_validate(document)
 
 
 @pytest.mark.parametrize(("count", "status"), [(10, 200), (11, 422)])
@@ -77,7 +77,7 @@ def test_at_most_ten_cards_are_listed(served: Served, count: int, status: int) -
 def test_confirm_runs_it_and_is_the_operators_decision(served: Served, engine: Engine) -> None:
     card = served.card()
     document = request(served, "POST", f"/predictions/{card.id}/confirm")
-    calls.Decided.model_validate(document)
+    replies.Decided.model_validate(document)
     assert document["prediction"]["id"] == card.id
     assert document["session"]["predictionId"] == card.id
     assert engine.sessions.wait(document["session"]["id"], 20).state is SessionState.SUCCEEDED
@@ -114,7 +114,7 @@ def test_trigger_with_a_cards_id_approves_it(served: Served, engine: Engine) -> 
     card = served.card()
     body = {"predictionId": card.id, "targetChannel": "research", "hint": card.assignment.prompt, "force": False}
     document = request(served, "POST", "/crosspoll/trigger", json=body)
-    calls.Triggered.model_validate(document)
+    replies.Triggered.model_validate(document)
     assert document["triggered"] is True
     assert (document["prediction"]["id"], document["targetChannel"]) == (card.id, "research")
     assert "#research" in document["message"]
@@ -222,7 +222,7 @@ def test_config_is_changed_for_this_run_only(served: Served, engine: Engine) -> 
         "quietHoursStart": 22, "quietHoursEnd": 7,
     }  # fmt: skip
     document = request(served, "PATCH", "/crosspoll/config", json=body)
-    calls.Configured.model_validate(document)
+    replies.Configured.model_validate(document)
     assert document["config"] == body
     settings = engine.settings.current
     assert settings.cross_poll_interval_ms == 900_000
@@ -270,7 +270,7 @@ def test_the_twin_falls_back_to_the_best_card(serve: Serve) -> None:
     assert request(served, "POST", "/twin/serve", 409, json=body)["error"]["code"] == "nothing_to_predict"
     card = served.card()
     document = request(served, "POST", "/twin/serve", json=body)
-    calls.TwinReply.model_validate(document)
+    replies.TwinReply.model_validate(document)
     assert (document["prompt"], document["channel"]) == (card.assignment.prompt, "research")
     assert (
         request(served, "POST", "/twin/serve", 409, json=body | {"model": "gpt-9"})["error"]["code"] == "another_model"
@@ -292,7 +292,7 @@ def test_the_twin_model_is_asked_within_its_bounds(served: Served, monkeypatch: 
         document = request(
             served, "POST", "/twin/serve", json={"messages": messages, "temperature": 0.1, "max_tokens": 50}
         )
-        calls.TwinReply.model_validate(document)
+        replies.TwinReply.model_validate(document)
         assert (document["prompt"], document["source"], document["model"]) == (
             "Run the tests",
             "twin-model",
