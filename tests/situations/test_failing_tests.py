@@ -11,7 +11,7 @@ import pytest
 from engine.model import Card, ChangeState, Result, SessionState, Tier
 from engine.model.adaptation import FixTemplate
 from engine.prediction.kinds import FIX_BY_AGENT
-from tests.situations.conftest import SHOP, Situation
+from tests.situations.conftest import SHOP, TESTS, Situation
 
 # A test was green before the last commit and is red after it.
 
@@ -273,7 +273,7 @@ def assign_coding_agent(monday: Situation) -> None:
 
 def test_an_agent_is_offered_failing_tests(monday: Situation) -> None:
     monday.commit_shop()
-    monday.commit("Max", {"cart.py": WRONG_TOTAL}, days_ago=2)
+    monday.commit("Max", {"cart.py": WRONG_TOTAL, "tests/test_cart.py": f"{TESTS}\n"}, days_ago=2)
     monday.run_tests()
     monday.approve(monday.first("still_red"))
     assert FIX_BY_AGENT not in monday.kinds(), "nobody could take it"
