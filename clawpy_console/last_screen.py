@@ -72,7 +72,7 @@ def load(file: Path) -> LastScreen:
 def save(file: Path, screen: LastScreen) -> None:
     """Replace `file` in one step. Raises OSError when the folder cannot be written."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    text = json.dumps({"version": VERSION, **_write(trim(screen))}, ensure_ascii=False)
+    text = json.dumps({"version": VERSION, **_encode(trim(screen))}, default=_encode, ensure_ascii=False)
     handle, name = tempfile.mkstemp(prefix=".last_screen", dir=file.parent)
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as out:
@@ -91,25 +91,24 @@ def trim(screen: LastScreen) -> LastScreen:
     return dataclasses.replace(screen, state=state, saved_at=screen.saved_at or datetime.now(UTC))
 
 
-def _write(value: Any) -> Any:
+def _encode(value: Any) -> Any:
+    """A value that JSON has no type for, as one that it has a type for."""
     if dataclasses.is_dataclass(value):
-        return {field.name: _write(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     if isinstance(value, datetime):
         return value.isoformat()
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, Mapping):
-        return {str(key): _write(item) for key, item in value.items()}
-    if isinstance(value, (tuple, list, frozenset)):
-        return [_write(item) for item in value]
-    return value if isinstance(value, (str, int, float, bool, type(None))) else str(value)
+        return dict(value)
+    return list(value) if isinstance(value, frozenset) else str(value)
 
 
 _HINTS: dict[type, dict[str, Any]] = {}
 
 
 def _read(kind: Any, value: Any) -> Any:
-    """The value of type `kind` that `_write` wrote. Raises ValueError, TypeError or KeyError if there is none."""
+    """The value of type `kind` that `_encode` wrote. Raises ValueError, TypeError or KeyError if there is none."""
     if isinstance(kind, type) and dataclasses.is_dataclass(kind):
         hints = _HINTS.get(kind) or _HINTS.setdefault(kind, typing.get_type_hints(kind))
         return kind(**{name: _read(hints[name], item) for name, item in value.items()})
