@@ -73,11 +73,10 @@ def signal_handlers(handlers: Mapping[int, Any]) -> Iterator[None]:
 
 
 def main(home: Home | None, workspaces: Sequence[str], serve: Callable[[socket.socket], int]) -> int:
-    """Attach this terminal to the engine of `home`, or to one that `serve` opens in a forked process; returns the exit
-    code.
+    """Attach this terminal to the engine of `home`. If there is none, `serve` opens one in a forked process.
 
-    `home` is None for a temporary one. `serve` receives the connection to this terminal and returns the exit code of
-    its process. `workspaces` are those of the command line.
+    `home` is None for a temporary one. `serve` receives the connection to this terminal, and returns the exit code of
+    its process. `workspaces` are those of the command line. Returns the exit code of the client.
     """
     deadline = 0.0
     while True:
@@ -131,12 +130,7 @@ def attach(home: Home, workspaces: Sequence[str]) -> socket.socket | None:
             fix = f"end it and start `clawpy` again: kill {note.get('pid')}"
             raise Refused(f"The running engine is clawpy {note.get('version')}, this is {__version__}: {fix}")
         connection.sendall(json.dumps(request).encode() + b"\n")
-        line = b""
-        while byte := connection.recv(1):  # one by one: what follows the line is the console's
-            line += byte
-            if byte == b"\n":
-                break
-        answer = json.loads(line)
+        answer = json.loads(_read_line(connection))
         if "ok" in answer:
             connection.settimeout(None)
             return connection
@@ -148,6 +142,14 @@ def attach(home: Home, workspaces: Sequence[str]) -> socket.socket | None:
         pass  # the note of a dead engine, or an engine that ends; opening one will show which
     connection.close()
     return None
+
+
+def _read_line(connection: socket.socket) -> bytes:
+    """Read one line, byte by byte: the bytes after it are messages of the console."""
+    line = b""
+    while not line.endswith(b"\n") and (byte := connection.recv(1)):
+        line += byte
+    return line
 
 
 def terminal_size() -> tuple[int, int]:
