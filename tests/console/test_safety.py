@@ -50,7 +50,7 @@ HOLDS = Given(
 SECOND_IS_PAUSE = Until("the pause", lambda app: [hold.word for hold in app.holds] == ["pause"])
 STORIES = {
     "the rail under the cursor says why": (
-        "down", "down", "down", sees("checks every prompt"), "up", sees("$18.80 of the day's $20.00 are left")
+        "down", "down", "down", sees("checks every prompt"), "up", sees("costs $0.05")
     ),
     "blocked work says rule and reason literally": (
         "tab", sees("rm -rf / [/not markup]", "rule destructive.rm"),
