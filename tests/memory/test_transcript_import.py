@@ -14,6 +14,7 @@ import pytest
 from engine.clock import FakeClock
 from engine.engine import Engine, open_engine
 from engine.home import Home
+from engine.memory.agent_turns import MAX_LINE_BYTES, read_turn
 from engine.memory.transcript_import import Importer
 from engine.model import RETENTION_BY_KIND, Retention
 from engine.services import Overrides
@@ -137,3 +138,19 @@ def test_a_conversation_elsewhere_is_a_sign_of_the_operator_and_no_write(
     engine.settings.set("memory.transcripts", [str(file.parent)])
     assert last_operator_activity(engine) == at != before
     assert last_workspace_activity(engine, [str(repository.path)]) == before
+
+
+def test_a_line_of_codex_is_read() -> None:
+    turn = read_turn(CODEX_TURN.encode(), "rollout-1")
+    assert turn is not None
+    assert (turn.agent, turn.session, turn.text) == ("codex", "codex:rollout-1", "Hello")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [b"[]", b"nope", b"x" * (MAX_LINE_BYTES + 1), b'{"type": "user", "message": 3}', b'"text"'],
+    ids=["list", "no JSON", "too long", "no message", "text"],
+)
+def test_a_malformed_line_is_refused(line: bytes) -> None:
+    with pytest.raises(ValueError):
+        read_turn(line, "s")
