@@ -160,16 +160,14 @@ class SessionWorkspaces:
         view: SessionView,
         place: Place,
         *,
-        install_packages: bool = False,
-        save_unfinished: bool = False,
+        for_agent: bool = False,
     ) -> Iterator[SessionWorkspace]:
         """Open the place in which a session works, prepared by the workspace's `setup`. After a success a worktree
         stays until `keep`.
 
-        Args:
-            install_packages: whether a worktree gets the project's packages, if the workspace's settings allow it.
-            save_unfinished: whether the changes in a worktree are stored even when the session fails, for example at a
-                limit, by a lost provider, a stop or a crash. They are not when the operator undid its card.
+        The worktree `for_agent` gets the project's packages, if the workspace's settings allow it. Its changes are
+        stored even when the session fails, for example at a limit, by a lost provider, a stop or a crash. They are not
+        when the operator undid the card.
 
         Raises `CannotRun` when `setup` fails or the place is not available, `Refusal` when git cannot make a worktree.
         """
@@ -194,11 +192,7 @@ class SessionWorkspaces:
                 locks = self._worktrees.locks
                 stack.enter_context(locks.register_writer(live.id, project, is_confined=is_confined))
             if not (uses_overlay or reads_tree):
-                yield stack.enter_context(
-                    self._open_worktree(
-                        live, view, project, install_packages=install_packages, save_unfinished=save_unfinished
-                    )
-                )
+                yield stack.enter_context(self._open_worktree(live, view, project, for_agent=for_agent))
                 return
             workspace = SessionWorkspace(project, git)
             workspace = replace(workspace, before=workspace.take_snapshot())
@@ -209,7 +203,7 @@ class SessionWorkspaces:
 
     @contextmanager
     def _open_worktree(
-        self, live: LiveSession, view: SessionView, project: Path, *, install_packages: bool, save_unfinished: bool
+        self, live: LiveSession, view: SessionView, project: Path, *, for_agent: bool
     ) -> Iterator[SessionWorkspace]:
         workspace = None
         try:
@@ -219,17 +213,17 @@ class SessionWorkspaces:
             live.confinement = replace(live.confinement, folder=worktree.folder)
             if worktree.included.summary:
                 live.note(worktree.included.summary)
-            if install_packages and self._settings.current.workspace(live.assignment.workspace).prepare:
+            if for_agent and self._settings.current.workspace(live.assignment.workspace).prepare:
                 prepare_packages(live, worktree.folder)
             if command := self._settings.current.workspace(live.assignment.workspace).setup.strip():
                 run_setup_command(live, worktree.folder, command)
-            if save_unfinished:
+            if for_agent:
                 self._worktrees.mark_worth_keeping(worktree)  # from here on a crash loses nothing either
             workspace = SessionWorkspace(worktree.folder, Git(worktree.folder).pin(), worktree, continues=continues)
             yield workspace
         except BaseException as error:
             live.processes.end(grace=0)
-            is_saved = save_unfinished and workspace is not None and self._save_unfinished(live, view, workspace, error)
+            is_saved = for_agent and workspace is not None and self._save_unfinished(live, view, workspace, error)
             if not is_saved:
                 self._discard_worktree(live)
             raise

@@ -35,9 +35,7 @@ class Agent(ProseRunner):
         self._work = work
 
     def run(self, live: LiveSession, view: SessionView) -> RunnerResult:
-        with self.workspaces.open(
-            live, view, Place.CHANGE_SET, install_packages=True, save_unfinished=True
-        ) as workspace:
+        with self.workspaces.open(live, view, Place.CHANGE_SET, for_agent=True) as workspace:
             self._work(live, workspace)
             write = self.workspaces.keep(live, view, workspace, Place.CHANGE_SET)
         return RunnerResult("done", write=write)

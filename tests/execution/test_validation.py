@@ -54,9 +54,7 @@ class Agent(ProseRunner):
 
     def run(self, live: LiveSession, view: SessionView) -> RunnerResult:
         turns = iter(self._turns)
-        with self.workspaces.open(
-            live, view, Place.CHANGE_SET, install_packages=True, save_unfinished=True
-        ) as workspace:
+        with self.workspaces.open(live, view, Place.CHANGE_SET, for_agent=True) as workspace:
             next(turns)(live, workspace)
 
             def heal(text: str) -> None:

@@ -215,9 +215,7 @@ class AgentLike(FlowRunner):
         return RunnerInfo(available=True, check_only=False)
 
     def run(self, live: LiveSession, view: SessionView) -> RunnerResult:
-        with self._workspaces.open(
-            live, view, Place.CHANGE_SET, install_packages=True, save_unfinished=True
-        ) as workspace:
+        with self._workspaces.open(live, view, Place.CHANGE_SET, for_agent=True) as workspace:
             script = "import sys, iniconfig; print(sys.prefix, iniconfig.__file__)"
             found = live.execute(["python3", "-c", script], cwd=workspace.folder)
             write = self._workspaces.keep(live, view, workspace, Place.CHANGE_SET)

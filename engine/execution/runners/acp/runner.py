@@ -89,9 +89,7 @@ class AcpRunner(AgentRunner):
         `SessionStopped` when the session ends."""
         agent = self.configured_agent(live.assignment.runner)
         agent.home.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with self._services.workspaces.open(
-            live, view, Place.CHANGE_SET, install_packages=True, save_unfinished=True
-        ) as workspace:
+        with self._services.workspaces.open(live, view, Place.CHANGE_SET, for_agent=True) as workspace:
             kind = REPLY if workspace.continues else TASK
             prompt = self._prompt(live, view, workspace, kind)
             if workspace.continues:

@@ -71,9 +71,7 @@ class ModelRunner(AgentRunner):
         )
         with suppress(HelperGone):  # the first request reports it
             self._providers.host.running()  # it starts while the worktree is made
-        with self._services.workspaces.open(
-            live, view, Place.CHANGE_SET, install_packages=True, save_unfinished=True
-        ) as workspace:
+        with self._services.workspaces.open(live, view, Place.CHANGE_SET, for_agent=True) as workspace:
             prompt = self._prompt(live, view, workspace, kind)
             loop = AgentLoop(
                 live,
