@@ -136,10 +136,12 @@ class Slice:
 
 @frozen
 class Metrics:
-    """SPEC 8.5 in one value. Of `discarded` ones the operator threw the work away, of `withdrawn` ones the evidence
-    went; `cannot_run` were approved and lacked something, which counts in no rate; `undecided` wait; `own` prompts
-    were typed by the operator: they are no predictions, and beside what they cost they count nowhere else but among the
-    sources and the channels."""
+    """The figures of SPEC 8.5.
+
+    The operator deleted the work of `discarded` cards. The evidence of `withdrawn` cards disappeared. Cards of
+    `cannot_run` were approved and lacked something, so they count in no rate. `undecided` cards wait. `own` prompts
+    were typed by the operator and are no predictions: they count only in the costs, the sources and the channels.
+    """
 
     total: int
     approved: int

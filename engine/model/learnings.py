@@ -150,9 +150,9 @@ class LearningReach:
 
 @frozen
 class LearningView:
-    """An entry with its provenance (SPEC 6.5): the entries it was promoted from and those promoted from it, directly or
-    in steps, and the sessions it comes from. `reached` are the newest of the `prompts` calls that contained it; `gone`
-    are ids of sources that are in no file."""
+    """An entry with its provenance (SPEC 6.5): the entries that it was promoted from, those that were promoted from it,
+    directly or in steps, and its sessions. `prompts` is the number of calls that contained it, and `reached` are the
+    newest of them. `gone` are ids of sources that are in no file any more."""
 
     entry: LearningEntry
     promoted_from: tuple[LearningEntry, ...] = ()

@@ -35,7 +35,8 @@ RETENTION_BY_KIND: Mapping[str, Retention] = {
 @frozen
 class Thread:
     """A conversation of the operator with another agent about a workspace. `about` are the operator's words, `question`
-    is what the agent asked last, "" for nothing; `unanswered` if the operator spoke last; `at` is the last turn."""
+    is the agent's last question ("" for none), `unanswered` says that the operator spoke last, `at` is the last
+    turn."""
 
     session: str
     agent: str
@@ -48,9 +49,8 @@ class Thread:
 
 @frozen
 class NewMemory:
-    """Something to remember. `layer` is C or E; `at` when it was said (None: now); `ref` the caller's own id of it.
-
-    `retention` None is the kind's own tier.
+    """Something to remember. `layer` is C or E, `at` is when it was said (None for now), and `ref` is the caller's own
+    id of it. If `retention` is None, its kind decides how long it is kept.
     """
 
     text: str
@@ -99,9 +99,9 @@ class Memory:
 
 @frozen
 class RecallQuery:
-    """A question to all layers. None leaves a limit away; `session` is the one that asks, of which nothing is found;
-    `now` drives decay (None: the engine's clock). With `passages`, of a long memory the text is the passage that
-    answers."""
+    """A question to all layers. A limit that is None does not apply. Nothing is found of the `session` that asks. `now`
+    is the time for decay, None for the engine's clock. With `passages`, a long memory is found as the passage that
+    answers, not as a whole."""
 
     text: str
     k: int = 10
@@ -123,15 +123,15 @@ class ScorePart:
 
 
 def weighted_sum(parts: Iterable[ScorePart]) -> float:
-    """The score that parts make."""
+    """The sum of the parts, each times its weight."""
     return sum(part.value * part.weight for part in parts)
 
 
 @frozen
 class RecallMatch:
-    """One line that was found, with where it came from and why (SPEC 4.4). `ref` as in `Memory`; `about` is the session
-    or task whose course it tells, "" where it stands for itself; `place` where in a long memory the text stands, "" for
-    the whole of it."""
+    """One memory that was found, with its source and the reason (SPEC 4.4). `ref` is as in `Memory`. `about` is the
+    session or task that it tells about, "" for none. `place` says which part of a long memory the text is, "" for all
+    of it."""
 
     id: str
     layer: Layer
@@ -208,10 +208,10 @@ class Injection:
 
 @frozen
 class Capture:
-    """A sentence that was taken out of what was said in a session. `source` is `SESSION:LINE`; `seen` in how many.
+    """A sentence that somebody said in a session. `source` is `SESSION:LINE`, and `seen` is the number of sessions.
 
-    `kind` is "decision", "fact" or "correction"; `corrects` the id of what a correction most likely corrects, or "".
-    `trust` says whose words it is; `approved_at` when the operator approved words of others, None before that.
+    `kind` is "decision", "fact" or "correction". `corrects` is the id of what a correction most likely corrects, "" for
+    nothing. `trust` says whose words it is; `approved_at` is when the operator approved words of others, None before.
     """
 
     id: str
@@ -236,7 +236,7 @@ class Capture:
 
 
 class Relation(StrEnum):
-    """What an edge of the task graph says of its two ends (SPEC 4.6)."""
+    """How the two ends of an edge of the task graph are related (SPEC 4.6)."""
 
     BLOCKS = "blocks"  # the first's failure blocked the second
     RELATED_TO = "related_to"
@@ -249,9 +249,9 @@ ACYCLIC = frozenset({Relation.BLOCKS, Relation.DERIVED_FROM})
 
 @frozen
 class GraphNode:
-    """A task in the graph. `success` None is neither; `outcome` says how it ended (`SessionView.outcome`, of a task of
-    the board "succeeded" or "failed"), "" while it is open. `invalidated_at` says that it holds no longer, `why` the
-    reason.
+    """A task in the graph. `success` is None if it was neither a success nor a failure. `outcome` says how it ended
+    (`SessionView.outcome`; "succeeded" or "failed" for a task of the board), "" while it is open. `invalidated_at` is
+    when it stopped being valid, and `why` is the reason.
 
     `timestamp` is when it began or ended, whichever is known last.
     """
@@ -303,8 +303,8 @@ class Bucket(StrEnum):
 
 @frozen
 class ParaFact:
-    """A fact of layer G, in the group `group` of `bucket`. `status` is "active" or "superseded". `trust` says whose
-    words it is; `approved_at` when the operator approved words of others."""
+    """A fact of layer G, in the group `group` of `bucket`. `trust` says whose words it is, and `approved_at` is when
+    the operator approved words of others."""
 
     id: str
     fact: str
@@ -324,16 +324,16 @@ class ParaFact:
 
     @property
     def active(self) -> bool:
-        """Whether it holds now."""
+        """Whether it is valid now."""
         return self.status == "active" and not self.forgotten
 
 
 @frozen
 class FactDraft:
-    """A fact that waits for the operator's word (SPEC 4.8). `state` is "waiting", "promoted" or "rejected".
+    """A fact that waits for the operator's decision (SPEC 4.8). `state` is "waiting", "promoted" or "rejected".
 
-    `day` is the local day it was drawn from; `reason` says why it may be worth keeping; `supersedes` the fact it would
-    take the place of, "" for none; `fact_id` what it became.
+    `day` is the local day of the session that it comes from, and `reason` says why it may be worth keeping.
+    `supersedes` is the fact that it would replace, "" for none; `fact_id` is the fact that it became.
     """
 
     id: str

@@ -24,7 +24,8 @@ class Layer(StrEnum):
 
 @frozen
 class LayerState:
-    """How a layer stands. `state` is ready, building, degraded or off; `progress` in [0, 1]; `fresh_at` its newest."""
+    """The state of a layer: ready, building, degraded or off. `progress` is from 0 to 1, `fresh_at` the time of its
+    newest entry."""
 
     layer: Layer
     count: int
