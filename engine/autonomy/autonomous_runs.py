@@ -130,7 +130,7 @@ class AutonomousRuns:
         predictions: Predictions,
         *,
         settings: SettingsSource,
-        history: Decisions,
+        decisions: Decisions,
         launcher: Sessions,
         quiet: Callable[[], bool],
     ) -> None:
@@ -138,7 +138,7 @@ class AutonomousRuns:
         self._cards = cards
         self._predictions = predictions
         self._settings = settings
-        self._history = history
+        self._decisions = decisions
         self._launcher = launcher
         self._quiet = quiet
         self._refused_by_gate: dict[str, str] = {}
@@ -183,7 +183,7 @@ class AutonomousRuns:
         autonomies = {workspace: settings.workspace(workspace).autonomy for workspace in workspaces}
         acting = {workspace for workspace, autonomy in autonomies.items() if autonomy is WorkspaceAutonomy.ACT}
         with self._database.read() as session:
-            approvals = self._history.count_by_group(session)
+            approvals = self._decisions.count_by_group(session)
         return autonomy_requirements(
             autonomous=settings.autonomous_mode_enabled,
             autonomies=[item.value for item in autonomies.values()],

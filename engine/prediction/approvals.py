@@ -287,7 +287,7 @@ class Approvals:
         An operator's approval starts a new chain (SPEC 3.2), and acknowledges what the card shows that rails ask.
         """
         by_person = request.by_person
-        similar = self._store.history.count_similar(session, row.kind, row.target_channel, row.workspace)
+        similar = self._store.decisions.count_similar(session, row.kind, row.target_channel, row.workspace)
         return Trigger(
             prediction_id=row.id,
             type=_trigger_type(row, request),
@@ -323,7 +323,7 @@ class Approvals:
         blocked_by = ruling.blocked_by
         if ruling.permit is not None:
             row.set_verdicts(ruling.verdicts)
-            self._store.confirm(tx, row, ruling.permit, request.by)
+            self._store.approve(tx, row, ruling.permit, request.by)
             return ruling.permit
         assert blocked_by is not None, "a ruling has a permit or what blocked it"
         if changed or blocked_by.asks_about_content or _wants_confirmation(blocked_by, request):

@@ -90,7 +90,11 @@ def status_after(row: Prediction, move: Move, now: datetime) -> Status:
 
 
 class CardStore:
-    """The cards of a home. Methods that take a transaction work inside the caller's."""
+    """The cards of a home. Methods that take a transaction work inside the caller's.
+
+    Stored events and states have older names: an approved card is "confirmed", a dismissed one "rejected", and one
+    whose session has ended "executed".
+    """
 
     def __init__(
         self,
@@ -99,7 +103,7 @@ class CardStore:
         settings: SettingsSource,
         *,
         safety: Safety,
-        history: Decisions,
+        decisions: Decisions,
         ledger: Ledger,
         deleted: Callable[[str], bool] = lambda workspace: not Path(workspace).is_dir(),
     ) -> None:
@@ -108,7 +112,7 @@ class CardStore:
         self.clock = clock
         self.settings = settings
         self.safety = safety
-        self.history = history
+        self.decisions = decisions
         self.ledger = ledger
         self._deleted = deleted
         self.deciding = threading.RLock()
@@ -161,7 +165,7 @@ class CardStore:
         tx.record(created_event(row))
         return card_of(row)
 
-    def confirm(self, tx: Transaction, row: Prediction, permit: Permit, by: DecidedBy) -> None:
+    def approve(self, tx: Transaction, row: Prediction, permit: Permit, by: DecidedBy) -> None:
         """Approve a card with this permit. An approval by autonomy is no decision of the operator."""
         row.status = status_after(row, Move.APPROVE, tx.now)
         row.decided_by = by
@@ -171,16 +175,16 @@ class CardStore:
         row.snoozed_until = row.undo_requested_at = None
         row.note = ""
         if by is not DecidedBy.AUTONOMY:
-            self.history.record(tx, DecisionSignal.APPROVED, decided_card(row, by))
+            self.decisions.record(tx, DecisionSignal.APPROVED, decided_card(row, by))
             restart_count(tx, row.workspace, row.kind)
             self.safety.kill_switch.decided(tx)
         _record(tx, row, PredictionConfirmed, decided_by=by.value, edited=row.edited)
 
-    def reject(self, tx: Transaction, row: Prediction, by: DecidedBy, reason: DismissReason | None) -> None:
+    def dismiss(self, tx: Transaction, row: Prediction, by: DecidedBy, reason: DismissReason | None) -> None:
         """Dismiss a card and mute its subject (SPEC 2.9). A card that ran by itself stays executed."""
         if row.ran_by_itself:
             row.undo_requested_at = tx.now
-            self.history.take_back(tx, row.id)
+            self.decisions.take_back(tx, row.id)
         else:
             row.status = status_after(row, Move.DISMISS, tx.now)
             row.decided_by = by
@@ -200,12 +204,12 @@ class CardStore:
     def _learn_dismissal(self, tx: Transaction, row: Prediction, by: DecidedBy, reason: DismissReason | None) -> None:
         """Store the signal and the mute of a dismissal, and withdraw the cards that it mutes."""
         if reason is DismissReason.ALREADY_DONE:
-            self.history.take_back(tx, row.id)  # the work was wanted
+            self.decisions.take_back(tx, row.id)  # the work was wanted
         else:
-            if self.history.current_signal(tx.session, row.id) is None:
-                self.history.record(tx, DecisionSignal.DISMISSED, decided_card(row, by))
+            if self.decisions.current_signal(tx.session, row.id) is None:
+                self.decisions.record(tx, DecisionSignal.DISMISSED, decided_card(row, by))
             if reason is not None:
-                self.history.set_weight(tx, row.id, NOT_NOW if reason is DismissReason.NOT_NOW else 1.0)
+                self.decisions.set_weight(tx, row.id, NOT_NOW if reason is DismissReason.NOT_NOW else 1.0)
         self.safety.kill_switch.decided(tx)
         if row.source == Source.OPERATOR:
             return  # the operator's own prompts are never proposed
@@ -237,7 +241,7 @@ class CardStore:
         row.status = next_status(row.id, row.status, Move.EXPIRE)
         row.closed_at = tx.now
         if row.shown_at is not None:
-            self.history.record(tx, DecisionSignal.EXPIRED, decided_card(row, DecidedBy.OPERATOR))
+            self.decisions.record(tx, DecisionSignal.EXPIRED, decided_card(row, DecidedBy.OPERATOR))
         _record(tx, row, PredictionExpired, withdrawn=False, reason="it had expired")
 
     def withdraw(self, tx: Transaction, row: Prediction, reason: str, *, by_operator: bool = False) -> None:
@@ -247,7 +251,7 @@ class CardStore:
         row.closed_at = tx.now
         row.note = reason
         if by_operator and row.shown_at is not None:
-            self.history.record(tx, DecisionSignal.DID_HIMSELF, decided_card(row, DecidedBy.OPERATOR))
+            self.decisions.record(tx, DecisionSignal.DID_HIMSELF, decided_card(row, DecidedBy.OPERATOR))
         _record(tx, row, PredictionExpired, withdrawn=True, reason=reason)
 
     def reopen(self, tx: Transaction, row: Prediction, note: str = "") -> None:
@@ -266,12 +270,12 @@ class CardStore:
         if row.is_expired(tx.now):
             row.expires_at = self.expiry(tx.now)
         self.safety.pipeline.revoke(tx, row.id)
-        self.history.take_back(tx, row.id)
+        self.decisions.take_back(tx, row.id)
         remove_dismissal(tx, row.id)
         _record(tx, row, PredictionReopened, was=before.value)
         self.make_room(tx, row)
 
-    def execute(self, tx: Transaction, row: Prediction, view: SessionView) -> None:
+    def store_session_end(self, tx: Transaction, row: Prediction, view: SessionView) -> None:
         """Store the end of a card's session. The card is pending again if the operator undid the approval before the
         start, or if the session could not begin (a provider was down: SPEC 3.8)."""
         if row.undo_requested_at is not None and view.started_at is None:
@@ -287,19 +291,19 @@ class CardStore:
         if view.state is SessionState.INTERRUPTED:
             row.note = "interrupted"
         if view.state is SessionState.CANNOT_RUN:
-            self.history.take_back(tx, row.id)  # a missing tool is no decision on the card (SPEC 2.12)
+            self.decisions.take_back(tx, row.id)  # a missing tool is no decision on the card (SPEC 2.12)
         elif row.undo_requested_at is not None:
-            self.history.record(tx, DecisionSignal.UNDONE, decided_card(row, DecidedBy.OPERATOR))
+            self.decisions.record(tx, DecisionSignal.UNDONE, decided_card(row, DecidedBy.OPERATOR))
         _record(tx, row, PredictionExecuted, outcome=row.outcome)
 
     def retract_approval(self, tx: Transaction, row: Prediction, signal: DecisionSignal, at: datetime) -> None:
         """Replace the approval of a card by the signal that the operator undid or discarded its result, once."""
-        if self.history.current_signal(tx.session, row.id) in (DecisionSignal.UNDONE, DecisionSignal.DISCARDED):
+        if self.decisions.current_signal(tx.session, row.id) in (DecisionSignal.UNDONE, DecisionSignal.DISCARDED):
             return
         row.undo_requested_at = row.undo_requested_at or at
         if signal is DecisionSignal.DISCARDED:
             row.discarded_at = at
-        self.history.record(tx, signal, decided_card(row, DecidedBy.OPERATOR), at=at)
+        self.decisions.record(tx, signal, decided_card(row, DecidedBy.OPERATOR), at=at)
 
     def make_room(self, tx: Transaction, returning: Prediction) -> None:
         """Withdraw the lowest ranked other cards if there are too many (SPEC 2.9), without signal and cool-down."""
@@ -364,12 +368,12 @@ class CardStore:
 
     def _restore_approval(self, tx: Transaction, row: Prediction, at: datetime) -> None:
         """Restore the approval of a card whose result the operator undid and landed again."""
-        if self.history.current_signal(tx.session, row.id) is not DecisionSignal.UNDONE:
+        if self.decisions.current_signal(tx.session, row.id) is not DecisionSignal.UNDONE:
             return
         row.undo_requested_at = None
-        self.history.take_back(tx, row.id)
+        self.decisions.take_back(tx, row.id)
         if row.decided_by is not None and row.decided_by != DecidedBy.AUTONOMY:
-            self.history.record(tx, DecisionSignal.APPROVED, decided_card(row, row.decided_by), at=at)
+            self.decisions.record(tx, DecisionSignal.APPROVED, decided_card(row, row.decided_by), at=at)
 
     def credit_kept(self) -> int:
         """Store the signal "kept" for cards that ran by themselves, succeeded, were looked at and not undone for 24 h;
@@ -383,7 +387,7 @@ class CardStore:
         def work(tx: Transaction) -> int:
             rows = load_all(tx.session, Prediction, _KEPT_RESULTS, span)
             for row in rows:
-                self.history.record(tx, DecisionSignal.KEPT, decided_card(row, DecidedBy.AUTONOMY))
+                self.decisions.record(tx, DecisionSignal.KEPT, decided_card(row, DecidedBy.AUTONOMY))
             return len(rows)
 
         return self.database.write(work)

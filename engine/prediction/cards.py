@@ -92,7 +92,7 @@ class Cards:
         """How many similar cards the operator approved, and how many they decided (SPEC 2.5)."""
         with self._database.read() as session:
             row = load_card(session, card_id)
-            return self.store.history.count_similar(session, row.kind, row.target_channel, row.workspace)
+            return self.store.decisions.count_similar(session, row.kind, row.target_channel, row.workspace)
 
     # -- deciding
 
@@ -132,7 +132,7 @@ class Cards:
 
         Raises `Refusal` `unknown_card`, `already_decided`."""
         return self._with_switch_note(
-            self.store.change(card_id, lambda tx, row: self.store.reject(tx, row, by, reason))
+            self.store.change(card_id, lambda tx, row: self.store.dismiss(tx, row, by, reason))
         )
 
     def explain(self, card_id: str, reason: DismissReason) -> Card:
@@ -230,7 +230,7 @@ class Cards:
         """Store the outcome of a session on its card. Sessions call this in the transaction of their end."""
         row = load(tx.session, Prediction, view.prediction_id)
         if row is not None and row.status == Status.CONFIRMED:
-            self.store.execute(tx, row, view)
+            self.store.store_session_end(tx, row, view)
 
     def _reverse(self, row: Prediction) -> None:
         """Undo what the session of an executed card landed. Raises `Refusal` as `undo`."""

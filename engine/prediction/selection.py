@@ -158,15 +158,17 @@ class CardSelector:
         `contexts` are the contexts of the workspaces."""
         if not proposals:
             return [], False
-        now, history = self._store.clock.now(), self._store.history
-        cycle = _Cycle(now, self._twin.phase(session), last_trigger_times(session), _count_decisions(history, session))
+        now, decisions = self._store.clock.now(), self._store.decisions
+        cycle = _Cycle(
+            now, self._twin.phase(session), last_trigger_times(session), _count_decisions(decisions, session)
+        )
         drafts = []
         for proposal in proposals:
             try:
                 drafts.append(self._make_row(proposal, cycle, contexts[proposal.workspace].text))
             except Refusal as refusal:
                 errors.append(f"{proposal.workspace}: {proposal.kind}: {refusal.message}")
-        recent = history.count_by_kind(session, since=now - EXPLORED_AFTER)
+        recent = decisions.count_by_kind(session, since=now - EXPLORED_AFTER)
         rows = {}
         for row in select_rows(drafts, recent, learning=cycle.is_learning, randomness=self._randomness):
             row.id = self._randomness.new_id("pred")
@@ -234,10 +236,10 @@ class CardSelector:
         )
 
 
-def _count_decisions(history: Decisions, session: Session) -> dict[tuple[str, str], tuple[int, int]]:
+def _count_decisions(decisions: Decisions, session: Session) -> dict[tuple[str, str], tuple[int, int]]:
     """By workspace and kind: how many cards the operator approved, and how many were decided."""
     counts: dict[tuple[str, str], tuple[int, int]] = {}
-    for kind, _, workspace, approved, decided in history.count_by_group(session):
+    for kind, _, workspace, approved, decided in decisions.count_by_group(session):
         before = counts.get((workspace, kind), (0, 0))
         counts[workspace, kind] = (before[0] + approved, before[1] + decided)
     return counts

@@ -100,13 +100,13 @@ class EmbeddedTwin:
 
     def __init__(
         self,
-        history: Decisions,
+        decisions: Decisions,
         *,
         embed: EmbedTexts = lambda texts: [None] * len(texts),
         calibrator: Calibrator | None = None,
     ) -> None:
         self.calibrator = calibrator or self
-        self._history = history
+        self._decisions = decisions
         self._embed = embed
         self._lock = threading.Lock()
         self._learner: Learner | None = None
@@ -146,7 +146,7 @@ class EmbeddedTwin:
 
     def phase(self, session: Session) -> Phase:
         """How far the operator's decisions carry (SPEC 2.6)."""
-        return phase_of(self._history.count_all(session), self.calibrator.check)
+        return phase_of(self._decisions.count_all(session), self.calibrator.check)
 
     def estimate(
         self,
@@ -204,14 +204,14 @@ class EmbeddedTwin:
 
     def _follow_decisions(self) -> Learner:
         """The learner, after it learned the newest decisions. Call with the lock held."""
-        version, replaced = self._history.version, self._history.replaced
+        version, replaced = self._decisions.version, self._decisions.replaced
         if self._learner is None or replaced != self._replaced:
             from engine.learning.decisions.learner import Learner
 
             self._learner = Learner()
         elif version == self._version:
             return self._learner
-        for decision in self._history.load_after(self._learner.last_id, MAX_LEARNT):
+        for decision in self._decisions.load_after(self._learner.last_id, MAX_LEARNT):
             self._learner.learn(decision)
         self._version, self._replaced = version, replaced
         return self._learner

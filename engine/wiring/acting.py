@@ -60,7 +60,7 @@ def build(services: Services, launcher: Sessions, *, follow_gateway: Callable[[]
             services.cards,
             services.predictions,
             settings=services.settings,
-            history=services.decisions,
+            decisions=services.decisions,
             launcher=launcher,
             quiet=lambda: services.autonomy.quiet(),
         ),

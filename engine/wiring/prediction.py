@@ -188,7 +188,7 @@ def build_prediction(services: Services, launcher: Sessions, hook: PredictorHook
         clock,
         services.settings,
         safety=services.safety,
-        history=services.decisions,
+        decisions=services.decisions,
         ledger=services.ledger,
     )
     approvals = Approvals(store, launcher, services.embedded_twin, flows=services.flows, secrets=services.keys.secrets)

@@ -226,7 +226,7 @@ class World:
         settings, randomness = FixedSettings(self.settings), Randomness(1)
         router = Router(settings, self.clock, randomness, self.place)
         self.store = CardStore(
-            self.database, self.clock, settings, safety=self._safety(), history=self.decisions,
+            self.database, self.clock, settings, safety=self._safety(), decisions=self.decisions,
             ledger=Ledger(self.database), deleted=lambda workspace: False,
         )  # fmt: skip
         approvals = Approvals(self.store, self.sessions, self.twin, flows=["run_tests"])  # type: ignore[arg-type]
