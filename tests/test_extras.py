@@ -17,7 +17,7 @@ from engine.api.doctor import examine
 from engine.api.notify.addresses import Address, is_known_service, store_address
 from engine.api.notify.delivery import deliver
 from engine.api.notify.notes import Form, Note
-from engine.config.sections import Surface
+from engine.config.notify_settings import Surface
 from engine.home import Home
 from engine.model import Refusal
 from engine.storage.shared import SharedDatabase

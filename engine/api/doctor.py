@@ -44,7 +44,7 @@ from engine.api.storage_checks import (
 )
 from engine.clock import SystemClock
 from engine.config import FixedSettings, Settings
-from engine.config.sections import DESKTOP, SPEAK, Surface
+from engine.config.notify_settings import DESKTOP, SPEAK, Surface
 from engine.config.setting_keys import VARIABLES, format_key
 from engine.git import MIN_VERSION, Git, repository_root
 from engine.git import version as git_version

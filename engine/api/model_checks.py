@@ -18,7 +18,7 @@ from engine import extras
 from engine.api.documents import Document
 from engine.clock import SystemClock
 from engine.config import FixedSettings, Settings, SettingsSource
-from engine.config.sections import ACP, AUTO, MODEL, ProviderKind, ProviderSettings
+from engine.config.provider_settings import ACP, AUTO, MODEL, ProviderKind, ProviderSettings
 from engine.execution.model_router import ModelRouter, ProviderState, setup_command
 from engine.frozen import frozen
 from engine.hierarchy.agents import Agents

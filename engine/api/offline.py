@@ -94,7 +94,7 @@ def _source_stamp() -> str:
 
 def _collect_program_names() -> dict[str, Any]:
     from engine.config import Settings
-    from engine.config.sections import PROVIDERS
+    from engine.config.provider_settings import PROVIDERS
     from engine.config.setting_keys import describe_accepted, parse_key
     from engine.execution.runners.acp.agents import KNOWN_AGENTS
     from engine.execution.runners.flows import FLOWS

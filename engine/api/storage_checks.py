@@ -12,7 +12,7 @@ from engine import extras
 from engine.api.model_checks import FAIL, OK, WARN, Check, check_url
 from engine.api.offline import read_rows
 from engine.config import Settings
-from engine.config.sections import url_problem
+from engine.config.section import url_problem
 from engine.home import Home
 from engine.memory.index import URL_VARIABLE
 from engine.model import Refusal

@@ -1,38 +1,35 @@
-"""Settings (SPEC 7.4, 7.6): one model, its defaults, file and environment, and errors that say file, line and key.
+"""The settings of a home: one model with a class for each section, and the defaults (SPEC 7.4, 7.6).
 
-Names in the file are in camel case (`crossPollEnabled`); attributes are the same in snake case.
+Names in the file are in camel case (`crossPollEnabled`); attributes are the same in snake case. `settings_file` reads
+the file and the environment into this model.
 """
 
 from __future__ import annotations
 
+import ipaddress
 import os
+import re
 from dataclasses import field
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Literal, Protocol
+from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, Field, field_validator
+from pydantic import AfterValidator, Field, StringConstraints, field_validator
 
-from engine.config.sections import (
+from engine.config.notify_settings import NotifySettings
+from engine.config.provider_settings import (
     AUTO,
     PROVIDERS,
     RUNNERS,
     AcpSettings,
-    GatewaySettings,
     ModelId,
-    Name,
-    NotifySettings,
     ProviderSettings,
-    RetentionSettings,
-    Section,
-    WebSettings,
-    WorkspaceRetention,
-    checked,
     fallback_problem,
     runner_problem,
-    url_problem,
-    without_slash,
 )
+from engine.config.retention_settings import RetentionSettings, WorkspaceRetention
+from engine.config.section import Name, Section, checked, url_problem, without_slash
 from engine.frozen import frozen
 from engine.model import Refusal, sanitise
 
@@ -136,6 +133,72 @@ def _pattern_problem(text: str) -> str:
     if not text.startswith("prompt:") and (first[0] in "-!@" or "**" in [first, *rest[:-1]]):
         return "must begin with the name of a program, and ** may only be last"
     return ""
+
+
+class WebSettings(Section):
+    """`[web]`: what the web tools of sessions may reach without asking (SPEC 3.8).
+
+    `search_url` is the address of a search like SearXNG. It answers `?q=…&format=json` with `results` of `title`, `url`
+    and `content`. Without it there is no web_search. `allow` are hosts from which pages are fetched without asking,
+    such as `docs.python.org`, `*.readthedocs.io`, `localhost:3000`. Only a host that is named without a `*` may be on
+    this machine or its network.
+    """
+
+    search_url: str = ""
+    allow: tuple[Annotated[str, StringConstraints(pattern=r"^(\*\.)?[a-zA-Z0-9_.-]{1,253}(:\d{1,5})?$")], ...] = ()
+
+    @field_validator("search_url", mode="after")
+    @classmethod
+    def _check_address(cls, value: str) -> str:
+        parts = urlsplit(value)
+        if value and (parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc):
+            raise ValueError('is not an address; write for example "http://127.0.0.1:8888/search"')
+        return value
+
+
+_HOST_NAME = re.compile(r"(?=.{1,253}$)[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*")
+_ORIGIN = re.compile(r"https?://[a-z0-9.:\[\]-]{1,260}")
+
+
+def _host_name_problem(name: str) -> str:
+    fault = f"{name[:80]!r} is not a host name; write it in lower case, without a port or https://"
+    return "" if _HOST_NAME.fullmatch(name) else fault
+
+
+def _origin_problem(origin: str) -> str:
+    fault = f"{origin[:80]!r} is not an origin; write, for example, https://phone.example, without a path"
+    return "" if _ORIGIN.fullmatch(origin) else fault
+
+
+class GatewaySettings(Section):
+    """`[gateway]`: where other programs reach the engine (SPEC 10.1).
+
+    `clawpy serve` always opens the gateway; with `enabled` the console and `clawpy run` open it too. `host` is an
+    address of this machine. An address that other machines reach needs `certificate` and `certificateKey` (PEM files),
+    or `tunnel = true`: you say that something in front of the gateway encrypts. `hosts` are further names under which
+    it is called. `origins` are the web pages that may call it, such as `["https://phone.example"]`.
+    """
+
+    enabled: bool = False
+    host: str = "127.0.0.1"
+    port: Annotated[int, Field(ge=0, le=65535)] = 8477
+    certificate: str = ""
+    certificate_key: str = ""
+    tunnel: bool = False
+    hosts: Annotated[tuple[str, ...], checked(_host_name_problem)] = ()
+    origins: Annotated[tuple[str, ...], checked(_origin_problem)] = ()
+
+    @field_validator("host", mode="after")
+    @classmethod
+    def _check_host(cls, value: str) -> str:
+        if value == "localhost":
+            return "127.0.0.1"
+        try:
+            return str(ipaddress.ip_address(value.strip("[]")))
+        except ValueError as error:
+            raise ValueError(
+                f"{value[:80]!r} is not an address; write, for example, 127.0.0.1, or 0.0.0.0 for all"
+            ) from error
 
 
 class ValidationSettings(Section):

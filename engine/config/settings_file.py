@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from engine.config import Settings
-from engine.config.sections import PROVIDERS
+from engine.config.provider_settings import PROVIDERS
 from engine.config.setting_keys import (
     ID_FORMAT,
     VARIABLES,

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 
 from engine import extras
 from engine.config import SettingsSource
-from engine.config.sections import ProviderKind, ProviderSettings, model_problem
+from engine.config.provider_settings import ProviderKind, ProviderSettings, model_problem
 from engine.frozen import frozen
 from engine.keys import Key, Keys, without_keyring
 from engine.model import Refusal

@@ -17,7 +17,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 from pydantic_core import PydanticCustomError
 
-from engine.config.sections import model_problem
+from engine.config.provider_settings import model_problem
 from engine.files import create_filled_folder, json_bytes, read_plain, sync_folder
 from engine.frozen import frozen
 from engine.hierarchy.tiers import OWNER

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from engine.config.sections import AUTO
+from engine.config.provider_settings import AUTO
 from engine.events import TwinAnswered
 from engine.execution.runners.model.single_questions import Completions
 from engine.execution.runners.toolchains.projects import ProjectCache, find_projects

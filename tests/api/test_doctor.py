@@ -19,8 +19,9 @@ from engine.api import doctor, model_checks
 from engine.api.doctor import notification_checks
 from engine.api.storage_checks import index_server_checks, shared_database_checks
 from engine.clock import FakeClock
-from engine.config import MemorySettings, Settings
-from engine.config.sections import PROVIDERS, GatewaySettings, NotifySettings, SurfaceSettings
+from engine.config import GatewaySettings, MemorySettings, Settings
+from engine.config.notify_settings import NotifySettings, SurfaceSettings
+from engine.config.provider_settings import PROVIDERS
 from engine.home import Home
 from engine.keys import Keyring, Keys
 from engine.lock import HomeLock

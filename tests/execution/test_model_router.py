@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from engine.config import FixedSettings
-from engine.config.sections import PROVIDERS, ProviderKind
+from engine.config.provider_settings import PROVIDERS, ProviderKind
 from engine.config.settings_file import read_settings
 from engine.execution.model_router import ModelRouter
 from engine.keys import Key

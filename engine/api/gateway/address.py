@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from pydantic import ValidationError
 
-from engine.config.sections import GatewaySettings
+from engine.config import GatewaySettings
 from engine.frozen import frozen
 from engine.model import Refusal, sanitise
 

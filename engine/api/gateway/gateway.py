@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from engine.api.gateway.access import THIS_RUN, Access
 from engine.api.gateway.address import ListenAddress, listen_address, override
 from engine.api.gateway.limits import ClientCounts, Limits
-from engine.config.sections import GatewaySettings
+from engine.config import GatewaySettings
 from engine.events import Event, GatewayClosed, GatewayOpened
 from engine.frozen import frozen
 from engine.model import Refusal

@@ -15,15 +15,15 @@ from engine import extras
 from engine.api.notify.notes import is_switched_on, setting_of
 from engine.clock import SystemClock
 from engine.config import SettingsSource
-from engine.config.sections import (
+from engine.config.notify_settings import (
     DESKTOP,
     OPEN_SCHEMES,
     SPEAK,
     STORED_WITH_KEYS,
     Surface,
+    address_key_name,
     address_problem,
-    key_name,
-    variable,
+    address_variable,
 )
 from engine.frozen import frozen
 from engine.home import Home
@@ -63,7 +63,7 @@ class Addresses:
 
     def is_configured(self, surface: Surface) -> bool:
         """Whether an address is set. Quick."""
-        return bool(self._environment.get(variable(surface), "").strip() or self._url_in_settings(surface))
+        return bool(self._environment.get(address_variable(surface), "").strip() or self._url_in_settings(surface))
 
     def of(self, surface: Surface) -> Address | None:
         """The address of a surface, None when none is set.
@@ -71,14 +71,15 @@ class Addresses:
         Raises `Refusal`: `no_address` when the settings say that it is stored and it is not, `bad_address` when it is
         malformed, and what the key file raises.
         """
-        url, source = self._environment.get(variable(surface), "").strip(), ENVIRONMENT
+        url, source = self._environment.get(address_variable(surface), "").strip(), ENVIRONMENT
         if not url:
             url, source = self._url_in_settings(surface), "settings"
         if url == STORED_WITH_KEYS:
-            key = self._keys.get(key_name(surface))
+            key = self._keys.get(address_key_name(surface))
             if key is None:
                 message = f'notify.{surface.value}.url is "key", but no address is stored for {surface.value}'
-                raise Refusal("no_address", message, f"clawpy notify set {surface.value}, or set {variable(surface)}")
+                fix = f"clawpy notify set {surface.value}, or set {address_variable(surface)}"
+                raise Refusal("no_address", message, fix)
             url, source = key.value, key.source
             self._stored_urls[surface] = url
         if not url:
@@ -89,7 +90,7 @@ class Addresses:
 
     def secrets(self) -> tuple[str, ...]:
         """Parts of all known addresses that may be secret, to be removed from what is sent."""
-        urls = [self._environment.get(variable(surface), "").strip() for surface in Surface]
+        urls = [self._environment.get(address_variable(surface), "").strip() for surface in Surface]
         urls += self._stored_urls.values()
         return tuple(part for url in urls if url for part in secret_parts(url))
 
@@ -143,10 +144,10 @@ def store_address(
         raise Refusal("bad_address", "that is not the address of a known service, or it is incomplete", fix)
     source = "settings"
     if address_problem(url):
-        export = f"either export {variable(surface)}=… where clawpy is started"
+        export = f"either export {address_variable(surface)}=… where clawpy is started"
         keep = f"keep it in a file that only you can read: clawpy notify set {surface} --store file"
         keyring_fix = f"{export}, or {keep}"
-        source = Keys(home).set(key_name(surface), url, consent_file=in_file, keyring_fix=keyring_fix)
+        source = Keys(home).set(address_key_name(surface), url, consent_file=in_file, keyring_fix=keyring_fix)
         url = STORED_WITH_KEYS
     write(f"notify.{surface}.url", url)
     current = SettingsStore(home.config_file, clock=SystemClock()).current

@@ -20,10 +20,7 @@ from typing import TYPE_CHECKING, Any
 from engine import extras
 from engine.api.notify.addresses import Address
 from engine.api.notify.notes import QUIET_FORMS, Form, Note
-from engine.config.sections import (
-    DESKTOP,
-    SPEAK,
-)
+from engine.config.notify_settings import DESKTOP, SPEAK
 from engine.frozen import frozen
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from typing import Any
 from pydantic.alias_generators import to_camel
 
 from engine.config import Settings
-from engine.config.sections import Surface
+from engine.config.notify_settings import Surface
 from engine.frozen import frozen
 from engine.model import (
     PROBLEM_FOUND,

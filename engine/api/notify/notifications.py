@@ -40,7 +40,7 @@ from engine.api.notify.outbox import (
     plan_delivery,
 )
 from engine.background import Background
-from engine.config.sections import Surface, variable
+from engine.config.notify_settings import Surface, address_variable
 from engine.events import Subscription
 from engine.model import Refusal, Waiting
 from engine.storage.ledger import LedgerCursor, LedgerEntry
@@ -280,7 +280,8 @@ class Notifications:
         except Refusal as refusal:
             return reply | {"message": refusal.message, "fix": refusal.fix}
         if address is None:
-            return reply | {"message": "no address", "fix": f"clawpy notify set {surface}, or set {variable(surface)}"}
+            fix = f"clawpy notify set {surface}, or set {address_variable(surface)}"
+            return reply | {"message": "no address", "fix": fix}
         reply |= {"service": address.service, "source": address.source}
         return reply if on else reply | {"message": f"{setting} is off", "fix": f"clawpy config set {setting} true"}
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from engine.config.sections import ACP, MODEL
+from engine.config.provider_settings import ACP, MODEL
 from engine.learning.candidates.reading import Part, Reading, share
 from engine.model import MICRO, PermissionAnswer, Trust, dollars
 from engine.model.adaptation import LearningRecord, RecordKind

@@ -11,7 +11,7 @@ import pytest
 
 from engine.api.gateway.access import THIS_RUN, TOKEN_NAME, USED_PASSES_KEY, Access, gateway_token, rotate_token
 from engine.api.gateway.limits import Limits
-from engine.config.sections import Surface
+from engine.config.notify_settings import Surface
 from engine.home import Home
 from engine.keys import Keyring, Keys
 from engine.model import DecidedBy, Refusal, Status

@@ -21,7 +21,7 @@ from cryptography.x509.oid import NameOID
 from engine.api.gateway.address import check_certificate, listen_address, override
 from engine.api.gateway.api import build
 from engine.api.gateway.gateway import STOPPED_WORDS, Gateway
-from engine.config.sections import GatewaySettings
+from engine.config import GatewaySettings
 from engine.model import Refusal
 from tests.api.gateway.conftest import Serve
 

@@ -24,7 +24,7 @@ from engine.api.notify.notes import (
     make_note,
 )
 from engine.config import Settings
-from engine.config.sections import Surface
+from engine.config.notify_settings import Surface
 from engine.model import Tier
 
 # The table of SPEC 10.2: seven kinds of event, six surfaces

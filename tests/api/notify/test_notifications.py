@@ -25,7 +25,7 @@ from engine.api.notify.outbox import (
     MAX_TRIES,
 )
 from engine.clock import FakeClock
-from engine.config.sections import Surface
+from engine.config.notify_settings import Surface
 from engine.events import (
     CostWarned,
     Event,

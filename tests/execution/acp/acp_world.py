@@ -11,7 +11,7 @@ from typing import Any
 
 from engine.clock import Clock
 from engine.config import ChannelSettings, FixedSettings, Settings
-from engine.config.sections import AcpSettings
+from engine.config.provider_settings import AcpSettings
 from engine.events import EventBus
 from engine.execution.changesets import ChangeSets
 from engine.execution.housekeeping import Caches

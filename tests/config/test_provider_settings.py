@@ -1,4 +1,4 @@
-"""Sections on what is outside of the engine: providers, coding agents, runners, models, addresses."""
+"""The settings of providers and coding agents, and the names of runners and models."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from engine.config import Settings
-from engine.config.sections import PROVIDERS, model_problem, runner_problem, url_problem
+from engine.config.provider_settings import PROVIDERS, model_problem, runner_problem
+from engine.config.section import url_problem
 from engine.config.settings_file import BadConfig, read_settings
 
 
