@@ -1,7 +1,7 @@
-"""Reads a home without an engine: rows of its database, and the names that a shell completes.
+"""Reads a home without an engine: the names that a shell completes, and rows of the database for `clawpy doctor`.
 
 A shell waits for the answer. Therefore ids are read from the database file, and names that only large modules know are
-cached in `cache/names.json`. A home that cannot be read has no names.
+cached in `cache/names.json`. If a home cannot be read, there are no names.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from typing import Any
 from engine.home import Home
 
 MAX_IDS = 100
-"""Ids that are offered, newest first."""
+"""Maximum number of ids that are offered, newest first."""
 
 BUSY_TIMEOUT_S = 0.1
-"""Seconds to wait for a writer of the database before nothing is offered."""
+"""Seconds to wait for a writer of the database. After that no ids are offered."""
 
 _ID_QUERIES: Mapping[str, str] = {
     "cards": "SELECT id, prompt FROM predictions WHERE status = 'pending' ORDER BY created_at DESC",
@@ -38,7 +38,8 @@ _ID_QUERIES: Mapping[str, str] = {
 
 
 def completion_names(home: Home, kind: str) -> Mapping[str, Any]:
-    """Each name of a `kind` with its title; of "flows" a mapping with `title` and `parameters`. Never raises."""
+    """The names of a `kind`, each with its title. A flow has a mapping with `title` and `parameters` instead. Never
+    raises."""
     with contextlib.suppress(OSError, ValueError, sqlite3.Error, RecursionError):
         if kind in _ID_QUERIES:
             return _read_ids(home, _ID_QUERIES[kind])
@@ -70,10 +71,11 @@ def _names_in_settings(home: Home, name: str) -> dict[str, str]:
 
 
 def _program_names(home: Home) -> dict[str, Any]:
-    """The names that the program itself defines, from the cache, which is written again for a new version."""
+    """The names that the program itself defines. They come from the cache, which is written again when a source file
+    has changed."""
     if not home.cache.is_dir():
         raise FileNotFoundError(home.cache)
-    file, stamp = home.cache / "names.json", _source_stamp()
+    file, stamp = home.cache / "names.json", [source.stat().st_mtime_ns for source in source_files()]
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
         cached = json.loads(file.read_text(encoding="utf-8"))
         if cached["stamp"] == stamp:
@@ -85,11 +87,14 @@ def _program_names(home: Home) -> dict[str, Any]:
     return cached
 
 
-def _source_stamp() -> str:
-    """A text that changes with the program's flows or settings."""
+def source_files() -> list[Path]:
+    """The files that define what `_collect_program_names` reads. They are found without importing them."""
     engine = Path(__file__).parent.parent
-    sources = (engine / "execution" / "runners" / "flows", engine / "config" / "__init__.py")
-    return " ".join(str(source.stat().st_mtime_ns) for source in sources)
+    runners = engine / "execution" / "runners"
+    agents = runners / "acp" / "agents.py"
+    folders = (engine / "config", runners / "flows")
+    files = [file for folder in folders for file in sorted(folder.glob("*.py"))]
+    return [*files, runners / "flow.py", agents, agents.with_suffix(".toml")]
 
 
 def _collect_program_names() -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import shutil
 import subprocess
@@ -12,7 +13,13 @@ import pytest
 
 from clawpy_console.cli.main import main
 from clawpy_console.cli.verbs import VERBS, Verb
-from engine.api.offline import completion_names
+from engine.api.offline import completion_names, source_files
+from engine.config import Settings
+from engine.config.provider_settings import ProviderSettings
+from engine.config.setting_keys import describe_accepted
+from engine.execution.runners import flows
+from engine.execution.runners.acp.agents import KnownAgent
+from engine.execution.runners.flow import Flow
 from engine.home import Home
 from engine.model import DismissReason
 from engine.model.adaptation import CandidateStatus, CandidateType, RecordKind
@@ -98,6 +105,13 @@ def test_without_a_home_nothing_is_offered_and_nothing_printed(home: Home, tmp_p
     program = [sys.executable, "-m", "clawpy_console"]
     done = subprocess.run(program, env=os.environ | environment, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr, answers.read_text()) == (0, "", "", "")
+
+
+def test_the_cached_names_are_collected_again_when_a_file_that_defines_them_changes() -> None:
+    classes = (Settings, ProviderSettings, KnownAgent, Flow, *flows.FLOWS.values())
+    defining = {Path(inspect.getfile(each)) for each in (*classes, describe_accepted, flows)}
+    defining.add(Path(inspect.getfile(KnownAgent)).with_name("agents.toml"))
+    assert defining <= set(source_files())
 
 
 def test_nothing_heavy_is_imported_to_answer() -> None:
