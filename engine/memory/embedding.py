@@ -14,8 +14,8 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from engine.frozen import frozen
+from engine.helper_processes import HelperGone
 from engine.memory.helper import Helper, HelperFailed
-from engine.programs import HelperGone
 
 if TYPE_CHECKING:
     import numpy

@@ -18,10 +18,10 @@ from urllib.parse import urlsplit
 
 from engine.background import Background
 from engine.frozen import frozen
+from engine.helper_processes import HelperGone
 from engine.memory.helper import Helper, HelperFailed
 from engine.memory.store import LAYERS, MemoryStore
 from engine.model import Layer
-from engine.programs import HelperGone
 
 log = logging.getLogger(__name__)
 

@@ -12,12 +12,12 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from engine.background import Background
+from engine.helper_processes import HelperGone
 from engine.memory.embedding import Embedder, NoEmbedder
 from engine.memory.helper import Helper, HelperFailed
 from engine.memory.question import MONTHS
 from engine.memory.store import MemoryStore, NewPassage
 from engine.model import Memory, Refusal
-from engine.programs import HelperGone
 from engine.storage.database import Database
 
 if TYPE_CHECKING:

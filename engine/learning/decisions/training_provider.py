@@ -17,7 +17,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from engine import extras, programs
+from engine import extras, helper_processes
 from engine.frozen import frozen
 from engine.model import sanitise
 from engine.model.secrets import redact
@@ -106,7 +106,7 @@ class Provider:
         """End the process; the next call starts another."""
         process, self._process = self._process, None
         if process is not None:
-            programs.kill_helper(process)
+            helper_processes.kill_helper(process)
             process.communicate()
 
     def _call(self, call: str, *, timeout_s: float = CALL_TIMEOUT_S, **fields: Any) -> dict[str, Any]:
@@ -129,8 +129,8 @@ class Provider:
 
     def _ask(self, request: str, timeout_s: float) -> dict[str, Any]:
         if self._process is None:
-            self._process = programs.start_helper(
-                self._command, inherited=programs.NETWORK_VARIABLES, extra={"NO_COLOR": "1"}
+            self._process = helper_processes.start_helper(
+                self._command, inherited=helper_processes.NETWORK_VARIABLES, extra={"NO_COLOR": "1"}
             )
         process = self._process
         assert process.stdin is not None

@@ -19,8 +19,8 @@ from engine.execution.runners.model.agent_loop import FIRST_BYTE_SECONDS, IDLE_S
 from engine.execution.runners.model.host_client import ModelHost
 from engine.execution.runners.model.host_protocol import Model
 from engine.execution.session_terms import Limits
+from engine.helper_processes import HelperGone
 from engine.model import SessionState, Status
-from engine.programs import HelperGone
 from tests.execution.model.world import KEY, ModelWorld, hosts, until
 from tests.support.model_server import ModelServer, Reply, calls
 

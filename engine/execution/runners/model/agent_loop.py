@@ -28,8 +28,8 @@ from engine.execution.runners.runner import REPLY, AgentServices, assistant_part
 from engine.execution.tools.toolbelt import Toolbelt
 from engine.execution.transcripts import StreamedText
 from engine.frozen import frozen
+from engine.helper_processes import HelperGone
 from engine.model import Prompt, PromptPart, Randomness, SessionView, ToolResult, microusd
-from engine.programs import HelperGone
 
 MAX_REQUESTS = 50
 """Answers that a session may take to come to an end."""

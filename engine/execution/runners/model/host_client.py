@@ -21,7 +21,7 @@ from typing import IO
 
 from engine.execution.runners.model import host_protocol
 from engine.execution.runners.model.host_protocol import Failure, FailureKind, Message, Model
-from engine.programs import NETWORK_VARIABLES, HelperGone, HelperKeeper, HelperProcess
+from engine.helper_processes import NETWORK_VARIABLES, HelperGone, HelperKeeper, HelperProcess
 
 log = logging.getLogger(__name__)
 

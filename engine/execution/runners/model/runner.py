@@ -23,8 +23,8 @@ from engine.execution.runners.runner import (
 )
 from engine.execution.session_store import continued_session
 from engine.execution.session_workspace import UNDO_NOTES, SessionWorkspace
+from engine.helper_processes import HelperGone
 from engine.model import Assignment, Prompt, Refusal, RunnerInfo, SessionView
-from engine.programs import HelperGone
 
 
 class ModelRunner(AgentRunner):

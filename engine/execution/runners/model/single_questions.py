@@ -20,6 +20,7 @@ from engine.execution.runners.model.failures import describe_failure
 from engine.execution.runners.model.host_client import Conversation, ModelHost
 from engine.execution.runners.model.host_protocol import Failure, FailureKind, Message, Model
 from engine.frozen import frozen
+from engine.helper_processes import HelperGone
 from engine.keys import Key
 from engine.model import (
     Answer,
@@ -36,7 +37,6 @@ from engine.model import (
 )
 from engine.model.prompts import OWN_TEXT
 from engine.model.secrets import redact
-from engine.programs import HelperGone
 from engine.safety.costs import Costs
 from engine.storage.database import Database
 
