@@ -164,6 +164,7 @@ class Engine(ApiServices):
         if schedule:
             if not self._is_unreachable:
                 self.agent_files.start()
+                self.workspace_watch.start()
             self.autonomy.start()
             self.memory.start()
             self.gateway.start()
@@ -188,6 +189,7 @@ class Engine(ApiServices):
     def wind_down(self, *, finish: bool, hurry: Callable[[], bool] = lambda: False) -> list[Card]:
         """Before closing: start nothing more, and finish what runs unless `hurry()`, which hands it back. Returns the
         cards that are pending again (SPEC 7.5)."""
+        self.workspace_watch.close()
         self.autonomy.close()
         self.sessions.hold_queue()
         while finish and not hurry() and (running := self.sessions.running()):
@@ -208,6 +210,7 @@ class Engine(ApiServices):
             self._lock.announce("")
             self._control.close()
             self._control = None
+        self.workspace_watch.close()
         self.autonomy.close()
         self.agent_files.close()
         self.notify.close()

@@ -73,6 +73,7 @@ if TYPE_CHECKING:
     from engine.prediction.tasks import TaskBoard
     from engine.prediction.threads import Threads
     from engine.prediction.twin import EmbeddedTwin, EmbeddingCache
+    from engine.prediction.workspace_watch import WorkspaceWatch
     from engine.retention import Retention
     from engine.safety.safety import Safety
     from engine.settings_store import SettingsStore
@@ -197,6 +198,7 @@ class Services:
     # autonomy (`engine.wiring.acting`)
     heartbeat: Heartbeat
     autonomy: Autonomy
+    workspace_watch: WorkspaceWatch
 
     _named_workspaces: list[str]
     _queues: Sequence[Callable[[], Sequence[Waiting]]]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING
@@ -14,6 +14,7 @@ from engine.autonomy.schedule import Job
 from engine.execution.sessions import Sessions
 from engine.hierarchy.teaching import run_round
 from engine.model import Refusal
+from engine.prediction.workspace_watch import WorkspaceWatch
 from engine.wiring.prediction import last_workspace_activity
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ ROW_CHECK_EVERY = timedelta(hours=1)
 
 
 def build(services: Services, launcher: Sessions, *, follow_gateway: Callable[[], None]) -> None:
-    """Build the heartbeat, the autonomy and its jobs."""
+    """Build the heartbeat, the autonomy and its jobs, and the watch over the workspaces."""
     clock = services.clock
     services.heartbeat = Heartbeat(
         services.database, clock, board=services.tasks, pages=partial(_heartbeat_pages, services)
@@ -67,6 +68,12 @@ def build(services: Services, launcher: Sessions, *, follow_gateway: Callable[[]
         housekeeping=_housekeeping(services, follow_gateway),
         jobs=_jobs(services),
         last_sign=partial(last_operator_activity, services),
+    )
+    services.workspace_watch = WorkspaceWatch(
+        clock,
+        workspaces=lambda: services.workspaces,
+        check=partial(_check_changed_workspaces, services),
+        report=services.report,
     )
 
 
@@ -156,6 +163,12 @@ def _check_new_workspaces(services: Services) -> None:
     checked = services.predictions.last_checked()
     if new := [workspace for workspace in services.workspaces if workspace not in checked]:
         services.predictions.run_cycle(workspaces=new)
+
+
+def _check_changed_workspaces(services: Services, workspaces: Sequence[str]) -> None:
+    """Make cards in workspaces whose files changed, unless everything is stopped."""
+    if not services.safety.kill_switch.stop_reason():
+        services.predictions.run_cycle(workspaces=workspaces)
 
 
 def _run_heartbeats(services: Services) -> None:

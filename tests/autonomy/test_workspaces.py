@@ -11,8 +11,11 @@ import pytest
 from engine.autonomy.autonomy import CARDS, STATE
 from engine.clock import FakeClock
 from engine.model import Outcome, Refusal, Status
+from engine.prediction import workspace_watch
+from engine.prediction.workspace_watch import SETTLE_TIME
 from tests.autonomy.world import FLOW, World
 from tests.conftest import Repository
+from tests.support.helpers import wait_until
 
 
 @pytest.fixture
@@ -74,3 +77,35 @@ def test_cards_of_a_workspace_that_is_switched_off_are_withdrawn_except_your_own
         engine.autonomy.schedule.run(job)
         engine.predictions.run_cycle()
         assert {card.kind for card in engine.cards.pending()} >= {engine.cards.get(predicted[-1]).kind}
+
+
+@pytest.mark.long
+def test_a_workspace_whose_files_change_is_checked_within_seconds(
+    world: World, second_repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workspace_watch, "POLL_MS", 20)
+    with world.opened() as engine:
+        engine.watch_workspace(str(second_repository.path))
+        engine.predictions.run_cycle()
+        before = engine.predictions.last_checked()
+
+        def is_checked_again() -> bool:
+            world.clock.advance(SETTLE_TIME)
+            return engine.predictions.last_checked() != before
+
+        engine.workspace_watch.start()
+        wait_until(engine.workspace_watch.is_watching.is_set)
+        second_repository.write("src/rates.py", "RATE = 2\n")
+        wait_until(is_checked_again)
+        after = engine.predictions.last_checked()
+        assert [path for path in before if after[path] != before[path]] == [str(second_repository.path)]
+
+
+def test_while_everything_is_stopped_changed_files_lead_to_no_check(world: World) -> None:
+    with world.opened() as engine:
+        engine.safety.kill_switch.stop("enough", by="operator")
+        engine.workspace_watch._check([world.workspace])
+        assert engine.predictions.last_checked() == {}
+        engine.safety.kill_switch.resume("stop")
+        engine.workspace_watch._check([world.workspace])
+        assert [*engine.predictions.last_checked()] == [world.workspace]

@@ -1,0 +1,180 @@
+"""Workspaces are checked some seconds after their files change (SPEC 2.9). Files and git are real."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from engine.clock import FakeClock
+from engine.prediction import workspace_watch
+from engine.prediction.workspace_watch import MAX_WAIT, SETTLE_TIME, ChangedWorkspaces, WorkspaceWatch, list_folders
+from tests.conftest import MONDAY_MORNING, Repository
+from tests.support.helpers import wait_until
+
+INSTANT = timedelta(microseconds=1)
+
+
+def test_a_workspace_is_due_five_seconds_after_its_last_change() -> None:
+    changed = ChangedWorkspaces()
+    changed.add("shop", MONDAY_MORNING)
+    changed.add("shop", last := MONDAY_MORNING + timedelta(seconds=3))
+    assert changed.take_due(last + timedelta(seconds=5) - INSTANT) == []
+    assert changed.take_due(last + timedelta(seconds=5)) == ["shop"]
+    assert changed.take_due(last + timedelta(hours=1)) == []
+
+
+def test_a_workspace_that_keeps_changing_is_due_a_minute_after_its_first_change() -> None:
+    changed = ChangedWorkspaces()
+    now = MONDAY_MORNING
+    while now - MONDAY_MORNING < timedelta(seconds=60):
+        changed.add("shop", now)
+        assert changed.take_due(now) == []
+        now += timedelta(seconds=4)
+    changed.add("shop", now)
+    assert changed.take_due(now) == ["shop"]
+
+
+def test_each_workspace_has_its_own_times() -> None:
+    changed = ChangedWorkspaces()
+    changed.add("shop", MONDAY_MORNING)
+    changed.add("site", MONDAY_MORNING + SETTLE_TIME)
+    assert changed.take_due(MONDAY_MORNING + SETTLE_TIME) == ["shop"]
+    assert changed.take_due(MONDAY_MORNING + MAX_WAIT) == ["site"]
+
+
+class Watched:
+    """A watch over some repositories, and the workspaces that it checked."""
+
+    def __init__(self, clock: FakeClock, *paths: Path) -> None:
+        self.clock = clock
+        self.workspaces = [str(path) for path in paths]
+        self.checked: list[str] = []
+        self.reports: list[str] = []
+        self.watch = WorkspaceWatch(
+            clock,
+            workspaces=lambda: self.workspaces,
+            check=self._check,
+            report=lambda subject, text: self.reports.append(f"{subject}: {text}"),
+        )
+
+    def _check(self, workspaces: Sequence[str]) -> None:
+        self.checked += workspaces
+
+    def check_after(self, change: Callable[[], object]) -> list[str]:
+        """The workspaces that are checked after `change`."""
+        wait_until(self.watch.is_watching.is_set)
+        self.checked.clear()
+        change()
+
+        def is_checked() -> bool:
+            self.clock.advance(SETTLE_TIME)
+            return bool(self.checked)
+
+        wait_until(is_checked)
+        return self.checked
+
+
+@pytest.fixture
+def watch_over(clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Watched]]:
+    monkeypatch.setattr(workspace_watch, "POLL_MS", 20)
+    started: list[Watched] = []
+
+    def start(*paths: Path) -> Watched:
+        started.append(Watched(clock, *paths))
+        started[-1].watch.start()
+        return started[-1]
+
+    yield start
+    for watched in started:
+        watched.watch.close()
+        assert watched.reports == []
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Repository:
+    repository = Repository(tmp_path / "shop")
+    repository.commit("Begin", {"src/cart.py": "TOTAL = 0\n", ".gitignore": "*.log\nbuild/\n"})
+    return repository
+
+
+def test_a_changed_a_staged_and_a_committed_file_are_noticed(
+    watch_over: Callable[..., Watched], shop: Repository
+) -> None:
+    watched = watch_over(shop.path)
+    cart = shop.path / "src" / "cart.py"
+    assert watched.check_after(lambda: cart.write_text("TOTAL = 1\n")) == [str(shop.path)]
+    assert watched.check_after(lambda: shop.git("add", "src/cart.py")) == [str(shop.path)]
+    assert watched.check_after(lambda: shop.git("commit", "-qm", "Count")) == [str(shop.path)]
+    assert watched.check_after(lambda: shop.git("branch", "fix")) == [str(shop.path)]
+
+
+def test_only_the_workspace_that_changed_is_checked_and_ignored_files_are_no_change(
+    watch_over: Callable[..., Watched], shop: Repository, tmp_path: Path
+) -> None:
+    site = Repository(tmp_path / "site")
+    site.commit("Begin", {"index.html": "<p>\n"})
+    watched = watch_over(shop.path, site.path)
+
+    def change() -> None:
+        (shop.path / "src" / "server.log").write_text("started\n")
+        (shop.path / "build").mkdir()
+        (site.path / "index.html").write_text("<p>hello\n")
+
+    assert watched.check_after(change) == [str(site.path)]
+
+
+def test_a_folder_is_watched_once_it_has_a_tracked_file(watch_over: Callable[..., Watched], shop: Repository) -> None:
+    watched = watch_over(shop.path)
+    new = shop.path / "docs" / "guide.md"
+
+    def add() -> None:
+        new.parent.mkdir()
+        new.write_text("# Guide\n")
+        shop.git("add", "docs")
+
+    watched.check_after(add)
+    watched.check_after(lambda: None)  # the watch began again, with the new folder
+    assert watched.check_after(lambda: new.write_text("# The guide\n")) == [str(shop.path)]
+
+
+def test_a_workspace_that_is_added_or_moved_away_is_noticed(
+    watch_over: Callable[..., Watched], shop: Repository, tmp_path: Path
+) -> None:
+    watched = watch_over()
+    watched.workspaces.append(str(shop.path))
+    assert watched.check_after(lambda: (shop.path / "src" / "cart.py").write_text("TOTAL = 1\n")) == [str(shop.path)]
+    assert watched.check_after(lambda: shop.path.rename(tmp_path / "elsewhere")) == [str(shop.path)]
+
+
+def test_a_failed_check_does_not_end_the_watch(
+    watch_over: Callable[..., Watched], shop: Repository, caplog: pytest.LogCaptureFixture
+) -> None:
+    watched = watch_over(shop.path)
+
+    def fail(workspaces: Sequence[str]) -> None:
+        watched.checked += workspaces
+        raise OSError("no space left")
+
+    watched.watch._check = fail
+    watched.check_after(lambda: (shop.path / "src" / "cart.py").write_text("TOTAL = 1\n"))
+    watched.check_after(lambda: (shop.path / "src" / "cart.py").write_text("TOTAL = 2\n"))
+    assert "could not be checked" in caplog.text
+
+
+def test_the_nearest_folders_are_watched_if_there_are_too_many(
+    shop: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop.commit("Grow", {"lib/a/b/c/deep.py": "", "lib/near.py": ""})
+    monkeypatch.setattr(workspace_watch, "MAX_FOLDERS", 3)
+    top = os.path.realpath(shop.path)
+    inside = [folder for folder in list_folders(str(shop.path)) if ".git" not in folder]
+    assert inside == [top, f"{top}/lib", f"{top}/src"]
+
+
+def test_a_folder_without_a_repository_is_not_watched(tmp_path: Path) -> None:
+    assert list_folders(str(tmp_path)) == []
+    assert list_folders(str(tmp_path / "missing")) == []
