@@ -277,9 +277,9 @@ def _call_engine(verb: str, arguments: Mapping[str, Any], common: CommonOptions,
 
 
 def _ask_engine(options: argparse.Namespace, common: CommonOptions) -> Any:
-    from clawpy_console.cli.verbs import request
+    from clawpy_console.cli.requests import make_request
 
-    return _call_engine(options.verb, request(options, common), common, common.all())
+    return _call_engine(options.verb, make_request(options, common), common, common.all())
 
 
 def _run(options: argparse.Namespace, common: CommonOptions) -> None:
@@ -326,7 +326,7 @@ def _help(options: argparse.Namespace, common: CommonOptions) -> Any:
 
 def _completion(options: argparse.Namespace, common: CommonOptions) -> Any:
     """Print the completion script of a shell, or return it as a document."""
-    from clawpy_console.cli.verbs import completion_script
+    from clawpy_console.cli.completion import completion_script
 
     script = completion_script(options.shell)
     return {"shell": options.shell, "script": script} if common.as_json else print(script, end="")
@@ -347,7 +347,7 @@ MAX_SECRET_CHARS = 8192
 
 def _read_secret(options: argparse.Namespace, what: str, command: str) -> str:
     """A secret, typed without echo or read from a pipe. Raises `WrongUse` when the command line has it."""
-    if options.never:
+    if options.secret_words:
         raise WrongUse(
             f"do not give the {what} as an argument: other programs can read it there, and the shell keeps it. "
             f"Run `{command}` and paste it when you are asked. If this was a real one, get a new one from the provider"

@@ -1,8 +1,7 @@
-"""The verbs of `clawpy`, as the table `verbs.toml` has them (SPEC 9.8).
+"""Reads the verbs of `clawpy` from the table `verbs.toml` (SPEC 9.8), and makes the parser and their document.
 
-The document of all verbs, the parser, the shell's completions and the requests to the engine are made from the table.
-To complete a word, the shell runs `clawpy` with `_ARGCOMPLETE` set and waits for the answer of `argcomplete`. Therefore
-this module imports nothing heavy of the engine.
+`requests` turns parsed options into a request to the engine, and `completion` completes words in the shell. A shell
+waits meanwhile, so this module imports nothing heavy of the engine.
 """
 
 from __future__ import annotations
@@ -12,16 +11,14 @@ import difflib
 import os
 import re
 import shlex
-import sys
 import tomllib
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 import engine
-from clawpy_console.cli.options import CommonOptions, WrongUse
+from clawpy_console.cli.options import WrongUse
 
 Document = dict[str, Any]
 Table = Mapping[str, Any]
@@ -51,7 +48,7 @@ class Verb(NamedTuple):
 UNITS = (86400, 3600, 60, 1)
 
 
-def span(text: str) -> int:
+def parse_span(text: str) -> int:
     """The seconds of `90s`, `30m`, `2h`, `1h30m` or `1d`."""
     parts = re.fullmatch(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?", text.strip().lower())
     seconds = 0 if parts is None else sum(int(n or 0) * unit for n, unit in zip(parts.groups(), UNITS, strict=True))
@@ -62,39 +59,44 @@ def span(text: str) -> int:
 
 PLACEHOLDERS: Table = {
     "number": int,
-    "span": span,
+    "span": parse_span,
     "path": lambda path: str(Path(path).resolve()),
     "hidden": argparse.SUPPRESS,
 }
 """The objects behind a `type` or a hidden `help` in the table."""
 
 
-def _argument(table: Table) -> Argument:
+def _read_argument(table: Table) -> Argument:
     settings = dict(table)
     return Argument(settings.pop("name"), settings, settings.pop("values", ""), settings.pop("local", False))
 
 
-def _arguments(items: Iterable[str | Table]) -> list[Argument]:
-    return [SHARED[item] if isinstance(item, str) else _argument(item) for item in items]
+def _read_arguments(items: Iterable[str | Table]) -> list[Argument]:
+    return [SHARED[item] if isinstance(item, str) else _read_argument(item) for item in items]
 
 
-def _verb(name: str, table: Table) -> Verb:
+def _read_verb(name: str, table: Table) -> Verb:
     group, example = table.get("group", ""), table.get("example", "")
     return Verb(
-        name, group, table["summary"], example, _arguments(table.get("arguments", ())), _verbs(table, "actions")
+        name,
+        group,
+        table["summary"],
+        example,
+        _read_arguments(table.get("arguments", ())),
+        _read_verbs(table, "actions"),
     )
 
 
-def _verbs(table: Table, key: str) -> dict[str, Verb]:
-    return {name: _verb(name, verb) for name, verb in table.get(key, {}).items()}
+def _read_verbs(table: Table, key: str) -> dict[str, Verb]:
+    return {name: _read_verb(name, verb) for name, verb in table.get(key, {}).items()}
 
 
 _TABLE = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
-SHARED = {name: _argument(table) for name, table in _TABLE["shared"].items()}
-COMMON = _arguments(_TABLE["common"]["arguments"])
+SHARED = {name: _read_argument(table) for name, table in _TABLE["shared"].items()}
+COMMON = _read_arguments(_TABLE["common"]["arguments"])
 """Options before or after any verb."""
 
-VERBS = _verbs(_TABLE, "verbs")
+VERBS = _read_verbs(_TABLE, "verbs")
 
 DOCUMENTED = ("help", "metavar", "type", "choices", "nargs", "default", "required")
 """The settings of an argument that its document has."""
@@ -146,7 +148,7 @@ class Parser(argparse.ArgumentParser):
         self._positionals.title = "arguments"
         common = self.add_argument_group("options before or after any verb")
         for argument in COMMON:
-            add(common, argument, default=argparse.SUPPRESS)
+            _add_argument(common, argument, default=argparse.SUPPRESS)
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if isinstance(action, argparse._SubParsersAction) and value not in action.choices:
@@ -162,17 +164,17 @@ class Parser(argparse.ArgumentParser):
 
 def parse(words: Sequence[str]) -> argparse.Namespace:
     """The options of a command line. Raises `WrongUse`, and SystemExit after it has printed the help."""
-    top = parser(words)
+    top = make_parser(words)
     options, unknown = top.parse_known_args(words)
-    if unknown and hasattr(options, "never"):  # it may hold a secret, and is refused without being printed
-        options.never = [*options.never, *unknown]
+    if unknown and hasattr(options, "secret_words"):
+        options.secret_words = [*options.secret_words, *unknown]  # `main` refuses them without printing them
     elif unknown:
         top.prog = f"clawpy {options.verb}"
         top.error(f"unknown argument: {' '.join(unknown)}")
     return options
 
 
-def parser(words: Sequence[str]) -> Parser:
+def make_parser(words: Sequence[str]) -> Parser:
     """The parser of a command line. It knows the names of all verbs, and the options of those that `words` name."""
     groups = groupby(VERBS.values(), key=lambda verb: verb.group)
     listed = "\n\n".join(
@@ -193,36 +195,35 @@ def parser(words: Sequence[str]) -> Parser:
     return top
 
 
-def _add_verbs(to: Parser, verbs: Collection[Verb], name: str, words: Sequence[str]) -> None:
-    of_all = to.add_subparsers(
+def _add_verbs(parent: Parser, verbs: Collection[Verb], name: str, words: Sequence[str]) -> None:
+    subparsers = parent.add_subparsers(
         dest=name,
         required=name == "verb",
-        prog=to.prog,
+        prog=parent.prog,
         metavar=name.upper(),
         title=f"{name}s",
         parser_class=Parser,
     )
     for verb in verbs:
         if verb.name not in words:
-            of_all.add_parser(verb.name, help=verb.summary, add_help=False)
+            subparsers.add_parser(verb.name, help=verb.summary, add_help=False)
             continue
         default = f" Without an action: {next(iter(verb.actions))}." if verb.actions else ""
         description = f"{verb.summary[0].upper()}{verb.summary[1:]}.{default}"
-        subparser = of_all.add_parser(verb.name, help=verb.summary, description=description)
+        subparser = subparsers.add_parser(verb.name, help=verb.summary, description=description)
         subparser.epilog = f"example:\n  {verb.example or subparser.prog}"
         for argument in verb.arguments:
-            add(subparser, argument)
+            _add_argument(subparser, argument)
         if verb.actions:
             _add_verbs(subparser, verb.actions.values(), "action", words)
 
 
-def add(to: argparse._ActionsContainer, argument: Argument, **settings: Any) -> None:
-    """Add an argument, with the kind of its values."""
-    of_table = {
+def _add_argument(parent: argparse._ActionsContainer, argument: Argument, **settings: Any) -> None:
+    parsed_settings = {
         name: PLACEHOLDERS.get(value, value) if name in ("type", "help") else value
         for name, value in argument.settings.items()
     }
-    action = to.add_argument(argument.name, **settings, **of_table)
+    action = parent.add_argument(argument.name, **settings, **parsed_settings)
     if not action.option_strings and not action.choices:
         action.metavar = action.metavar or action.dest.upper()
     action.values = argument.values  # type: ignore[attr-defined]
@@ -235,159 +236,3 @@ def _unknown_word(kind: str, word: str, words: Collection[str]) -> str:
     close = difflib.get_close_matches(word, words, 3)
     all_of_them = f"; one of {', '.join(words)}" if kind == "action" else ""
     return f"unknown {kind} {word}" + (f"; did you mean {' or '.join(close)}?" if close else all_of_them)
-
-
-# Completions
-
-
-INSTALLATION = {
-    "bash": 'add this line to ~/.bashrc:\n#     eval "$(clawpy completion bash)"',
-    "zsh": 'add this line to ~/.zshrc, after compinit:\n#     eval "$(clawpy completion zsh)"',
-    "fish": "run this command once:\n#     clawpy completion fish > ~/.config/fish/completions/clawpy.fish",
-}
-
-
-def completion_script(shell: str) -> str:
-    """The completion script of a shell, with how to install it."""
-    from argcomplete.shell_integration import shellcode
-
-    code = shellcode(["clawpy"], use_defaults=False, shell=shell).strip()
-    return f"{code}\n# To install these completions, {INSTALLATION[shell]}\n"
-
-
-def complete() -> None:
-    """Answer the shell that waits for completions, and exit."""
-    from argcomplete import autocomplete
-    from argcomplete.completers import SuppressCompleter
-
-    top = parser(os.environ.get("COMP_LINE", "").split())
-    _add_completers(top)
-    autocomplete(top, always_complete_options=False, default_completer=SuppressCompleter())
-
-
-def _add_completers(to: argparse.ArgumentParser) -> None:
-    for action in to._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            for subparser in action.choices.values():
-                _add_completers(subparser)
-        elif action.choices is None:
-            action.completer = partial(_values, getattr(action, "values", ""))  # type: ignore[attr-defined]
-
-
-def _values(kind: str, prefix: str, parsed_args: argparse.Namespace, **_: Any) -> Iterable[str]:
-    """The values of a kind that begin with `prefix`, or all of them: the shell compares them again."""
-    from argcomplete.completers import DirectoriesCompleter, FilesCompleter
-
-    from engine import Home, completion_names
-
-    home = Home.locate(getattr(parsed_args, "home", None))
-    match kind:
-        case "":
-            return ()
-        case "file":
-            return list(FilesCompleter()(prefix))
-        case "topics":
-            from clawpy_console.cli.help import topics
-
-            return dict.fromkeys(topics(), "page of the documentation")
-        case "workspaces":
-            return [*completion_names(home, "workspaces"), *DirectoriesCompleter()(prefix)]
-        case "flows":
-            return _flows_or_parameters(completion_names(home, "flows"), parsed_args.text or [])
-    return _ids(completion_names(home, kind), prefix)
-
-
-def _ids(titles_by_name: Mapping[str, str], prefix: str) -> Mapping[str, str]:
-    """The names with their titles; without the prefix of an id before its underscore where nobody typed it."""
-    if any(name.startswith(prefix) for name in titles_by_name):
-        return titles_by_name
-    return {name.partition("_")[2]: title for name, title in titles_by_name.items()}
-
-
-def _flows_or_parameters(flows: Mapping[str, Any], words: list[str]) -> Mapping[str, str]:
-    """The flows, or behind the name of a flow its parameters."""
-    if not words:
-        return {name: flow["title"] for name, flow in flows.items()}
-    flow = flows.get(words[0], {"parameters": {}})
-    present = {word.partition("=")[0] for word in words[1:] if "=" in word}
-    return {f"{name}=": description for name, description in flow["parameters"].items() if name not in present}
-
-
-# The request
-
-
-def request(options: argparse.Namespace, common: CommonOptions) -> Document:
-    """The arguments of a verb for the engine: its options, and what follows from the workspaces and from files. Raises
-    `WrongUse`, and `Refusal` when a workspace is missing."""
-    verb = VERBS[options.verb]
-    arguments: Document = {}
-    if verb.actions:
-        arguments["action"] = options.action or next(iter(verb.actions))
-        verb = verb.actions[arguments["action"]]
-    for argument in verb.arguments:
-        name = argument.settings.get("dest") or argument.name.removeprefix("--")
-        value = getattr(options, name, None)
-        if isinstance(value, list) and argument.settings.get("action") != "append":
-            value = " ".join(value)
-        if value not in (None, False, "") and not argument.local:
-            arguments[name] = value
-    arguments |= _workspace_arguments(options.verb, arguments, common)
-    match options.verb:
-        case "predict":
-            arguments["shown"] = True
-        case "cards":
-            arguments["shown"] = not options.all
-        case "work" if options.id:
-            arguments["shown"] = not common.as_json
-        case "land":
-            only = arguments.get("only", [])
-            if options.hunk and len(only) != 1:
-                raise WrongUse("--hunk needs one --only: the file that it is a hunk of")
-            arguments = {"id": options.id, "only": [{"path": path, "hunks": options.hunk or []} for path in only]}
-        case "comment" if place := arguments.pop("place", ""):
-            file, _, line = place.rpartition(":")
-            if not file or not line.isdecimal() or not options.text:
-                raise WrongUse(f"{place!r}: write FILE:LINE and a text, for example cart.py:12 'use Decimal here'")
-            arguments |= {"file": file, "line": int(line)}
-        case "profile" if options.file is not None:
-            if options.undo:
-                raise WrongUse("--undo takes no file")
-            arguments = {"id": options.id, "text": _text(options.file), "yes": options.yes}
-        case "dnd" if options.off and options.seconds:
-            raise WrongUse("give --for SPAN or --off, not both")
-    return arguments
-
-
-def _workspace_arguments(verb: str, arguments: Table, common: CommonOptions) -> Document:
-    """The workspaces that a verb is about: all in scope, the first, or the only one. Raises `WrongUse`, `Refusal`."""
-    match verb, arguments.get("action"):
-        case "predict", _:
-            common.all(needed=True)
-            return {"workspaces": common.scope()}
-        case ("cards", _) | ("work", _):
-            return {"workspaces": common.scope()}
-        case "metrics", _ if not common.workspace_names:
-            return {}
-        case ("tasks", "list" | "add") | ("metrics", _):
-            return {"workspace": scope[0]} if (scope := common.scope()) else {}
-        case "propose", _ if "continues" in arguments:
-            return {}
-        case "learnings", "list" if arguments.get("scope") == "global" or "session" in arguments:
-            return {}
-        case ("propose", _) | ("learnings", "list" | "write"):
-            return {"workspace": _one_workspace(common)}
-    return {}
-
-
-def _one_workspace(common: CommonOptions) -> str:
-    scope = common.scope(needed=True)
-    if len(scope) > 1:
-        raise WrongUse("this verb needs one workspace; give a single --workspace")
-    return scope[0]
-
-
-def _text(file: str) -> str:
-    try:
-        return sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise WrongUse(f"{file} cannot be read: {error}") from error

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from clawpy_console.cli.verbs import VERBS, span
+from clawpy_console.cli.verbs import VERBS, parse_span
 from tests.cli.conftest import Clawpy
 
 
@@ -63,10 +63,10 @@ def test_an_unknown_verb_names_what_may_have_been_meant(clawpy: Clawpy, word: st
     ("text", "seconds"), [("90s", 90), ("30m", 1800), ("2h", 7200), ("1h30m", 5400), ("30d", 2592000)]
 )
 def test_a_span_is_read_as_seconds(text: str, seconds: int) -> None:
-    assert span(text) == seconds
+    assert parse_span(text) == seconds
 
 
 @pytest.mark.parametrize("text", ["", "0m", "2", "h", "-1h", "31d", "1m2h", "2 h"])
 def test_a_text_that_is_no_span_is_refused(text: str) -> None:
     with pytest.raises(Exception, match="is not a time span"):
-        span(text)
+        parse_span(text)

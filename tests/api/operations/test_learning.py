@@ -11,7 +11,8 @@ import pytest
 
 from clawpy_console.cli.options import CommonOptions, WrongUse
 from clawpy_console.cli.printing import render_document
-from clawpy_console.cli.verbs import parse, request
+from clawpy_console.cli.requests import make_request
+from clawpy_console.cli.verbs import parse
 from engine import Engine, Home, open_engine
 from engine.api.operations import dispatch
 from engine.execution.runners.flows.documents import lessons_in
@@ -32,7 +33,7 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
 def run(engine: Engine, *words: str) -> tuple[dict[str, Any], str]:
     """The document of a verb as it is typed, and its text."""
     options = parse(words)
-    document = dispatch(engine, options.verb, request(options, CommonOptions()))
+    document = dispatch(engine, options.verb, make_request(options, CommonOptions()))
     return document, render_document(options.verb, document)
 
 
