@@ -1,6 +1,6 @@
 """Ranks candidates of a recall by a weighted sum of features, and gives the reasons for each (SPEC 4.4). It asks no
-model, and all of it is pure. `search` chooses the candidates and calls `select_candidates`, `add_text_features` and
-`rank`.
+model, and all of it is pure. `search` reads the candidates, and calls `select_candidates`, `add_text_features` and
+`rank` in this order.
 
 A long memory is judged by its passage that is nearest to the question, so that its length does not matter. A feature
 that does not apply (there are no speakers, dates, sessions or vectors) is 0 for all candidates. So the same weights
@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from engine.frozen import frozen
 from engine.memory.question import MONTHS, USERS, WORD, Question, stem
@@ -56,6 +56,10 @@ data set asks for it."""
 
 WORDS_SHARE, MEANING_SHARE = 0.4, 0.6
 """Weights of the two searches in their plain sum, by which candidates are chosen and neighbours are judged."""
+
+BESIDE_SHARE, SPEAKER_SHARE, DATE_SHARE = 0.3, 0.3, 0.15
+"""The weights of a matching neighbour, of the speaker and of the date that the question names. They are added to that
+sum when candidates are chosen."""
 
 MAX_FOUND = 300
 """Candidates of each search. Similarities are scaled so that the last candidate has 0."""
@@ -106,11 +110,17 @@ _PREFERENCE = re.compile(
 
 
 Near = tuple[float, int, int]
-"""The similarity of a chunk to the question, its id, and the number (`seq`) of its memory."""
+"""The similarity of a chunk to the question, its id, and the `seq` of its memory. A plain tuple, because a recall makes
+thousands of them."""
 
-Row = tuple[int, str, str, str]
-"""The `seq`, speaker, session and time (as it is stored: ISO 8601 in UTC) of a memory. It is a plain tuple, because a
-recall reads hundreds of them."""
+
+class Row(NamedTuple):
+    """A memory without its text. `at` is as it is stored: ISO 8601 in UTC."""
+
+    seq: int
+    speaker: str
+    session: str
+    at: str
 
 
 @dataclass(slots=True)
@@ -127,10 +137,10 @@ class Candidates:
 
 @frozen
 class RankedCandidate:
-    """A candidate, by its place in `Candidates.rows`, with its score in [0, 1]: the sum of `value * weight` of its
+    """A candidate, by its index in `Candidates.rows`, with its score in [0, 1]: the sum of `value * weight` of its
     parts."""
 
-    number: int
+    index: int
     score: float
     parts: tuple[ScorePart, ...]
     reason: str
@@ -144,27 +154,29 @@ def select_candidates(
     near: Sequence[Near],
     now: datetime,
 ) -> Candidates:
-    """Choose the candidates that are compared closely, by both searches, sessions, speakers and dates, without their
-    texts.
+    """Choose the candidates that are compared closely. Their texts are not needed for that, only both searches,
+    neighbours, speakers and dates.
 
-    `rows` are the memories that the searches found, and the turns beside them. `previous` gives for a number (`seq`)
-    that of the turn before it in its session. `word_scores` has the BM25 of memories that were found by their words.
-    `near` has chunks, the nearest first.
+    `rows` are the memories that the searches found, and the turns beside them. `previous` gives for the `seq` of a turn
+    the `seq` of the turn before it in its session. `word_scores` has the BM25 of memories that were found by their
+    words, by `seq`. `near` has chunks, the nearest first.
     """
     import numpy
 
     similarities = {seq: similarity for similarity, _, seq in reversed(near)}
-    words = _relative(numpy.array([word_scores.get(row[0], 0.0) for row in rows], numpy.float32), 0.0)
-    meaning = numpy.array([similarities.get(row[0], 0.0) for row in rows], numpy.float32)
-    has_meaning = numpy.array([row[0] in similarities for row in rows], bool)
-    floor = float(numpy.sort(meaning[has_meaning])[::-1][:MAX_FOUND][-1]) if has_meaning.any() else 0.0
+    words = _relative(numpy.array([word_scores.get(row.seq, 0.0) for row in rows], numpy.float32), 0.0)
+    meaning = numpy.array([similarities.get(row.seq, 0.0) for row in rows], numpy.float32)
+    has_meaning = numpy.array([row.seq in similarities for row in rows], bool)
+    best_meanings = numpy.sort(meaning[has_meaning])[::-1][:MAX_FOUND]
+    floor = float(best_meanings[-1]) if len(best_meanings) else 0.0
     scaled_meaning = numpy.where(has_meaning, _relative(meaning, floor), 0.0)
     fused: Vector = (WORDS_SHARE * words + MEANING_SHARE * scaled_meaning).astype(numpy.float32)
     beside = _best_beside(rows, previous, fused)
-    asked_speakers = {speaker for speaker in {row[1] for row in rows} if speaker.casefold() in question.speakers}
-    is_asked_speaker = numpy.array([row[1] in asked_speakers for row in rows], numpy.float32)
-    date_fit = numpy.array([question.date_fit(row[3]) if question.dates else 0.0 for row in rows], numpy.float32)
-    promise = fused + 0.3 * beside + 0.3 * is_asked_speaker + 0.15 * date_fit
+    speakers = {row.speaker for row in rows}
+    asked_speakers = {speaker for speaker in speakers if speaker.casefold() in question.speakers}
+    is_asked_speaker = numpy.array([row.speaker in asked_speakers for row in rows], numpy.float32)
+    date_fit = numpy.array([question.date_fit(row.at) if question.dates else 0.0 for row in rows], numpy.float32)
+    promise = fused + BESIDE_SHARE * beside + SPEAKER_SHARE * is_asked_speaker + DATE_SHARE * date_fit
     chosen = numpy.argsort(-promise, kind="stable")[:MAX_CLOSE]
     features = {
         "words": words,
@@ -174,7 +186,7 @@ def select_candidates(
         "who": is_asked_speaker,
         "date": date_fit,
     }
-    chosen_rows = [rows[place] for place in chosen.tolist()]
+    chosen_rows = [rows[index] for index in chosen.tolist()]
     return Candidates(question, now, chosen_rows, {name: values[chosen] for name, values in features.items()})
 
 
@@ -183,12 +195,12 @@ def _best_beside(rows: Sequence[Row], previous: Mapping[int, int], values: Vecto
     import numpy
 
     best = numpy.zeros(len(rows), numpy.float32)
-    places = {row[0]: place for place, row in enumerate(rows)}
-    for seq, before in previous.items():
-        if seq in places and before in places:
-            place, place_before = places[seq], places[before]
-            best[place] = max(best[place], values[place_before])
-            best[place_before] = max(best[place_before], values[place])
+    indexes = {row.seq: index for index, row in enumerate(rows)}
+    for seq, seq_before in previous.items():
+        if seq in indexes and seq_before in indexes:
+            turn, turn_before = indexes[seq], indexes[seq_before]
+            best[turn] = max(best[turn], values[turn_before])
+            best[turn_before] = max(best[turn_before], values[turn])
     return best
 
 
@@ -196,7 +208,7 @@ def _best_of_session(rows: Sequence[Row], values: Vector) -> Vector:
     """For each row the best value in its session; a row without one is a session of its own."""
     import numpy
 
-    sessions = [session or seq for seq, _, session, _ in rows]
+    sessions = [row.session or row.seq for row in rows]
     best: dict[str | int, float] = {}
     for session, value in zip(sessions, values.tolist(), strict=True):
         best[session] = max(value, best.get(session, 0.0))
@@ -219,11 +231,11 @@ def add_text_features(candidates: Candidates, texts: Sequence[str], tokens: Vect
     term_weights = numpy.log((len(texts) + 1) / (present.sum(axis=0) + 0.5)).clip(0.05).astype(numpy.float32)
     coverage = present @ (term_weights / term_weights.sum())
     standing = [
-        speaker.casefold() in USERS
+        row.speaker.casefold() in USERS
         and bool(_STANDING_RULE.search(text) or (question.asks_advice and _PREFERENCE.search(text)))
-        for (_, speaker, _, _), text in zip(candidates.rows, texts, strict=True)
+        for row, text in zip(candidates.rows, texts, strict=True)
     ]
-    ages = [max(0.0, (candidates.now - datetime.fromisoformat(at)) / timedelta(days=1)) for *_, at in candidates.rows]
+    ages = [max(0.0, (candidates.now - datetime.fromisoformat(row.at)) / timedelta(days=1)) for row in candidates.rows]
     recent = numpy.exp(-numpy.array(ages) / RECENT_DAYS) * (1.0 if question.asks_latest else 0.25)
     candidates.features |= {
         "coverage": coverage,
@@ -237,7 +249,7 @@ def add_text_features(candidates: Candidates, texts: Sequence[str], tokens: Vect
         "recent": recent.astype(numpy.float32),
     }
     scores = sum(weight.weight * candidates.features[weight.feature] for weight in WEIGHTS if weight.feature != AROUND)
-    candidates.features[AROUND] = _around(numpy.asarray(scores), [row[0] for row in candidates.rows])
+    candidates.features[AROUND] = _around(numpy.asarray(scores), [row.seq for row in candidates.rows])
 
 
 def _around(scores: Vector, seqs: Sequence[int]) -> Vector:
@@ -245,9 +257,9 @@ def _around(scores: Vector, seqs: Sequence[int]) -> Vector:
     are often remembered one after the other, also over several sessions."""
     import numpy
 
-    numbers = numpy.array(seqs, numpy.float64)  # exact for every `seq`
+    positions = numpy.array(seqs, numpy.float64)  # exact for every `seq`
     best = numpy.argsort(-scores, kind="stable")[:MAX_CENTRES]
-    distances = numpy.abs(numbers[:, None] - numbers[best])
+    distances = numpy.abs(positions[:, None] - positions[best])
     near = numpy.exp(-distances / AROUND_TURNS) * (distances > 0) * _relative(scores, 0.0)[best]
     return numpy.asarray(near.sum(axis=1) / MAX_CENTRES, numpy.float32)
 
@@ -271,10 +283,13 @@ def rank(candidates: Candidates, *, limit: int | None = None) -> list[RankedCand
         return []
     # A feature that the question does not ask for is not counted, so that scores can be compared with those of other
     # layers. A feature that it asks for lowers the score of every candidate without it, even if all are without it.
-    not_applicable = {"who"} if not question.speakers else set()
-    not_applicable |= ({"date"} if not question.dates else set()) | ({"time"} if not question.asks_when else set())
-    not_applicable |= {"standing"} if not features["standing"].any() else set()
-    counted = [weight for weight in WEIGHTS if weight.feature not in not_applicable]
+    is_applicable = {
+        "who": bool(question.speakers),
+        "date": bool(question.dates),
+        "time": question.asks_when,
+        "standing": features["standing"].any(),
+    }
+    counted = [weight for weight in WEIGHTS if is_applicable.get(weight.feature, True)]
     total = sum(weight.weight for weight in counted)
     shares = dict.fromkeys((weight.part for weight in counted), 0.0)
     parts: dict[str, Vector] = {part: numpy.zeros(size, numpy.float32) for part in shares}
@@ -283,48 +298,48 @@ def rank(candidates: Candidates, *, limit: int | None = None) -> list[RankedCand
         parts[weight.part] = parts[weight.part] + weight.weight / total * features[weight.feature]
     order = numpy.argsort(-numpy.sum(list(parts.values()), axis=0), kind="stable")
     ranked = []
-    for candidate in order[_relevant(candidates)[order]][:limit].tolist():
+    for index in order[_relevant(candidates)[order]][:limit].tolist():
         score_parts = tuple(
-            ScorePart(part, min(1.0, max(0.0, float(parts[part][candidate]) / share)), share)
+            ScorePart(part, min(1.0, max(0.0, float(parts[part][index]) / share)), share)
             for part, share in shares.items()
         )
-        ranked.append(
-            RankedCandidate(candidate, weighted_sum(score_parts), score_parts, _reason(candidates, candidate))
-        )
+        ranked.append(RankedCandidate(index, weighted_sum(score_parts), score_parts, _reason(candidates, index)))
     return ranked
 
 
 def _relevant(candidates: Candidates) -> Any:
-    """Whether each candidate is near enough to be found, by its cosine and the key words that it has; see
+    """A mask of the candidates that are near enough to be found, by their cosine and the key words that they have; see
     `MIN_RELEVANCE`."""
     import numpy
 
     coverage, threshold = candidates.features["coverage"], MIN_RELEVANCE - 1e-6  # float32
     relevance = numpy.maximum(candidates.features["meaning"], WORDS_ALONE * coverage) + COVERAGE_BONUS * coverage
-    sessions = [session for _, _, session, _ in candidates.rows]
+    if not (relevance >= threshold).any():
+        return numpy.zeros(len(relevance), bool)
+    sessions = [row.session for row in candidates.rows]
     relevant_sessions = {
         session for session, value in zip(sessions, relevance.tolist(), strict=True) if session and value >= threshold
     }
     in_relevant_session = numpy.array([session in relevant_sessions for session in sessions], bool)
-    return (relevance >= threshold).any() & (in_relevant_session | (relevance >= threshold / COMPANION_DIVISOR))
+    return in_relevant_session | (relevance >= threshold / COMPANION_DIVISOR)
 
 
-def _reason(candidates: Candidates, candidate: int) -> str:
+def _reason(candidates: Candidates, index: int) -> str:
     """Why a candidate was found, in words."""
-    _, speaker, _, at = candidates.rows[candidate]
-    features = {name: float(values[candidate]) for name, values in candidates.features.items()}
+    row = candidates.rows[index]
+    features = {name: float(values[index]) for name, values in candidates.features.items()}
     reasons = []
     if features["coverage"] > 0:
-        terms = candidates.terms[candidate]
+        terms = candidates.terms[index]
         reasons.append("says " + ", ".join([word for word in candidates.question.words if stem(word) in terms][:5]))
     if features["meaning"] > 0 and (features["meaning"] >= NOTABLE or not reasons):
         reasons.append(f"near in meaning ({features['meaning']:.2f})")
     if features["standing"]:
         reasons.append("a rule or preference of yours")
     elif features["who"]:
-        reasons.append(f"{speaker} says it")
+        reasons.append(f"{row.speaker} says it")
     if features["date"]:
-        reasons.append(f"said on {at[:10]}")
+        reasons.append(f"said on {row.at[:10]}")
     if features["beside"] >= NOTABLE:
         reasons.append("next to a matching turn")
     if not reasons:

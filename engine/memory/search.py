@@ -27,6 +27,7 @@ from engine.memory.ranking import (
     select_candidates,
 )
 from engine.memory.recall import LayerResult
+from engine.memory.search_reader import Passage, open_reader
 from engine.memory.store import LAYERS, MemoryStore
 from engine.memory.token_vectors import maxsim
 from engine.memory.vectors import NoIndex, Vectors
@@ -36,7 +37,6 @@ from engine.storage.database import Database
 
 if TYPE_CHECKING:
     from engine.memory.ranking import Vector
-from engine.memory.search_reader import Passage, open_reader
 
 SUMMARY = "summary:"
 """Prefix of the `ref` of a session's summary; the session's id follows."""
@@ -76,10 +76,10 @@ class MemorySearch:
         alone, and the result says so."""
         candidates, passages, warning = self.collect_candidates(query, now, timeout)
         ranked = rank(candidates, limit=query.k)
-        memories = self._store.by_seq(passages[hit.number].seq for hit in ranked)
+        memories = self._store.by_seq(passages[hit.index].seq for hit in ranked)
         items = []
         for hit in ranked:
-            passage = passages[hit.number]
+            passage = passages[hit.index]
             memory = memories.get(passage.seq)
             if memory is not None:  # else it was deleted meanwhile
                 is_cut = query.passages and len(memory.text) > MAX_WHOLE
@@ -102,9 +102,9 @@ class MemorySearch:
         embedding, similarities, warning = self._search_vectors(pending, timeout, limit, layers)
         with open_reader(self._database, query) as reader:
             rows, previous = reader.rows_with_neighbours(_fused_best(word_scores, similarities))
-            near = [] if embedding is None else self._vectors.near(embedding.array, [row[0] for row in rows])
+            near = [] if embedding is None else self._vectors.near(embedding.array, [row.seq for row in rows])
             candidates = select_candidates(question, rows, previous, word_scores, near, now)
-            nearest = _nearest_chunks(near, [row[0] for row in candidates.rows])
+            nearest = _nearest_chunks(near, [row.seq for row in candidates.rows])
             passages = reader.passages(nearest)
         return candidates, _add_passages(candidates, passages, embedding, nearest), warning
 
@@ -153,7 +153,7 @@ class MemorySearch:
 
 
 def _fused_best(word_scores: Mapping[int, float], similarities: Mapping[int, float]) -> list[int]:
-    """The numbers (`seq`) of the `MAX_POOL` best by the sum of both searches; `similarities` is best first."""
+    """The `seq` of the `MAX_POOL` best by the sum of both searches; `similarities` is best first."""
     best = max(word_scores.values(), default=1.0) or 1.0
     ordered = list(similarities.values())[:MAX_FOUND] or [1.0]
     floor, span = ordered[-1], max(ordered[0] - ordered[-1], 1e-6)
@@ -166,9 +166,10 @@ def _fused_best(word_scores: Mapping[int, float], similarities: Mapping[int, flo
 def _nearest_chunks(near: Iterable[Near], seqs: Sequence[int]) -> dict[int, list[Near]]:
     """The nearest chunks of each memory, at most `CHUNKS_PER_MEMORY`; `near` is nearest first."""
     chunks: dict[int, list[Near]] = {seq: [] for seq in seqs}
-    for item in near:
-        if item[2] in chunks and len(chunks[item[2]]) < CHUNKS_PER_MEMORY:
-            chunks[item[2]].append(item)
+    for chunk in near:
+        *_, seq = chunk
+        if seq in chunks and len(chunks[seq]) < CHUNKS_PER_MEMORY:
+            chunks[seq].append(chunk)
     return chunks
 
 
@@ -182,8 +183,10 @@ def _add_passages(
     `nearest` has the nearest chunks of each."""
     import numpy
 
-    nearest_chunks = {chunks[0][1] for chunks in nearest.values() if chunks}
-    similarities = [sum(near[0] for near in chunks) / len(chunks) if chunks else 0.0 for chunks in nearest.values()]
+    nearest_chunks = {chunk_id for chunks in nearest.values() for _, chunk_id, _ in chunks[:1]}
+    similarities = [
+        sum(similarity for similarity, _, _ in chunks) / len(chunks) if chunks else 0.0 for chunks in nearest.values()
+    ]
     scores = _token_scores(embedding, [passage.tokens for passage in passages]).tolist()
     passages_of: dict[int, list[tuple[float, bool, Passage]]] = {seq: [] for seq in nearest}
     for passage, score in zip(passages, scores, strict=True):

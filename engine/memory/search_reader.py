@@ -10,19 +10,13 @@ import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from engine.memory.ranking import (
-    Near,
-    Row,
-)
+from engine.memory.ranking import Near, Row
 from engine.memory.store import IN_ARRAY, LAYERS, json_array, quote_words
 from engine.model import RecallQuery
 from engine.storage.database import Database
 from engine.storage.rows import driver_of
-
-if TYPE_CHECKING:
-    pass
 
 MAX_CHARACTERS = 2_000
 """Characters that are read of a memory without chunks."""
@@ -62,7 +56,7 @@ class Reader:
     def __init__(self, connection: sqlite3.Connection, query: RecallQuery) -> None:
         self._execute = connection.execute
         layers = LAYERS if query.layers is None else LAYERS & query.layers
-        # The plus keeps SQLite from looking each memory up twice in the index of layers: its number finds it at once.
+        # The plus keeps SQLite from looking each memory up twice in the index of layers: its `seq` finds it at once.
         scope = {
             "+m.layer IN (SELECT value FROM json_each(?))": json.dumps(sorted(layers)) if layers != LAYERS else None,
             "m.workspace IN (?, '')": query.workspace,
@@ -79,7 +73,7 @@ class Reader:
         return names if len(names) <= MAX_SPEAKERS else []
 
     def by_words(self, words: Sequence[str], limit: int) -> dict[int, float]:
-        """The `limit` best memories that have any of the words: their BM25 by their number (`seq`)."""
+        """The `limit` best memories that have any of the words: their BM25 by their `seq`."""
         words = quote_words(words)
         if not words:
             return {}
@@ -94,7 +88,7 @@ class Reader:
         return dict(self._execute(f"{query} {condition} ORDER BY f.rank LIMIT ?", values))
 
     def _limit_words(self, words: Sequence[str]) -> tuple[list[str], int]:
-        """The rarest of `words`, which together find about `MAX_SCORED` memories, and the number of the first memory to
+        """The rarest of `words`, which together find about `MAX_SCORED` memories, and the `seq` of the first memory to
         search."""
         if self._execute("SELECT ifnull(max(seq), 0) FROM memories").fetchone()[0] <= MAX_SCORED:
             return list(words), 0
@@ -113,17 +107,17 @@ class Reader:
 
     def rows_with_neighbours(self, seqs: Iterable[int]) -> tuple[list[Row], dict[int, int]]:
         """The rows of memories and of those before and after each in its session, without those out of scope; and for
-        each number (`seq`) that of the memory before it."""
+        the `seq` of each turn the `seq` of the turn before it."""
         rows: list[Row] = []
         previous: dict[int, int] = {}
         for seq, speaker, session, at, before, after in self._rows(f"{_ROW}, {_BEFORE}, {_AFTER}", seqs):
-            rows.append((seq, speaker, session, at))
+            rows.append(Row(seq, speaker, session, at))
             if before is not None:
                 previous[seq] = before
             if after is not None:
                 previous[after] = seq
-        neighbours = (previous.keys() | previous.values()).difference(row[0] for row in rows)
-        return rows + self._rows(_ROW, neighbours), previous
+        neighbours = (previous.keys() | previous.values()).difference(row.seq for row in rows)
+        return [*rows, *map(Row._make, self._rows(_ROW, neighbours))], previous
 
     def _rows(self, columns: str, seqs: Iterable[int]) -> list[Any]:
         query = f"SELECT {columns} FROM memories m WHERE m.seq IN {IN_ARRAY} AND {self._scope}"

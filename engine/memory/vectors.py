@@ -72,7 +72,7 @@ class Vectors:
     def search(
         self, query: Matrix, k: int, layers: frozenset[Layer] = LAYERS, min_similarity: float = MIN_SIMILARITY
     ) -> dict[int, float]:
-        """The `k` nearest memories with at least `min_similarity`: the similarity by the number (`seq`), best first.
+        """The `k` nearest memories with at least `min_similarity`: the similarity by their `seq`, best first.
         Raises `NoIndex`."""
         exact = self._exact_vectors()
         if exact is not None:
@@ -83,7 +83,7 @@ class Vectors:
             if hits is None:
                 state = self._index.state
                 raise NoIndex(f"the index is {state.state}" + (f": {state.message}" if state.message else ""))
-            chunks += [number for number, distance in hits if 1 - distance / 2 >= min_similarity]
+            chunks += [chunk_id for chunk_id, distance in hits if 1 - distance / 2 >= min_similarity]
         near = _rescored(query, self._store.vectors_of(chunks=chunks))
         return _best(((seq, value) for value, _, seq in sorted(near, reverse=True)), k)
 
@@ -119,7 +119,7 @@ def _embed_question(embedder: Embedder, text: str) -> Embedding:
 
 
 def _rescored(query: Matrix, chunks: Sequence[tuple[int, int, bytes]]) -> list[Near]:
-    """The similarity of chunks, which are given as (id, number of the memory, vector)."""
+    """The similarity of chunks, which are given as (id, `seq` of the memory, vector)."""
     import numpy
 
     chunks = [chunk for chunk in chunks if len(chunk[2]) == query.nbytes]  # not those of a former embedder
@@ -127,11 +127,11 @@ def _rescored(query: Matrix, chunks: Sequence[tuple[int, int, bytes]]) -> list[N
         return []
     matrix = numpy.frombuffer(b"".join(vector for _, _, vector in chunks), dtype="<f4").reshape(len(chunks), -1)
     near = products(matrix, query).tolist()
-    return [(value, number, seq) for (number, seq, _), value in zip(chunks, near, strict=True)]
+    return [(value, chunk_id, seq) for (chunk_id, seq, _), value in zip(chunks, near, strict=True)]
 
 
 def _best(hits: Iterable[tuple[int, float]], k: int) -> dict[int, float]:
-    """The first `k` memories of pairs (number, similarity), which are best first; each memory once."""
+    """The first `k` memories of pairs (`seq`, similarity), which are best first; each memory once."""
     best: dict[int, float] = {}
     for seq, value in hits:
         best.setdefault(seq, value)
@@ -164,7 +164,7 @@ class _Exact:
         self._rows_of: dict[int, list[int]] = {}
 
     def add(self, page: Sequence[tuple[int, int, Layer, bytes]]) -> None:
-        """Add (chunk id, number of the memory, layer, vector) of chunks."""
+        """Add (chunk id, `seq` of the memory, layer, vector) of chunks."""
         import numpy
 
         start, stop = len(self._chunks), len(self._chunks) + len(page)

@@ -81,8 +81,8 @@ class Observation:
 def observe_question(memory: MemoryService, question: Question) -> Observation:
     """Ask a question, and return what the ranking saw."""
     candidates, _, _ = memory.search.collect_candidates(RecallQuery(question.text, k=50), NOW, 60.0)
-    memories = memory.store.by_seq(row[0] for row in candidates.rows)
-    refs = tuple(memories[row[0]].ref for row in candidates.rows)
+    memories = memory.store.by_seq(row.seq for row in candidates.rows)
+    refs = tuple(memories[row.seq].ref for row in candidates.rows)
     recalled = memory.recall(RecallQuery(question.text, k=50, now=NOW), deadline=60.0)
     assert not recalled.left_out, recalled.left_out
     words, meaning, fused = search_plainly(memory, question.text)

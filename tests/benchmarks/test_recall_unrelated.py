@@ -52,7 +52,7 @@ class Answer:
 
 def ask(port: MemoryService, text: str) -> Answer:
     candidates, _, _ = port.search.collect_candidates(RecallQuery(text, k=10), NOW, 60.0)
-    seqs = [row[0] for row in candidates.rows]
+    seqs = [row.seq for row in candidates.rows]
     if not seqs:
         return Answer((), (), False)
     features, memories = candidates.features, port.store.by_seq(seqs)
@@ -60,7 +60,7 @@ def ask(port: MemoryService, text: str) -> Answer:
     scores = sum(weight.weight * features[weight.feature] for weight in WEIGHTS)
     unlimited = tuple(refs[index] for index in np.argsort(-np.asarray(scores), kind="stable")[:10])
     before = (features["meaning"] >= 0.25) | (features["coverage"] > 0)
-    return Answer(tuple(refs[match.number] for match in rank(candidates, limit=10)), unlimited, bool(before.any()))
+    return Answer(tuple(refs[match.index] for match in rank(candidates, limit=10)), unlimited, bool(before.any()))
 
 
 def shares_without_answer(answers: Sequence[Answer]) -> tuple[float, float]:

@@ -16,6 +16,7 @@ from engine.memory.ranking import (
     COMPANION_DIVISOR,
     MIN_RELEVANCE,
     RankedCandidate,
+    Row,
     add_text_features,
     rank,
     select_candidates,
@@ -31,16 +32,16 @@ def ask(text: str, turns: list[tuple[str, str]], *, session: str = "s", meaning:
     """Rank turns of (speaker, text) for a question: the place of each among them, and its rank."""
     size = len(turns)
     moments = times or [LONG_AGO] * size
-    rows = [(n, who, session, at.isoformat()) for n, ((who, _), at) in enumerate(zip(turns, moments, strict=True))]
+    rows = [Row(n, who, session, at.isoformat()) for n, ((who, _), at) in enumerate(zip(turns, moments, strict=True))]
     previous = {n: n - 1 for n in range(1, size) if session}
     near = sorted(((value, n, n) for n, value in enumerate(meaning or [0.5] * size)), reverse=True)
     question = read_question(text, {who for who, _ in turns}, now=NOW)
     near = [chunk for chunk in near if not math.isnan(chunk[0])]
     candidates = select_candidates(question, rows, previous, dict(enumerate(words or [0.0] * size)), near, NOW)
-    places = [row[0] for row in candidates.rows]
+    places = [row.seq for row in candidates.rows]
     token_scores = np.array(tokens or [0.0] * size, np.float32)[places]
     add_text_features(candidates, [turns[place][1] for place in places], token_scores, candidates.features["meaning"])
-    return [(places[ranked.number], ranked) for ranked in rank(candidates)]
+    return [(places[ranked.index], ranked) for ranked in rank(candidates)]
 
 
 def test_lines_of_the_speaker_who_is_asked_about_come_first() -> None:
