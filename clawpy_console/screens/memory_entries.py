@@ -244,7 +244,7 @@ def read_page(engine: Engine, layer: Layer, words: str, after: Sequence[Entry] =
     if layer is Layer.PARA:
         drafts = [draft for draft in knowledge.drafts.waiting() if has_words(draft.fact, words.split())]
         return [to_entry(draft) for draft in (*drafts, *knowledge.para.facts(words=words))]
-    files = (file for file in engine.agent_files.list() if file.digest or file.problem)
+    files = (file for file in engine.agent_files.files() if file.digest or file.problem)
     return [to_entry(file) for file in files if has_words(f"{file.agent} {file.name} {file.text}", words.split())]
 
 

@@ -16,6 +16,7 @@ from typing import Any, Final, TypeVar, cast
 
 from engine.frozen import frozen
 from engine.git.command import Git
+from engine.git.fixups import Fixups, read_fixups
 from engine.git.leftovers import QuarantinedTest, read_quarantined_tests
 from engine.git.lost_commits import (
     LostCommits,
@@ -37,10 +38,8 @@ from engine.git.own_changes import OwnChanges, own_changes
 from engine.git.state import GitState
 from engine.git.unpushed import (
     NOTHING_UNPUSHED,
-    Fixups,
     Unpushed,
     UnpushedProblem,
-    read_fixups,
     read_uncommitted,
     read_unpushed,
 )

@@ -1,7 +1,7 @@
-"""Finds secrets, large files and `fixup!` commits that should not be pushed or committed as they are.
+"""Finds secrets, leftovers and large files that should not be pushed or committed.
 
-The card and the review that → runs read the same. At most the newest `MAX_COMMITS` commits and `MAX_BYTES` of new files
-are read; the other commits are counted.
+The card and the review that → runs use the same functions. At most the newest `MAX_COMMITS` commits and `MAX_BYTES` of
+new files are read; the other commits are counted.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Final
 
 from engine.frozen import frozen
 from engine.git import Git
-from engine.git.history import Commit, log_commits, read_file_at
+from engine.git.history import read_file_at
 from engine.git.leftovers import Leftover, scan_line
 from engine.git.patch import PatchLine, read_patch
 from engine.git.secrets import HINT, SECRET, is_secret_file
@@ -29,6 +29,9 @@ MAX_READ_BYTES: Final = 512_000
 
 LARGE_FILE_BYTES: Final = 10_000_000
 """A file with more bytes is large."""
+
+FOLDER_BYTES: Final = 1 << 62
+"""The size that a folder counts as: more than any file has."""
 
 MAX_PROBLEMS: Final = 500
 RECENT_AGE: Final = timedelta(days=7)
@@ -230,7 +233,7 @@ def _object_sizes(git: Git, names: Iterable[str]) -> dict[str, int]:
     for name, line in zip(names, output.splitlines(), strict=True):
         kind, _, size = line.partition(b" ")
         if kind in (b"blob", b"tree"):
-            sizes[name] = int(size) if kind == b"blob" else 1 << 62
+            sizes[name] = int(size) if kind == b"blob" else FOLDER_BYTES
     return sizes
 
 
@@ -329,58 +332,3 @@ def _scan_lines(patch: bytes, *, leftovers: bool) -> Iterator[tuple[str, PatchLi
                     for leftover in scan_line(line.path, line.text, after):
                         if leftovers or leftover.is_secret:
                             yield file.commit, line, leftover
-
-
-# -- `fixup!`, `squash!` and `amend!` commits.
-
-
-FIXUP: Final = re.compile(r"(?:(?:fixup|squash|amend)! )+")
-MAX_FIXUP_COMMITS: Final = 200
-"""Maximum number of unpushed commits that are searched for them."""
-
-
-@frozen
-class Fixups:
-    """The fixup commits of a branch."""
-
-    subjects: tuple[str, ...]
-    """Their subjects, the newest first."""
-    targets: tuple[str, ...]
-    """The subjects of the commits that they change."""
-    onto: str
-    """The parent of the oldest commit that they change; "" if that is the first commit of all."""
-    at: datetime
-    """When the oldest fixup was committed."""
-
-
-def read_fixups(git: Git, state: GitState) -> Fixups | None:
-    """The fixup commits of HEAD that no remote branch has, nor the base unless that is checked out. Those before a
-    merge are left out. Raises `GitError`.
-
-    None if there are none, if the commits that they change are pushed already, or while an operation is unfinished.
-    """
-    if state.operation or not any(FIXUP.match(commit.subject) for commit in state.recent):
-        return None
-    base = [state.base_tip] if state.base_tip and state.base_name != state.branch else []
-    commits = log_commits(git, f"-n{MAX_FIXUP_COMMITS}", state.head, "--not", "--remotes", *base)
-    own = list(itertools.takewhile(lambda commit: len(commit.parents) < 2, commits))
-    pairs: list[tuple[Commit, Commit]] = []
-    for number, commit in enumerate(own):
-        if FIXUP.match(commit.subject):
-            wanted = FIXUP.sub("", commit.subject, count=1)
-            pairs += [(commit, older) for older in own[number + 1 :] if _is_target(wanted, older)][:1]
-    if not pairs:
-        return None
-    return Fixups(
-        tuple(fixup.subject for fixup, _ in pairs),
-        tuple(dict.fromkeys(target.subject for _, target in pairs)),
-        onto="".join(max((target for _, target in pairs), key=own.index).parents),
-        at=min(fixup.at for fixup, _ in pairs),
-    )
-
-
-def _is_target(wanted: str, commit: Commit) -> bool:
-    """Whether a fixup means this commit. Like git, it is found by its subject, the beginning of that, or its id."""
-    if FIXUP.match(commit.subject):
-        return False
-    return commit.subject.startswith(wanted) or (len(wanted) >= 7 and commit.id.startswith(wanted))

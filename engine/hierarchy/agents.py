@@ -183,9 +183,9 @@ class Agents:
         soul = without_section(soul, INHERITED) if self.config.current.enable_m1 else soul
         return without_lessons(soul, without)
 
-    def file_fault(self, agent_id: str, name: str, text: str) -> tuple[tuple[str | int, ...], str] | None:
-        """The error in `text` as a `comms.json` or `tools.json` of this agent, before it is written: the keys
-        that lead to the fault, and words for it. None when nothing is. `text` must be JSON."""
+    def find_file_problem(self, agent_id: str, name: str, text: str) -> tuple[tuple[str | int, ...], str] | None:
+        """The first problem of `text` as the `comms.json` or `tools.json` of this agent, before it is written: the keys
+        that lead to it, and its words. None for no problem. `text` must be JSON."""
         if name not in ("comms.json", "tools.json"):
             return None
         try:

@@ -23,8 +23,8 @@ from engine.hierarchy.organisation import ID
 from engine.model import AgentFile, Layer, LayerState, Refusal, sanitise
 from engine.storage.database import Database
 
-Fault = tuple[Sequence[str | int], str]
-"""A fault in a JSON document: the keys that lead to it, and the fault in words."""
+Problem = tuple[Sequence[str | int], str]
+"""A problem of a JSON document: the keys that lead to it, and the problem in words."""
 
 log = logging.getLogger(__name__)
 
@@ -50,14 +50,14 @@ class AgentFiles:
         self,
         folder: Path,
         database: Database,
-        fault: Callable[[str, str, str], Fault | None],
+        find_problem: Callable[[str, str, str], Problem | None],
         report: Callable[[str, str], None] = lambda where, message: None,
     ) -> None:
-        """`fault(agent, name, text)` returns what is wrong with a JSON file that can be parsed, None for nothing.
+        """`find_problem(agent, name, text)` returns the problem of a JSON file that can be parsed, None for none.
         `report(where, message)` is called if the folder cannot be watched. Then changes are seen at the next read."""
         self.folder = folder
         self._database = database
-        self._fault = fault
+        self._find_problem = find_problem
         self._report = report
         self._lock = threading.Lock()
         self._known: dict[tuple[str, str], str] = {}
@@ -74,16 +74,15 @@ class AgentFiles:
         folders = self.folder.iterdir() if self.folder.is_dir() else ()
         return sorted(path.name for path in folders if ID.fullmatch(path.name) and path.is_dir())
 
-    def list(self, agent: str = "") -> list[AgentFile]:
-        """The files of one agent or of all, with those that do not exist. A file that cannot be read has a
-        `problem`."""
+    def files(self) -> list[AgentFile]:
+        """The files of all agents. A file that does not exist is empty; one that cannot be read has a `problem`."""
         files = []
-        for owner in [agent] if agent else self.agents():
+        for agent in self.agents():
             for name in FILES:
                 try:
-                    files.append(self.read(owner, name))
+                    files.append(self.read(agent, name))
                 except Refusal as refusal:
-                    files.append(AgentFile(owner, name, "", "", None, refusal.message))
+                    files.append(AgentFile(agent, name, "", "", None, refusal.message))
         return files
 
     def read(self, agent: str, name: str) -> AgentFile:
@@ -100,11 +99,11 @@ class AgentFiles:
                 f"{agent}/{name} is not UTF-8: byte {error.start} is 0x{data[error.start]:02x}",
                 f"fix {self.folder / agent / name} with an editor",
             ) from error
-        return AgentFile(agent, name, text, _digest(data), written, self._problem(agent, name, text))
+        return AgentFile(agent, name, text, _digest(data), written, self._describe_problem(agent, name, text))
 
     def layer_state(self) -> LayerState:
         """The state of layer A (SPEC 9.5)."""
-        files = [item for item in self.list() if item.digest or item.problem]
+        files = [item for item in self.files() if item.digest or item.problem]
         broken = [f"{file.agent}/{file.name}: {file.problem}" for file in files if file.problem]
         newest = max((file.written for file in files if file.written is not None), default=None)
         state = "degraded" if broken else "ready"
@@ -134,7 +133,7 @@ class AgentFiles:
             raise Refusal("unknown_file", f"no agent has a file {name_given}", "files: " + ", ".join(FILES))
         return self.folder / agent / name
 
-    def _problem(self, agent: str, name: str, text: str) -> str:
+    def _describe_problem(self, agent: str, name: str, text: str) -> str:
         """What is wrong with a JSON file, and in which line; "" for nothing."""
         if not name.endswith(".json"):
             return ""
@@ -144,10 +143,10 @@ class AgentFiles:
             return "it is nested too deeply"
         except ValueError as error:
             return sanitise(str(error))
-        fault = self._fault(agent, name, text)
-        if fault is None:
+        problem = self._find_problem(agent, name, text)
+        if problem is None:
             return ""
-        keys, message = fault
+        keys, message = problem
         named = [json.dumps(key) for key in keys if isinstance(key, str)]
         line = text.count("\n", 0, max(0, text.rfind(named[-1]))) + 1 if named else 1
         return sanitise(": ".join([f"line {line}", *([".".join(map(str, keys))] if keys else []), message]))
@@ -173,7 +172,7 @@ class AgentFiles:
             lines += "\n" if lines and not lines.endswith("\n") else ""
             lines = lines.replace("\n", "\r\n") if before and b"\r\n" in before[0] else lines
             data = lines.encode("utf-8", errors="replace")
-            if problem := self._problem(agent, name, data.decode()):
+            if problem := self._describe_problem(agent, name, data.decode()):
                 raise Refusal("bad_file", f"{agent}/{name}: {problem}", "fix it and save again; nothing was written")
             return self._put(agent, name, data, "in the console")
 
@@ -236,7 +235,7 @@ class AgentFiles:
                 debounce=DEBOUNCE_MS,
                 step=POLL_MS,
                 rust_timeout=0,
-                stop_event=self,
+                stop_event=_StopEvent(self._stop, self._on_check),
                 raise_interrupt=False,
             ):
                 self._notice({Path(path).relative_to(self.folder.resolve()).parts for _, path in changes})
@@ -248,12 +247,11 @@ class AgentFiles:
         finally:
             self.is_watched.set()
 
-    def is_set(self) -> bool:
-        """Whether to stop. The watcher calls this between two checks, the first time when it watches."""
+    def _on_check(self) -> None:
+        """At the first check of the watcher the folder is watched. Edits since the files were read are noticed now."""
         if not self.is_watched.is_set():
-            self._notice(set(self._known))  # edits since we first read
+            self._notice(set(self._known))
             self.is_watched.set()
-        return self._stop.is_set()
 
     def _notice(self, places: set[tuple[str, ...]]) -> None:
         """Record which of these files other programs changed, and which folders came or went."""
@@ -274,6 +272,19 @@ class AgentFiles:
         except Refusal as refusal:
             return refusal.message  # an unreadable file counts as one more state, reported once
         return _digest(content[0]) if content else ""
+
+
+class _StopEvent:
+    """The event by which a watcher stops. The watcher asks between two checks whether it is set; `on_check` is called
+    each time."""
+
+    def __init__(self, stop: threading.Event, on_check: Callable[[], None]) -> None:
+        self._stop = stop
+        self._on_check = on_check
+
+    def is_set(self) -> bool:
+        self._on_check()
+        return self._stop.is_set()
 
 
 def _digest(data: bytes) -> str:

@@ -25,7 +25,7 @@ from engine.model import (
     RecallQuery,
     SourceKind,
 )
-from engine.model.base import label, may_guide
+from engine.model.base import Trust, may_guide
 from engine.model.lessons import remove_lessons
 from engine.model.prompts import OWN_TEXT
 from engine.model.text import plain, without_invalid_xml
@@ -131,8 +131,9 @@ def memory_lines(recalled: RecallMatch) -> list[PromptLine]:
     """One memory as lines of a prompt: an element with its escaped text, and its layer, date, speaker and source as
     attributes. For a passage of a long memory, `part` says which one it is. The element is `evidence` unless the
     operator said or approved the text, or it was measured."""
+    is_approved_quote = recalled.approved and recalled.trust is Trust.QUOTED
     attributes = {
-        "trust": label(recalled.trust, approved=recalled.approved).replace("you", "the operator"),
+        "trust": "approved by the operator" if is_approved_quote else recalled.trust.value,
         "layer": recalled.layer.value,
         "date": recalled.at.date().isoformat() if recalled.at else "",
         "by": recalled.speaker,

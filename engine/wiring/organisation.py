@@ -39,7 +39,9 @@ def build_organisation(services: Services, overrides: Overrides) -> None:
         database=services.database,
         activity=partial(_activity, services),
     )
-    services.agent_files = AgentFiles(home.agents, services.database, services.agents.file_fault, services.report)
+    services.agent_files = AgentFiles(
+        home.agents, services.database, services.agents.find_file_problem, services.report
+    )
     services.decisions = Decisions(services.database, clock)
     services.exporter = Exporter(
         services.database,

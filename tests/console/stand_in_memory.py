@@ -74,8 +74,8 @@ class Files(StandInService):
         problem = "line 1, column 16: a value is expected here" if '"reports_to": }' in text else ""
         return AgentFile(agent, name, text, str(hash(text)), self._engine.now - timedelta(hours=3), problem)
 
-    def list(self, agent: str = "") -> list[AgentFile]:
-        return [self._file(*item) for item in self.all if agent in ("", item[0])]
+    def files(self) -> list[AgentFile]:
+        return [self._file(*place) for place in self.all]
 
     def read(self, agent: str, name: str) -> AgentFile:
         return self._file(agent, name)

@@ -50,5 +50,5 @@ def _over(engine: StandIn, folder: Path) -> World:
     engine.profiles, engine.cascade = world.profiles, world.cascade  # type: ignore[attr-defined]
     engine.bubbles, engine.teaching = world.bubbles, world.teaching  # type: ignore[attr-defined]
     engine.home = SimpleNamespace(agents=Path("/home/ada/.local/share/clawpy/agents"))  # type: ignore[attr-defined]
-    engine.agent_files = AgentFiles(world.folder, database, world.agents.file_fault)  # type: ignore[assignment]
+    engine.agent_files = AgentFiles(world.folder, database, world.agents.find_file_problem)  # type: ignore[assignment]
     return world

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from engine.git import Git, unpushed
+from engine.git.fixups import read_fixups
 from engine.git.inspection import Inspection
 from engine.git.reader import GitReader
-from engine.git.unpushed import Span, Unpushed, UnpushedProblem, read_commits, read_fixups
+from engine.git.unpushed import Span, Unpushed, UnpushedProblem, read_commits
 from tests.conftest import Repository
 
 TOKEN = "ghp_" + "a1B2c3D4" * 5  # put together here so that no scanner takes this file for a leak

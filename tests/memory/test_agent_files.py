@@ -34,7 +34,7 @@ def agents(tmp_path: Path, database: Database) -> Agents:
 
 @pytest.fixture
 def files(tmp_path: Path, agents: Agents, database: Database) -> AgentFiles:
-    return AgentFiles(tmp_path / "agents", database, agents.file_fault)
+    return AgentFiles(tmp_path / "agents", database, agents.find_file_problem)
 
 
 def edit(files: AgentFiles, name: str, change: Callable[[str], str]) -> AgentFile:
@@ -109,7 +109,7 @@ def test_a_file_that_cannot_be_read_says_why(files: AgentFiles) -> None:
     (folder / "memory.md").write_bytes(b"x" * (MAX_BYTES + 1))
     (folder / "heartbeat.md").unlink()
     os.mkfifo(folder / "heartbeat.md")  # reading it would wait without end
-    problems = {file.name: file.problem for file in files.list("gardener")}
+    problems = {file.name: file.problem for file in files.files() if file.agent == "gardener"}
     assert "byte 3 is 0xe9" in problems["soul.md"]
     assert "larger than 256 kB" in problems["memory.md"]
     assert "not a regular file" in problems["heartbeat.md"]

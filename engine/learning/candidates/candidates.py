@@ -1,4 +1,5 @@
-"""The table of candidates and their life cycle: proposed, active, rolled back (SPEC 5.3).
+"""The table of candidates and their life cycle: proposed, active, rolled back (SPEC 5.3). An active candidate is stored
+with the status `promoted`, and its event is `CandidatePromoted`; people read "active".
 
 Each transition is checked against the legal ones and runs in the caller's transaction, together with its event and its
 line of history. A candidate's effect is active exactly while its status says so, so a crash leaves the old behaviour or
@@ -82,11 +83,11 @@ class CandidateRow(Row, table=True):
     reason: str = ""
     trust: Trust = enum_field(Trust, default=Trust.QUOTED)
     term: int = 0
-    """How often it became active."""
+    """How often it became active. A *term* is one time in which it was active."""
     since: datetime | None = utc_field(nullable=True)
     """When it last became active."""
     told_at: datetime | None = utc_field(nullable=True)
-    """When its harm was reported, in this term."""
+    """When it was reported in this term that sessions go worse with it."""
 
     @property
     def value(self) -> Candidate:

@@ -56,6 +56,7 @@ def find_sequences(runs: Sequence[Sequence[str]]) -> Sequence[CallSequence]:
     of them than if each session's own calls were in random order. The longest comes first; shorter ones are searched in
     the calls that are left.
     """
+    # A call that is no command becomes a value that occurs only once, so that no repeated sequence goes through it.
     lines = [
         tuple(call if call.startswith(EXEC) else f"\0{number}:{index}" for index, call in enumerate(run))
         for number, run in enumerate(runs)
@@ -70,8 +71,7 @@ def find_sequences(runs: Sequence[Sequence[str]]) -> Sequence[CallSequence]:
             is_repetition = any(call == following for call, following in pairwise(calls))  # agents often repeat a call
             if len(unused) < MIN_RUNS or is_repetition:
                 continue
-            most_runs_of_part = max(len(places[length - 1][calls[1:]]), len(places[length - 1][calls[:-1]]))
-            if length > MIN_LENGTH and len(starts_by_run) < DOMINANT_SHARE * most_runs_of_part:
+            if length > MIN_LENGTH and not _is_dominant(calls, len(starts_by_run), places[length - 1]):
                 continue
             if sequence := chance.test(calls, unused):
                 sequences.append(sequence)
@@ -82,8 +82,15 @@ def find_sequences(runs: Sequence[Sequence[str]]) -> Sequence[CallSequence]:
     return sorted(sequences, key=lambda sequence: (-sequence.z, sequence.calls))
 
 
+def _is_dominant(calls: Calls, run_count: int, shorter: Mapping[Calls, Places]) -> bool:
+    """Whether enough of the runs that have a sequence without its first or its last call have all of it
+    (`DOMINANT_SHARE`). `shorter` has the places of all sequences that are one call shorter."""
+    most_runs_of_part = max(len(shorter[calls[1:]]), len(shorter[calls[:-1]]))
+    return run_count >= DOMINANT_SHARE * most_runs_of_part
+
+
 def _places(lines: Sequence[Calls], length: int) -> dict[Calls, dict[int, list[int]]]:
-    """All sequences of a length with their places; of places that overlap, the first."""
+    """All sequences of a length with their places. If places overlap, only the first of them counts."""
     by_calls: dict[Calls, dict[int, list[int]]] = defaultdict(dict)
     for number, line in enumerate(lines):
         for start in range(len(line) - length + 1):
@@ -99,7 +106,7 @@ def _rank(calls: Calls, places: Places) -> tuple[int, float, Calls]:
 
 
 def _unused_places(places: Places, length: int, used: set[tuple[int, int]]) -> dict[int, list[int]]:
-    """The places none of whose calls is in a longer sequence; `used` are (run, index) of those."""
+    """The places without calls of a longer sequence. `used` has the (run, index) of those calls."""
     unused: dict[int, list[int]] = {}
     for run, starts in places.items():
         free = [start for start in starts if used.isdisjoint((run, start + step) for step in range(length))]
