@@ -28,8 +28,6 @@ from engine.storage.ledger import Ledger
 from tests.execution.session_world import SLEEP, MakeWorld, World, run_python
 from tests.support.helpers import wait_until
 
-# Sessions: stop ends the whole family of processes within a second (SPEC 3.7).
-
 
 def alive(pid: int) -> bool:
     try:

@@ -56,6 +56,3 @@ def test_every_check_of_an_inspection_names_its_kinds() -> None:
     """A failed look without its kinds would fail the cycle, or withdraw what nobody saw go."""
     assert {field.name for field in fields(Inspection)} - {"unknown"} == set(KINDS_BY_INSPECTION)
     assert {kind for kinds in KINDS_BY_INSPECTION.values() for kind in kinds} <= set(KINDS)
-
-
-# Cards for flows that were learnt: once for what changed, in their own workspace, and none that is gone.
