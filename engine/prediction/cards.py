@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -82,9 +82,14 @@ class Cards:
         with self._database.read() as session:
             return ids_with_prefix(session, col(Prediction.id), prefix)
 
-    def recent(self, limit: int = 50) -> list[Card]:
-        """Cards of any status, newest first."""
+    def recent(self, limit: int = 50, *, workspaces: Sequence[str] = (), channel: str | None = None) -> list[Card]:
+        """Cards of any status, newest first: of these workspaces, or of all if none is named, and of `channel` if that
+        is given."""
         query = select(Prediction).order_by(desc(col(Prediction.created_at)), desc(col(Prediction.id))).limit(limit)
+        if workspaces:
+            query = query.where(col(Prediction.workspace).in_(workspaces))
+        if channel is not None:
+            query = query.where(Prediction.target_channel == channel)
         with self._database.read() as session:
             return [card_of(row) for row in session.exec(query)]
 

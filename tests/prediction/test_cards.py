@@ -51,6 +51,19 @@ def test_a_suggestion_has_a_kind_and_a_source_of_its_own(world: World, database:
     )
 
 
+def test_the_newest_cards_of_a_workspace_or_channel_are_counted_without_those_of_others(world: World) -> None:
+    first = world.propose("tidy the cart")
+    newer = []
+    for number in range(3):
+        world.clock.advance(timedelta(minutes=1))
+        newer.append(world.cards.propose(f"part {number}", workspace="/elsewhere", channel="research"))
+    work = first.assignment
+    assert [card.id for card in world.cards.recent(2)] == [newer[2].id, newer[1].id]
+    assert [card.id for card in world.cards.recent(2, workspaces=[work.workspace])] == [first.id]
+    assert [card.id for card in world.cards.recent(2, channel=work.channel)] == [first.id]
+    assert [card.id for card in world.cards.recent(1, workspaces=["/elsewhere"], channel="research")] == [newer[2].id]
+
+
 def test_at_most_three_of_the_five_places_are_for_suggestions(world: World) -> None:
     tiers = [Tier.UPKEEP, Tier.CHECK, Tier.CHECK, Tier.BLOCKS, Tier.BROKEN]
     known = world.cycle(*(proposal(f"p{at}", tier=tier, kind=f"k{at}") for at, tier in enumerate(tiers, 1)))

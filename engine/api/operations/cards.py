@@ -74,13 +74,7 @@ def cards(
     """
     if not all:
         return _pending_document(engine, workspaces, channel, snoozed=snoozed, shown=shown)
-    channel_name = check_channel(engine, channel)
-    recent = [
-        card
-        for card in engine.cards.recent(limit)
-        if (not workspaces or card.assignment.workspace in workspaces)
-        and channel_name in (None, card.assignment.channel)
-    ]
+    recent = engine.cards.recent(limit, workspaces=workspaces, channel=check_channel(engine, channel))
     return {"predictions": document(recent)}
 
 
