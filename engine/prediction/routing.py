@@ -1,269 +1,21 @@
 """Chooses the channel and the agent of a piece of work (SPEC 2.4, 1.1).
 
 The first of five steps that gives a channel decides: the channel named by the Twin or a person, the channel of the kind
-of card, the channel that fits the text of the prompt, round-robin over channels that were not triggered recently, and a
-draw weighted by the time of day. A channel that is not registered is refused. The agent is the one whose domain fits
-best, else the channel's own.
-
-The text of a prompt is compared with the operator's past prompts, and then with the descriptions of channels and agents
-in the settings. If neither fits, weights that come with the program decide. They read the embedding, which shows what a
-prompt is about, and its words, which show what to do: by the embedding alone "document the cart" and "repair the cart"
-are the same. `tests/benchmarks/refit_routing.py` computes and evaluates the weights.
+of card, the channel that fits the text of the prompt (`prompt_placing`), round-robin over channels that were not
+triggered recently, and a draw weighted by the time of day. A channel that is not registered is refused. The agent is
+the one whose domain fits best, else the channel's own.
 """
 
 from __future__ import annotations
 
-import functools
-import itertools
-import logging
-import re
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
-from typing import Any
-from zlib import crc32
-
-import sqlalchemy
-from sqlmodel import col
 
 from engine.clock import Clock
-from engine.config import Settings, SettingsSource
+from engine.config import SettingsSource
 from engine.frozen import frozen
-from engine.memory.embedding import NoEmbedder
-from engine.model import AgentView, Outcome, PartOfDay, Randomness, Refusal, Source, part_of_day
-from engine.prediction.card_rows import Prediction
-from engine.storage.database import Database
-from engine.storage.rows import ask
-
-log = logging.getLogger(__name__)
-
-WEIGHTS = Path(__file__).with_name("placing_weights.npz")
-"""A file with three arrays. `roles` and `channels` name the role and the channel of each column, "" for prompts that
-ask for no work. `weights` (float16) has a row for each number of the embedding, for each of the `WORD_DIMENSIONS`, and
-for a constant."""
-
-MIN_PROBABILITY = 0.25
-"""Below this probability of a channel the weights do not decide. Of 120 tuning prompts 118 are then placed rightly and
-one wrongly, and 14 of 16 prompts that ask for no work are placed nowhere. At 0.35 the figures are 114 and none."""
-
-MIN_PROMPT_SIMILARITY = 0.55
-"""From this cosine on a prompt is like a past prompt that the weights place on the same channel. Among 620 texts, 500
-of which made the weights, 36 % of the pairs with this cosine belong to one channel. Of the pairs that the weights place
-on the same channel, all do."""
-
-MIN_DESCRIPTION_SIMILARITY = 0.4
-"""From this cosine on a prompt fits the specialty of a channel or the domain of an agent. With six made-up specialties,
-two of the 120 tuning prompts fit one: licences fit "contracts, licences", and mail to customers "sales: customers"."""
-
-MAX_PAST_PROMPTS = 200
-"""Maximum number of accepted prompts that are compared, the newest."""
-
-WORD_DIMENSIONS = 512
-WORD_WEIGHT = 0.7
-"""Weight of the vector of words relative to that of meaning."""
-
-_ACCEPTED = (
-    sqlalchemy.select(
-        col(Prediction.prompt), col(Prediction.target_channel), col(Prediction.target_agent), col(Prediction.meaning)
-    )
-    .where(
-        col(Prediction.source) == Source.OPERATOR,
-        col(Prediction.outcome) == Outcome.SUCCEEDED,
-        col(Prediction.discarded_at).is_(None),
-        col(Prediction.meaning) != b"",
-    )
-    .order_by(col(Prediction.closed_at).desc())
-    .limit(MAX_PAST_PROMPTS)
-)
-
-Embed = Callable[[Sequence[str]], Sequence[bytes]]
-"""Returns the unit vectors (float32) of texts. Raises `NoEmbedder`."""
-
-
-@frozen
-class Route:
-    """The channel and the agent of a piece of work, "" for unknown."""
-
-    channel: str = ""
-    agent: str = ""
-    why: str = ""
-    """The reason in words."""
-    meaning: bytes = b""
-    """The embedding of the prompt (float32), b"" without an embedder. It is stored with the card, so that later prompts
-    can be compared with it."""
-
-
-@frozen
-class _Description:
-    """The description of a channel or of an agent. The name of the other is ""."""
-
-    text: str
-    channel: str = ""
-    agent: str = ""
-
-
-class PromptPlacer:
-    """Finds the channel and the agent of a prompt. It takes some ten milliseconds, and the first time a second, because
-    the embedder is loaded."""
-
-    def __init__(
-        self,
-        database: Database,
-        settings: SettingsSource,
-        *,
-        embed: Embed,
-        agents: Callable[[], Sequence[AgentView]],
-    ) -> None:
-        self._database = database
-        self._settings = settings
-        self._embed = embed
-        self._agents = agents
-
-    def place(self, prompt: str, channel: str = "") -> Route:
-        """The route of a prompt, on `channel` if that is given. Without an embedder nothing else is known."""
-        settings = self._settings.current
-        agents = {agent.id: agent for agent in self._agents() if not agent.broken}
-        descriptions = _descriptions(settings, agents)
-        try:
-            vector, *others = self._vectors([prompt, *(description.text for description in descriptions)])
-        except NoEmbedder as error:
-            log.info("prompts are not placed by their meaning: %s", error)
-            return Route(channel)
-        columns = _probabilities([prompt], vector[None])[0]
-        by_channel = _by_channel(columns, settings)
-        best = _likeliest(by_channel)
-        why = ""
-        if past := self._similar_prompt(vector, best, channel):
-            text, channel, agent = past
-            why = f"like “{text if len(text) <= 60 else f'{text[:59]}…'}”"
-        else:
-            similarity = [float((other * vector).sum()) for other in others]
-            rated = sorted(zip(similarity, descriptions, strict=True), key=lambda pair: -pair[0])
-            fitting = [description for score, description in rated if score >= MIN_DESCRIPTION_SIMILARITY]
-            named = next((description.channel for description in fitting if description.channel), "")
-            if not channel and named:
-                channel, why = named, f"it fits the specialty of {named}"
-            elif not channel and best and by_channel[best] >= MIN_PROBABILITY:
-                channel, why = best, f"by meaning, {by_channel[best]:.0%}"
-            agent = next((description.agent for description in fitting if description.agent), "")
-            agent = agent or _likeliest_role(columns, channel)
-        return Route(channel, _available_agent(agent, channel, settings, agents), why, vector.tobytes())
-
-    def _vectors(self, texts: Sequence[str]) -> list[Any]:
-        import numpy
-
-        return [numpy.frombuffer(vector, "<f4") for vector in self._embed(texts)]
-
-    def _similar_prompt(self, vector: Any, best: str, channel: str) -> tuple[str, str, str] | None:
-        """The accepted prompt that is most similar, as (prompt, channel, agent). It must be on `channel` if that is
-        given, and the weights must place it on `best`."""
-        import numpy
-
-        settings = self._settings.current
-        with self._database.read() as session:
-            past = [row for row in ask(session, _ACCEPTED) if row[1] in settings.channels and channel in ("", row[1])]
-        if not past:
-            return None
-        vectors = numpy.stack([numpy.frombuffer(meaning, "<f4") for *_, meaning in past])
-        similarity = (vectors * vector).sum(axis=1)  # not `@`: see `engine.memory.vectors.products`
-        columns = _probabilities([text for text, *_ in past], vectors)
-        for row in numpy.argsort(-similarity):
-            if similarity[row] < MIN_PROMPT_SIMILARITY:
-                return None
-            if _likeliest(_by_channel(columns[row], settings)) == best:
-                text, where, agent, _ = past[row]
-                return text, where, agent
-        return None
-
-
-def _descriptions(settings: Settings, agents: Mapping[str, AgentView]) -> list[_Description]:
-    """The descriptions of channels and agents that the weights do not know."""
-    roles, channels = _columns()
-    serving = {line.agent for line in settings.channels.values()}
-    return [
-        *(
-            _Description(line.specialty, channel=name)
-            for name, line in settings.channels.items()
-            if name not in channels and line.specialty
-        ),
-        *(
-            _Description(f"{agent.title}: {agent.domain}", agent=agent.id)
-            for agent in agents.values()
-            if agent.domain and agent.id not in roles and agent.id not in serving
-        ),
-    ]
-
-
-def _available_agent(agent: str, channel: str, settings: Settings, agents: Mapping[str, AgentView]) -> str:
-    """`agent`, if it exists and serves no channel, else the channel's own agent."""
-    if not channel:
-        return ""
-    serving = {line.agent for line in settings.channels.values()}
-    return agent if agent in agents and agent not in serving else settings.channels[channel].agent
-
-
-def _by_channel(probabilities: Any, settings: Settings) -> dict[str, float]:
-    """The probability of each registered channel. Under "" is the probability that the prompt asks for no work."""
-    shares = dict.fromkeys(["", *(name for name in settings.channels if name in _columns()[1])], 0.0)
-    for probability, channel in zip(probabilities, _columns()[1], strict=True):
-        if channel in shares:
-            shares[channel] += float(probability)
-    return shares
-
-
-def _likeliest_role(probabilities: Any, channel: str) -> str:
-    """The most likely agent among those of the built-in organisation on `channel`, "" for none."""
-    shares: defaultdict[str, float] = defaultdict(float)
-    for probability, role, where in zip(probabilities, *_columns(), strict=True):
-        if where == channel:
-            shares[role] += float(probability)
-    return _likeliest(shares)
-
-
-def _likeliest(probabilities: Mapping[str, float]) -> str:
-    return max(probabilities, key=lambda name: probabilities[name], default="")
-
-
-def _probabilities(texts: Sequence[str], vectors: Any) -> Any:
-    """The probability of each column of the weights, in a row for each text."""
-    import numpy
-
-    words = WORD_WEIGHT * numpy.stack([hash_words(text) for text in texts])
-    rows = numpy.concatenate([vectors, words, numpy.ones((len(texts), 1))], 1)
-    scores = numpy.einsum("ij,jk->ik", rows, _weights()["weights"].astype(float))
-    shares = numpy.exp(scores - scores.max(axis=1, keepdims=True))
-    return shares / shares.sum(axis=1, keepdims=True)
-
-
-def hash_words(text: str) -> Any:
-    """The unit vector of a text's words, pairs of words and first word, each hashed into one of the dimensions."""
-    import numpy
-
-    words = re.findall(r"[a-z']+", text.lower())
-    vector = numpy.zeros(WORD_DIMENSIONS)
-    pairs = (" ".join(pair) for pair in itertools.pairwise(words))
-    for feature in {*words, *pairs, *(f"^{first}" for first in words[:1])}:
-        number = crc32(feature.encode())
-        vector[number % WORD_DIMENSIONS] += 1.0 if number & 0x80000000 else -1.0
-    length = float(numpy.sqrt((vector * vector).sum()))
-    return vector / length if length else vector
-
-
-@functools.cache
-def _columns() -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The roles and the channels of the columns of the weights."""
-    return tuple(map(str, _weights()["roles"])), tuple(map(str, _weights()["channels"]))
-
-
-@functools.cache
-def _weights() -> dict[str, Any]:
-    import numpy
-
-    with numpy.load(WEIGHTS) as file:
-        return dict(file)
-
+from engine.model import PartOfDay, Randomness, Refusal, part_of_day
 
 _NEVER = datetime.min.replace(tzinfo=UTC)
 
@@ -278,6 +30,19 @@ CHANNEL_WEIGHTS: Mapping[PartOfDay, Mapping[str, float]] = {
 }
 """The weights of channels by the part of the day: mornings plan, afternoons work, evenings write up (SPEC 2.1). A
 channel that is not named here weighs 1."""
+
+
+@frozen
+class Route:
+    """The channel and the agent of a piece of work, "" for unknown."""
+
+    channel: str = ""
+    agent: str = ""
+    why: str = ""
+    """The reason in words."""
+    meaning: bytes = b""
+    """The embedding of the prompt (float32), b"" without an embedder. It is stored with the card, so that later prompts
+    can be compared with it."""
 
 
 class Router:

@@ -35,7 +35,8 @@ from engine.prediction.kinds import FIX_BY_AGENT, kind_of
 from engine.prediction.model_twin import ModelTwin, TwinAccess, UnusableReply
 from engine.prediction.predictor_hook import PredictorHook
 from engine.prediction.prompt_cards import PromptCards
-from engine.prediction.routing import PromptPlacer, Router
+from engine.prediction.prompt_placing import PromptPlacer
+from engine.prediction.routing import Router
 from engine.prediction.signals import OurWrite
 from engine.prediction.tasks import TaskBoard
 from engine.prediction.templates.work import learned
