@@ -20,7 +20,7 @@ from engine.keys import TWIN, Key, Keys
 from engine.model import TWIN_INSTRUCTION, Answer, NoAnswer, Proposal, Question, Source, sanitise
 from engine.model.text import text_hash, validation_faults
 from engine.prediction.context import WorkspaceContext
-from engine.prediction.templates.history import implied
+from engine.prediction.templates.history import default_parameters
 
 log = logging.getLogger(__name__)
 
@@ -70,7 +70,7 @@ class PredictedWork(BaseModel):
             subject=text_hash(self.prompt),
             facts={"prompt": self.prompt},
             flow=flow,
-            parameters=implied(flow, context.local),
+            parameters=default_parameters(flow, context.local),
             channel=self.channel,
             evidence_at=context.now,
             signals=tuple(context.unrelated_signals.values()),

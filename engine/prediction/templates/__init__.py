@@ -14,7 +14,7 @@ from typing import Final
 from engine.model import Proposal
 from engine.prediction.context import Part, WorkspaceContext
 from engine.prediction.kinds import is_heartbeat
-from engine.prediction.templates import branches, changes, failures, history, runs, work
+from engine.prediction.templates import branches, changes, failures, history, releases, runs, work
 
 Template = Callable[[WorkspaceContext], Sequence[Proposal]]
 PartTemplate = Callable[[WorkspaceContext, Part], Sequence[Proposal]]
@@ -35,8 +35,8 @@ TEMPLATES: Final[tuple[Template, ...]] = (
     branches.pull_request,
     history.waiting_work,
     history.changes_together,
-    history.draft_changelog,
-    history.release_due,
+    releases.draft_changelog,
+    releases.release_due,
     history.prepare_meeting,
     history.summarise_day,
     changes.leftovers,

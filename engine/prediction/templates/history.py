@@ -1,15 +1,14 @@
-"""Cards about the history: a look at what waits, the day in words, a release, a file that usually changes too."""
+"""Templates of cards about your recent work: work that waits, the day and a meeting in words, and a file that usually
+changes too."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta
-from math import isfinite
 
 from engine.git.history import Commit
-from engine.git.project_habits import ReleaseRhythm, is_group
+from engine.git.project_habits import is_group
 from engine.git.state import GitState, is_byproduct
 from engine.model import PartOfDay
 from engine.model.text import because, count, listing, moment, plain, tail, text_hash
@@ -26,26 +25,17 @@ from engine.prediction.templates.offers import (
     template,
 )
 
-ROUTINE = re.compile(
-    r"""(?ix) \s* (?: (?:chore|build|ci) (?:\([^)]*\))? !? :\s* )?
-    (?: (?:prepare|cut|tag|make|start|begin)\b .* \b(?:release|version)\b
-      | (?:pre-?)?release\b (?! \s+ (?:the|a|an)\b)
-      | (?:version\s+)? bump\b | merge\b
-      | version\b \s* v?\d | v?\d+(?:\.\d+)+ \S* (?:\s*\(\S+\))? \s* $ )""",
-)
-"""Subjects of commits that only release, raise a version's number or merge: no change log speaks of them."""
-
 DAY_BEGINS = timedelta(hours=5)
 """Work before five in the morning belongs to the day before, as `part_of_day` has it."""
 
 
 MIN_WAIT = timedelta(days=2)
-"""Work that is neither pushed nor committed for so long is brought up."""
+"""Work that has not been pushed or committed for this long gets a card."""
 
 
 @template
 def waiting_work(context: WorkspaceContext) -> Iterator[Offer]:
-    """Commits that nobody else has, or changes that are in no commit, since days."""
+    """For days there have been commits that nobody else has, or changes that are in no commit."""
     git = context.repository
     if git.head and not git.operation:
         yield from _waiting_commits(context, git)
@@ -186,8 +176,9 @@ def _sessions_since(context: WorkspaceContext, since: datetime) -> dict[str, lis
     return {"sessions": sessions[::-1], "checks": checks[::-1]}
 
 
-def implied(flow: str | None, local: datetime) -> dict[str, str]:
-    """The parameters that naming `flow` alone implies at `local` time; the flow's own defaults are not among them."""
+def default_parameters(flow: str | None, local: datetime) -> dict[str, str]:
+    """The parameters of a flow that is named without any, at `local` time. Defaults of the flow itself are not among
+    them."""
     return {"since": day_begin(local).isoformat()} if flow == "summarise_day" else {}
 
 
@@ -207,93 +198,25 @@ def _count_words(commits: list[Commit], git: GitState) -> str:
     return ("at least " if more else "") + count(len(commits), "commit")
 
 
-WORK_IN_PROGRESS = timedelta(days=30)
-"""Where nothing was committed for so long nobody waits for a release."""
-
-
 @template
 def changes_together(context: WorkspaceContext) -> Iterator[Offer]:
-    """A file that usually changes with what changed, and has not."""
+    """A file has not changed that usually changes together with files that did."""
     git = context.repository
     if not git.head or git.partner is None:
         return
     partner = git.partner
     if not is_usable(partner.path) or not is_usable(partner.because):
         return
-    path, because = f"`{tail(partner.path, 60)}`", f"`{tail(partner.because, 60)}`"
+    path, cause = f"`{tail(partner.path, 60)}`", f"`{tail(partner.because, 60)}`"
     commits = (
         f"{partner.together} of {'the last ' if partner.together < partner.of else ''}{count(partner.of, 'commit')}"
     )
-    habit = (
-        f"that changed {because} {path} changed too" if is_group(partner.because) else f"{path} changed with {because}"
-    )
+    habit = f"that changed {cause} {path} changed too" if is_group(partner.because) else f"{path} changed with {cause}"
     yield Offer(
-        f"Show how {path} last changed with {because}",
+        f"Show how {path} last changed with {cause}",
         f"In {commits} {habit}; not this time.",
         subject=f"{partner.path} with {partner.because}",
         facts={"partner": partner.path, "because": partner.because, "together": partner.together, "of": partner.of},
         parameters={"path": partner.because, "partner": partner.path},
         evidence_at=earliest(file.modified_at for file in git.files) or newest_commit(git),
     )
-
-
-@template
-def draft_changelog(context: WorkspaceContext) -> Iterator[Offer]:
-    """A release is due or being prepared, and the project's change log says nothing of it yet."""
-    release = _due_release(context)
-    if release is not None and _log_lacks_it(context, release):
-        since = f"{count(release.commits, 'commit')} since {plain(release.tag, 30)}"
-        prompt = f"Add the {since} to the unreleased section of {plain(_change_log_path(context), 30)}"
-        yield _release_offer(context, release, prompt)
-
-
-@template
-def release_due(context: WorkspaceContext) -> Iterator[Offer]:
-    """A release is due or being prepared, and the change log, where the project keeps one, is written."""
-    release = _due_release(context)
-    if release is not None and not _log_lacks_it(context, release):
-        since = f"{count(release.commits, 'commit')} since {plain(release.tag, 30)}"
-        yield _release_offer(context, release, f"List what a release would hold: the {since}")
-
-
-def _release_offer(context: WorkspaceContext, release: ReleaseRhythm, prompt: str) -> Offer:
-    return Offer(
-        prompt,
-        _release_reasoning(release, context.now),
-        subject=f"since {release.tag}",
-        parameters={"since": release.tag},
-        evidence_at=earliest(commit.at for commit in context.repository.recent[: release.commits]),
-    )
-
-
-def _change_log_path(context: WorkspaceContext) -> str:
-    """The change log at the top of the repository, "" when there is none."""
-    return next((part.project.changelog for part in context.parts if not part.project.path), "")
-
-
-def _log_lacks_it(context: WorkspaceContext, release: ReleaseRhythm) -> bool:
-    """Whether the project keeps a change log that did not change since the last release."""
-    log = _change_log_path(context)
-    return log in release.usual_files and log not in release.files
-
-
-def _due_release(context: WorkspaceContext) -> ReleaseRhythm | None:
-    """The rhythm of a project whose release is due; None when it is not, or nothing would be in it."""
-    git = context.repository
-    if not git.head or git.release is None:
-        return None
-    release = git.release
-    if not release.commits or not is_usable(release.tag) or not release.is_due(context.now.timestamp()):
-        return None
-    idle = not git.recent or context.now - git.recent[0].at > WORK_IN_PROGRESS
-    return None if idle or all(ROUTINE.match(subject) for subject in git.subjects) else release
-
-
-def _release_reasoning(release: ReleaseRhythm, now: datetime) -> str:
-    if release.preparing:
-        return f"“{plain(release.preparing, 60)}” prepares a release, and no tag names it yet."
-    assert isfinite(release.usual_days)  # without a rhythm only a preparation makes it due
-    days = count(max(1, round(release.usual_days)), "day")
-    commits = count(round(release.usual_commits), "commit")
-    since = f"{count(round(release.days(now.timestamp())), 'day')} and {count(release.commits, 'commit')}"
-    return f"A release usually comes after {days} and {commits}; it has been {since} since {plain(release.tag, 30)}."

@@ -17,7 +17,7 @@ from engine.prediction.context import WorkspaceContext
 from engine.prediction.kinds import BLOCKED_TASK, HEARTBEAT_PREFIX, KINDS, OPEN_TASK, RUN_FACT, STALE_TASK
 from engine.prediction.signals import FULLY_STALE, open_tasks
 from engine.prediction.tasks import HEARTBEAT, HEARTBEAT_ORDER
-from engine.prediction.templates.history import implied
+from engine.prediction.templates.history import default_parameters
 from engine.prediction.templates.offers import (
     Offer,
     last_changed_at,
@@ -82,7 +82,7 @@ def _task_offer(context: WorkspaceContext, kind: str, why: str, task: Task, *, r
         why,
         subject=task.id,
         facts={"task": task.id} | ({RUN_FACT: True} if run else {}),
-        parameters=implied(flow, context.local),
+        parameters=default_parameters(flow, context.local),
         evidence_at=task.updated_at,
         kind=kind,
         flow=flow,

@@ -12,7 +12,8 @@ import pytest
 from engine.prediction.signals import (
     Meeting,
 )
-from engine.prediction.templates.history import PREPARATION_TIME, ROUTINE, day_begin, prepare_meeting
+from engine.prediction.templates.history import PREPARATION_TIME, day_begin, prepare_meeting
+from engine.prediction.templates.releases import ROUTINE
 from tests.conftest import Repository
 from tests.prediction.sensing import NOW, World, dated_commit
 
