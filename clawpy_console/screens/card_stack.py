@@ -20,161 +20,10 @@ from textual.reactive import reactive
 from textual.widget import Widget
 from textual.widgets import Static
 
-from clawpy_console import formats
 from clawpy_console.fields import states
-from clawpy_console.formats import crop, fit_to_width, one_line, workspace_name
 from clawpy_console.keys import bindings
-from engine.model import Band, Card, DismissReason, Signal, Source, Tier
-
-# One card
-
-
-BAR_CELLS = 8
-
-KINDS_OF_WORK = {
-    "tests": (
-        "run_tests",
-        "check_clean_head",
-        "hunt_flakes",
-        "narrow_failures",
-        "quarantine",
-        "time_tests",
-        "uncovered_lines",
-    ),
-    "bisect": ("bisect",),
-    "lint": ("lint", "fix_lint"),
-    "fix": ("apply_fix",),
-    "merge": ("rehearse_merge", "forecast_conflicts", "unfinished_operation"),
-    "revert": ("rehearse_revert",),
-    "rebase": ("rehearse_autosquash",),
-    "undo": ("undo_landing",),
-    "branches": ("report_branches", "keep_commits"),
-    "review": ("review_unpushed", "look_at_changes", "look_at_pull_request", "look_together", "look_at_stash"),
-    "debugging": ("look_for_leftovers", "remove_leftovers"),
-    "docs": ("look_at_mentions", "update_docs", "write_agents_md"),
-    "release": ("look_at_release", "draft_changelog"),
-    "summary": ("summarise_day",),
-    "packages": ("prepare_environment", "update_lock"),
-    "disk": ("reclaim_space",),
-}  # fmt: skip
-"""The kinds of work in a word each, with the flows that do them."""
-
-_KIND_BY_FLOW = {flow: kind for kind, flows in KINDS_OF_WORK.items() for flow in flows}
-
-
-def kind_of_work(card: Card) -> str:
-    """The kind of work of a flow, such as `tests`; a learned flow by its name; without a flow the channel."""
-    flow = card.assignment.flow
-    return _KIND_BY_FLOW.get(flow, flow.replace("_", " ")) if flow else card.assignment.channel
-
-
-def tier_label(card: Card) -> str:
-    """The tier in one word, `YOURS` on the operator's own prompt."""
-    return "YOURS" if card.source is Source.OPERATOR else card.tier.name
-
-
-def headline(card: Card, width: int) -> Content:
-    """`BROKEN  shop · tests` at the left; at the right the badges, and the confidence once it is stated."""
-    badges = []
-    if card.stated:
-        badges.append((f"{round(card.confidence * 100)}%", "bold $ink"))
-        if card.parts is not None and card.parts.few:
-            badges.append((" few decisions", "$grey"))
-        if card.band in (Band.SUGGESTED, Band.ACT):
-            badges.append(("  SUGGESTED", "bold $accent"))
-        if card.novel:
-            badges.append(("  NEW", "bold $wants"))
-    right = Content.assemble(*badges)
-    label = Content.styled(f"{tier_label(card)}  ", "bold $wrong" if card.tier is Tier.BROKEN else "bold $ink")
-    place = f"{workspace_name(card.assignment.workspace)} · {kind_of_work(card)}"
-    place_width = max(1, width - label.cell_length - right.cell_length - 1)
-    return Content.assemble(label, (fit_to_width(place, place_width), "$grey"), " ", right)
-
-
-def signal_words(signal: Signal) -> tuple[str, str]:
-    """The name of a signal and its evidence."""
-    name = "talk" if signal.name == "conversations" else signal.name
-    return name, one_line(signal.error or "; ".join(signal.evidence)) or "nothing"
-
-
-def signal_line(signal: Signal) -> Content:
-    """A signal as name, bar and evidence."""
-    name, text = signal_words(signal)
-    filled = max(round(signal.relevance * BAR_CELLS), 1 if signal.relevance > 0.02 else 0)
-    bar = f"{'▇' * filled:<{BAR_CELLS}} "
-    return Content.assemble((f"{fit_to_width(name, 8)} ", "$faint"), (bar, "$accent"), (text, "$grey"))
-
-
-def work_facts(card: Card) -> str:
-    """The estimated cost of a card, what it changes, what runs it and what undoes it, where anything can run it."""
-    if not card.can_run:
-        return "This cannot run yet." if card.assignment.flow else "No model or agent can run this yet."
-    runs = f"runs: {card.assignment.flow or one_line(card.served) or card.assignment.runner}"
-    touches = states.describe_changes(card.assignment.flow, card.check_only, card.without_sandbox)
-    parts = [f"est. {formats.money(card.estimate)}"] if card.estimate else []
-    parts += [touches, runs]
-    session_id = card.assignment.parameters.get("continues")
-    if session_id and card.assignment.flow is None:
-        parts.append(f"continues {session_id}")
-    undo = one_line(card.undo_note)
-    parts.append(undo if undo.startswith("nothing to undo") else f"undo: {undo}")
-    return " · ".join(parts)
-
-
-def caution_and_style(card: Card) -> tuple[str, str]:
-    """A warning to read before approving, "" for none, and its style."""
-    if blocking_verdict := states.blocking_verdict(card):
-        return f"✗ {blocking_verdict.rail} would block: {one_line(blocking_verdict.reason)}", "$wrong"
-    if (risk := states.approval_risk(card)) and risk != states.NO_SANDBOX:  # that stands under the headline
-        return f"▲ risky: {risk}", "$wants"
-    if card.note:
-        return f"▲ {one_line(card.note)}", "$wants"
-    return "", ""
-
-
-SHRINK_STEPS = (("reason", 2), ("signals", 0), ("reason", 0), ("facts", 1), ("caution", 1), ("prompt", 1))
-"""The steps that make a card smaller that is too high: a part, and the number of its lines that stay."""
-
-
-def card_lines(card: Card, width: int, height: int, *, with_signals: bool = True) -> list[Content]:
-    """The card as exactly `height` lines of at most `width` cells."""
-
-    def wrapped(text: str, style: str, limit: int) -> list[Content]:
-        return _first_lines(Content.styled(one_line(text), style).wrap(width), limit, width) if text else []
-
-    signals = sorted(
-        (signal for signal in card.signals if with_signals and signal.relevance > 0.02),
-        key=lambda signal: -signal.share,
-    )
-    parts = {
-        "prompt": wrapped(card.assignment.prompt, "bold $ink", 5),
-        "reason": wrapped(card.reasoning, "$grey", 5),
-        "signals": [signal_line(signal).truncate(width, ellipsis=True) for signal in signals],
-        "caution": wrapped(*caution_and_style(card), 6),
-        "facts": wrapped(work_facts(card), "$faint", 5),
-    }
-    for name, min_lines in SHRINK_STEPS:
-        other_lines = 2 + bool(parts["reason"]) + bool(parts["signals"])  # headline, sandbox warning, blank lines
-        excess = other_lines + sum(map(len, parts.values())) - height
-        if excess > 0:
-            limit = max(min_lines, len(parts[name]) - excess)
-            parts[name] = parts[name][:limit] if name == "signals" else _first_lines(parts[name], limit, width)
-    sandbox_warning = crop(f"▲ {states.NO_SANDBOX}", width) if card.without_sandbox else ""
-    lines = [headline(card, width), Content.styled(sandbox_warning, "bold $wants"), *parts["prompt"]]
-    for name in ("reason", "signals"):
-        if parts[name]:
-            lines += [Content(""), *parts[name]]
-    bottom = parts["caution"] + parts["facts"]
-    return (lines + [Content("")] * (height - len(lines) - len(bottom)) + bottom)[:height]
-
-
-def _first_lines(lines: list[Content], limit: int, width: int) -> list[Content]:
-    """At most `limit` of the lines; the last one ends with an ellipsis where more follow."""
-    if len(lines) <= limit:
-        return lines
-    if not limit:
-        return []
-    return [*lines[: limit - 1], (lines[limit - 1].rstrip() + " …").truncate(width, ellipsis=True)]
+from clawpy_console.screens.card_lines import card_lines
+from engine.model import Card, DismissReason, Tier
 
 
 class CardView(Widget):
@@ -319,7 +168,8 @@ class CardStack(Widget, can_focus=True):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Keys that can do nothing now are not offered."""
         if action in ("approve", "decide", "turn"):
-            return len(self.cards) > (action == "turn")
+            at_least = 2 if action == "turn" else 1
+            return len(self.cards) >= at_least
         if action == "why":
             return bool(self.reason_card_id)
         return super().check_action(action, parameters)
@@ -367,8 +217,11 @@ class CardStack(Widget, can_focus=True):
         )
 
     def action_approve(self) -> None:
+        """Approve the card in front. If that is risky, show the risk first."""
         card = self.front
-        if card is not None and self._accepts_decisions() and states.approval_risk(card):
+        if card is None or not self._accepts_decisions():
+            return
+        if states.approval_risk(card):
             self._armed_id = card.id
             self._draw()
             self.post_message(self.Changed())

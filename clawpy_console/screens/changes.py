@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from textual import getters, on
 from textual.app import ComposeResult
@@ -20,7 +20,7 @@ from clawpy_console.screens.diff_view import DiffView
 from clawpy_console.widgets.base_screen import BaseScreen
 from clawpy_console.widgets.rows import Rows
 from clawpy_console.widgets.session import change_words, check_words, file_warnings, is_waiting_to_land
-from engine.model import ChangeSet, FilePart, LandPreview, SessionView
+from engine.model import ChangeSet, ChangeState, FileChange, FilePart, LandPreview, SessionView
 
 if TYPE_CHECKING:
     from clawpy_console.console import Console
@@ -48,8 +48,21 @@ class Files(Rows):
             self.post_message(self.Marked(self.current))
 
 
+class _DiffVersion(NamedTuple):
+    """The values of a change set on which its diff depends. When one of them changes, the diff is read again."""
+
+    change_id: str
+    state: ChangeState
+    landed: int
+    files: tuple[FileChange, ...]
+
+
 class Changes(Vertical):
-    """Shows the change set of one session, or that it has none."""
+    """Shows the change set of one session, or that it has none.
+
+    A mark stays when the diff is read again, if its lines are still the same. If not, it is lost, and the change set
+    cannot be landed (`landing_problem`) until the operator marks again, or was told and lands again.
+    """
 
     app: Console
 
@@ -60,14 +73,14 @@ class Changes(Vertical):
         super().__init__(id=id, classes=classes)
         self._change: ChangeSet | None = None
         self._session: SessionView | None = None
-        self._diff_key: tuple[object, ...] = ()
-        """The version of the change set whose diff is shown: its id, then what changes with its diff."""
+        self._diff_version: _DiffVersion | None = None
+        """The version of the diff that is shown."""
 
-        self._marked_lines: dict[object, dict[diff.Mark, str]] = {}
-        """By change set: its marks, and the lines of each mark."""
+        self._marked_lines: dict[str, dict[diff.Mark, str]] = {}
+        """The lines of each mark, by the id of the change set."""
 
         self._lost_marks: set[str] = set()
-        """Change sets that lost marks, until the operator lands or marks again."""
+        """The ids of change sets that lost marks, until the operator lands or marks again."""
 
         self._preview: LandPreview | None = None
         self._head = Content("")
@@ -86,12 +99,15 @@ class Changes(Vertical):
     def landing_problem(self, change: ChangeSet) -> str:
         """Why `change` cannot be landed yet, "" when it can. Lost marks are a problem until `accept_lost_marks`: all of
         it would land without them."""
-        if not self.view.files or self._diff_key[0] != change.id:
+        if not self.view.files or not self._shows_diff_of(change):
             return "The diff is not read yet. Try again in a moment."
         if change.id in self._lost_marks:
             lands = "what is still marked" if self.view.marked else "all of it"
             return f"The diff changed and lost hunks that you had marked. Land again to land {lands}."
         return ""
+
+    def _shows_diff_of(self, change: ChangeSet) -> bool:
+        return self._diff_version is not None and self._diff_version.change_id == change.id
 
     def accept_lost_marks(self, change: ChangeSet) -> None:
         """The operator was told that marks of `change` are lost."""
@@ -104,7 +120,7 @@ class Changes(Vertical):
 
     def put_back(self, change: ChangeSet, marks: set[diff.Mark]) -> None:
         """Restore the marks of `change`: nothing was landed."""
-        if self._diff_key[:1] == (change.id,):
+        if self._shows_diff_of(change):
             self.view.mark(marks - self.view.marked)
 
     def show(self, session: SessionView | None, change: ChangeSet | None) -> bool:
@@ -112,12 +128,10 @@ class Changes(Vertical):
         self._session, self._change = session, change
         files = change.files if change else ()
         self._files.display = self.view.display = bool(files)
-        diff_key = (change.id, change.state, change.landed, files) if change else ()
-        if diff_key != self._diff_key:
-            if self.view.files:
-                lines = diff.lines_by_mark(self.view.files)
-                self._marked_lines[self._diff_key[0]] = {mark: lines[mark] for mark in self.view.marked}
-            self._diff_key, self._preview = diff_key, None
+        version = _DiffVersion(change.id, change.state, change.landed, files) if change else None
+        if version != self._diff_version:
+            self._keep_marked_lines()
+            self._diff_version, self._preview = version, None
             self.view.show_message("Loading…" if change else "")
             if change is not None:
                 self._read_diff(change)
@@ -126,16 +140,22 @@ class Changes(Vertical):
         self._draw()
         return change is not None or (session is not None and session.check is not None)
 
+    def _keep_marked_lines(self) -> None:
+        """Remember the lines that are marked, before another version of a diff is shown."""
+        if self._diff_version is not None and self.view.files:
+            lines = diff.lines_by_mark(self.view.files)
+            self._marked_lines[self._diff_version.change_id] = {mark: lines[mark] for mark in self.view.marked}
+
     @property
     def _base_screen(self) -> BaseScreen[None]:
         assert isinstance(self.screen, BaseScreen)
         return self.screen
 
     def _read_diff(self, change: ChangeSet) -> None:
-        diff_key = self._diff_key
+        version = self._diff_version
 
         def on_files(files: list[diff.DiffFile]) -> None:
-            if self._diff_key != diff_key:  # another session is shown by now
+            if self._diff_version != version:  # another session is shown by now
                 return
             lines, before = diff.lines_by_mark(files), self._marked_lines.pop(change.id, {})
             unchanged = {mark for mark in before if lines.get(mark) == before[mark]}
@@ -150,7 +170,7 @@ class Changes(Vertical):
         self._base_screen.read(
             lambda engine: diff.read_files(change.files, engine.changes.diff(change.id)),
             on_files,
-            lambda refusal: self.view.show_message(str(refusal)) if self._diff_key == diff_key else None,
+            lambda refusal: self.view.show_message(str(refusal)) if self._diff_version == version else None,
             group="diff",
         )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime
+from typing import NamedTuple
 
 from clawpy_console import formats
 from clawpy_console.fields import Field, bar, heading, spark, states, text_line
@@ -18,6 +19,14 @@ RAIL_NAMES = {"loop": "loops", "gate": "human gate", "kill": "kill switch"}
 
 AUTONOMY_STATES = ("DISABLED", "WATCHING", "PRIMING", "AUTONOMOUS", "PAUSED")
 LEVEL_NAMES = {"config": "configuration", "api": "API, this run", "key": "F12", "outside": "from outside"}
+
+
+class Status(NamedTuple):
+    """A sign, a word or two beside it, and their tone."""
+
+    sign: str
+    words: str
+    tone: str
 
 
 def rail_name(rail: str) -> str:
@@ -41,31 +50,31 @@ def content_block(entry: LogEntry) -> RailVerdict | None:
     return next((verdict for verdict in blocks if verdict.rail == "content"), None)
 
 
-def rail_status(rail: RailState, now: datetime, acts_by_itself: bool) -> tuple[str, str, str]:
-    """The status of a rail as sign, words and tone; a wait that ends by itself counts down.
+def rail_status(rail: RailState, now: datetime, acts_by_itself: bool) -> Status:
+    """The status of a rail; a wait that ends by itself counts down.
 
     Unless the engine acts by itself, the human gate allows only what the operator approves.
     """
     if rail.rail == "gate" and rail.verdict is Verdict.ALLOW and not acts_by_itself:
-        return "✓", "by you", "grey"
+        return Status("✓", "by you", "grey")
     if rail.until is not None and rail.until > now:
-        return "◐", f"in {formats.duration(rail.until - now)}", "accent"
+        return Status("◐", f"in {formats.duration(rail.until - now)}", "accent")
     sign, tone = states.VERDICT_SIGNS[rail.verdict]
-    return sign, rail.brief, tone
+    return Status(sign, rail.brief, tone)
 
 
-def unapproved_work_status(rails: tuple[RailState, ...], acts_by_itself: bool) -> tuple[str, str, str]:
-    """The effect of the rails on work that the operator did not approve, as sign, words and tone."""
+def unapproved_work_status(rails: tuple[RailState, ...], acts_by_itself: bool) -> Status:
+    """The effect of the rails on work that the operator did not approve."""
     blocking = [rail for rail in rails if rail.verdict is Verdict.BLOCK]
     if any(rail.until is None for rail in blocking):
-        return "■", "held", "wrong"
+        return Status("■", "held", "wrong")
     if any(rail.rail == "kill" for rail in blocking):
-        return "▲", "by you", "wants"  # a pause blocks only work that was not approved
+        return Status("▲", "by you", "wants")  # a pause blocks only work that was not approved
     if blocking:
-        return "◐", "waits", "accent"
+        return Status("◐", "waits", "accent")
     if any(rail.verdict is Verdict.ASK for rail in rails):
-        return "▲", "asks you", "ink"
-    return "✓", "open" if acts_by_itself else "by you", "grey"
+        return Status("▲", "asks you", "ink")
+    return Status("✓", "open" if acts_by_itself else "by you", "grey")
 
 
 def rails_fields(state: AppState, rail: RailState | None, now: datetime) -> Iterator[Field]:
@@ -82,8 +91,8 @@ def rails_fields(state: AppState, rail: RailState | None, now: datetime) -> Iter
             sign, tone = states.VERDICT_SIGNS[verdict.verdict]
             yield text_line(f"{sign} {rail_name(verdict.rail)}: {one_line(verdict.reason)}", tone)
     if rail is not None:
-        sign, label, tone = rail_status(rail, now, state.acts_by_itself)
-        yield Field(rail_name(rail.rail), f"{sign} {label}: {one_line(rail.reason)}", tone)
+        status = rail_status(rail, now, state.acts_by_itself)
+        yield Field(rail_name(rail.rail), f"{status.sign} {status.words}: {one_line(rail.reason)}", status.tone)
     else:
         yield Field("execute", f"{formats.count(len(state.running), 'session')} running")
 
@@ -124,8 +133,8 @@ def state_fields(state: AppState, holds: tuple[Hold, ...], now: datetime, resume
         remaining = formats.duration(hold.until - now) if hold.until and hold.until > now else ""
         yield hold_field(hold.word, hold.reason, formats.moment(hold.since, now), f"Press {resume}", remaining)
     view = state.autonomy
-    states = " ▸ ".join(f"[{name}]" if name == view.state else name for name in AUTONOMY_STATES)
-    yield text_line(f"{states} (cap or 3 rejections)", "accent")
+    steps = " ▸ ".join(f"[{name}]" if name == view.state else name for name in AUTONOMY_STATES)
+    yield text_line(f"{steps} (cap or 3 rejections)", "accent")
     if view.since:
         yield Field("since", f"{formats.moment(view.since, now)}: {one_line(view.cause)}")
     yield Field("next", next_change(state, now))
@@ -212,15 +221,17 @@ def search_text(entry: LogEntry) -> str:
 def rail_rows(state: AppState, now: datetime) -> Iterator[Row]:
     """The rails in their order, each with its status and last verdict; then what becomes of unapproved work."""
     for rail in state.rails:
-        sign, label, tone = rail_status(rail, now, state.acts_by_itself)
+        status = rail_status(rail, now, state.acts_by_itself)
         last = ""
         if rail.last is not None and rail.last_at is not None:
             last = f"last {states.VERDICT_SIGNS[rail.last.verdict][0]} {formats.moment(rail.last_at, now)}"
         stopped = f"{rail.stopped} stopped in 24 h  " if rail.stopped else ""
-        yield Row(rail.rail, f"{rail_name(rail.rail):<12} {label}", sign, stopped + last, "ink", tone, "grey")
+        text = f"{rail_name(rail.rail):<12} {status.words}"
+        yield Row(rail.rail, text, status.sign, stopped + last, "ink", status.tone, "grey")
     if state.rails:
-        sign, label, tone = unapproved_work_status(state.rails, state.acts_by_itself)
-        yield Row("execute", f"{'execute':<12} {label}", sign, f"{len(state.running)} running", "ink", tone, "grey")
+        status = unapproved_work_status(state.rails, state.acts_by_itself)
+        text, running = f"{'execute':<12} {status.words}", f"{len(state.running)} running"
+        yield Row("execute", text, status.sign, running, "ink", status.tone, "grey")
 
 
 def switch_rows(state: AppState) -> Iterator[Row]:
@@ -239,7 +250,7 @@ def switch_rows(state: AppState) -> Iterator[Row]:
 
 
 def blocked_row(entry: LogEntry, now: datetime) -> Row:
-    """A decision that did not allow work: the rail, the prompt, the time."""
+    """A row for a decision that did not allow work: the rail, the prompt, the time."""
     decisive = decisive_verdict(entry.verdicts)
     sign, style = states.VERDICT_SIGNS[decisive.verdict if decisive else Verdict.BLOCK]
     if entry.lifted:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from clawpy_console.app import ConsoleApp
-from clawpy_console.screens.card_stack import KINDS_OF_WORK, kind_of_work, work_facts
+from clawpy_console.screens.card_lines import KINDS_OF_WORK, kind_of_work, work_facts
 from clawpy_console.widgets.rows import Rows
 from engine.execution.runners.flows import FLOWS
 from engine.model import Card, Phase, RailVerdict, Refusal, Verdict
