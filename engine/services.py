@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from engine.execution.permissions import Permissions
     from engine.execution.prompts import PromptAssembly
     from engine.execution.runners.flow_registry import FlowRegistry
-    from engine.execution.runners.model.single_questions import Completions
+    from engine.execution.runners.model.single_questions import SingleQuestions
     from engine.execution.sessions import Sessions
     from engine.execution.tools.toolbelt import Toolbelts
     from engine.hierarchy.agents import Agents
@@ -168,7 +168,7 @@ class Services:
     toolbelts: Toolbelts
     model_host: ModelHost
     is_model_host_lent: bool
-    completions: Completions
+    single_questions: SingleQuestions
     sessions: Sessions
 
     # the Twin model (`engine.wiring.prediction`)

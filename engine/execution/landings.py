@@ -58,7 +58,7 @@ class Landings(ChangeReader):
     """Lands and undoes. The operator's files change as a whole or not at all, even when the process is killed."""
 
     def __init__(self, *, home: Home, database: Database, randomness: Randomness, step: Callable[[str], None]) -> None:
-        """`step` is called with the name of each step before it."""
+        """`step` is called with the name of each step before the step. Tests stop the process there."""
         super().__init__(database)
         self.worktrees = Worktrees(home, database)
         self._locks = self.worktrees.locks

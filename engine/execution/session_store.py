@@ -26,15 +26,15 @@ COST_HISTORY_SESSIONS = 20
 
 
 def is_legal_transition(before: SessionState, after: SessionState) -> bool:
-    """Whether a session may go from one state to another. From the queue it may run or end early, and once it runs it
-    may end in any way."""
+    """Whether a session may go from one state to another. A queued session may run or end early. A running session may
+    end in any way."""
     if before is SessionState.QUEUED:
         return after in (SessionState.RUNNING, SessionState.CANCELLED, SessionState.FAILED, SessionState.CANNOT_RUN)
     return before is SessionState.RUNNING and after.over
 
 
 NOT_BEGUN = "not_begun"
-"""The key in the facts of a result for a session that did nothing, whose card is offered again."""
+"""The key, among the facts of a result, of a session that did nothing. Its card is offered again."""
 
 
 @frozen
@@ -49,7 +49,7 @@ class SessionResult:
     """Micro-dollars."""
     tokens: int = 0
     seconds: float = 0.0
-    """Since its start; 0 when it never started."""
+    """Time since the session started; 0 if it never started."""
     facts: dict[str, Any] = field(default_factory=dict)
 
 
@@ -93,14 +93,13 @@ class SessionRow(Row, table=True):
         return value_of(self, Assignment, parameters=dict(self.parameters))
 
     def set_result(self, result: SessionResult) -> None:
-        """Take over the state and the other values of a result."""
-        self.state, self.summary, self.error, self.facts = (
-            result.state.value,
-            result.summary,
-            result.error,
-            result.facts,
-        )
-        self.tokens, self.cost_microusd = result.tokens, result.cost
+        """Copy the state and the other values of a result into the row."""
+        self.state = result.state.value
+        self.summary = result.summary
+        self.error = result.error
+        self.facts = result.facts
+        self.tokens = result.tokens
+        self.cost_microusd = result.cost
         self.check_result = None if result.check is None else asdict(result.check)
 
     @property
@@ -145,8 +144,8 @@ SessionObserver = Callable[[Transaction, SessionView], object]
 """Joins the transaction in which a session starts or ends, on the writer thread. It must be quick, and must not call
 `Sessions`. If it raises, the session's own change is rolled back too."""
 
-Write = Callable[[Transaction], str]
-"""Writes in a session's last transaction, and returns the id of its change set, "" for none."""
+WriteChanges = Callable[[Transaction], str]
+"""Stores the changes of a session in its last transaction. Returns the id of the change set, "" for none."""
 
 ConsumePermit = Callable[[Transaction, Permit, str], None]
 """Uses up a permit for this digest, or raises `Refusal` (SPEC 3.1)."""
@@ -243,12 +242,12 @@ class SessionStore:
         *,
         lines: int,
         cwd: str = "",
-        write: Write | None = None,
-        facts: Callable[[SessionView], Sequence[Event]] | None = None,
+        write: WriteChanges | None = None,
+        more_events: Callable[[SessionView], Sequence[Event]] | None = None,
     ) -> bool:
-        """Store the result in the last transaction, with `write` and the events of `facts`.
+        """Store the result in the last transaction of the session, with its changes and `more_events`.
 
-        False when the session was over already. Then only `write` is stored, as by `attach_changes`.
+        Returns False if the session was over already. Then only the changes are stored, as by `attach_changes`.
 
         Args:
             lines: the number of lines of the transcript.
@@ -270,8 +269,8 @@ class SessionStore:
             view = row.view
             for observe in self._end_observers:
                 observe(tx, view)
-            for fact in facts(view) if facts is not None else ():
-                tx.record(fact)
+            for event in more_events(view) if more_events is not None else ():
+                tx.record(event)
             tx.record(
                 SessionEnded(
                     **row.about,
@@ -320,7 +319,7 @@ class SessionStore:
         return None if mean is None else round(mean)
 
 
-def attach_changes(tx: Transaction, session_id: str, write: Write, *, cwd: str) -> bool:
+def attach_changes(tx: Transaction, session_id: str, write: WriteChanges, *, cwd: str) -> bool:
     """Store the changes of a session that is over already. `write` is as in `SessionStore.end`. If the session has a
     change set, runs, or was undone, nothing is stored and the result is False."""
     row = load(tx.session, SessionRow, session_id)

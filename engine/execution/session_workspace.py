@@ -20,7 +20,7 @@ from engine.execution.housekeeping import Caches
 from engine.execution.live_session import LiveSession
 from engine.execution.runners.flow import CannotRun, Place, RetryLater, RunScope
 from engine.execution.sandbox.mounts import written_files
-from engine.execution.session_store import CHANGES_WAIT, SessionRow, Write, attach_changes, continued_session
+from engine.execution.session_store import CHANGES_WAIT, SessionRow, WriteChanges, attach_changes, continued_session
 from engine.execution.trees import Snapshot, take_snapshot
 from engine.execution.workspace_setup import prepare_packages, run_setup_command
 from engine.execution.worktrees import Worktree
@@ -237,7 +237,7 @@ class SessionWorkspaces:
         *,
         check: CheckResult | None = None,
         scope: RunScope | None = None,
-    ) -> Write:
+    ) -> WriteChanges:
         """Inside `open`, when the work is done: end the session's processes, and capture its diff if the place has one.
 
         Returns the function that stores the test run and the change set in the session's last transaction. `scope` is

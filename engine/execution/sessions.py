@@ -386,10 +386,10 @@ class Sessions(Admission):
         write = live.unfinished_write if live else None
         if isinstance(outcome, RunnerResult):
             write = outcome.write
-        cwd, facts = (str(live.folder), live.journal.events) if live else ("", None)
+        cwd, more_events = (str(live.folder), live.journal.events) if live else ("", None)
 
         def store() -> None:
-            self.end(session_id, result, lines=lines, cwd=cwd, write=write, facts=facts)
+            self.end(session_id, result, lines=lines, cwd=cwd, write=write, more_events=more_events)
 
         failed: Exception | None = None
         try:

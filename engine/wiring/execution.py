@@ -21,7 +21,7 @@ from engine.execution.runners.model.agent_loop import Providers
 from engine.execution.runners.model.conversation_store import ConversationStore
 from engine.execution.runners.model.host_client import ModelHost
 from engine.execution.runners.model.runner import ModelRunner
-from engine.execution.runners.model.single_questions import Completions
+from engine.execution.runners.model.single_questions import SingleQuestions
 from engine.execution.runners.runner import AgentServices, Runner
 from engine.execution.sandbox import Sandbox
 from engine.execution.session_terms import SessionRails
@@ -109,7 +109,7 @@ def build(services: Services, overrides: Overrides) -> Sessions:
     )
     services.model_host = ModelHost() if overrides.model_host is None else overrides.model_host
     services.is_model_host_lent = overrides.model_host is not None
-    services.completions = Completions(
+    services.single_questions = SingleQuestions(
         services.database,
         host=services.model_host,
         access=services.model_router,

@@ -181,7 +181,7 @@ class _LateMemoryModel:
         self._core = services
 
     def ask(self, question: Question, /) -> Answer | None:
-        return MemoryModel(self._core.settings, self._core.completions).ask(question)
+        return MemoryModel(self._core.settings, self._core.single_questions).ask(question)
 
 
 def _has_own_words(services: Services, view: SessionView) -> bool:

@@ -104,7 +104,7 @@ def build_knowledge(services: Services, overrides: Overrides) -> None:
             change_set=services.changes.for_session,
         ),
         files=services.agent_files,
-        model=MemoryModel(services.settings, services.completions),
+        model=MemoryModel(services.settings, services.single_questions),
         report=services.report,
         secrets=services.keys.secrets,
     )

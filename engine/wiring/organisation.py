@@ -1,8 +1,11 @@
-"""Builds the organisation of agents, their decisions and their guidance."""
+"""Builds the organisation of agents with their guidance, and the stores of the operator's decisions.
+
+Lambdas stand for services that are built later."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -20,17 +23,18 @@ from engine.memory.transcript_import import reply_pairs
 from engine.model import Doing, LeaderDecision
 from engine.model.base import may_guide
 from engine.services import Overrides
+from engine.wiring.memory import shared_database
 
 if TYPE_CHECKING:
     from engine.services import Services
-from engine.wiring.memory import shared_database
+
 
 MAX_DECISIONS = 200
 """Number of the newest decisions that are searched."""
 
 
 def build_organisation(services: Services, overrides: Overrides) -> None:
-    """Build agents, their files, decisions and guidance."""
+    """Build the agents, their files and guidance, and the decisions with their export."""
     home, clock, randomness = services.home, services.clock, services.randomness
     services.agents = Agents(
         home.agents,
@@ -63,13 +67,15 @@ def build_organisation(services: Services, overrides: Overrides) -> None:
 
 def _activity(services: Services) -> Mapping[str, Doing]:
     """The current work of each agent, and its totals."""
-    states = {view.agent: (view.state.value, view.tokens) for view in services.sessions.running()}
-    states |= {
-        request.agent: ("waiting", states.get(request.agent, ("", 0))[1]) for request in services.permissions.waiting()
-    }
-    return {
-        agent: Doing(*states.get(agent, ("idle", 0)), *totals) for agent, totals in services.sessions.totals().items()
-    }
+    running = {view.agent: view for view in services.sessions.running()}
+    waiting = {request.agent for request in services.permissions.waiting()}
+    activity = {}
+    for agent, (sessions, used, spent) in services.sessions.totals().items():
+        doing = Doing(sessions=sessions, used=used, spent=spent)
+        if agent in running:
+            doing = replace(doing, state=running[agent].state.value, tokens=running[agent].tokens)
+        activity[agent] = replace(doing, state="waiting") if agent in waiting else doing
+    return activity
 
 
 def _leader_decisions(services: Services, leaders: Sequence[str]) -> Mapping[str, Sequence[LeaderDecision]]:

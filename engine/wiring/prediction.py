@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from engine.config.provider_settings import AUTO
 from engine.events import TwinAnswered
-from engine.execution.runners.model.single_questions import Completions
+from engine.execution.runners.model.single_questions import SingleQuestions
 from engine.execution.runners.toolchains.projects import ProjectCache, find_projects
 from engine.execution.sessions import Sessions
 from engine.frozen import frozen
@@ -56,7 +56,7 @@ def build_twin(services: Services) -> PredictorHook:
     twin = TwinAccess(services.settings, services.model_router, services.keys)
     services.model_twin = ModelTwin(
         services.settings,
-        Completions(
+        SingleQuestions(
             services.database,
             host=services.model_host,
             access=twin,

@@ -39,7 +39,7 @@ def ask(engine: Engine, **more: object) -> Answer:
         "purpose": "summary", "subject": "session_1", "instructions": "You are brief.",
         "text": "Say hello.", "max_tokens": 200, "budget": 50_000, "seconds": 30.0,
     }  # fmt: skip
-    return engine.completions.ask(SMOLLM2, Question(**{**fields, **more}))  # type: ignore[arg-type]
+    return engine.single_questions.ask(SMOLLM2, Question(**{**fields, **more}))  # type: ignore[arg-type]
 
 
 def only_call(engine: Engine, subject: str = "session_1") -> ModelCall:

@@ -217,20 +217,20 @@ class HostGate:
             host, port = split_address(parts.netloc, 80)
         except ValueError:
             raise _RequestRefused(f"{target[:200]} is not a host name") from None
-        path = target.split("://", 1)[1].partition("/")
+        _, _, path = target.split("://", 1)[1].partition("/")
         # One request a connection, and for the host that was looked at.
         headers = [line for line in lines if not line.lower().startswith((b"host:", b"connection:", b"proxy-"))]
         own_headers = [f"Host: {join_address(host, port)}".encode(), b"Connection: close"]
-        forwarded = b"\r\n".join([f"{method} /{path[2]} {version}".encode(), *own_headers, *headers]) + b"\r\n\r\n"
+        forwarded = b"\r\n".join([f"{method} /{path} {version}".encode(), *own_headers, *headers]) + b"\r\n\r\n"
         return _Request(host, port, tunnel=False, forwarded=forwarded), unread
 
     def _find_rule(self, request: _Request) -> HostRule:
-        """The entry that lets the request through. Raises `_RequestRefused` when there is none."""
-        for rule in self.rules:
-            if rule.matches(request.host, request.port) and (
-                request.tunnel or rule.port != HTTPS or (not rule.name and request.port != HTTPS)
-            ):
-                return rule
+        """The entry that lets the request through. Raises `_RequestRefused` if there is none."""
+        # A request without a tunnel is plain HTTP. The port of HTTPS is for tunnels only.
+        if request.tunnel or request.port != HTTPS:
+            for rule in self.rules:
+                if rule.matches(request.host, request.port):
+                    return rule
         listed = ", ".join(map(str, self.rules)) or "none"
         raise _RequestRefused(
             f"{join_address(request.host, request.port)} is not one of the allowed hosts of this session: {listed}"

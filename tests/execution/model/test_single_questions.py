@@ -50,7 +50,7 @@ def only_call(engine: Engine, subject: str = "session_1") -> ModelCall:
 
 class TestAQuestion:
     def ask(self, engine: Engine, **more: object) -> str:
-        return engine.completions.ask(f"openai:{GPT}", question(**more)).text
+        return engine.single_questions.ask(f"openai:{GPT}", question(**more)).text
 
     def test_an_answer_is_charged_and_stored_without_secrets(self, engine: Engine, server: ModelServer) -> None:
         server.script(Reply(text=f"It is fixed, not {KEY}.", usage=(1_000, 100)))

@@ -87,7 +87,7 @@ class _Outcome:
     problem: str = ""
 
 
-class Completions:
+class SingleQuestions:
     """Asks models single questions. From any thread; each call takes as long as its question allows."""
 
     def __init__(
@@ -261,8 +261,8 @@ class MemoryModel:
     """Asks the model that the operator named for memory's own questions; see `engine.model.prompts`."""
 
     settings: SettingsSource
-    completions: Completions
+    single_questions: SingleQuestions
 
     def ask(self, question: Question) -> Answer | None:
         model_id = self.settings.current.memory.model
-        return self.completions.ask(model_id, question) if model_id else None
+        return self.single_questions.ask(model_id, question) if model_id else None

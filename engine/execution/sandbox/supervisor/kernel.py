@@ -10,7 +10,7 @@ import os
 import stat
 import struct
 
-TYPE_CHECKING = False
+TYPE_CHECKING = False  # not imported from `typing`: that import would slow every command down
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -41,6 +41,8 @@ _LANDLOCK_FILE_RIGHTS = (
     LANDLOCK_EXECUTE | LANDLOCK_WRITE_FILE | LANDLOCK_READ_FILE | LANDLOCK_TRUNCATE | LANDLOCK_IOCTL_DEV
 )
 """Rights of Landlock that a single file can have."""
+_RULESET_BYTES, _RULESET_BYTES_WITH_SCOPE = 8, 24
+"""Sizes of `struct landlock_ruleset_attr`: only the rights to files, and (since ABI 6) all three fields."""
 
 libc = ctypes.CDLL(None, use_errno=True)
 _machine = os.uname().machine
@@ -69,7 +71,7 @@ def make_ruleset(handled: int, scope: int, rules: Sequence[tuple[int, str]], wri
     have put a link there.
     """
     attributes = struct.pack("QQQ", handled, 0, scope)
-    size = 24 if scope else 8
+    size = _RULESET_BYTES_WITH_SCOPE if scope else _RULESET_BYTES
     ruleset = int(libc.syscall(_SYS_LANDLOCK_CREATE_RULESET, ctypes.create_string_buffer(attributes, 24), size, 0))
     raise_errno(ruleset, "landlock")
     for access, path in rules:
