@@ -214,7 +214,7 @@ class CardController:
             self._app.reload(["cards", "autonomy"])
 
         show_message("Checking…", "$accent")
-        self._app.call_engine(lambda engine: engine.predictions.run_cycle(requested=True), done, group="cycle")
+        self._app.call_engine(lambda engine: engine.card_cycle.run_cycle(requested=True), done, group="cycle")
 
 
 class CardConsole(Console):

@@ -195,7 +195,7 @@ def _read_sessions(engine: Engine, scope: ReadScope) -> dict[str, Any]:
 
 def _read_autonomy(engine: Engine, _: ReadScope) -> dict[str, Any]:
     view, next_cycle = engine.autonomy.state(), engine.autonomy.next_cycle()
-    remarks = (f"{workspace_name(path)}: {remark}" for path, remark in engine.predictions.remarks().items())
+    remarks = (f"{workspace_name(path)}: {remark}" for path, remark in engine.card_cycle.remarks().items())
     return {
         "autonomy": Autonomy(
             state=str(view.state),
@@ -206,8 +206,8 @@ def _read_autonomy(engine: Engine, _: ReadScope) -> dict[str, Any]:
             silence=engine.autonomy.silence().total_seconds(),
             threshold=engine.settings.current.silence_threshold_ms / 1000,
             remark=next(remarks, ""),
-            checked=tuple(sorted(engine.predictions.last_checked().items())),
-            is_checking=engine.predictions.is_checking or (next_cycle is not None and next_cycle <= engine.clock.now()),
+            checked=tuple(sorted(engine.card_cycle.last_checked().items())),
+            is_checking=engine.card_cycle.is_checking or (next_cycle is not None and next_cycle <= engine.clock.now()),
         )
     }
 
@@ -267,7 +267,7 @@ def _read_place(engine: Engine, scope: ReadScope) -> dict[str, Any]:
 
 
 def _read_phase(engine: Engine, _: ReadScope) -> dict[str, Any]:
-    phase = engine.predictions.phase()
+    phase = engine.card_cycle.phase()
     earned = engine.autonomy.requirements(engine.workspaces)
     return {
         "phase": f"phase {phase.number}: {phase.reason}",

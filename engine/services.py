@@ -68,7 +68,7 @@ if TYPE_CHECKING:
     from engine.memory.summaries import SummarySharing
     from engine.memory.transcript_import import Importer
     from engine.prediction.cards import Cards
-    from engine.prediction.cycle import Predictions
+    from engine.prediction.cycle import CardCycle
     from engine.prediction.model_twin import ModelTwin
     from engine.prediction.tasks import TaskBoard
     from engine.prediction.threads import Threads
@@ -183,7 +183,7 @@ class Services:
     tasks: TaskBoard
     threads: Threads
     contexts: Contexts
-    predictions: Predictions
+    card_cycle: CardCycle
 
     # knowledge (`engine.wiring.memory`)
     knowledge: Knowledge

@@ -142,7 +142,7 @@ def summary_prompt(now: datetime, days: int) -> str:
 def find_broken_test(engine: Engine, workspace: str) -> None:
     """Run the tests of HEAD, one of which fails: what broke it is then the first card."""
     _run(engine, "check_clean_head", workspace)
-    engine.predictions.run_cycle()
+    engine.card_cycle.run_cycle()
 
 
 def learn_now(engine: Engine) -> None:
@@ -158,6 +158,6 @@ def learn_now(engine: Engine) -> None:
 def _run(engine: Engine, prompt: str, workspace: str) -> None:
     card = engine.cards.propose(prompt, workspace=workspace)
     engine.cards.approve(card.id)
-    session = engine.sessions.of_prediction(card.id)
+    session = engine.sessions.of_card(card.id)
     if session is not None:
         engine.sessions.wait(session.id, TIMEOUT_S)

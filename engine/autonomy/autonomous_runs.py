@@ -14,7 +14,7 @@ from engine.frozen import frozen
 from engine.learning.decisions.decisions import Decisions
 from engine.model import Card, DecidedBy, RailVerdict, Refusal, Verdict
 from engine.prediction.cards import Cards
-from engine.prediction.cycle import Predictions
+from engine.prediction.cycle import CardCycle
 from engine.prediction.kinds import ALWAYS_ASK, kind_of, kind_title
 from engine.safety.gate import MIN_APPROVAL_BOUND
 from engine.statistics import wilson_lower_bound
@@ -127,7 +127,7 @@ class AutonomousRuns:
         self,
         database: Database,
         cards: Cards,
-        predictions: Predictions,
+        card_cycle: CardCycle,
         *,
         settings: SettingsSource,
         decisions: Decisions,
@@ -136,7 +136,7 @@ class AutonomousRuns:
     ) -> None:
         self._database = database
         self._cards = cards
-        self._predictions = predictions
+        self._card_cycle = card_cycle
         self._settings = settings
         self._decisions = decisions
         self._launcher = launcher
@@ -147,7 +147,7 @@ class AutonomousRuns:
 
     def predict(self) -> tuple[str, ...]:
         """Run one card cycle; returns its errors."""
-        return tuple(self._predictions.run_cycle().errors)
+        return tuple(self._card_cycle.run_cycle().errors)
 
     def attempt(self, still: Callable[[], bool] = lambda: True) -> Attempt:
         """Try the pending cards from the top until one is started. At most one is, because cards that run by themselves
@@ -188,7 +188,7 @@ class AutonomousRuns:
             autonomous=settings.autonomous_mode_enabled,
             autonomies=[item.value for item in autonomies.values()],
             quiet=self._quiet(),
-            phase=self._predictions.phase().number,
+            phase=self._card_cycle.phase().number,
             records=[
                 ApprovalRecord(kind, channel, approved, decided)
                 for kind, channel, workspace, approved, decided in approvals

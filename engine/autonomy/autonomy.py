@@ -157,7 +157,7 @@ class Autonomy:
         return facts
 
     def apply(self, trigger: AutonomyTrigger) -> StateView:
-        """Apply a trigger that does not follow from stored facts, such as a prediction that is ready."""
+        """Apply a trigger that does not follow from stored facts, such as a card that is ready."""
         with self._changing:
             after = next_state(self._view.state, trigger)
             if after is not self._view.state:
@@ -202,7 +202,7 @@ class Autonomy:
         if (state := self.look_for_operator()) not in ACTING:
             return AutonomousCycleFinished(reason=f"somebody came while it predicted: {state.value}", errors=errors)
         tried = self._runs.attempt(lambda: self.look_for_operator() in ACTING)
-        self.apply(AutonomyTrigger.PREDICTION_READY if tried.acted is not None else AutonomyTrigger.PREDICTION_DROPPED)
+        self.apply(AutonomyTrigger.CARD_READY if tried.acted is not None else AutonomyTrigger.CARD_DROPPED)
         return AutonomousCycleFinished(
             acted="" if tried.acted is None else tried.acted.id,
             blocked=tuple(f"{card}: {reason}" for card, reason in tried.blocked),

@@ -34,8 +34,8 @@ class AutonomyTrigger(StrEnum):
     SILENT = "you are inactive"
     OPERATOR_SPOKE = "you are back"
     AUTONOMY_OFF = "autonomous mode switched off"
-    PREDICTION_READY = "prediction ready"
-    PREDICTION_DROPPED = "prediction discarded or blocked"
+    CARD_READY = "prediction ready"
+    CARD_DROPPED = "prediction discarded or blocked"
     REJECTED = "3 rejections in a row"
     COST_CAP = "cost cap reached"
     RESUMED = "resumed by you"
@@ -47,8 +47,8 @@ _ENABLED = (AutonomyState.WATCHING, AutonomyState.PRIMING, AutonomyState.AUTONOM
 TRANSITIONS: dict[tuple[AutonomyState, AutonomyTrigger], AutonomyState] = {
     (AutonomyState.DISABLED, AutonomyTrigger.ENABLED): AutonomyState.WATCHING,
     (AutonomyState.WATCHING, AutonomyTrigger.SILENT): AutonomyState.PRIMING,
-    (AutonomyState.PRIMING, AutonomyTrigger.PREDICTION_READY): AutonomyState.AUTONOMOUS,
-    (AutonomyState.PRIMING, AutonomyTrigger.PREDICTION_DROPPED): AutonomyState.PRIMING,
+    (AutonomyState.PRIMING, AutonomyTrigger.CARD_READY): AutonomyState.AUTONOMOUS,
+    (AutonomyState.PRIMING, AutonomyTrigger.CARD_DROPPED): AutonomyState.PRIMING,
     (AutonomyState.PRIMING, AutonomyTrigger.OPERATOR_SPOKE): AutonomyState.WATCHING,
     (AutonomyState.AUTONOMOUS, AutonomyTrigger.OPERATOR_SPOKE): AutonomyState.WATCHING,
     (AutonomyState.PRIMING, AutonomyTrigger.AUTONOMY_OFF): AutonomyState.WATCHING,

@@ -146,7 +146,7 @@ class Sessions(Admission):
         rows = self.rows(state=SessionState.QUEUED) + self.rows(state=SessionState.RUNNING)
         return [self._view(row) for row in reversed(rows) if row.id in live_ids]
 
-    def of_prediction(self, prediction_id: str) -> SessionView | None:
+    def of_card(self, prediction_id: str) -> SessionView | None:
         """The newest session of a card, or None."""
         return next((self._view(row) for row in self.rows(1, prediction_id=prediction_id)), None)
 

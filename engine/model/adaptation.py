@@ -192,7 +192,7 @@ class CandidateStatus(StrEnum):
 
     DRAFTED = "drafted"  # it waits for more evidence
     REVIEW = "review"  # it waits for the operator
-    PROMOTED = "promoted"  # its effect is active
+    ACTIVE = "promoted"  # its effect is used; the value is the word of stored rows and JSON
     REJECTED = "rejected"
     ROLLED_BACK = "rolled_back"  # its effect was active; it can be activated again
 
@@ -218,10 +218,10 @@ CANDIDATE_MOVES: Mapping[tuple[CandidateStatus, CandidateMove], CandidateStatus]
     (CandidateStatus.DRAFTED, CandidateMove.CORROBORATE): CandidateStatus.REVIEW,
     (CandidateStatus.DRAFTED, CandidateMove.REJECT): CandidateStatus.REJECTED,
     (CandidateStatus.REVIEW, CandidateMove.WEAKEN): CandidateStatus.DRAFTED,
-    (CandidateStatus.REVIEW, CandidateMove.APPROVE): CandidateStatus.PROMOTED,
+    (CandidateStatus.REVIEW, CandidateMove.APPROVE): CandidateStatus.ACTIVE,
     (CandidateStatus.REVIEW, CandidateMove.REJECT): CandidateStatus.REJECTED,
-    (CandidateStatus.PROMOTED, CandidateMove.ROLL_BACK): CandidateStatus.ROLLED_BACK,
-    (CandidateStatus.ROLLED_BACK, CandidateMove.APPROVE): CandidateStatus.PROMOTED,
+    (CandidateStatus.ACTIVE, CandidateMove.ROLL_BACK): CandidateStatus.ROLLED_BACK,
+    (CandidateStatus.ROLLED_BACK, CandidateMove.APPROVE): CandidateStatus.ACTIVE,
     (CandidateStatus.ROLLED_BACK, CandidateMove.REJECT): CandidateStatus.REJECTED,
     (CandidateStatus.REJECTED, CandidateMove.REOPEN): CandidateStatus.DRAFTED,
 }
@@ -247,13 +247,13 @@ def candidate_after(candidate_id: str, status: CandidateStatus, move: CandidateM
         )
     message = f"candidate {candidate_id} {_IN_WORDS[status]}"
     fix = f"roll it back first: clawpy candidates rollback {candidate_id}"
-    raise Refusal("already_decided", message, fix if status is CandidateStatus.PROMOTED else "")
+    raise Refusal("already_decided", message, fix if status is CandidateStatus.ACTIVE else "")
 
 
 _IN_WORDS = {
     CandidateStatus.DRAFTED: "has too little evidence from other records yet",
     CandidateStatus.REVIEW: "is waiting for review",
-    CandidateStatus.PROMOTED: "is already active",
+    CandidateStatus.ACTIVE: "is already active",
     CandidateStatus.REJECTED: "was already rejected",
     CandidateStatus.ROLLED_BACK: "was already rolled back",
 }

@@ -16,11 +16,11 @@ from engine.model.rails import NO_SANDBOX, SANDBOX_WAIVED, Assignment, DecidedBy
 
 
 class Status(StrEnum):
-    """The status of a card (SPEC 2.7)."""
+    """The status of a card (SPEC 2.7). The values are the words of stored rows and JSON."""
 
     PENDING = "pending"
-    CONFIRMED = "confirmed"
-    REJECTED = "rejected"
+    APPROVED = "confirmed"
+    DISMISSED = "rejected"
     EXPIRED = "expired"
     EXECUTED = "executed"
 
@@ -93,7 +93,7 @@ class Source(StrEnum):
 
 
 COLD_START = 0.4
-"""The confidence of every prediction in phase 0, which states nothing (SPEC 2.6)."""
+"""The confidence of every card in phase 0, which states nothing (SPEC 2.6)."""
 
 
 class Tier(IntEnum):
@@ -227,7 +227,7 @@ def is_expired(expires_at: datetime, snoozed_until: datetime | None, now: dateti
 
 @frozen
 class Card:
-    """A prediction as the operator sees it. Names follow SPEC 9.8 where they leave the engine."""
+    """A card as the operator sees it. Names follow SPEC 9.8 where they leave the engine."""
 
     id: str
     kind: str
@@ -352,7 +352,7 @@ class RunnerInfo:
 
 @frozen
 class CycleReport:
-    """The result of a prediction cycle. `withdrawn` are ids of cards, `seconds` is wall time."""
+    """The result of a card cycle. `withdrawn` are ids of cards, `seconds` is wall time."""
 
     created: tuple[Card, ...] = ()
     withdrawn: tuple[str, ...] = ()

@@ -140,7 +140,7 @@ class Metrics:
 
     The operator deleted the work of `discarded` cards. The evidence of `withdrawn` cards disappeared. Cards of
     `cannot_run` were approved and lacked something, so they count in no rate. `undecided` cards wait. `own` prompts
-    were typed by the operator and are no predictions: they count only in the costs, the sources and the channels.
+    were typed by the operator and are no proposals: they count only in the costs, the sources and the channels.
     """
 
     total: int

@@ -1,7 +1,8 @@
-"""Predictions (SPEC 2): from the state of a workspace to the cards that are proposed to the operator.
+"""Cards (SPEC 2): from the state of a workspace to the work that is proposed to the operator.
 
 `context_reader` reads a `context` with its `signals`. `kinds` is the table of all kinds of card. `templates`, the
-`model_twin` and other programs (`predictor_hook`) propose them, `twin` gives their confidence, `routing` their channel.
+`model_twin` and other programs (`predictor_hook`) propose them, `twin` gives their confidence, `routing` their channel,
+and `prompt_placing` the channel that fits the text of a prompt.
 `card_rows` is the table of cards, `card_rules` says which transitions are legal and which cards have a place, and
 `card_store` carries the transitions out. `cycle` runs one round: `findings` says which pending cards stay, and
 `selection` chooses new ones. `approvals` approves cards, `dismissals` mutes them, `cards` is the service. `tasks` is

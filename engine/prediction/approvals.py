@@ -34,7 +34,7 @@ from engine.model import (
     sanitise,
 )
 from engine.model.secrets import refuse_secret
-from engine.prediction.card_rows import Prediction, card_of, load_card
+from engine.prediction.card_rows import CardRow, card_of, load_card
 from engine.prediction.card_rules import Move
 from engine.prediction.card_store import CardStore, status_after
 from engine.prediction.kinds import ALWAYS_ASK, RUN_FACT, is_heartbeat
@@ -77,12 +77,12 @@ class ApprovalRequest:
 
 def link_session(tx: Transaction, view: SessionView) -> None:
     """Store the session of a card that was queued or has begun."""
-    row = load(tx.session, Prediction, view.prediction_id)
-    if row is not None and row.status == Status.CONFIRMED:
+    row = load(tx.session, CardRow, view.prediction_id)
+    if row is not None and row.status == Status.APPROVED:
         row.session_id = view.id
 
 
-def _runs_when_due(session: Session, row: Prediction) -> bool:
+def _runs_when_due(session: Session, row: CardRow) -> bool:
     """Whether a heartbeat orders this card to run by itself when it is due, and still does."""
     if not is_heartbeat(row.kind) or row.facts.get(RUN_FACT) is not True or row.edited:
         return False
@@ -90,7 +90,7 @@ def _runs_when_due(session: Session, row: Prediction) -> bool:
     return task is not None and (task.source, task.state) == (HEARTBEAT_ORDER, "open")
 
 
-def _trigger_type(row: Prediction, request: ApprovalRequest) -> TriggerType:
+def _trigger_type(row: CardRow, request: ApprovalRequest) -> TriggerType:
     if request.by_person:
         return TriggerType.MANUAL
     if row.source is Source.FOLLOW_UP:
@@ -135,7 +135,7 @@ class Approvals:
             return self.launcher.check(load_card(session, card_id).assignment).sandbox
 
     def preview_work(
-        self, session: Session, row: Prediction, assignment: Assignment, info: RunnerInfo
+        self, session: Session, row: CardRow, assignment: Assignment, info: RunnerInfo
     ) -> tuple[RailVerdict, ...]:
         """`preview` for a card, which may not be stored yet, if it became this work for this runner."""
         trigger = self._trigger(session, row, assignment, info, ApprovalRequest())
@@ -201,7 +201,7 @@ class Approvals:
             verdicts = self.preview_work(session, row, assignment, info)
         note = other_runner or ("" if info.available else info.reason)
 
-        def change(tx: Transaction, row: Prediction) -> None:
+        def change(tx: Transaction, row: CardRow) -> None:
             row.set_offer(info, verdicts, note)
             subject, workspace = row.id, row.workspace
             tx.record(PredictionReassigned(subject=subject, workspace=workspace, served=info.consent_text, note=note))
@@ -221,12 +221,12 @@ class Approvals:
         now = self._store.clock.now()
         permits = {permit.prediction_id: permit for permit in unconsumed if permit.expires_at > now}
         with self._database.read() as session:
-            confirmed = session.exec(select(Prediction).where(col(Prediction.status) == Status.CONFIRMED)).all()
+            confirmed = session.exec(select(CardRow).where(col(CardRow.status) == Status.APPROVED)).all()
         messages = []
         for row in confirmed:
             if row.session_id is not None or self._has_live_session(row.id):
                 continue
-            if self._store.get(row.id).status is not Status.CONFIRMED:
+            if self._store.get(row.id).status is not Status.APPROVED:
                 continue  # decided again meanwhile
             permit = permits.get(row.id)
             if permit is None:
@@ -258,7 +258,7 @@ class Approvals:
         with self._database.read() as session:
             verdicts = self.preview_work(session, load_card(session, card_id), assignment, info)
 
-        def change(tx: Transaction, row: Prediction) -> None:
+        def change(tx: Transaction, row: CardRow) -> None:
             status_after(row, Move.APPROVE, tx.now)
             row.apply_edit(assignment)
             row.set_offer(info, verdicts, note)
@@ -280,7 +280,7 @@ class Approvals:
         return replace(assignment, prompt=self.checked_prompt(edit))
 
     def _trigger(
-        self, session: Session, row: Prediction, assignment: Assignment, info: RunnerInfo, request: ApprovalRequest
+        self, session: Session, row: CardRow, assignment: Assignment, info: RunnerInfo, request: ApprovalRequest
     ) -> Trigger:
         """The request to the rails to run this card as `assignment`, which may be edited.
 
@@ -351,12 +351,12 @@ class Approvals:
 
     def _has_live_session(self, card_id: str) -> bool:
         """Whether a session of this card is queued or running."""
-        view = self.launcher.of_prediction(card_id)
+        view = self.launcher.of_card(card_id)
         return view is not None and not view.state.over
 
     def _reopen_unstarted(self, card_id: str, note: str) -> None:
-        def change(tx: Transaction, row: Prediction) -> None:
-            if row.status == Status.CONFIRMED:
+        def change(tx: Transaction, row: CardRow) -> None:
+            if row.status == Status.APPROVED:
                 self._store.reopen(tx, row, note)
 
         self._store.change(card_id, change)
@@ -372,7 +372,7 @@ class Approvals:
         return "name a flow, or configure a model or an agent"
 
 
-def _has_consent_to_runner(row: Prediction, assignment: Assignment, info: RunnerInfo, *, edited: bool) -> bool:
+def _has_consent_to_runner(row: CardRow, assignment: Assignment, info: RunnerInfo, *, edited: bool) -> bool:
     """Whether the approval covers the runner: it is the one that the card shows, or the edit names a built-in flow."""
     names_own_flow = edited and bool(assignment.flow) and not info.consent_text
     return info.consent_text == row.served or names_own_flow

@@ -46,7 +46,7 @@ WAS_FLOW = "was_flow"
 """Key of a card's facts: its flow before the operator replaced the parameters by a sentence."""
 
 
-class Prediction(Row, table=True):
+class CardRow(Row, table=True):
     """One card. Money in micro-dollars; `tier` is 1 to 4 (SPEC 2.11). `schema.sql` says what a row may hold."""
 
     __tablename__ = "predictions"
@@ -183,10 +183,10 @@ def make_row(
     expires_at: datetime,
     context: str,
     estimate: ConfidenceEstimate | None = None,
-) -> Prediction:
+) -> CardRow:
     """The row of a new card, not stored yet and without verdicts. `context` is the situation in words. Without an
     `estimate` it has the confidence of a cold start."""
-    row = Prediction(
+    row = CardRow(
         id=card_id,
         prompt=assignment.prompt,
         target_agent=assignment.agent,
@@ -225,13 +225,13 @@ _COPIED_FIELDS = {
 }  # fmt: skip
 
 
-def copy_card(row: Prediction, card_id: str, now: datetime, expires_at: datetime, note: str) -> Prediction:
+def copy_card(row: CardRow, card_id: str, now: datetime, expires_at: datetime, note: str) -> CardRow:
     """The row of a new pending card for the same work."""
     copied = {name: getattr(row, name) for name in _COPIED_FIELDS}
-    return Prediction(id=card_id, created_at=now, expires_at=expires_at, note=note, **copied)
+    return CardRow(id=card_id, created_at=now, expires_at=expires_at, note=note, **copied)
 
 
-def card_of(row: Prediction) -> Card:
+def card_of(row: CardRow) -> Card:
     """The card of a row."""
     return value_of(
         row,
@@ -243,7 +243,7 @@ def card_of(row: Prediction) -> Card:
     )
 
 
-def decided_card(row: Prediction, by: DecidedBy) -> DecidedCard:
+def decided_card(row: CardRow, by: DecidedBy) -> DecidedCard:
     """The card of a row for the history of decisions. The operator's own prompts have no evidence."""
     return value_of(
         row,
@@ -258,7 +258,7 @@ def decided_card(row: Prediction, by: DecidedBy) -> DecidedCard:
     )
 
 
-def created_event(row: Prediction) -> PredictionCreated:
+def created_event(row: CardRow) -> PredictionCreated:
     """The event of a new card."""
     return PredictionCreated(
         subject=row.id,
@@ -272,45 +272,43 @@ def created_event(row: Prediction) -> PredictionCreated:
     )
 
 
-def load_card(session: Session, card_id: str) -> Prediction:
+def load_card(session: Session, card_id: str) -> CardRow:
     """The row of a card, or `Refusal` `unknown_card`."""
-    row = load(session, Prediction, card_id)
+    row = load(session, CardRow, card_id)
     if row is None:
         raise Refusal("unknown_card", f"there is no card {card_id}", "clawpy cards lists what is pending")
     return row
 
 
 _PENDING = (
-    select_all(Prediction)
-    .where(col(Prediction.status) == Status.PENDING)
-    .order_by(col(Prediction.created_at), col(Prediction.id))
+    select_all(CardRow).where(col(CardRow.status) == Status.PENDING).order_by(col(CardRow.created_at), col(CardRow.id))
 )
 
 
-def load_pending(session: Session) -> list[Prediction]:
+def load_pending(session: Session) -> list[CardRow]:
     """Every pending row, oldest first."""
-    return load_all(session, Prediction, _PENDING)
+    return load_all(session, CardRow, _PENDING)
 
 
 def pending_cards(session: Session) -> list[Card]:
     """Every pending card, oldest first."""
-    return [card_of(row) for row in read_all(session, Prediction, _PENDING)]
+    return [card_of(row) for row in read_all(session, CardRow, _PENDING)]
 
 
 def own_session_ids(session: Session, workspace: str, since: datetime) -> set[str]:
     """Ids of sessions in the workspace from the operator's own prompts, approved since."""
-    query = sqlalchemy.select(col(Prediction.session_id)).where(
-        col(Prediction.workspace) == workspace,
-        col(Prediction.source) == Source.OPERATOR,
-        col(Prediction.confirmed_at) >= since,
+    query = sqlalchemy.select(col(CardRow.session_id)).where(
+        col(CardRow.workspace) == workspace,
+        col(CardRow.source) == Source.OPERATOR,
+        col(CardRow.confirmed_at) >= since,
     )
     return {str(session_id) for session_id in session.execute(query).scalars() if session_id}
 
 
 _LAST_TRIGGERED = (
-    sqlalchemy.select(col(Prediction.target_channel), func.max(col(Prediction.confirmed_at)))
-    .where(col(Prediction.confirmed_at).is_not(None))
-    .group_by(col(Prediction.target_channel))
+    sqlalchemy.select(col(CardRow.target_channel), func.max(col(CardRow.confirmed_at)))
+    .where(col(CardRow.confirmed_at).is_not(None))
+    .group_by(col(CardRow.target_channel))
 )
 
 

@@ -35,15 +35,15 @@ class Move(StrEnum):
 
 
 TRANSITIONS: dict[tuple[Status, Move], Status] = {
-    (Status.PENDING, Move.APPROVE): Status.CONFIRMED,
-    (Status.PENDING, Move.DISMISS): Status.REJECTED,
+    (Status.PENDING, Move.APPROVE): Status.APPROVED,
+    (Status.PENDING, Move.DISMISS): Status.DISMISSED,
     (Status.PENDING, Move.SNOOZE): Status.PENDING,
     (Status.PENDING, Move.WAKE): Status.PENDING,
     (Status.PENDING, Move.EXPIRE): Status.EXPIRED,
     (Status.PENDING, Move.WITHDRAW): Status.EXPIRED,
-    (Status.CONFIRMED, Move.REOPEN): Status.PENDING,
-    (Status.REJECTED, Move.REOPEN): Status.PENDING,
-    (Status.CONFIRMED, Move.EXECUTE): Status.EXECUTED,
+    (Status.APPROVED, Move.REOPEN): Status.PENDING,
+    (Status.DISMISSED, Move.REOPEN): Status.PENDING,
+    (Status.APPROVED, Move.EXECUTE): Status.EXECUTED,
 }
 """The legal transitions; all others are refused."""
 
@@ -59,8 +59,8 @@ OUTCOMES: dict[SessionState, Outcome] = {
 
 _IN_WORDS = {
     Status.PENDING: "is still pending",
-    Status.CONFIRMED: "was already approved",
-    Status.REJECTED: "was already dismissed",
+    Status.APPROVED: "was already approved",
+    Status.DISMISSED: "was already dismissed",
     Status.EXPIRED: "has expired",
     Status.EXECUTED: "was already executed",
 }
@@ -74,7 +74,7 @@ def next_status(card_id: str, status: Status, move: Move) -> Status:
     message = f"card {card_id} {_IN_WORDS[status]} and cannot be {move.value}"
     if move in (Move.WAKE, Move.REOPEN):
         raise Refusal("nothing_to_undo", message)
-    undoable = status in (Status.CONFIRMED, Status.REJECTED)
+    undoable = status in (Status.APPROVED, Status.DISMISSED)
     raise Refusal("already_decided", message, f"undo it first: clawpy undo {card_id}" if undoable else "")
 
 

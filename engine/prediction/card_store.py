@@ -38,7 +38,7 @@ from engine.model import (
     Status,
 )
 from engine.prediction.card_rows import (
-    Prediction,
+    CardRow,
     card_of,
     created_event,
     decided_card,
@@ -68,19 +68,19 @@ read."""
 NOT_NOW = 0.5
 """Weight of the dismissal reason "not now"; other dismissals weigh 1."""
 
-_KEPT_RESULTS = select_all(Prediction).where(
-    col(Prediction.status) == Status.EXECUTED,
-    col(Prediction.decided_by) == DecidedBy.AUTONOMY,
-    col(Prediction.outcome) == Outcome.SUCCEEDED,
-    col(Prediction.undo_requested_at).is_(None),
-    col(Prediction.shown_at) > col(Prediction.executed_at),
-    col(Prediction.executed_at) > bindparam("since", type_=UtcDateTime()),
-    col(Prediction.executed_at) <= bindparam("until", type_=UtcDateTime()),
-    ~exists().where(col(Decision.prediction_id) == col(Prediction.id), col(Decision.taken_back_at).is_(None)),
+_KEPT_RESULTS = select_all(CardRow).where(
+    col(CardRow.status) == Status.EXECUTED,
+    col(CardRow.decided_by) == DecidedBy.AUTONOMY,
+    col(CardRow.outcome) == Outcome.SUCCEEDED,
+    col(CardRow.undo_requested_at).is_(None),
+    col(CardRow.shown_at) > col(CardRow.executed_at),
+    col(CardRow.executed_at) > bindparam("since", type_=UtcDateTime()),
+    col(CardRow.executed_at) <= bindparam("until", type_=UtcDateTime()),
+    ~exists().where(col(Decision.prediction_id) == col(CardRow.id), col(Decision.taken_back_at).is_(None)),
 )
 
 
-def status_after(row: Prediction, move: Move, now: datetime) -> Status:
+def status_after(row: CardRow, move: Move, now: datetime) -> Status:
     """The status after the operator's `move`; a pending card whose time is over counts as expired."""
     if row.status == Status.PENDING and row.is_expired(now):
         raise Refusal(
@@ -146,7 +146,7 @@ class CardStore:
         off = self.settings.current.workspace(workspace).autonomy is WorkspaceAutonomy.OFF
         return off and source != Source.OPERATOR
 
-    def change(self, card_id: str, change: Callable[[Transaction, Prediction], None]) -> Card:
+    def change(self, card_id: str, change: Callable[[Transaction, CardRow], None]) -> Card:
         """Change a card in one transaction; returns the card after it. Raises `Refusal` `unknown_card`."""
 
         def change_row(tx: Transaction) -> Card:
@@ -159,13 +159,13 @@ class CardStore:
 
     # -- transitions
 
-    def add(self, tx: Transaction, row: Prediction) -> Card:
+    def add(self, tx: Transaction, row: CardRow) -> Card:
         """Store a new card."""
         tx.insert(row)
         tx.record(created_event(row))
         return card_of(row)
 
-    def approve(self, tx: Transaction, row: Prediction, permit: Permit, by: DecidedBy) -> None:
+    def approve(self, tx: Transaction, row: CardRow, permit: Permit, by: DecidedBy) -> None:
         """Approve a card with this permit. An approval by autonomy is no decision of the operator."""
         row.status = status_after(row, Move.APPROVE, tx.now)
         row.decided_by = by
@@ -180,7 +180,7 @@ class CardStore:
             self.safety.kill_switch.decided(tx)
         _record(tx, row, PredictionConfirmed, decided_by=by.value, edited=row.edited)
 
-    def dismiss(self, tx: Transaction, row: Prediction, by: DecidedBy, reason: DismissReason | None) -> None:
+    def dismiss(self, tx: Transaction, row: CardRow, by: DecidedBy, reason: DismissReason | None) -> None:
         """Dismiss a card and mute its subject (SPEC 2.9). A card that ran by itself stays executed."""
         if row.ran_by_itself:
             row.undo_requested_at = tx.now
@@ -193,15 +193,15 @@ class CardStore:
         _record(tx, row, PredictionRejected, decided_by=by.value)
         self._learn_dismissal(tx, row, by, reason)
 
-    def explain(self, tx: Transaction, row: Prediction, reason: DismissReason) -> None:
+    def explain(self, tx: Transaction, row: CardRow, reason: DismissReason) -> None:
         """Store the reason of a dismissal. Raises `Refusal` `not_dismissed`."""
-        if row.status != Status.REJECTED or row.decided_by is None:
+        if row.status != Status.DISMISSED or row.decided_by is None:
             message = f"card {row.id} is {row.status}, not dismissed"
             raise Refusal("not_dismissed", message, "give a reason after dismissing the card")
         _record(tx, row, DismissalExplained, reason=reason.value)
         self._learn_dismissal(tx, row, row.decided_by, reason)
 
-    def _learn_dismissal(self, tx: Transaction, row: Prediction, by: DecidedBy, reason: DismissReason | None) -> None:
+    def _learn_dismissal(self, tx: Transaction, row: CardRow, by: DecidedBy, reason: DismissReason | None) -> None:
         """Store the signal and the mute of a dismissal, and withdraw the cards that it mutes."""
         if reason is DismissReason.ALREADY_DONE:
             self.decisions.take_back(tx, row.id)  # the work was wanted
@@ -219,14 +219,14 @@ class CardStore:
             if muted.covers(*other.about, other.tier):
                 self.withdraw(tx, other, "its kind was switched off: clawpy muted")
 
-    def snooze(self, tx: Transaction, row: Prediction, span: timedelta) -> None:
+    def snooze(self, tx: Transaction, row: CardRow, span: timedelta) -> None:
         """Hide a card for `span`; its 24 h begin anew when it wakes. Gives no signal."""
         row.status = status_after(row, Move.SNOOZE, tx.now)
         row.snoozed_until = tx.now + span
         row.expires_at = self.expiry(row.snoozed_until)
         _record(tx, row, PredictionSnoozed, until=row.snoozed_until.isoformat())
 
-    def bring_back(self, tx: Transaction, row: Prediction) -> None:
+    def bring_back(self, tx: Transaction, row: CardRow) -> None:
         """Undo the snooze of a card, or the decision on it."""
         if row.status != Status.PENDING or row.snoozed_until is None:
             self.reopen(tx, row)
@@ -236,7 +236,7 @@ class CardStore:
         _record(tx, row, PredictionReopened, was="snoozed")
         self.make_room(tx, row)
 
-    def expire(self, tx: Transaction, row: Prediction) -> None:
+    def expire(self, tx: Transaction, row: CardRow) -> None:
         """Expire a card. One that was never shown gives no signal."""
         row.status = next_status(row.id, row.status, Move.EXPIRE)
         row.closed_at = tx.now
@@ -244,7 +244,7 @@ class CardStore:
             self.decisions.record(tx, DecisionSignal.EXPIRED, decided_card(row, DecidedBy.OPERATOR))
         _record(tx, row, PredictionExpired, withdrawn=False, reason="it had expired")
 
-    def withdraw(self, tx: Transaction, row: Prediction, reason: str, *, by_operator: bool = False) -> None:
+    def withdraw(self, tx: Transaction, row: CardRow, reason: str, *, by_operator: bool = False) -> None:
         """Withdraw a card for this `reason`. Gives a signal only if the operator saw it and did the work."""
         row.status = next_status(row.id, row.status, Move.WITHDRAW)
         row.outcome = Outcome.WITHDRAWN
@@ -254,7 +254,7 @@ class CardStore:
             self.decisions.record(tx, DecisionSignal.DID_HIMSELF, decided_card(row, DecidedBy.OPERATOR))
         _record(tx, row, PredictionExpired, withdrawn=True, reason=reason)
 
-    def reopen(self, tx: Transaction, row: Prediction, note: str = "") -> None:
+    def reopen(self, tx: Transaction, row: CardRow, note: str = "") -> None:
         """Make a card pending again: revoke its permit, take its signal back. The note of a dismissed one stays. If its
         time is over, it begins anew. Raises `Refusal` `nothing_to_undo`."""
         before = row.status
@@ -266,7 +266,7 @@ class CardStore:
         row.status = new_status
         row.decided_by = row.decided_at = row.confirmed_at = row.closed_at = None
         row.trigger_type = row.permit_id = row.session_id = row.undo_requested_at = None
-        row.note = row.note if before is Status.REJECTED else note
+        row.note = row.note if before is Status.DISMISSED else note
         if row.is_expired(tx.now):
             row.expires_at = self.expiry(tx.now)
         self.safety.pipeline.revoke(tx, row.id)
@@ -275,7 +275,7 @@ class CardStore:
         _record(tx, row, PredictionReopened, was=before.value)
         self.make_room(tx, row)
 
-    def store_session_end(self, tx: Transaction, row: Prediction, view: SessionView) -> None:
+    def store_session_end(self, tx: Transaction, row: CardRow, view: SessionView) -> None:
         """Store the end of a card's session. The card is pending again if the operator undid the approval before the
         start, or if the session could not begin (a provider was down: SPEC 3.8)."""
         if row.undo_requested_at is not None and view.started_at is None:
@@ -296,7 +296,7 @@ class CardStore:
             self.decisions.record(tx, DecisionSignal.UNDONE, decided_card(row, DecidedBy.OPERATOR))
         _record(tx, row, PredictionExecuted, outcome=row.outcome)
 
-    def retract_approval(self, tx: Transaction, row: Prediction, signal: DecisionSignal, at: datetime) -> None:
+    def retract_approval(self, tx: Transaction, row: CardRow, signal: DecisionSignal, at: datetime) -> None:
         """Replace the approval of a card by the signal that the operator undid or discarded its result, once."""
         if self.decisions.current_signal(tx.session, row.id) in (DecisionSignal.UNDONE, DecisionSignal.DISCARDED):
             return
@@ -305,7 +305,7 @@ class CardStore:
             row.discarded_at = at
         self.decisions.record(tx, signal, decided_card(row, DecidedBy.OPERATOR), at=at)
 
-    def make_room(self, tx: Transaction, returning: Prediction) -> None:
+    def make_room(self, tx: Transaction, returning: CardRow) -> None:
         """Withdraw the lowest ranked other cards if there are too many (SPEC 2.9), without signal and cool-down."""
         tx.session.flush()
         cards = pending_cards(tx.session)
@@ -313,13 +313,13 @@ class CardStore:
             self.withdraw(tx, load_card(tx.session, card_id), "made room for another card")
 
     @staticmethod
-    def duplicate_of(tx: Transaction, row: Prediction) -> str:
+    def duplicate_of(tx: Transaction, row: CardRow) -> str:
         """The id of a pending card about the same subject, "" for none."""
-        query = select(col(Prediction.id)).where(
-            col(Prediction.workspace) == row.workspace,
-            col(Prediction.kind) == row.kind,
-            col(Prediction.subject) == row.subject,
-            col(Prediction.status) == Status.PENDING,
+        query = select(col(CardRow.id)).where(
+            col(CardRow.workspace) == row.workspace,
+            col(CardRow.kind) == row.kind,
+            col(CardRow.subject) == row.subject,
+            col(CardRow.status) == Status.PENDING,
         )
         return tx.session.exec(query).first() or ""
 
@@ -360,13 +360,13 @@ class CardStore:
             if not is_landing and (fact.payload.get("continued_in") or fact.payload.get("left")):
                 continue  # another session continues it, or other parts of it are still landed
             session_id = fact.payload["session_id"]
-            row = tx.session.exec(select(Prediction).where(col(Prediction.session_id) == session_id)).first()
+            row = tx.session.exec(select(CardRow).where(col(CardRow.session_id) == session_id)).first()
             if row is not None and is_landing:
                 self._restore_approval(tx, row, fact.at)
             elif row is not None:
                 self.retract_approval(tx, row, SIGNAL_OF_EVENT[fact.kind], fact.at)
 
-    def _restore_approval(self, tx: Transaction, row: Prediction, at: datetime) -> None:
+    def _restore_approval(self, tx: Transaction, row: CardRow, at: datetime) -> None:
         """Restore the approval of a card whose result the operator undid and landed again."""
         if self.decisions.current_signal(tx.session, row.id) is not DecisionSignal.UNDONE:
             return
@@ -381,11 +381,11 @@ class CardStore:
         now = self.clock.now()
         span = {"since": now - MAX_KEPT_AGE, "until": now - KEPT_AFTER}
         with self.database.read() as session:
-            if not load_all(session, Prediction, _KEPT_RESULTS, span):
+            if not load_all(session, CardRow, _KEPT_RESULTS, span):
                 return 0
 
         def work(tx: Transaction) -> int:
-            rows = load_all(tx.session, Prediction, _KEPT_RESULTS, span)
+            rows = load_all(tx.session, CardRow, _KEPT_RESULTS, span)
             for row in rows:
                 self.decisions.record(tx, DecisionSignal.KEPT, decided_card(row, DecidedBy.AUTONOMY))
             return len(rows)
@@ -393,5 +393,5 @@ class CardStore:
         return self.database.write(work)
 
 
-def _record(tx: Transaction, row: Prediction, event: Callable[..., Event], **more: object) -> None:
+def _record(tx: Transaction, row: CardRow, event: Callable[..., Event], **more: object) -> None:
     tx.record(event(subject=row.id, workspace=row.workspace, **more))

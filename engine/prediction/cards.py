@@ -26,7 +26,7 @@ from engine.model import (
 )
 from engine.prediction import card_rules
 from engine.prediction.approvals import ApprovalRequest, Approvals
-from engine.prediction.card_rows import Prediction, card_of, load_card
+from engine.prediction.card_rows import CardRow, card_of, load_card
 from engine.prediction.card_rules import DEFAULT_SNOOZE, MAX_SNOOZE
 from engine.prediction.card_store import CardStore
 from engine.prediction.dismissals import describe_switch_off, end_mute, read_mutes
@@ -73,23 +73,23 @@ class Cards:
         ]
 
     def correction(self, card_id: str) -> tuple[str, str] | None:
-        """See `Prediction.correction`. Raises `Refusal` `unknown_card`."""
+        """See `CardRow.correction`. Raises `Refusal` `unknown_card`."""
         with self._database.read() as session:
             return load_card(session, card_id).correction
 
     def ids_with_prefix(self, prefix: str) -> list[str]:
         """Ids of cards of any age with this prefix; see `engine.storage.rows`."""
         with self._database.read() as session:
-            return ids_with_prefix(session, col(Prediction.id), prefix)
+            return ids_with_prefix(session, col(CardRow.id), prefix)
 
     def recent(self, limit: int = 50, *, workspaces: Sequence[str] = (), channel: str | None = None) -> list[Card]:
         """Cards of any status, newest first: of these workspaces, or of all if none is named, and of `channel` if that
         is given."""
-        query = select(Prediction).order_by(desc(col(Prediction.created_at)), desc(col(Prediction.id))).limit(limit)
+        query = select(CardRow).order_by(desc(col(CardRow.created_at)), desc(col(CardRow.id))).limit(limit)
         if workspaces:
-            query = query.where(col(Prediction.workspace).in_(workspaces))
+            query = query.where(col(CardRow.workspace).in_(workspaces))
         if channel is not None:
-            query = query.where(Prediction.target_channel == channel)
+            query = query.where(CardRow.target_channel == channel)
         with self._database.read() as session:
             return [card_of(row) for row in session.exec(query)]
 
@@ -194,10 +194,10 @@ class Cards:
         with store.deciding:
             with self._database.read() as session:
                 row = load_card(session, card_id)
-            view = launcher.of_prediction(card_id) if row.status == Status.CONFIRMED else None
+            view = launcher.of_card(card_id) if row.status == Status.APPROVED else None
             if view is not None and not view.state.over:
                 row = self._database.write(lambda tx: _request_undo(tx, card_id))
-                if row.status == Status.CONFIRMED:
+                if row.status == Status.APPROVED:
                     launcher.stop(view.id, UNDONE)
                     return self.get(card_id)
             if row.status != Status.EXECUTED:
@@ -213,7 +213,7 @@ class Cards:
 
         def work(tx: Transaction) -> None:
             for card_id in sorted(new):
-                row = load(tx.session, Prediction, card_id)
+                row = load(tx.session, CardRow, card_id)
                 if row is not None and row.status == Status.PENDING and row.shown_at is None:
                     row.shown_at = tx.now
 
@@ -225,7 +225,7 @@ class Cards:
         are ignored."""
 
         def work(tx: Transaction) -> None:
-            row = load(tx.session, Prediction, card_id)
+            row = load(tx.session, CardRow, card_id)
             if row is not None and row.ran_by_itself:
                 row.shown_at = tx.now
 
@@ -233,18 +233,18 @@ class Cards:
 
     def session_ended(self, tx: Transaction, view: SessionView) -> None:
         """Store the outcome of a session on its card. Sessions call this in the transaction of their end."""
-        row = load(tx.session, Prediction, view.prediction_id)
-        if row is not None and row.status == Status.CONFIRMED:
+        row = load(tx.session, CardRow, view.prediction_id)
+        if row is not None and row.status == Status.APPROVED:
             self.store.store_session_end(tx, row, view)
 
-    def _reverse(self, row: Prediction) -> None:
+    def _reverse(self, row: CardRow) -> None:
         """Undo what the session of an executed card landed. Raises `Refusal` as `undo`."""
         if row.session_id is not None and self._reverse_landing(row.session_id):
             return
         if row.check_only:
             message = f"card {row.id} was read-only and changed nothing"
             raise Refusal("nothing_to_undo", message, "there is nothing to undo")
-        session = self.approvals.launcher.of_prediction(row.id)
+        session = self.approvals.launcher.of_card(row.id)
         has_waiting_changes = session is not None and session.change_set_id is not None
         command = (
             f"discard {row.id}` discards what waits" if has_waiting_changes else f"work {row.id}` shows what it did"
@@ -252,9 +252,9 @@ class Cards:
         raise Refusal("nothing_to_undo", f"card {row.id} has no landed changes", f"`clawpy {command}")
 
 
-def _request_undo(tx: Transaction, card_id: str) -> Prediction:
+def _request_undo(tx: Transaction, card_id: str) -> CardRow:
     """Mark a card as undone, unless its session ended meanwhile; returns its row."""
     row = load_card(tx.session, card_id)
-    if row.status == Status.CONFIRMED:
+    if row.status == Status.APPROVED:
         row.undo_requested_at = tx.now
     return row

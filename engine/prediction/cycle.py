@@ -1,4 +1,5 @@
-"""One round of prediction (SPEC 2): sense → propose → select → cards. `selection` does the third step.
+"""One check of the workspaces, which makes cards (SPEC 2): sense → propose → select → cards. `selection` does the third
+step.
 
 The workspaces are read and the cards are chosen first. One transaction then withdraws old cards and creates new ones,
 so nothing slow runs inside it.
@@ -35,7 +36,7 @@ from engine.model import (
 )
 from engine.model.text import count
 from engine.prediction.approvals import Approvals
-from engine.prediction.card_rows import Prediction, card_of, load_card, own_session_ids, pending_cards
+from engine.prediction.card_rows import CardRow, card_of, load_card, own_session_ids, pending_cards
 from engine.prediction.card_rules import Room
 from engine.prediction.card_store import CardStore
 from engine.prediction.context import WorkspaceContext
@@ -88,8 +89,8 @@ def next_kinds(view: SessionView) -> tuple[str, ...]:
     return FOLLOW_UPS_BY_FLOW.get(view.flow, ())
 
 
-class Predictions:
-    """The service `engine.predictions`: runs cycles, one at a time."""
+class CardCycle:
+    """The service `engine.card_cycle`: runs cycles, one at a time."""
 
     def __init__(
         self,
@@ -233,7 +234,7 @@ class Predictions:
 
     def _plan(
         self, workspaces: Sequence[str], errors: list[str], next_kinds: Sequence[str] | None = None
-    ) -> tuple[list[Findings], list[Prediction], bool]:
+    ) -> tuple[list[Findings], list[CardRow], bool]:
         """Returns (findings, rows, is_full): the findings in these workspaces, the rows that may become cards, and
         whether a card found no place. With `next_kinds` there is at most one row: of the first of these kinds that is
         proposed and can be a card now. If that card is shown already, there is none."""
@@ -274,7 +275,7 @@ class Predictions:
         return all_findings
 
     def _store_plan(
-        self, tx: Transaction, all_findings: Sequence[Findings], rows: Sequence[Prediction]
+        self, tx: Transaction, all_findings: Sequence[Findings], rows: Sequence[CardRow]
     ) -> tuple[list[Card], list[str]]:
         """Store the result of a round. Returns (cards created, ids withdrawn). Rows without a place are dropped."""
         store, pending = self._store, pending_cards(tx.session)
@@ -318,7 +319,7 @@ class Predictions:
             self._store.withdraw(tx, row, reason, by_operator=by_operator)
         return withdrawn
 
-    def _record_block(self, tx: Transaction, row: Prediction, verdict: RailVerdict) -> None:
+    def _record_block(self, tx: Transaction, row: CardRow, verdict: RailVerdict) -> None:
         """Record once that the content filter blocks a card."""
         if row.fingerprint not in self._blocked:
             self._blocked.add(row.fingerprint)

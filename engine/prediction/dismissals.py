@@ -1,8 +1,8 @@
 """Mutes that follow from dismissals (SPEC 2.9).
 
 A dismissal mutes the subject of a card: its kind and what it is about, in a workspace. The third dismissal of a kind in
-a workspace switches the kind off there. A dismissal because the work is already done mutes its subject too, but does
-not count as a rejection.
+a workspace switches the kind off there. A dismissal because the work is already done mutes its subject too, but counts
+neither for a longer mute nor for the kind.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from sqlmodel import Field, Session, col, update
 
 from engine.frozen import frozen
 from engine.model import DismissReason, Mute, Tier
-from engine.prediction.card_rows import Prediction
+from engine.prediction.card_rows import CardRow
 from engine.prediction.kinds import kind_title
 from engine.storage.database import Transaction
 from engine.storage.rows import Row, ask, load, utc_field
@@ -72,10 +72,10 @@ _COUNTING = sqlalchemy.select(
     col(DismissalRow.reason),
     col(DismissalRow.subject_lifted_at).is_(None),
     col(DismissalRow.kind_lifted_at).is_(None),
-    col(Prediction.prompt),
-    col(Prediction.tier),
+    col(CardRow.prompt),
+    col(CardRow.tier),
 ).where(
-    col(Prediction.id) == col(DismissalRow.prediction_id),
+    col(CardRow.id) == col(DismissalRow.prediction_id),
     col(DismissalRow.subject_lifted_at).is_(None) | col(DismissalRow.kind_lifted_at).is_(None),
 )
 """The fields of `Dismissal`, of those that count for their subject or their kind."""
@@ -95,8 +95,8 @@ def active_mutes(dismissals: Iterable[Dismissal], now: datetime) -> list[Mute]:
                 kinds.setdefault(("", kind, ""), []).append(dismissal)
     active = []
     for about, group in subjects.items():
-        rejections = sum(dismissal.reason != DismissReason.ALREADY_DONE for dismissal in group)
-        until = group[-1].at + FIRST_MUTE * 2 ** max(0, rejections - 1)
+        unwanted = sum(dismissal.reason != DismissReason.ALREADY_DONE for dismissal in group)
+        until = group[-1].at + FIRST_MUTE * 2 ** max(0, unwanted - 1)
         if now < until:
             active.append(_mute(about, group, until))
     for about, group in kinds.items():
@@ -150,7 +150,7 @@ def read_mutes(session: Session, now: datetime) -> list[Mute]:
     return active_mutes((Dismissal(*row) for row in ask(session, _COUNTING)), now)
 
 
-def store_dismissal(tx: Transaction, row: Prediction, reason: DismissReason | None) -> None:
+def store_dismissal(tx: Transaction, row: CardRow, reason: DismissReason | None) -> None:
     """Store the dismissal of a card, or the reason of an earlier one."""
     stored = load(tx.session, DismissalRow, row.id)
     if stored is None:

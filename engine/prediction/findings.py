@@ -1,4 +1,4 @@
-"""What a round of prediction found in a workspace, and what that means for the cards that are pending there.
+"""What a check found in a workspace, and what that means for the cards that are pending there.
 
 A card whose evidence is gone must be withdrawn, one whose evidence stays gives the reasons of the last check, and work
 that the operator did without a card is recognised. `cycle` asks this; nothing here decides which new cards are made.
@@ -14,7 +14,7 @@ from sqlmodel import Session
 
 from engine.frozen import frozen
 from engine.model import Assignment, Card, Proposal, Source, sanitise
-from engine.prediction.card_rows import Prediction, load_card
+from engine.prediction.card_rows import CardRow, load_card
 from engine.prediction.context import WorkspaceContext
 
 BOUND_TO_EVIDENCE = (Source.TEMPLATE, Source.EMBEDDED_TWIN, Source.TWIN_MODEL, Source.FOLLOW_UP)
@@ -96,7 +96,7 @@ def _reasons(of: Card | Proposal) -> tuple[str, datetime | None, list[tuple[str,
     return sanitise(of.reasoning), of.evidence_at, [signal.evidence for signal in of.signals if signal.relevance]
 
 
-def is_done_by_operator(card: Prediction, now: WorkspaceContext, own_session_ids: Collection[str] = ()) -> bool:
+def is_done_by_operator(card: CardRow, now: WorkspaceContext, own_session_ids: Collection[str] = ()) -> bool:
     """Whether the state of the workspace shows that the operator did the work of `card` (SPEC 8.1): the tests ran by a
     prompt of the operator (`own_session_ids`), the branch was merged, or one of the branches is gone.
 

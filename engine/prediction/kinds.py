@@ -35,7 +35,7 @@ written them."""
 MEETING: Final = "prepare_meeting"
 
 OWN_PROMPT: Final = "own"
-"""The kind of the operator's own prompts: approving one earns no prediction the right to run by itself (SPEC 2.5)."""
+"""The kind of the operator's own prompts: approving one earns no card the right to run by itself (SPEC 2.5)."""
 
 
 _USUAL_HOURS: Final = {Tier.BROKEN: 2.0, Tier.BLOCKS: 12.0, Tier.CHECK: 8.0, Tier.UPKEEP: 72.0}

@@ -12,7 +12,7 @@ from engine.model.text import text_hash
 from engine.prediction import card_rules
 from engine.prediction.approvals import Approvals
 from engine.prediction.card_rows import (
-    Prediction,
+    CardRow,
     card_of,
     copy_card,
     last_trigger_times,
@@ -21,7 +21,7 @@ from engine.prediction.card_rows import (
     make_row,
 )
 from engine.prediction.card_store import CardStore
-from engine.prediction.cycle import Predictions
+from engine.prediction.cycle import CardCycle
 from engine.prediction.dismissals import MuteIndex, read_mutes
 from engine.prediction.kinds import OWN_PROMPT, SUGGESTED, kind_of
 from engine.prediction.routing import Route, Router
@@ -37,14 +37,14 @@ class PromptCards:
         self,
         store: CardStore,
         approvals: Approvals,
-        predictions: Predictions,
+        card_cycle: CardCycle,
         router: Router,
         randomness: Randomness,
     ) -> None:
         self._store = store
         self._database = store.database
         self._approvals = approvals
-        self._predictions = predictions
+        self._card_cycle = card_cycle
         self._router = router
         self._randomness = randomness
 
@@ -87,11 +87,11 @@ class PromptCards:
 
         return self._database.write(work)
 
-    def _make_row(self, assignment: Assignment, reasoning: str, *, is_suggestion: bool) -> Prediction:
+    def _make_row(self, assignment: Assignment, reasoning: str, *, is_suggestion: bool) -> CardRow:
         """The row of a new card, with the verdicts of the rails.
 
         The operator's own prompt has no estimated confidence and a kind of its own, so that its approval gives no
-        prediction the right to run by itself (SPEC 2.5). A suggestion is shown whatever its confidence."""
+        card the right to run by itself (SPEC 2.5). A suggestion is shown whatever its confidence."""
         now, card_id = self._store.clock.now(), self._randomness.new_id("pred")
         proposal = Proposal(
             kind=SUGGESTED if is_suggestion else OWN_PROMPT,
@@ -112,8 +112,8 @@ class PromptCards:
             info,
             now=now,
             expires_at=self._store.expiry(now),
-            context=self._predictions.situation(assignment.workspace),
-            estimate=self._predictions.estimate(proposal, assignment) if is_suggestion else None,
+            context=self._card_cycle.situation(assignment.workspace),
+            estimate=self._card_cycle.estimate(proposal, assignment) if is_suggestion else None,
         )
         if not info.available:
             row.note = f"{info.reason}. Or name a flow, such as `run the tests`: `clawpy help flows` lists them"
@@ -148,7 +148,7 @@ class PromptCards:
             triggered = last_trigger_times(session)
         return self._router.route(prose, named=channel, affinity=affinity, triggered=triggered, routed={})
 
-    def _check_suggestion(self, tx: Transaction, row: Prediction) -> None:
+    def _check_suggestion(self, tx: Transaction, row: CardRow) -> None:
         """Raise `Refusal` if there is no place for a suggestion, or the operator does not want it."""
         if self._store.is_off(row.workspace):
             message = "autonomy is off in this workspace, so it gets no cards"

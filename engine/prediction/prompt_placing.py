@@ -25,7 +25,7 @@ from engine.config import Settings, SettingsSource
 from engine.frozen import frozen
 from engine.memory.embedding import NoEmbedder
 from engine.model import AgentView, Outcome, Source
-from engine.prediction.card_rows import Prediction
+from engine.prediction.card_rows import CardRow
 from engine.prediction.routing import Route
 from engine.storage.database import Database
 from engine.storage.rows import ask
@@ -58,16 +58,14 @@ WORD_WEIGHT = 0.7
 """Weight of the vector of words relative to that of meaning."""
 
 _ACCEPTED = (
-    sqlalchemy.select(
-        col(Prediction.prompt), col(Prediction.target_channel), col(Prediction.target_agent), col(Prediction.meaning)
-    )
+    sqlalchemy.select(col(CardRow.prompt), col(CardRow.target_channel), col(CardRow.target_agent), col(CardRow.meaning))
     .where(
-        col(Prediction.source) == Source.OPERATOR,
-        col(Prediction.outcome) == Outcome.SUCCEEDED,
-        col(Prediction.discarded_at).is_(None),
-        col(Prediction.meaning) != b"",
+        col(CardRow.source) == Source.OPERATOR,
+        col(CardRow.outcome) == Outcome.SUCCEEDED,
+        col(CardRow.discarded_at).is_(None),
+        col(CardRow.meaning) != b"",
     )
-    .order_by(col(Prediction.closed_at).desc())
+    .order_by(col(CardRow.closed_at).desc())
     .limit(MAX_PAST_PROMPTS)
 )
 

@@ -29,7 +29,7 @@ from engine.model import (
     sanitise,
 )
 from engine.prediction.approvals import Approvals
-from engine.prediction.card_rows import Prediction, card_of, last_trigger_times, make_row
+from engine.prediction.card_rows import CardRow, card_of, last_trigger_times, make_row
 from engine.prediction.card_rules import MAX_COOL_DOWN, Room, adjusted_tier, is_cooling_down, sort_cards
 from engine.prediction.card_store import CardStore
 from engine.prediction.context import WorkspaceContext
@@ -50,16 +50,16 @@ EXPLORED_AFTER = timedelta(days=30)
 without a card nobody would find out."""
 
 _SAME_EVIDENCE = sqlalchemy.select(
-    col(Prediction.fingerprint),
-    col(Prediction.kind),
-    col(Prediction.status),
-    col(Prediction.outcome),
-    col(Prediction.closed_at),
-    col(Prediction.shown_at),
-    col(Prediction.undo_requested_at),
+    col(CardRow.fingerprint),
+    col(CardRow.kind),
+    col(CardRow.status),
+    col(CardRow.outcome),
+    col(CardRow.closed_at),
+    col(CardRow.shown_at),
+    col(CardRow.undo_requested_at),
 ).where(
-    col(Prediction.fingerprint).in_(each_of("fingerprints")),
-    or_(col(Prediction.closed_at).is_(None), col(Prediction.closed_at) >= bindparam("since", type_=UtcDateTime())),
+    col(CardRow.fingerprint).in_(each_of("fingerprints")),
+    or_(col(CardRow.closed_at).is_(None), col(CardRow.closed_at) >= bindparam("since", type_=UtcDateTime())),
 )
 
 
@@ -81,8 +81,8 @@ class _Cycle:
 
 
 def select_rows(
-    rows: Sequence[Prediction], decisions: Mapping[str, int], *, learning: bool, randomness: Randomness
-) -> list[Prediction]:
+    rows: Sequence[CardRow], decisions: Mapping[str, int], *, learning: bool, randomness: Randomness
+) -> list[CardRow]:
     """The cards that may be shown (SPEC 2.5). `decisions` is how many cards of each kind were decided lately;
     `learning` says that it is phase 1 or later.
 
@@ -103,12 +103,12 @@ def select_rows(
     return selected
 
 
-def _is_certain(row: Prediction) -> bool:
+def _is_certain(row: CardRow) -> bool:
     """Whether a card is shown at any confidence."""
     return row.tier == Tier.BROKEN or is_ordered(row.kind) or row.source == Source.FOLLOW_UP
 
 
-def content_block(row: Prediction) -> RailVerdict | None:
+def content_block(row: CardRow) -> RailVerdict | None:
     """The verdict of the content filter, if that blocks the card."""
     blocking = (verdict for verdict in row.verdicts if verdict.verdict is Verdict.BLOCK)
     return next((verdict for verdict in blocking if verdict.rail == "content"), None)
@@ -129,7 +129,7 @@ class CardSelector:
     def unavailable(
         self,
         session: Session,
-        candidates: Sequence[Proposal] | Sequence[Prediction],
+        candidates: Sequence[Proposal] | Sequence[CardRow],
         now: datetime,
         pending_cards: Sequence[Card],
     ) -> set[str]:
@@ -152,7 +152,7 @@ class CardSelector:
         contexts: Mapping[str, WorkspaceContext],
         errors: list[str],
         room: Room,
-    ) -> tuple[list[Prediction], bool]:
+    ) -> tuple[list[CardRow], bool]:
         """Returns (rows, is_full): the rows that may become cards, from the top of the stack, and whether a row found
         no place in `room`. Each row has the verdicts of the rails. A row that the content filter blocks is among them.
         `contexts` are the contexts of the workspaces."""
@@ -185,7 +185,7 @@ class CardSelector:
             selected.append(row)
         return selected, is_full
 
-    def _make_row(self, proposal: Proposal, cycle: _Cycle, context: str) -> Prediction:
+    def _make_row(self, proposal: Proposal, cycle: _Cycle, context: str) -> CardRow:
         """The row of one proposal, without an id and not stored yet. `context` is the situation in words. Raises
         `Refusal` `unknown_channel`."""
         store, launcher = self._store, self._approvals.launcher

@@ -19,7 +19,7 @@ from sqlmodel import Field, Session, col, desc, select
 from engine.events import TaskAdded, TaskChanged
 from engine.model import Randomness, Refusal, Result, SessionView, Task, sanitise
 from engine.model.secrets import redact, refuse_secret
-from engine.prediction.card_rows import Prediction
+from engine.prediction.card_rows import CardRow
 from engine.storage import state
 from engine.storage.database import Database, Transaction
 from engine.storage.rows import Row, json_field, load, load_all, select_all, utc_field, value_of
@@ -80,7 +80,7 @@ _OF_HEARTBEATS = select_all(TaskRow).where(
 
 
 class TaskBoard:
-    """The service `engine.tasks`: the task board of one home. `Prediction.task_id` is the task of a card."""
+    """The service `engine.tasks`: the task board of one home. `CardRow.task_id` is the task of a card."""
 
     def __init__(self, database: Database, *, randomness: Randomness) -> None:
         self._database = database
@@ -217,7 +217,7 @@ class TaskBoard:
 
     def session_started(self, tx: Transaction, view: SessionView) -> None:
         """Observer of sessions: set the card's task to running, or add one."""
-        card = load(tx.session, Prediction, view.prediction_id)
+        card = load(tx.session, CardRow, view.prediction_id)
         row = load(tx.session, TaskRow, card.task_id) if card and card.task_id else None
         if row is not None:
             row.session_id = view.id

@@ -101,8 +101,10 @@ def _cards(cards: Sequence[Card]) -> dict[str, int]:
     statuses = Counter(card.status for card in cards)
     return {
         "made": len(cards),
-        "approved": sum(card.decided_by is DecidedBy.OPERATOR and card.status is not Status.REJECTED for card in cards),
-        "dismissed": statuses[Status.REJECTED],
+        "approved": sum(
+            card.decided_by is DecidedBy.OPERATOR and card.status is not Status.DISMISSED for card in cards
+        ),
+        "dismissed": statuses[Status.DISMISSED],
         "expired": sum(card.status is Status.EXPIRED and card.outcome is not Outcome.WITHDRAWN for card in cards),
         "withdrawn": sum(card.outcome is Outcome.WITHDRAWN for card in cards),
         "executed": statuses[Status.EXECUTED],
@@ -123,7 +125,7 @@ def _kinds(cards: Sequence[Card]) -> list[dict[str, Any]]:
     for kind, cards_of_kind in sorted(kinds.items()):
         statuses = Counter(card.status for card in cards_of_kind if card.decided_by is DecidedBy.OPERATOR)
         stated = next((round(card.confidence, 3) for card in cards_of_kind if card.stated), None)
-        dismissed = statuses[Status.REJECTED]
+        dismissed = statuses[Status.DISMISSED]
         rows.append(
             {"kind": kind, "approved": statuses.total() - dismissed, "dismissed": dismissed, "confidence": stated}
         )
@@ -200,7 +202,7 @@ def _day(
         "odd": [odd for day, odd in observed.odd if day == number],
         "made": sum(within(card.created_at) for card in cards),
         "approved": passed[DecidedBy.OPERATOR.value],
-        "dismissed": sum(card.status is Status.REJECTED and within(card.decided_at) for card in cards),
+        "dismissed": sum(card.status is Status.DISMISSED and within(card.decided_at) for card in cards),
         "byAutonomy": passed[DecidedBy.AUTONOMY.value],
         "blocked": sum(entry.blocked and within(entry.at) for entry in log),
         "cost": dollars(sum(view.cost for view in sessions if within(view.ended_at))),

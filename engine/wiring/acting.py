@@ -59,7 +59,7 @@ def build(services: Services, launcher: Sessions, *, follow_gateway: Callable[[]
         runs=AutonomousRuns(
             services.database,
             services.cards,
-            services.predictions,
+            services.card_cycle,
             settings=services.settings,
             decisions=services.decisions,
             launcher=launcher,
@@ -82,7 +82,7 @@ def _housekeeping(services: Services, follow_gateway: Callable[[], None]) -> tup
     return (
         services.cards.expire_due,
         services.cards.refresh_runners,
-        services.predictions.follow_up,
+        services.card_cycle.follow_up,
         services.cards.follow_landings,
         services.knowledge.housekeeping,
         services.learnings.housekeeping,
@@ -151,7 +151,7 @@ def _cards_of_new_tasks(services: Services) -> Callable[[], None]:
         nonlocal last_seen
         if (added := newest()) > last_seen and not services.safety.kill_switch.stop_reason():
             last_seen = added
-            services.predictions.run_cycle()
+            services.card_cycle.run_cycle()
 
     return make_cards_if_added
 
@@ -160,21 +160,21 @@ def _check_new_workspaces(services: Services) -> None:
     """Make cards in workspaces that no cycle has read yet, unless the next cycle is due anyway."""
     if services.safety.kill_switch.stop_reason() or services.autonomy.schedule.due(CARDS) <= services.clock.now():
         return
-    checked = services.predictions.last_checked()
+    checked = services.card_cycle.last_checked()
     if new := [workspace for workspace in services.workspaces if workspace not in checked]:
-        services.predictions.run_cycle(workspaces=new)
+        services.card_cycle.run_cycle(workspaces=new)
 
 
 def _check_changed_workspaces(services: Services, workspaces: Sequence[str]) -> None:
     """Make cards in workspaces whose files changed, unless everything is stopped."""
     if not services.safety.kill_switch.stop_reason():
-        services.predictions.run_cycle(workspaces=workspaces)
+        services.card_cycle.run_cycle(workspaces=workspaces)
 
 
 def _run_heartbeats(services: Services) -> None:
     """Make tasks of the heartbeats that are due, and cards of the tasks."""
     if services.heartbeat.pulse():
-        services.predictions.run_cycle()
+        services.card_cycle.run_cycle()
 
 
 def last_operator_activity(services: Services) -> datetime | None:

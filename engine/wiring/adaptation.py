@@ -210,7 +210,7 @@ class _Sources:
         return FLOWS
 
     def phase(self) -> int:
-        return self._core.predictions.phase().number
+        return self._core.card_cycle.phase().number
 
     def block_reason(self) -> str:
         return self._core.safety.kill_switch.block_reason()

@@ -146,7 +146,7 @@ class SessionSource:
         for candidate in services.adaptation.candidates(type=CandidateType.PROMPT_FRAGMENT, limit=ALL_CANDIDATES):
             if not isinstance(candidate.effect, PromptFragment) or lesson not in lessons_of(candidate.effect.guidance):
                 continue
-            if candidate.status is CandidateStatus.PROMOTED:
+            if candidate.status is CandidateStatus.ACTIVE:
                 services.adaptation.roll_back(candidate.id, f"its lesson was retracted: {reason}")
             elif not candidate.status.is_decided:
                 services.adaptation.reject(candidate.id, f"its lesson was retracted: {reason}")

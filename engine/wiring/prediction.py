@@ -1,4 +1,4 @@
-"""Builds what proposes cards: the Twin model and its training, the task board, and the prediction cycle."""
+"""Builds what proposes cards: the Twin model and its training, the task board, and the cycle of cards."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from engine.prediction.card_store import CardStore
 from engine.prediction.cards import Cards
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.context_reader import ContextReader, Sources
-from engine.prediction.cycle import Predictions
+from engine.prediction.cycle import CardCycle
 from engine.prediction.kinds import FIX_BY_AGENT, kind_of
 from engine.prediction.model_twin import ModelTwin, TwinAccess, UnusableReply
 from engine.prediction.predictor_hook import PredictorHook
@@ -67,7 +67,7 @@ def build_twin(services: Services) -> PredictorHook:
             secrets=services.keys.secrets,
         ).ask,
         flows=services.flows,
-        phase=lambda: services.predictions.phase().number,
+        phase=lambda: services.card_cycle.phase().number,
         on_answer=partial(_record_twin_answer, services),
     )
     twin_training = _TwinTraining(services.settings, services.keys, twin, services.model_twin)
@@ -84,8 +84,8 @@ def build_twin(services: Services) -> PredictorHook:
     services.insights = Figures(
         services.database,
         clock,
-        phase=lambda: services.predictions.phase(),
-        check=lambda: services.predictions.calibration(),
+        phase=lambda: services.card_cycle.phase(),
+        check=lambda: services.card_cycle.calibration(),
         threshold=lambda: services.settings.current.cross_poll_auto_execute_threshold,
         earning=partial(_missing_requirements, services),
         training=lambda: services.training.view(clock.now()),
@@ -219,7 +219,7 @@ def build_prediction(services: Services, launcher: Sessions, hook: PredictorHook
     )
     services.contexts = overrides.contexts or ContextReader(clock, services.settings, sources)
     others = services.model_twin.propose, hook.propose, lambda context: learned(context, learned_work(services))
-    services.predictions = Predictions(
+    services.card_cycle = CardCycle(
         store,
         approvals,
         router,
@@ -229,7 +229,7 @@ def build_prediction(services: Services, launcher: Sessions, hook: PredictorHook
         workspaces=lambda: services.workspaces,
         propose=partial(templates.propose, sources=others),
     )
-    prompt_cards = PromptCards(store, approvals, services.predictions, router, randomness)
+    prompt_cards = PromptCards(store, approvals, services.card_cycle, router, randomness)
     services.cards = Cards(store, approvals, prompt_cards, reverse=services.changes.undo_session)
 
 

@@ -114,10 +114,10 @@ class Cards(ById):
         return self.by_id[card_id]
 
     def approve(self, card_id: str, *, edit: str | None = None, **_: Any) -> Card:
-        return self._become(card_id, status=Status.CONFIRMED, session_id="sess_aaa", note=edit or "")
+        return self._become(card_id, status=Status.APPROVED, session_id="sess_aaa", note=edit or "")
 
     def dismiss(self, card_id: str, *, reason: DismissReason | None, by: DecidedBy) -> Card:
-        return self._become(card_id, status=Status.REJECTED)
+        return self._become(card_id, status=Status.DISMISSED)
 
     def snooze(self, card_id: str, *, span: timedelta) -> Card:
         self.spans.append(span)
@@ -266,7 +266,7 @@ class StandIn:
             dnd=lambda span: None if span is None else now + span,
             note_activity=self.activity.append,
         )
-        self.predictions = SimpleNamespace(
+        self.card_cycle = SimpleNamespace(
             phase=lambda: Phase(0, 3, "the Twin starts after 30 of your decisions", 30),
             run_cycle=lambda *, workspaces, requested: SimpleNamespace(
                 created=[self.cards.by_id["pred_abc1"]],

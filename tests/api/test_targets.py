@@ -10,7 +10,7 @@ import pytest
 from engine.api.targets import find_target
 from engine.clock import FakeClock
 from engine.model import Refusal
-from engine.prediction.card_rows import Prediction
+from engine.prediction.card_rows import CardRow
 from tests.api.stand_in import StandIn
 from tests.autonomy.world import World
 
@@ -23,7 +23,7 @@ def test_the_beginning_of_an_old_card_is_found_among_thousands(
     with world.opened() as engine:
         ids = ["pred_old%_1", "pred_oldx_2", *(f"pred_n{number:05}" for number in range(1_500))]
         rows = [
-            Prediction(
+            CardRow(
                 id=one, prompt="p", target_agent="a", target_channel="koji-core", confidence=0.4, kind="lint",
                 created_at=clock.now() + timedelta(seconds=number), workspace=world.workspace, runner="flow",
                 subject=one, fingerprint=one, expires_at=clock.now() + timedelta(days=9),

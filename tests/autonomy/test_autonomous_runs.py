@@ -113,14 +113,14 @@ def test_an_operator_who_works_in_an_editor_is_not_inactive(world: World) -> Non
 @pytest.mark.long
 def test_a_change_of_files_while_it_predicts_ends_the_cycle(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.engine.autonomy.schedule.run(STATE)  # tasks that are new have their cards
-    cycle = world.engine.predictions.run_cycle
+    cycle = world.engine.card_cycle.run_cycle
 
     def slow(**options: object) -> object:
         report = cycle()
         world.somebody_writes()
         return report
 
-    monkeypatch.setattr(world.engine.predictions, "run_cycle", slow)
+    monkeypatch.setattr(world.engine.card_cycle, "run_cycle", slow)
     world.away()
     assert world.cycle().reason.startswith("somebody came")
 
@@ -133,7 +133,7 @@ def test_work_that_writes_does_not_start_within_ten_minutes_of_a_change_of_files
     world.engine.settings.set("silenceThresholdMs", "60000")  # so that ten minutes of calm are not implied
     world.away()
     world.somebody_writes(ago=ago)
-    world.engine.predictions.run_cycle()
+    world.engine.card_cycle.run_cycle()
     cycle = world.cycle()
     assert bool(cycle.acted) is starts
     if not starts:

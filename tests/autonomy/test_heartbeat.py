@@ -200,10 +200,10 @@ def test_a_task_never_runs_by_itself_however_many_were_approved(world: World, tm
     with world.opened() as engine:
         world.earn(kind=kind, channel="koji-core", approvals=40)
         (folder / "shop.md").write_text(f"- [ ] {ITEM}\n")
-        engine.predictions.run_cycle()
+        engine.card_cycle.run_cycle()
         if kind == "stale_task":
             world.clock.advance(timedelta(days=7))
-            engine.predictions.run_cycle()
+            engine.card_cycle.run_cycle()
         [card] = [card for card in engine.cards.pending() if card.kind == kind]
         assert card.assignment.flow == "report_branches"
         world.away()
@@ -223,14 +223,14 @@ def test_an_item_marked_run_needs_ten_decisions_but_no_record_of_its_kind(world:
     """It needs no decisions of like cards, but ten in all, and everything else that lets things run alone."""
     with world.opened() as engine:
         world.earn(kind="lint", approvals=decisions - 1, others=0)  # and approves one card more
-        assert engine.predictions.phase().number == 0
+        assert engine.card_cycle.phase().number == 0
         page = engine.home.agents / "backend_builder" / "heartbeat.md"
         page.write_text(f"- [ ] every 20m run: {ITEM}\n")
         os.utime(page, (world.clock.now().timestamp(),) * 2)
         engine.autonomy.schedule.run(PULSE)
         world.clock.advance(timedelta(minutes=20))
         engine.autonomy.schedule.run(PULSE)
-        engine.predictions.run_cycle()
+        engine.card_cycle.run_cycle()
         [card] = heartbeats(world)
         assert "you marked it to run" in card.reasoning
         world.away()

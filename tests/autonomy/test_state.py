@@ -25,8 +25,8 @@ HALF_HOUR = timedelta(minutes=30)
 SPECIFIED = {
     ("DISABLED", "ENABLED"): "WATCHING",  # crossPollEnabled and no stop
     ("WATCHING", "SILENT"): "PRIMING",  # silence >= 30 min and autonomousModeEnabled
-    ("PRIMING", "PREDICTION_READY"): "AUTONOMOUS",
-    ("PRIMING", "PREDICTION_DROPPED"): "PRIMING",  # discarded or blocked: until the next cycle
+    ("PRIMING", "CARD_READY"): "AUTONOMOUS",
+    ("PRIMING", "CARD_DROPPED"): "PRIMING",  # discarded or blocked: until the next cycle
     ("PRIMING", "OPERATOR_SPOKE"): "WATCHING",
     ("AUTONOMOUS", "OPERATOR_SPOKE"): "WATCHING",
     ("PRIMING", "AUTONOMY_OFF"): "WATCHING",

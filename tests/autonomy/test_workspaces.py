@@ -40,7 +40,7 @@ def test_a_workspace_that_is_added_later_is_checked_at_once_and_only_once(
         engine.watch_workspace(str(second_repository.path))
         assert engine.workspaces == [world.workspace, str(second_repository.path)]
         engine.autonomy.schedule.run(STATE)
-        assert set(engine.predictions.last_checked()) == {world.workspace, str(second_repository.path)}
+        assert set(engine.card_cycle.last_checked()) == {world.workspace, str(second_repository.path)}
         added, cycles = (engine.ledger.latest(9, kinds=(item,)) for item in ("WorkspaceAdded", "CycleFinished"))
         assert ([item.subject for item in added], len(cycles)) == ([str(second_repository.path)], 2)
         engine.autonomy.schedule.run(STATE)
@@ -58,7 +58,7 @@ def test_a_workspace_that_the_settings_switch_off_cannot_be_added(world: World, 
 @pytest.mark.parametrize("job", [STATE, CARDS])
 def test_cards_of_a_workspace_that_is_switched_off_are_withdrawn_except_your_own(world: World, job: str) -> None:
     with world.opened() as engine:
-        engine.predictions.run_cycle()
+        engine.card_cycle.run_cycle()
         predicted = [card.id for card in engine.cards.pending()]
         assert predicted
         asleep = engine.cards.snooze(predicted[0], span=timedelta(hours=2)).id
@@ -75,7 +75,7 @@ def test_cards_of_a_workspace_that_is_switched_off_are_withdrawn_except_your_own
         assert len(engine.decisions.load_newest()) == decided, "that says nothing about the cards"
         engine.settings.set(key, "cards")
         engine.autonomy.schedule.run(job)
-        engine.predictions.run_cycle()
+        engine.card_cycle.run_cycle()
         assert {card.kind for card in engine.cards.pending()} >= {engine.cards.get(predicted[-1]).kind}
 
 
@@ -86,18 +86,18 @@ def test_a_workspace_whose_files_change_is_checked_within_seconds(
     monkeypatch.setattr(workspace_watch, "POLL_MS", 20)
     with world.opened() as engine:
         engine.watch_workspace(str(second_repository.path))
-        engine.predictions.run_cycle()
-        before = engine.predictions.last_checked()
+        engine.card_cycle.run_cycle()
+        before = engine.card_cycle.last_checked()
 
         def is_checked_again() -> bool:
             world.clock.advance(SETTLE_TIME)
-            return engine.predictions.last_checked() != before
+            return engine.card_cycle.last_checked() != before
 
         engine.workspace_watch.start()
         wait_until(engine.workspace_watch.is_watching.is_set)
         second_repository.write("src/rates.py", "RATE = 2\n")
         wait_until(is_checked_again)
-        after = engine.predictions.last_checked()
+        after = engine.card_cycle.last_checked()
         assert [path for path in before if after[path] != before[path]] == [str(second_repository.path)]
 
 
@@ -105,7 +105,7 @@ def test_while_everything_is_stopped_changed_files_lead_to_no_check(world: World
     with world.opened() as engine:
         engine.safety.kill_switch.stop("enough", by="operator")
         engine.workspace_watch._check([world.workspace])
-        assert engine.predictions.last_checked() == {}
+        assert engine.card_cycle.last_checked() == {}
         engine.safety.kill_switch.resume("stop")
         engine.workspace_watch._check([world.workspace])
-        assert [*engine.predictions.last_checked()] == [world.workspace]
+        assert [*engine.card_cycle.last_checked()] == [world.workspace]

@@ -157,7 +157,7 @@ class World:
 
     def ended(self, card_id: str) -> SessionView:
         """The session of a card, waited for."""
-        view = self.engine.sessions.of_prediction(card_id)
+        view = self.engine.sessions.of_card(card_id)
         assert view is not None
         return self.engine.sessions.wait(view.id, 20)
 

@@ -167,7 +167,7 @@ def is_printable(text: str) -> bool:
 
 @pytest.mark.long
 def test_every_card_of_a_hostile_repository_is_printable_and_runs(engine: Engine, hostile: Repository) -> None:
-    report = engine.predictions.run_cycle(requested=True)
+    report = engine.card_cycle.run_cycle(requested=True)
     assert report.errors == ()
     assert report.created
     before = {file.name for file in hostile.path.iterdir()}
@@ -182,7 +182,7 @@ def test_every_card_of_a_hostile_repository_is_printable_and_runs(engine: Engine
 
 @pytest.mark.parametrize("option", OPTIONS)
 def test_a_parameter_that_would_be_an_option_is_refused(engine: Engine, hostile: Repository, option: str) -> None:
-    engine.predictions.run_cycle(requested=True)
+    engine.card_cycle.run_cycle(requested=True)
     card = next(card for card in engine.cards.pending() if card.assignment.flow == "draft_changelog")
     with pytest.raises(Refusal, match="dash") as refused:
         engine.cards.approve(card.id, edit=json.dumps({"since": option}))
@@ -206,7 +206,7 @@ def test_verbs_print_no_escape_sequences(clawpy: Clawpy, hostile: Repository) ->
 @pytest.mark.long
 async def test_the_console_shows_markup_literally(engine: Engine, home: Home, hostile: Repository) -> None:
     engine.cards.propose("tidy [b]up[/b] [/oops] \x1b[31m$(x)", workspace=str(hostile.path))
-    engine.predictions.run_cycle(requested=True)
+    engine.card_cycle.run_cycle(requested=True)
     app = ConsoleApp(lambda: engine, home, [str(hostile.path)])
     app.animation_level = "none"
     async with app.run_test(size=(120, 40)) as pilot:

@@ -265,4 +265,4 @@ def approve(shop: Shop) -> list[Candidate]:
             engine.adaptation.approve(candidate.id)
     for candidate in engine.adaptation.candidates(status=CandidateStatus.ROLLED_BACK):
         engine.adaptation.approve(candidate.id)
-    return engine.adaptation.candidates(status=CandidateStatus.PROMOTED)
+    return engine.adaptation.candidates(status=CandidateStatus.ACTIVE)

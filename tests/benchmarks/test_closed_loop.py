@@ -75,7 +75,7 @@ def test_success_rises_with_what_is_learnt_and_returns_without_it(
             for phase in phases:
                 learnt = approve(shop) if phase.startswith("on") else []
                 if phase == "rolled back":
-                    for candidate in engine.adaptation.candidates(status=CandidateStatus.PROMOTED):
+                    for candidate in engine.adaptation.candidates(status=CandidateStatus.ACTIVE):
                         engine.adaptation.roll_back(candidate.id)
                 green = [shop.work(task)[0] for task in todo]
                 done[phase] += green
@@ -151,7 +151,7 @@ def test_harmful_fragments_are_found_and_good_ones_kept(tmp_path: Path, server: 
                 print(format_lift(number, words, lift))
             if set(HARMFUL) <= set(found):
                 break
-        for candidate in engine.adaptation.candidates(status=CandidateStatus.PROMOTED):
+        for candidate in engine.adaptation.candidates(status=CandidateStatus.ACTIVE):
             kept = engine.adaptation.view(candidate.id).lift
             print(format_lift(number, planted[candidate.id], kept))
     assert set(found) == set(HARMFUL)

@@ -3,7 +3,7 @@
     pytest tests/benchmarks/test_cycle_speed.py -m benchmark -s
 
 Bars: the first cycle of a new home under 5 s, later ones under 500 ms at p95, after an edit and after a commit. It is
-`engine.predictions.run_cycle` of a real engine that serves all three: sense, propose, weigh, ask the rails, store. The
+`engine.card_cycle.run_cycle` of a real engine that serves all three: sense, propose, weigh, ask the rails, store. The
 baseline is one full `git log` walk.
 """
 
@@ -77,7 +77,7 @@ def test_cycle_over_three_workspaces(tmp_path: Path) -> None:
     for number in range(3):
         engine = open_engine(Home.locate(tmp_path / f"home{number}"), workspaces=paths, start_schedule=False)
         try:
-            first.append(time_call(engine.predictions.run_cycle))
+            first.append(time_call(engine.card_cycle.run_cycle))
             if number == 2:
                 edited, committed = time_cycles(engine, large)
         finally:
@@ -97,7 +97,7 @@ def time_cycles(engine: Engine, large: Repository) -> tuple[list[float], list[fl
     in between, so that there is always something to weigh and to store."""
 
     def cycle() -> float:
-        seconds = time_call(engine.predictions.run_cycle)
+        seconds = time_call(engine.card_cycle.run_cycle)
         for card in engine.cards.pending()[::2]:
             engine.cards.dismiss(card.id)
         return seconds

@@ -101,11 +101,11 @@ class Cards(StandInService):
         self, id: str, *, edit: str | None = None, parameters: Mapping[str, Any] | None = None, **_: object
     ) -> Card:
         self.note("approve", id, edit if edit is not None else parameters)
-        return self._decide(id, Status.CONFIRMED)
+        return self._decide(id, Status.APPROVED)
 
     def dismiss(self, id: str) -> Card:
         self.note("dismiss", id)
-        return self._decide(id, Status.REJECTED)
+        return self._decide(id, Status.DISMISSED)
 
     def explain(self, id: str, reason: DismissReason) -> Card:
         self.note("explain", id, reason.value)
@@ -374,7 +374,7 @@ class StandIn:
             dnd_until=lambda: self.dnd,
             dnd=self._dnd,
         )
-        self.predictions = SimpleNamespace(
+        self.card_cycle = SimpleNamespace(
             run_cycle=self._run_cycle,
             is_checking=False,
             remarks=dict,

@@ -158,7 +158,7 @@ def recent() -> list[Card]:
     past = [
         (11, "Rerun the 4 slowest tests 20 times for flakiness", Status.EXECUTED, Outcome.SUCCEEDED, 22),
         (12, "Lint the 6 files changed today", Status.EXECUTED, Outcome.FAILED, 41),
-        (13, "Report merged and stale branches", Status.REJECTED, None, 75),
+        (13, "Report merged and stale branches", Status.DISMISSED, None, 75),
         (14, "Run the whole suite before pushing 4 commits", Status.EXECUTED, Outcome.SUCCEEDED, 190),
     ]
     return [

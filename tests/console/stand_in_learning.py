@@ -81,7 +81,7 @@ ROUNDING = candidate(
 )  # fmt: skip
 
 STOCK = candidate(
-    2, CandidateType.PROMPT_FRAGMENT, "Reserve stock before the payment", CandidateStatus.PROMOTED, 81.0,
+    2, CandidateType.PROMPT_FRAGMENT, "Reserve stock before the payment", CandidateStatus.ACTIVE, 81.0,
     PromptFragment(("Reserve stock before the payment, or two carts sell the last one.",)), agent_id="backend_builder",
     run_kind="coding", drafted_from=("rec_000000000001",), corroborated_by=("rec_000000000003",), decided_by="operator",
     label="guidance_applied",
@@ -177,8 +177,8 @@ class Adaptation(StandInService):
             item,
             tuple(record for record in RECORDS if record.id in named),
             PREVIEW,
-            self.lift if item.status is CandidateStatus.PROMOTED else None,
-            (in_force,) if item.status is CandidateStatus.PROMOTED else (),
+            self.lift if item.status is CandidateStatus.ACTIVE else None,
+            (in_force,) if item.status is CandidateStatus.ACTIVE else (),
             stations(item),
         )
 

@@ -72,7 +72,7 @@ async def test_an_activated_candidate_reaches_the_prompt_until_it_is_undone(engi
         block = "<learned-guidance>\nLearnt from earlier work of this kind here"
         assert block not in prompt(engine)
         await pilot.press("a", "y")
-        await until(pilot, lambda: screen.view and screen.view["candidate"]["status"] == CandidateStatus.PROMOTED)
+        await until(pilot, lambda: screen.view and screen.view["candidate"]["status"] == CandidateStatus.ACTIVE)
         assert block in prompt(engine)
         await pilot.press("u")
         await until(pilot, lambda: screen.view and screen.view["candidate"]["status"] == CandidateStatus.REVIEW)
@@ -90,7 +90,7 @@ def test_parameters_of_a_flow_are_not_learned_as_words_of_the_operator(engine: E
     for _ in range(2):
         card = engine.cards.propose("Summarise the day", workspace=str(engine.workspaces[0]))
         engine.cards.approve(card.id, parameters={"since": since})
-        session = engine.sessions.of_prediction(card.id)
+        session = engine.sessions.of_card(card.id)
         assert session is not None
         engine.sessions.wait(session.id, 60)
     engine.learnings.catch_up()

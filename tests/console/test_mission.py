@@ -211,10 +211,10 @@ async def test_a_message_is_removed_after_a_while(console: ConsoleApp, monkeypat
 
 async def test_the_first_check_is_not_called_no_check(console: ConsoleApp, engine: StandIn) -> None:
     engine.cards.all = {}
-    engine.predictions.last_checked, engine.predictions.is_checking = dict, True
+    engine.card_cycle.last_checked, engine.card_cycle.is_checking = dict, True
     async with running(console) as pilot:
         await carry_out(pilot, sees("No cards yet: your files are being checked."))
-        engine.predictions.is_checking = False
+        engine.card_cycle.is_checking = False
         console.reload(["autonomy"])
         await carry_out(pilot, sees("No cards: nothing has been checked yet."))
 

@@ -58,7 +58,7 @@ async def test_the_second_approval_is_refused_and_both_consoles_show_the_session
         await until(
             second_keys, lambda: second.state.sessions and card.id not in {item.id for item in second.state.cards}
         )
-        assert engine.cards.get(card.id).status in (Status.CONFIRMED, Status.EXECUTED)
+        assert engine.cards.get(card.id).status in (Status.APPROVED, Status.EXECUTED)
         assert len(engine.sessions.list()) == 1
 
         def refusals() -> int:

@@ -279,8 +279,8 @@ def test_the_launcher_reports_the_effects_of_an_assignment(world: World) -> None
         world.start_flow(None)
     world.script(Place.CHECK, lambda job: FlowResult("free"))
     assert world.sessions.check(world.flow("run_tests", paths=[])).estimate == 0
-    assert world.sessions.of_prediction("pred_2") is not None
-    assert world.sessions.of_prediction("pred_3") is None
+    assert world.sessions.of_card("pred_2") is not None
+    assert world.sessions.of_card("pred_3") is None
 
 
 def test_an_edit_changes_parameters_prompt_and_digest(world: World) -> None:

@@ -72,7 +72,7 @@ def whole_lap(lap: Lap) -> None:
     lap.acknowledge("started")
     engine.cards.approve(card.id)
     lap.acknowledge("approved", card=card.id)
-    session = engine.sessions.of_prediction(card.id)
+    session = engine.sessions.of_card(card.id)
     ended = engine.sessions.wait(session.id, timeout=60)
     lap.acknowledge("ran", session=session.id)
     change = engine.changes.for_session(ended.id)
@@ -123,7 +123,7 @@ def check(lap: Lap, before: FileStates) -> Counter[str]:
 
         # No decision lost, nothing run twice.
         if "approved" in acknowledged:
-            assert card.status in (Status.CONFIRMED, Status.EXECUTED), card
+            assert card.status in (Status.APPROVED, Status.EXECUTED), card
         with engine.database.read() as reader:
             rows = reader.exec(select(SessionRow)).all()
             permits = reader.exec(select(PermitRow).where(col(PermitRow.consumed_at).is_not(None))).all()

@@ -103,7 +103,7 @@ def test_the_twin_model_proposes_nothing_with_an_unusable_answer(engine: Engine,
     engine.settings.set("twinModelEnabled", True)
     engine.settings.set("twinModelId", SMOLLM2)
     decide(engine, 15)
-    engine.predictions.run_cycle()
+    engine.card_cycle.run_cycle()
     [event] = engine.ledger.latest(kinds=("TwinAnswered",))
     assert (event.subject, event.payload["usable"]) == (SMOLLM2, False)
     assert event.payload["reason"]
@@ -135,7 +135,7 @@ def test_with_an_unusable_answer_the_rules_extract_learnings_and_the_judge_promo
     for number in range(3):
         card = world.propose("Say hello in one short sentence")
         engine.cards.approve(card.id, edit=f"Say hello in one short sentence. {rule}", without_sandbox=True)
-        session = engine.sessions.of_prediction(card.id)
+        session = engine.sessions.of_card(card.id)
         assert session is not None
         world.finish(session, SESSION_TIMEOUT_S)
         engine.settings.set("memory.model", SMOLLM2 if number == 2 else "")

@@ -39,7 +39,7 @@ from engine.prediction.approvals import Approvals, link_session
 from engine.prediction.card_store import CardStore
 from engine.prediction.cards import Cards
 from engine.prediction.context import WorkspaceContext
-from engine.prediction.cycle import Predictions
+from engine.prediction.cycle import CardCycle
 from engine.prediction.prompt_cards import PromptCards
 from engine.prediction.routing import Route, Router
 from engine.prediction.twin import Calibrator, EmbeddedTwin
@@ -139,7 +139,7 @@ class FakeSessions:
         self._database.write(lambda tx: link_session(tx, view))
         return view
 
-    def of_prediction(self, prediction_id: str) -> SessionView | None:
+    def of_card(self, prediction_id: str) -> SessionView | None:
         return self.views.get(prediction_id)
 
     def get(self, session_id: str) -> SessionView:
@@ -230,7 +230,7 @@ class World:
             ledger=Ledger(self.database), deleted=lambda workspace: False,
         )  # fmt: skip
         approvals = Approvals(self.store, self.sessions, self.twin, flows=["run_tests"])  # type: ignore[arg-type]
-        self.predictions = Predictions(
+        self.card_cycle = CardCycle(
             self.store,
             approvals,
             router,
@@ -243,7 +243,7 @@ class World:
         self.cards = self.sessions.cards = Cards(
             self.store,
             approvals,
-            PromptCards(self.store, approvals, self.predictions, router, randomness),
+            PromptCards(self.store, approvals, self.card_cycle, router, randomness),
             reverse=self.landed.reverse,
         )
 
@@ -264,7 +264,7 @@ class World:
     def cycle(self, *proposals: Proposal) -> list[Card]:
         """One cycle that finds exactly these; the cards it made."""
         self.proposals = list(proposals)
-        return list(self.predictions.run_cycle().created)
+        return list(self.card_cycle.run_cycle().created)
 
     def card(self, name: str = "a", **more: Any) -> Card:
         """A card for one proposal."""

@@ -21,7 +21,7 @@ from tests.prediction.deciding import SHOP, World, proposal, refusal
 
 def test_an_approved_card_runs_with_its_permit(world: World) -> None:
     card = world.cards.approve(world.card().id)
-    assert (card.status, card.decided_by) == (Status.CONFIRMED, DecidedBy.OPERATOR)
+    assert (card.status, card.decided_by) == (Status.APPROVED, DecidedBy.OPERATOR)
     ((permit, assignment, mode),) = world.sessions.started
     assert (permit.prediction_id, assignment, mode) == (card.id, card.assignment, "approved")
     assert card.session_id == "session_1"
@@ -54,7 +54,7 @@ def test_an_edit_that_asks_is_shown_first(world: World) -> None:
     assert refusal(world.cards.approve, card.id, edit="paths=risky") == "needs_acknowledgement"
     shown = world.cards.get(card.id)
     assert shown.assignment.parameters == {"paths": "risky"}
-    assert world.cards.approve(card.id).status is Status.CONFIRMED
+    assert world.cards.approve(card.id).status is Status.APPROVED
     assert sorted(world.signals()) == ["approved", "original"]
 
 
@@ -143,7 +143,7 @@ def test_recovery_starts_approved_cards_and_reopens_those_with_an_expired_permit
         world.cards.approve(fresh.id)
     permits = list(world.rails.open.values())
     assert len(world.cards.recover(permits, resume=False)) == 2
-    assert world.cards.get(fresh.id).status is Status.CONFIRMED
+    assert world.cards.get(fresh.id).status is Status.APPROVED
     assert world.cards.get(late.id).status is Status.PENDING
     assert len(world.cards.recover(permits)) == 1
     assert world.cards.get(fresh.id).session_id == "session_2"
@@ -176,7 +176,7 @@ def test_an_error_after_the_start_does_not_make_a_card_pending(world: World, mon
     with pytest.raises(RuntimeError):
         world.cards.approve(card.id)
     after = world.cards.get(card.id)
-    assert (after.status, after.session_id) == (Status.CONFIRMED, "session_1")
+    assert (after.status, after.session_id) == (Status.APPROVED, "session_1")
     assert refusal(world.cards.approve, card.id) == "already_decided"
 
 
@@ -197,7 +197,7 @@ def test_another_runner_is_shown_first_and_used_when_approved_again(world: World
     assert (shown.status, shown.estimate) == (Status.PENDING, 900_000)
     assert shown.served.startswith("openai:gpt")
     assert shown.note == caught.value.message
-    assert world.cards.approve(card.id).status is Status.CONFIRMED
+    assert world.cards.approve(card.id).status is Status.APPROVED
     assert world.sessions.started[0][1].runner == "model"
 
 
@@ -221,7 +221,7 @@ def test_pending_cards_name_their_runner_when_a_model_comes_or_goes(world: World
     came = world.cards.get(card.id)
     assert (came.note, came.served) == ("", "ollama:qwen; network: api.example.com for it alone")
     assert world.cards.refresh_runners() == 0
-    assert world.cards.approve(card.id).status is Status.CONFIRMED  # the card said who: nothing is asked once more
+    assert world.cards.approve(card.id).status is Status.APPROVED  # the card said who: nothing is asked once more
     other = world.propose("think about the tests")
     world.sessions.serves = ""
     assert world.cards.refresh_runners() == 1
@@ -263,7 +263,7 @@ def test_a_card_whose_session_could_not_begin_is_executed_beside_a_pending_one(w
 def test_an_undone_card_whose_session_could_not_begin_is_not_approved(world: World) -> None:
     card = world.running()
     world.cards.undo(card.id)
-    assert could_not_begin(world, card).status is not Status.CONFIRMED
+    assert could_not_begin(world, card).status is not Status.APPROVED
 
 
 # Which flow a prompt of the operator's own names.

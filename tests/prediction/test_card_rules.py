@@ -38,12 +38,12 @@ from engine.prediction.kinds import KINDS
 from tests.conftest import MONDAY_MORNING as NOW
 
 STEPS = {
-    (Status.PENDING, Status.CONFIRMED),
-    (Status.PENDING, Status.REJECTED),
+    (Status.PENDING, Status.APPROVED),
+    (Status.PENDING, Status.DISMISSED),
     (Status.PENDING, Status.EXPIRED),
-    (Status.CONFIRMED, Status.EXECUTED),
-    (Status.CONFIRMED, Status.PENDING),
-    (Status.REJECTED, Status.PENDING),
+    (Status.APPROVED, Status.EXECUTED),
+    (Status.APPROVED, Status.PENDING),
+    (Status.DISMISSED, Status.PENDING),
 }
 """What SPEC 2.7 allows; the last two are undo."""
 

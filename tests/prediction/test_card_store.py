@@ -26,7 +26,7 @@ from engine.model import (
     Status,
     Tier,
 )
-from engine.prediction.card_rows import Prediction
+from engine.prediction.card_rows import CardRow
 from engine.storage.database import Database
 from tests.conftest import MONDAY_MORNING
 from tests.prediction.deciding import SHOP, World, proposal, refusal
@@ -122,8 +122,8 @@ class Operator(RuleBasedStateMachine):
         for card in self.world.cards.recent(1000):
             expected: dict[Status, tuple[str | None, ...]] = {
                 Status.PENDING: (None,),
-                Status.REJECTED: ("dismissed",),
-                Status.CONFIRMED: ("approved",),
+                Status.DISMISSED: ("dismissed",),
+                Status.APPROVED: ("approved",),
                 Status.EXECUTED: ("undone" if card.outcome is Outcome.CANCELLED else "approved",),
                 Status.EXPIRED: (None, "expired", "did_himself") if card.shown_at else (None,),
             }
@@ -275,7 +275,7 @@ def test_two_pending_cards_are_never_about_the_same(database: Database, clock: F
     first, second = World(database, clock).cycle(proposal("a"), proposal("b"))
 
     def spoil(tx: Any) -> None:
-        tx.session.get(Prediction, second.id).subject = tx.session.get(Prediction, first.id).subject
+        tx.session.get(CardRow, second.id).subject = tx.session.get(CardRow, first.id).subject
         tx.session.flush()
 
     with pytest.raises(IntegrityError):

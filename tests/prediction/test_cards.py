@@ -19,7 +19,7 @@ from engine.model import (
     Tier,
     TriggerType,
 )
-from engine.prediction.card_rows import Prediction
+from engine.prediction.card_rows import CardRow
 from engine.safety.trigger_history import chain_start
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import Ledger
@@ -106,7 +106,7 @@ def test_a_follow_up_that_a_program_triggers_stays_in_its_chain(world: World, da
     card = world.card()
 
     def follow(tx: Transaction) -> None:
-        row = tx.session.get(Prediction, card.id)
+        row = tx.session.get(CardRow, card.id)
         assert row is not None
         row.source, row.from_channel = Source.FOLLOW_UP.value, "garden"
 
@@ -253,7 +253,7 @@ def test_undo_in_the_moment_the_session_ends_undoes_what_came_of_it(
         world.landed.sessions.add("session_1")
         return running
 
-    monkeypatch.setattr(world.sessions, "of_prediction", ended_meanwhile)
+    monkeypatch.setattr(world.sessions, "of_card", ended_meanwhile)
     assert world.cards.undo(card.id).status is Status.EXECUTED
     assert world.landed.sessions == set()
     assert world.signals() == ["undone"]

@@ -31,7 +31,7 @@ from engine.model import (
     Status,
     Tier,
 )
-from engine.prediction.card_rows import Prediction
+from engine.prediction.card_rows import CardRow
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.cycle import FOLLOW_UPS_OF_FAILED_TESTS, next_kinds
 from engine.prediction.findings import is_done_by_operator
@@ -57,14 +57,14 @@ def test_the_five_highest_proposals_become_cards(world: World) -> None:
 def test_a_requested_cycle_says_when_there_is_no_room_for_a_card(world: World) -> None:
     world.state = committed(world)
     world.cycle(*names(*"abcde"))
-    assert world.predictions.run_cycle(requested=True).errors == (), "nothing else was found"
+    assert world.card_cycle.run_cycle(requested=True).errors == (), "nothing else was found"
     world.proposals = [*world.proposals, proposal("f")]
     message = (
         "there is more, but at most 5 cards may wait in a workspace (maxPendingCards) and 12 in all "
         "(maxPendingCardsInAll): decide some first"
     )
-    assert world.predictions.run_cycle(requested=True).errors == (message,)
-    assert world.predictions.run_cycle().errors == (), "nobody asked"
+    assert world.card_cycle.run_cycle(requested=True).errors == (message,)
+    assert world.card_cycle.run_cycle().errors == (), "nobody asked"
 
 
 def test_snoozed_and_own_cards_take_no_place_and_woken_ones_wait_for_one(world: World, clock: FakeClock) -> None:
@@ -95,7 +95,7 @@ def test_a_card_is_withdrawn_when_its_evidence_is_gone(world: World) -> None:
     world.cards.mark_shown([card.id])
     own = world.propose("run_tests")
     world.proposals = []
-    assert world.predictions.run_cycle().withdrawn == (card.id,)
+    assert world.card_cycle.run_cycle().withdrawn == (card.id,)
     after = world.cards.get(card.id)
     assert (after.status, after.outcome) == (Status.EXPIRED, Outcome.WITHDRAWN)
     assert world.signals() == []
@@ -162,25 +162,25 @@ def test_nothing_is_withdrawn_when_a_source_failed(world: World) -> None:
     card = world.card("a")
     world.errors = ("runs: the table is locked",)
     world.proposals = []
-    report = world.predictions.run_cycle()
+    report = world.card_cycle.run_cycle()
     assert report.withdrawn == ()
     assert report.errors == ("/shop: runs: the table is locked",)
     world.errors, world.state = (), None
-    assert world.predictions.run_cycle().withdrawn == ()
+    assert world.card_cycle.run_cycle().withdrawn == ()
     assert world.cards.get(card.id).status is Status.PENDING
 
 
 def test_a_fault_of_a_template_costs_no_card_of_another(world: World) -> None:
     pending = world.card("a")
-    propose = world.predictions._propose
+    propose = world.card_cycle._propose
 
     def faulty(context: WorkspaceContext, failed: list[Exception]) -> list[Proposal]:
         failed.append(KeyError("head"))
         return list(propose(context, failed))
 
-    world.predictions._propose = faulty
+    world.card_cycle._propose = faulty
     world.proposals = [proposal("b")]
-    report = world.predictions.run_cycle()
+    report = world.card_cycle.run_cycle()
     assert [card.kind for card in report.created] == ["run_tests"]
     assert report.withdrawn == (), "what was not seen is not gone"
     assert report.errors == ("/shop: KeyError: 'head'",)
@@ -197,10 +197,10 @@ def test_a_card_that_the_content_rail_blocks_is_logged_once_and_not_shown(world:
 def test_confidence_is_fixed_in_phase_0_and_the_twins_in_phase_1(world: World) -> None:
     teach(world, 29)
     card = world.card("a")
-    assert (card.confidence, card.source, world.predictions.phase().number) == (0.4, Source.TEMPLATE, 0)
+    assert (card.confidence, card.source, world.card_cycle.phase().number) == (0.4, Source.TEMPLATE, 0)
     teach(world, 1, DecisionSignal.DISMISSED, kind="other")
     card = world.card("b", evidence_at=world.clock.now() - timedelta(days=2))
-    assert (card.source, card.band, world.predictions.phase().number) == (Source.EMBEDDED_TWIN, Band.ACT, 1)
+    assert (card.source, card.band, world.card_cycle.phase().number) == (Source.EMBEDDED_TWIN, Band.ACT, 1)
     assert card.parts is not None
     assert card.parts.words == (
         "you approved 29 of 29 like this in the morning",
@@ -212,24 +212,24 @@ def test_confidence_is_fixed_in_phase_0_and_the_twins_in_phase_1(world: World) -
 def test_a_stopped_engine_predicts_nothing(world: World) -> None:
     world.stopped = "F12 was pressed"
     world.proposals = [proposal("a")]
-    assert world.predictions.run_cycle() == CycleReport(errors=("F12 was pressed",))
+    assert world.card_cycle.run_cycle() == CycleReport(errors=("F12 was pressed",))
     with pytest.raises(Refusal) as refused:
-        world.predictions.run_cycle(requested=True)
+        world.card_cycle.run_cycle(requested=True)
     assert refused.value.code == "stopped"
     world.stopped = ""
-    assert len(world.predictions.run_cycle(requested=True).created) == 1
+    assert len(world.card_cycle.run_cycle(requested=True).created) == 1
 
 
 def test_a_workspace_that_is_off_gets_no_cards(database: Database, clock: FakeClock) -> None:
     settings = Settings(workspaces={SHOP: WorkspaceSettings(autonomy=WorkspaceAutonomy.OFF)})
     world = World(database, clock, settings=settings)
     assert world.cycle(proposal("a")) == []
-    assert "off" in world.predictions.run_cycle(requested=True).errors[0]
+    assert "off" in world.card_cycle.run_cycle(requested=True).errors[0]
 
 
 def test_a_second_cycle_waits_for_the_first(world: World) -> None:
     inside, go_on = threading.Event(), threading.Event()
-    contexts = world.predictions._contexts
+    contexts = world.card_cycle._contexts
     read: list[Sequence[str]] = []
 
     def slow(workspaces: Sequence[str]) -> Sequence[WorkspaceContext]:
@@ -238,19 +238,19 @@ def test_a_second_cycle_waits_for_the_first(world: World) -> None:
         assert go_on.wait(10)
         return contexts(workspaces)
 
-    world.predictions._contexts = slow
-    assert not world.predictions.is_checking
+    world.card_cycle._contexts = slow
+    assert not world.card_cycle.is_checking
     world.proposals = [proposal("a"), proposal("b", workspace="/blog")]
     with ThreadPoolExecutor(2) as pool:
-        first = pool.submit(world.predictions.run_cycle, workspaces=[SHOP])
+        first = pool.submit(world.card_cycle.run_cycle, workspaces=[SHOP])
         assert inside.wait(10)
-        second = pool.submit(world.predictions.run_cycle, workspaces=["/blog"], requested=True)
+        second = pool.submit(world.card_cycle.run_cycle, workspaces=["/blog"], requested=True)
         assert read == [[SHOP]]
-        assert world.predictions.is_checking
+        assert world.card_cycle.is_checking
         go_on.set()
         created = [card.assignment.workspace for report in (first, second) for card in report.result(10).created]
     assert created == [SHOP, "/blog"]
-    assert not world.predictions.is_checking
+    assert not world.card_cycle.is_checking
 
 
 def test_ordered_cards_take_no_place(world: World) -> None:
@@ -293,7 +293,7 @@ def at(moment: datetime, **state: Any) -> dict[str, Any]:
 )
 def test_whether_the_operator_did_the_work_of_a_card(kind: str, state: dict[str, Any], is_done: bool) -> None:
     columns: Any = {"kind": kind, "facts": {"branches": [["x", "t"]]}, "parameters": {"target": "x"}}
-    row = Prediction(created_at=MONDAY_MORNING, **columns)
+    row = CardRow(created_at=MONDAY_MORNING, **columns)
     given: Any = {"git": GitState()} | state
     context = WorkspaceContext(SHOP, LATER, LATER, **given)
     assert is_done_by_operator(row, context, {"own"}) is is_done
@@ -342,17 +342,17 @@ def test_failed_tests_lead_to_one_card_that_takes_no_place(world: World) -> None
     five = names(*"vwxyz")
     fail_tests(world, "a", *five[1:])
     world.proposals = [*five, BROKEN_TEST, proposal("other", kind="hunt_flakes")]
-    [card] = world.predictions.follow_up()
+    [card] = world.card_cycle.follow_up()
     assert (card.kind, card.source, card.status) == ("bisect", Source.FOLLOW_UP, Status.PENDING)
-    assert world.predictions.follow_up() == []
-    assert len(world.predictions.run_cycle().created) == 1
+    assert world.card_cycle.follow_up() == []
+    assert len(world.card_cycle.run_cycle().created) == 1
     assert len(world.cards.pending()) == 5 + 1
 
 
 def test_a_follow_up_is_withdrawn_when_its_evidence_is_gone(world: World) -> None:
     fail_tests(world)
     world.proposals = [BROKEN_TEST]
-    [card] = world.predictions.follow_up()
+    [card] = world.card_cycle.follow_up()
     world.cycle(BROKEN_TEST)
     assert [card.id for card in world.cards.pending()] == [card.id]
     world.cycle()
@@ -367,14 +367,14 @@ def test_a_follow_up_that_was_dismissed_or_done_lately_gives_way_to_the_next_kin
     world.cards.dismiss(by_kind["hunt_flakes"])
     fail_tests(world)
     world.proposals = [done, dismissed, proposal("red", kind="still_red")]
-    assert [card.kind for card in world.predictions.follow_up()] == ["still_red"]
+    assert [card.kind for card in world.card_cycle.follow_up()] == ["still_red"]
 
 
 def test_a_pending_card_for_the_same_is_the_follow_up(world: World) -> None:
     fail_tests(world, "a", BROKEN_TEST)
     [card] = world.cards.pending()
     world.proposals = [BROKEN_TEST, proposal("red", kind="still_red")]
-    assert world.predictions.follow_up() == []
+    assert world.card_cycle.follow_up() == []
     assert world.cards.get(card.id).status is Status.PENDING
 
 
@@ -382,9 +382,9 @@ def test_nothing_follows_during_a_stop_and_nothing_is_lost_by_it(world: World) -
     fail_tests(world)
     world.proposals = [BROKEN_TEST]
     world.stopped = "stopped from outside"
-    assert world.predictions.follow_up() == []
+    assert world.card_cycle.follow_up() == []
     world.stopped = ""
-    assert len(world.predictions.follow_up()) == 1
+    assert len(world.card_cycle.follow_up()) == 1
 
 
 @pytest.mark.parametrize(("age", "cards"), [(timedelta(hours=24), 1), (timedelta(hours=24, seconds=1), 0)])
@@ -394,4 +394,4 @@ def test_nothing_follows_a_session_that_ended_more_than_a_day_ago(
     fail_tests(world)
     clock.advance(age)
     world.proposals = [BROKEN_TEST]
-    assert len(world.predictions.follow_up()) == cards
+    assert len(world.card_cycle.follow_up()) == cards

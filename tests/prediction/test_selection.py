@@ -18,7 +18,7 @@ from engine.model import (
     Source,
     Tier,
 )
-from engine.prediction.card_rows import Prediction, make_row
+from engine.prediction.card_rows import CardRow, make_row
 from engine.prediction.selection import EXPLORED_AFTER, EXPLORED_BELOW, select_rows
 from engine.prediction.twin import (
     MIN_DECISIONS,
@@ -28,7 +28,7 @@ from tests.conftest import MONDAY_MORNING as NOW
 from tests.prediction.deciding import SHOP, World, proposal, teach
 
 
-def draft(name: str, total: float, *, kind: str = "run_tests", **more: Any) -> Prediction:
+def draft(name: str, total: float, *, kind: str = "run_tests", **more: Any) -> CardRow:
     suggestion = proposal(name, kind=kind, **more)
     estimate = ConfidenceEstimate(ConfidenceParts(total, total, 0.5, total, total, stated=True), NO_FEATURES)
     assignment, info = Assignment(suggestion.prompt, "koji-core", SHOP, "flow", kind), RunnerInfo(True)
@@ -65,7 +65,7 @@ LIKED, DISLIKED = draft("liked", 0.8), draft("disliked", 0.1, kind="lint")
     ids=["confidence", "broken", "heartbeat", "meeting", "follow-up", "not explored", "explored", "known"],
 )
 def test_which_drafts_are_shown(
-    drafts: list[Prediction], decided: int, randomness: Randomness, selected: list[str]
+    drafts: list[CardRow], decided: int, randomness: Randomness, selected: list[str]
 ) -> None:
     rows = select_rows(drafts, {"lint": decided}, learning=True, randomness=randomness)
     assert [row.facts["name"] for row in rows] == selected
@@ -85,7 +85,7 @@ def test_a_kind_is_explored_again_after_a_month_without_a_decision(
     world: World, clock: FakeClock, age: timedelta, is_shown: bool
 ) -> None:
     """Tastes change."""
-    world.predictions._selector._randomness = ALWAYS
+    world.card_cycle._selector._randomness = ALWAYS
     teach(world, MIN_DECISIONS, DecisionSignal.DISMISSED, kind="lint")
     clock.advance(age)
     assert bool(world.cycle(proposal("new", kind="lint"))) is is_shown

@@ -23,7 +23,7 @@ from engine.engine import Engine, open_engine
 from engine.execution.live_session import LiveSession
 from engine.execution.runners.runner import RunnerResult
 from engine.model import DecidedBy, DecidedCard, DecisionSignal, Randomness, Refusal, SessionView, Source
-from engine.prediction.card_rows import Prediction
+from engine.prediction.card_rows import CardRow
 from engine.safety.pipeline import RAIL_ORDER, CrosspollLog
 from engine.services import Overrides
 from engine.simulation.simulate import open_world
@@ -120,7 +120,7 @@ class MachineWorld(RuleBasedStateMachine):
     def _make_card(self, kind: str, channel: str, confidence: float, after: str = "owner", prompt: str = "") -> str:
         self.cards += 1
         number, now = self.cards, self.clock.now()
-        row = Prediction(
+        row = CardRow(
             id=f"pred_{number}", prompt=prompt or f"{kind} {number}", target_agent="backend_builder",
             target_channel=channel, confidence=confidence, created_at=now, kind=kind, workspace=self.workspace,
             runner="flow", flow=kind, parameters={"paths": []}, subject=f"{number}", fingerprint=f"{number}",

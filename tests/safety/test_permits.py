@@ -59,7 +59,7 @@ def test_every_session_has_a_permit_of_the_pipeline_whatever_started_it(world: W
     running.autonomy.schedule.run(CARDS)
     running.autonomy.schedule.run(STATE)
     running.autonomy.schedule.run(PULSE)
-    running.predictions.run_cycle(requested=True)
+    running.card_cycle.run_cycle(requested=True)
     assert count_sessions_with_permits(running) == 1, "cycles, chores and heartbeats start nothing"
     first = running.cards.propose("report_branches days=7", workspace=world.workspace)
     dispatch(running, "approve", {"id": first.id, "wait": True})

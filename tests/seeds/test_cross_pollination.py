@@ -401,7 +401,7 @@ def test_autonomous_cycle(trusted: World) -> None:
     trusted.run_jobs("state", "act")
     (cycle,) = trusted.facts("AutonomousCycleFinished")
     card = trusted.engine.cards.get(cycle["acted"])
-    view = trusted.engine.sessions.of_prediction(card.id)
+    view = trusted.engine.sessions.of_card(card.id)
     trusted.engine.sessions.wait(view.id, 20)
     assert (card.kind, card.decided_by) == ("report_branches", DecidedBy.AUTONOMY)
     assert trusted.engine.cards.get(card.id).outcome is Outcome.SUCCEEDED

@@ -113,7 +113,7 @@ class Situation:
 
     def cards(self) -> list[Card]:
         """What the stack holds after a cycle, from the top."""
-        report = self.engine.predictions.run_cycle(requested=False)
+        report = self.engine.card_cycle.run_cycle(requested=False)
         assert not report.errors, report.errors
         return self.engine.cards.pending()
 
@@ -146,7 +146,7 @@ class Situation:
         assert approved.session_id is not None
         view = self.engine.sessions.wait(approved.session_id, timeout=ENDS_WITHIN)
         assert view.state.over, view
-        self.engine.predictions.follow_up()
+        self.engine.card_cycle.follow_up()
         return view
 
     def run_tests(self) -> SessionView:

@@ -195,7 +195,7 @@ def test_cards_of_a_check_that_failed_stay(monday: Situation) -> None:
     lost.unlink()
     monday.git("stash", "drop", "-q")
     monday.write("cart.py", "def total(prices):\n    breakpoint()\n    return sum(prices) + 0\n", days_ago=0.005)
-    report = monday.engine.predictions.run_cycle(requested=False)
+    report = monday.engine.card_cycle.run_cycle(requested=False)
     assert any("own: git diff" in error for error in report.errors), report.errors
     kinds = {card.kind for card in monday.engine.cards.pending()}
     assert "leftovers" in kinds, "nobody could see whether it is gone"

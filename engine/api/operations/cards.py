@@ -45,7 +45,7 @@ def predict(
     """Check for new cards now, then return those that are pending."""
     workspaces = list(workspaces) or list(engine.workspaces)
     latest = engine.ledger.latest(1)
-    report = engine.predictions.run_cycle(workspaces=workspaces, requested=True)
+    report = engine.card_cycle.run_cycle(workspaces=workspaces, requested=True)
     faults = engine.ledger.latest(50, kinds=("FaultReported",))
     new = [
         fact for fact in reversed(faults) if not latest or fact.id > latest[0].id
@@ -144,7 +144,7 @@ def dismiss(
     """Dismiss a card, or give the reason for an earlier dismissal. It is learned from; `never-here` and
     `never-anywhere` switch the kind of card off."""
     card_id = find_target(engine, id).card_id
-    if reason and engine.cards.get(card_id).status is Status.REJECTED:
+    if reason and engine.cards.get(card_id).status is Status.DISMISSED:
         return _decision_document(engine, engine.cards.explain(card_id, reason))
     return _decision_document(engine, engine.cards.dismiss(card_id, reason=reason or None, by=decided_by))
 
@@ -262,7 +262,7 @@ def trigger(
     elif hint:
         card = _card_of_hint(engine, hint, channel, workspace)
     else:
-        engine.predictions.run_cycle(requested=True)
+        engine.card_cycle.run_cycle(requested=True)
         card = next(iter(engine.cards.pending(channel=channel)), None)
     if card is None:
         where = f" for #{channel}" if channel else ""

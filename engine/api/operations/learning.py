@@ -104,7 +104,7 @@ def learnings(
 def _lesson_uses(engine: Services, lesson: str) -> Document:
     """Other uses of a lesson: by which leaders, and in which active candidates."""
     leaders = [agent.id for agent in engine.agents.list() if agent.tier <= 3 and _teaches(engine, agent.id, lesson)]
-    promoted = engine.adaptation.candidates(CandidateStatus.PROMOTED, CandidateType.PROMPT_FRAGMENT)
+    promoted = engine.adaptation.candidates(CandidateStatus.ACTIVE, CandidateType.PROMPT_FRAGMENT)
     candidates = [
         candidate.id
         for candidate in promoted

@@ -71,7 +71,7 @@ def status(engine: ApiServices) -> Document:
     autonomy = engine.autonomy
     runs = autonomy.scheduled
     state = autonomy.state() if runs else autonomy.last_state() or autonomy.state()
-    phase = engine.predictions.phase()
+    phase = engine.card_cycle.phase()
     pending = engine.cards.pending()
     gateway = engine.gateway.state()
     earning = autonomy.requirements(engine.workspaces)

@@ -131,7 +131,7 @@ class Adaptation(CandidateViews):
             self._reflection.find_sequences()
             drafted = self._draft_and_evaluate()
             if self._settings.current.adaptation.mode is AdaptationMode.AUTONOMOUS:
-                self._promote()
+                self._activate_by_itself()
                 self._roll_back_harmful()
             return drafted
 
@@ -239,8 +239,8 @@ class Adaptation(CandidateViews):
         candidate = row.value
         # A landing that was undone is no evidence.
         records = [each for each in records if "landed" not in each.details or self._sources.title(each.session_id)]
-        promoted = row.since if row.status is CandidateStatus.PROMOTED else None
-        evaluation = evaluate(candidate, drafted, records, promoted_at=promoted)
+        active_since = row.since if row.status is CandidateStatus.ACTIVE else None
+        evaluation = evaluate(candidate, drafted, records, active_since=active_since)
         move = None
         match row.status:
             case CandidateStatus.DRAFTED if evaluation.has_passed:
@@ -269,8 +269,8 @@ class Adaptation(CandidateViews):
 
         self._database.write(store)
 
-    def _promote(self) -> None:
-        """Activate what may become active without the operator; quotes wait for one (SPEC 6.8)."""
+    def _activate_by_itself(self) -> None:
+        """Activate the candidates that need no decision of the operator. Quotes always need one (SPEC 6.8)."""
         if not self._sources.phase() or self._sources.block_reason():
             return
         for row in load_candidates(self._database, CandidateStatus.REVIEW):
@@ -282,7 +282,7 @@ class Adaptation(CandidateViews):
             try:
                 self.approve(row.id, by="autonomy")
             except Refusal as refusal:  # decided meanwhile, or its effect cannot be active here
-                log.warning("candidate %s was not promoted by itself: %s", row.id, refusal)
+                log.warning("candidate %s was not activated: %s", row.id, refusal)
 
     def _roll_back_harmful(self) -> None:
         """Roll back harmful candidates (SPEC 5.7), also while work is held. In manual mode `waiting` asks the

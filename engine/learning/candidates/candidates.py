@@ -100,7 +100,7 @@ class CandidateRow(Row, table=True):
         overlays: list[Overlay] = []
         was_active, effect = False, effect_from_json(self.effect)
         for step in self.history:
-            is_active = step["status"] == CandidateStatus.PROMOTED
+            is_active = step["status"] == CandidateStatus.ACTIVE
             if is_active and not was_active:
                 id = f"{self.id}.{len(overlays) + 1}"
                 overlays.insert(
@@ -242,7 +242,7 @@ def _add_step(
     flow_names: Collection[str] = (),
 ) -> None:
     """Change the status, with a new line of history."""
-    if status is CandidateStatus.PROMOTED:
+    if status is CandidateStatus.ACTIVE:
         row.effect = _effect_to_activate(tx, row, flow_names).to_json()
         row.term, row.since, row.told_at = row.term + 1, tx.now, None
     row.status, row.changed_at = status, tx.now
@@ -272,7 +272,7 @@ def _effect_to_activate(tx: Transaction, row: CandidateRow, flow_names: Collecti
     )
     for other in tx.session.exec(once_active):
         is_same = other.effect["commands"] == list(effect.commands)
-        is_active = other.status is CandidateStatus.PROMOTED
+        is_active = other.status is CandidateStatus.ACTIVE
         if is_active and is_same and other.workspace in ("", row.workspace):
             message = f"the flow {other.effect['name']} already runs these commands"
             raise Refusal("already_in_force", message, f"reject this candidate; the other is {other.id}")
@@ -309,7 +309,7 @@ class CandidateTexts:
                 try:
                     validate_effect(remaining)
                 except Refusal:
-                    move = CandidateMove.ROLL_BACK if row.status is CandidateStatus.PROMOTED else CandidateMove.REJECT
+                    move = CandidateMove.ROLL_BACK if row.status is CandidateStatus.ACTIVE else CandidateMove.REJECT
                     if row.status is not CandidateStatus.REJECTED:
                         decide_candidate(tx, row, move, "operator", "its text was forgotten")
             return len(matches)

@@ -32,7 +32,7 @@ from engine.model.adaptation import (
 from engine.model.lessons import content_words, normalise
 from engine.model.text import jaccard
 
-PROPOSED = (CandidateStatus.DRAFTED, CandidateStatus.REVIEW, CandidateStatus.PROMOTED)
+PROPOSED = (CandidateStatus.DRAFTED, CandidateStatus.REVIEW, CandidateStatus.ACTIVE)
 """Statuses of candidates that nobody turned down."""
 
 MAX_DRAFTS = 5
@@ -199,17 +199,17 @@ def evaluate(
     drafted: Sequence[LearningRecord],
     records: Sequence[LearningRecord],
     *,
-    promoted_at: datetime | None = None,
+    active_since: datetime | None = None,
 ) -> Evaluation:
-    """Evaluate a candidate by the `records` of its scope. It was drafted from the records `drafted`, and is active
-    since `promoted_at`."""
+    """Evaluate a candidate by the `records` of its scope. It was drafted from the records `drafted`. `active_since` is
+    None for a candidate that is not active."""
     supporting = supporting_records(candidate, drafted, records)
     score = corroborated_score(
         max((record.score for record in drafted), default=0.0), [record.score for record in supporting]
     )
     begin = min((record.at for record in drafted), default=candidate.created_at)
     against = [record for record in records if record.id not in candidate.drafted_from]
-    against = [record for record in against if speaks_against(candidate, record, begin, promoted_at)]
+    against = [record for record in against if speaks_against(candidate, record, begin, active_since)]
     if supporting:
         others = "1 other record supports" if len(supporting) == 1 else f"{len(supporting)} other records support"
         words = f"{others} it: {score:.0f} of 100"
@@ -221,7 +221,7 @@ def evaluate(
 
 
 def speaks_against(
-    candidate: Candidate, record: LearningRecord, begin: datetime, promoted_at: datetime | None = None
+    candidate: Candidate, record: LearningRecord, begin: datetime, active_since: datetime | None = None
 ) -> bool:
     """Whether a record of the agent that a candidate concerns is evidence against its effect.
 
@@ -236,7 +236,7 @@ def speaks_against(
     match effect:
         case FixTemplate():
             red = record.kind is RecordKind.FAILED_TDD and details.get("test") in effect.failing
-            return red and promoted_at is not None and record.at > promoted_at
+            return red and active_since is not None and record.at > active_since
         case PolicyTweak() if record.kind is RecordKind.SUCCESSFUL_HEAL and "landed" not in details:
             tries, cost = int(details.get("attempts", 1)) - 1, int(details.get("cost", 0))
             return (effect.tries is not None and tries > effect.tries) or (

@@ -88,7 +88,7 @@ class Overlays:
 
     def active(self) -> Sequence[Overlay]:
         """All active effects, oldest first."""
-        active = (row.overlays[0] for row in load_candidates(self._database, CandidateStatus.PROMOTED))
+        active = (row.overlays[0] for row in load_candidates(self._database, CandidateStatus.ACTIVE))
         return sorted(active, key=lambda overlay: (overlay.since, overlay.id))
 
 
@@ -230,7 +230,7 @@ class Trials(SessionFollower[OverlayRun]):
             row = tx.session.get(CandidateRow, overlay_id.rpartition(".")[0])
             if row is None or row.told_at is not None or measured.verdict != LiftVerdict.HARMS:
                 continue
-            if row.status != CandidateStatus.PROMOTED or overlay_id != f"{row.id}.{row.term}":
+            if row.status != CandidateStatus.ACTIVE or overlay_id != f"{row.id}.{row.term}":
                 continue
             row.told_at = tx.now
             tx.session.add(row)

@@ -36,7 +36,7 @@ from engine.model.text import count
 from engine.storage.database import Database
 
 _END_WORDS = {
-    CandidateStatus.PROMOTED: "it is active",
+    CandidateStatus.ACTIVE: "it is active",
     CandidateStatus.REJECTED: "rejected",
     CandidateStatus.ROLLED_BACK: "rolled back",
 }
@@ -106,7 +106,7 @@ class CandidateViews:
             for row in load_candidates(self._database, CandidateStatus.REVIEW)
         ]
         harmful = {overlay.candidate_id: lift for overlay, lift in self._trials.harmful()}
-        active = {row.id: row for row in load_candidates(self._database, CandidateStatus.PROMOTED)} if harmful else {}
+        active = {row.id: row for row in load_candidates(self._database, CandidateStatus.ACTIVE)} if harmful else {}
         return waiting + [
             Waiting("candidate", id, f"roll back? {active[id].title}: {describe_lift(lift)}", active[id].changed_at)
             for id, lift in harmful.items()
@@ -167,7 +167,7 @@ def _stations(row: CandidateRow, drafted_from: Sequence[LearningRecord]) -> tupl
     elif row.status.is_decided:
         review = Station("review", at, f"by {last['by']}", "done")
         name = "reject" if row.status is CandidateStatus.REJECTED else "promote"
-        state = "done" if row.status is CandidateStatus.PROMOTED else "failed"
+        state = "done" if row.status is CandidateStatus.ACTIVE else "failed"
         end = Station(name, at, f"{_END_WORDS[row.status]}{reason}", state)
     return (
         Station("detect", max((record.at for record in drafted_from), default=None), origin, "done"),

@@ -93,7 +93,8 @@ def _task_offer(context: WorkspaceContext, kind: str, why: str, task: Task, *, r
 
 @frozen
 class LearnedWork:
-    """A flow in force. `prompt` says what it runs, `since` when it was promoted; `workspace` "" is for all."""
+    """A learned flow that is active. `prompt` says what it runs, `since` when it became active. `workspace` "" is for
+    all."""
 
     name: str
     prompt: str

@@ -207,7 +207,7 @@ def predict(served: Served, *flows: str) -> None:
     ]
     file = served.engine.home.data / "predictions.jsonl"
     file.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
-    served.engine.predictions.run_cycle(requested=True)
+    served.engine.card_cycle.run_cycle(requested=True)
 
 
 @pytest.mark.long
@@ -232,7 +232,7 @@ def test_a_card_is_decided_from_the_phone_once(serve: Serve) -> None:
 
     assert press(buttons_of[first]["Approve"]).status_code == 200
     decided = engine.cards.get(first)
-    assert (decided.status in (Status.CONFIRMED, Status.EXECUTED), decided.decided_by) == (True, DecidedBy.API)
+    assert (decided.status in (Status.APPROVED, Status.EXECUTED), decided.decided_by) == (True, DecidedBy.API)
     assert press(buttons_of[first]["Approve"]).status_code == 401, "a pass opens once"
     assert press(buttons_of[first]["Dismiss"]).status_code == 409, "and a card is decided once"
 
@@ -241,4 +241,4 @@ def test_a_card_is_decided_from_the_phone_once(serve: Serve) -> None:
     swapped = buttons_of[second]["Dismiss"] | {"headers": buttons_of[second]["Approve"]["headers"]}
     assert press(swapped).status_code == 401, "the pass of one button opens no other door"
     assert press(buttons_of[second]["Dismiss"]).status_code == 200
-    assert engine.cards.get(second).status is Status.REJECTED
+    assert engine.cards.get(second).status is Status.DISMISSED

@@ -104,7 +104,7 @@ class World:
         return self.cards[card_id]
 
     def decide(self, card_id: str) -> None:
-        self.cards[card_id] = replace(self.cards[card_id], status=Status.REJECTED)
+        self.cards[card_id] = replace(self.cards[card_id], status=Status.DISMISSED)
 
     def happen(self, *events: Event) -> None:
         """Record events, and have them read."""

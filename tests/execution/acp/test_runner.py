@@ -249,7 +249,7 @@ def test_from_a_card_to_a_landing(engine: Any, repository: Repository) -> None:
     card = engine.cards.propose(task, workspace=str(repository.path), channel="koji-core")
     assert card.assignment.runner == "acp:small"
     engine.cards.approve(card.id)
-    session = engine.sessions.of_prediction(card.id)
+    session = engine.sessions.of_card(card.id)
     ended = engine.sessions.get(session.id)
     while not ended.state.over:
         for request in engine.permissions.waiting():

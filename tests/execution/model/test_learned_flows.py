@@ -27,7 +27,7 @@ def candidate(engine: Engine, effect: Effect, number: int, **where: str) -> Cand
     now = engine.clock.now()
     return Candidate(
         f"cand_{effect.kind}{number or ''}", effect.kind, "agent", "backend_builder", f"label/{number}", "title",
-        CandidateStatus.PROMOTED,
+        CandidateStatus.ACTIVE,
         80.0, effect, now, now, **where,
     )  # fmt: skip
 

@@ -52,7 +52,7 @@ class OverlayWorld:
             scope_id=agent,
             source_label=f"failed_tdd/{id}",
             title="a title",
-            status=CandidateStatus.PROMOTED,
+            status=CandidateStatus.ACTIVE,
             score=80.0,
             effect=effect,
             created_at=self.clock.now(),

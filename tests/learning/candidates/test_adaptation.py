@@ -18,7 +18,7 @@ from engine.storage.database import Database, Transaction
 from engine.storage.ledger import Ledger
 from tests.learning.candidates.world import AGENT, SHOP, TOTAL, World, para_fact, retry_repeated
 
-REVIEW, PROMOTED = CandidateStatus.REVIEW, CandidateStatus.PROMOTED
+REVIEW, ACTIVE = CandidateStatus.REVIEW, CandidateStatus.ACTIVE
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ def test_in_autonomous_mode_quotes_wait_for_the_operator(autonomous: World) -> N
 
 def test_in_autonomous_mode_measured_candidates_are_activated(autonomous: World) -> None:
     candidate = measured_candidate(autonomous)
-    assert (candidate.status, candidate.decided_by) == (PROMOTED, "autonomy")
+    assert (candidate.status, candidate.decided_by) == (ACTIVE, "autonomy")
     assert autonomous.overlays.candidate_ids == [candidate.id]
 
 
@@ -74,7 +74,7 @@ def test_nothing_is_activated_in_phase_0_or_while_work_is_held(
     assert measured_candidate(autonomous).status is REVIEW
     setattr(autonomous.sources, reason, free)
     autonomous.adaptation.run_round()
-    assert autonomous.adaptation.candidates()[0].status is PROMOTED
+    assert autonomous.adaptation.candidates()[0].status is ACTIVE
 
 
 def test_a_candidate_that_the_content_filter_objects_to_waits_for_the_operator(autonomous: World) -> None:
@@ -108,7 +108,7 @@ def test_a_candidate_with_as_much_evidence_against_it_waits_for_the_operator(aut
     autonomous.record(retry_repeated("sess_4"))
     autonomous.adaptation.run_round()
     candidate = candidate_of_retries(autonomous)
-    assert candidate.status is PROMOTED
+    assert candidate.status is ACTIVE
 
 
 def test_a_candidate_leaves_review_when_the_landing_that_supported_it_is_undone(world: World) -> None:
@@ -150,7 +150,7 @@ def test_in_manual_mode_a_roll_back_of_a_harmful_candidate_is_proposed(world: Wo
     assert waiting.title.startswith("roll back? ")
     assert "3 of 12 went well with it, 10 of 12 without it" in waiting.title
     world.adaptation.run_round()
-    assert world.adaptation.candidates()[0].status is PROMOTED  # the operator decides
+    assert world.adaptation.candidates()[0].status is ACTIVE  # the operator decides
     world.adaptation.roll_back(candidate.id)
     assert world.adaptation.waiting() == []
 
@@ -215,7 +215,7 @@ def test_a_decision_that_fails_at_any_step_changes_nothing(
     getattr(world.adaptation, decision)(candidate.id)
     status, candidate_ids, history, events = state_of(world, candidate.id)
     assert (status, candidate_ids) == (
-        (PROMOTED, [candidate.id]) if decision == "approve" else (CandidateStatus.ROLLED_BACK, [])
+        (ACTIVE, [candidate.id]) if decision == "approve" else (CandidateStatus.ROLLED_BACK, [])
     )
     assert (history, events) == (before[2] + 1, before[3] + 1)
 

@@ -59,7 +59,7 @@ def test_a_second_session_brings_a_candidate_to_review_and_the_operator_decides(
     assert len(candidate.drafted_from) == len(candidate.corroborated_by) == 1
     assert [wait.kind for wait in world.adaptation.waiting()] == ["candidate"]
     promoted = world.adaptation.approve(candidate.id[:8])
-    assert promoted.status is CandidateStatus.PROMOTED
+    assert promoted.status is CandidateStatus.ACTIVE
     assert promoted.decided_by == "operator"
     assert world.overlays.candidate_ids == [candidate.id]
     assert world.adaptation.waiting() == []
@@ -199,7 +199,7 @@ def test_an_undone_approval_is_in_review_again_and_inactive(world: World, candid
     assert [wait.id for wait in world.adaptation.waiting()] == [candidate.id]
     states = [(station.name, station.state) for station in world.adaptation.view(candidate.id).stations]
     assert states[-2:] == [("review", "now"), ("promote", "ahead")]
-    assert world.adaptation.approve(candidate.id).status is CandidateStatus.PROMOTED
+    assert world.adaptation.approve(candidate.id).status is CandidateStatus.ACTIVE
 
 
 def test_only_the_operators_own_last_step_can_be_undone(world: World, candidate: Candidate) -> None:
@@ -226,7 +226,7 @@ def test_an_undone_rejection_is_in_review_and_an_undone_roll_back_active_again(
     assert review.words == "needs your decision; undone: reject (not now)"
     world.adaptation.approve(candidate.id)
     world.adaptation.roll_back(candidate.id, "it did not help")
-    assert world.adaptation.undo(candidate.id).status is CandidateStatus.PROMOTED
+    assert world.adaptation.undo(candidate.id).status is CandidateStatus.ACTIVE
     assert world.overlays.candidate_ids == [candidate.id]
     assert world.adaptation.roll_back(candidate.id).status is CandidateStatus.ROLLED_BACK
 
@@ -296,7 +296,7 @@ class RandomSteps(RuleBasedStateMachine):
     @invariant()
     def status_and_active_effects_agree(self) -> None:
         rows = load_candidates(self.world.database)
-        promoted = {row.id for row in rows if row.status == CandidateStatus.PROMOTED}
+        promoted = {row.id for row in rows if row.status == CandidateStatus.ACTIVE}
         assert promoted == set(self.world.overlays.candidate_ids)
         assert len({row.dedupe_key for row in rows}) == len(rows)
         for row in rows:

@@ -235,8 +235,8 @@ def test_records_against_a_fix_template_are_those_since_it_became_active() -> No
     red = record(5, label=f"failed_tdd/{TEST}", details={"test": TEST})
     template = candidate(heal, FixTemplate((TEST,), ("fix it",)), type=CandidateType.FIX_TEMPLATE)
     assert not speaks_against(template, red, heal.at)
-    assert speaks_against(template, red, heal.at, promoted_at=heal.at)
-    assert not speaks_against(template, red, heal.at, promoted_at=red.at)
+    assert speaks_against(template, red, heal.at, active_since=heal.at)
+    assert not speaks_against(template, red, heal.at, active_since=red.at)
 
 
 @pytest.mark.parametrize(

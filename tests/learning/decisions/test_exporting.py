@@ -21,7 +21,7 @@ from engine.learning.decisions.preferences import (
     load_pairs,
 )
 from engine.model import Refusal
-from engine.prediction.card_rows import Prediction
+from engine.prediction.card_rows import CardRow
 from engine.storage.database import Database, Transaction
 
 
@@ -79,7 +79,7 @@ def test_the_cards_of_exported_pairs_are_marked(database: Database, exporter: Ex
     def add_card(tx: Transaction, card_id: str) -> None:
         now = clock.now()
         tx.session.add(
-            Prediction(
+            CardRow(
                 id=card_id, prompt="run", target_agent="a", target_channel="koji-core", confidence=0.7,
                 kind="run_tests", workspace="/shop", runner="flow", subject=card_id, fingerprint=card_id,
                 created_at=now, expires_at=now,
@@ -96,7 +96,7 @@ def test_the_cards_of_exported_pairs_are_marked(database: Database, exporter: Ex
         database.write(lambda tx, card_id=card_id: add_card(tx, card_id))  # type: ignore[misc]
     exporter.export_batch()
     with database.read() as session:
-        marked = {card.id: card.dpo_exported for card in session.exec(select(Prediction))}
+        marked = {card.id: card.dpo_exported for card in session.exec(select(CardRow))}
     assert marked == {"pred_chosen": True, "pred_rejected": True, "pred_other": False}
 
 

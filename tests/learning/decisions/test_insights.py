@@ -34,7 +34,7 @@ from engine.model import (
     Status,
     TrainingView,
 )
-from engine.prediction.card_rows import Prediction
+from engine.prediction.card_rows import CardRow
 from engine.storage.database import Database
 
 SHOP, BLOG = "/shop", "/blog"
@@ -58,7 +58,7 @@ def decide(database: Database, clock: FakeClock) -> Decide:
                 "decided_by": DecidedBy.OPERATOR, "kind": "run_tests", "workspace": SHOP, "runner": "flow",
                 "subject": str(add.count), "fingerprint": str(add.count), "expires_at": at,  # type: ignore[attr-defined]
             }  # fmt: skip
-            row = Prediction(**(fields | more))
+            row = CardRow(**(fields | more))
             database.write(lambda tx, row=row: tx.session.add(row))  # type: ignore[misc]
 
     add.count = 0  # type: ignore[attr-defined]
@@ -94,7 +94,7 @@ def test_days_begin_at_local_midnight_and_include_today(decide: Decide, figures:
 
 def test_figures_are_of_one_workspace_or_all(decide: Decide, figures: Figures) -> None:
     decide(2)
-    decide(3, workspace=BLOG, status=Status.REJECTED)
+    decide(3, workspace=BLOG, status=Status.DISMISSED)
     assert figures.read(7).metrics.approval_rate == 0.4
     insights = figures.read(7, SHOP)
     assert (insights.metrics.total, insights.metrics.approval_rate, insights.earning) == (2, 1.0, "for /shop")
@@ -127,11 +127,11 @@ def test_withdrawn_cards_are_neither_expired_nor_undecided(decide: Decide, figur
 
 def test_drift_is_of_decisions_of_a_person_however_old(decide: Decide, figures: Figures) -> None:
     old = timedelta(days=90)
-    decide(NEWEST, old, decided_by=DecidedBy.AUTONOMY, status=Status.REJECTED)
+    decide(NEWEST, old, decided_by=DecidedBy.AUTONOMY, status=Status.DISMISSED)
     decide(NEWEST, old, source=Source.OPERATOR)
-    decide(MIN_DRIFT - 1, old, status=Status.REJECTED)
+    decide(MIN_DRIFT - 1, old, status=Status.DISMISSED)
     assert figures.read(7).drift.words == "1 more decision until changes of taste can be detected"
-    decide(status=Status.REJECTED)
+    decide(status=Status.DISMISSED)
     drift = figures.read(7).drift
     assert (drift.decisions, drift.changed) == (MIN_DRIFT, False)
     assert drift.words == "too few earlier decisions to detect changes of taste"
