@@ -116,10 +116,14 @@ def in_history(workspace: Path, older: str, newer: str) -> bool:
 
 @lru_cache(MAX_RELATIONS)
 def last_commit_of(workspace: Path, path: str, head: str) -> str:
-    """The newest commit in the history of `head` that changed the file at `path` (from the top), "" without one."""
-    done = Git(workspace, timeout=TIMEOUT_S).run(
-        "log", "-1", "--format=%H", head, "--", f":(top,literal){path}", allowed=(0, 128)
-    )
+    """The newest commit in the history of `head` that changed the file at `path` (from the top), "" without one, or if
+    the history is too long to find it."""
+    git = Git(workspace, timeout=TIMEOUT_S)
+    try:
+        done = git.run("log", "-1", "--format=%H", head, "--", f":(top,literal){path}", allowed=(0, 128))
+    except GitError as error:
+        log.warning("%s: the last commit of %s is not known: %s", workspace, path, error)
+        return ""
     return done.stdout.decode().strip()
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from engine.execution.runners.flows import FLOWS
 from engine.execution.runners.toolchains.projects import find_projects
+from engine.git import Git, GitError
 from engine.model import Proposal, SessionState, Tier
 from engine.prediction.templates.failures import bisect, update_lock
 from tests.conftest import Repository
@@ -97,6 +99,22 @@ def test_without_a_passing_run_or_a_tag_a_bisect_goes_back_to_the_commit_of_the_
     assert proposal.parameters == {"test": CART, "good": written, "bad": head, "project": "api"}
     repository.git("tag", "v1.2", "HEAD~2")
     assert only(bisect(*world.top())).parameters["good"] == "v1.2"
+
+
+def test_a_history_that_is_too_long_to_search_costs_the_bisect_alone(
+    world: World, repository: Repository, head: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.runs = [PastRun(head, failing=(CART,))]
+    ask = Git.run
+
+    def run(git: Git, *arguments: str, **options: Any) -> Any:
+        if "-1" in arguments and arguments[0] == "log":
+            raise GitError(arguments, -1, "no answer within 15 s", git.folder)
+        return ask(git, *arguments, **options)
+
+    monkeypatch.setattr(Git, "run", run)
+    context = world.sense()
+    assert (context.errors, len(context.parts)) == ((), 1)
 
 
 @pytest.mark.long
