@@ -129,13 +129,16 @@ def toasts_of(events: Sequence[Event]) -> Iterator[Toast]:
     """The toasts about `events`, in their order. A session that ends and leaves changes records both at once, and gets
     one toast."""
     ended = {event.subject for event in events if event.kind == "SessionEnded"}
-    files: dict[str, int] = {}  # the number of changed files, by session
     event: Any  # each kind has its own fields
+    files: dict[str, int] = {}  # the number of changed files, by session
     for event in events:
-        if event.kind == "ChangeSetReady" and event.session_id in ended:
+        if event.kind == "ChangeSetReady":
             files[event.session_id] = event.files
-        elif event.kind == "SessionEnded":
+    for event in events:
+        if event.kind == "SessionEnded":
             yield _session_toast(event, files.get(event.subject, 0))
+        elif event.kind == "ChangeSetReady" and event.session_id in ended:
+            continue  # the toast about the end of the session tells of it
         elif (toast := _toast_of(event)) is not None:
             yield toast
 

@@ -80,6 +80,8 @@ def test_a_session_that_ends_with_changes_has_one_toast(state: str, toast: tuple
     other = ChangeSetReady(subject="change_2", session_id="other", files=1)
     texts = [(item.text, item.severity) for item in toasts_of([ready, other, ended])]
     assert texts == [("1 changed file to land  (2)", "warning"), toast]
+    late = [item.text for item in toasts_of([ended, ready])]
+    assert late == [toast[0]], "also if the changes of a session that was ended come after its end"
 
 
 @pytest.mark.long
