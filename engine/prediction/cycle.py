@@ -238,7 +238,7 @@ class CardCycle:
         """Returns (findings, rows, is_full): the findings in these workspaces, the rows that may become cards, and
         whether a card found no place. With `next_kinds` there is at most one row: of the first of these kinds that is
         proposed and can be a card now. If that card is shown already, there is none."""
-        all_findings = self._find_proposals(workspaces, errors)
+        all_findings = self._find_proposals(workspaces, errors, can_replace=next_kinds is None)
         proposals = [proposal for findings in all_findings for proposal in findings.proposals]
         with self._database.read() as session:
             now = self._store.clock.now()
@@ -256,7 +256,7 @@ class CardCycle:
             room = Room(self._store.settings.current, awake, now)
             return all_findings, *self._selector.select(session, proposals, self._last_contexts, errors, room)
 
-    def _find_proposals(self, workspaces: Sequence[str], errors: list[str]) -> list[Findings]:
+    def _find_proposals(self, workspaces: Sequence[str], errors: list[str], *, can_replace: bool) -> list[Findings]:
         """Read each workspace and collect its proposals. What fails is added to `errors`; the rest goes on."""
         all_findings: list[Findings] = []
         for context in self._contexts(workspaces) if workspaces else ():
@@ -271,7 +271,7 @@ class CardCycle:
             errors += [f"{context.workspace}: {words}" for words in messages]
             complete = context.git is not None and not context.errors and not failed
             unchecked = frozenset(kind for check in unknown for kind in KINDS_BY_INSPECTION[check])
-            all_findings.append(Findings(context, tuple(proposals), complete, unchecked))
+            all_findings.append(Findings(context, tuple(proposals), complete, unchecked, can_replace))
         return all_findings
 
     def _store_plan(
@@ -312,7 +312,7 @@ class CardCycle:
             by_operator = is_done_by_operator(row, findings.context, session_ids)
             if by_operator:
                 reason = "you did it yourself"
-            elif any(proposal.about == row.about for proposal in findings.proposals):
+            elif findings.can_replace and any(proposal.about == row.about for proposal in findings.proposals):
                 reason = "another card says what is there now"
             else:
                 reason = "its reason no longer applies"

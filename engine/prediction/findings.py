@@ -31,6 +31,8 @@ class Findings:
     """False if something could not be read. Then no card is withdrawn."""
     unchecked: frozenset[str] = frozenset()
     """The kinds of cards whose check failed. Their cards are not withdrawn."""
+    can_replace: bool = True
+    """False if the round makes one next step at most. Then no card makes way for another about the same evidence."""
 
     def proposal_of(self, card: Card) -> Proposal | None:
         """The proposal that has the evidence and the subject of a pending card."""
@@ -49,7 +51,9 @@ class Findings:
         if not self.complete or card.source not in BOUND_TO_EVIDENCE or card.kind in self.unchecked:
             return False
         proposal = self.proposal_of(card)
-        if proposal is not None and (_is_same_work(proposal, card.assignment) or is_edited(card.id)):
+        if proposal is not None and (
+            not self.can_replace or _is_same_work(proposal, card.assignment) or is_edited(card.id)
+        ):
             return False
         return not (card.snoozed(now) and any(proposal.about == card.about for proposal in self.proposals))
 
@@ -76,7 +80,7 @@ def leaving_cards(session: Session, cards: Sequence[Card], all_findings: Sequenc
 
 
 def renew_reasons(session: Session, cards: Sequence[Card], all_findings: Sequence[Findings]) -> None:
-    """Give the pending cards the reasons that their proposals have now.
+    """Give the pending cards the reasons that their proposals have now, unless these are the reasons for other work.
 
     Their confidence stays as it was stated, because it is compared with the decision (SPEC 8.6). How relevant a signal
     is changes with every minute, and is no reason to write to the disk.
@@ -85,8 +89,10 @@ def renew_reasons(session: Session, cards: Sequence[Card], all_findings: Sequenc
     for card in cards:
         findings = by_workspace.get(card.workspace)
         proposal = findings.proposal_of(card) if findings is not None else None
-        if proposal is not None and _reasons(card) != _reasons(proposal):
-            row = load_card(session, card.id)
+        if proposal is None or _reasons(card) == _reasons(proposal):
+            continue
+        row = load_card(session, card.id)
+        if row.original_prompt or _is_same_work(proposal, card.assignment):
             row.reasoning, row.evidence_at = sanitise(proposal.reasoning), proposal.evidence_at
             row.signals = proposal.signals
 

@@ -370,6 +370,17 @@ def test_a_follow_up_that_was_dismissed_or_done_lately_gives_way_to_the_next_kin
     assert [card.kind for card in world.card_cycle.follow_up()] == ["still_red"]
 
 
+def test_a_card_keeps_its_place_in_a_round_that_makes_one_next_step(world: World) -> None:
+    before = proposal("files", kind="lint", parameters={"paths": ["a"]})
+    fail_tests(world, "t", before)
+    [card] = world.cards.pending()
+    after = proposal("files", kind="lint", parameters={"paths": ["a", "b"]}, reasoning="two files changed")
+    world.proposals = [after, BROKEN_TEST]
+    assert [made.kind for made in world.predictions.follow_up()] == ["bisect"]
+    assert world.cards.get(card.id) == card, "it makes way in the next round, which can make the other card"
+    assert [made.assignment.parameters for made in world.cycle(after, BROKEN_TEST)] == [{"paths": ["a", "b"]}]
+
+
 def test_a_pending_card_for_the_same_is_the_follow_up(world: World) -> None:
     fail_tests(world, "a", BROKEN_TEST)
     [card] = world.cards.pending()
