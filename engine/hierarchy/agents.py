@@ -44,7 +44,7 @@ from engine.model.text import INHERITED, without_section
 from engine.storage.database import Database
 
 UNFINISHED = ".clawpy-tmp-"
-"""Prefix of folders that are being made; one that a crash left is deleted at the next start."""
+"""Prefix of folders that are being created. If a crash leaves one, it is deleted at the next start."""
 
 Activity = Callable[[], Mapping[str, Doing]]
 """The current and past work of agents, by agent id."""
@@ -52,7 +52,7 @@ Activity = Callable[[], Mapping[str, Doing]]
 
 @frozen
 class HeartbeatFile:
-    """An agent's `heartbeat.md`: its text, when it was last written, and the first channel the agent serves."""
+    """An agent's `heartbeat.md`: its text, when it was written, and the first channel that the agent serves."""
 
     agent: str
     text: str
@@ -81,7 +81,7 @@ class Agents:
         self._read: FileCache[Member] = FileCache()
 
     def ensure_organisation(self) -> bool:
-        """Create the first organisation when there is no agents folder yet; True when it was created."""
+        """Create the first organisation if there is no agents folder yet. Returns whether it was created."""
         if self._folder.exists():
             for leftover in self._folder.glob(f"{UNFINISHED}*"):
                 shutil.rmtree(leftover)
@@ -97,7 +97,7 @@ class Agents:
         return True
 
     def list(self) -> Sequence[AgentView]:
-        """Every agent, leaders before those who report to them, then by id; broken ones last."""
+        """Every agent, leaders before the agents below them, else by id; broken ones last."""
         members = self._members()
         reports_to = _reports_to(members)
         views = self._views(members.values())
@@ -114,9 +114,8 @@ class Agents:
         return self._views([self._member(agent_id)])[0]
 
     def lineage(self, agent_id: str, *, under: str | None = None) -> Lineage:
-        """An agent and the leaders above it, reading their folders only; with `under` as if it reported to that one.
-
-        Raises `Refusal` `unknown_agent`, and with `under` what `move` refuses.
+        """An agent and the leaders above it, or as it would be if it reported to the agent `under`. Reads only the
+        folders of these agents. Raises `Refusal` `unknown_agent`, and with `under` as `move`.
         """
         self._member(agent_id)
         if under is not None:
@@ -139,12 +138,12 @@ class Agents:
         return Lineage(tier_of(agent_id), tuple(map(tier_of, chain.leaders)), chain)
 
     def soul_file(self, agent_id: str) -> Path:
-        """Where the agent's `soul.md` is. Raises `Refusal` `unknown_agent`."""
+        """The path of the agent's `soul.md`. Raises `Refusal` `unknown_agent`."""
         self._member(agent_id)
         return self._folder / agent_id / "soul.md"
 
     def ids(self) -> Sequence[str]:
-        """Every agent whose folder is sound, by name."""
+        """The ids of all agents whose folder is not broken, sorted."""
         return [member.id for member in self._members().values() if not member.broken]
 
     def assign_tier(self, agent_id: str, tier: int | None) -> AgentView:
@@ -164,7 +163,7 @@ class Agents:
         if member is None:
             return None
         if member.broken:
-            return 0  # fail closed: what cannot be read may spend nothing
+            return 0  # fails closed: an agent with a broken folder may spend nothing
         return None if member.tools.budget is None else microusd(member.tools.budget.usd_per_day)
 
     def tools(self, agent_id: str) -> Tools:
@@ -177,8 +176,8 @@ class Agents:
         return sanitise(read_text(self._folder / agent_id / "soul.md"))
 
     def soul_in_prompt(self, agent_id: str, without: frozenset[str] = frozenset()) -> str:
-        """The soul for a prompt, without items that say one of the lessons `without`. The section that M2 wrote is left
-        out while M1 is on, because the prompt then has the guidance of the leaders itself."""
+        """The soul for a prompt, without the items that say a lesson in `without`. While M1 is on, the prompt has the
+        guidance of the leaders, so the section that M2 wrote into the soul is left out."""
         soul = self.soul(agent_id)
         soul = without_section(soul, INHERITED) if self.config.current.enable_m1 else soul
         return without_lessons(soul, without)
@@ -200,11 +199,11 @@ class Agents:
         return None
 
     def heartbeats(self) -> tuple[Sequence[HeartbeatFile], Sequence[str]]:
-        """Every agent's `heartbeat.md` (SPEC 4.1), and in words what could not be read."""
+        """Every agent's `heartbeat.md` (SPEC 4.1), and the errors of those that cannot be read, in words."""
         files, faults = [], []
         try:
             members = self._members()
-        except Refusal as refusal:  # nobody's page can be read; cards come from everything else
+        except Refusal as refusal:  # no heartbeat can be read, but cards have other sources
             return [], [str(refusal)]
         for member in members.values():
             file = self._folder / member.id / "heartbeat.md"
@@ -270,9 +269,9 @@ class Agents:
         return self.get(agent_id)
 
     def retire(self, agent_id: str) -> str:
-        """Take an agent out; its folder is kept under `.retired`. Returns the name under which `restore` finds it.
+        """Retire an agent: its folder is moved to `.retired`. Returns the name for `restore`.
 
-        Raises what `check_retire` does, and `unwritable_home`.
+        Raises as `check_retire`, and `Refusal` `unwritable_home`.
         """
         with self._lock, writing(self._folder):
             self.check_retire(agent_id)
@@ -300,7 +299,7 @@ class Agents:
             )
 
     def retired(self) -> Sequence[AgentView]:
-        """Agents that were retired, by the name under which `restore` brings each back."""
+        """The retired agents. Their ids are the names for `restore`."""
         views = self._views(replace(member, id=name) for name, member in retired_members(self._folder))
         return [replace(view, state="retired", channels=()) for view in views]
 

@@ -1,8 +1,8 @@
 """Findings that agents send up to their leaders: the seven gates (SPEC 1.7), the queue, and the flush into patterns
 (SPEC 1.8).
 
-A flush is one transaction, in which findings leave the queue and become patterns. If an agent has another direct leader
-by then, the gates are asked again for the new leader.
+A flush is one transaction, in which findings leave the queue and become patterns. If an agent has moved to another
+leader since, the gates are asked again for the new leader.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ MIN_SIMILARITY = 0.6
 """Minimum similarity of two texts that are the same."""
 
 GENERIC_DOMAINS = frozenset({"executive", "general", "operations"})
-"""Domains that include everything."""
+"""Domains to which every category belongs."""
 
 GATES = ("enabled", "confidence", "importance", "tier", "leader", "domain", "novelty")
 
@@ -62,7 +62,8 @@ _WORD = re.compile(r"[^\W_]+")
 
 
 def similarity(text: str, other: str) -> float:
-    """Jaccard over lower-case tokens `[a-z0-9_]{3,}`, 0 to 1; two texts without tokens are not similar: 0."""
+    """The Jaccard similarity of the lower-case tokens `[a-z0-9_]{3,}` of two texts, 0 to 1; 0 for two texts without
+    tokens."""
     return jaccard(_TOKEN.findall(text.lower()), _TOKEN.findall(other.lower()))
 
 
@@ -97,11 +98,11 @@ def ask_gates(
     missing: str,
     config: CascadeConfig,
 ) -> tuple[GateResult, ...]:
-    """Ask the gates in order until one refuses; there are seven results if all pass. `tier` is the worker's, `profile`
-    its direct leader's; `missing` says why it has no direct leader, if it has none."""
+    """Ask the gates in order until one refuses. If all pass, there are seven results. `tier` is that of the worker, and
+    `profile` that of its direct leader. `missing` says why the worker has no direct leader, "" if it has one."""
 
     def answers() -> Iterator[tuple[bool, str]]:
-        """Of each gate in turn: whether the learning passes, and why."""
+        """(whether the learning passes, reason) of each gate in turn."""
         is_enabled = config.enable_upward_bubbling
         yield is_enabled, "sending up is on" if is_enabled else "enable_upward_bubbling is off"
         minima = config.bubble_min_confidence, config.bubble_min_importance
@@ -155,7 +156,7 @@ class BubbleRow(Row, table=True):
 
     @property
     def bubble(self) -> Bubble:
-        """The row as others see it."""
+        """The finding of this row."""
         learning = value_of(
             self,
             Learning,
@@ -175,8 +176,8 @@ _QUEUED = (
 
 
 class Bubbles:
-    """The queue of one home. `exchange()` synchronises with the shared leadership and returns its error, "" for none;
-    it never raises."""
+    """The queue of one home. `exchange()` synchronises profiles with the shared database. It returns the error, "" for
+    none, and never raises."""
 
     def __init__(
         self,
@@ -257,7 +258,7 @@ class Bubbles:
             return [row.bubble for row in session.exec(query)]
 
     def list_accepted(self, workspace: str) -> Sequence[AcceptedFinding]:
-        """The findings of a workspace that are patterns, newest first, in their present wording."""
+        """The findings of a workspace that became patterns, newest first, in their present wording."""
         query = (
             select(BubbleRow)
             .where(col(BubbleRow.state) == BubbleState.FLUSHED, col(BubbleRow.workspace) == workspace)
@@ -278,8 +279,8 @@ class Bubbles:
         return list(accepted.values())
 
     def waiting(self) -> Sequence[Waiting]:
-        """The entries of the operator's queue (SPEC 9.3): one for each quote, and one for each leader with findings,
-        which says what blocks them or when they go up."""
+        """The entries in the operator's queue (SPEC 9.3): one for each quote, and one for each leader with findings,
+        which says what blocks the findings or when they go up."""
         queued = list(reversed(self.list(state=BubbleState.QUEUED, limit=MAX_WAITING)))
         entries = []
         of_leader: dict[str, list[Bubble]] = {}
@@ -300,7 +301,7 @@ class Bubbles:
 
     def flush(self) -> FlushReport:
         """Turn the most important queued findings into patterns, at most `bubble_max_per_cycle` for each leader. An
-        error of the shared leadership goes into `failed`; the exchange is repeated later."""
+        error of the exchange with the shared database is in `failed` of the report; the exchange is repeated later."""
         failed = self._exchange()
         report = self._database.write(self._flush)
         if report.flushed:
@@ -311,7 +312,7 @@ class Bubbles:
         for row in tx.session.exec(_QUEUED).all():
             try:
                 lineage = self._agents.lineage(row.agent)
-            except Refusal:  # its folder is gone
+            except Refusal:  # the agent's folder is gone
                 continue
             if lineage.leaders and lineage.leaders[0].id != row.leader:
                 self._judge(tx, row, row.bubble.learning, lineage)
@@ -339,8 +340,8 @@ class Bubbles:
         return FlushReport(flushed, len(queued) - sum(map(len, flushed.values())))
 
     def _obstacle(self, leader: str) -> str:
-        """Why a leader receives no findings, and how to fix it; "" if it does. Asks folders alone: the flush asks it
-        within its transaction."""
+        """Why a leader receives no findings, and how to fix it; "" if it does. It reads only folders, because `_flush`
+        calls it within a transaction."""
         if not self._agents.config.current.bubble_max_per_cycle:
             return "bubble_max_per_cycle is 0 in wisdom_cascade_config.json"
         try:

@@ -1,6 +1,7 @@
 """The settings of guidance and findings, `wisdom_cascade_config.json` (SPEC 1.11).
 
-An invalid key is reported with its file, line and name. Its default is used, and the other keys count.
+An invalid key is reported with its file, line and name. Its default value is used instead, and the other keys are
+valid.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from engine.model import Refusal, sanitise
 
 
 class CascadeConfig(BaseModel):
-    """The settings of guidance and findings. Tokens, seconds, hops, and scores from 0 to 1."""
+    """The settings of guidance and findings, in tokens, seconds, hops, and scores from 0 to 1."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid", allow_inf_nan=False)
 
@@ -73,7 +74,7 @@ def read_config(text: str, name: str) -> ReadConfig:
 
 
 class CascadeConfigFile:
-    """The file of one home. Thread-safe; `read` looks each time whether it changed, which costs microseconds."""
+    """The file of one home. Thread-safe. `read` checks each time whether the file changed, which takes microseconds."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -81,20 +82,20 @@ class CascadeConfigFile:
 
     @property
     def current(self) -> CascadeConfig:
-        """The settings as they are now."""
+        """The present settings."""
         return self.read().config
 
     def read(self) -> ReadConfig:
-        """The settings, and what is wrong with the file."""
+        """The present settings, with the problems of the file."""
         try:
             return self._watched.get("", (self.path,), lambda: read_config(self._text(), self.path.name))
         except (OSError, ValueError) as error:
             return ReadConfig(CascadeConfig(), (sanitise(f"{self.path.name} cannot be read: {error}"),))
 
     def assign_tier(self, agent_id: str, tier: int | None) -> None:
-        """Write the tier of an agent into the file, or remove it with None. Everything else in the file stays.
+        """Write the tier of an agent into the file; None removes it. Everything else in the file stays.
 
-        Raises `Refusal`: `bad_tier`, `bad_config` when the file as it is cannot be read, `unwritable_home`.
+        Raises `Refusal`: `bad_tier`, `bad_config` if the present file cannot be read, `unwritable_home`.
         """
         if tier is not None and not 1 <= tier <= 5:
             raise Refusal("bad_tier", f"there is no tier {tier}", "a tier must be a whole number from 1 to 5")

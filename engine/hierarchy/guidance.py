@@ -1,11 +1,11 @@
 """Guidance of leaders in every prompt of an agent (M1; SPEC 1.4, 1.5, 1.10).
 
-The direct leader contributes everything, the next one principles and key patterns, those above principles only. Each
-has a share of the token budget and drops whole items to keep it. If the rendered block is still too long, items of the
-farthest leader are dropped first.
+The direct leader contributes everything, the next leader principles and key patterns, and leaders above only
+principles. Each has a share of the token budget. Items that do not fit the share are left out whole. If the rendered
+block is still too long, items of the farthest leader are left out first.
 
-A block is cached for `m1_cache_ttl_seconds`, and made again at once when a folder of the chain, a leader's `soul.md`,
-the settings or a profile changed. The check costs a few dozen `stat` calls.
+A block is cached for `m1_cache_ttl_seconds`. It is rendered again at once if a folder of the chain, a leader's
+`soul.md`, the settings or a profile changed. The check takes a few dozen `stat` calls.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from engine.storage.database import Transaction
 
 BLOCK = "leadership-guidance"
 RATIOS = (1.0, 0.6, 0.3)
-"""The shares of the budget of the direct leader, the next one, and each one further up, relative to each other."""
+"""The relative shares of the budget: of the direct leader, of the next one, and of each leader above."""
 
 SECTIONS_BY_HOP = (
     ("principles", "guardrails", "patterns", "recent-decisions"),
@@ -58,23 +58,23 @@ SECTIONS_BY_HOP = (
 """The sections of a leader's guidance at each distance, the most important first."""
 
 MAX_KEY_PATTERNS = 5
-"""Maximum number of key patterns of a leader's leader: the most used, then the newest."""
+"""Maximum number of key patterns of a leader's leader. The most used patterns come first, then the newest."""
 
 MAX_ITEMS = 60
-"""Maximum number of items of one section; a profile may have more."""
+"""Maximum number of items of one section in guidance; a profile may have more."""
 
 MAX_CACHED = 4_000
 
 SECTION_ORDER = ("principles", "patterns", "guardrails", "recent-decisions")
 INLINE_SECTIONS = ("principles", "recent-decisions")
-"""Sections that stand on one line, their items separated by a bar."""
+"""Sections whose items are on one line, separated by a bar."""
 
 
 # -- the block, pure
 
 
 def budget_shares(hops: Sequence[int], budget: int) -> list[int]:
-    """Tokens for each of the leaders at these distances; together at most `budget`."""
+    """The token budget of each of the leaders at these distances. The sum is at most `budget`."""
     ratios = [RATIOS[min(hop, len(RATIOS) - 1)] for hop in hops]
     return [int(budget * ratio / sum(ratios)) for ratio in ratios]
 
@@ -85,10 +85,10 @@ def compose(
     budget: int,
     excluded_lessons: frozenset[str] = frozenset(),
 ) -> tuple[list[PromptLine], list[GuidanceHop], int]:
-    """The lines of the block, its leaders with their items, and its tokens, which are at most `budget`.
+    """(lines of the block, its leaders with their items, number of its tokens, which is at most `budget`).
 
-    `hops` go from the direct leader upward. A leader without a profile in `profiles` contributes nothing. Left out are
-    `excluded_lessons`, and lessons that a nearer leader has said. Without any item there is no block.
+    `hops` go from the direct leader upward. A leader without a profile in `profiles` contributes nothing. Items with
+    `excluded_lessons` or with the lesson of a nearer leader are left out. Without any item there are no lines.
     """
     frame = tokenizer.count(f"<{BLOCK}>") + tokenizer.count(f"</{BLOCK}>")
     speaking = [hop.hop for hop in hops if hop.leader in profiles]
@@ -127,7 +127,7 @@ def guidance_items(profile: LeaderProfile, hop: int = 0) -> list[GuidanceItem]:
 def _section_items(
     profile: LeaderProfile, section: str, *, key_only: bool
 ) -> Iterator[tuple[str, str, tuple[PatternSource, ...], Trust]]:
-    """Key, text, sources and trust of each item of a section; with `key_only` key patterns only."""
+    """(key, text, sources, trust) of each item of a section; with `key_only` only key patterns."""
     if section == "patterns":
         for pattern in profile.patterns[: MAX_KEY_PATTERNS if key_only else None]:
             yield pattern.key, pattern.text_with_name, pattern.sources, pattern.trust
@@ -208,13 +208,13 @@ class Cascade:
         self._profiles = profiles
         self._clock = clock
         self._cache: dict[tuple[str, bool, frozenset[str]], tuple[tuple[Any, ...], datetime, Guidance]] = {}
-        """What a block was made of, until when it is used, and the block."""
+        """(versions of everything that a block was made of, time until which it is used, block)."""
 
     def guidance(
         self, agent_id: str, *, in_prompts: bool = True, excluded_lessons: frozenset[str] = frozenset()
     ) -> Guidance:
-        """The guidance in the next prompt of this agent; with `in_prompts` False also if `enable_m1` is off.
-        `excluded_lessons` are in nearer parts of the prompt already. Raises `Refusal` `unknown_agent`."""
+        """The guidance in the next prompt of this agent. With `in_prompts` False, it is returned even if `enable_m1` is
+        off. `excluded_lessons` are in other parts of the prompt already. Raises `Refusal` `unknown_agent`."""
         config = self._agents.config.current
         lineage = self._agents.lineage(agent_id)
         souls = [file_signature(self._agents.soul_file(leader.id)) for leader in lineage.leaders]
@@ -230,7 +230,7 @@ class Cascade:
         return guidance
 
     def preview_move(self, agent_id: str, reports_to: str) -> MovePreview:
-        """The agent's guidance where it is, and where it would be. Raises `Refusal` as a move does."""
+        """The agent's guidance now, and after a move to `reports_to`. Raises as `Agents.move`."""
         after = self._make(self._agents.lineage(agent_id, under=reports_to))
         return MovePreview(agent_id, self.guidance(agent_id), after)
 
@@ -252,7 +252,8 @@ class Cascade:
     def record_applied(
         self, tx: Transaction, provenance: Mapping[str, Any], *, agent: str, call: str, session_id: str, workspace: str
     ) -> None:
-        """Record that a model call of this agent carried this guidance, and count a use of each pattern in it."""
+        """Record that a model call of this agent had the guidance in `provenance`, and count a use of each of its
+        patterns."""
         if not provenance.get("guidance_applied"):
             return
         items = tuple(provenance["guidance_items"])
@@ -318,13 +319,13 @@ class LeadershipGuidance:
     def __init__(
         self, cascade: Cascade, nearer: Callable[[PromptRequest], frozenset[str]] = lambda request: frozenset()
     ) -> None:
-        """`nearer`: the lessons in parts of a prompt that are nearer to the agent."""
+        """`nearer(request)` returns the lessons in parts of the prompt that are nearer to the agent."""
         self._cascade = cascade
         self._nearer = nearer
 
     def part(self, request: PromptRequest) -> Contribution:
-        """The block for a request; the notes name the leaders whose items had no room. Raises `Refusal` for an unknown
-        agent."""
+        """The block for a request. Its notes name the leaders whose items did not fit. Raises `Refusal`
+        `unknown_agent`."""
         guidance = self._guidance_for(request)
         if guidance is None or not guidance.lines:
             return Contribution(None, guidance.provenance if guidance else {})

@@ -1,7 +1,7 @@
-"""Keeps the sessions that carried guidance, and reports guidance that is noisy or stale, once (SPEC 1.10, 5.1).
+"""Stores the sessions that had guidance in their prompts, and reports noisy and stale guidance once (SPEC 1.10, 5.1).
 
-Guidance is *noisy* for an agent if its work goes worse with it than without, by more than chance however often it is
-checked. It is *stale* if it is older than the limit of its kind.
+Guidance is *noisy* for an agent if the agent's work goes worse with it than without it, by more than chance. The test
+stays valid however often it is repeated. Guidance is *stale* if it is older than the limit of its kind.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from engine.storage.ledger import Ledger, LedgerEntry
 from engine.storage.rows import Row, json_field, utc_field
 
 MIN_SESSIONS = 10
-"""Minimum number of sessions with, and of sessions without, an item before anything is said of it."""
+"""Minimum number of sessions with an item, and of sessions without it, before the item can be called noisy."""
 
 ERROR_RATE = 0.05
-"""Maximum share of harmless items that are ever called noisy within `MAX_SESSION_AGE`: half of that of an effect on
-trial, since there are dozens of items."""
+"""Maximum share of harmless items that are ever called noisy within `MAX_SESSION_AGE`. It is half of that for effects
+on trial, because there are dozens of items."""
 
 MAX_SESSION_AGE = timedelta(days=90)
 """Maximum age of a session that counts."""
@@ -39,12 +39,12 @@ MAX_DECISION_AGE = timedelta(days=30)
 """Maximum age of a recent decision."""
 
 MAX_PATTERN_AGE = timedelta(days=180)
-"""Maximum age of knowledge in guidance, from when it was last written or confirmed."""
+"""Maximum age of a pattern since it was last written or confirmed."""
 
 
 @frozen
 class Tally:
-    """Sessions of an agent with an item and without it, and how many of them ended badly."""
+    """The numbers of an agent's sessions with an item (`told`) and without it (`untold`), and how many ended badly."""
 
     told: int = 0
     told_bad: int = 0
@@ -53,8 +53,9 @@ class Tally:
 
     @property
     def harm(self) -> float:
-        """How much larger the share of bad sessions is with the item than without, at least, with 95 % certainty at
-        every look; -1 while there are too few sessions. They were not drawn by chance: leaders say it or do not."""
+        """By how much, at least, the share of bad sessions is larger with the item than without it, with 95 % certainty
+        over all checks; -1 if there are too few sessions. The two groups are not random: leaders choose what they
+        say."""
         if min(self.told, self.untold) < MIN_SESSIONS:
             return -1.0
         arms = Arms(self.told, self.told - self.told_bad, self.untold, self.untold - self.untold_bad)
@@ -62,13 +63,13 @@ class Tally:
 
     @property
     def is_noisy(self) -> bool:
-        """Whether it does harm."""
+        """Whether the item does harm."""
         return self.harm > 0
 
 
 def tallies(sessions: Iterable[tuple[Mapping[str, str], bool]]) -> dict[tuple[str, str], Tally]:
-    """Count an agent's sessions with and without each item of guidance, by item and wording. Each of `sessions` is the
-    wordings of its items, and whether it ended badly."""
+    """Count an agent's sessions with and without each item of guidance, by item and wording. `sessions` are (wording of
+    each item, whether the session ended badly)."""
     ended_sessions = list(sessions)
     bad = sum(ended for _, ended in ended_sessions)
     carried, carried_bad = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
@@ -82,8 +83,8 @@ def tallies(sessions: Iterable[tuple[Mapping[str, str], bool]]) -> dict[tuple[st
 
 
 def outdated_age(pattern: Pattern | LeaderDecision, now: datetime) -> tuple[int, int] | None:
-    """The age of an outdated item, and the maximum age of its kind, in whole days. None for an item that is not
-    outdated or has no date."""
+    """(age of an outdated item, maximum age of its kind), in whole days. None for an item that is not outdated or has
+    no date."""
     most = MAX_PATTERN_AGE if isinstance(pattern, Pattern) else MAX_DECISION_AGE
     return None if pattern.at is None or now - pattern.at <= most else ((now - pattern.at).days, most.days)
 
@@ -94,7 +95,8 @@ GUIDED = "GuidanceApplied"
 
 
 class GuidedSession(Row, table=True):
-    """A session with guidance: its items with their wordings, and its outcome until now (`next_outcome`)."""
+    """A session with guidance: its items with their wordings, and in `state` its outcome so far (see
+    `next_outcome`)."""
 
     __tablename__ = "guided_sessions"
 
@@ -107,7 +109,7 @@ class GuidedSession(Row, table=True):
 
 
 class GuidanceFinding(Row, table=True):
-    """That an item in one wording was reported: as noisy for an `agent`, or as stale, with `agent` ""."""
+    """A report about an item in one wording: that it is noisy for an `agent`, or stale, with `agent` ""."""
 
     __tablename__ = "guidance_findings"
 
@@ -119,7 +121,7 @@ class GuidanceFinding(Row, table=True):
 
 
 class GuidedSessions(SessionFollower[GuidedSession]):
-    """Keeps guided sessions and their outcomes. Callable from any thread."""
+    """Stores guided sessions and their outcomes. Callable from any thread."""
 
     def __init__(self, database: Database, profiles: Profiles, *, clock: Clock, ledger: Ledger) -> None:
         super().__init__(database, ledger, GuidedSession, cursor=CURSOR, begins=GUIDED)
@@ -127,7 +129,7 @@ class GuidedSessions(SessionFollower[GuidedSession]):
         self._clock = clock
 
     def review(self) -> None:
-        """Report outdated guidance of the last 30 days, and delete rows that no longer count."""
+        """Report outdated guidance in sessions of the last 30 days, and delete rows that no longer count."""
         now = self._clock.now()
         with self._database.read() as session:
             recent = session.exec(select(GuidedSession).where(col(GuidedSession.at) > now - MAX_DECISION_AGE)).all()
@@ -140,14 +142,14 @@ class GuidedSessions(SessionFollower[GuidedSession]):
 
         self._database.write(store_review)
 
-    def add_row(self, tx: Transaction, fact: LedgerEntry) -> None:
+    def add_row(self, tx: Transaction, entry: LedgerEntry) -> None:
         """Store the guidance of a session."""
-        payload = fact.payload
+        payload = entry.payload
         wordings = dict(zip(payload["items"], payload["wordings"], strict=True))
         if not payload["session_id"] or not wordings:
             return
         row = tx.session.get(GuidedSession, payload["session_id"]) or GuidedSession(
-            session_id=payload["session_id"], agent=fact.subject, workspace=fact.workspace, items={}, at=fact.at
+            session_id=payload["session_id"], agent=entry.subject, workspace=entry.workspace, items={}, at=entry.at
         )
         row.items = {**row.items, **wordings}
         tx.session.add(row)

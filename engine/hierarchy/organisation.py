@@ -1,4 +1,4 @@
-"""The folders of agents (SPEC 1.1, 4.1): how they are created, read, retired and restored.
+"""Creates, reads, retires and restores the folders of agents, for the service `agents` (SPEC 1.1, 4.1).
 
 `comms.json` and `tools.json` of a folder are validated models. Retired agents are kept under `.retired`. The agents
 of a first run are in `organisation.toml`.
@@ -26,7 +26,7 @@ from engine.model import Refusal, sanitise
 
 @frozen
 class Role:
-    """One agent of the first organisation. `work` says in a sentence what it does, `principles` how."""
+    """One agent of the first organisation. `work` is a sentence about its work."""
 
     id: str
     title: str
@@ -64,7 +64,7 @@ MAX_FILE_BYTES = 256 * 1024
 
 
 class Comms(BaseModel):
-    """`comms.json`. Keys this version does not know are kept as they are."""
+    """The content of `comms.json`. Unknown keys are kept as they are."""
 
     model_config = ConfigDict(extra="allow", strict=True)
 
@@ -74,7 +74,7 @@ class Comms(BaseModel):
 
 
 class Budget(BaseModel):
-    """`budget` of `tools.json`: dollars this agent may spend in a calendar day (SPEC 3.4)."""
+    """`budget` in `tools.json`: the dollars that the agent may spend in a calendar day (SPEC 3.4)."""
 
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
@@ -82,11 +82,12 @@ class Budget(BaseModel):
 
 
 class Tools(BaseModel):
-    """`tools.json`: permissions, archetype, model routing, budget. Unknown keys are kept as they are.
+    """The content of `tools.json`: permissions, archetype, model routing, budget. Unknown keys are kept as they are.
 
     `allow`, `ask` and `deny` hold names of tools (SPEC 3.8) or patterns such as `exec:git push*`, `write:docs/*`,
-    `web_fetch:*.python.org`; deny wins over ask, ask over allow, and what is in none of them is not allowed. `models`
-    are ids such as `openai:gpt-6.1-terra` by kind of run (`task`, `heal`, `reply`, …), `default` for all others.
+    `web_fetch:*.python.org`. `deny` wins over `ask`, and `ask` over `allow`. A tool in none of them is not allowed.
+    `models` are ids such as `openai:gpt-6.1-terra` by kind of run (`task`, `heal`, `reply`, …), `default` for all
+    others.
     """
 
     model_config = ConfigDict(extra="allow", strict=True)
@@ -109,7 +110,8 @@ class Tools(BaseModel):
 
 @frozen
 class Member:
-    """An agent as its folder says. `broken` holds the reason when it cannot be read; the rest is then default."""
+    """An agent as read from its folder. If the folder cannot be read, `broken` is the reason and the other fields have
+    their defaults."""
 
     id: str
     comms: Comms
@@ -118,7 +120,7 @@ class Member:
 
 
 def read_member(folder: Path, *, name: str = "") -> Member:
-    """Read the agent in `folder`. Its id is `name`, by default the folder's name. A fault of its files is stored in
+    """Read the agent in `folder`. Its id is `name`, by default the folder's name. An error in its files is stored in
     `broken` and not raised, so that the other agents are still shown."""
     name, file = name or folder.name, folder / "comms.json"
     comms, tools, broken = Comms.model_construct(reports_to="", title="", domain=""), Tools(), ""
@@ -142,18 +144,18 @@ def read_member(folder: Path, *, name: str = "") -> Member:
 
 
 def first_fault(error: ValidationError) -> tuple[tuple[str | int, ...], str]:
-    """The keys that lead to the first fault in a file, and words for it."""
+    """(keys that lead to the first error in a file, its description)."""
     fault = error.errors(include_url=False)[0]
     return fault["loc"], sanitise(fault["msg"])
 
 
 def read_text(file: Path) -> str:
-    """The text of a file. Raises OSError, and ValueError when it is too large, no plain file or no UTF-8."""
+    """The text of a file. Raises OSError, and ValueError if it is too large, not a regular file or not UTF-8."""
     return read_plain(file, MAX_FILE_BYTES).decode().replace("\r\n", "\n").replace("\r", "\n")
 
 
 def create_folder(folder: Path, role: Role) -> None:
-    """Make the folder of a new agent with its five files. Raises OSError."""
+    """Create the folder of a new agent with its five files. Raises OSError."""
     files = {
         "soul.md": soul(role).encode(),
         "memory.md": _texts()["memory"].encode(),
@@ -178,7 +180,8 @@ RETIRED = ".retired"
 
 
 def retired_members(agents: Path) -> list[tuple[str, Member]]:
-    """The retired agents of the folder `agents`, each with the name of its folder: `cfo`, `cfo.2` for a second one."""
+    """(name of the folder, retired agent) for each retired agent of the folder `agents`. A second retired `cfo` has the
+    folder `cfo.2`."""
     try:
         folders = sorted(
             folder for folder in (agents / RETIRED).iterdir() if folder.is_dir() and not folder.name.startswith(".")
@@ -189,7 +192,7 @@ def retired_members(agents: Path) -> list[tuple[str, Member]]:
 
 
 def retire_folder(agents: Path, agent_id: str) -> str:
-    """Put the folder of an agent away; returns the name it has there. Raises OSError."""
+    """Move the folder of an agent to `.retired`; returns its name there. Raises OSError."""
     target, number = agents / RETIRED / agent_id, 2
     while target.exists():
         target = agents / RETIRED / f"{agent_id}.{number}"
@@ -201,8 +204,8 @@ def retire_folder(agents: Path, agent_id: str) -> str:
 
 
 def restore_folder(agents: Path, name: str) -> str:
-    """Put the folder `name` back among the agents; returns its id. Raises OSError, and `Refusal`: `unknown_agent`,
-    `agent_exists`."""
+    """Move the retired folder `name` back to the agents; returns the agent's id. Raises OSError, and `Refusal`:
+    `unknown_agent`, `agent_exists`."""
     if name not in [folder for folder, _ in retired_members(agents)]:
         raise Refusal("unknown_agent", f"no {sanitise(name)} was retired", f"see {agents / RETIRED}")
     agent_id = _id(name)

@@ -1,6 +1,6 @@
-"""The outcome of sessions: follows in the ledger what became of a session and of its changes (SPEC 1.10, 5.7).
+"""Follows in the ledger how sessions end, and what happens to their changes (SPEC 1.10, 5.7).
 
-`guided_sessions` and the trials of `learning.candidates.overlays` keep tables that it updates.
+It updates the tables of `guided_sessions` and of the trials in `learning.candidates.overlays`.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from engine.storage.ledger import Ledger, LedgerCursor, LedgerEntry
 RowT = TypeVar("RowT", bound=Any)
 
 SESSION_KINDS = frozenset({"SessionEnded", "ValidationFailed"})
-"""Kinds of ledger entries whose subject is a session, and that say how it ended."""
+"""Kinds of ledger entries about the end of a session, which is their subject."""
 
 CHANGE_KINDS = frozenset(
     {"ChangeSetReady", "ChangeSetLanded", "ChangeSetBranched", "ChangeSetDiscarded", "LandingUndone"}
 )
-"""Kinds of ledger entries that say what became of the changes of a session, whose id is in their payload."""
+"""Kinds of ledger entries about the changes of a session, whose id is in their payload."""
 
 
 def session_id_of(entry: LedgerEntry) -> str:
-    """The session that an entry of these kinds is about."""
+    """The id of the session that an entry of these kinds is about."""
     return entry.subject if entry.kind in SESSION_KINDS else str(entry.payload.get("session_id", ""))
 
 
 def next_outcome(kind: str, payload: Mapping[str, object], before: str) -> str:
     """The outcome of a session after an entry about it: "", "open" (its changes wait), "good" or "bad".
 
-    Good is a session that ended well and left no changes, or whose changes were landed or committed. Bad is a session
-    that failed, was blocked or stayed red, or whose changes were discarded or undone. The operator's last decision on
-    the changes counts. A session that was cancelled or interrupted has no outcome.
+    A session is good if it ended well and left no changes, or if its changes were landed or committed. It is bad if it
+    failed, was blocked or its tests still fail, or if its changes were discarded or undone. The operator's last
+    decision on the changes counts. A session that was cancelled or interrupted has no outcome.
     """
     match kind:
         case "ChangeSetReady":
@@ -43,7 +43,7 @@ def next_outcome(kind: str, payload: Mapping[str, object], before: str) -> str:
         case "ChangeSetLanded" | "ChangeSetBranched":
             return "good"
         case "LandingUndone":
-            return before if payload.get("left") else "bad"  # other parts stand
+            return before if payload.get("left") else "bad"  # a part of the changes is still landed
         case "ChangeSetDiscarded":
             return "" if payload.get("continued_in") else "bad"
         case "ValidationFailed":
@@ -56,13 +56,13 @@ def next_outcome(kind: str, payload: Mapping[str, object], before: str) -> str:
 
 
 class SessionFollower(Generic[RowT]):
-    """Updates the `state` of the rows of a table, each with a `session_id`, from ledger entries about the session.
-    Callable from any thread."""
+    """Updates the `state` of the rows of a table by ledger entries about the session of each row. Callable from any
+    thread."""
 
     def __init__(
         self, database: Database, entries: Ledger, table: type[RowT], *, cursor: str, begins: str = ""
     ) -> None:
-        """`begins` is the kind of ledger entry that makes a row, "" if others make the rows."""
+        """`begins` is the kind of ledger entry for which `add_row` is called, "" if the rows are made elsewhere."""
         self._database = database
         self._table = table
         self._begins = begins
@@ -79,7 +79,7 @@ class SessionFollower(Generic[RowT]):
             self._busy.release()
 
     def add_row(self, tx: Transaction, entry: LedgerEntry) -> None:
-        """Make the row of an entry of the kind `begins`."""
+        """Add a row for an entry of the kind `begins`."""
 
     def on_state_change(self, tx: Transaction, rows: Sequence[RowT]) -> None:
         """Called after the state of these rows changed."""
@@ -92,7 +92,7 @@ class SessionFollower(Generic[RowT]):
         followed = select(self._table.session_id).where(col(self._table.session_id).in_(session_ids)).limit(1)
         begins = any(entry.kind == self._begins for entry in entries)
         with self._database.read() as session:
-            if not begins and session.exec(followed).first() is None:  # nearly all sessions went without
+            if not begins and session.exec(followed).first() is None:  # most sessions have no rows
                 return
         self._database.write(lambda tx: self._apply_entries(tx, entries))
 

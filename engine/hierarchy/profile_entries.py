@@ -21,8 +21,8 @@ from engine.storage.rows import Row, json_field, utc_field
 SECTIONS = ("domain", "principles", "guardrails", "patterns", "decisions")
 LISTS = ("principles", "guardrails")
 TRUST, APPROVED = "trust", "approved"
-"""Keys of the body of a pattern: its trust, and whether the operator approved a quote. A quote without approval is
-ignored, also one from a shared leadership."""
+"""Keys in the body of a pattern: its trust, and whether the operator approved it if it is a quote. A quote without
+approval is ignored, even if it comes from the shared database."""
 
 MAX_DECISIONS = 5
 """Maximum number of decisions that count as recent."""
@@ -32,8 +32,8 @@ class ProfileEntry(Row, table=True):
     """One version of one item.
 
     `body` has `text`, or the `items` of a list. It is empty if the item was removed. `version` is derived from the
-    content, so it is the same on every machine; it stays when the words are forgotten. `unsent` is True until the
-    shared database has confirmed the row.
+    content, so it is the same on every machine. It stays the same when the words are forgotten. `unsent` is True until
+    the shared database has confirmed the row.
     """
 
     __tablename__ = "profile_entries"
@@ -50,17 +50,17 @@ class ProfileEntry(Row, table=True):
 
     @property
     def text(self) -> str:
-        """Its text; "" for a list and for a removed item."""
+        """The text of the item; "" for a list and for a removed item."""
         return str(self.body.get("text", ""))
 
     @property
     def findings(self) -> tuple[PatternSource, ...]:
-        """The findings that it came from."""
+        """The findings from which the item was made."""
         return tuple(PatternSource(**source) for source in self.sources)
 
     @property
     def trust(self) -> Trust:
-        """Its trust; a quote by default."""
+        """The trust of the item; it is a quote by default."""
         stored = self.body.get(TRUST)
         return Trust(stored) if stored in list(Trust) else Trust.QUOTED
 
@@ -114,8 +114,8 @@ def newest_versions(entries: Iterable[ProfileEntry]) -> dict[tuple[str, str], Pr
 def merge_profile(
     seed: LeaderProfile, entries: Sequence[ProfileEntry], uses: Mapping[tuple[str, str], tuple[int, datetime]]
 ) -> LeaderProfile:
-    """Merge the profile of `soul.md` (`seed`) with the stored entries. `uses` says, by leader and key, how often
-    prompts of all homes had a pattern, and when last. Pure."""
+    """Merge the profile of `soul.md` (`seed`) with the stored entries. `uses` is, by leader and key, how often prompts
+    of all homes contained a pattern, and when they last did. Pure."""
     findings: dict[tuple[str, str], dict[PatternSource, None]] = {}
     for entry in entries:  # two homes may have the same pattern from different agents
         findings.setdefault((entry.key, entry.text), {}).update(dict.fromkeys(entry.findings))
@@ -146,7 +146,7 @@ def merge_profile(
 
 
 def _newest_first(at: datetime | None) -> tuple[bool, float]:
-    """Sorts newest first, what has no date last."""
+    """Sort key: newest first, items without a date last."""
     return at is None, -at.timestamp() if at else 0.0
 
 

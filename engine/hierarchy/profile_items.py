@@ -1,9 +1,9 @@
-"""Leaders' profiles as texts (SPEC 1.9): read from `soul.md`, and edited as one text. Pure.
+"""Reads leaders' profiles from `soul.md`, and converts them to and from one text for editing (SPEC 1.9). Pure.
 
-Headings of any level count: Domain, Principles, Patterns (or Learned patterns), Guardrails, Recent decisions (or
-Decisions). Each list item or line below is an item. Fenced code and the section written by M2 are skipped. In a text
-to edit, patterns and decisions follow their keys: a known key rewords that item, a line without a key adds one, and a
-missing line removes one.
+The headings may have any level: Domain, Principles, Patterns (or Learned patterns), Guardrails, Recent decisions (or
+Decisions). Each list item or line below a heading is an item. Fenced code and the section written by M2 are skipped. In
+an edited text, a pattern or decision is written `key: text`. A known key changes the text of its item, a line without a
+key adds an item, and a missing line removes one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from engine.model.text import INHERITED, plain, without_section
 MAX_ITEMS = 60
 MAX_DOMAIN = 200
 MAX_ITEM_LENGTH = 600
-"""Characters of one item; what is longer is cut, with an ellipsis."""
+"""Maximum number of characters of one item. A longer one is cut, with an ellipsis."""
 
 _HEADING = re.compile(r"\s{0,3}#{1,6}\s+(.*?)\s*#*\s*$")
 _ITEM = re.compile(r"\s*(?:[-*+]|\d{1,3}[.)])\s+(.*)$")
@@ -64,7 +64,7 @@ def _sections(text: str) -> dict[str, list[str]]:
 
 
 def lessons_in(soul: str) -> frozenset[str]:
-    """The lessons that the lists of a soul say."""
+    """The lessons in the lists of a soul."""
     listed = (_ITEM.match(line) for line in soul.splitlines())
     return frozenset(lesson_id(item_text(item[1])) for item in listed if item)
 
@@ -80,12 +80,13 @@ def without_lessons(soul: str, lessons: frozenset[str]) -> str:
 
 
 def item_text(text: str) -> str:
-    """An item as it is stored: one line of at most `MAX_ITEM_LENGTH`, without control characters or invalid XML."""
+    """The stored form of an item: one line of at most `MAX_ITEM_LENGTH` characters, without control characters and
+    characters that XML forbids."""
     return plain(text.replace("\ufffe", "").replace("\uffff", ""), MAX_ITEM_LENGTH)
 
 
 def slug(text: str) -> str:
-    """A short name of a text: its first words, `[a-z0-9_]`, at most 48 characters; "pattern" when it has none."""
+    """A short name for a text: its first words in `[a-z0-9_]`, at most 48 characters; "pattern" if it has none."""
     words = re.findall(r"[a-z0-9]+", text.lower())[:6]
     return "_".join(words)[:48].strip("_") or "pattern"
 
@@ -104,7 +105,7 @@ def read_items(soul: str) -> Iterator[tuple[str, str]]:
 
 
 def unknown_headings(text: str) -> list[str]:
-    """The headings of a text that name no section of a profile."""
+    """The headings of a text that are not sections of a profile."""
     headings = [heading[1] for line in _lines(text) if (heading := _HEADING.match(line))]
     return [heading for heading in headings if not _section(heading)]
 
@@ -114,7 +115,7 @@ def _section(heading: str) -> str:
 
 
 def _lines(soul: str) -> Iterator[str]:
-    """The lines that count: no fenced code, and nothing that M2 wrote."""
+    """The lines without fenced code and without the section that M2 wrote."""
     fence = ""
     for line in without_section(soul, INHERITED).splitlines():
         opened = re.match(r"\s{0,3}(```+|~~~+)", line)
@@ -149,8 +150,8 @@ def print_profile(profile: LeaderProfile) -> str:
 
 
 def refuse_stale(profile: LeaderProfile, text: str) -> None:
-    """Check that a text was printed from the present version of a profile. Raises `Refusal` `stale_profile` if it was
-    not: saving it would remove what came up from below since then. A text without a version is accepted."""
+    """Raise `Refusal` `stale_profile` if a text was printed from an older version of a profile: saving it would remove
+    the findings that were added since. A text without a version is accepted."""
     version = _VERSION.search(text)
     if version and version[1] != _version(profile):
         raise Refusal(
@@ -165,8 +166,8 @@ def _version(profile: LeaderProfile) -> str:
 
 
 def parse_edits(before: LeaderProfile, text: str) -> tuple[ProfileEdit, ...]:
-    """The edits that turn `before` into `text`, in the order of the sections. Raises `Refusal` `bad_profile` for a
-    heading that no profile has, because the lines below it would be lost."""
+    """The edits that turn `before` into `text`, in the order of the sections. Raises `Refusal` `bad_profile` for an
+    unknown heading, because the lines below it would be lost."""
     if unknown := unknown_headings(text):
         raise Refusal(
             "bad_profile",

@@ -1,8 +1,8 @@
-"""Profiles of leaders (SPEC 1.9): seeded by `soul.md`, edited by the operator, extended by findings, with use counts.
+"""The profiles of leaders (SPEC 1.9): they begin as `soul.md`, the operator edits them, and findings extend them.
 
-Rows are only added: a change is a new version of an item, a removal an empty version, and the newest version counts.
-Uses are counted by home. So two homes that exchange rows in any order, any number of times, end up with the same
-profiles.
+Rows are only added. A change of an item is a new version, a removal is an empty version, and the newest version counts.
+The uses of patterns are counted separately for each home. So two homes that exchange rows in any order, any number of
+times, get the same profiles.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ LoadDecisions = Callable[[Sequence[str]], Mapping[str, Sequence[LeaderDecision]]
 
 ORIGIN = "hierarchy.origin"
 LAST_EDIT = "hierarchy.saved."
-"""Prefix of a key in the state table, before a leader's id: (section, key, version before) of each item that the last
-edit changed. It holds no texts, so that nothing forgotten stays here."""
+"""Prefix of a key in the state table, followed by a leader's id. Its value is (section, key, version before) of each
+item that the last edit changed. It has no texts, so that forgotten words do not stay in it."""
 
 MICROSECOND = timedelta(microseconds=1)
 
@@ -71,7 +71,7 @@ class Profiles:
         randomness: Randomness,
         load_decisions: LoadDecisions = lambda leaders: {},
     ) -> None:
-        """`load_decisions` reads the decisions of leaders that were captured (SPEC 4.4)."""
+        """`load_decisions` reads the captured decisions of leaders (SPEC 4.4)."""
         self._database = database
         self._agents = agents
         self._souls: FileCache[LeaderProfile] = FileCache()
@@ -79,7 +79,7 @@ class Profiles:
         self.version = 0
         with database.read() as session:
             self.origin: str = state.get(session, ORIGIN, "")
-            """The name of this home in rows that machines share."""
+            """The name of this home in shared rows."""
         if not self.origin:
             self.origin = randomness.new_id("home")
             database.write(lambda tx: state.put(tx, ORIGIN, self.origin))
@@ -158,7 +158,7 @@ class Profiles:
     def preview(self, leader: str, edits: Sequence[ProfileEdit]) -> LeaderProfile:
         """The profile after these edits, without storing them. Raises `Refusal` as `edit`."""
         now = self.get(leader)
-        last = datetime.max.replace(tzinfo=UTC)  # newer than all that is stored
+        last = datetime.max.replace(tzinfo=UTC)  # newer than all stored versions
         new = [make_entry(leader, *change, last, self.origin) for change in self._bodies(now, edits)]
         decisions = self._load_decisions([leader])
         with self._database.read() as session:
@@ -173,12 +173,12 @@ class Profiles:
             return LeaderProfile(leader)
 
     def _bodies(self, now: LeaderProfile, edits: Sequence[ProfileEdit]) -> list[tuple[str, str, dict[str, Any]]]:
-        """Section, key and body of the version that each edit makes."""
+        """(section, key, body) of the version that each edit makes."""
         seed = self._seed(now.leader)
         return [_body(now, seed, edit) for edit in edits]
 
     def drop(self, lesson: str) -> list[str]:
-        """Remove the patterns with this lesson from all leaders; returns the leaders that had one."""
+        """Remove the patterns with this lesson from all profiles; returns the leaders that had one."""
         with self._database.read() as session:
             leaders = session.exec(
                 select(ProfileEntry.leader).where(ProfileEntry.section == "patterns").distinct()
@@ -227,8 +227,8 @@ class Profiles:
     def merge_rows(
         self, tx: Transaction, entries: Sequence[ProfileEntry], uses: Sequence[PatternUse] = (), *, unsent: bool
     ) -> None:
-        """Add rows, from here (`unsent`) or from the shared database. Existing ones change nothing, except that an
-        entry that was forgotten elsewhere loses its words here, and that the larger number of uses stays."""
+        """Add rows from this home (`unsent`) or from the shared database. A row that exists already changes only in two
+        cases: an entry that was forgotten elsewhere loses its words here, and the larger number of uses is kept."""
 
         def merge(row: ProfileEntry | PatternUse, changed: Sequence[str], where: str) -> int:
             table = type(row)
@@ -281,7 +281,7 @@ class Profiles:
         return profiles
 
     def bump_version(self) -> None:
-        """Note a change of profiles, so that cached guidance is made again."""
+        """Count a change of profiles, so that cached guidance is rendered again."""
         self.version += 1
 
 
@@ -312,7 +312,7 @@ def _text_body(text: str) -> dict[str, Any]:
 
 
 class ProfileTexts:
-    """All versions of the items of profiles; see `engine.memory.forget.ErasableStore`."""
+    """Finds and erases words in all versions of profile items; see `engine.memory.forget.ErasableStore`."""
 
     name = "profiles"
 
@@ -321,15 +321,15 @@ class ProfileTexts:
         self._profiles = profiles
 
     def find(self, query: SearchTerms, /) -> Iterator[tuple[str, str]]:
-        """The versions that match: their name and text."""
+        """(name, text) of each version that matches."""
         with self._database.read() as session:
             for row in _matching_entries(session, query):
                 name = "/".join(part for part in (row.leader, row.section, row.key) if part)
                 yield name, row.text or " · ".join(map(str, row.body.get("items", ())))
 
     def erase(self, query: SearchTerms, /) -> int:
-        """Remove the matching texts; returns the number of versions. A matching newest version gets a successor without
-        the text, so that other machines remove it too."""
+        """Remove the matching texts; returns the number of versions. If the newest version of an item matches, a newer
+        version without the text is added, so that other machines remove it too."""
 
         def empty_entries(tx: Transaction) -> int:
             rows = _matching_entries(tx.session, query)
@@ -341,7 +341,7 @@ class ProfileTexts:
             for (leader, section, key), row in items.items():
                 if row.at == newest_time(tx.session, leader, section, key):
                     self._profiles.write(tx, leader, section, key, _remaining_body(row.body, query))
-            tx.after_commit(self._profiles.bump_version)  # also where only what was captured is gone
+            tx.after_commit(self._profiles.bump_version)  # even without rows: captured decisions may be erased
             return len(rows)
 
         return self._database.write(empty_entries)
@@ -352,6 +352,6 @@ def _matching_entries(session: Session, query: SearchTerms) -> list[ProfileEntry
 
 
 def _remaining_body(body: Mapping[str, Any], query: SearchTerms) -> dict[str, Any]:
-    """The items of a list that do not match; nothing of a text."""
+    """The body without matching words: the items of a list that do not match, or an empty body for a text."""
     remaining = [item for item in body.get("items", ()) if not query.match(str(item))]
     return {"items": remaining} if remaining else {}

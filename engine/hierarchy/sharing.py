@@ -1,6 +1,6 @@
 """Synchronises profiles with a PostgreSQL that several machines share (SPEC 1.9), such as Supabase.
 
-Rows merge in any order (see `profiles`), so an exchange may send and fetch a row twice.
+Rows can be merged in any order (see `profiles`), so an exchange may send and fetch a row twice.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class ProfileSharing(Exchange):
         return [row for row in rows if row.leader in shared]
 
     def _reset_for_new_store(self, shared: SharedDatabase) -> None:
-        """A database that is not the one of the last time has nothing of ours yet."""
+        """Mark all rows as unsent if the shared database is another one than at the last exchange."""
         with self._database.read() as session:
             last_store = state.get(session, LAST_STORE, "")
         if last_store != shared.name:
@@ -83,7 +83,7 @@ class ProfileSharing(Exchange):
         def mark_sent(tx: Transaction) -> None:
             for row in rows:
                 keys = [column.name for column in table_of(type(row)).primary_key]
-                # A use that was counted further meanwhile stays unsent.
+                # If further uses were counted meanwhile, the row stays unsent.
                 names = [*keys, "uses"] if isinstance(row, PatternUse) else keys
                 same = [getattr(type(row), name) == getattr(row, name) for name in names]
                 tx.session.connection().execute(sqlalchemy.update(type(row)).where(*same).values(unsent=False))
@@ -93,12 +93,13 @@ class ProfileSharing(Exchange):
     def _merge(self, rows: Sequence[SharedRow]) -> None:
         uses = [PatternUse.model_validate(row.document) for row in rows if "uses" in row.document]
         entries = [ProfileEntry.model_validate(row.document) for row in rows if "uses" not in row.document]
-        entries = [entry for entry in entries if entry.section in SECTIONS]  # a newer version may know more of them
+        entries = [entry for entry in entries if entry.section in SECTIONS]  # a newer version may have other sections
         self._database.write(lambda tx: self._profiles.merge_rows(tx, entries, uses, unsent=False))
 
 
 def _to_shared(row: ProfileEntry | PatternUse) -> SharedRow:
-    """A row as machines share it: an entry may lose its words, and the larger number of uses stays."""
+    """The shared form of a row. In the shared database an entry may lose its words, and the larger number of uses is
+    kept."""
     document = row.model_dump(mode="json", exclude={"unsent"})
     if isinstance(row, PatternUse):
         return SharedRow(f"uses/{row.leader}/{row.key}/{row.origin}", document, row.uses)

@@ -1,7 +1,7 @@
 """Soul enrichment (M2; SPEC 1.6): writes leaders' guidance into one marked section of each worker's `soul.md`.
 
 The rest of the file stays byte for byte, a second round changes nothing, and the file is replaced atomically. Recent
-decisions are left to M1, since a soul holds what lasts.
+decisions are not written: they are short-lived, and only M1 has them.
 """
 
 from __future__ import annotations
@@ -86,7 +86,8 @@ class Teaching:
         return results
 
     def state(self, agent_id: str) -> TeachingState:
-        """When an agent was taught last and will be next, and what would change. Raises `Refusal` `unknown_agent`."""
+        """The time of an agent's last and next round, and the changes that a round would make. Raises `Refusal`
+        `unknown_agent`."""
         config, last, now = self._agents.config.current, self.last(), self._clock.now()
         tier = self._agents.lineage(agent_id).agent.tier
         if is_leader(tier):
@@ -103,7 +104,7 @@ class Teaching:
         return replace(teaching, diff="\n".join(difflib.unified_diff(before, after, "soul.md", "soul.md", lineterm="")))
 
     def last(self) -> datetime | None:
-        """When the last round was."""
+        """The time of the last round, None before the first."""
         with self._database.read() as session:
             stored = state.get(session, LAST_ROUND)
         return datetime.fromisoformat(stored) if stored else None
@@ -142,8 +143,7 @@ def run_round(bubbles: Bubbles, guided_sessions: GuidedSessions, teaching: Teach
 
 
 def remove_lesson(lesson: str, bubbles: Bubbles, profiles: Profiles, teaching: Teaching) -> list[str]:
-    """Remove a retracted lesson from the queue, from profiles, and from souls that were written before. Returns the
-    leaders that had it."""
+    """Remove a retracted lesson from the queue, from profiles, and from souls. Returns the leaders that had it."""
     bubbles.drop(lesson)
     leaders = profiles.drop(lesson)
     if leaders and teaching.last() is not None:

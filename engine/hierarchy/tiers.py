@@ -36,15 +36,15 @@ _WORDS = {
     5: {"junior", "jr", "intern", "trainee"},
     4: {"builder", "worker"},
 }
-"""Words in an id and the tier they mean; the first tier with a match counts: `cto` 2, `frontend_lead` 3,
+"""Words in an id, by the tier that they mean. The first tier with a matching word counts: `cto` 2, `frontend_lead` 3,
 `junior_builder` 5."""
 
 
 def resolve_tier(agent_id: str, *, assigned: int | None, archetype: str) -> tuple[int, str]:
-    """The tier of an agent, 1 to 5, and the rule that decided it, in words; the first rule that has an answer wins.
+    """(tier of an agent, 1 to 5, and the rule that decided it, in words). The first rule that applies wins.
 
-    `assigned` is the agent's entry in `tier_assignments` or None, `archetype` the key of its `tools.json` or "". An
-    archetype that is not known decides nothing.
+    `assigned` is the agent's entry in `tier_assignments` or None, `archetype` the key in its `tools.json` or "". An
+    unknown archetype is ignored.
     """
     if assigned is not None:
         return assigned, "tier_assignments in wisdom_cascade_config.json"
@@ -58,22 +58,22 @@ def resolve_tier(agent_id: str, *, assigned: int | None, archetype: str) -> tupl
 
 
 def is_leader(tier: int) -> bool:
-    """Whether a tier takes part as a leader (SPEC 1.3): 1 to 3 are synced and give guidance, 4 and 5 receive it and
-    send findings up."""
+    """Whether agents of a tier are leaders (SPEC 1.3). Tiers 1 to 3 are synchronised and give guidance; tiers 4 and 5
+    receive it and send findings up."""
     return tier <= 3
 
 
 OWNER = "owner"
-"""Above everyone: the operator. Not an agent."""
+"""The name of the operator, who is above all agents and is not an agent."""
 
 DEPTH = 10
-"""Maximum number of leaders in a chain where `cascade_depth` is null."""
+"""Maximum number of leaders in a chain if `cascade_depth` is null."""
 
 
 @frozen
 class Chain:
-    """The leaders of an agent from the direct one (hop 0) upward, and why the chain ends, in words. It `is_loose` if it
-    is a circle, or ends at an agent that does not exist."""
+    """The leaders of an agent from the direct one (hop 0) upward, and in `words` why the chain ends. It `is_loose` if
+    it is a circle or ends at an agent that does not exist."""
 
     leaders: tuple[str, ...]
     words: str
@@ -92,7 +92,7 @@ class AgentTier:
 
 @frozen
 class Lineage:
-    """An agent, its leaders from the direct one upward, and the chain they make."""
+    """An agent, its leaders from the direct one upward, and their chain."""
 
     agent: AgentTier
     leaders: tuple[AgentTier, ...]
@@ -103,7 +103,7 @@ def climb_chain(agent_id: str, leader_of: Callable[[str], str | None], *, depth:
     """Walk from `agent_id` upward. `leader_of` returns the leader of an agent, None for an agent that does not exist.
     It is called only for agents in the chain.
 
-    A missing agent ends the chain and is named. That is no error.
+    An agent that does not exist ends the chain, which names it. That is not an error.
     """
     leaders: list[str] = []
     current = leader_of(agent_id) or ""
@@ -121,5 +121,5 @@ def climb_chain(agent_id: str, leader_of: Callable[[str], str | None], *, depth:
 
 
 def walk_chain(agent_id: str, reports_to: Mapping[str, str]) -> Chain:
-    """The chain of an agent where every agent is known: `reports_to` has an entry for each."""
+    """The chain of an agent if all agents are known: `reports_to` has an entry for each."""
     return climb_chain(agent_id, reports_to.get)

@@ -1,7 +1,7 @@
-"""The windows of the cost caps, and how money is spent in them (SPEC 3.4, 9.1). Functions over values.
+"""The windows of the cost caps, and the spending in them (SPEC 3.4, 9.1). Pure.
 
-The hour slides; day and month begin at local midnight. `burn` makes what the safety screen shows of a window. Money is
-in micro-dollars.
+The hour slides; day and month begin at local midnight. `burn` computes the figures of a window for the safety screen.
+Money is in micro-dollars.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ class Windows:
 
 
 def cost_windows(local: datetime) -> Windows:
-    """The windows at a local time whose tzinfo knows the zone's changes (a ZoneInfo or the machine's zone).
+    """The windows at a local time. Its tzinfo must know the clock changes of the zone, as a ZoneInfo does.
 
-    Midnight is found on the wall clock, so a day of 23 or 25 hours counts whole. Where midnight does not exist the
-    day begins with the change.
+    Midnight is a time of the wall clock, so a day may have 23 or 25 hours. If midnight does not exist, the day begins
+    with the clock change.
     """
     midnight = datetime.combine(local.date(), time.min, tzinfo=local.tzinfo)
     first = datetime.combine(local.date().replace(day=1), time.min, tzinfo=local.tzinfo)
@@ -38,14 +38,14 @@ def cost_windows(local: datetime) -> Windows:
 
 BUCKET_LENGTH = timedelta(minutes=5)
 PACE_SPAN = {"hour": timedelta(minutes=15), "day": timedelta(hours=3), "month": timedelta(days=7)}
-"""The span whose spending is the pace of a window; it may begin before the window does."""
+"""The span of time over which the pace of a window is measured. It may begin before the window."""
 
 Spent = tuple[datetime, int]
-"""A settled price: when, and micro-dollars."""
+"""A settled price: (time, micro-dollars)."""
 
 
 def bucket_edges(window: str, local: datetime) -> list[datetime]:
-    """Where the buckets of `window` begin and the last one ends, in UTC.
+    """The beginnings of the buckets of `window` and the end of the last one, in UTC.
 
     The hour ends now; day and month end at local midnight, so a day of 23 or 25 hours has as many buckets.
     """

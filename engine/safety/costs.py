@@ -1,8 +1,8 @@
-"""The cost rail (SPEC 3.4): caps for an hour, a day and a month, and what is reserved and was spent under them.
+"""The cost rail (SPEC 3.4): the caps for an hour, a day and a month, and the entries of reserved and spent money.
 
-Money is in micro-dollars. A price is reserved in the transaction that decided, so concurrent triggers never pass a cap
-together. A reservation counts in every window until it is released or settled. It is settled with the real price, which
-counts from that moment on.
+Money is in micro-dollars. A price is reserved in the transaction of its decision, so concurrent triggers never pass a
+cap together. A reservation counts in every window until it is released, or settled with the real price. The real price
+counts from the moment of settling.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _WARNED_DAY = "safety.day_cap_notified"
 
 @frozen
 class AgentBudget:
-    """What an agent spent today, reservations included, and its budget for a day; None is no limit."""
+    """The amount that an agent spent today, reservations included, and its budget for a day; None for no limit."""
 
     agent: str
     spent: int = 0
@@ -55,9 +55,9 @@ class AgentBudget:
 
 
 def decide_cost(spent: CostState, estimate: int, agent: AgentBudget) -> RailVerdict:
-    """Whether `estimate` more may be spent. A cap may be reached exactly, but not passed.
+    """The verdict on spending `estimate` more. A cap may be reached exactly, but not passed.
 
-    Rules in order: `month` (hard stop: the caller places the hold), `day`, `hour`, `agent-budget`.
+    The rules in order: `month` (the caller places the hold of a hard stop), `day`, `hour`, `agent-budget`.
     """
     if estimate < 0:
         return RailVerdict(RAIL, Verdict.BLOCK, f"an estimate of {money(estimate)} is not valid", "estimate")
@@ -78,7 +78,7 @@ def decide_cost(spent: CostState, estimate: int, agent: AgentBudget) -> RailVerd
 
 
 def crosses_warning(before: int, after: int, cap: int) -> bool:
-    """Whether the step from `before` to `after` reaches 80 % of `cap`: once for each crossing."""
+    """Whether the step from `before` to `after` crosses 80 % of `cap`."""
     return cap > 0 and before * 5 < cap * 4 <= after * 5
 
 
@@ -88,7 +88,8 @@ def money(amount: int) -> str:
 
 
 class CostEntry(Row, table=True):
-    """One price. `amount_microusd` is the estimate while reserved, the real price once settled; `at` moves with it."""
+    """One price. `amount_microusd` is the estimate while it is reserved, and the real price after it is settled. `at`
+    is the time of that state."""
 
     __tablename__ = "cost_entries"
 
@@ -108,7 +109,7 @@ class CostEntry(Row, table=True):
 
     @property
     def about(self) -> dict[str, str]:
-        """The fields of an event about it."""
+        """The fields of an event about this entry."""
         return {
             "subject": self.prediction_id or self.purpose,
             "workspace": self.workspace,
@@ -117,10 +118,10 @@ class CostEntry(Row, table=True):
 
 
 class Costs:
-    """Reserves, settles and reports what was spent.
+    """Reserves, settles and reports costs.
 
-    `agent_budget` answers with an agent's budget of a day in micro-dollars, or None. `cap_reached` is called inside
-    the transaction that found a cap reached, with the window and the reason: the kill switch places its hold.
+    `agent_budget` returns an agent's budget for a day in micro-dollars, None for no budget. `cap_reached` is called
+    with the window and the reason, inside the transaction that reached a cap. The kill switch then places its hold.
     """
 
     def __init__(
@@ -168,7 +169,7 @@ class Costs:
         return tuple(burn(window, local, spent, reserved, cap) for window, cap in caps.items())
 
     def settled_since(self, instant: datetime) -> int:
-        """Micro-dollars that were settled after `instant`, for whatever purpose."""
+        """The micro-dollars of all entries that were settled after `instant`."""
         with self._database.read() as session:
             return int(ask(session, _SETTLED_SINCE, {"instant": as_stored(instant)}).scalar())
 
@@ -180,7 +181,7 @@ class Costs:
         return AgentBudget(agent, self._sums(session, agent)[1], budget)
 
     def reserve(self, transaction: Transaction, trigger: Trigger, permit_id: str, spent: CostState) -> None:
-        """Set the trigger's estimate aside. The caller decided in this same transaction, by `spent`."""
+        """Reserve the trigger's estimate. The caller decided by `spent`, in the same transaction."""
         assignment = trigger.assignment
         self._reserve(
             transaction,
@@ -196,7 +197,7 @@ class Costs:
         )
 
     def reserve_call(self, transaction: Transaction, purpose: str, estimate: int, *, agent: str = "") -> int:
-        """Set aside the price of a paid call that is no session: `twin`, `judge`, `extraction`, `training`.
+        """Reserve the price of a paid call that is not a session: `twin`, `judge`, `extraction`, `training`.
 
         Returns the id of the entry, for `settle` or `release`. Raises `Refusal` `cost_cap` if a cap would be passed.
         """
@@ -204,7 +205,7 @@ class Costs:
         spent = self.spent(session)
         verdict = decide_cost(spent, estimate, self.budget(session, agent))
         if verdict.verdict is not Verdict.ALLOW:
-            if verdict.rule == AGENT_BUDGET:  # of its own: nothing is kept of this transaction
+            if verdict.rule == AGENT_BUDGET:  # in a transaction of its own, because this one is rolled back
                 self._database.submit(lambda tx: self.handle_reached_cap(tx, AGENT_BUDGET, agent))
             raise Refusal("cost_cap", f"{purpose}: {verdict.reason}", "wait, or raise the cap in the settings")
         return self._reserve(transaction, spent, purpose, estimate, agent=agent)
@@ -212,9 +213,9 @@ class Costs:
     def raise_reservation(self, session_id: str, total: int) -> str:
         """Raise the reservation of a running session to `total` micro-dollars. It is never lowered.
 
-        Returns "". If a cap does not allow it, nothing is changed, and the reason is returned. A runner calls this
-        before each call that costs money, with the most that the session can cost by then. So all money is reserved
-        before it is spent, and no cap is passed, however wrong an estimate was.
+        Returns "", or the reason why a cap does not allow it; then nothing is changed. A runner calls this before each
+        call that costs money, with the maximum that the session can have cost after it. So all money is reserved before
+        it is spent, and no cap is passed, even if an estimate was wrong.
         """
 
         def work(transaction: Transaction) -> str:
@@ -237,7 +238,7 @@ class Costs:
         return self._database.write(work)
 
     def settle(self, transaction: Transaction, entry_id: int, amount: int) -> None:
-        """Put the real price (micro-dollars, at least 0) in the place of the estimate. Harmless when done already."""
+        """Replace the estimate by the real price (micro-dollars, at least 0). Does nothing for a settled entry."""
         entry = load(transaction.session, CostEntry, entry_id)
         if entry is not None and entry.state == RESERVED:
             self._settle(transaction, entry, amount)
@@ -250,30 +251,31 @@ class Costs:
         self._warn(transaction, before, increase, entry)
 
     def release(self, transaction: Transaction, entry_id: int) -> None:
-        """Give a reservation back: nothing was spent. Harmless when it is settled or released already."""
+        """Release a reservation of which nothing was spent. Does nothing for a settled or released entry."""
         entry = load(transaction.session, CostEntry, entry_id)
         if entry is not None and entry.state == RESERVED:
             self._settle_or_release(transaction, entry, None)
 
     def release_prediction(self, transaction: Transaction, prediction_id: str) -> None:
-        """Give back what is reserved for a card whose session never started."""
+        """Release the reservation for a card whose session never started."""
         for entry in _reservations(transaction.session, CostEntry.prediction_id == prediction_id):
             self._settle_or_release(transaction, entry, None)
 
     def _settle_or_release(self, transaction: Transaction, entry: CostEntry, view: SessionView | None) -> None:
-        """Settle with the price of a session that is over, or give the reservation back when it never started."""
+        """Settle an entry with the price of a session that is over. If the session never started, release the entry."""
         if view is None or view.started_at is None:
             entry.state, entry.amount_microusd = RELEASED, 0
         else:
             self._settle(transaction, entry, _final_price(view, entry))
 
     def session_started(self, transaction: Transaction, view: SessionView) -> None:
-        """A session began: its reservation is now held by it."""
+        """Observer of sessions: store that the reservation belongs to a session that began."""
         for entry in _reservations(transaction.session, CostEntry.prediction_id == view.prediction_id):
             entry.session_id = view.id
 
     def session_ended(self, transaction: Transaction, view: SessionView) -> None:
-        """A session is over: settle with its real price, or release when it never started."""
+        """Observer of sessions: settle the reservation of a session that is over, or release it if the session never
+        started."""
         for entry in _reservations(transaction.session, CostEntry.prediction_id == view.prediction_id):
             if entry.session_id in (None, view.id):
                 self._settle_or_release(transaction, entry, view)
@@ -285,16 +287,16 @@ class Costs:
         waiting: set[str],
         lasting: Set[int] = frozenset(),
     ) -> int:
-        """Settle or release what a crash left reserved, at start-up. Returns how many entries.
+        """Settle or release the reservations that a crash left, at start-up. Returns the number of entries.
 
         `session_of` finds the session of a card. `waiting` are the ids of permits with which a session may still start.
-        `lasting` are the entries of work that goes on elsewhere. A call that no process waits for any more may have
-        been made and paid, so it costs what was reserved for it.
+        `lasting` are the entries of work that goes on elsewhere. A call that was interrupted may have been paid for, so
+        it is settled with the reserved amount.
         """
         settled_count = 0
         for entry in _reservations(transaction.session):
             if entry.permit_id in waiting or entry.id in lasting:
-                continue  # a session the card has is of an earlier approval, which was undone
+                continue  # a session of this card would belong to an earlier approval, which was undone
             view = session_of(entry.prediction_id) if entry.prediction_id else None
             if view is not None and not view.state.over:
                 continue
@@ -306,8 +308,8 @@ class Costs:
         return settled_count
 
     def handle_reached_cap(self, transaction: Transaction, rule: str, agent: str) -> None:
-        """Do what follows from a reached cap: place its hold, warn of the day's cap once a day, record that the budget
-        of `agent` is exceeded. `rule` is the rule of `decide_cost`."""
+        """Handle a reached cap: place its hold, warn about the cap of the day once a day, or record that the budget of
+        `agent` is exceeded. `rule` is the rule of `decide_cost`."""
         spent = self.spent(transaction.session)
         cap = spent.caps.get(rule)
         if cap is not None:
@@ -341,7 +343,7 @@ class Costs:
         self._warn(transaction, before, increase, entry)
 
     def _warn(self, transaction: Transaction, before: CostState, increase: int, entry: CostEntry) -> None:
-        """Record which windows passed 80 % by `increase` micro-dollars, that `entry` added to all of them."""
+        """Record which windows passed 80 % when `entry` added `increase` micro-dollars to them."""
         after = replace(before, hour=before.hour + increase, day=before.day + increase, month=before.month + increase)
         for window, spent_before, spent_now, cap in (
             ("day", before.day, after.day, after.day_cap),
@@ -357,14 +359,14 @@ class Costs:
             try:
                 agent = self.budget(transaction.session, entry.agent)
             except Exception:
-                # The price is known and must be kept, even where an agent's folder cannot be read.
+                # The price must be stored even if an agent's folder cannot be read.
                 log.exception("the budget of %s could not be read", entry.agent)
                 return
             if agent.budget is not None and agent.spent > agent.budget:
                 transaction.record(BudgetExceeded(subject=entry.agent, spent=agent.spent, budget=agent.budget))
 
     def _sums(self, session: Session, agent: str | None = None) -> tuple[int, int, int]:
-        """The sums of the hour, the day and the month. Every reservation counts in each of them, however old it is."""
+        """The sums of the hour, the day and the month. Each includes all reservations, however old they are."""
         begin = cost_windows(self._clock.local())
         values = {name: as_stored(getattr(begin, name)) for name in ("hour", "day", "month")}
         reserved, hour, day, month = ask(session, _SUMS, values | {"agent": agent}).one()
@@ -394,6 +396,6 @@ def _reservations(session: Session, *conditions: Any) -> Sequence[CostEntry]:
 
 
 def _final_price(view: SessionView, entry: CostEntry) -> int:
-    """The price of a session. An interrupted session was not counted to its end. It may have spent all that was
-    reserved for it, so it costs at least that (SPEC 3.4)."""
+    """The price of a session. The costs of an interrupted session were not counted to its end, so its price is at least
+    the reserved amount (SPEC 3.4)."""
     return max(view.cost, entry.amount_microusd) if view.state is SessionState.INTERRUPTED else view.cost

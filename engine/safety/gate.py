@@ -1,9 +1,9 @@
-"""The human gate (SPEC 3.6): what needs a person's approval before it runs.
+"""The human gate (SPEC 3.6): decides which work needs a person's approval.
 
-An operator's approval satisfies every rule but one (SPEC 3.2). Where no sandbox works, the operator must confirm each
-time that nothing confines the run, unless the settings of the workspace allow it. Without an approval, each rule that
-applies asks; after a hit of the content filter it blocks. The rules for running without an operator (SPEC 2.5, 2.6,
-7.3, 7.4) are here too, so that nothing that runs by itself gets around them.
+An operator's approval satisfies every rule but one (SPEC 3.2): if no sandbox works, the operator must confirm each run,
+unless the settings of the workspace allow runs without one. Without an approval, each rule that applies asks, and after
+a hit of the content filter it blocks. The rules for work that runs by itself (SPEC 2.5, 2.6, 7.3, 7.4) are here too, so
+that no such work can bypass them.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class GateFacts:
     threshold: float = 0.8
     suggested: bool = False
     ordered: bool = False
-    """Whether the operator ordered it to run by itself."""
+    """Whether the operator ordered the work to run by itself."""
     confined: bool = True
     """Whether a sandbox works on this machine."""
     waived: bool = False

@@ -1,9 +1,9 @@
 """The kill switch (SPEC 3.7), and the holds that stop or pause work.
 
-Each of four levels stops everything: `crossPollEnabled = false`, the API's toggle for this run, F12 in the console, and
-the stop file from outside (`engine.safety.stop_file`). F12 and the stop file place the hold `stop`, which survives a
-restart. `pause` (three rejections in a row) lasts two hours and stops what runs by itself, but not what the operator
-approves (SPEC 3.2, 3.6). `month` stops everything until the operator resumes it.
+Each of four levels stops everything: `crossPollEnabled = false`, the API's switch for this run, F12 in the console, and
+the stop file (`engine.safety.stop_file`). F12 and the stop file place the hold `stop`, which survives a restart. The
+hold `pause` (three rejections in a row) lasts two hours. It stops work that runs by itself, but not work that the
+operator approves (SPEC 3.2, 3.6). The hold `month` stops everything until the operator resumes it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ RAIL = "kill"
 STOP, PAUSE, MONTH = "stop", "pause", "month"
 HOLD_WORDS = (STOP, PAUSE, MONTH)
 CONSOLE = "operator"
-"""`by` of the stop that F12 places; any other comes from outside the console."""
+"""The value of `by` of a stop by F12. Any other value means that the stop came from outside the console."""
 PAUSE_DURATION = timedelta(hours=2)
 WATCH_INTERVAL_S = 0.1
 """Seconds between two checks of the stop file and the settings."""
@@ -53,7 +53,7 @@ class KillFacts:
 
 
 def decide_kill(facts: KillFacts, by_operator: bool) -> RailVerdict:
-    """Whether anything may run. A pause only stops what no operator approved."""
+    """The verdict of the kill switch. A pause stops only work that no operator approved."""
     if facts.stop_requested:
         return RailVerdict(RAIL, Verdict.BLOCK, stop_file.STOPPED, "stop-file")
     for hold in facts.holds:
@@ -96,7 +96,7 @@ def levels(facts: KillFacts) -> tuple[StopLevel, ...]:
 
 
 def active_holds(holds: Sequence[Hold], now: datetime) -> tuple[Hold, ...]:
-    """The holds that are active at `now`, strictest first. At `until` itself a hold is over."""
+    """The holds that are active at `now`, strictest first. A hold ends exactly at its `until`."""
     active = [hold for hold in holds if hold.until is None or now < hold.until]
     return tuple(sorted(active, key=lambda hold: (STOP, MONTH, PAUSE).index(hold.word)))
 
@@ -117,10 +117,10 @@ _HOLDS = 'SELECT word, reason, since, until, "by" FROM holds'
 
 
 class KillSwitch:
-    """Says whether anything may run, and ends running sessions when nothing may.
+    """Decides whether anything may run, and ends running sessions when nothing may.
 
     `stop_sessions(reason)` ends every running session within a second. `on_change` is called after holds changed,
-    possibly on the writer thread: it must be quick and not write.
+    possibly on the writer thread, so it must be quick and must not write.
     """
 
     def __init__(
@@ -152,7 +152,7 @@ class KillSwitch:
             self._lifted_by_operator = bool(state.get(session, _LIFTED_BY_OPERATOR, False))
 
     def start(self) -> None:
-        """Begin to watch the stop file and the settings; a stop requested meanwhile takes effect at once."""
+        """Watch the stop file and the settings from now on. A stop that was requested before takes effect at once."""
         self.poll()
         self._watcher = threading.Thread(target=self._watch, name="clawpy-kill-switch", daemon=True)
         self._watcher.start()
@@ -173,12 +173,13 @@ class KillSwitch:
         return self._lifted_by_operator
 
     def current_verdict(self, *, by_operator: bool = False) -> RailVerdict:
-        """Whether anything may run now. Reads no database, so it is asked before a cycle, before a session, and while
-        one runs."""
+        """Whether anything may run now. It does not read the database, so it is cheap enough to ask before each cycle
+        and session, and during a session."""
         return decide_kill(self._facts(self._holds), by_operator)
 
     def stop_reason(self) -> str:
-        """Why nothing may begin now, not even what the operator approved; "" if it may. A pause does not count."""
+        """Why nothing may begin now, not even work that the operator approved; "" if work may begin. A pause does not
+        count."""
         verdict = self.current_verdict(by_operator=True)
         return "" if verdict.verdict is Verdict.ALLOW else verdict.reason
 
@@ -192,12 +193,12 @@ class KillSwitch:
         return levels(self._facts(self._holds))
 
     def kill_reason(self) -> str:
-        """Why running sessions must end, "" if they need not; a pause and a month stop end none (SPEC 3.7)."""
+        """Why running sessions must end, "" if they may go on. A pause or a month stop does not end them (SPEC 3.7)."""
         reasons = [hold.reason for hold in self.holds() if hold.word == STOP]
         return next(iter([*reasons, *(level.words for level in self.levels() if level.thrown)]), "")
 
     def verdict(self, session: Session, *, by_operator: bool) -> RailVerdict:
-        """The verdict by the holds in the database, for decisions inside a transaction."""
+        """The verdict for a decision inside a transaction: it reads the holds from the database."""
         return decide_kill(self._facts(_read_holds(session)), by_operator)
 
     def stop(self, reason: str, by: str) -> None:
@@ -287,8 +288,8 @@ class KillSwitch:
                 self._lift(transaction, hold.word, by_operator=False)
 
     def poll(self) -> None:
-        """Check once: adopt a stop file, remove expired holds, and end sessions if a level was thrown since the last
-        check."""
+        """Check once: turn a stop file into a hold, remove expired holds, and end sessions if a level stopped
+        everything since the last check."""
         facts = self._facts(self._holds)
         if facts.stop_requested and not self._stopping:
             request = stop_file.read_request(self._file)
@@ -309,7 +310,7 @@ class KillSwitch:
             try:
                 self.poll()
             except Exception:
-                # The watcher survives an error of the disk: the next check may succeed, and `ask` blocks meanwhile.
+                # The watcher goes on after a disk error: the next check may succeed, and nothing may run meanwhile.
                 log.exception("the kill switch could not act on what it found")
 
     def _facts(self, holds: tuple[Hold, ...]) -> KillFacts:
@@ -337,7 +338,7 @@ class KillSwitch:
         transaction.session.delete(row)
         transaction.session.flush()
         if word == PAUSE:
-            # The id of the last decision, not their number, because an undo changes the number.
+            # The id of the last decision is stored, not the number of decisions, because an undo changes the number.
             state.put(transaction, _LAST_AT_RESUME, self.decisions.newest_id(transaction.session))
         if word != STOP:
             state.put(transaction, _LIFTED_BY_OPERATOR, by_operator)

@@ -1,9 +1,9 @@
 """The pipeline (SPEC 3.1): asks the rails loop → rate → cost → content → gate → kill, then issues a permit.
 
-The loop comes before the rate, so that agents which trigger each other are reported, however slowly they do. All six
-rails are asked and logged, whatever the first says; the first that does not allow decides. A rail that raises blocks.
-`Pipeline.decide` runs inside the caller's transaction on the one writer thread, so what it read is still true when it
-reserves the cost, records the link and issues the permit.
+The loop comes before the rate, so that agents that trigger each other are reported even if they do it slowly. All six
+rails are always asked and logged. The first rail that does not allow a trigger decides. A rail that raises an error
+blocks. `Pipeline.decide` runs inside the caller's transaction on the only writer thread, so the state that it reads
+does not change before it reserves the cost, records the link and issues the permit.
 """
 
 from __future__ import annotations
@@ -101,12 +101,12 @@ _PAIR = """
     SELECT 1 FROM crosspoll_log
     WHERE target_channel = :channel AND from_channel = ifnull(:start, from_channel) AND blocked IS 0 LIMIT 1
 """
-"""Whether a trigger from `start`, None for any, ever reached a channel."""
+"""Whether a trigger from `start` (None for any) ever passed to a channel."""
 
 
 class Pipeline:
-    """Asks all rails about triggers. `quiet` says whether it is quiet hours (SPEC 7.3), `confined` whether a sandbox
-    works on this machine."""
+    """Asks all rails about triggers. `quiet` tells whether quiet hours apply now (SPEC 7.3), `confined` whether a
+    sandbox works on this machine."""
 
     def __init__(
         self,
@@ -132,8 +132,8 @@ class Pipeline:
     def preview(self, trigger: Trigger) -> tuple[RailVerdict, ...]:
         """The verdicts of all rails on a pending card; changes nothing.
 
-        Gate and content answer as if no operator had approved, so that the card shows what they ask. `novel-pair` in
-        the gate's `rule` is the NEW badge.
+        Gate and content answer as without an operator's approval, so that the card shows what they ask. If the gate's
+        `rule` contains `novel-pair`, the card has the NEW badge.
         """
         with self._database.read() as session:
             return self._ask_all(session, trigger, self._clock.now(), self._spent_in(session), decided=False)
@@ -167,7 +167,7 @@ class Pipeline:
         self._costs.release_prediction(transaction, prediction_id)
 
     def allow_once(self, transaction: Transaction, prediction_id: str) -> str:
-        """Allow one run of what the content filter last blocked of this card; returns its digest.
+        """Allow one run of the content of this card that the filter blocked last; returns its digest.
 
         Raises `Refusal` `nothing_blocked` if the content filter did not block its last trigger.
         """
@@ -219,8 +219,8 @@ class Pipeline:
         )
 
     def _spent_in(self, session: Session) -> Callable[[], CostState]:
-        """A function that reads what was spent, once. If reading fails, it fails within the rail that asks, and that
-        rail blocks."""
+        """A function that reads the costs at its first call. If reading fails, the rail that calls it fails, and so
+        blocks."""
         return cache(lambda: self._costs.spent(session))
 
     def _ask_all(
@@ -266,8 +266,8 @@ class Pipeline:
         return decide_content(verdict, facts)
 
     def _is_novel(self, session: Session, trigger: Trigger) -> bool:
-        """Whether no trigger of this pair of channels ever passed. Within one channel, and for a program, the channel
-        itself counts."""
+        """Whether no trigger between these two channels ever passed. For a trigger within one channel or by a program,
+        only the target channel counts."""
         channel = trigger.assignment.channel
         start: str | None = trigger_history.chain_start(trigger)
         if start == channel or start not in (trigger_history.OWNER, *self._settings.current.channels):

@@ -1,7 +1,8 @@
-"""Finds what touches production (SPEC 3.6): prompts, commands, files and hosts that name something of `[production]`.
+"""Finds production targets in prompts, commands, files and hosts: the branches, hosts and paths in `[production]`
+(SPEC 3.6).
 
-The human gate asks about such cards, the gate of tools about such calls. A target is named in words, for instance
-`branch main` or `host prod-1`.
+The human gate asks about cards that have one, and the gate of tools about such calls. A target is described in words,
+for instance `branch main` or `host prod-1`.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ Patterns = tuple[str, ...]
 """Glob patterns of the settings."""
 
 MAX_NAME = 300
-"""Characters of a word that is compared; a longer one names nothing."""
+"""Maximum number of characters of a word that is compared with targets."""
 
 _WRITING_WORDS = frozenset({"push", "merge", "rebase", "deploy", "release", "reset", "force-push", "cherry-pick"})
-"""Words of a prompt that speak of writing to a branch or a remote."""
+"""Words in a prompt that mean writing to a branch or a remote."""
 
 _REMOTE_SHELLS = frozenset({"ssh", "scp", "sftp", "mosh", "rsync", "ping", "telnet", "nc"})
 
@@ -42,9 +43,9 @@ _GIT_WRITES = frozenset({"push", "merge", "rebase", "reset", "deploy", "release"
 def targets_of_trigger(trigger: Trigger, production: Production) -> tuple[str, ...]:
     """The production targets that a trigger's prompt and parameters name.
 
-    Every word is compared with hosts, contexts and paths. It is compared with branches and remotes only where the words
-    speak of writing to one, or where a parameter has that name, because `main` is also a plain word. A flow writes to
-    no branch and no remote, whatever it compares or rehearses (SPEC 3.9).
+    Every word is compared with hosts, contexts and paths. Words are compared with branches and remotes only if the
+    prompt speaks of writing to one, or if a parameter has that name, because `main` is also a plain word. A flow never
+    writes to a branch or a remote (SPEC 3.9).
     """
     return _matching(_named_by_trigger(trigger, production))
 
@@ -55,18 +56,18 @@ def targets_of_command(command: str, production: Production) -> tuple[str, ...]:
 
 
 def target_of_file(path: str, workspace: str, production: Production) -> tuple[str, ...]:
-    """The production target that a file is, by its path in the workspace or its whole path; () for none."""
+    """The production target that matches a file, by its path in the workspace or its full path; () for none."""
     spellings = (path, str(PurePosixPath(workspace) / path))
     return (f"path {path}",) if any(_matches_any(spelling, production.paths) for spelling in spellings) else ()
 
 
 def target_of_host(host: str, production: Production) -> tuple[str, ...]:
-    """The production target that a host is; () for none."""
+    """The production target that matches a host; () for none."""
     return (f"host {host}",) if _matches_any(host, production.hosts) else ()
 
 
 _Named = Iterator[tuple[str, str, Patterns]]
-"""What may be a target: its kind, its name, and the patterns of production for that kind."""
+"""Possible targets: (kind, name, production patterns of that kind)."""
 
 
 def _matching(named: _Named) -> tuple[str, ...]:
@@ -112,8 +113,8 @@ def _strings(value: Any) -> list[str]:
 
 
 def _addressed(text: str) -> list[str]:
-    """The parts of a word that may be a host or a context: the whole, the host of `user@host:path` or of a URL, the
-    value of `key=value`."""
+    """The parts of a word that may be a host or a context: the whole word, the host in `user@host:path` or a URL, the
+    value in `key=value`."""
     parts = [text]
     if "://" in text:
         parts.append(text.split("://", 1)[1].split("/")[0].rsplit("@", 1)[-1].split(":")[0])
@@ -125,8 +126,8 @@ def _addressed(text: str) -> list[str]:
 
 
 def _named_by_command(words: Sequence[str], production: Production) -> _Named:
-    """What the words of a command may name: hosts where something is addressed, contexts where one is named, branches
-    and remotes where something is written to them, paths anywhere."""
+    """The possible targets in a command: hosts if it addresses one, contexts if it selects one, branches and remotes if
+    it writes to one, and paths anywhere."""
     programs = {word.rsplit("/", 1)[-1] for word in words}
     writes_git = "git" in programs and not _GIT_WRITES.isdisjoint(words)
     for before, word in pairwise(["", *words]):
@@ -139,7 +140,7 @@ def _named_by_command(words: Sequence[str], production: Production) -> _Named:
         if programs & _REMOTE_SHELLS and not word.startswith("-"):
             hosts.append(word)
         for host in hosts:
-            yield "host", host, production.hosts  # a pattern may have a port, an address of IPv6 has colons
+            yield "host", host, production.hosts  # with its port, which a pattern may have; IPv6 addresses have colons
             yield "host", host.split(":")[0], production.hosts
         for option, text in options:
             if option in _CONTEXT_OPTIONS:
@@ -165,5 +166,5 @@ def _matches_any(text: str, patterns: Patterns) -> bool:
 
 @lru_cache(64)
 def _any_of(patterns: Patterns) -> re.Pattern[str] | None:
-    """One expression for all the patterns, in lower case; None when there are none."""
+    """A regular expression that matches any of the patterns, in lower case; None without patterns."""
     return re.compile("|".join(translate(pattern.lower()) for pattern in patterns)) if patterns else None

@@ -1,7 +1,7 @@
-"""The service of the rails: what other packages ask of them, and their state as the safety screen shows it (SPEC 9.1).
+"""The service of the rails for other packages, and the state of each rail for the safety screen (SPEC 9.1).
 
-To show a rail, its own function judges a sample trigger that breaks no other rule. So what is shown and what decides
-cannot differ.
+The state of a rail is its verdict on a sample trigger that breaks no other rule. So the screen cannot differ from the
+decisions.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from engine.storage.database import Database, Transaction
 from engine.storage.rows import as_stored, ask, value_of
 
 BLOCKS_COUNTED_FOR = timedelta(hours=24)
-"""How long the screen counts a blocked trigger."""
+"""Time during which the screen counts a blocked trigger."""
 MAX_BLOCKS_COUNTED = 2000
 
 GATE_BRIEF = {
@@ -65,7 +65,7 @@ SAMPLE_TRIGGER = Trigger(
     phase=1,
     approval_bound=1.0,
 )
-"""Work by the engine itself, with nothing against it."""
+"""Work by the engine itself that no rail stops."""
 
 _BLOCK_REASONS = """
     SELECT block_reason FROM crosspoll_log WHERE blocked IS 1 AND created_at > :since ORDER BY id DESC LIMIT :limit
@@ -80,13 +80,13 @@ class Hooks:
     stop_sessions: Callable[[str], object]
     """Ends every running session within a second; takes the reason."""
     agent_budget: Callable[[str], int | None] = lambda agent: None
-    """An agent's budget of a day in micro-dollars."""
+    """An agent's budget for a day in micro-dollars."""
     quiet: Callable[[], bool] = lambda: False
-    """Whether it is quiet hours."""
+    """Whether quiet hours apply now."""
     confined: Callable[[], bool] = lambda: True
     """Whether a sandbox works on this machine."""
     on_change: Callable[[], None] = lambda: None
-    """Called after holds changed, possibly on the writer thread; must neither write nor wait."""
+    """Called after holds changed, possibly on the writer thread, so it must neither write nor wait."""
 
 
 class Safety:
@@ -151,7 +151,8 @@ class Safety:
         self.pipeline.session_ended(transaction, view)
 
     def allow_once(self, prediction_id: str) -> str:
-        """Allow one run of what the content filter last blocked of this card. Raises `Refusal` `nothing_blocked`."""
+        """Allow one run of the content of this card that the filter blocked last. Raises `Refusal`
+        `nothing_blocked`."""
         return self._database.write(lambda transaction: self.pipeline.allow_once(transaction, prediction_id))
 
     def check_command(self, text: str) -> RailVerdict:
@@ -216,7 +217,7 @@ class Safety:
         )
 
     def chain(self, limit: int = 20) -> list[ChainStep]:
-        """The newest links of the loop detector first, each with what counts of it now."""
+        """The links of the loop detector, newest first, each with its effect on a decision now."""
         now = self._clock.now()
         with self._database.read() as session:
             links = [link for link in trigger_history.recent_links(session, now) if link.ran]

@@ -1,12 +1,12 @@
-"""The stop from outside (SPEC 3.7): a file named STOP in the home's data folder.
+"""The stop file (SPEC 3.7): a file named STOP in the home's data folder that stops the engine from outside.
 
-Whoever can write that file stops the engine, whatever state it is in: `clawpy stop` writes it before it even tries
-to reach the engine, so it works when the console hangs; `touch DATA/STOP` does too. The kill switch looks for it on
-every question, and its watcher every tenth of a second: it ends running sessions, makes the file a stop hold, which
-survives a restart, and takes the file away. Only `resume stop` lifts the hold. An engine that is not running finds
-the file when it starts.
+It works in any state of the engine. `clawpy stop` writes it before it connects to the engine, so the verb works even if
+the console hangs; `touch DATA/STOP` does the same. The kill switch looks for the file at every question, and its
+watcher every tenth of a second. The watcher ends running sessions, replaces the file by the hold `stop`, which survives
+a restart, and deletes the file. Only `resume stop` ends the hold. An engine that is not running finds the file when it
+starts.
 
-Standard library and engine.files only, so that a verb can import it at once.
+It imports the standard library and engine.files only, so that verbs load it quickly.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from engine.frozen import frozen
 FILE_NAME = "STOP"
 
 STOPPED = "stopped by `clawpy stop`"
-"""The reason of a stop that was given none."""
+"""The reason of a stop without a given reason."""
 
 
 @frozen
@@ -33,12 +33,12 @@ class StopRequest:
 
 
 def stop_file(data: Path) -> Path:
-    """Where the file of a home with this data folder is."""
+    """The path of the stop file in the data folder of a home."""
     return data / FILE_NAME
 
 
 def request_stop(data: Path, reason: str = STOPPED, by: str = "clawpy stop") -> Path:
-    """Write the stop file, whole and on disk; needs no engine. Raises OSError when the folder cannot be written."""
+    """Write the stop file atomically and durably, without an engine. Raises OSError if the folder cannot be written."""
     data.mkdir(parents=True, exist_ok=True)
     path = stop_file(data)
     write_json(path, {"reason": reason, "by": by})
@@ -46,7 +46,7 @@ def request_stop(data: Path, reason: str = STOPPED, by: str = "clawpy stop") -> 
 
 
 def is_requested(path: Path) -> bool:
-    """Whether there is a stop file. A folder that cannot be searched counts as a stop: the switch fails closed."""
+    """Whether there is a stop file. If the folder cannot be searched, this is true: the switch fails closed."""
     try:
         os.lstat(path)
     except FileNotFoundError:
@@ -68,5 +68,5 @@ def read_request(path: Path) -> StopRequest:
 
 
 def clear(path: Path) -> None:
-    """Take the file away. Raises OSError when it cannot be."""
+    """Delete the file. Raises OSError."""
     path.unlink(missing_ok=True)

@@ -1,9 +1,9 @@
 """The two rails that compare a trigger with earlier ones: the loop detector (SPEC 3.3) and the rate limiter (SPEC 3.2).
 
-The loop detector blocks channels that trigger each other in circles. A link leads from the channel, or the program,
-whose work caused a trigger to the channel of the trigger. A link from `owner` is made by a person's approval or by the
-engine's own prediction: it begins a chain, is recorded and never blocked. A trigger by a program that only the rate
-limiter blocked is a link that did not run: it counts as a repeat only.
+The loop detector blocks channels that trigger each other in circles. A trigger makes a link, from the channel or
+program whose work caused it to the channel of the trigger. A person's approval or the engine's own prediction makes a
+link from `owner`. Such a link begins a chain, and is never blocked. If only the rate limiter blocked the trigger of a
+program, its link did not run, and counts as a repeat only.
 """
 
 from __future__ import annotations
@@ -31,16 +31,17 @@ MAX_LINKS = 50
 
 
 def is_by_operator(trigger: Trigger) -> bool:
-    """Whether it is an operator's own approval, at the console, by a verb or over the API (SPEC 3.2).
+    """Whether a trigger is an operator's own approval, in the console, by a verb or over the API (SPEC 3.2).
 
-    Both marks must agree: nothing that runs by itself becomes an approval by carrying one of them.
+    Both the type and `decided_by` must say so, so that work that runs by itself cannot pass as approved with one of
+    them.
     """
     return trigger.type is TriggerType.MANUAL and trigger.decided_by in (DecidedBy.OPERATOR, DecidedBy.API)
 
 
 def decide_rate(trigger: Trigger, last: datetime | None, now: datetime, interval: timedelta) -> RailVerdict:
-    """Block a trigger that comes less than `interval` after `last`, the last one that passed without an operator's
-    approval. A `last` in the future (the clock was set back) blocks until `interval` after it: the rail fails closed.
+    """Block a trigger that comes less than `interval` after `last`, the last trigger that passed without an operator's
+    approval. If `last` is in the future because the clock was set back, the rail blocks until `interval` after it.
     """
     if is_by_operator(trigger):
         return RailVerdict(RATE, Verdict.ALLOW, "what you approve is not rate-limited")
@@ -84,7 +85,7 @@ class Link:
 
     @property
     def pair(self) -> tuple[str, str]:
-        """The channels that it connects."""
+        """(from channel, to channel)."""
         return self.from_channel, self.to_channel
 
 
@@ -122,9 +123,9 @@ def count_repeats(links: Sequence[Link], pair: tuple[str, str], now: datetime) -
 
 
 def decide_loop(link: Link, links: Sequence[Link]) -> RailVerdict:
-    """Whether `link` would close a loop, after the last `links` (oldest first, any workspace).
+    """Block a `link` that would close a loop with the last `links` (oldest first, of any workspace).
 
-    Only links of the same workspace make a chain. A link exactly as old as a window is outside it.
+    Only links of the same workspace make a chain. A link that is exactly as old as a window is outside it.
     """
     if link.from_channel == OWNER:
         return RailVerdict(LOOP, Verdict.ALLOW, "a new chain")

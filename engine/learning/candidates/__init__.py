@@ -2,12 +2,12 @@
 
     ledger entry → record (reflection) → candidate (drafting) → evidence (evaluation) → review → active → measured lift
 
-`reflection` makes scored `records` of ledger entries by `entry_readers`, each with a `reading`, and finds repeated
-commands by `sequences`. `evaluation` selects the records worth a candidate and weighs candidates, `drafting` drafts
-their `effects`, for which it looks for `remedies`. `candidates` is the life cycle: proposed, active, rolled back.
-`overlays` are the active effects, in prompts and in trials that measure them. `adaptation` is the service, `views` are
-its reads.
+`reflection` turns ledger entries into scored `records`: `entry_readers` has a function for each kind of entry, which
+gets a `reading` of the entry. It also finds repeated commands with `sequences`. `evaluation` selects the records for
+new candidates and evaluates candidates. `drafting` drafts their `effects`, with `remedies` that it finds in sessions.
+`candidates` is the life cycle: proposed, active, rolled back. `overlays` are the active effects in prompts, and the
+trials that measure them. `adaptation` is the service, and `views` are its read methods.
 
-It may import `learnings.recurrence`, hierarchy, storage, model, clock, config; `records.Sources` names what it needs of
-packages above it.
+It may import `learnings.recurrence`, hierarchy, storage, model, clock, config. `records.Sources` is the protocol by
+which it reads from packages above it.
 """

@@ -50,7 +50,7 @@ from engine.storage.ledger import Ledger
 log = logging.getLogger(__name__)
 
 LAST_PROCESSED = "adaptation.digested"
-"""Key in the state table: `seq` of the newest record that was processed."""
+"""Key in the state table: the `seq` of the newest record that was processed."""
 
 MAX_AGE = timedelta(days=90)
 """Maximum age of a record that becomes a candidate."""
@@ -62,7 +62,7 @@ COUNTER_EVIDENCE = {
     CandidateType.POLICY_TWEAK: RecordKind.SUCCESSFUL_HEAL,
     CandidateType.ROUTING_HINT: RecordKind.FAILED_TDD,
 }
-"""Kinds of records against these types that are stored for workspaces, not for agents."""
+"""Kinds of records that count against these types and have the scope of a workspace, not of an agent."""
 
 
 class Adaptation(CandidateViews):
@@ -84,15 +84,15 @@ class Adaptation(CandidateViews):
         self._randomness = randomness
         self._reflection = Reflection(database, self._records, ledger=ledger, sources=sources)
         self.read_ledger = self._reflection.catch_up
-        """Make records of the new ledger entries; returns how many. Quick."""
+        """Make records from the new ledger entries; returns their number. Quick."""
         self._round_lock = threading.Lock()
         self.not_drafted: dict[str, str] = {}
-        """The reasons why nothing was drafted from opportunities of the last round, by key."""
+        """The opportunities of the last round without a draft: the reason, by key."""
 
     # -- decisions
 
     def approve(self, candidate_id: str, by: str = "operator") -> Candidate:
-        """Activate a candidate, also one that was rolled back. Raises `Refusal`: `unknown_candidate`, `ambiguous_id`,
+        """Activate a candidate, even if it was rolled back. Raises `Refusal`: `unknown_candidate`, `ambiguous_id`,
         `not_corroborated`, `already_decided`, `bad_effect`, `already_in_force`."""
         return self._decide(candidate_id, CandidateMove.APPROVE, by, "")
 
@@ -147,8 +147,8 @@ class Adaptation(CandidateViews):
         return [row.value for row in load_candidates(self._database) if row.id in ids]
 
     def _draft(self) -> tuple[list[str], bool]:
-        """Draft candidates from the best new opportunities; returns their ids, and whether other opportunities wait for
-        the next round or the end of their session."""
+        """Draft candidates from the best new opportunities. Returns their ids, and whether other opportunities wait for
+        the next round or for the end of their session."""
         records = self._records.strong(OPPORTUNITY, self._clock.now() - MAX_AGE, MAX_RECORDS)
         keys = {row.dedupe_key for row in load_candidates(self._database)}
         drafted: list[str] = []
@@ -192,7 +192,7 @@ class Adaptation(CandidateViews):
         return candidate.id
 
     def _related_records(self, opportunity: Opportunity) -> list[LearningRecord]:
-        """The records for a draft: of its scope, or of all scopes if it concerns healing."""
+        """The records for a draft: those of the opportunity's scope, or of all scopes if it is about healing."""
         record = opportunity.record
         if opportunity.type is not CandidateType.POLICY_TWEAK:
             return self._records.of_scope(record.scope_type, record.scope_id)
@@ -200,8 +200,8 @@ class Adaptation(CandidateViews):
         return [each for each in records if record.scope_type != "agent" or each.agent == record.scope_id]
 
     def _duplicate_of(self, candidate: Candidate) -> str:
-        """The id of another candidate of the scope that reached review, and makes the same change or is supported by
-        the record that this one was drafted from; "" for none."""
+        """The id of another candidate of the same scope that reached review and is a duplicate, "" for none. It makes
+        the same change, or the record from which this candidate was drafted supports it."""
         scope = (candidate.type, candidate.scope_type, candidate.scope_id)
         for row in load_candidates(self._database):
             if row.status is CandidateStatus.DRAFTED or row.id == candidate.id:
@@ -213,7 +213,7 @@ class Adaptation(CandidateViews):
         return ""
 
     def _evaluate_all(self) -> None:
-        """Evaluate the candidates by the present records, which are read once for all of them."""
+        """Evaluate all candidates by the present records, which are read only once."""
         rows = load_candidates(self._database, *PROPOSED, CandidateStatus.REJECTED)
         drafted = self._records.by_id({id for row in rows for id in row.drafted_from})
         scopes = {(row.scope_type, row.scope_id) for row in rows}
@@ -234,8 +234,8 @@ class Adaptation(CandidateViews):
     def _evaluate(
         self, row: CandidateRow, drafted: Sequence[LearningRecord], records: Sequence[LearningRecord]
     ) -> None:
-        """Evaluate a candidate that was drafted from the records `drafted` by the `records` of its scope, and store the
-        transition that follows."""
+        """Evaluate a candidate by the `records` of its scope, and store the transition that follows. It was drafted
+        from the records `drafted`."""
         candidate = row.value
         # A landing that was undone is no evidence.
         records = [each for each in records if "landed" not in each.details or self._sources.title(each.session_id)]
@@ -285,8 +285,8 @@ class Adaptation(CandidateViews):
                 log.warning("candidate %s was not activated: %s", row.id, refusal)
 
     def _roll_back_harmful(self) -> None:
-        """Roll back harmful candidates (SPEC 5.7), also while work is held. In manual mode `waiting` asks the
-        operator."""
+        """Roll back harmful candidates (SPEC 5.7), even while work is held. In manual mode, `waiting` asks the operator
+        instead."""
         for overlay, lift in self._trials.harmful():
             try:
                 self.roll_back(overlay.candidate_id, f"it makes work worse: {describe_lift(lift)}", by="autonomy")

@@ -1,7 +1,7 @@
 """Drafts the effect of a candidate from what happened in sessions (SPEC 5.2, 5.4). Pure, apart from reading `Sources`.
 
-Where the evidence does not say what to change, nothing is drafted and the reason is reported. Repairs and commands
-come from what agents said and did, so they are quotes (SPEC 6.8). The choice of a model or a limit comes from
+If the evidence does not show what to change, nothing is drafted, and the reason is reported. Repairs and commands come
+from agents' messages and calls, so they are quotes (SPEC 6.8). The choice of a model or a limit comes from
 measurements.
 """
 
@@ -65,17 +65,17 @@ class Draft:
 
 
 class NothingToDraft(Exception):
-    """The evidence does not say what to change. The message says why."""
+    """Raised if the evidence does not show what to change. The message says why."""
 
 
 class StillRunning(NothingToDraft):
-    """A session of the evidence still runs; the opportunity is tried again later."""
+    """Raised if a session of the evidence still runs. The opportunity is tried again later."""
 
 
 @frozen
 class Evidence:
-    """What a draft is made from: the record of the opportunity, the `related` records of its scope, newest first, and
-    the sources."""
+    """The evidence for a draft: the `record` of the opportunity, the `related` records of its scope, newest first, and
+    the `sources`."""
 
     record: LearningRecord
     related: Sequence[LearningRecord]
@@ -83,11 +83,11 @@ class Evidence:
 
     @property
     def scope_agent(self) -> str:
-        """The agent that the record is about, "" if it is about a workspace or a leader."""
+        """The agent that is the scope of the record, "" if the scope is a workspace or a leader."""
         return self.record.scope_id if self.record.scope_type == "agent" else ""
 
     def ended_session(self, session_id: str) -> str:
-        """The id of a session that is over. Raises `StillRunning`."""
+        """Return the id of a session if it is over. Raises `StillRunning`."""
         if not self.sources.session_ended(session_id):
             raise StillRunning(f"session {session_id} is still running")
         return session_id
@@ -147,7 +147,7 @@ def _draft_routing_hint(evidence: Evidence) -> Draft:
     cheaper = [model for model in models.others if model.price <= MAX_PRICE_RATIO * models.current.price]
     if not cheaper:
         raise NothingToDraft(f"no configured model is cheaper than {models.current.model}")
-    # The dearest of the cheaper ones: the least step down that helps.
+    # The most expensive of the cheaper models: the smallest step that helps.
     chosen = max(cheaper, key=lambda model: (model.price, model.model))
     saved = 1 - chosen.price / models.current.price
     details = record.details
@@ -170,11 +170,12 @@ def _draft_routing_hint(evidence: Evidence) -> Draft:
     )
 
 
-# -- tighter bounds
+# -- a tighter limit
 
 
 def _draft_policy_tweak(evidence: Evidence) -> Draft:
-    """A limit below the attempts that failed, and not below those that ever fixed a test."""
+    """Draft a limit that is lower than the number of attempts that failed, but not lower than any number of attempts
+    that fixed a test."""
     record, agent = evidence.record, evidence.scope_agent
     failed_retries = [record]
     if record.kind is not RecordKind.REPEATED_RETRY:
@@ -239,12 +240,12 @@ def _draft_flow(evidence: Evidence) -> Draft:
 
 
 def _flow_name(calls: Sequence[str]) -> str:
-    """A flow's name, from what it runs: `git_status_then_pytest`, at most 40 letters."""
+    """A name for a flow, made of the programs that it runs: `git_status_then_pytest`, at most 40 characters."""
     words = ["_".join(re.findall(r"[a-z0-9]+", call.removeprefix("exec:").lower())) for call in calls]
     return f"{'' if words[0][:1].isalpha() else 'run_'}{'_then_'.join(words)}"[:40].strip("_")
 
 
-# -- what a fragment says
+# -- the lines of a fragment
 
 
 @frozen
@@ -257,7 +258,8 @@ class FragmentDraft:
 
 
 def _fragment_from_approval(evidence: Evidence) -> FragmentDraft:
-    """A rule that the operator added to a prompt, or a fact that the operator kept. Other approvals score too low."""
+    """Draft a fragment from a rule that the operator added to a prompt, or from a fact that the operator kept. Other
+    approvals have too low a score to get here."""
     record, details = evidence.record, evidence.record.details
     if "added" not in details:
         title = f"Add a fact that you kept to every prompt: {quote(details['text'], 60)}"
@@ -333,7 +335,8 @@ FRAGMENT_DRAFTERS: Mapping[RecordKind, Callable[[Evidence], FragmentDraft]] = {
     RecordKind.STALE_GUIDANCE: _fragment_from_stale,
     RecordKind.CLOUD_MEMORY_RECALL_HIT: _fragment_from_recalled,
 }
-"""For the kinds of records that score high enough: what only went well does not (see `entry_readers`)."""
+"""The drafters by kind of record. Records of plain success have no drafter: their score is too low (see
+`entry_readers`)."""
 
 DRAFTERS: Mapping[CandidateType, Callable[[Evidence], Draft]] = {
     CandidateType.FIX_TEMPLATE: _draft_fix_template,

@@ -29,8 +29,8 @@ _FLOW_NAME = re.compile(r"[a-z][a-z0-9_]{1,39}")
 
 
 def validate_effect(effect: Effect) -> Effect:
-    """The effect with its texts in single lines, if it is valid. Raises `Refusal` `bad_effect`, which says what is
-    wrong."""
+    """Check an effect, and return it with each text in a single line. Raises `Refusal` `bad_effect` with the
+    problem."""
     match effect:
         case PromptFragment():
             return PromptFragment(_lines("guidance", effect.guidance))
@@ -92,7 +92,7 @@ def _invalid_effect(problem: str) -> Refusal:
 
 
 def free_name(name: str, used_names: Collection[str]) -> str:
-    """A flow name that is not used yet: `name`, with a number if it is; at most 40 characters."""
+    """An unused name for a flow, at most 40 characters: `name`, with a number if `name` is used already."""
     unused, number = name, 2
     while unused in used_names:
         unused, number = f"{name[:36].rstrip('_')}_{number}", number + 1
@@ -108,8 +108,8 @@ def effect_texts(effect: Effect) -> tuple[str, ...]:
 
 
 def map_texts(effect: Effect, change: Callable[[str], str]) -> Effect:
-    """The effect after `change` of each text, without those that become empty. A diff, or all commands of a flow, is
-    removed whole if any of it changes: the rest would do something else."""
+    """The effect with `change` applied to each text, without texts that become empty. If a diff or a command of a flow
+    changes, the whole diff or all commands are removed, because the rest would do something else."""
 
     def change_all(lines: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(line for text in lines if (line := change(text)))
@@ -132,8 +132,8 @@ def map_texts(effect: Effect, change: Callable[[str], str]) -> Effect:
 def preview_lines(
     type: CandidateType, effects: Sequence[Effect], *, model: str, tries: int, cost: int, flows: Collection[str]
 ) -> list[str]:
-    """The result of these effects of one type, oldest first, as lines that a screen can compare. `model`, `tries`,
-    `cost` (in micro-dollars) and `flows` are what counts without effects."""
+    """The behaviour with these effects of one type (oldest first), as lines that a screen can compare. `model`,
+    `tries`, `cost` (in micro-dollars) and `flows` are the values without effects."""
     lines = [f"model: {model}"] if type is CandidateType.ROUTING_HINT else []
     names = set(flows)
     for effect in effects:

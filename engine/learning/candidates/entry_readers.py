@@ -1,7 +1,8 @@
 """Reads ledger entries into learning records: a function for each kind of entry, with its formula (SPEC 5.1).
 
-From `OPPORTUNITY` points a record can become a candidate (SPEC 5.3). What an agent could do differently next time
-reaches them; mere success does not. `Sources` supplies what an entry lacks.
+A record with `OPPORTUNITY` points or more can become a candidate (SPEC 5.3). The formulas give that many points to
+events after which an agent could act differently, and fewer to plain success. `Sources` supplies facts that an entry
+does not have.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ from engine.model.lessons import added_sentences, distil, normalise
 from engine.model.text import count, jaccard, quote
 
 FULL_COST = MICRO // 2
-"""Cost of healing in micro-dollars that gives all points of its part; the default cap in the settings."""
+"""Cost of healing in micro-dollars that gives all points for cost. It is the default cap in the settings."""
 
 FULL_BREADTH = 5
-"""Number of tests, files or repetitions that gives all points of its part."""
+"""Number of tests, files or repetitions that gives all points for their number."""
 
 MAX_TESTS = 5
 """Maximum number of tests of one session that become records, the first by name."""
@@ -33,8 +34,9 @@ NewRecords = Iterator[LearningRecord]
 
 
 def _read_validation(reading: Reading) -> NewRecords:
-    """The validation of a session ended. If tests passed at last, see `heal_parts`. If they still failed: 45 points, 10
-    for each attempt to fix them up to 30, up to 15 for the cost, up to 10 for the number of failing tests."""
+    """The validation of a session ended. If the tests passed in the end, see `heal_parts`. If they still failed: 45
+    points, 10 for each attempt to fix them up to 30, up to 15 for the cost, up to 10 for the number of failing
+    tests."""
     attempts, cost, failing, agent = reading.values("attempts", "cost", "failing", "agent")
     details, tries = reading.select("attempts", "cost"), max(0, attempts - 1)
     kind, parts = RecordKind.SUCCESSFUL_HEAL, heal_parts(attempts, cost, len(failing))
@@ -82,7 +84,7 @@ def _test_records(
 
 
 def _read_retry(reading: Reading) -> NewRecords:
-    """An attempt changed nothing: 45 points, 10 for each attempt up to 30, up to 25 for their cost."""
+    """Attempts changed nothing: 45 points, 10 for each attempt up to 30, up to 25 for their cost."""
     agent, attempts, cost = reading.values("agent", "attempts", "cost")
     tries = max(0, attempts - 1)
     parts = (
@@ -111,8 +113,8 @@ def _read_overlap(reading: Reading) -> NewRecords:
 
 
 def _read_exceeded_budget(reading: Reading) -> NewRecords:
-    """A budget blocked work: 50 points, up to 10 for the share that was spent, up to 40 for how far it was exceeded.
-    There is one record a day, although a spent budget blocks the agent again and again."""
+    """A budget blocked work: 50 points, up to 10 for the share that was spent, up to 40 for the amount above it. There
+    is one record a day, even if the budget blocks the agent many times."""
     agent, day = reading.entry.subject, reading.sources.local_day(reading.entry.at)
     spent, budget = reading.values("spent", "budget")
     parts = (
@@ -166,7 +168,7 @@ def _read_card_approval(reading: Reading) -> NewRecords:
 def _read_permission(reading: Reading) -> NewRecords:
     """The operator allowed a tool: 25 points for one call, 30 for the session. Nothing needs to change."""
     tool, answer, session_id = reading.values("tool", "answer", "session_id")
-    if not PermissionAnswer(answer).allows or reading.entry.payload.get("by"):  # an earlier answer that counts again
+    if not PermissionAnswer(answer).allows or reading.entry.payload.get("by"):  # `by`: an earlier answer was reused
         return
     part = (25.0, "a tool was allowed once")
     if answer == PermissionAnswer.ALLOW_SESSION:
@@ -199,7 +201,7 @@ def _read_landing(reading: Reading) -> NewRecords:
 
 
 def _read_kept_fact(reading: Reading) -> NewRecords:
-    """The operator keeps a fact: 65 points, 10 if it is in the operator's own words or was measured, 5 for each time
+    """The operator kept a fact: 65 points, 10 if it is in the operator's own words or was measured, 5 for each time
     that the same fact was kept before, up to 20."""
     kept = reading.sources.kept_fact(reading.entry.subject) if reading.values("by") == ["operator"] else None
     if kept is None or not kept.fact:
@@ -216,9 +218,9 @@ def _read_kept_fact(reading: Reading) -> NewRecords:
 
 
 def _read_error(reading: Reading) -> NewRecords:
-    """An error: 50 points for a call that a tool refused, 45 for a command that could not run or did not end, 30 for a
-    model or program that failed, which guidance cannot change. It gets 10 more if it has an error code, and 5 for each
-    time that it happened before, up to 20."""
+    """An error: 50 points for a call that a tool refused, 45 for a command that could not run or did not end, and 30
+    for a model or program that failed, since guidance cannot prevent that. 10 more if it has an error code, and 5 for
+    each time that it happened before, up to 20."""
     agent, tool, message = map(str, reading.values("agent", "tool", "message"))
     coded = _CODE.match(message)
     points, words = 50.0, f"{tool} refused the call" if coded else f"a call of {tool} was wrong"
@@ -262,8 +264,8 @@ def _read_guidance(reading: Reading) -> NewRecords:
 
 
 def _read_harm(reading: Reading) -> NewRecords:
-    """Work with some guidance, or with an overlay, fails more often: 60 points, up to 40 for how much more often (all
-    of them from one half on). A harmful overlay is rolled back, and counts against similar candidates."""
+    """Work with an item of guidance or with an overlay fails more often: 60 points, up to 40 for the difference of the
+    shares (all 40 from one half on). A harmful overlay is rolled back, and counts against similar candidates."""
     payload = reading.entry.payload
     is_overlay = reading.entry.kind == "OverlayFoundHarmful"
     harm = max(0.0, -payload["high"]) if is_overlay else payload["harm"]
@@ -276,8 +278,8 @@ def _read_harm(reading: Reading) -> NewRecords:
 
 
 def _read_stale_guidance(reading: Reading) -> NewRecords:
-    """Guidance is older than its limit: 40 points, up to 20 for how much older (all of them at twice the limit), 2 for
-    each recent session with it up to 20."""
+    """Guidance is older than its limit: 40 points, up to 20 for the time above the limit (all 20 at twice the limit), 2
+    for each recent session with it up to 20."""
     days, most, told, leader = reading.values("days", "most", "told", "leader")
     parts = (
         (40.0, "it is past its age limit"),
@@ -351,8 +353,8 @@ _VARIES = re.compile(r"(?:[\w.~-]*/)+[\w.-]*|\S*\d\S*|[`'\"“”‘’][^`'\"�
 
 
 def slug(text: str) -> str:
-    """The constant words of a text, without names, paths and numbers, joined by hyphens: errors and edits whose texts
-    differ only in details have the same."""
+    """The words of a text without names, paths and numbers, joined by hyphens. Errors and edits whose texts differ only
+    in such details have the same slug."""
     plain = _VARIES.sub(" ", text.lower())
     words = [word for word in re.findall(r"[a-z]{3,}", plain) if word not in STOP_WORDS]
     return "-".join(words[:6])[:60]

@@ -1,8 +1,8 @@
 """Selects the records from which candidates are drafted, and evaluates candidates by other records (SPEC 5.2, 5.3).
 Pure.
 
-A record that the candidate was drafted from does not count, and each session counts once. Records against a candidate
-are listed but do not change its score: the operator weighs the two.
+Records from which the candidate was drafted do not count, and each session counts once. Records against a candidate are
+listed but do not change its score: the operator compares both.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ MAX_DRAFTS = 5
 """Maximum number of candidates drafted in a round."""
 
 MAX_OPPORTUNITIES = 25
-"""Maximum number of opportunities that a round tries to reach `MAX_DRAFTS` drafts."""
+"""Maximum number of opportunities that a round tries, until it has `MAX_DRAFTS` drafts."""
 
 RECORD_KINDS: Mapping[CandidateType, frozenset[RecordKind]] = {
     CandidateType.PROMPT_FRAGMENT: frozenset(
@@ -67,11 +67,11 @@ RECORD_KINDS: Mapping[CandidateType, frozenset[RecordKind]] = {
     ),
     CandidateType.FLOW_OFFLOAD: frozenset({RecordKind.TOOL_SEQUENCE}),
 }
-"""The kinds of records that each type of candidate is drafted from (SPEC 5.2). Every kind is used, some twice.
+"""The kinds of records from which each type of candidate is drafted (SPEC 5.2). Every kind is used, some twice.
 
-SPEC 5.1 has no kind of its own for some of the sources of prompt fragments that SPEC 5.2 names. Memory extraction and
-summaries of research are in `human_approval` (facts that the operator keeps) and `cloud_memory_recall_hit` (summaries
-that were useful); drafts and evaluations are in `human_approval` (edits of prompts); repeated errors are one more.
+SPEC 5.2 names sources of prompt fragments that have no kind of their own in SPEC 5.1. Memory extraction and summaries
+of research are in `human_approval` (facts that the operator keeps) and `cloud_memory_recall_hit` (summaries that were
+useful). Drafts and evaluations are in `human_approval` (edits of prompts). Repeated errors are an additional source.
 """
 
 
@@ -84,7 +84,7 @@ class Opportunity:
 
     @property
     def key(self) -> str:
-        """Key of its candidate, which is unique."""
+        """The unique key of the candidate that is drafted from it."""
         return dedupe_key(self.type, self.record.scope_type, self.record.scope_id, self.record.source_label)
 
 
@@ -94,10 +94,10 @@ def types_of(kind: RecordKind) -> tuple[CandidateType, ...]:
 
 
 def select_opportunities(records: Iterable[LearningRecord], known_keys: Collection[str] = ()) -> list[Opportunity]:
-    """The best `MAX_OPPORTUNITIES` opportunities without `known_keys`, of records with `OPPORTUNITY` points or more.
+    """The best `MAX_OPPORTUNITIES` opportunities from records with `OPPORTUNITY` points or more, best first.
 
-    Each key has one opportunity, from its record with the highest score, or the newest of several. The other records of
-    the key can support it. The best opportunities come first.
+    Opportunities with `known_keys` are left out. Each key has one opportunity: that of the record with the highest
+    score, and of several such records the newest. The other records of the key can support the candidate.
     """
     strong = (record for record in records if record.score >= OPPORTUNITY)
     opportunities = (Opportunity(type, record) for record in strong for type in types_of(record.kind))
@@ -117,10 +117,10 @@ MAX_UNCORROBORATED = 45.0
 """Maximum score of a candidate without supporting records."""
 
 MEAN_WEIGHT, BONUS, MAX_BONUS = 0.85, 5.0, 15.0
-"""See `corroborated_score`."""
+"""The factors of `corroborated_score`."""
 
 MIN_FACT_SIMILARITY = 0.6
-"""Share of equal words (Jaccard) from which two facts support each other."""
+"""Minimum Jaccard similarity of the words of two facts that support each other."""
 
 MIN_NEW_EVIDENCE = 3
 """Minimum number of new supporting records that reopen a rejected candidate."""
@@ -137,13 +137,13 @@ class Evaluation:
 
     @property
     def has_passed(self) -> bool:
-        """Whether it comes up for review."""
+        """Whether the candidate goes to review."""
         return bool(self.corroborated_by) and self.score >= MIN_REVIEW_SCORE
 
 
 def corroborated_score(drafted: float, scores: Sequence[float]) -> float:
-    """`min(100, 0.85·mean + min(15, 5·n))` of the n highest `scores` of supporting records, for the best n; at least
-    `drafted`, of which 45 count. So one more supporting record never lowers it."""
+    """The maximum over n of `min(100, 0.85·mean + min(15, 5·n))` of the n highest `scores` of supporting records. It is
+    at least `drafted`, of which at most 45 count. So an additional supporting record never lowers it."""
     strongest = sorted(scores, reverse=True)
     supported = (
         MEAN_WEIGHT * fmean(strongest[:number]) + min(MAX_BONUS, BONUS * number)
@@ -157,8 +157,8 @@ def supporting_records(
 ) -> list[LearningRecord]:
     """The records that support a candidate, in the order of `records`.
 
-    They have its scope, and either its label or a fact similar to the one that it was drafted from. Records of sessions
-    that it was drafted from are left out. Of each other session, the record with the highest score counts.
+    They have its scope, and either its label or a fact similar to its own fact. Records of sessions from which it was
+    drafted are left out. Of each other session, the record with the highest score counts.
     """
     drafted = list(drafted)
     sessions = {record.session_id for record in drafted if record.session_id}
@@ -183,10 +183,11 @@ def _fact(record: LearningRecord) -> str:
 
 
 def _agree(fact: str, other: str) -> bool:
-    """Whether two facts say much the same, and do not contradict each other.
+    """Whether two facts are similar and do not contradict each other.
 
-    A fact may have words that the other lacks. If it has another content word in the same place, the two contradict
-    each other ("We install with uv" and "We install with pip"): words alone do not show whether that is a synonym.
+    A fact may have words that the other does not have. If they have different content words in the same place, they
+    count as a contradiction ("We install with uv" and "We install with pip"), because words alone do not show whether
+    one is a synonym of the other.
     """
     if jaccard(normalise(fact).split(), normalise(other).split()) < MIN_FACT_SIMILARITY or not may_be_same(fact, other):
         return False
@@ -223,12 +224,12 @@ def evaluate(
 def speaks_against(
     candidate: Candidate, record: LearningRecord, begin: datetime, active_since: datetime | None = None
 ) -> bool:
-    """Whether a record of the agent that a candidate concerns is evidence against its effect.
+    """Whether a record of the agent that a candidate is about is evidence against its effect.
 
-    Against a repair is a test that failed while the repair was active; against a tighter limit, a repair that needed
-    more; against a cheaper model, tests that fail even with the present one; against a fragment, other guidance of the
-    agent with which work went worse; against a flow, a command of it that could not run. The last three count from the
-    first record that the candidate was drafted from.
+    The evidence against a repair is a test that failed while the repair was active. Against a tighter limit it is a
+    repair that needed more. Against a cheaper model it is tests that fail even with the present model. Against a
+    fragment it is other guidance of the agent with which work went worse. Against a flow it is a command of the flow
+    that could not run. The last three count only after `begin`, the time of the first record of the draft.
     """
     details, effect = record.details, candidate.effect
     if candidate.agent_id and record.agent != candidate.agent_id:
@@ -258,8 +259,9 @@ def speaks_against(
 def has_new_evidence(
     candidate: Candidate, drafted: Sequence[LearningRecord], records: Sequence[LearningRecord], rejected_at: datetime
 ) -> bool:
-    """Whether there is enough new evidence to reopen a rejected candidate: at least three supporting records, as many
-    as before the rejection (drafts included), which pass by themselves."""
+    """Whether there is enough new evidence to reopen a rejected candidate. It needs at least three new supporting
+    records, at least as many as before the rejection (drafts included), and the new ones alone must pass the
+    evaluation."""
     new = [record for record in supporting_records(candidate, drafted, records) if record.at > rejected_at]
     before = len(candidate.drafted_from) + len(candidate.corroborated_by)
     enough = len(new) >= max(MIN_NEW_EVIDENCE, before)

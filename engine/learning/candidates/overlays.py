@@ -1,8 +1,8 @@
 """Overlays: the active effects of candidates, their trials, and the part of prompts with fragments (SPEC 5.4 to 5.7).
 
-An overlay is withheld from a share of the sessions, chosen by a hash. Each session is followed until the operator
-decides on its changes, because discarded work did not succeed, whatever its tests say. The *lift* is how much better
-the sessions with the overlay went.
+A trial withholds an overlay from a share of the sessions, chosen by a hash. It follows each session until the operator
+decides on the changes, because discarded work failed even if its tests passed. The *lift* is the difference between the
+shares of good sessions with and without the overlay.
 """
 
 from __future__ import annotations
@@ -53,14 +53,14 @@ class Overlays:
         self._database = database
 
     def get_prompt_fragments(self, *, agent_id: str, run_kind: str, workspace: str = "") -> Sequence[Overlay]:
-        """Fragments for an agent's prompts of a kind of run, oldest first. With `workspace` "", those of a workspace
-        do not apply."""
+        """The fragments for an agent's prompts of a kind of run, oldest first. With `workspace` "", fragments for a
+        certain workspace are left out."""
         return self.of(CandidateType.PROMPT_FRAGMENT, agent_id, run_kind, workspace)
 
     def model(
         self, agent: str, channel: str, run_kind: str, prompt: str, workspace: str = ""
     ) -> tuple[str, str] | None:
-        """(model, reason) of the newest routing hint that applies, None without one."""
+        """(model, reason) of the newest routing hint that applies, None for none."""
         for overlay in reversed(self.of(CandidateType.ROUTING_HINT, agent, run_kind, workspace)):
             hint = overlay.effect
             if not isinstance(hint, RoutingHint) or hint.channel not in ("", channel):
@@ -95,14 +95,14 @@ class Overlays:
 # -- lift
 
 ERROR_RATE = 0.1
-"""Maximum probability that an end of the interval is ever wrong."""
+"""Maximum probability that an end of the interval is ever wrong, over all checks."""
 
 NEGLIGIBLE = 0.1
-"""An interval between this difference and its negative means that the effect makes no difference."""
+"""If the interval is between -`NEGLIGIBLE` and `NEGLIGIBLE`, the effect makes no difference."""
 
 
 def measure_lift(overlay_id: str, strata: Sequence[Arms]) -> Lift:
-    """The lift of an overlay. Runs with the same probability of going without it are a stratum."""
+    """The lift of an overlay. A stratum has the runs from which it was withheld with the same probability."""
     difference, low, high = difference_interval(strata, ERROR_RATE)
     if high < 0:
         verdict = LiftVerdict.HARMS
@@ -121,10 +121,10 @@ TRIAL_CURSOR = "adaptation.trials"
 """Name of the cursor in the ledger."""
 
 MAX_REPAIRS = 8
-"""Maximum number of repairs that an agent gets at once, the newest."""
+"""Maximum number of repairs that an agent gets at once. The newest are used."""
 
 PROVENANCE = "overlays"
-"""Key of a prompt's provenance that lists its overlays, the withheld ones too."""
+"""Key in a prompt's provenance of the list of its overlays, including the withheld ones."""
 
 
 class OverlayRun(Row, table=True):
@@ -139,7 +139,7 @@ class OverlayRun(Row, table=True):
     withheld: bool
     """Whether the session went without the overlay."""
     propensity: float
-    """The probability of that."""
+    """The probability of withholding the overlay."""
     state: str = ""
     """The result of the session, see `engine.hierarchy.outcomes.next_outcome`."""
     at: datetime = utc_field()
@@ -149,7 +149,7 @@ _LIFT_FIELDS = ("with_runs", "with_good", "without_runs", "without_good", "diffe
 
 
 def is_withheld(run_id: str, overlay_id: str, share: float) -> bool:
-    """Whether a run goes without an overlay; true for a `share`, 0 to 1, of all runs."""
+    """Whether an overlay is withheld from a run. True for a `share`, 0 to 1, of all runs."""
     digest = hashlib.blake2b(f"{run_id}\0{overlay_id}".encode(), digest_size=8).digest()
     return int.from_bytes(digest) < share * 2**64
 
@@ -173,7 +173,8 @@ class Draw:
 
 
 class Trials(SessionFollower[OverlayRun]):
-    """Withholds overlays from a share of the sessions, and follows the results of all. Callable from any thread."""
+    """Withholds overlays from a share of the sessions, and follows the results of all sessions. Callable from any
+    thread."""
 
     def __init__(self, database: Database, overlays: Overlays, settings: SettingsSource, *, ledger: Ledger) -> None:
         super().__init__(database, ledger, OverlayRun, cursor=TRIAL_CURSOR)
@@ -181,14 +182,16 @@ class Trials(SessionFollower[OverlayRun]):
         self._settings = settings
 
     def draw(self, overlays: Iterable[Overlay], run_id: str) -> list[Draw]:
-        """Draw for each overlay whether this run goes without it. Without a run (`run_id` "") nothing is withheld."""
+        """Draw for each overlay whether it is withheld from this run. Without a run (`run_id` "") nothing is
+        withheld."""
         share = self._settings.current.adaptation.withheld if run_id else 0.0
         return [Draw(overlay, is_withheld(run_id, overlay.id, share), share) for overlay in overlays]
 
     def applied(
         self, tx: Transaction, provenance: Mapping[str, Any], *, session_id: str, agent: str, workspace: str
     ) -> None:
-        """Store the overlays in the provenance of a prompt that is sent, the withheld ones too; once for a session."""
+        """Store the overlays in the provenance of a prompt that is sent, including the withheld ones. Each is stored
+        once for a session."""
         new = insert(OverlayRun).on_conflict_do_nothing()
         for draw in provenance.get(PROVENANCE, ()):
             values = {"overlay_id": draw["id"], "withheld": draw["withheld"], "propensity": draw["propensity"]}
@@ -196,8 +199,8 @@ class Trials(SessionFollower[OverlayRun]):
             tx.session.execute(new, values | where)
 
     def repairs(self, *, agent: str, workspace: str, broken: Sequence[str], session_id: str = "") -> Sequence[str]:
-        """Earlier repairs of the tests that fail now, newest first, each once. A trial withholds them from a share of
-        the runs. Do not call inside a transaction."""
+        """Earlier repairs of the tests that fail now, newest first, without duplicates. A trial withholds repairs from
+        a share of the runs. Do not call this inside a transaction."""
         matching = [
             overlay
             for overlay in self.overlays.of(CandidateType.FIX_TEMPLATE, agent, None, workspace)
@@ -225,7 +228,7 @@ class Trials(SessionFollower[OverlayRun]):
         return sorted(harmful, key=lambda pair: pair[1].high)
 
     def on_state_change(self, tx: Transaction, rows: Sequence[OverlayRun]) -> None:
-        """Record the event of an overlay that does harm, once."""
+        """Record an event for each overlay that does harm, once."""
         for overlay_id, measured in _lifts(tx.session, {row.overlay_id for row in rows}).items():
             row = tx.session.get(CandidateRow, overlay_id.rpartition(".")[0])
             if row is None or row.told_at is not None or measured.verdict != LiftVerdict.HARMS:
@@ -247,7 +250,7 @@ class Trials(SessionFollower[OverlayRun]):
 
 
 def _lifts(session: Session, overlays: Iterable[str] | None = None) -> dict[str, Lift]:
-    """The lifts of these overlays, by default of all. Runs that could only fall into one arm are not counted."""
+    """The lifts of these overlays, by default of all. A run does not count if its probability was 0 or 1."""
     id_column, propensity, withheld = col(OverlayRun.overlay_id), col(OverlayRun.propensity), col(OverlayRun.withheld)
     good, over = col(OverlayRun.state) == "good", col(OverlayRun.state).in_(["good", "bad"])
     counts = (func.count().filter(arm & state) for arm in (~withheld, withheld) for state in (over, good))
@@ -285,8 +288,8 @@ class LearnedGuidance:
         self._settings = settings
 
     def part(self, request: PromptRequest) -> Contribution:
-        """The block for a request, None without fragments. Its provenance names all fragments that fit, the withheld
-        ones too; the notes say how many are left out for want of room, and how many a trial withheld."""
+        """The block for a request, None without fragments. Its provenance names all fragments that fit, including the
+        withheld ones. Its notes say how many did not fit, and how many a trial withheld."""
         overlays = self._fragments(request)
         fitting = self._fit(overlays)
         draws = self._trials.draw(fitting, request.session_id)
@@ -303,8 +306,8 @@ class LearnedGuidance:
         return Contribution(part, provenance, tuple(filter(None, notes)))
 
     def lessons(self, request: PromptRequest) -> frozenset[str]:
-        """The lessons in the fragments of this request, the withheld ones too: no other block may contain them, or a
-        trial would withhold nothing."""
+        """The lessons in the fragments of this request, including the withheld ones. No other block may contain them,
+        or the trial would not really withhold them."""
         fitting = self._fit(self._fragments(request))
         return lessons_of(text for overlay in fitting for text in effect_texts(overlay.effect))
 
@@ -314,8 +317,9 @@ class LearnedGuidance:
         )
 
     def _fit(self, overlays: Sequence[Overlay]) -> list[Overlay]:
-        """The fragments that fit the budget, oldest first: the most helpful ones where there is a verdict, then the
-        newest. A withheld fragment takes up its room, so that runs with and without it differ in nothing else."""
+        """The fragments that fit the budget, oldest first. Fragments that help most, by their lift, are chosen first,
+        then the newest. A withheld fragment takes up its room too, so that runs with and without it differ in nothing
+        else."""
         if not overlays:
             return []
         measured = {
@@ -335,8 +339,8 @@ class LearnedGuidance:
 
 
 def fragment_lines(overlay: Overlay) -> list[PromptLine]:
-    """The lines of a fragment in a prompt, with their source: escaped, so that they cannot close the tags around them;
-    quoted ones are labelled as approved by the operator (SPEC 6.8)."""
+    """The lines of a fragment in a prompt, with their source. They are escaped, so that they cannot close the tags
+    around them. Quotes are labelled as approved by the operator (SPEC 6.8)."""
     assert isinstance(overlay.effect, PromptFragment)
     approved = overlay.trust is Trust.QUOTED
     source = PromptSource(SourceKind.OVERLAY, overlay.candidate_id, f"overlay {overlay.id}", overlay.trust, approved)

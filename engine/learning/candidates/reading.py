@@ -1,5 +1,5 @@
-"""What `entry_readers` and `reflection` make learning records with: a `Reading` of a ledger entry, and parts of a score
-(SPEC 5.1).
+"""A `Reading` of a ledger entry, with which `entry_readers` and `reflection` make learning records, and the parts of a
+record's score (SPEC 5.1).
 
 A score is the sum of its parts, from 0 to 100, and each part has a reason.
 """
@@ -18,10 +18,10 @@ OPPORTUNITY = 60.0
 """Minimum score of a record from which a candidate can be drafted."""
 
 Part = tuple[float, str]
-"""Points and their reason; a part without points is left out of the reason."""
+"""(points, reason). The reason of a part without points is left out."""
 
 Scope = tuple[str, str]
-"""Type and id."""
+"""(type, id) of a scope."""
 
 CountBefore = Callable[[str, Scope], int]
 """Counts the earlier records of a label in a scope."""
@@ -41,7 +41,7 @@ def share(amount: float, full: float) -> float:
 
 @frozen
 class Reading:
-    """A ledger entry with what its reader needs besides it. It also makes the records."""
+    """A ledger entry together with the sources that its reader needs. It also makes the records."""
 
     entry: LedgerEntry
     sources: Sources
@@ -68,9 +68,9 @@ class Reading:
         agent: str = "",
         session_id: str = "",
     ) -> LearningRecord:
-        """A record of this entry. `cause` is the signature of the cause, for a kind with different causes. `key`
-        distinguishes the records of one entry. All entries with the same `once` make one record. `agent` is only given
-        for a record that is not in the scope of an agent."""
+        """A record of this entry. `cause` is the signature of the cause, for a kind that has several causes. `key`
+        distinguishes the records of one entry. All entries with the same `once` make only one record. `agent` is needed
+        only if the scope is not an agent."""
         score, reason = add_parts(*parts)
         scope_type, scope_id = scope
         return LearningRecord(

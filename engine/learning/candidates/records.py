@@ -1,5 +1,5 @@
-"""The table of learning records (SPEC 4.2, 5.1), which are append-only, and `Sources`, by which adaptation reads from
-packages above it; `engine.wiring.adaptation` implements it.
+"""The append-only table of learning records (SPEC 4.2, 5.1), and the protocol `Sources`, by which adaptation reads from
+packages above it. `engine.wiring.adaptation` implements `Sources`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from engine.storage.rows import (
     value_of,
 )
 
-# -- what is read from above
+# -- data from packages above
 
 
 @frozen
@@ -43,7 +43,7 @@ class ModelPrice:
     model: str
     """`PROVIDER:MODEL`."""
     price: int
-    """Micro-dollars for a million tokens, of prompt and answer in the usual ratio of four to one."""
+    """Micro-dollars for a million tokens: four parts of prompt and one part of answer, as is usual."""
 
 
 @frozen
@@ -95,20 +95,20 @@ class Sources(Protocol):
     # -- about sessions
 
     def session_ended(self, session_id: str, /) -> bool:
-        """False while the session still runs and may say more."""
+        """Whether the session is over, so that its transcript no longer grows."""
 
     def transcript(self, session_id: str, /) -> Sequence[TranscriptLine]:
         """The newest lines, empty for an unknown session."""
 
     def patch(self, session_id: str, /, *, landed: bool) -> str:
-        """The diff that fixed the tests, as git applies it: the whole change set if `landed`, else from the last failed
-        to the passed run. "" if git no longer has it."""
+        """The diff that fixed the tests, in a form that git can apply: the whole change set if `landed`, else the
+        changes between the last failed run and the passed run. "" if git no longer has it."""
 
     def changed_files(self, session_id: str, /) -> Sequence[str]:
         """The paths in its change set; empty without one."""
 
     def title(self, session_id: str, /) -> str:
-        """The prompt of a session; "" when the operator discarded or undid its work."""
+        """The prompt of a session; "" if the operator discarded or undid its work."""
 
     def summary(self, session_id: str, /) -> str: ...
 
@@ -136,10 +136,11 @@ class Sources(Protocol):
         """The number of the phase (SPEC 2.6)."""
 
     def block_reason(self) -> str:
-        """Why nothing may run by itself now, "" when it may."""
+        """Why nothing may run by itself now, "" if it may."""
 
     def objection_to(self, candidate: Candidate, /) -> str:
-        """Why only the operator may activate a candidate, by the content rules; "" for no objection."""
+        """The objection of the content rules because of which only the operator may activate a candidate, "" for
+        none."""
 
     def secrets(self) -> Iterable[str]:
         """Values that no candidate may contain."""
@@ -155,7 +156,7 @@ class LearningRecordRow(Row, table=True):
     __tablename__ = "learning_records"
 
     seq: int = Field(default=None, primary_key=True)
-    """The database gives it."""
+    """Set by the database."""
     id: str
     at: datetime = utc_field()
     kind: RecordKind = enum_field(RecordKind)
@@ -172,7 +173,7 @@ class LearningRecordRow(Row, table=True):
 
 
 def record_id(*parts: object) -> str:
-    """The id of a record, from what it was made of: the same whenever that is read again."""
+    """The id of a record, derived from its `parts`, so that reading an entry again gives the same id."""
     return "rec_" + hashlib.sha256("\x1f".join(map(str, parts)).encode(errors="replace")).hexdigest()[:12]
 
 

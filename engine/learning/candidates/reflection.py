@@ -1,7 +1,7 @@
 """Reflection (SPEC 5.1): reads new ledger entries into learning records.
 
-`entry_readers` reads single entries, and `sequences` finds repeated commands over many sessions. A record's id is
-derived from its entry and its subject, so that reading an entry again after a crash adds nothing.
+`entry_readers` reads single entries, and `sequences` finds commands that are repeated over many sessions. The id of a
+record is derived from its entry and its subject, so reading an entry again after a crash adds nothing.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ class Reflection:
         self._lock = threading.Lock()
 
     def catch_up(self) -> int:
-        """Read the new ledger entries; returns the number of records. 0 while another thread does it."""
+        """Read the new ledger entries; returns the number of new records. If another thread reads them now, returns
+        0."""
         if not self._lock.acquire(blocking=False):
             return 0
         try:
@@ -61,7 +62,7 @@ class Reflection:
     def _store_records(
         self, cursor: LedgerCursor, read: Callable[[Sequence[LedgerEntry]], Sequence[LearningRecord]]
     ) -> int:
-        """Store what `read` makes of the new entries; returns the number of records."""
+        """Store the records that `read` makes from the new entries; returns their number."""
         stored = 0
 
         def handle(entries: Sequence[LedgerEntry]) -> None:
@@ -87,7 +88,7 @@ class Reflection:
         return records
 
     def _read_tool_calls(self, entries: Sequence[LedgerEntry]) -> list[LearningRecord]:
-        """Search the recent sessions of each agent once, up to its newest of these entries."""
+        """Search the recent sessions of each agent once, up to the newest of these entries of the agent."""
         newest_entries = {str(entry.payload["agent"]): entry for entry in entries}
         records = []
         for agent, newest in newest_entries.items():
@@ -116,8 +117,8 @@ class Reflection:
 def _sequence_record(
     reading: Reading, sequence: CallSequence, agent: str, runs: Sequence[LedgerEntry], all_runs: int
 ) -> LearningRecord:
-    """The record of a sequence in `runs`, of `all_runs` that were searched: 40, 20 by how far beyond chance (z of 10 in
-    full), 20 by the share of sessions that have it, 4 for each step."""
+    """The record of a sequence that is in `runs`; `all_runs` is the number of sessions that were searched. 40 points,
+    up to 20 for `z` (all 20 at 10), up to 20 for the share of sessions that have it, 4 for each step."""
     calls, steps, in_runs = sequence.calls, " > ".join(sequence.calls), len(runs) / all_runs
     parts = (
         (40.0, "the same steps recur"),

@@ -1,6 +1,6 @@
 """Finds in transcripts and diffs how agents solved a problem, for `drafting` (SPEC 5.2). Pure.
 
-It finds what fixed failing tests, what worked after an error, and which commands they ran.
+It finds the changes that fixed failing tests, the calls that worked after an error, and the commands of a sequence.
 """
 
 from __future__ import annotations
@@ -15,29 +15,29 @@ from engine.model.sessions import CALL_FAILED, CALL_REFUSED, HANDED_BACK
 from engine.model.text import plain
 
 MAX_MESSAGE_LENGTH = 300
-"""Maximum number of characters that are quoted of an agent's message."""
+"""Maximum number of quoted characters of an agent's message."""
 
 MAX_CHANGED_LINES = 12
-"""Maximum number of changed lines of an edit that is quoted; of a longer one only the file is named."""
+"""Maximum number of changed lines of an edit that is quoted. For a longer edit only the file is named."""
 
 MAX_CHANGES = 4
 """Maximum number of edits that are described."""
 
 MAX_LINE_LENGTH = 160
-"""Maximum number of characters that are quoted of a changed line or a call."""
+"""Maximum number of quoted characters of a changed line or a call."""
 
 PRECEDING_CALLS = 2
 """Maximum number of successful calls that are shown before the one that worked."""
 
 _SHELL = re.compile(r"[|&;<>$`(){}*?~\n]")
-"""Characters that need a shell, which a flow does not have."""
+"""Characters that need a shell. A flow runs without one."""
 
 
 def healing_lines(lines: Sequence[TranscriptLine], patch: str, changed: Sequence[str], summary: str) -> tuple[str, ...]:
     """How the tests were fixed, as lines of a playbook.
 
-    The first line is the agent's last message after the tests failed for the last time, or the `summary` without one.
-    The changes in `patch` follow, or the names of the `changed` files.
+    The first line is the agent's last message after the last test failure, or `summary` if there is no message. The
+    changes in `patch` follow, or the names of the `changed` files.
     """
     last_failure = max((number for number, line in enumerate(lines) if _is_handed_back(line)), default=len(lines))
     messages = _messages(takewhile(lambda line: line.kind != "command", lines[last_failure + 1 :]))
@@ -47,13 +47,13 @@ def healing_lines(lines: Sequence[TranscriptLine], patch: str, changed: Sequence
 
 
 def describe_changes(patch: str) -> list[str]:
-    """The changes of a git diff in words, file by file; a few changed lines are quoted."""
+    """The changes in a git diff in words, file by file. If an edit is short, its lines are quoted."""
     sections = re.split(r"(?m)^(?=diff --git )", patch)[1:]
     return [change for section in sections if (change := _describe_section(section))]
 
 
 def _describe_section(section: str) -> str:
-    """The change of one file, "" where the diff does not name it."""
+    """The change of one file, "" if the diff does not name the file."""
     head, _, body = section.partition("\n@@")
     names = [line[4:].partition("/")[2] for line in head.splitlines() if line.startswith(("--- a/", "+++ b/"))]
     if not names:
@@ -72,8 +72,8 @@ def _describe_section(section: str) -> str:
 
 
 def calls_after_error(lines: Sequence[TranscriptLine], tool: str, message: str) -> tuple[str, ...]:
-    """The agent's successful calls after an error: up to the next call of the same tool, or only the next call if that
-    tool is not called again. () if there is none, or if the error is not in these lines."""
+    """The agent's successful calls after an error, up to and including the next call of the same tool. If that tool is
+    not called again, only the next call. () if there is none, or if the error is not in these lines."""
     cause = message.partition(": ")[2] or message
     error_index = next((index for index, line in enumerate(lines) if _is_error(line, tool, cause)), len(lines))
     successful_calls = [
@@ -89,7 +89,7 @@ def calls_after_error(lines: Sequence[TranscriptLine], tool: str, message: str) 
 
 
 def common_commands(transcripts: Sequence[Sequence[TranscriptLine]], calls: Sequence[str]) -> tuple[str, ...]:
-    """The commands that most of these sessions ran for a sequence of calls such as `exec:git status`; () if no session
+    """The commands that most of these sessions ran for a sequence of calls, such as `exec:git status`. () if no session
     ran all of them without a shell."""
     command_words = [call.partition(":")[2].split() for call in calls]
     counts: Counter[tuple[str, ...]] = Counter()
@@ -106,14 +106,14 @@ def _is_handed_back(line: TranscriptLine) -> bool:
 
 
 def _messages(lines: Iterable[TranscriptLine]) -> list[str]:
-    """The agent's messages, consecutive lines joined."""
+    """The agent's messages; consecutive lines are one message."""
     groups = groupby(lines, key=lambda line: line.kind)
     messages = [" ".join(line.text for line in group).strip() for kind, group in groups if kind == "say"]
     return [message for message in messages if message]
 
 
 def _is_error(line: TranscriptLine, tool: str, cause: str) -> bool:
-    """Whether an error with this cause is reported here: by a program, or by a call of the tool."""
+    """Whether a line reports an error with this cause, by a program or by a call of the tool."""
     if cause[:80] not in line.text:
         return False
     return line.kind in ("error", "exit", "output") or (line.kind == "tool" and line.text.startswith(tool))
@@ -141,7 +141,7 @@ def _program(word: str) -> str:
 
 
 def _first_sentences(text: str) -> tuple[str, ...]:
-    """The beginning of a text, whole sentences where one ends in time; () for an empty one."""
+    """The beginning of a text, cut after a whole sentence if possible; () for an empty text."""
     head = plain(text, MAX_MESSAGE_LENGTH)
     end = max(head.rfind(". "), head.rfind("! "), head.rfind("? "))
     if head.endswith("…") and end > MAX_MESSAGE_LENGTH // 3:

@@ -1,6 +1,6 @@
-"""Reads candidates with their evidence, their changes and the stages of their life (SPEC 5.3).
+"""Reads candidates with their evidence, their changes and the stages of their life cycle (SPEC 5.3).
 
-Screens, verbs and cards use it through the service `adaptation.Adaptation`, which extends it.
+The class is the base of the service `adaptation.Adaptation`, through which screens, verbs and cards use it.
 """
 
 from __future__ import annotations
@@ -86,8 +86,8 @@ class CandidateViews:
         return {status: statuses[status] for status in CandidateStatus}, self._records.last_seq()
 
     def fixes(self, workspace: str) -> list[KnownFix]:
-        """Landed diffs that fixed tests of a workspace, highest score first, then newest; not those that were rejected
-        or rolled back."""
+        """The landed diffs that fixed tests of a workspace, highest score first, then newest. Diffs of candidates that
+        were rejected or rolled back are left out."""
         scored = []
         for row in load_candidates(self._database, *PROPOSED):
             effect = row.value.effect
@@ -100,7 +100,7 @@ class CandidateViews:
         return [fix for _, fix in sorted(scored, key=lambda pair: (pair[0], pair[1].at), reverse=True)]
 
     def waiting(self) -> list[Waiting]:
-        """The decisions that wait for the operator (SPEC 9.3): candidates in review, and harmful ones."""
+        """The decisions that wait for the operator (SPEC 9.3), on candidates in review and on harmful candidates."""
         waiting = [
             Waiting("candidate", row.id, f"promote? {row.title}", row.changed_at, text=_text(row.value.effect))
             for row in load_candidates(self._database, CandidateStatus.REVIEW)
@@ -114,7 +114,7 @@ class CandidateViews:
         ]
 
     def _preview(self, candidate: Candidate) -> EffectPreview:
-        """The present behaviour without a candidate's effect, and with it."""
+        """The present behaviour with and without a candidate's effect."""
         healing = self._settings.current.validation
         models = self._sources.models(candidate.agent_id) if candidate.type is CandidateType.ROUTING_HINT else None
         active = self._trials.overlays.of(candidate.type, candidate.agent_id, candidate.run_kind, candidate.workspace)
@@ -141,7 +141,7 @@ def describe_lift(lift: Lift) -> str:
 
 
 def _text(effect: Effect) -> str:
-    """The texts of an effect that agents would read, without a diff."""
+    """The texts of an effect that agents read, without a diff."""
     return "\n".join(effect_texts(replace(effect, patch="") if isinstance(effect, FixTemplate) else effect))
 
 

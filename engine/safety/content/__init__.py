@@ -1,13 +1,14 @@
 """The content filter (SPEC 3.5): destructive commands, messages to the outside, money, unregistered channels.
 
-A command goes through `shell` (the text as a reader sees it, simple commands) and `calls` (the programs that really
-run). `outputs` finds what a pipe feeds them, `carried_commands` the commands that stand in their arguments. Then come
-the rules: `rulebook` (those of the program and the operator's own), `targets` and `deletions` (what a program is
-pointed at), `leaks` (secrets that leave, packages of unknown origin), `program_text` (also SQL). A prompt goes through
-`prose`, the commands in it as above. What is only data is in `rules/`.
+To judge a command, `shell` splits its text into simple commands, and `calls` finds the programs that really run.
+`outputs` finds what a pipe feeds into them, and `carried_commands` finds commands in their arguments. Then the rules
+are applied: `rulebook` has the built-in rules and the operator's own, `targets` and `deletions` judge the files and
+devices that a program changes, `leaks` judges secrets that are sent and packages of unknown origin, and `program_text`
+judges code and SQL. To judge a prompt, `prose` reads its sentences; commands in it are judged as above. Rules that are
+only data are in the folder `rules`.
 
-Everything is a function of the text and the operator's rules; no input takes more than 50 ms. What cannot be judged,
-such as a command whose name cannot be read from the text, is asked about, never allowed. May import engine.model only.
+A verdict depends on the text and the operator's rules only, and takes at most 50 ms. If a text cannot be judged, for
+instance because a program's name is computed, the verdict is `ask`. May import engine.model only.
 """
 
 from __future__ import annotations
@@ -46,7 +47,8 @@ _CLEAN = RailVerdict(RAIL, Verdict.ALLOW, "nothing found")
 
 @frozen
 class ContentFacts:
-    """Who decides, whether the operator saw this very digest's `ask`, and whether its `block` was lifted once."""
+    """The conditions of the content rail for one digest: `acknowledged` if the operator saw its `ask`, `allowed_once`
+    if the operator lifted its `block` for one run."""
 
     by_operator: bool
     acknowledged: bool
@@ -54,7 +56,7 @@ class ContentFacts:
 
 
 def decide_content(verdict: RailVerdict, facts: ContentFacts) -> RailVerdict:
-    """The verdict of the rail: an `ask` passes when the operator saw it, a `block` after *allow once*, nothing else."""
+    """The verdict of the rail. An `ask` passes if the operator saw it. A `block` passes after *allow once* only."""
     if verdict.verdict is Verdict.ASK and facts.by_operator and facts.acknowledged:
         return RailVerdict(RAIL, Verdict.ALLOW, f"you saw it: {verdict.reason}", verdict.rule)
     if verdict.verdict is Verdict.BLOCK and facts.by_operator and facts.allowed_once:
@@ -78,7 +80,7 @@ def programs_of(text: str) -> list[str]:
 
 
 def check_prompt(text: str, *, own: OwnRules = NO_RULES) -> RailVerdict:
-    """The verdict on a prompt: what it asks for, and the commands and payloads in it. Never raises."""
+    """The verdict on a prompt: on its requests, and on the commands and encoded texts in it. Never raises."""
     hit = judge_prompt(fold(text[: MAX_PROMPT_LENGTH + 1]), own)
     if hit is None and len(text) > MAX_PROMPT_LENGTH:
         hit = (Verdict.ASK, "too-long", f"longer than {MAX_PROMPT_LENGTH} characters: it needs your decision")
@@ -111,7 +113,7 @@ def objection(text: str, check: Callable[[str], RailVerdict]) -> str:
     """The objection of the content filter to text that would guide agents, "" for none."""
     verdict = check(text) if text.strip() else None
     if verdict is None or verdict.verdict is Verdict.ALLOW or verdict.rule == "unresolved":
-        return ""  # a `*` in quoted code is nothing that could not be resolved: words are read, not run
+        return ""  # this text is read, not run, so an unresolved `*` in quoted code does no harm
     return verdict.reason
 
 
@@ -128,12 +130,12 @@ _TOO_DEEP: Hit = (ASK, "unreadable", "nested too deeply to be checked")
 
 
 def strongest(hits: Iterable[Hit | None]) -> Hit | None:
-    """The hit with the hardest verdict, the first of equals."""
+    """The hit with the strictest verdict; of several, the first."""
     return max(filter(None, hits), key=lambda hit: RANK[hit[0]], default=None)
 
 
 def judge_command(text: str, depth: int, own: OwnRules = NO_RULES) -> Hit | None:
-    """The objection to a folded command, None for none; `depth` counts how often it was found within another text."""
+    """The objection to a command after `fold`, None for none. `depth` is the number of texts that it is nested in."""
     if _FORK_BOMB.search(text[:4000]):
         return BLOCK, "fork-bomb", "starts processes endlessly"
     unwrapped = unwrap(text)
@@ -201,11 +203,11 @@ def _judge_code(unwrapped: Unwrapped, depth: int, own: OwnRules) -> Iterator[Hit
             yield judge_command(text, depth + 1, own)
 
 
-# Prompts: what their clauses ask for, the commands in them, encoded payloads
+# Prompts: the requests in their clauses, commands, and encoded texts
 
 
 MAX_COMMAND_TEXT = 12_000
-"""Characters of commands in one prompt that are judged; more is asked about."""
+"""Maximum number of characters of commands in one prompt that are judged; if there are more, the verdict is `ask`."""
 
 _PLAIN_PROGRAMS = (
     r"rm|sudo|git|dd|mkfs\S*|curl|wget|chmod|chown|kubectl|oc|docker|podman|docker-compose|terraform|tofu|pulumi|helm"
@@ -216,7 +218,7 @@ _PLAIN_PROGRAMS = (
     r"eval|xargs|heroku|flyctl|kafka-topics|rabbitmqctl|etcdctl|nomad|consul|vagrant|ansible|twine|unlink|rmdir|rimraf|"
     r"launchctl|diskutil|hdfs|doppler|wrangler|az|env|nohup|ssh|xxd|base64"
 )
-# These are words of English too: a command only with something after them that no sentence has.
+# These are also English words. They are commands only if options or paths follow, which no sentence has.
 _ENGLISH_PROGRAMS = (
     r"find|kill|killall|shred|format|shutdown|reboot|halt|make|vault|cd|echo|cat|node|op|truncate|mv|cp|tee|nats|del|rd"
 )
@@ -239,7 +241,7 @@ _ENCODED = re.compile(r"\b[A-Za-z0-9+/]{12,4000}={0,2}")
 
 
 def judge_prompt(text: str, own: OwnRules = NO_RULES, depth: int = 0) -> Hit | None:
-    """The objection to a folded prompt, None for none."""
+    """The objection to a prompt after `fold`, None for none."""
     hits = [own.blocks_prompt(text)]
     words_allowed = own.allows_prompt(text)
     pieces: dict[str, None] = {}
@@ -274,7 +276,8 @@ def judge_prompt(text: str, own: OwnRules = NO_RULES, depth: int = 0) -> Hit | N
 
 
 def _find_bare_commands(clause: Clause) -> list[str]:
-    """Commands in a clause's words: at its beginning, or further on with options or paths that no sentence has."""
+    """Commands among the words of a clause: at its beginning, or later if they have options or paths, which no sentence
+    has."""
     start = _AT_START.match(clause.text)
     if start is not None:
         shaped = bool(_SHAPED.search(start[1]))

@@ -1,4 +1,5 @@
-"""From simple commands to the programs that really run: through sudo, env, xargs, sh -c, find -exec, ssh, pipes."""
+"""Finds the programs that simple commands really run, also through sudo, env, xargs, sh -c, find -exec, ssh or pipes
+(SPEC 3.5)."""
 
 from __future__ import annotations
 
@@ -21,13 +22,14 @@ from engine.safety.content.shell import MAX_COMMANDS, Simple, parse
 
 MAX_DEPTH = 10
 MAX_NESTED = 30_000
-"""Characters of nested text that are taken apart for one command; more is asked about."""
+"""Maximum number of characters of nested text that are parsed for one command; if there are more, the verdict is
+`ask`."""
 
 _UNRESOLVED = re.compile(r"\$(?!\$)")
 _NAMING = re.compile(
     r"\$\{?(cc|cxx|cpp|ld|ar|python3?|pip|node|npm|go|cargo|make|java|editor|pager|ruby|rustc|docker|git|shell)\}?"
 )
-"""Variables that by custom name a program; one that the text sets itself is resolved before."""
+"""Variables that usually hold the name of a program. A variable that the text itself sets was replaced before."""
 
 _EMITTERS = re.compile(
     r"\s*(\S*/)?(ssh-agent|dircolors|keychain|gpg-agent|lesspipe(\.sh)?|resize|tset|getopt|declare|typeset|"
@@ -35,7 +37,7 @@ _EMITTERS = re.compile(
     r"docker-machine|luarocks|thefuck|atuin|mise|asdf|kubectl|gh|npm|pip3?|register-python-argcomplete)\s+"
     r"(init|env|hook|shellenv|shell\.\w+|docker-env|path|activate|completions?|alias|-\S+))\b[^;|&`$\n<>]*"
 )
-"""Programs whose output is made to be evaluated."""
+"""Programs whose output is meant for `eval`."""
 
 _READS_SCRIPTS = SHELLS | {"su", "eval", "source", ".", "ssh", "runuser", "mosh", "sg"}
 _RUNS_FILES = SHELLS | set(INTERPRETERS) | {"source", "."}
@@ -49,18 +51,18 @@ _CONTAINER_VALUES = word_list("container_values")
 
 @dataclass(slots=True)
 class Call:
-    """A program with its arguments, as it would run. `base` is its name without folder."""
+    """A program with its arguments, as it would run. `base` is its name without the folder."""
 
     base: str
     args: list[str]
     simple: Simple
     via: tuple[str, ...] = ()
-    """The wrappers it was reached through, for instance `xargs`."""
+    """The wrappers that run it, for instance `xargs`, the outermost first."""
 
 
 @dataclass(slots=True)
 class Unwrapped:
-    """All calls of a text, pieces of program code for interpreters, and what counts against the text as a whole."""
+    """All calls of a text, program text for interpreters, and facts about the text as a whole."""
 
     calls: list[Call] = field(default_factory=list)
     code: list[tuple[str, str]] = field(default_factory=list)
@@ -71,7 +73,7 @@ class Unwrapped:
     """A command whose name cannot be read from the text."""
     budget: int = MAX_NESTED
     downloaded: set[str] = field(default_factory=set)
-    """Files that the text itself fetched from elsewhere."""
+    """Files that commands of the same text downloaded."""
 
 
 Inner = str | list[str]
@@ -79,7 +81,7 @@ Inner = str | list[str]
 
 
 def unwrap(text: str) -> Unwrapped:
-    """Take `text` apart down to the programs that run. Bounded by depth and by the amount of nested text."""
+    """Find the programs that `text` runs, down to a maximum depth and amount of nested text."""
     result = Unwrapped()
     _add_script(text, result, 0, ())
     return result
@@ -105,7 +107,7 @@ def _add_script(text: str, result: Unwrapped, depth: int, via: tuple[str, ...]) 
 
 
 def _substitute_outputs(simple: Simple) -> list[str]:
-    """The words, each `$(…)` replaced by its output where the text alone shows it."""
+    """The words of a command. A `$(…)` is replaced by its output if the text alone shows that."""
     if not simple.nested or len(simple.nested) > 20:
         return list(simple.argv)
     inner_texts = iter(simple.nested)
@@ -129,12 +131,12 @@ def _output_of_script(text: str) -> str | None:
 
 
 def _add_call(argv: list[str], simple: Simple, result: Unwrapped, depth: int, via: tuple[str, ...]) -> None:
-    """Add a program to the result, and before it what it runs itself."""
+    """Add a program to the result, after the programs that it runs."""
     if depth > MAX_DEPTH:
         result.unreadable = "nested too deeply to be checked"
         return
     while argv and argv[0] in ("$", "#", "%", ">", "") and len(argv) > 1:
-        argv = argv[1:]  # a prompt that was copied along
+        argv = argv[1:]  # a shell prompt that was copied with the command
     if not argv:
         return
     base, args = _normalise_program(argv[0]), argv[1:]
@@ -153,7 +155,7 @@ def _add_call(argv: list[str], simple: Simple, result: Unwrapped, depth: int, vi
         elif inner:
             _add_call(inner, simple, result, depth + 1, inner_via)
     if base == "command" and args[:1] and args[0] in ("-v", "-V"):
-        return  # it only looks the program up
+        return  # `command -v` and `-V` only look a program up
     result.code += _find_program_texts(base, args, simple, result)
     result.calls.append(Call(base, args, simple, via))
 
@@ -168,14 +170,14 @@ def _normalise_program(word: str) -> str:
 
 
 def _find_input(simple: Simple) -> str | None:
-    """A command's standard input, where the text alone shows it."""
+    """A command's standard input, None if the text alone does not show it."""
     if simple.stdin is None and simple.source is not None:
         return output_of(simple.source, 0)
     return simple.stdin
 
 
 def _find_inner_programs(base: str, args: list[str], simple: Simple, result: Unwrapped) -> Iterator[Inner]:
-    """The programs and scripts that a program runs by its kind, its options or its standard input."""
+    """The programs and scripts that a program runs because of what it is, its options or its standard input."""
     if base in WRAPPERS:
         yield _find_wrapped_command(base, args, simple)
     elif base in _READS_SCRIPTS:
@@ -191,7 +193,7 @@ def _find_inner_programs(base: str, args: list[str], simple: Simple, result: Unw
 
 
 def _find_runner_command(base: str, args: list[str]) -> list[str]:
-    """The command in `poetry run CMD`, `npm exec -- CMD` and the like, or nothing."""
+    """The command in `poetry run CMD`, `npm exec -- CMD` and the like, [] for none."""
     for index, word in enumerate(args[:4]):
         if word in RUNNERS[base]:
             return after_options(args[index + 1 :], _RUNNER_VALUES)[RUNNERS[base][word] :]
@@ -199,7 +201,7 @@ def _find_runner_command(base: str, args: list[str]) -> list[str]:
 
 
 def after_options(args: list[str], valued: frozenset[str]) -> list[str]:
-    """The words after the options, where those in `valued` take the next word."""
+    """The words after the options. Options in `valued` take the next word as their value."""
     index = 0
     while index < len(args):
         word = args[index]
@@ -249,7 +251,7 @@ def _find_env_script(args: list[str]) -> str | None:
 
 
 def _skip_assignments(base: str, words: list[str]) -> list[str]:
-    """The words behind the `NAME=value` that env and sudo take before the command."""
+    """The words after the `NAME=value` that env and sudo take before the command."""
     if base == "env":
         while words and re.match(r"[A-Za-z_][A-Za-z0-9_]*=", words[0]):
             words = words[1:]
@@ -269,7 +271,7 @@ def _expand_parallel(words: list[str]) -> list[str]:
 
 
 def _expand_xargs(words: list[str], input_text: str | None) -> list[str]:
-    """The command of xargs with what it reads, where the text shows that."""
+    """The command of xargs, with the words that xargs reads if the text shows them."""
     if input_text is None:
         return words
     if "{}" in " ".join(words):
@@ -339,7 +341,7 @@ def _find_input_scripts(base: str, args: list[str], simple: Simple, result: Unwr
 
 
 def _find_program_texts(base: str, args: list[str], simple: Simple, result: Unwrapped) -> Iterator[tuple[str, str]]:
-    """The program text that is handed to an interpreter, with the interpreter."""
+    """Each program text that is passed to an interpreter, as (interpreter, text)."""
     if base in INTERPRETERS:
         if "<()" in args or "$()" in args:
             result.downloads_to_shell |= downloads(simple.nested)
@@ -370,7 +372,7 @@ def _find_option_text(base: str, args: list[str]) -> str | None:
 
 
 def _find_contained_command(base: str, args: list[str]) -> list[str]:
-    """The command that runs inside a container, or nothing."""
+    """The command that runs inside a container, [] for none."""
     if "--" in args and base in ("kubectl", "oc", "lxc"):
         return args[args.index("--") + 1 :] if {"exec", "run", "debug"} & set(args[: args.index("--")]) else []
     verb = next((index for index, word in enumerate(args) if word in ("exec", "run")), None)
@@ -380,7 +382,7 @@ def _find_contained_command(base: str, args: list[str]) -> list[str]:
 
 
 def executed_by_find(args: list[str]) -> Iterator[list[str]]:
-    """The commands behind `-exec` and the like."""
+    """The commands after `-exec`, `-ok` and the like."""
     index = 0
     while index < len(args):
         if args[index] in ("-exec", "-execdir", "-ok", "-okdir", "-x", "-X", "--exec", "--exec-batch"):

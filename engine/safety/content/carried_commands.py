@@ -1,6 +1,5 @@
-"""Finds the shell commands that programs such as git, tmux, vim or crontab carry in what they are given (SPEC 3.5).
-
-`calls` takes each of them apart like any other command.
+"""Finds shell commands in the arguments, variables and standard input of programs such as git, tmux, vim or crontab
+(SPEC 3.5). `calls` parses each of them like any other command.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Judges deletions by what they are pointed at: rm, rmdir, find and xargs (SPEC 3.5).
+"""Judges deletions by rm, rmdir, find and xargs, by the paths that they delete (SPEC 3.5).
 
-The loss of throw-away folders passes. A person is asked about other folders. The loss of everything, of a home or of
-the system is blocked.
+Throw-away folders may be deleted. The operator is asked about other folders. Deleting everything, a home folder or the
+system is blocked.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _VARIABLE = re.compile(r"^\$(\(\)|\{?(\w+)[^/}]{0,200}\}?)")
 
 
 def is_minor_loss(path: str) -> bool:
-    """Whether the loss of a path is small: a throw-away folder or something below a folder for temporary files."""
+    """Whether losing a path does little harm: it is a throw-away folder, or in a folder for temporary files."""
     if ".." in path.split("/"):
         return False
     if _TEMPORARY.match(path):
@@ -49,7 +49,7 @@ def is_minor_loss(path: str) -> bool:
 
 
 def is_disastrous_loss(path: str) -> bool:
-    """Whether the loss of a path is a disaster: root, home, the whole folder, a system folder, the parent, `.git`."""
+    """Whether losing a path is a disaster: root, home, the current or parent folder, a system folder, or `.git`."""
     bare = path.rstrip("/") or "/"
     if bare in ("/", "/*", ".", "./*", "*", "..", "../*", ".*", "./", "./.*", "**", "{}/*"):
         return True
@@ -61,7 +61,8 @@ def is_disastrous_loss(path: str) -> bool:
 
 
 def judge_rm(call: Call) -> Hit | None:
-    """`rm`, `unlink`, `rimraf`: recursive anywhere but in throw-away folders; the system; everything."""
+    """The objection to `rm`, `unlink` or `rimraf`, None for none: they delete folders that are not throw-away, system
+    files, or everything."""
     if "--no-preserve-root" in call.args:
         return BLOCK, "rm-root", "deletes the root folder"
     recursive = has_option(call.args, "-r", "-R", "--recursive") or call.base in ("rimraf", "del-cli")
@@ -76,8 +77,8 @@ def judge_rm(call: Call) -> Hit | None:
 
 
 def _judge_folder(path: str, *, is_fed: bool) -> Hit | None:
-    """The objection to deleting a folder with all below it. `is_fed`: find or xargs give further names, which are
-    judged by themselves."""
+    """The objection to deleting a folder with its contents. `is_fed` says that find or xargs supply further names,
+    which are judged separately."""
     if path.startswith("/") and not _TEMPORARY.match(path):
         deep = re.match(r"^/(home|Users|opt|srv|mnt|media|workspace|app|code|data)/[^/*]+/[^/*]+", path, re.IGNORECASE)
         if deep and ".." not in path:
@@ -107,7 +108,7 @@ def _judge_file(path: str) -> Hit | None:
 
 
 def judge_windows(call: Call) -> Hit | None:
-    """`del /s`, `rd /s`, `Remove-Item -Recurse`, `format c:`."""
+    """The objection to `del /s`, `rd /s`, `Remove-Item -Recurse` or `format c:`, None for none."""
     options = {word.lower() for word in call.args if word[:1] in "-/"}
     recursive = "/s" in options or any(option.startswith("-r") and "-recurse".startswith(option) for option in options)
     everything = any(word.rstrip("\\/").endswith(("*", "*.*", ":")) for word in call.args)
@@ -117,25 +118,26 @@ def judge_windows(call: Call) -> Hit | None:
 
 
 def judge_find(call: Call) -> Hit | None:
-    """`find … -delete` and `-exec rm` that select nothing, or begin at the root or at home."""
+    """The objection to `find … -delete` or `-exec rm` without conditions, or starting at the root or at home; None for
+    none."""
     args = call.args
-    # Without {} what `find` runs is not given what was found, and is judged by itself.
+    # Without {}, find does not pass the found files to its command, which is then judged as a call of its own.
     executed = [argv for argv in executed_by_find(args) if call.base != "find" or "{}" in " ".join(argv)]
     losses = [_classify_deletion(argv[:MAX_EXEC_WORDS]) for argv in executed]
     destroys, recursive = any(files for files, _ in losses), any(folders for _, folders in losses)
     if "-delete" in args:
         return _judge_found_files(args, not destroys, recursive, filtered=False)
     if not destroys or re.search(r"\brm -[a-z]*i| -ok(dir)? ", " ".join(args)):
-        return None  # what it asks about one by one is no matter
+        return None  # with `-ok`, find asks about each file
     return _judge_found_files(args, False, recursive, filtered=False)
 
 
 MAX_EXEC_WORDS = 60
-"""Words of what `-exec` runs that are looked at."""
+"""Maximum number of words of a command after `-exec` that are read."""
 
 
 def _classify_deletion(argv: list[str]) -> tuple[bool, bool]:
-    """Whether a command deletes what it is given, and whether whole folders."""
+    """(whether a command deletes the files it is given, whether it deletes whole folders)."""
     while argv and (argv[0].rsplit("/", 1)[-1] in WRAPPERS or "=" in argv[0]):
         argv = after_options(argv[1:], WRAPPERS.get(argv[0].rsplit("/", 1)[-1], (frozenset(), 0))[0])
     if not argv:
@@ -170,7 +172,7 @@ def _judge_found_files(args: list[str], only_empty_folders: bool, recursive: boo
         return BLOCK, "find-delete", "deletes in a system folder"
     text = " ".join(args)
     if "-maxdepth 1" in text and "-type f" in text:
-        return None  # the files of one folder, as `rm *` would
+        return None  # only the files of one folder, like `rm *`
     if only_empty_folders and "d" in args and "-type" in args:
         return None  # find deletes a folder only when it is empty
     if not selects and not any(is_minor_loss(start) or start.rstrip("/") in ("/tmp", "/var/tmp") for start in starts):
@@ -179,7 +181,7 @@ def _judge_found_files(args: list[str], only_empty_folders: bool, recursive: boo
 
 
 def judge_xargs(call: Call) -> Hit | None:
-    """`… | xargs rm`: judged by what feeds it."""
+    """The objection to `… | xargs rm`, judged by the command that feeds it; None for none."""
     inner = after_options(call.args[:60], WRAPPERS[call.base][0])
     destroys, recursive = _classify_deletion(inner)
     if not destroys or re.match(r"-[a-z]*i", " ".join(inner[1:2])):
@@ -195,7 +197,7 @@ def judge_xargs(call: Call) -> Hit | None:
             return None  # its words are known and judged with the command
         filtered = filtered or program in _FILTERS
         if program in ("grep", "rg", "locate", "mlocate", "fd", "ag") and feeder.source is None:
-            return None  # selects by itself
+            return None  # the command selects files by itself
         if feeder.source is None:
             break
         feeder = feeder.source
@@ -207,7 +209,7 @@ def judge_xargs(call: Call) -> Hit | None:
 
 
 def feeds_everything(simple: Simple) -> bool:
-    """Whether a command names every file there is: `git ls-files`, `find .` without a choice."""
+    """Whether a command lists every file: `git ls-files`, or `find .` without conditions."""
     program, words = program_of(simple), simple.argv
     if program == "git":
         return words[1:2] == ["ls-files"] and not any(word[:1] != "-" for word in words[2:])

@@ -1,7 +1,7 @@
-"""Judges what leaves the machine and comes in from strangers: secrets that are sent, packages of foreign indexes.
+"""Judges secrets that are sent to other machines, packages from unknown indexes, and the requests of HTTP clients
+(SPEC 3.5).
 
-A secret is found wherever a command takes it from: its arguments, what is piped or redirected into it, a `$(…)` in its
-words. What HTTP clients and copies to other machines do is judged here too.
+A command may take a secret from its arguments, from a pipe, from a redirected file, or from a `$(…)` in its words.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ SECRETS = re.compile(
 _SENDERS = word_list("senders")
 _PRINT_SECRETS = frozenset({"env", "printenv", "set", "export", "history"})
 _UNSENT_FILES = option_lists("own_files")
-"""Options whose file a program uses itself and does not send."""
+"""By program: options whose file the program reads for itself and does not send."""
 _PIECES = re.compile(r"[^\s'\"|;<>()`]+")
 _READERS = frozenset({"ls", "stat", "test", "[", "chmod", "wc", "file", "grep"})
 
 
 def judge_leak(call: Call) -> Hit | None:
-    """A secret on its way to somewhere else."""
+    """The objection to a call that sends a secret to another machine, None for none."""
     to_network = any(">" in operator and target.startswith(("/dev/tcp/", "/dev/udp/")) for operator, target in
                      call.simple.redirects)  # fmt: skip
     if call.base not in _SENDERS and not to_network:
@@ -48,20 +48,20 @@ def _uploads(call: Call) -> bool:
 
 
 def _find_sent_files(call: Call) -> list[str]:
-    """The words of a call that may be files which it sends, and what is redirected into it."""
+    """The words of a call that may name files that it sends, and the files that are redirected into it."""
     words, skip = [], False
     for word in call.args:
         if not skip:
             words.append(word)
         skip = word in _UNSENT_FILES.get(call.base, ())
     if call.base in ("ssh", "mail", "mailx"):
-        words = []  # what runs over there is judged by itself
+        words = []  # the command on the other machine is a call of its own
     words = [word for word in words if not word.startswith("ssh ")]
     return words + [target for operator, target in call.simple.redirects if operator == "<"]
 
 
 def _find_feeders(call: Call) -> list[Simple]:
-    """The commands whose output it is given: piped in, or within its words."""
+    """The commands whose output a call gets: through a pipe, or from a `$(…)` in its words."""
     feeders = [] if call.simple.source is None else list(chain_of(call.simple.source))
     for text in call.simple.nested[:10]:
         for command in parse(text):
@@ -100,7 +100,7 @@ _INDEX_KEYS = re.compile(r"(^|[.:@])(registry|index-url|extra-index-url|goproxy|
 
 
 def judge_index(call: Call) -> Hit | None:
-    """Packages from an index that is none of the well-known public ones."""
+    """The objection to packages from an index that is not one of the well-known public ones, None for none."""
     assigned = [f"{name}={value}" for name, value in call.simple.assigned.items()]
     assigned += [word for word in call.args if "=" in word] if call.base in ("export", "env", "declare", "go") else []
     for name, _, value in (assignment.partition("=") for assignment in assigned):
@@ -122,7 +122,7 @@ def judge_index(call: Call) -> Hit | None:
 
 
 def _is_foreign(value: str, *, is_registry: bool = False) -> bool:
-    """Whether this names an index elsewhere. Several may be separated by commas, pipes or spaces."""
+    """Whether a value names an unknown index. It may have several, separated by commas, pipes or spaces."""
     for part in re.split(r"[\s,|]+", value[:2000]):
         if ("://" in part or part.startswith("sparse+")) and not _KNOWN_HOSTS.search(part.split("://", 1)[-1]):
             return True
@@ -137,7 +137,8 @@ _LOCAL = re.compile(r"^(https?://)?(localhost|127\.0\.0\.1|0\.0\.0\.0|\[::1\])(:
 
 
 def judge_http(call: Call) -> Hit | None:
-    """curl, wget, httpie: DELETE and mail; what else a request means, `rules/targets.toml` says."""
+    """The objection to a DELETE request or a mail of curl, wget or httpie, None for none. Other requests are judged by
+    `rules/targets.toml`."""
     args = call.args
     words = [word for word in args if word[:1] != "-"]
     if _find_method(call) == "DELETE" or has_option(args, "-Q", "--quote"):
@@ -150,7 +151,7 @@ def judge_http(call: Call) -> Hit | None:
 
 
 def sent_request(call: Call) -> list[str]:
-    """The address and the data of a request that writes, as one text; nothing for one that reads."""
+    """The address and the data of a request that writes, as one text; [] for a request that reads."""
     args = call.args
     if _find_method(call) in ("POST", "PUT", "PATCH") or (_has_data(args) and not has_option(args, "-G", "--get")):
         words = [word for word in args if word[:1] != "-" or word.startswith(("--data", "--json", "-d"))]
@@ -159,7 +160,7 @@ def sent_request(call: Call) -> list[str]:
 
 
 def _find_method(call: Call) -> str:
-    """The method of a request in capitals, or nothing when the program chooses."""
+    """The method of a request in capitals, "" if the program chooses it."""
     method = ""
     for index, word in enumerate(call.args):
         following = call.args[index + 1].upper() if index + 1 < len(call.args) else ""

@@ -1,4 +1,4 @@
-"""Finds what a pipe feeds into a command, where the text alone shows it: echo, printf, decoders (SPEC 3.5)."""
+"""Finds what a pipe feeds into a command, if the text alone shows it, as with echo, printf or base64 (SPEC 3.5)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _BASE64 = re.compile(r"[A-Za-z0-9+/=_-]{8,}")
 
 
 def chain_of(simple: Simple) -> Iterator[Simple]:
-    """A command and those that feed it through pipes, at most 50."""
+    """A command and the commands that feed it through pipes, the last one first, at most 50."""
     command: Simple | None = simple
     for _ in range(50):
         if command is None:
@@ -25,23 +25,23 @@ def chain_of(simple: Simple) -> Iterator[Simple]:
 
 
 def program_of(simple: Simple) -> str:
-    """The name of the program of a simple command, behind the commonest wrappers; "" for none."""
+    """The name of the program that a simple command runs, without the most common wrappers; "" for none."""
     words = [word for word in simple.argv if word not in ("sudo", "command", "env", "nohup", "time", "$", "#")]
     return words[0].rsplit("/", 1)[-1] if words else ""
 
 
 def chain_downloads(simple: Simple) -> bool:
-    """Whether something in a pipe fetches from the network."""
+    """Whether a command of a pipe downloads something."""
     return any(program_of(part) in _DOWNLOADERS or downloads(part.nested) for part in chain_of(simple))
 
 
 def downloads(nested: list[str]) -> bool:
-    """Whether one of these scripts fetches from the network."""
+    """Whether one of these scripts downloads something."""
     return any(program_of(simple) in _DOWNLOADERS for text in nested for simple in parse(text))
 
 
 def decodes(simple: Simple) -> bool:
-    """Whether something in a pipe decodes or decrypts."""
+    """Whether a command of a pipe decodes or decrypts something."""
     return any(
         program_of(part) in ("base64", "base32", "xxd", "openssl", "gpg", "uudecode", "rev", "gunzip", "zcat")
         and any(word in ("-d", "-D", "--decode", "-r", "-dc", "enc") or word == "-rp" for word in part.argv)

@@ -1,6 +1,7 @@
-"""Judges program text that is handed to an interpreter, and statements that are handed to a database (SPEC 3.5).
+"""Judges program text that is passed to an interpreter, and statements that are passed to a database (SPEC 3.5).
 
-The rules are in `rules/program_text.toml`. Commands that program text may run are found here, and judged as commands.
+The rules are in `rules/program_text.toml`. This module also finds commands in program text; they are judged like any
+other command.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from engine.safety.content.outputs import decode_base64
 from engine.safety.content.rules import Hit, Rule, read_rules, word_list
 
 MAX_PROGRAM_TEXT = 20_000
-"""Characters of a program text that are looked at."""
+"""Maximum number of characters of a program text that are read."""
 
 _RUNS = re.compile(
     r"\b(os\.system|os\.popen|os\.exec\w*|os\.execute|io\.popen|subprocess|popen|system|exec|execSync|execFile\w*|spawn\w*|"
@@ -36,7 +37,7 @@ _DATABASE_CLIENTS = word_list("database_clients")
 
 @dataclass(frozen=True, kw_only=True)
 class TextRule(Rule):
-    """A rule on program text or statements, with regular expressions for what breaks it."""
+    """A rule on program text or statements. A text breaks it if one of its regular expressions matches."""
 
     ignores_case: bool
     patterns: Sequence[str]
@@ -68,7 +69,7 @@ def judge_code(source: str) -> Hit | None:
 
 
 def commands_in(source: str) -> list[str]:
-    """Strings in program text that it may run as commands; none when it runs nothing."""
+    """Strings that a program text may run as commands; empty if it runs no commands."""
     source = source[:MAX_PROGRAM_TEXT]
     if not _RUNS.search(source):
         return []
@@ -86,7 +87,7 @@ def decoded_in(source: str) -> list[str]:
 
 
 def judge_statement(call: Call) -> Hit | None:
-    """The objection to the statements that a call hands to a database, in its words or by a pipe."""
+    """The objection to the statements that a call passes to a database, in its words or by a pipe; None for none."""
     if call.base not in _DATABASE_CLIENTS:
         return None
     source = call.simple.source
@@ -95,5 +96,5 @@ def judge_statement(call: Call) -> Hit | None:
 
 
 def judge_sql(text: str) -> Hit | None:
-    """Statements that lose data, in SQL with its comments taken out."""
+    """The objection to SQL that loses data, None for none. Comments are removed first."""
     return text_rules()["statement"].judge(_COMMENT.sub(" ", text[:12_000]))

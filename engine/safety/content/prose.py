@@ -1,8 +1,8 @@
-"""Judges what the words of a prompt ask for (SPEC 3.5), clause by clause, by the rules of `rules/prose.toml`.
+"""Judges the requests in a prompt, clause by clause, by the rules of `rules/prose.toml` (SPEC 3.5).
 
-A clause asks for something, or only talks about it. "Delete the production database" asks. "Write a test that rm -rf is
-refused", "never force push", "why does it drop the table?" talk. Code in backticks or fences and quoted text are taken
-out, and stand beside the clause from which they come.
+A clause asks for something or only talks about it. "Delete the production database" asks. "Write a test that rm -rf is
+refused", "never force push" and "why does it drop the table?" only talk. Code in backticks or fences and quoted text
+are removed from the clause and stored beside it.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from engine.frozen import frozen
 from engine.safety.content.rules import Hit, Rule, read_rules
 
 MAX_CLAUSES = 300
-"""Clauses of one prompt that are looked at."""
+"""Maximum number of clauses of one prompt that are read."""
 MAX_QUOTED = 100
-"""Pieces of code and quoted text of one prompt that are looked at."""
+"""Maximum number of pieces of code and quoted text of one prompt that are read."""
 MAX_SENTENCE_LENGTH = 4000
 
 _FENCE = re.compile(r"```[a-zA-Z]*\n(.{0,8000}?)```", re.DOTALL)
@@ -39,7 +39,7 @@ _SUBORDINATE = re.compile(r"\b(?:to|that|which|who|when|where|if|whether|how|why
 
 @frozen
 class Clause:
-    """One clause. `text` is without its polite beginning, with a space for what was quoted."""
+    """One clause. Its `text` has no polite beginning, and a space in place of each quotation."""
 
     text: str
     asks: bool
@@ -48,13 +48,13 @@ class Clause:
     quoted: tuple[str, ...]
     """Its parts between quotation marks."""
     carries: bool
-    """Whether the clause says no more than that what it quotes shall be done."""
+    """Whether the clause only asks to do what it quotes, like "run this:"."""
     negated_from: int
-    """Where in `text` a negation ends; verbs behind it are not asked for. -1 without one."""
+    """The index in `text` where a negation ends; verbs after it are not requests. -1 without a negation."""
 
 
 def split_clauses(text: str) -> tuple[list[Clause], bool]:
-    """The split_clauses of `text`, at most `MAX_CLAUSES`, and whether these are all of it. Takes linear time."""
+    """The clauses of `text`, at most `MAX_CLAUSES`, and whether these are all. Takes linear time."""
     stripped = _BLANKS.sub(" ", text.strip())
     if len(stripped) > 2 and stripped[0] in "\"'" and stripped[-1] == stripped[0] and stripped.count(stripped[0]) == 2:
         stripped = stripped[1:-1]
@@ -90,7 +90,8 @@ def split_clauses(text: str) -> tuple[list[Clause], bool]:
 
 
 def _split_sentence(sentence: str, quotes: list[tuple[str, bool]], *, talked: bool) -> list[Clause]:
-    """`talked`: the sentence is nothing but code, and what stands before it talks about it."""
+    """The clauses of a sentence. `talked` says that the sentence is only code, and that the words before it only talk
+    about it."""
     sentence = _BULLET.sub("", sentence[:MAX_SENTENCE_LENGTH])
     question = bool(_vocabulary().questions.match(_remove_filler(sentence)[:80])) and not sentence.lower().startswith(
         "if "
@@ -151,18 +152,18 @@ def _remove_filler(text: str) -> str:
 
 _WORD = re.compile(r"[\w'*.-]+")
 _GAP = 6
-"""Words between a verb and its object."""
+"""Maximum number of words between a verb and its object."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ProseRule(Rule):
-    """A rule on prompts. `asks` are pairs: verbs that are asked for, and objects within a few words; `whole` is a
-    pattern."""
+    """A rule on prompts. A clause breaks it if it asks for a verb with an object of the same pair of `asks`, or if the
+    pattern `whole` matches."""
 
     asks: Sequence[Sequence[str]] = ()
     whole: str = ""
     hint: str = ""
-    """A cheap pattern that must match before `whole` is tried."""
+    """A fast pattern that must match before `whole` is tried."""
 
     @cached_property
     def _parsed(self) -> tuple[tuple[re.Pattern[str], re.Pattern[str]], ...]:
@@ -179,7 +180,7 @@ class ProseRule(Rule):
         return re.compile(self.whole, re.IGNORECASE) if self.whole else None
 
     def end_in(self, text: str) -> int:
-        """Where in a clause the rule's words end; -1 when it does not ask for this."""
+        """The index in a clause where the words that break the rule end; -1 if the clause does not break it."""
         for verbs, objects in self._parsed:
             for verb in verbs.finditer(text):
                 if not _is_asked(text, verb.start()):
@@ -198,13 +199,13 @@ class ProseRule(Rule):
 
 
 def _is_asked(text: str, start: int) -> bool:
-    """Whether a verb at `start` is asked for: it begins the clause, or follows one of the words that ask."""
+    """Whether the verb at `start` is a request: it begins the clause, or follows a word of request."""
     before = text[:start] if start <= 80 else f"-{text[start - 80 : start]}"
     return not before or _vocabulary().before.search(before) is not None
 
 
 def _is_code(after: str) -> bool:
-    """Whether the words behind an object say that it is code or text: "database migration", "… from the list"."""
+    """Whether the words after an object say that it is code or text: "database migration", "… from the list"."""
     word = re.match(r"(?:'s)?\s+([\w-]+)", after)
     return (word is not None and word[1].lower() in _vocabulary().code_nouns) or bool(
         _vocabulary().in_code.match(after)
@@ -219,21 +220,21 @@ class _Vocabulary:
     before: re.Pattern[str]
     """The words before a verb of a request."""
     code_nouns: frozenset[str]
-    """Words for code, not for the thing itself: "the database migration", "the production flag"."""
+    """Nouns after which an object is code, not the thing itself: "the database migration", "the production flag"."""
     harmless: frozenset[str]
-    """Those, and what says that a thing is of no worth."""
+    """The words in `code_nouns`, and words that say that a thing has no value."""
     fillers: re.Pattern[str]
-    """What may stand before a verb that is asked for, and changes nothing."""
+    """Words that may stand before a requested verb and do not change its meaning."""
     talk: re.Pattern[str]
     """The beginning of a clause that talks about something."""
     questions: re.Pattern[str]
     negations: re.Pattern[str]
     about: re.Pattern[str]
-    """Words by which a clause says something about a thing."""
+    """Words with which a clause makes a statement about a thing."""
     carriers: re.Pattern[str]
-    """A clause that says no more than that what it quotes shall be done."""
+    """Matches a clause that only asks to do what it quotes."""
     in_code: re.Pattern[str]
-    """Words behind an object that say that it is code or text."""
+    """Words after an object that say that it is code or text."""
 
 
 @cache
@@ -267,12 +268,13 @@ def _pattern(text: str) -> re.Pattern[str]:
 
 
 def rules() -> tuple[ProseRule, ...]:
-    """All of them, those that block before those that ask."""
+    """All rules on prompts, those that block before those that ask."""
     return _vocabulary().rules
 
 
 def judge_clause(clause: Clause) -> Hit | None:
-    """The first rule that a clause breaks, blocks before asks; nothing when it only talks or says not to."""
+    """The objection by the first rule that a clause breaks, blocks before asks. None if it breaks none, only talks, or
+    forbids."""
     if not clause.asks:
         return None
     text = clause.text.replace("\u2019", "'")

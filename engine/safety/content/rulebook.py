@@ -5,7 +5,7 @@ follow each other (globs, alternatives), then options. `--force|-f` must be ther
 an argument that matches the glob, `--` a bare double dash. Options are recognised in clusters (`-fd`), with `=value`,
 and by an unambiguous beginning. Case does not matter in words and globs.
 
-A program that no rule names is asked about where its own words say that it destroys something.
+If no rule names a program, the verdict is `ask` if its sub-command is a verb that destroys something.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _LATEST_SUBCOMMAND = 3
 _UNABBREVIATED = frozenset(
     {"--force", "--delete", "--remove", "--prune", "--clean", "--reset", "--volume", "--replace"}
 )
-"""Options that are no beginning of a longer one."""
+"""Options that are never the abbreviation of a longer one."""
 
 
 @dataclass(frozen=True)
 class Pattern:
-    """A pattern taken apart, without its programs."""
+    """A parsed pattern, without its programs."""
 
     words: tuple[re.Pattern[str], ...]
     needed: tuple[tuple[str, ...], ...]
@@ -51,7 +51,7 @@ class Pattern:
         )
 
     def matches(self, call: Call, words: list[str]) -> bool:
-        """Whether the call fits; `words` are its plain words; its program was compared before."""
+        """Whether the arguments of a call match. `words` are its plain words. Its program was compared before."""
         if self.words and not _follow_each_other(words, self.words, latest_position(call)):
             return False
         if self.dashes and "--" not in call.args:
@@ -69,17 +69,17 @@ def _glob(text: str) -> re.Pattern[str]:
 
 
 def glob(alternatives: Iterable[str]) -> re.Pattern[str]:
-    """A pattern for whole words that fit one of the globs, whatever their case."""
+    """A regular expression for whole words that match one of the globs, ignoring case."""
     return _glob("|".join(translate(alternative) for alternative in alternatives))
 
 
 def latest_position(call: Call) -> int:
-    """The last place among the plain words where a program's sub-commands may begin."""
+    """The last index among the plain words at which a program's sub-commands may begin."""
     return 0 if call.base in _FIRST or call.base in _ANYWHERE else _LATEST_SUBCOMMAND
 
 
 def plain_words(call: Call) -> list[str]:
-    """The arguments that are no options, without the values of options that are known to take one."""
+    """The arguments that are not options and not values of options that are known to take one."""
     first = _FIRST.get(call.base, frozenset())
     anywhere = _ANYWHERE.get(call.base, frozenset())
     words: list[str] = []
@@ -97,7 +97,7 @@ def plain_words(call: Call) -> list[str]:
 
 
 def _follow_each_other(words: list[str], wanted: tuple[re.Pattern[str], ...], last: int) -> bool:
-    """Whether the wanted words follow each other, beginning at most at place `last`."""
+    """Whether the wanted words follow each other, beginning at index `last` or before."""
     length = len(wanted)
     for start in range(min(last, len(words) - length) + 1):
         if all(pattern.match(words[start + offset]) for offset, pattern in enumerate(wanted)):
@@ -106,9 +106,10 @@ def _follow_each_other(words: list[str], wanted: tuple[re.Pattern[str], ...], la
 
 
 MIN_ABBREVIATION = 6
-"""Characters from which on a long option may be abbreviated, dashes included."""
+"""Minimum number of characters of an abbreviated long option, dashes included."""
 MAX_CLUSTER = 8
-"""Characters of short options written together, dash included: what is longer is a long option with one dash."""
+"""Maximum number of characters of short options written together, dash included. A longer word is a long option with
+one dash."""
 
 
 def has_option(args: list[str], *options: str) -> bool:
@@ -137,14 +138,14 @@ def has_option(args: list[str], *options: str) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class CommandRule(Rule):
-    """A rule on commands, with the patterns of those that break it."""
+    """A rule on commands. A command breaks it if it matches one of the patterns."""
 
     patterns: Sequence[str]
 
 
 @cache
 def rules() -> tuple[CommandRule, ...]:
-    """All of them, in their order."""
+    """All rules on commands, in the order of the file."""
     return tuple(map(CommandRule.parse, read_rules("commands.toml")["rule"]))
 
 
@@ -153,7 +154,7 @@ _Entry = tuple[Rule, str]
 
 @cache
 def _by_program() -> tuple[dict[str, list[_Entry]], list[tuple[re.Pattern[str], list[_Entry]]]]:
-    """Patterns as text, by the program they name and by the glob that names their programs."""
+    """The unparsed patterns: by the name of their program, and by the glob for the names of their programs."""
     named: dict[str, list[_Entry]] = {}
     globs: dict[str, list[_Entry]] = {}
     for rule in rules():
@@ -166,7 +167,7 @@ def _by_program() -> tuple[dict[str, list[_Entry]], list[tuple[re.Pattern[str], 
 
 @lru_cache(maxsize=4096)
 def _entries(program: str) -> tuple[tuple[Rule, Pattern], ...]:
-    """The patterns for one program, blocks before asks; taken apart when the program is first met."""
+    """The patterns for one program, blocks before asks. They are parsed when they are first needed."""
     named, globs = _by_program()
     matching = list(named.get(program, ()))
     for pattern, entries in globs:
@@ -177,7 +178,8 @@ def _entries(program: str) -> tuple[tuple[Rule, Pattern], ...]:
 
 
 def judge(call: Call) -> Hit | None:
-    """The first rule a call breaks, blocks before asks; for a program without one, what its own words say."""
+    """The objection by the first rule that a call breaks, blocks before asks; for a program without rules, by its
+    sub-command."""
     words = plain_words(call)
     matching = (rule.hit for rule, pattern in _entries(call.base[:60]) if pattern.matches(call, words))
     return next(matching, None) or _judge_unlisted(call.base, words)
@@ -186,7 +188,7 @@ def judge(call: Call) -> Hit | None:
 _VERBS = frozenset(verb for verb in word_list("destroying_verbs") if "*" not in verb)
 _VERB_GLOBS = glob(sorted(verb for verb in word_list("destroying_verbs") if "*" in verb))
 _LATEST_VERB = 4
-"""Number of plain words of an unlisted program that are looked at."""
+"""Maximum number of plain words of an unlisted program that are read."""
 _TEXT_PROGRAMS = word_list("text_programs")
 _TARGET_RUNNERS = word_list("target_runners")
 
@@ -199,7 +201,7 @@ def _judge_unlisted(base: str, words: Sequence[str]) -> Hit | None:
     for word in words[:_LATEST_VERB]:
         lower = word.lower()
         if lower in runs_command:
-            return None  # what follows is a command, which is judged by itself
+            return None  # a command follows, which is judged as a call of its own
         if lower in _VERBS or (
             base not in _TARGET_RUNNERS
             and len(lower) < 40
@@ -217,12 +219,12 @@ _UNPREDICTABLE = ("..", "$", "`", "()", "~", "{")
 
 @frozen
 class OwnRules:
-    """The operator's own rules (`[content]` in the settings): what is always blocked, and what passes
-    though a rule stops it. Both are held against each program that really runs, so that disguises do not matter.
+    """The operator's own rules (`[content]` in the settings): commands that are always blocked, and commands that pass
+    although a rule stops them. Both are compared with each program that really runs, so wrappers hide nothing.
 
-    A `block` pattern fits whatever else is in the command. An `allow` pattern is a command word by word: `*` stands for
-    anything within one word, a last `**` for any further words. It fits only when nothing else is there, so that
-    nothing can hide behind it. `prompt: …` is a pattern for the words of a whole prompt.
+    A `block` pattern matches whatever else is in the command. An `allow` pattern must match all words of a command, so
+    that nothing can hide behind it: `*` stands for anything within one word, a last `**` for any further words.
+    `prompt: …` is a pattern for the words of a whole prompt.
     """
 
     allow: tuple[tuple[str, ...], ...] = ()
@@ -231,25 +233,25 @@ class OwnRules:
     blocked_prompts: tuple[str, ...] = ()
 
     def blocks(self, call: Call) -> Hit | None:
-        """The operator's block that a call breaks."""
+        """The objection by an operator's `block` that a call matches, None for none."""
         for text, pattern in self.block:
             if glob(text.split()[0].split("|")).match(call.base) and pattern.matches(call, plain_words(call)):
                 return BLOCK, "own-block", f"your rule: {text[:120]}"
         return None
 
     def allows(self, call: Call) -> bool:
-        """Whether the operator allowed exactly this."""
+        """Whether an operator's `allow` matches a call."""
         return any(_matches(words, [call.base, *call.args]) for words in self.allow)
 
     def blocks_prompt(self, text: str) -> Hit | None:
-        """The operator's block that a prompt breaks."""
+        """The objection by an operator's `block` that a prompt matches, None for none."""
         for pattern in self.blocked_prompts:
             if fnmatchcase(_normalised(text), pattern):
                 return BLOCK, "own-block", f"your rule: {_PROMPT} {pattern[:120]}"
         return None
 
     def allows_prompt(self, text: str) -> bool:
-        """Whether the operator allowed a prompt in these words. Commands in it are judged all the same."""
+        """Whether an operator's `allow` matches a prompt. Commands in the prompt are judged nevertheless."""
         return any(fnmatchcase(_normalised(text), pattern) for pattern in self.allowed_prompts)
 
 
@@ -258,7 +260,7 @@ NO_RULES = OwnRules()
 
 @lru_cache(maxsize=16)
 def own_rules(allow: tuple[str, ...], block: tuple[str, ...]) -> OwnRules:
-    """The rules of the settings' patterns, which were validated when they were read."""
+    """The rules of the patterns in the settings, which are validated already."""
     if not allow and not block:
         return NO_RULES
     return OwnRules(

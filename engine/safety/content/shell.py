@@ -1,8 +1,8 @@
-"""A shell command taken apart into its simple commands, on any input, in bounded time (SPEC 3.5).
+"""Parses a shell command into simple commands, for any input and in linear time (SPEC 3.5).
 
-Not a shell: it runs nothing and expands only what hides a word, such as quotes, `$'\\x72'`, `${IFS}`, a variable set
-in the same text, braces. What it does not understand it keeps as plain words. Text in `$(…)`, backticks and `<(…)`
-is given as `nested`, to be taken apart again. `fold` comes first: it gives a text as its reader sees it.
+It runs nothing, and expands only syntax that can hide a word: quotes, `$'\\x72'`, `${IFS}`, braces, and variables set
+in the same text. Anything it does not understand stays as plain words. Text in `$(…)`, backticks and `<(…)` becomes
+`nested`, which is parsed separately. Call `fold` first: it returns a text as a reader sees it.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ import unicodedata
 from dataclasses import dataclass, field
 
 MAX_LENGTH = 8_000
-"""Characters of one text that are looked at; longer commands are not judged but asked about."""
+"""Maximum number of characters of a text that is judged; for a longer one the verdict is `ask`."""
 
 
 @dataclass(slots=True)
 class Simple:
-    """One simple command: its words without quotes, what is fed to it, where it writes, what it runs inside words."""
+    """One simple command: its words without quotes, its input, its redirections, and the scripts within its words."""
 
     argv: list[str] = field(default_factory=list)
     quoted: list[bool] = field(default_factory=list)
@@ -28,11 +28,11 @@ class Simple:
     nested: list[str] = field(default_factory=list)
     assigned: dict[str, str] = field(default_factory=dict)
     globs: set[str] = field(default_factory=set)
-    """Words that the shell replaces by the names of files that fit them."""
+    """Words that the shell replaces by the names of matching files."""
 
 
 MAX_COMMANDS = 300
-"""Simple commands of one text that are looked at."""
+"""Maximum number of simple commands of one text that are read."""
 
 _PLAIN = re.compile(r"[^\s'\"\\$`;&|<>(){}#\n~]+")
 _NO_GLOB = re.compile(r"[^*?\[]*|\[\[?")
@@ -63,12 +63,12 @@ def unescape(text: str) -> str:
 
 
 def parse(text: str) -> list[Simple]:
-    """The simple commands of `text` in order; never raises, takes time linear in the length."""
+    """The simple commands of `text` in order. Never raises; takes linear time."""
     return _Parser(text[:MAX_LENGTH]).run()
 
 
 def nested_in_quotes(text: str) -> list[str]:
-    """The scripts that the shell runs while it reads `text` in double quotes."""
+    """The scripts that the shell runs when it expands `text` in double quotes."""
     quoted = '"' + text.replace('"', " ") + '"'
     return [script for command in _Parser(quoted).run() for script in command.nested]
 
@@ -149,7 +149,7 @@ class _Parser:
         if blank:
             self.position = blank.end()
         if self.current.argv and self.current.argv[-1].isdigit() and not self.current.quoted[-1]:
-            # `2>file`: the number is the descriptor, when nothing stands between.
+            # In `2>file`, without a space, the number is the descriptor.
             start = self.position - len(operator) - (len(blank[0]) if blank else 0)
             if start > 0 and text[start - 1].isdigit():
                 self.current.argv.pop()
@@ -203,7 +203,7 @@ class _Parser:
             self.current.quoted.append(quoted)
 
     def _read_word(self) -> tuple[str, bool]:
-        """The word at the place reached, without quotes; and whether any of it was quoted."""
+        """Read a word at the current position: (the word without quotes, whether a part of it was quoted)."""
         text = self.text
         parts: list[str] = []
         quoted = False
@@ -271,7 +271,7 @@ class _Parser:
         return "".join(parts)
 
     def _read_dollar(self, *, in_quotes: bool) -> str:
-        """What stands for the `$…` at the place reached: `$()`, a known value, or the text itself."""
+        """Read the `$…` at the current position: as `$()`, its known value, or the text itself."""
         if self.text.startswith("$(", self.position):
             return self._read_substitution()
         if self.text.startswith("$'", self.position) and not in_quotes:
@@ -282,7 +282,7 @@ class _Parser:
         return self._expand(self._read_parameter())
 
     def _read_substitution(self) -> str:
-        """`$(…)`, whose text is nested, or `$((…))`, which runs nothing."""
+        """Read `$(…)`, whose text becomes `nested`, or `$((…))`, which runs nothing."""
         arithmetic = self.text.startswith("$((", self.position)
         self.position += 2
         inner = self._read_to_closing()
@@ -291,7 +291,7 @@ class _Parser:
         return "$()"
 
     def _read_parameter(self) -> str:
-        """`$NAME` or `${…}` as it is written."""
+        """Read `$NAME` or `${…}` as it is written."""
         text, begin = self.text, self.position
         if not text.startswith("${", begin):
             name = _NAME.match(text, begin + 1)
@@ -305,7 +305,7 @@ class _Parser:
         return whole
 
     def _expand(self, parameter: str) -> str:
-        """The value of a parameter that the text itself sets, or its default; else the parameter."""
+        """The value of a parameter that the text itself sets, else its default, else the parameter as it is."""
         known = self.current.assigned | self.variables
         default = _DEFAULT.fullmatch(parameter)
         if default and default[1] not in known:
@@ -317,7 +317,7 @@ class _Parser:
         return known[name][:1000] if name in known else parameter
 
     def _find_unescaped(self, character: str, begin: int) -> int:
-        """The place of `character` without a backslash before it; the end of the text or behind it if there is none."""
+        """The index of `character` without a backslash before it; the length of the text or more if there is none."""
         end = begin
         while end < len(self.text) and self.text[end] != character:
             end += 2 if self.text[end] == "\\" else 1
@@ -331,7 +331,7 @@ class _Parser:
         return "$()"
 
     def _read_to_closing(self) -> str:
-        """The text up to the parenthesis that closes the one just passed; quotes hide parentheses."""
+        """Read up to the parenthesis that closes the last one. Parentheses in quotes do not count."""
         text = self.text
         start = self.position
         level = 1
@@ -359,7 +359,7 @@ class _Parser:
         return text[start:]
 
 
-# Letters of other scripts that look like a Latin one. What NFKC folds by itself (full width, bold) is not listed.
+# Letters of other scripts that look like a Latin letter. Those that NFKC converts (full width, bold) are not listed.
 _LOOKALIKE_PAIRS = (
     "аa вb сc ԁd еe ɡg һh іi јj ԛq кk ӏl ⅼl мm пn оo рp ѕs тt υu ѵv ԝw хx уy ᴢz "
     "АA ВB СC ЕE НH ІI ЈJ КK МM ОO РP ЅS ТT ХX УY "
@@ -377,9 +377,8 @@ _SPACES = re.compile("[\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\x
 
 
 def fold(text: str) -> str:
-    """`text` as a reader sees it: NFKC, Latin look-alikes, plain dashes, quotes and spaces, nothing invisible.
-
-    Accents stay. A line separator becomes a space, a newline stays. Takes time linear in the length.
+    """`text` as a reader sees it: in NFKC, look-alikes as Latin letters, with plain dashes, quotes and spaces, and
+    without invisible characters. Accents and newlines stay; a line separator becomes a space. Takes linear time.
     """
     if text.isascii():
         return _INVISIBLE.sub("", text).replace("\r\n", "\n").replace("\r", "\n")

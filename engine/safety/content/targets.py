@@ -1,6 +1,6 @@
-"""Judges programs whose harm lies in what they are pointed at: chmod, dd, sed, crontab, redirections (SPEC 3.5).
+"""Judges programs by the files and devices that they change: chmod, dd, sed, crontab, redirections (SPEC 3.5).
 
-`rules/targets.toml` has what a pattern on a target can say. What needs more is a function: here, in `deletions` for rm
+Rules that a pattern can express are in `rules/targets.toml`. The other rules are functions: here, in `deletions` for rm
 and find, and in `leaks` for HTTP clients.
 """
 
@@ -29,7 +29,7 @@ from engine.safety.content.shell import parse
 
 @dataclass(frozen=True, kw_only=True)
 class TargetRule(Rule):
-    """A rule on what programs are pointed at; `rules/targets.toml` says what its fields mean."""
+    """A rule on the targets of programs; `rules/targets.toml` explains its fields."""
 
     programs: str
     looks_at: str
@@ -39,15 +39,16 @@ class TargetRule(Rule):
 
 @cache
 def rules() -> tuple[TargetRule, ...]:
-    """All of them, in their order."""
+    """All rules on targets, in the order of the file."""
     return tuple(map(TargetRule.parse, read_rules("targets.toml")["rule"]))
 
 
 def _judge_rules(call: Call, looks: Collection[str] = ()) -> Hit | None:
-    """The first rule that a call breaks, of those that look at one of `looks`, by default of all."""
+    """The objection by the first rule that a call breaks, of the rules that look at one of `looks`, by default of all
+    rules."""
     texts = cache(lambda name: TEXTS[name](call))
     if call.base in ("truncate", "shred") and has_option(call.args, "--help", "--version"):
-        looks = looks or ("written",)  # only a redirection can do harm then
+        looks = looks or ("written",)  # then only a redirection can do harm
     for rule in rules():
         if (rule.programs != "*" and call.base not in rule.programs.split()) or (looks and rule.looks_at not in looks):
             continue
@@ -74,7 +75,7 @@ def _find_changed_files(call: Call) -> list[str]:
 
 
 def _find_input(call: Call) -> list[str]:
-    """What is fed to a program, where the text alone shows it."""
+    """The input of a program, [] if the text alone does not show it."""
     text = call.simple.stdin
     if text is None and call.simple.source is not None:
         text = output_of(call.simple.source, 0)
@@ -98,7 +99,7 @@ TEXTS: dict[str, Callable[[Call], list[str]]] = {
 
 
 def judge_redirects(call: Call) -> Hit | None:
-    """`> /dev/sda`, `> /etc/passwd`."""
+    """The objection to redirections such as `> /dev/sda` or `> /etc/passwd`, None for none."""
     return _judge_rules(call, ("written",))
 
 
@@ -106,7 +107,7 @@ _STARTS_LATER = (ASK, "starts-later", "changes what runs automatically later")
 
 
 def judge_later_start(call: Call) -> Hit | None:
-    """crontab, systemctl, launchctl and git's settings: what starts something later."""
+    """The objection to crontab, systemctl, launchctl or git settings that start something later, None for none."""
     if call.base == "crontab" and (call.args == ["-"] or (call.args and call.args[0][0] != "-")):
         return _STARTS_LATER
     if call.base in ("systemctl", "launchctl") and {"enable", "load", "bootstrap", "link"} & set(call.args[:3]):
@@ -124,7 +125,8 @@ _HARMLESS_SETTINGS = re.compile(
 
 
 def _judge_git_settings(args: list[str]) -> Hit | None:
-    """`git config --global KEY VALUE`, of all repositories; looking, and what runs nothing, passes."""
+    """The objection to `git config --global KEY VALUE`, which changes all repositories. Reading a setting passes, and
+    so do settings that run nothing."""
     if "config" not in args[:4] or not {"--global", "--system"} & set(args):
         return None
     words = [
@@ -139,7 +141,7 @@ def _judge_git_settings(args: list[str]) -> Hit | None:
 
 
 def edits_in_place(args: list[str]) -> bool:
-    """`sed -i`, `perl -pi`: files are overwritten."""
+    """Whether sed or perl overwrites its files, as with `sed -i` or `perl -pi`."""
     return any(re.fullmatch(r"-[a-zA-Z]*i\S*|--in-place\S*", word) and word[:2] != "-I" for word in args[:6])
 
 
@@ -147,11 +149,11 @@ _EVERYTHING = re.compile(r"(\S*/)?(\*|\*\*|\*\*/\*|\*\.\*)")
 
 
 def judge_edit(call: Call) -> Hit | None:
-    """sed and perl in place over every file that there is."""
+    """The objection to sed or perl that overwrites every file, None for none."""
     if not edits_in_place(call.args):
         return None
     if any(re.fullmatch(r"-[a-zA-Z]*i\.?\w{2,}|--in-place=.+", word) and "." in word for word in call.args):
-        return None  # it keeps a copy of each
+        return None  # a copy of each file is kept
     everything = any(_EVERYTHING.fullmatch(word) for word in call.args[1:])
     if "$()" in call.args:
         everything |= any(feeds_everything(command) for text in call.simple.nested for command in parse(text)[:1])
@@ -164,7 +166,8 @@ def judge_edit(call: Call) -> Hit | None:
 
 
 def judge_emptied(call: Call) -> Hit | None:
-    """`for f in …; do > "$f"; done`, `cp /dev/null "$f"`: files whose names are not known here are emptied."""
+    """The objection to emptying files whose names the text does not show, as in `for f in …; do > "$f"; done` or
+    `cp /dev/null "$f"`; None for none."""
     nothing = call.base in ("", ":", "true") or (call.base == "cat" and call.args == ["/dev/null"])
     targets = [target for operator, target in call.simple.redirects if operator in (">", ">|", "&>")] if nothing else []
     if call.base == "cp" and call.args[:1] == ["/dev/null"]:
@@ -175,7 +178,8 @@ def judge_emptied(call: Call) -> Hit | None:
 
 
 def judge_truncate(call: Call) -> Hit | None:
-    """truncate and shred on the system or on devices; shred destroys for good."""
+    """The objection to truncate or shred on system files or devices, and to any other shred, which cannot be undone;
+    None for none."""
     if any(re.match(r"^/(dev/(?!null)|etc|boot|usr)", word) or is_disastrous_loss(word) for word in plain_words(call)):
         return BLOCK, "overwrite", "overwrites permanently"
     return (ASK, "overwrite", "overwrites files permanently") if call.base == "shred" and call.args else None

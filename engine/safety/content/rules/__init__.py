@@ -1,4 +1,4 @@
-"""The rules and word lists of the content filter as data: the TOML files of this folder, read when a text is judged."""
+"""Reads the rules and word lists of the content filter from the TOML files of this folder (SPEC 3.5)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _WORD = re.compile(r"<(\w+)>")
 
 @dataclass(frozen=True, kw_only=True)
 class Rule:
-    """What the rules of all files have in common. `stops` and `passes` are texts that it must and must not stop."""
+    """The fields of every rule. `stops` are example texts that it must stop, `passes` texts that it must not stop."""
 
     id: str
     verdict: Verdict
@@ -36,12 +36,12 @@ class Rule:
 
     @property
     def hit(self) -> Hit:
-        """The objection to a text that breaks it."""
+        """The objection to a text that breaks this rule."""
         return self.verdict, self.id, self.reason
 
 
 def read_rules(name: str) -> dict[str, Any]:
-    """The tables of a file, each `<word>` replaced by the text of that name in its table `words`."""
+    """The tables of a file. Each `<word>` is replaced by the text of that name in the file's table `words`."""
     tables = tomllib.loads(Path(__file__).with_name(name).read_text(encoding="utf-8"))
     words: dict[str, str] = {}
     for word, text in tables.get("words", {}).items():
@@ -72,12 +72,12 @@ def option_lists(name: str) -> dict[str, frozenset[str]]:
 
 SHELLS = word_list("shells")
 INTERPRETERS = option_lists("interpreters")
-"""By interpreter: the options whose value is a program."""
+"""By interpreter: the options whose value is program text."""
 WRAPPERS = {
     program: (frozenset(options.split()), skipped) for program, (options, skipped) in _PROGRAMS["wrappers"].items()
 }
-"""By program: its options that take a value, and how many plain words come before the command."""
+"""By program: its options that take a value, and the number of plain words before the command that it runs."""
 RUNNERS: dict[str, dict[str, int]] = _PROGRAMS["runners"]
-"""By program and sub-command: how many plain words stand between it and the command."""
+"""By program and sub-command: the number of plain words between the sub-command and the command that it runs."""
 SPELLINGS: dict[str, str] = _PROGRAMS["spellings"]
-"""By other name of a program: its usual name."""
+"""The usual name of a program, by its other names."""
