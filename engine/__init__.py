@@ -1,7 +1,7 @@
-"""The engine: the whole product without a screen, of which it knows nothing.
+"""The engine: the whole product without the screens. It does not depend on them.
 
-This is its public interface: `open_engine`, `Engine`, and what verbs and the console need besides. Importing it is
-cheap, because each module is imported when one of its names is first used.
+This is the public interface: `open_engine`, `Engine`, and the other names that verbs and the console use. Importing it
+is fast, because each module is imported when one of its names is first used.
 """
 
 from __future__ import annotations

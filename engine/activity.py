@@ -1,4 +1,4 @@
-"""What you want to know when you come back (SPEC 9.3): the activity since an instant, and the queue that waits for you.
+"""The activity since an instant, and the queue of things that wait for you, for when you come back (SPEC 9.3).
 
 The queue has permissions, change sets, and interrupted sessions. An interrupted session leaves the queue when you
 acknowledge it, when the same work runs again, or after a day.
@@ -32,15 +32,15 @@ MAX_ROWS = 1000
 """Maximum number of rows of each kind that are read, the newest."""
 
 DECISION_KINDS = ("PredictionConfirmed", "PredictionRejected", "PredictionReopened")
-"""Kinds of facts about decisions, and their reversal."""
+"""Kinds of ledger entries about decisions and about undoing them."""
 
 LEARNING_KINDS = ("LearningPromoted", "FactPromoted", "CandidateWeighed", "CandidatePromoted")
-"""Kinds of facts about something learned."""
+"""Kinds of ledger entries about something learned."""
 
 
 @frozen
 class BlockedWork:
-    """Work that a rail blocked: which rail, its verdict, and why."""
+    """Work that a rail blocked, with the rail, its verdict and its reason."""
 
     at: datetime
     prediction_id: str
@@ -63,7 +63,7 @@ class LearnedCounts:
 
 
 def count_learned(facts: Iterable[LedgerEntry], instant: datetime) -> LearnedCounts:
-    """Count what was learned since `instant`, by facts of the kinds `LEARNING_KINDS`. Pure."""
+    """Count what was learned since `instant`, by ledger entries of the kinds `LEARNING_KINDS`. Pure."""
     later = [fact for fact in facts if fact.at > instant]
     in_review = [fact for fact in later if fact.kind == "CandidateWeighed" and fact.payload["status"] == "review"]
     return LearnedCounts(
@@ -76,8 +76,8 @@ def count_learned(facts: Iterable[LedgerEntry], instant: datetime) -> LearnedCou
 
 @frozen
 class ActivitySince:
-    """The activity since an instant. `spent` in micro-dollars; `approved_by_itself` is part of `approved`; `waits` is
-    what waits for you now."""
+    """The activity since an instant. `spent` is in micro-dollars. `approved` includes `approved_by_itself`. `waits` are
+    the entries that wait for you now."""
 
     instant: datetime
     ran: tuple[SessionView, ...]
@@ -100,9 +100,11 @@ def activity_since(
     waits: Sequence[Waiting],
     learning_facts: Iterable[LedgerEntry] = (),
 ) -> ActivitySince:
-    """Select what is later than `instant`. Pure; `Services.since` reads. Sessions are sorted by their end.
+    """The activity after `instant`, selected from what `Services.since` has read. Sessions are sorted by their end.
+    Pure.
 
-    `decision_facts`: facts of the kinds `DECISION_KINDS`, newest first; a decision that was reversed does not count.
+    `decision_facts` are ledger entries of the kinds `DECISION_KINDS`, newest first. A decision that was undone does not
+    count.
     """
     standing: dict[str, LedgerEntry] = {}
     for fact in decision_facts:
@@ -140,10 +142,10 @@ def _to_blocked_work(entry: LogEntry) -> BlockedWork:
 # The queue
 
 ACKNOWLEDGED_KEY = "views.acknowledged"
-"""Key of the state that has the acknowledged sessions, each with its time."""
+"""Key in the state table: the acknowledged sessions, each with the time of the acknowledgement."""
 
 INTERRUPTED_FOR = timedelta(hours=24)
-"""How long an interrupted session stays in the queue."""
+"""Time that an interrupted session stays in the queue."""
 
 
 def waiting_entries(
@@ -181,7 +183,7 @@ def waiting_entries(
 
 
 def _interrupted(sessions: Sequence[SessionView], since: datetime, acknowledged: Collection[str]) -> Iterable[Waiting]:
-    """Entries for sessions that were interrupted after `since`. One that ran again later needs no attention."""
+    """Entries for sessions that were interrupted after `since`, without those whose work ran again later."""
     newer_work: set[tuple[str, str]] = set()
     for session in sessions:
         work, ended_at = (session.workspace, session.flow or session.prompt), session.ended_at
@@ -204,7 +206,7 @@ def mark_hostile(entry: Waiting, check: Callable[[str], RailVerdict]) -> Waiting
 
 
 def sort_queue(queue: Iterable[Waiting]) -> list[Waiting]:
-    """What blocks an agent first, then the oldest first."""
+    """Sort the queue: entries that block an agent come first, then the oldest."""
     return sorted(queue, key=lambda entry: (entry.kind != "permission", entry.since))
 
 
@@ -218,7 +220,7 @@ def acknowledge_session(database: Database, session_id: str) -> None:
     """Remove an interrupted session from the queue."""
 
     def work(tx: Transaction) -> None:
-        since = tx.now - INTERRUPTED_FOR  # what is older waits no longer anyway
+        since = tx.now - INTERRUPTED_FOR  # older sessions have left the queue anyway
         entries = state.get(tx.session, ACKNOWLEDGED_KEY, {})
         recent = {name: at for name, at in entries.items() if datetime.fromisoformat(at) > since}
         state.put(tx, ACKNOWLEDGED_KEY, recent | {session_id: tx.now.isoformat()})

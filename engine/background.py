@@ -1,4 +1,4 @@
-"""Daemon threads: one that works when it is woken, and one for a single call."""
+"""Daemon threads for services: one that runs a step when it is woken, and one for a single call."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ CLOSE_TIMEOUT_S = 5.0
 
 
 def run_in_thread(name: str, work: Callable[[], T]) -> Future[T]:
-    """Run `work` on a daemon thread: the caller may give up waiting, and so may the interpreter when it exits."""
+    """Run `work` on a daemon thread. Neither the caller nor the exit of the interpreter has to wait for it."""
     future: Future[T] = Future()
-    future.set_running_or_notify_cancel()  # a waiter that gives up cancels nothing
+    future.set_running_or_notify_cancel()  # so that a caller that stops waiting cannot cancel it
 
     def run() -> None:
         try:
@@ -33,7 +33,7 @@ class Background:
 
     def __init__(self, name: str, step: Callable[[], float | None], *, interruptible: bool = False) -> None:
         """`step()` does some work and must not raise. It returns the seconds until the next step, 0 for at once, None
-        to wait for `wake`. `interruptible`: `wake` ends such a pause."""
+        to wait for `wake`. If `interruptible`, `wake` ends the pause before the next step."""
         self._name = name
         self._step = step
         self._interruptible = interruptible
@@ -41,13 +41,13 @@ class Background:
         self._thread: threading.Thread | None = None
         self._woken = False
         self._woken_by_caller = False
-        """Whether `wake` was called since the last step began; `_woken` is also set by a step that wants another."""
+        """Whether `wake` was called since the last step began. `_woken` is also set if a step asks for another one."""
         self._busy = False
         self._closed = False
 
     @property
     def closed(self) -> bool:
-        """Whether it was closed."""
+        """Whether `close` was called."""
         return self._closed
 
     @property
@@ -77,7 +77,7 @@ class Background:
             return self._condition.wait_for(condition, timeout)
 
     def close(self, seconds: float = CLOSE_TIMEOUT_S) -> None:
-        """Stop after the step in progress, and wait for that. Safe to call twice."""
+        """Stop after the step in progress, and wait up to `seconds` for it. Safe to call twice."""
         with self._condition:
             self._closed = True
             self._condition.notify_all()

@@ -1,7 +1,7 @@
-"""Time as a value that is handed in, and the quiet hours of a day (SPEC 7.3).
+"""The clock that services get as an argument, and the quiet hours of a day (SPEC 7.3).
 
-Services never ask the operating system for the time; they ask the `Clock` they were given. Tests and
-simulations hand in a `FakeClock`, so that a month passes through the same code in seconds.
+Services never ask the operating system for the time, only their `Clock`. Tests and simulations pass a `FakeClock`, so
+that a month passes in seconds in the same code.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """What a service may know of time."""
+    """The source of time of a service."""
 
     def now(self) -> datetime:
         """The present instant, aware, in UTC."""
@@ -24,12 +24,12 @@ class Clock(Protocol):
         """The present instant in the operator's own time zone, aware (quiet hours, calendar days)."""
 
     def monotonic(self) -> float:
-        """Seconds on a clock that never goes back; only differences mean anything."""
+        """Seconds on a clock that never goes back. Only differences have a meaning."""
 
 
 class Stopwatch:
-    """Measures the time of some work, and the time since its last activity. Both stand still during a pause. May be
-    used from any thread."""
+    """Measures the time of some work, and the time since its last activity. Both stop during a pause. May be used from
+    any thread."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -39,12 +39,12 @@ class Stopwatch:
         self._paused_at = 0.0
 
     def note_activity(self) -> None:
-        """Note that the work did something."""
+        """Store the present time as the last activity."""
         self._active = self._clock.monotonic()
 
     @contextmanager
     def pause(self, on_pause: Callable[[], None]) -> Iterator[None]:
-        """Stand still, also for several pauses at once; `on_pause` is called by the first of them."""
+        """Stop both times while the context is open. Pauses may overlap; only the first calls `on_pause`."""
         with self._lock:
             self._pauses += 1
             is_first = self._pauses == 1
@@ -64,7 +64,7 @@ class Stopwatch:
 
     @property
     def is_paused(self) -> bool:
-        """Whether it stands still."""
+        """Whether a pause is in progress."""
         return self._pauses > 0
 
     @property
@@ -81,14 +81,14 @@ class Stopwatch:
 class MachineZone(tzinfo):
     """The machine's own time zone with all its daylight-saving changes.
 
-    `datetime.astimezone()` yields the offset of that one instant, so that midnight computed from it is an hour off
-    on the days when the clocks change; this asks the C library for the offset of every instant anew.
+    `datetime.astimezone()` returns a time zone with the fixed offset of that instant, so midnight computed from it is
+    an hour wrong on days when the clocks change. This class asks the C library for the offset of each instant.
     """
 
     def _stamp(self, moment: datetime | None) -> float:
         if moment is None:
             return time.time()
-        # A naive datetime's own timestamp() is read as machine time, `fold` included.
+        # `timestamp` of a naive datetime takes it as machine time, including its `fold`.
         return moment.replace(tzinfo=None).timestamp()
 
     def utcoffset(self, moment: datetime | None) -> timedelta:
@@ -108,7 +108,7 @@ class MachineZone(tzinfo):
 
 
 class SystemClock:
-    """The real clock; `zone` is the operator's zone, by default the machine's."""
+    """The real clock. `zone` is the operator's zone, by default that of the machine."""
 
     def __init__(self, zone: tzinfo | None = None) -> None:
         self._zone = zone if zone is not None else MachineZone()
@@ -124,7 +124,7 @@ class SystemClock:
 
 
 class FakeClock:
-    """A clock that stands still until it is moved. Safe to move from any thread."""
+    """A clock that changes only by `advance`. Safe to use from any thread."""
 
     def __init__(self, start: datetime, zone: tzinfo = UTC) -> None:
         if start.tzinfo is None:
@@ -144,7 +144,7 @@ class FakeClock:
         return self._elapsed
 
     def advance(self, span: timedelta) -> None:
-        """Move forward by `span`; a negative span is refused, time does not go back."""
+        """Move forward by `span`. Raises an error for a negative span, because time does not go back."""
         if span < timedelta(0):
             raise ValueError("a FakeClock only moves forward")
         with self._lock:
@@ -163,10 +163,10 @@ def is_quiet(local: datetime, start: int, end: int) -> bool:
 
 
 def add_active_time(instant: datetime, span: timedelta, zone: tzinfo, start: int, end: int) -> datetime:
-    """The instant (UTC) when `span` without quiet hours has passed since `instant`.
+    """The instant (UTC) at which `span` has passed since `instant`, not counting quiet hours.
 
-    Real time counts: an hour that the clock repeats counts twice, one that it skips not at all. All zones are whole
-    quarters of an hour from UTC, so nothing changes within one.
+    Real time counts: an hour that the clock repeats counts twice, and an hour that it skips does not count. The offsets
+    of all zones are whole quarters of an hour, so no change falls within a quarter.
     """
     now, remaining = instant.astimezone(UTC), span
     while True:

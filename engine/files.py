@@ -1,4 +1,4 @@
-"""Files: read without surprises, replaced atomically, and cached while they are unchanged (SPEC 11.2, 11.3)."""
+"""Reads files safely, replaces them atomically, and caches values while their files are unchanged (SPEC 11.2, 11.3)."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 
 def read_table(module_file: str, name: str) -> dict[str, Any]:
-    """The TOML file `name` that lies beside a module: `read_table(__file__, "tools.toml")`."""
+    """Read the TOML file `name` in the folder of a module: `read_table(__file__, "tools.toml")`."""
     return tomllib.loads(Path(module_file).with_name(name).read_text(encoding="utf-8"))
 
 
 def read_plain(path: Path, limit: int, *, follow: bool = True, cut: bool = False) -> bytes:
-    """The content of a regular file of at most `limit` bytes; never waits for a pipe.
+    """Read a regular file of at most `limit` bytes; never waits for a pipe.
 
-    Without `follow` a symbolic link at `path` is refused; with `cut` a larger file is read up to `limit` bytes. Raises
-    OSError, and ValueError for a larger file or one that is not regular.
+    Without `follow`, a symbolic link at `path` is an error. With `cut`, a larger file is read up to `limit` bytes.
+    Raises OSError, and ValueError for a larger file or one that is not regular.
     """
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
     descriptor = os.open(path, flags if follow else flags | os.O_NOFOLLOW)
@@ -42,7 +42,7 @@ def read_plain(path: Path, limit: int, *, follow: bool = True, cut: bool = False
 
 
 def read_plain_or_nothing(path: Path, limit: int, *, follow: bool = True) -> bytes:
-    """The same; b"" when the file cannot be read, is larger or is not regular."""
+    """Read a file as `read_plain` does; returns b"" if it cannot be read, is larger or is not regular."""
     try:
         return read_plain(path, limit, follow=follow)
     except (OSError, ValueError):
@@ -75,20 +75,20 @@ def _open_up(folder: Path) -> None:
 
 
 TEMPORARY_PREFIX = ".clawpy-tmp-"
-"""Prefix of temporary files; any file that has it at start-up was left by a crash."""
+"""Prefix of temporary files. A file with this prefix at start-up was left by a crash."""
 
 BUFFER_SIZE = 1024 * 1024
-"""Bytes that are read or written at once. Each read or write releases the interpreter lock for an instant too short for
-another thread to take it: with the usual 8 KB, while many small pieces are read or written, all other threads stand
-still for half a second at a time."""
+"""Number of bytes that are read or written at once. Each read or write releases the interpreter lock only for an
+instant, in which no other thread can take it. With pieces of 8 KB, which are usual, all other threads stand still for
+half a second at a time."""
 
 
 def write_atomic(path: Path, data: bytes | Iterable[bytes], *, mode: int | None = None) -> None:
-    """Replace the file at `path` by `data`, whole and on disk, or leave the old one untouched. What is large comes in
-    pieces, so that it need not be in memory at once.
+    """Replace the file at `path` by `data` atomically and durably. If that fails, the old file is unchanged.
 
-    A symbolic link is followed, so that the link stays. `mode` are permission bits; by default those of the old
-    file, or 0600 for a new one. Raises OSError when the disk is full or the folder cannot be written.
+    Large data can be passed in pieces, so that it is never in memory as a whole. A symbolic link is followed and stays.
+    `mode` are the permission bits, by default those of the old file, or 0600 for a new one. Raises OSError if the disk
+    is full or the folder cannot be written.
     """
     target = path.resolve() if path.is_symlink() else path
     if mode is None:
@@ -112,7 +112,7 @@ def write_atomic(path: Path, data: bytes | Iterable[bytes], *, mode: int | None 
 
 
 def write_json(path: Path, value: Any, *, mode: int | None = None) -> None:
-    """`write_atomic` of `value` as indented UTF-8 JSON."""
+    """Write `value` as indented UTF-8 JSON with `write_atomic`."""
     write_atomic(path, json_bytes(value), mode=mode)
 
 
@@ -122,7 +122,7 @@ def json_bytes(value: Any) -> bytes:
 
 
 def create_filled_folder(folder: Path, files: Mapping[str, bytes]) -> None:
-    """Create `folder` with these files. Not atomic: for a folder that nothing reads before it is renamed. Raises
+    """Create `folder` with these files. It is not atomic, so nothing may read the folder before it is renamed. Raises
     OSError."""
     folder.mkdir(mode=0o700)
     for name, data in files.items():
@@ -166,15 +166,15 @@ class Signature(NamedTuple):
 
 
 SETTLED_NS = 50_000_000
-"""A file that changed more recently than this is not cached: it may change again and have the same signature, because
-the clock of a file system ticks in milliseconds."""
+"""A file that changed more recently than this many nanoseconds is not cached. It may change again without a new
+signature, because the clock of a file system has a resolution of milliseconds."""
 
 MAX_CACHED = 20_000
-"""The cache is cleared when it has so many values."""
+"""Number of values at which the cache is cleared."""
 
 
 def file_signature(path: Path) -> Signature | None:
-    """The signature of a file, None when its status cannot be read."""
+    """The signature of a file, None if its status cannot be read."""
     try:
         status = path.stat()
     except OSError:
@@ -183,7 +183,7 @@ def file_signature(path: Path) -> Signature | None:
 
 
 class FileCache(Generic[Value]):
-    """Values by key, each with the signatures of the files it came from. Thread-safe."""
+    """A cache of values, each with the signatures of the files from which it was made. Thread-safe."""
 
     def __init__(self) -> None:
         self._cache: dict[Hashable, tuple[tuple[Signature | None, ...], Value]] = {}
@@ -196,7 +196,7 @@ class FileCache(Generic[Value]):
             cached = self._cache.get(key)
         if cached is not None and cached[0] == signatures:
             return cached[1]
-        value = read()  # the signatures were taken before, so that a change meanwhile is noticed the next time
+        value = read()  # after the signatures, so that a change during the reading is noticed the next time
         changed_at = max((max(file.modified_ns, file.changed_ns) for file in signatures if file), default=0)
         if time.time_ns() - changed_at >= SETTLED_NS:
             with self._lock:

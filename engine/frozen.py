@@ -1,4 +1,4 @@
-"""The decorator of value classes: `frozen`, named after that of attrs, for dataclasses of the standard library."""
+"""The decorator `frozen` for value classes. It makes dataclasses of the standard library, like `frozen` of attrs."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ T = TypeVar("T")
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 def frozen(cls: type[T]) -> type[T]:
-    """Makes `cls` a dataclass whose instances never change and have no `__dict__`."""
+    """Make `cls` a dataclass whose instances cannot change and have no `__dict__`."""
     return dataclass(frozen=True, slots=True)(cls)

@@ -1,4 +1,5 @@
-"""The folders and files of one installation (SPEC 7.6). Light: imported before the first frame."""
+"""The folders and files of one installation (SPEC 7.6). It imports little, because it is needed before the first
+frame."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ from engine.frozen import frozen
 
 @frozen
 class Home:
-    """The four folders of a home, all absolute. `root` is the folder of --home, None for the platform's own folders."""
+    """The four folders of a home, all absolute paths. `root` is the folder of `--home`, None if the folders are those
+    of the platform."""
 
     config: Path
     data: Path
@@ -24,7 +26,8 @@ class Home:
 
     @classmethod
     def locate(cls, named: str | Path | None = None) -> Home:
-        """The home in `named`, else in CLAWPY_HOME, else the platform's own folders. Creates nothing."""
+        """The home in the folder `named`, else in that of CLAWPY_HOME, else in the platform's folders. Creates
+        nothing."""
         name = named or os.environ.get("CLAWPY_HOME")
         if name:
             root = Path(name).expanduser().absolute()
@@ -81,12 +84,12 @@ class Home:
     def settings_section(self, name: str) -> dict[str, Any]:
         """A section of the settings file.
 
-        Light and without validation, for use before the settings are loaded. An unreadable file has none; opening the
-        engine will say what is wrong with it.
+        It is fast and not validated, for use before the settings are loaded. If the file cannot be read, the section is
+        empty; opening the engine reports the error.
         """
         import tomllib
 
-        if not self.config_file.is_file():  # a pipe in its place would be waited for
+        if not self.config_file.is_file():  # opening a pipe would wait
             return {}
         try:
             section = tomllib.loads(self.config_file.read_text(encoding="utf-8-sig")).get(name)

@@ -1,9 +1,9 @@
-"""The keys of providers (SPEC 11.1): from the environment, the system's keyring, or with consent a private file.
+"""Finds and stores the keys of providers: in the environment, the system's keyring, or a private file (SPEC 11.1).
 
-`Key.value` has the value, for the call to the provider and nothing else. It is in no repr, log, error or document.
-`Keyring` and `KeyFile` store values by name, and `Keys` finds them. A key is stored by the process of the person who
-enters it. So it crosses no socket, and the keyring can ask that person for its password. A running engine finds a new
-key within seconds.
+`Key.value` has the value, which is only for the call to the provider. It is never in a repr, log, error or document.
+`Keyring` and `KeyFile` store values by name, and `Keys` finds them. The process in which a person enters a key also
+stores it. So the key crosses no socket, and the keyring can ask that person for its password. A running engine finds a
+new key within seconds.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 ENVIRONMENT, KEYRING, FILE = "environment", "keyring", "file"
-"""Where a key comes from."""
+"""The sources of a key."""
 
 TWIN = "twin"
 """The key of the Twin model (`twinApiKey`, SPEC 7.6)."""
@@ -48,20 +48,20 @@ SERVICE = "clawpy-console"
 """The service name of keys in the keyring."""
 
 KEYRING_TIMEOUT_S = 3.0
-"""Seconds that a keyring may take: a locked one may ask its owner and never return."""
+"""Seconds that a keyring may take. A locked one may ask its owner and never return."""
 
 LOCK_TIMEOUT_S = 5.0
 MAX_FILE_BYTES = 64 * 1024
 
 
 class NoKeyring(Exception):
-    """The keyring cannot be used now, and why."""
+    """Raised if the keyring cannot be used now. The message says why."""
 
 
 def system_keyring() -> KeyringBackend:
     """The keyring of this machine. Raises `NoKeyring`.
 
-    Those of `keyrings.alt` are skipped: they write plain files, or ask on the terminal of the console.
+    Keyrings of `keyrings.alt` are skipped: they write plain files, or ask on the terminal of the console.
     """
     if "keyring" not in sys.modules and not _may_have_keyring():
         raise NoKeyring("this machine has no usable keyring")
@@ -77,8 +77,8 @@ def system_keyring() -> KeyringBackend:
 
 
 def _may_have_keyring() -> bool:
-    """False on Linux without a session bus, unless another sort of keyring is installed or configured. Importing
-    `keyring` there would take 8 MB and find nothing."""
+    """Whether to import `keyring`. False on Linux without a session bus, unless another kind of keyring is installed or
+    configured: importing it there would take 8 MB of memory and find nothing."""
     if sys.platform != "linux":
         return True
     if os.environ.get("DBUS_SESSION_BUS_ADDRESS") or os.environ.get("PYTHON_KEYRING_BACKEND"):
@@ -92,8 +92,8 @@ def _may_have_keyring() -> bool:
 
 
 class Keyring:
-    """The keyring, called in a thread with a timeout. `backend` is called each time, so that a keyring that is started
-    or unlocked later is used."""
+    """The system's keyring, called in a thread with a timeout. `backend()` finds it at each call, so that a keyring
+    that is started or unlocked later is used."""
 
     def __init__(
         self, backend: Callable[[], KeyringBackend] = system_keyring, *, seconds: float = KEYRING_TIMEOUT_S
@@ -108,7 +108,7 @@ class Keyring:
         return self._call(lambda backend: str(backend.name))
 
     def get(self, name: str) -> str | None:
-        """The value of `name`, None when there is none. Raises `NoKeyring`."""
+        """The value of `name`, None if there is none. Raises `NoKeyring`."""
         return self._call(lambda backend: backend.get_password(SERVICE, name))
 
     def set(self, name: str, value: str) -> None:
@@ -122,7 +122,7 @@ class Keyring:
             raise NoKeyring("the keyring accepted the key but did not store it")
 
     def delete(self, name: str) -> bool:
-        """Delete a value; False when there was none. Raises `NoKeyring`."""
+        """Delete a value. Returns whether there was one. Raises `NoKeyring`."""
 
         def work(backend: KeyringBackend) -> bool:
             if backend.get_password(SERVICE, name) is None:
@@ -146,7 +146,7 @@ class Keyring:
             return answer
         if isinstance(error, NoKeyring):
             raise error
-        # Its text may hold anything; the kind of fault says enough, and holds no secret.
+        # The error's text may have a secret in it, so only its type is reported.
         raise NoKeyring(f"the keyring failed ({type(error).__name__})")
 
 
@@ -162,12 +162,12 @@ class KeyFile:
         return tuple(self._read())
 
     def get(self, name: str) -> str | None:
-        """The value of `name`. Raises `Refusal` `loose_keys` when others may read the file, `damaged_keys`."""
+        """The value of `name`. Raises `Refusal`: `loose_keys` if other users may read the file, `damaged_keys`."""
         return self._read().get(name)
 
     def values(self) -> tuple[str, ...]:
-        """All values in the file, so that they can be removed from texts, even when others may read the file. A damaged
-        file has none."""
+        """All values in the file, so that they can be removed from texts, even if other users may read the file. Empty
+        for a damaged file."""
 
         def read() -> tuple[str, ...]:
             try:
@@ -183,7 +183,7 @@ class KeyFile:
             self._write(self._read() | {name: value})
 
     def delete(self, name: str) -> bool:
-        """Delete a value; False when there was none. The file goes with the last one."""
+        """Delete a value. Returns whether there was one. The file is deleted with the last value."""
         if not self.path.exists():
             return False
         with self._locked_for_writing():
@@ -222,7 +222,7 @@ class KeyFile:
             message = f"{self.path} cannot be read: {error.strerror or error}"
             raise Refusal("damaged_keys", message, f"make yourself its owner: chmod 600 '{self.path}'") from error
         try:
-            # Asked of what was opened: the name may lead elsewhere a moment later.
+            # The status of the open file: another file may have its name a moment later.
             status = os.fstat(descriptor)
             if not stat.S_ISREG(status.st_mode):
                 raise Refusal("damaged_keys", f"{self.path} is not a file", "move it away and set the keys again")
@@ -240,7 +240,7 @@ class KeyFile:
             values = None
         if not isinstance(values, dict) or not all(isinstance(value, str) for value in values.values()):
             message = f"{self.path} is not a list of keys"
-            # `from None`, and no word of what stands there: it may be a key.
+            # `from None` and no text of the file: it may be a key.
             raise Refusal("damaged_keys", message, "move it away and set the keys again") from None
         return values
 
@@ -250,14 +250,14 @@ _SECRET_VALUE = re.compile(r"(?=.*[0-9])[^\s/][!-~]{11,}")
 """The value of such a variable is a secret unless it looks like a path or a word (`TOKEN=disabled`)."""
 
 KEYRING_CACHE_S = 10.0
-"""Seconds that an answer of the keyring is cached: it is needed before every card, and may be another process."""
+"""Seconds that an answer of the keyring is cached. It is needed before every card, and asking is slow."""
 
 KEYRING_RETRY_S = 60.0
 """Seconds until a keyring that failed or hung is asked again."""
 
 
 class Key:
-    """A key and where it comes from. Its repr has the name only."""
+    """A key and its source. Its repr has only the name."""
 
     __slots__ = ("_value", "name", "source")
 
@@ -268,7 +268,7 @@ class Key:
 
     @property
     def value(self) -> str:
-        """The key itself, for the call to the provider and nothing else."""
+        """The key itself, only for the call to the provider."""
         return self._value
 
     def __repr__(self) -> str:
@@ -312,9 +312,9 @@ class Keys:
         self._disclosed: list[Key] = []
 
     def get(self, name: str) -> Key | None:
-        """The key of `name`, None when there is none.
+        """The key of `name`, None if there is none.
 
-        Raises `Refusal` `loose_keys` or `damaged_keys` when it could only be in a file that must not be used.
+        Raises `Refusal` `loose_keys` or `damaged_keys` if it could only be in a file that must not be used.
         """
         value = self._environment.get(variable(name), "").strip()
         if value:
@@ -326,24 +326,24 @@ class Keys:
         return self._disclose(Key(name, FILE, value)) if value else None
 
     def where(self, name: str) -> str:
-        """Where the key of `name` comes from: "environment", "keyring" or "file"; "" when there is none."""
+        """The source of the key of `name`: "environment", "keyring" or "file"; "" for no key."""
         key = self.get(name)
         return "" if key is None else key.source
 
     def keyring_fault(self, name: str) -> str:
-        """Why the keyring cannot say whether it has the key of `name`; "" when it can."""
+        """Why the keyring cannot say whether it has the key of `name`, "" if it can."""
         return self._ask_keyring(name).fault
 
     def names(self) -> tuple[str, ...]:
-        """The names of keys in the environment and the file. A keyring does not list what it holds."""
+        """The names of keys in the environment and the file. A keyring cannot list its keys."""
         names = [match[1].lower() for match in map(VARIABLE.fullmatch, self._environment) if match]
         return tuple(dict.fromkeys((*sorted(names), *self._file.names())))
 
     def set(self, name: str, value: str, *, consent_file: bool = False, keyring_fix: str = "") -> str:
         """Store a key in the keyring, or with `consent_file` in the file; returns "keyring" or "file".
 
-        It is stored in one place: the other one is cleared. Raises `Refusal`: `bad_name`, `bad_key`, `no_keyring` (with
-        the alternatives, or with `keyring_fix`), and what the file raises.
+        It is stored in one place only; a key in the other place is deleted. Raises `Refusal`: `bad_name`, `bad_key`,
+        `no_keyring` (with `keyring_fix`, by default the alternatives), and as `KeyFile.set`.
         """
         check_name(name)
         value = value.strip()
@@ -367,9 +367,9 @@ class Keys:
             return KEYRING
 
     def delete(self, name: str) -> tuple[str, ...]:
-        """Delete a key from the keyring and the file; returns where it was.
+        """Delete a key from the keyring and the file; returns the places where it was.
 
-        Raises `Refusal`: `bad_name`, `no_key`, and `in_environment` when only a variable has it.
+        Raises `Refusal`: `bad_name`, `no_key`, and `in_environment` if only a variable has it.
         """
         check_name(name)
         with self._lock:
@@ -396,7 +396,7 @@ class Keys:
             self._answers.clear()
 
     def backend(self) -> str:
-        """The kind of keyring, such as `SecretService Keyring`; raises `NoKeyring` with the reason."""
+        """The kind of keyring, such as `SecretService Keyring`. Raises `NoKeyring`."""
         return self._keyring.name()
 
     def badge(self) -> str:
@@ -408,15 +408,16 @@ class Keys:
         return f"keys in a plain file: {', '.join(names)} ({self._file.path})" if names else ""
 
     def secrets(self) -> tuple[str, ...]:
-        """Every value that must not be stored anywhere: those that were read in this process, those in the file, and
-        those in the environment, also of other programs (`GITHUB_TOKEN`): a session does not inherit them (SPEC 3.8),
-        but may find them in a `.env`. The keyring is not asked, because that may need a person."""
+        """Every value that must not be stored anywhere: keys that were read in this process, keys in the file, and
+        secrets in the environment. The last include those of other programs, such as `GITHUB_TOKEN`: a session does not
+        inherit them (SPEC 3.8), but may find them in a `.env`. The keyring is not asked, because that may need a
+        person."""
         with self._disclosed_lock:
             disclosed = [key.value for key in self._disclosed]
         return tuple(dict.fromkeys((*disclosed, *self._file.values(), *self._environment_secrets())))
 
     def _environment_secrets(self) -> Iterator[str]:
-        for name in list(self._environment):  # others may set variables meanwhile
+        for name in list(self._environment):  # other threads may set variables meanwhile
             value = self._environment.get(name, "")
             if VARIABLE.fullmatch(name) or (_SECRET_VARIABLE.search(name) and _SECRET_VALUE.fullmatch(value)):
                 yield value.strip()
@@ -444,11 +445,11 @@ class Keys:
             return answer
 
     def _delete_from_keyring(self, name: str) -> None:
-        """Delete a key that was put into the file from the keyring, which would otherwise come first."""
+        """Delete the keyring's key of a name whose key is now in the file, because the keyring would come first."""
         try:
             self._keyring.delete(name)
         except NoKeyring:
-            return  # what cannot be asked does not come first either
+            return  # a keyring that cannot be asked does not come first
         finally:
             self.forget()
 
@@ -459,7 +460,7 @@ def variable(name: str) -> str:
 
 
 def without_keyring(name: str) -> str:
-    """What to do on a machine without a keyring."""
+    """Advice for a machine without a keyring."""
     return (
         f"either export {variable(name)}=… where clawpy is started, "
         f"or store it in a file that only you can read: clawpy key set {name} --store file"

@@ -1,7 +1,7 @@
-"""One engine for each home (SPEC 7.5): a lock, and a note about its holder.
+"""The lock of a home, which allows only one engine, and a note about its holder (SPEC 7.5).
 
-The system releases the lock when the process dies. The note is `data/engine.json`, with the process id, the start, the
-version, and the address of the control socket. It only informs; the lock decides.
+The operating system releases the lock when the process dies. The note `data/engine.json` has the process id, the start,
+the version, and the address of the control socket. It only informs: whether the home is held depends on the lock alone.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 
 RELEASE_TIMEOUT_S = 2.0
-"""Seconds in which programs that a dead engine was starting release its lock."""
+"""Seconds until programs that a dead engine was just starting have released its lock."""
 
 
 @frozen
@@ -53,7 +53,7 @@ def note_file(home: Home) -> Path:
 
 
 def read_holder(home: Home) -> Holder | None:
-    """The holder in the note, None when there is none or it is invalid. It may be a dead engine's."""
+    """The holder in the note, None for a missing or invalid note. The note may be that of a dead engine."""
     try:
         note = json.loads(note_file(home).read_bytes()[:4096])
         if not isinstance(note, dict):
@@ -74,7 +74,7 @@ class HomeLock:
         self._kind = kind
         self._holder: Holder | None = None
         self._note_lock = threading.RLock()
-        # Not thread-local: the engine may be opened in one thread and closed in another.
+        # The lock is not thread-local: the engine may be opened in one thread and closed in another.
         self._lock = _lock_of(home)
 
     def acquire(self) -> None:
@@ -103,12 +103,12 @@ class HomeLock:
         holder = read_holder(self._home)
         if holder is None or _is_alive(holder.pid):
             return False
-        # It died while it was starting a program, which lets go of what it inherited a moment later.
+        # The holder died while it was starting a program, which inherited the lock and releases it a moment later.
         return _try_acquire(self._lock, timeout_s=RELEASE_TIMEOUT_S)
 
     def announce(self, address: str) -> None:
-        """Write the address of the control socket into the note. "" removes it and never fails, because an engine must
-        be able to end on a full disk."""
+        """Write the address of the control socket into the note; "" removes it. Removing never fails, because an engine
+        must be able to end on a full disk."""
         self._update_note(address=address)
 
     def announce_gateway(self, url: str) -> None:
@@ -118,7 +118,7 @@ class HomeLock:
     def _update_note(self, **changes: Any) -> None:
         assert self._holder is not None, "acquire the lock first"
         try:
-            with self._note_lock:  # what two tell at once is both kept
+            with self._note_lock:  # two threads may announce at once, and both changes must stay
                 self._write_note(replace(self._holder, **changes))
         except Refusal:
             if any(changes.values()):
@@ -126,7 +126,7 @@ class HomeLock:
             log.exception("the lock file still has an address at which nobody listens")
 
     def release(self) -> None:
-        """Release the home. Harmless when it is not held."""
+        """Release the home. Does nothing if it is not held."""
         if self._lock.is_locked:
             note_file(self._home).unlink(missing_ok=True)
             self._lock.release()
@@ -176,7 +176,8 @@ def _lock_of(home: Home) -> BaseFileLock:
 
 
 def _try_acquire(lock: BaseFileLock, *, timeout_s: float = 0.0) -> bool:
-    """Whether the lock could be taken before `timeout_s`. Raises OSError when the file cannot be made."""
+    """Try to take the lock for `timeout_s` seconds; returns whether it was taken. Raises OSError if its file cannot be
+    created."""
     from filelock import Timeout
 
     try:

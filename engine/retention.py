@@ -1,9 +1,9 @@
-"""Retention (SPEC 4.2): deletes the rows that are older than the settings say, and keeps their sums by day.
+"""Deletes rows that are older than the settings say, and keeps their sums by day (SPEC 4.2).
 
-A `Rule` says which rows of a table nothing needs any more. In doubt a row stays. No rule covers cards, decisions,
-preference pairs, candidates and their runs, sessions and learnings, because everything else is made of them. Rows are
-deleted in small batches. Each batch and its sums in `table_days` are one transaction. So other writes come in between,
-and a crash leaves both or neither.
+A `Rule` selects the rows of a table that are no longer needed. In doubt a row stays. There is no rule for cards,
+decisions, preference pairs, candidates and their runs, sessions and learnings, because everything else is derived from
+them. Rows are deleted in small batches, so that other writes can happen between two batches. Each batch is one
+transaction with its sums in `table_days`, so a crash leaves both or neither.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ BATCH = 500
 """Maximum number of rows deleted in one transaction."""
 
 MAX_BATCHES = 40
-"""Maximum number of batches of a workspace deleted in one round; the rest follow in the next."""
+"""Maximum number of batches of a workspace that are deleted in one round. The rest follows in the next round."""
 
 MAX_RUNS = 50
-"""Number of the newest runs of a workspace's checks that stay, of the operator's files and of agents' each (20 are
-read)."""
+"""Number of the newest runs of a workspace's checks that stay, separately for runs on the operator's files and on
+agents' files. Other code reads 20 of them."""
 
 
 @frozen
@@ -46,15 +46,15 @@ class Rule:
     kind: str
     """The column by which its sums are grouped."""
     deletable_when: str
-    """True for a row that nothing needs any more. It may use `:workspace` and `:cursors`, the keys of the ledger's
+    """True for a row that is no longer needed. It may use `:workspace`, and `:cursors`, the keys of the ledger's
     cursors as a JSON array."""
     key: str = "id"
-    """Its integer key."""
+    """The column of its integer key."""
     money: str = "0"
     """The column of micro-dollars in its sums."""
     first_unread_at: str = "NULL"
-    """The time of the first row that is not yet read, NULL if all are. Days are counted back from then instead of from
-    now, since its reader may look back from it. It may use `:cursors`."""
+    """The time of the first row that some reader has not read yet, NULL if all are read. The days are counted back from
+    this time instead of from now, because the reader may need the rows before it. It may use `:cursors`."""
 
 
 _OPEN_SESSION = "SELECT id FROM sessions WHERE state IN ('queued', 'running')"
@@ -73,7 +73,8 @@ RECORDS = Rule(
         "SELECT value FROM candidates, json_each(against))"
     ),
 )
-"""Kept: what a candidate names, for or against (its provenance), what was not digested yet, and the newest."""
+"""Kept: records that a candidate names as its provenance, for or against it; records that were not processed yet; the
+newest record."""
 
 RUNS = Rule(
     "validation_runs",
@@ -85,7 +86,8 @@ RUNS = Rule(
         f"AND t.session_id NOT IN ({_OPEN_SESSION})"
     ),
 )
-"""Kept: the newest of a workspace, which say what is red and since when, and those of sessions that go on."""
+"""Kept: the newest runs of a workspace, which show the failing tests and since when they fail, and the runs of open
+sessions."""
 
 COSTS = Rule(
     "cost_entries",
@@ -99,9 +101,9 @@ COSTS = Rule(
         "AND t.id < (SELECT max(id) FROM cost_entries)"
     ),
 )
-"""Kept: reservations, which count in every cap; the costs of cards, of which their figures are made; the costs of
-training runs; the costs of open sessions. Deleted: calls beside cards (`twin`, `judge`, `extraction`), and released
-reservations. The windows of the caps reach back a month at most, and the settings do not accept fewer days."""
+"""Kept: reservations, which count in every cap; the costs of cards, which the figures need; the costs of training runs
+and of open sessions. Deleted: calls without a card (`twin`, `judge`, `extraction`), and released reservations. The
+windows of the caps reach back a month at most, and the settings do not accept fewer days."""
 
 TRIGGERS = Rule(
     "crosspoll_log",
@@ -112,7 +114,7 @@ TRIGGERS = Rule(
         f"AND coalesce(t.prediction_id, '') NOT IN ({_OPEN_CARD})"
     ),
 )
-"""Kept: every trigger that was let through (the gate finds new pairs of channels by them, and cards their sessions);
+"""Kept: every trigger that passed, by which the gate recognises new pairs of channels, and cards find their sessions;
 blocked triggers of open cards, which *allow once* reads; the newest trigger. Deleted: other blocked triggers."""
 
 _READ_BY_ALL = (
@@ -133,26 +135,26 @@ EVENTS = Rule(
         f"AND t.subject NOT IN ({_OPEN_SESSION}) AND t.subject NOT IN ({_OPEN_CARD})"
     ),
 )
-"""Kept: what a consumer has not read, by its cursor, and the days before that; the newest entry, from which ids go on;
-entries of which learning records were made, or a notification that may yet be sent; the history of open sessions and
-cards. The ledger's own sums by day count deleted entries too."""
+"""Kept: entries that a reader has not read yet, by its cursor, and those of the days before; the newest entry, because
+ids continue from it; entries from which a learning record or an unsent notification was made; the history of open
+sessions and cards. The ledger's own sums by day include deleted entries."""
 
 RULES = (RECORDS, RUNS, COSTS, TRIGGERS, EVENTS)
-"""The records come before the facts that they were made of."""
+"""The rules in their order. Records are deleted before the ledger entries from which they were made."""
 
 
 class Retention:
-    """Deletes old rows; for how many days each table keeps them, the settings say."""
+    """Deletes old rows. The settings have the number of days for which each table keeps its rows."""
 
     def __init__(self, database: Database, clock: Clock, settings: SettingsSource, cursors: Set[str]) -> None:
-        """`cursors`: the keys of all cursors into the ledger, as they are at each round."""
+        """`cursors` are the keys of all cursors into the ledger. The set may grow between rounds."""
         self._database = database
         self._clock = clock
         self._settings = settings
         self._cursors = cursors
 
     def round(self) -> dict[str, int]:
-        """Delete rows that are older than their days; returns how many by table. One event records it."""
+        """Delete rows that are older than their days, and record that in one event. Returns their number by table."""
         deleted = {rule.table: number for rule in RULES if (number := self._delete_from(rule))}
         if deleted:
             log.info("retention deleted: %s", deleted)
@@ -193,7 +195,7 @@ def _deletable_keys(driver: sqlite3.Connection, rule: Rule, values: Mapping[str,
 
 
 def _delete_batch(driver: sqlite3.Connection, rule: Rule, values: Mapping[str, Any]) -> int:
-    """Delete one batch, of rows that may still be deleted in this transaction."""
+    """Delete the rows of one batch for which the rule is still true in this transaction."""
     keys = _deletable_keys(driver, rule, values)
     chosen = f"{rule.table} AS t WHERE t.{rule.key} IN (SELECT value FROM json_each(?))"
     driver.execute(

@@ -1,8 +1,8 @@
-"""The services of one engine by name, reads that need several of them, and what may replace the outside world.
+"""The services of one engine by name, reads that need several of them, and `Overrides` for simulations and tests.
 
-`engine.engine.Engine` fills `Services`; the API and the wiring, which stand on the services, are typed with it.
-`Overrides` are for simulations and for tests of a whole engine. Nothing else can be replaced: rails, permits, cards,
-the Twin, states, schedule, quiet hours and costs are always real.
+`engine.engine.Engine` fills `Services`. The API and the wiring use it as a type. `Overrides` replace the outside world
+in simulations and in tests of a whole engine. Nothing else can be replaced: rails, permits, cards, the Twin, states,
+schedule, quiet hours and costs are always real.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class Contexts(Protocol):
         """The context of each workspace, in their order."""
 
     def last_activity(self, workspaces: Sequence[str], ours: Mapping[str, Sequence[OurWrite]]) -> datetime | None:
-        """When anyone but us last wrote there; None if nothing is known of it."""
+        """The last time at which anyone but the engine wrote in the workspaces; None if it is unknown."""
 
 
 @frozen
@@ -106,13 +106,13 @@ class Overrides:
     calibrator: Calibrator | None = None
     sandbox: Sandbox | None = None
     model_host: ModelHost | None = None
-    """It outlives the engine, because it takes seconds to start."""
+    """A host that outlives the engine, because it takes seconds to start."""
     throw_away: bool = False
     """The home is temporary, so commits do not wait for the disk (SQLite's `synchronous=OFF`)."""
     unreachable: bool = False
     """No control socket, no watcher of the stop file, no notifications."""
     lenient: bool = False
-    """With invalid settings it runs on the defaults."""
+    """With invalid settings, the engine runs with the defaults."""
 
 
 class Services:
@@ -202,7 +202,7 @@ class Services:
 
     _named_workspaces: list[str]
     _queues: Sequence[Callable[[], Sequence[Waiting]]]
-    """Further sources of what waits for you, besides changes, sessions and permissions."""
+    """Further sources of entries in the queue, besides changes, sessions and permissions."""
 
     @property
     def workspaces(self) -> list[str]:
@@ -234,10 +234,10 @@ class Services:
             raise Refusal("workspace_off", f"{root} is switched off in the settings, so it gets no cards", on)
         self._named_workspaces = [*self._named_workspaces, root]
         self.database.write(lambda tx: tx.record(WorkspaceAdded(subject=root)))
-        self.autonomy.poke()  # what was never checked is checked at once
+        self.autonomy.poke()  # a workspace that was never checked is checked at once
 
     def queue(self) -> list[Waiting]:
-        """What waits for you (SPEC 9.3): what blocks an agent first, then the oldest first."""
+        """The entries that wait for you (SPEC 9.3): those that block an agent first, then the oldest."""
         entries = activity.waiting_entries(
             self.changes.list(state=ChangeState.WAITING, limit=100),
             self.sessions.list(limit=20),
@@ -250,8 +250,8 @@ class Services:
         return activity.sort_queue(entries)
 
     def objections(self, parts: Sequence[PromptPart]) -> list[list[str]]:
-        """The content filter's objection to each line of a prompt, "" for none. Our own text and answers of models are
-        not checked. Takes up to a second for a long prompt."""
+        """The content filter's objection to each line of a prompt, "" for none. The engine's own text and the answers
+        of models are not checked. Takes up to a second for a long prompt."""
         return [line_objections(part, self.safety.check_prompt) for part in parts]
 
     def acknowledge(self, session_id: str) -> None:
@@ -264,8 +264,8 @@ class Services:
         return sorted(states, key=lambda state: state.layer)
 
     def since(self, instant: datetime | None = None) -> ActivitySince:
-        """What ran, was blocked, decided and spent since `instant`, and what waits for you. Without `instant` it is the
-        time since you were last away, or since midnight if you were not."""
+        """The activity since `instant`, and the entries that wait for you. Without `instant`, it is the time since you
+        were last away, or since midnight if you were not away."""
         midnight = self.clock.local().replace(hour=0, minute=0, second=0, microsecond=0)
         instant = instant or self.autonomy.presence.away_since() or midnight
         return activity_since(
@@ -283,5 +283,5 @@ class Services:
         return workspace_label(workspace)
 
     def report(self, where: str, message: str) -> None:
-        """Record a fault that work can go on without."""
+        """Record a fault that does not stop work."""
         self.database.write(lambda tx: tx.record(FaultReported(where=where, message=message)))

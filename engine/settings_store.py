@@ -1,4 +1,4 @@
-"""The settings of a home: `config.toml` read, watched and edited (SPEC 7.4, 7.6).
+"""Reads, watches and edits the settings of a home in `config.toml` (SPEC 7.4, 7.6).
 
 If the file is invalid at the start, the engine does not start. If it becomes invalid later, the last valid settings
 stay, and the fault is reported once. Edits keep comments and order.
@@ -26,17 +26,17 @@ from engine.storage.database import Database, Transaction
 log = logging.getLogger(__name__)
 
 CHECK_SECONDS = 1.0
-"""Seconds between two checks of the file at least."""
+"""Minimum number of seconds between two checks of the file."""
 
 
 class SettingsStore:
-    """The `SettingsSource` of all services. Callable from any thread. Raises `Refusal` `bad_config` with every problem
-    when the file is invalid at the start."""
+    """The `SettingsSource` of all services. Callable from any thread. Creating it raises `Refusal` `bad_config` with
+    all problems if the file is invalid."""
 
     def __init__(
         self, file: Path, *, clock: Clock, environment: Mapping[str, str] | None = None, lenient: bool = False
     ) -> None:
-        """`lenient`: an invalid file is a `fault`, and the defaults are used."""
+        """If `lenient`, an invalid file is only a `fault`, and the defaults are used."""
         self.file = file
         self._clock = clock
         self._environment = dict(os.environ if environment is None else environment)
@@ -60,8 +60,8 @@ class SettingsStore:
 
     @property
     def current(self) -> Settings:
-        """The settings now; the file is read again when it changed, at most once a second. A missing or empty file
-        counts at the second check only."""
+        """The present settings. If the file changed, it is read again, at most once a second. A missing or empty file
+        is accepted only at the second check."""
         if self._clock.monotonic() - self._checked >= CHECK_SECONDS:
             with self._lock:
                 if self._clock.monotonic() - self._checked >= CHECK_SECONDS:
@@ -88,7 +88,7 @@ class SettingsStore:
         return value
 
     def origin(self, key: str) -> str:
-        """Where the value at `key` comes from: "default", the file's path, the name of a variable, or "this run"."""
+        """The source of the value at `key`: "default", the file's path, the name of a variable, or "this run"."""
         path = parse_key(key)
         if len(path) == 1 and any(Settings.model_fields[name].alias == path[0] for name in self._this_run):
             return "this run"
@@ -99,8 +99,8 @@ class SettingsStore:
     def set(self, key: str, value: Any) -> None:
         """Set a dotted key in the file; a `str` is parsed as the setting's type.
 
-        The whole is validated, then written atomically. Raises `Refusal`: `unknown_key`, `bad_config`, and `overridden`
-        when an environment variable comes first.
+        All settings are validated, then the file is written atomically. Raises `Refusal`: `unknown_key`, `bad_config`,
+        and `overridden` if an environment variable comes first.
         """
         import tomlkit
 
@@ -123,8 +123,8 @@ class SettingsStore:
         self._record(SettingChanged(subject=format_key(path), value=str(chosen)))
 
     def set_for_this_run(self, values: Mapping[str, Any]) -> None:
-        """Change settings, named as attributes, until this engine ends; all or none, and not in the file. Raises
-        `Refusal` `bad_config`, and what recording raises."""
+        """Change settings, named as attributes, until this engine ends. All are changed or none; the file is not
+        changed. Raises `Refusal` `bad_config`, and the errors of recording the event."""
         try:
             Settings.model_validate(self.current.model_dump() | self._this_run | dict(values))
         except ValueError as error:
@@ -136,7 +136,7 @@ class SettingsStore:
             self._settings = self._settings.model_copy(update=dict(values))
 
     def unset(self, key: str) -> Any:
-        """Remove a key from the file; returns its default, None when it has none."""
+        """Remove a key from the file. Returns its default, None if it has none."""
         import tomlkit
 
         path = parse_key(key)
@@ -155,11 +155,11 @@ class SettingsStore:
         self._record(SettingChanged(subject=format_key(path), value=""))
         try:
             return self.get(key)
-        except Refusal:  # a provider, say: what the operator made has no default
+        except Refusal:  # a table that the operator added, such as a provider, has no default
             return None
 
     def _read_valid_text(self) -> str:
-        """The text of the file. Raises when it is invalid, because an edit must not build on that."""
+        """The text of the file. Raises `Refusal` if it is invalid, because an invalid file must not be edited."""
         text = self._read()
         self._parse(text)
         return text
@@ -168,7 +168,7 @@ class SettingsStore:
         try:
             settings = self._parse(text)
         except BadConfig as error:
-            # The file was good before: what was given is at fault, and no line of the file.
+            # The file was valid before, so the new value is wrong, and naming a line of the file would mislead.
             problems = dict.fromkeys(str(replace(problem, where="")) for problem in error.problems)
             fix = "nothing was changed; give another value"
             if absent := [problem.key for problem in error.problems if problem.is_missing]:
@@ -206,7 +206,7 @@ class SettingsStore:
             return
         is_missing = signature is None or signature.size == 0
         if is_missing and not self._gone:
-            # Some editors empty or remove a file before they write it: what holds back must not be let go meanwhile.
+            # Some editors empty or remove a file before they write it. Its limits must stay active meanwhile.
             self._gone = True
             return
         self._gone = is_missing
@@ -256,7 +256,7 @@ class SettingsStore:
             self._database.write(work)
 
     def _record_later(self, event: Event) -> None:
-        """Record an event in a thread: settings are also read inside transactions, which hold the writer."""
+        """Record an event in a thread, because settings are also read inside transactions, which hold the writer."""
         if self._database is not None:
             try:
                 self._database.submit(lambda tx: tx.record(event))
@@ -266,7 +266,7 @@ class SettingsStore:
 
 
 def _path_in_file(path: KeyPath, document: Mapping[str, Any]) -> KeyPath:
-    """The key as the file spells it: a workspace may be named by another path to its folder."""
+    """The key as it is written in the file: a workspace may be named there by another path to its folder."""
     written = document.get("workspaces")
     if path[0] != "workspaces" or len(path) < 2 or not isinstance(written, Mapping) or path[1] in written:
         return path

@@ -1,4 +1,4 @@
-"""Statistics of shares: Wilson's bounds, and an interval for a difference that may be read repeatedly. Pure."""
+"""Statistics of shares: Wilson's bounds, and an interval for a difference that stays valid over many checks. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def wilson_lower_bound(hits: int, total: int, z: float = Z_ONE_SIDED_95) -> floa
     if not 0 <= hits <= total:
         raise ValueError(f"{hits} of {total} is not a share")
     if hits == 0:
-        return 0.0  # exactly, where the formula leaves a rounding error
+        return 0.0  # exactly; the formula would give a rounding error
     share = hits / total
     spread = z * sqrt(share * (1 - share) / total + z * z / (4 * total * total))
     return max(0.0, (share + z * z / (2 * total) - spread) / (1 + z * z / total))
@@ -31,12 +31,13 @@ def wilson_upper_bound(hits: int, total: int, z: float = Z_ONE_SIDED_95) -> floa
 
 
 LIKELY_DIFFERENCE = 0.3
-"""The difference that `difference_interval` finds soonest; its `doubt` holds for any other, too."""
+"""The difference that `difference_interval` is best at finding. Its error rate `doubt` is valid for every
+difference."""
 
 
 @frozen
 class Arms:
-    """Sessions that had something and sessions that went without, and how many of each went well."""
+    """The numbers of sessions with and without something, and how many of each went well."""
 
     with_runs: int = 0
     with_good: int = 0
@@ -45,12 +46,12 @@ class Arms:
 
 
 def difference_interval(strata: Sequence[Arms], doubt: float) -> tuple[float, float, float]:
-    """(difference, low, high) of the share that goes well with something and without it, from -1 to 1.
+    """(difference, low, high) of the shares that go well with something and without it, from -1 to 1.
 
-    The figures are read after every session. An interval made for one look would sooner or later call every fourth
-    ineffective change harmful. Here each end is wrong at any look in at most a share `doubt` of cases, because it is a
-    normal mixture confidence sequence (Robbins, 1970). Each stratum is compared within itself, and an even prior draws
-    each difference a little to 0. `tests/benchmarks/test_lift_looks.py` measures what it finds.
+    The interval is computed after every session. An ordinary interval, made for one check, would sooner or later call
+    every fourth ineffective change harmful. This one is a normal mixture confidence sequence (Robbins, 1970): the
+    probability that an end is ever wrong, over all checks, is at most `doubt`. Strata are compared separately, and a
+    prior draws each difference a little towards 0. `tests/benchmarks/test_lift_looks.py` measures its power.
     """
     weighted, precision = 0.0, 0.0
     for arms in strata:

@@ -1,10 +1,10 @@
 """The private socket on which verbs reach the engine that holds the home (SPEC 7.5).
 
-A connection carries one request and its answer, each a line of JSON: `{"verb", "arguments"}`, then `{"ok": document}`
-or `{"error": {...}}`. The socket has mode 0600, in a folder of mode 0700. After the verb `attach` the connection
-belongs to a console.
+A connection has one request and one answer, each a line of JSON: `{"verb", "arguments"}`, then `{"ok": document}` or
+`{"error": {...}}`. The socket has mode 0600, in a folder of mode 0700. After the verb `attach`, the connection belongs
+to a console.
 
-`call` sends a verb to the engine that holds the home. If there is none, it opens one for that verb (SPEC 9.8).
+`call` sends a verb to the engine that holds the home. If no engine does, it opens one for that verb (SPEC 9.8).
 """
 
 from __future__ import annotations
@@ -35,24 +35,27 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 MAX_PATH_BYTES = 100
-"""The limits of the operating systems are 104 and 108 bytes."""
+"""Maximum length of the socket's path. Operating systems allow 104 or 108 bytes."""
 
 MAX_REQUEST_BYTES = 4 * 1024 * 1024
 MAX_ANSWER_BYTES = 64 * 1024 * 1024
 
 IDLE_TIMEOUT_S = 60.0
-"""Seconds that a client may send nothing, or not read its answer. The time that a verb takes does not count."""
+"""Seconds that a client may wait before it sends its request or reads its answer. The time of the verb does not
+count."""
 
 SOCKET_NAME = "control.sock"
 
 Document = dict[str, Any]
 Dispatch = Callable[[str, Any], Document]
 Attach = Callable[[Any], Callable[[socket.socket], None]]
-"""Checks what a client says of its terminal, and returns what takes its connection over. Raises `Refusal`."""
+"""Checks the description of a client's terminal, and returns the function that takes over the connection. Raises
+`Refusal`."""
 
 
 class Unreachable(Exception):
-    """No engine answers at the address. `sent`: the request had been sent, so it may have been carried out."""
+    """Raised if no engine answers at the address. If `sent`, the request was sent before, so it may have been carried
+    out."""
 
     def __init__(self, reason: str, *, sent: bool = False) -> None:
         super().__init__(reason)
@@ -62,8 +65,8 @@ class Unreachable(Exception):
 class ControlServer(socketserver.ThreadingUnixStreamServer):
     """Serves the socket of one home, each client in a thread.
 
-    `dispatch(verb, arguments)` carries a verb out and may raise `Refusal`. Many threads call it at once. `attach` gets
-    the arguments of the verb `attach`; it is None for an engine that no console can use.
+    `dispatch(verb, arguments)` carries out a verb and may raise `Refusal`. Several threads call it at once. `attach`
+    gets the arguments of the verb `attach`; it is None for an engine without consoles.
     """
 
     daemon_threads = True
@@ -87,23 +90,23 @@ class ControlServer(socketserver.ThreadingUnixStreamServer):
         self.address = str(self._folder / SOCKET_NAME)
         Path(self.address).unlink(
             missing_ok=True
-        )  # a dead engine's: only the engine that holds the home's lock gets here
+        )  # that of a dead engine: only the engine that holds the home's lock gets here
         super().__init__(self.address, _Request)
         Path(self.address).chmod(0o600)
 
     def shutdown_request(self, request: Any) -> None:
-        """Close our descriptor only: a console goes on with its copy of the connection."""
+        """Close only our descriptor. A console goes on with its copy of the connection."""
         self.close_request(request)
 
     def start(self) -> None:
-        """Start to accept clients."""
+        """Begin to accept clients."""
         self._thread.start()
 
     def close(self) -> None:
         """Stop serving; verbs in progress run to their end. Safe to call twice."""
         if self._thread.is_alive():
             threading.Thread(target=self.shutdown, daemon=True).start()
-            while self._thread.is_alive():  # a client wakes it; by itself it would look in half a second
+            while self._thread.is_alive():  # a connection wakes it; otherwise it checks every half second
                 with socket.socket(socket.AF_UNIX) as client, suppress(OSError):
                     client.connect(self.address)
                 self._thread.join(0.01)
@@ -113,12 +116,12 @@ class ControlServer(socketserver.ThreadingUnixStreamServer):
             shutil.rmtree(self._folder, ignore_errors=True)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Log that the client went away or fell silent."""
+        """Log that a client disconnected or timed out."""
         log.debug("a client of the control socket is gone", exc_info=True)
 
 
 class _Request(socketserver.StreamRequestHandler):
-    """One request and its answer; the connection of a console is handed on."""
+    """Handles one request. The connection of a console is passed to `attach`."""
 
     timeout = IDLE_TIMEOUT_S
 
@@ -152,7 +155,7 @@ class _Request(socketserver.StreamRequestHandler):
 def ask(address: str, verb: str, arguments: Any, *, timeout: float | None = 60.0) -> Document:
     """Send a verb to the engine at `address`, and wait `timeout` seconds for its answer; None waits without limit.
 
-    Raises `Unreachable` when no engine is there, the `Refusal` of the engine, or `Refusal` `no_answer`.
+    Raises `Unreachable` if no engine answers, the `Refusal` of the engine, or `Refusal` `no_answer`.
     """
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
         client.settimeout(2.0)
@@ -194,8 +197,8 @@ def _parse_request(line: bytes) -> tuple[str, Any]:
 
 
 def _private_folder(home: Home) -> tuple[Path, bool]:
-    """A folder of mode 0700 for the socket, beside the home unless that path is too long; and whether it is removed
-    with the engine. Raises `Refusal` `no_socket`."""
+    """(folder of mode 0700 for the socket, whether it is temporary). The folder is in the home, unless that path is too
+    long. Raises `Refusal` `no_socket`."""
     beside = home.data / "run"
     if len(os.fsencode(beside / SOCKET_NAME)) > MAX_PATH_BYTES:
         return _temporary_folder(), True
@@ -214,7 +217,7 @@ def _temporary_folder() -> Path:
         try:
             if base and len(os.fsencode(base)) + len("/clawpy-12345678/") + len(SOCKET_NAME) <= MAX_PATH_BYTES:
                 return Path(tempfile.mkdtemp(prefix="clawpy-", dir=base))
-        except OSError as error:  # named, and not there: after su, in a container
+        except OSError as error:  # a variable may name a folder that does not exist, for instance in a container
             problem = error
     raise _no_socket(problem)
 
@@ -228,7 +231,7 @@ def _no_socket(error: OSError | None) -> Refusal:
 # Finding the engine to ask
 
 CONNECT_TIMEOUT_S = 10.0
-"""Seconds to wait for an engine that holds the home but does not listen yet, or no longer does."""
+"""Seconds to wait for an engine that holds the home but does not listen yet, or no longer listens."""
 
 VERB_TIMEOUTS_S = {"predict": 300.0, "recall": 300.0, "land": 300.0, "branch": 300.0, "doctor": 120.0, "notify": 120.0}
 """Seconds that slow verbs may take."""
@@ -236,13 +239,13 @@ VERB_TIMEOUTS_S = {"predict": 300.0, "recall": 300.0, "land": 300.0, "branch": 3
 DEFAULT_VERB_TIMEOUT_S = 60.0
 
 REPEATABLE_VERBS = frozenset({"cards", "work", "status", "predict", "recall"})
-"""Verbs that may be sent again when the answer was lost; no other verb may be carried out twice (SPEC 11.3)."""
+"""Verbs that may be sent again if the answer was lost. No other verb may be carried out twice (SPEC 11.3)."""
 
 OFFLINE_VERBS = frozenset({"check", "doctor", "key"})
-"""Verbs that ask no engine, and so work while the home is held, broken or hanging."""
+"""Verbs that need no engine. They work even if the home is broken, or if its engine hangs."""
 
 STOP_TIMEOUT_S = 1.0
-"""Seconds in which the engine answers a stop; after that its sessions are ended without it."""
+"""Seconds that the engine has to answer a stop. After that, its sessions are ended from here."""
 
 Opener = Callable[..., Any]
 Ask = Callable[[str, Mapping[str, Any]], Document]
@@ -258,8 +261,8 @@ def call(
 ) -> Document:
     """Carry out a verb in `home` and return its document. Raises `Refusal`.
 
-    An engine that is opened for this is closed again afterwards, so `approve` then waits for the end of the session.
-    `opener` opens it: `engine.open_engine`, or a function that imports it only when it is needed.
+    If an engine is opened for the verb, it is closed again afterwards, so `approve` waits for the end of the session.
+    `opener` opens an engine: `engine.open_engine`, or a function that imports it only when needed.
     """
     if verb in OFFLINE_VERBS:
         from engine.api.operations import dispatch
@@ -274,7 +277,7 @@ def call(
             try:
                 return ask(holder.address, verb, dict(arguments), timeout=timeout)
             except Unreachable as error:
-                # If it was not sent, the note is that of a dead engine, or the engine is closing.
+                # If the request was not sent, the note is that of a dead engine, or the engine is closing.
                 if error.sent and verb not in REPEATABLE_VERBS:
                     raise Refusal(
                         "no_answer",
@@ -293,8 +296,8 @@ def call(
 
 @contextmanager
 def connect(home: Home, *, workspaces: Sequence[str] = (), opener: Opener) -> Iterator[Ask]:
-    """Yield a function that carries out verbs with one engine: the one that holds `home`, or one that is opened for all
-    of them. It raises `Refusal`."""
+    """Yield a function that carries out verbs and raises `Refusal`. All verbs go to one engine: the one that holds
+    `home`, or one that is opened here."""
     holder = read_holder(home)
     with ExitStack() as stack:
         own: Ask | None = None
@@ -310,10 +313,10 @@ def connect(home: Home, *, workspaces: Sequence[str] = (), opener: Opener) -> It
 def stop(home: Home, reason: str) -> Document:
     """Stop everything in `home`, whatever state its engine is in (SPEC 3.7).
 
-    The file comes first: the engine finds it within a tenth of a second, or at its next start. Then the engine is
-    asked, unless it is itself stopped. Processes of sessions that are left after a second are ended here: `killed`
-    counts all that died, `left` names what did not. Raises `Refusal` `unwritable_home` when the file cannot be written
-    (a full disk) and no engine answers either; sessions are ended all the same.
+    First the stop file is written: the engine finds it within a tenth of a second, or at its next start. Then the
+    engine is asked to stop, unless its process is suspended. Processes of sessions that still run after a second are
+    killed here. `killed` is the number of processes that ended, `left` names those that did not. Raises `Refusal`
+    `unwritable_home` if the file cannot be written (a full disk) and no engine answers; sessions are ended even then.
     """
     from engine.execution.pid_files import pid_folder
     from engine.execution.session_processes import terminate_sessions
@@ -352,8 +355,8 @@ def stop(home: Home, reason: str) -> Document:
 
 
 def _ask_to_stop(home: Home, reason: str) -> Document | Refusal | None:
-    """Ask the engine to stop: it ends sessions more gently, and records what came of them. Returns its answer or its
-    refusal, None when there is no engine or it does not answer."""
+    """Ask the engine to stop. It ends sessions more gently, and records their results. Returns its answer or its
+    refusal, None if there is no engine or it does not answer."""
     from engine.execution.session_processes import is_stopped
 
     holder = read_holder(home)
@@ -369,8 +372,8 @@ def _ask_to_stop(home: Home, reason: str) -> Document | Refusal | None:
 
 @contextmanager
 def _own_engine(home: Home, workspaces: Sequence[str], opener: Opener, *, lenient: bool = False) -> Iterator[Ask]:
-    """Open an engine for some verbs, and yield the function that carries them out. `lenient`: invalid settings are
-    replaced by the defaults, and nothing is learned, because that depends on the settings."""
+    """Open an engine for some verbs, and yield the function that carries them out. If `lenient`, invalid settings are
+    replaced by the defaults, and the engine does not learn from sessions, because that depends on the settings."""
     from engine.api.operations import dispatch
     from engine.services import Overrides
 
@@ -378,7 +381,7 @@ def _own_engine(home: Home, workspaces: Sequence[str], opener: Opener, *, lenien
     with closing(opener(home, workspaces=list(workspaces), start_schedule=False, resume=False, **options)) as engine:
         yield lambda verb, arguments: dispatch(engine, verb, arguments)
         if not lenient:
-            # Another verb may have reached this engine meanwhile and approved something: that runs to its end.
+            # Meanwhile another verb may have reached this engine and approved a card. Its session runs to its end.
             engine.wind_down(finish=True)
             engine.learn()
 

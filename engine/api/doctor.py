@@ -1,4 +1,5 @@
-"""`clawpy doctor`: what is configured, found and missing, and how to fix it (SPEC 9.8). It needs no engine.
+"""The checks of `clawpy doctor`: what is configured, found and missing, and how to fix it (SPEC 9.8). They need no
+engine.
 
 Checks of what an engine stores are in `storage_checks`, those of keys and models in `model_checks`.
 """
@@ -58,12 +59,12 @@ from engine.settings_store import SettingsStore
 _OTHER_VARIABLES = re.compile(
     r"CLAWPY_(HOME|SESSION|SHARED_DATABASE_URL|CHROMA_URL|NOTIFY_[A-Z]+_URL|[A-Z0-9_]+_API_KEY)"
 )
-"""Environment variables that are read and are no settings."""
+"""Environment variables that are read but are not settings."""
 
 
 def examine(home: Home, workspaces: Sequence[str], *, online: bool = False) -> dict[str, Any]:
-    """Run every check. Changes nothing. Nothing leaves the machine, unless `online`: then providers and servers are
-    asked."""
+    """Run every check. Changes nothing. Only if `online`, providers and servers are asked, so that data leaves the
+    machine."""
     settings, config = _load_settings(home)
     checks = _run_checks(home, settings, config, workspaces, online=online)
     return {
@@ -137,7 +138,7 @@ def _check_home(home: Home) -> Check:
 
 
 def _check_extras() -> Check:
-    """Optional parts that are not installed."""
+    """The optional extras that are not installed."""
     absent = extras.missing()
     if not absent:
         return Check("extras", OK, f"all installed: {', '.join(extras.EXTRAS)}")
@@ -237,8 +238,8 @@ def _check_gh() -> Check:
 
 
 def _sandbox_rungs() -> list[dict[str, Any]]:
-    """Each rung of the sandbox ladder, and what it holds on this machine: "held", "not held", or "n.a." where the rung
-    does not work."""
+    """Each rung of the sandbox ladder, with its guarantees on this machine: "held", "not held", or "n.a." if the rung
+    does not work here."""
     from engine.execution.sandbox.escapes import UNMEASURED, measure_rungs
     from engine.execution.sandbox.ladder import ladder_reports
 
@@ -317,7 +318,7 @@ def notification_checks(home: Home, settings: Settings, keys: Keys) -> list[Chec
                 fix = f"clawpy notify test {surface_name}, then clawpy notify retry {surface_name}"
                 checks.append(Check("notify", WARN, message, fix))
         except sqlite3.Error:
-            pass  # the check of the database says what is wrong with it
+            pass  # the check of the database reports the error
     gateway = settings.notify.gateway
     if gateway and (urlsplit(gateway).hostname or "") not in {*settings.gateway.hosts, "127.0.0.1", "localhost", "::1"}:
         message = f"buttons call {gateway}, and the gateway does not answer to that name"

@@ -61,7 +61,7 @@ from engine.prediction.kinds import kind_title
 Document = dict[str, Any]
 
 _RENAMED = {"agent": "targetAgent", "agent_id": "targetAgent", "channel": "targetChannel", "session_id": "session"}
-"""Names of fields in every document whose class says nothing else."""
+"""Names of fields in all documents, unless the rules of a class give another name."""
 
 _MONEY = frozenset({"cost", "spent", "estimate", "cost_per_accepted"})
 """Fields in micro-dollars."""
@@ -69,8 +69,8 @@ _MONEY = frozenset({"cost", "spent", "estimate", "cost_per_accepted"})
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _FieldRules:
-    """How the document of a class differs from its fields: fields that are left out, fields with another name,
-    properties that are included, values that are computed, and the `digits` after the point of its numbers."""
+    """The differences between the fields of a class and its document: fields that are left out or have another name,
+    properties that are included, computed values, and the number of `digits` after the decimal point."""
 
     left_out: str = ""
     renamed: Mapping[str, str] = dataclasses.field(default_factory=dict)
@@ -80,12 +80,12 @@ class _FieldRules:
 
 
 def instant(at: datetime | None) -> str | None:
-    """`2026-01-05T09:30:00Z`; microseconds only when there are any."""
+    """An instant as `2026-01-05T09:30:00Z`; with microseconds only if they are not 0."""
     return None if at is None else at.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
 def document(value: Any) -> Any:
-    """`value` as JSON: a value of the model, a collection of them, or something that is JSON already."""
+    """The JSON of `value`, which is a value of the model, a collection of such values, or already JSON."""
     if convert := _CUSTOM.get(type(value)):
         return convert(value)
     if hasattr(value, "to_json"):
@@ -127,7 +127,7 @@ def _number(value: Any, digits: int | None, *, money: bool = False) -> Any:
 
 
 def dollars(amount: float | None) -> float | None:
-    """Micro-dollars as dollars with six decimals."""
+    """The dollars of an amount in micro-dollars, with six decimals."""
     return None if amount is None else round(amount / MICRO, 6)
 
 
@@ -136,7 +136,7 @@ def _title(value: Card | Mute | Shift) -> str:
 
 
 def _metrics(read: Insights) -> Document:
-    """All figures but those of past trainings."""
+    """All figures but those of past training runs."""
     return {
         "period": "all_time" if read.days is None else f"last_{read.days}_days",
         **document(read.metrics),
@@ -183,7 +183,7 @@ def _costs(state: CostState) -> Document:
 
 
 def _bubble(bubble: Bubble) -> Document:
-    """A finding on its way up, with the verdicts of the gates."""
+    """A finding with the results of its gates."""
     learning, refused = bubble.learning, bubble.refused_by
     return {
         "id": bubble.id,
@@ -208,7 +208,7 @@ def _bubble(bubble: Bubble) -> Document:
 
 
 def _learning(view: LearningView) -> Document:
-    """A learning with its sources and what became of it."""
+    """A learning with its sources and the entries that were promoted from it."""
     return {
         **document(view.entry),
         "from": document(view.promoted_from),
@@ -228,7 +228,7 @@ _CUSTOM: Mapping[type, Callable[[Any], Document]] = {
     LearningView: _learning,
     DiffComment: dataclasses.asdict,
 }
-"""Classes whose document is made by a function of their own."""
+"""The classes that have their own function to make the document."""
 
 _RULES: Mapping[type, _FieldRules] = {
     Card: _FieldRules(

@@ -1,7 +1,8 @@
 """A Model Context Protocol server on standard input and output (SPEC 10.4), for agents that work elsewhere.
 
-Each tool is a verb, sent to the engine that holds the home, or to one opened for the time of the call. An agent can
-read, remember and suggest; it cannot decide. Imports the protocol's SDK, so only `clawpy mcp` imports this module.
+Each tool sends a verb to the engine that holds the home, or to an engine that is opened for the call. An agent can
+read, remember and suggest; it cannot decide. This module imports the SDK of the protocol, so only `clawpy mcp` imports
+it.
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ Ask = Callable[[str, Mapping[str, Any]], dict[str, Any]]
 
 
 def mcp_serve(home: Home, *, workspace: str, opener: Opener, agent: str = "", version: str = "") -> None:
-    """Serve until standard input ends. `workspace` is the repository of cards and memories, "" for none; `agent` a name
-    to use instead of the client's own. Raises `Refusal` `not_its_name`."""
+    """Serve until standard input ends. `workspace` is the repository of cards and memories, "" for none. `agent` is the
+    name to use instead of the client's own name. Raises `Refusal` `not_its_name`."""
     if agent:
         from engine.api.operations.memory import agent_name
 
@@ -127,7 +128,7 @@ def build(ask: Ask, *, workspace: str, agent: str = "", version: str = "") -> MC
 
 
 def _speaker(context: Context[Any], agent: str) -> str:
-    """The agent's name: the operator's choice, else the client's own."""
+    """The agent's name: `agent` if the operator chose one, else the client's own name."""
     if agent:
         return agent
     client = context.session.client_params
@@ -135,7 +136,7 @@ def _speaker(context: Context[Any], agent: str) -> str:
 
 
 def _recall_line(memory: Mapping[str, Any]) -> dict[str, Any]:
-    """A recalled memory without fields that only programs need."""
+    """A recalled memory without the fields that only programs need."""
     result = {
         "text": redact(memory["text"]),
         "source": memory["source"] or memory["layer"],

@@ -1,8 +1,8 @@
-"""What carries out text prompts: keys, providers, models and coding agents, for `doctor` and the verb `key` (SPEC 9.8,
-11.1).
+"""Checks of keys, providers, models and coding agents, which carry out text prompts. `doctor` and the verb `key` use
+them (SPEC 9.8, 11.1).
 
-A key crosses no socket, and a keyring that wants a password asks the person at the verb. A running engine finds a
-change within 10 seconds. Whether a provider accepts a key is asked only on request, because that leaves the machine.
+A key crosses no socket, and a keyring can ask the person at the terminal for its password. A running engine finds a
+change within 10 seconds. A provider is asked whether it accepts a key only on request, because that leaves the machine.
 """
 
 from __future__ import annotations
@@ -46,18 +46,18 @@ class Check:
 
 
 TIMEOUT_S = 5.0
-"""Seconds that a provider or server has to answer."""
+"""Seconds that a provider or server has for its answer."""
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """Follows no redirect: the key would be sent along."""
+    """Does not follow redirects, because the key would be sent to the other address too."""
 
     def redirect_request(self, *_: Any) -> None:
         return None
 
 
 def check_provider(provider: ProviderSettings, key: str | None) -> str:
-    """Ask a provider for its list of models. "" when it answers and accepts the key, else the reason."""
+    """Ask a provider for its list of models. Returns "" if it answers and accepts the key, else the reason."""
     headers = {"user-agent": "clawpy-console"}
     if provider.kind is ProviderKind.ANTHROPIC:
         address = f"{provider.base_url}/v1/models"
@@ -74,14 +74,14 @@ def check_provider(provider: ProviderSettings, key: str | None) -> str:
 
 
 def check_url(address: str) -> str:
-    """Ask an address that needs no key. "" when it answers well, else the reason."""
+    """Send a request without a key to an address. Returns "" if it answers without an error, else the reason."""
     _, fault = _request(urllib.request.Request(address))
     return f"it {fault}" if fault else ""
 
 
 def _request(request: urllib.request.Request) -> tuple[int, str]:
-    """The status of the answer, 0 for none, and what is wrong with it."""
-    # What is plain http is near, and a proxy is not on the way there.
+    """(status of the answer, 0 for no answer; the problem in words)."""
+    # A plain http address is on this machine or nearby, so it is reached without a proxy.
     handlers = [_NoRedirects(), *([urllib.request.ProxyHandler({})] if request.type == "http" else [])]
     try:
         with urllib.request.build_opener(*handlers).open(request, timeout=TIMEOUT_S) as answer:
@@ -100,7 +100,7 @@ def _request(request: urllib.request.Request) -> tuple[int, str]:
 
 @frozen
 class ChannelModel:
-    """A channel and the `model` that answers its text prompts, or another `runner`. Both are "" when nothing does, and
+    """A channel and the `model` that answers its text prompts, or another `runner`. If nothing does, both are "" and
     `reason` says why."""
 
     channel: str
@@ -123,7 +123,7 @@ def offline_router(home: Home, settings: SettingsSource, keys: Keys) -> ModelRou
         try:
             return agents.tools(agent).models
         except Refusal as refusal:
-            if refusal.code == "unknown_agent":  # the organisation is made at the first start
+            if refusal.code == "unknown_agent":  # the organisation is created at the first start
                 return {}
             raise
 
@@ -155,7 +155,7 @@ def channels_by_model(models: Iterable[ChannelModel]) -> dict[str, str]:
 
 
 def memory_model_check(settings: Settings, router: ModelRouter) -> list[Check]:
-    """The model for summaries and the nightly work, where one is set."""
+    """The model for summaries and the night work, if one is set."""
     model = settings.memory.model
     if not model:
         return []
@@ -217,7 +217,7 @@ def text_prompt_check(settings: Settings, router: ModelRouter) -> Check:
     answers += [f"{entry.channel}: its runner is {entry.runner}" for entry in models if entry.runner.startswith(ACP)]
     if not answers:
         return Check("prose", WARN, "no model configured; flows need none", setup_command())
-    channel_by_reason = {entry.reason: entry.channel for entry in models if entry.reason}  # one is enough as an example
+    channel_by_reason = {entry.reason: entry.channel for entry in models if entry.reason}  # an example for each reason
     if channel_by_reason:
         fix = "; ".join(f"{channel}: {reason}" for reason, channel in channel_by_reason.items())
         return Check("prose", WARN, "; ".join(answers), fix)
@@ -256,7 +256,7 @@ def coding_agent_checks(home: Home, settings: Settings) -> list[Check]:
 
 def store_key(home: Home, name: str, value: str, *, in_file: bool = False) -> Document:
     """Store the key of a provider in the keyring, or with `in_file` (the operator agreed) in a private file. Raises
-    what `Keys.set` does, and `unknown_provider`."""
+    `Refusal` `unknown_provider`, and as `Keys.set`."""
     settings, keys = _load_settings(home), Keys(home)
     _check_provider_name(settings, name)
     place = keys.set(name, value, consent_file=in_file)
@@ -274,7 +274,7 @@ def store_key(home: Home, name: str, value: str, *, in_file: bool = False) -> Do
 
 
 def delete_key(home: Home, name: str) -> Document:
-    """Delete the key of a provider. Raises what `Keys.delete` does."""
+    """Delete the key of a provider. Raises as `Keys.delete`."""
     keys = Keys(home)
     check_name(name)
     was = keys.delete(name)
@@ -301,7 +301,7 @@ def check_key(home: Home, name: str) -> Document:
 
 
 def list_keys(home: Home) -> Document:
-    """All keys by name, where each comes from, and which keyring there is."""
+    """All keys by name with their sources, and the keyring of this machine."""
     settings, keys = _load_settings(home), Keys(home)
     models, known = offline_router(home, settings, keys), settings.current.provider_names()
     entries = [
@@ -324,7 +324,7 @@ def _known_names(keys: Keys) -> tuple[str, ...]:
     try:
         return keys.names()
     except Refusal:
-        return ()  # the badge says what is wrong with the file
+        return ()  # the badge reports the problem of the file
 
 
 def _next_step(home: Home, settings: SettingsSource, keys: Keys, name: str) -> str:
@@ -348,7 +348,7 @@ def _load_settings(home: Home) -> SettingsSource:
     try:
         return SettingsStore(home.config_file, clock=SystemClock())
     except Refusal:
-        return FixedSettings(Settings())  # a broken file is no reason to keep no key; doctor tells of it
+        return FixedSettings(Settings())  # keys can be stored even if the settings are broken; doctor reports that
 
 
 def _check_provider_name(settings: SettingsSource, name: str) -> None:

@@ -1,7 +1,8 @@
 """Keeps `cache/complication.json`, from which `clawpy status --format short` answers a status bar (SPEC 10.3).
 
-A status bar asks every few seconds, so it opens no engine and asks none. The engine writes the file after events, and
-before it answers a verb. The file has the expiry of each card and hold, so it stays true after the engine has ended.
+A status bar asks every few seconds, so the verb reads only this file and needs no engine. The engine writes it after
+events, and before it answers a verb. The file has the expiry of each card and hold, so it stays correct after the
+engine has ended.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ MAX_PROMPT_CHARS = 120
 """Maximum length of a prompt in the file."""
 
 MIN_INTERVAL_S = 1.0
-"""Minimum seconds between two writes: events may come by the thousand, and a bar asks every few seconds."""
+"""Minimum seconds between two writes. There may be thousands of events, and a bar asks only every few seconds."""
 
 
 class StatusBarFile:
@@ -43,10 +44,10 @@ class StatusBarFile:
         self._subscription: Subscription | None = None
         self._last_document: dict[str, Any] | None = None
         self._writing = threading.Lock()
-        """Held from reading the engine to writing the file, so that no older content is written last."""
+        """Held from reading the engine until the file is written, so that older content is never written last."""
 
     def start(self) -> None:
-        """Start to follow events."""
+        """Begin to follow events."""
         self._subscription = self._engine.bus.subscribe(self._background.wake, capacity=500)
         self._background.wake()
 
@@ -89,7 +90,7 @@ class StatusBarFile:
         return MIN_INTERVAL_S if events else None
 
     def write(self) -> None:
-        """Write the file if its content changed, or it is gone."""
+        """Write the file if its content changed or it is missing."""
         with self._writing:
             try:
                 document = self.document()

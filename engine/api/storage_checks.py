@@ -1,4 +1,4 @@
-"""Checks for `clawpy doctor` of what an engine stores: database, index, shared database, learnings (SPEC 9.8)."""
+"""The checks of `clawpy doctor` on stored data: database, index, shared database, learnings (SPEC 9.8)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def installed_version(package: str) -> str | None:
 
 
 def check_database(path: Path) -> Check:
-    """Whether the database file is intact and of a format that this program reads."""
+    """Whether the database file is intact and has a format that this program reads."""
     if not path.exists():
         return Check("database", OK, "does not exist yet; the first start creates it")
     if path.stat().st_size == 0:
@@ -73,12 +73,12 @@ def check_index(home: Home, *, is_local: bool) -> Check:
 
 
 def index_server_url(settings: Settings) -> str:
-    """The address of the Chroma server, "" where the index is in a folder."""
+    """The address of the Chroma server, "" if the index is in a folder."""
     return os.environ.get(URL_VARIABLE, "").strip().rstrip("/") or settings.memory.chroma_url
 
 
 def index_server_checks(settings: Settings, *, online: bool) -> list[Check]:
-    """The Chroma server, if one is set; it is asked only when `online`."""
+    """The Chroma server, if one is set. It is asked only if `online`."""
     url = index_server_url(settings)
     if not url:
         return []
@@ -102,7 +102,7 @@ def index_server_checks(settings: Settings, *, online: bool) -> list[Check]:
 
 
 def shared_database_checks(*, online: bool) -> list[Check]:
-    """The shared PostgreSQL, if one is set; it is asked only when `online`."""
+    """The shared PostgreSQL, if one is set. It is asked only if `online`."""
     url = os.environ.get(SHARED_URL, "")
     if not url:
         return []
@@ -113,7 +113,7 @@ def shared_database_checks(*, online: bool) -> list[Check]:
             where = f"{connection.info.dbname} on {connection.info.host}"
     except Refusal as refusal:
         return [Check("shared", WARN, refusal.message, refusal.fix)]
-    except Exception as error:  # whatever a connection does
+    except Exception as error:  # a connection can fail in any way
         reason = " ".join(redact(str(error)).split()) or type(error).__name__
         fix = f"fix {SHARED_URL}, or start its server; unsent changes wait"
         return [Check("shared", WARN, f"the shared database cannot be reached: {reason}", fix)]
@@ -121,7 +121,7 @@ def shared_database_checks(*, online: bool) -> list[Check]:
 
 
 def check_embedder(settings: Settings) -> Check:
-    """The model that makes vectors, by which memories are found by meaning."""
+    """The embedding model, which finds memories by meaning."""
     if settings.memory.embedder:
         return Check("embedder", OK, f"{settings.memory.embedder}: memories and questions are sent there")
     from engine.memory.local_model import WHEEL, model_fault

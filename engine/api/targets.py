@@ -1,6 +1,6 @@
-"""Finds the card, session and change set that an id in a request means.
+"""Finds the card, session and change set for an id in a request.
 
-A request may name any of the three. The beginning of an id is enough if no other id begins like it, and the prefix
+The id may be that of any of the three. The beginning of an id is enough if no other id begins with it. The prefix
 before the underscore may be left out.
 """
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 SHOWN_TRANSCRIPT_LINES = 40
-"""Lines of a transcript that are shown by default."""
+"""Number of lines of a transcript that are shown by default."""
 
 
 @frozen
@@ -31,7 +31,7 @@ class Target:
     change_set: ChangeSet | None
 
     def document(self) -> Document:
-        """The three as JSON."""
+        """The JSON of all three."""
         return {
             "prediction": document(self.card),
             "session": document(self.session),
@@ -110,7 +110,7 @@ def document_with_transcript(engine: Services, target: Target, lines: int) -> Do
 
 
 def get_or_none(get: Callable[[str], T], id: str, unknown_code: str) -> T | None:
-    """What `get` returns for an id; None where it refuses with `unknown_code`."""
+    """The result of `get` for an id, None if it raises `Refusal` with `unknown_code`."""
     try:
         return get(id)
     except Refusal as refusal:

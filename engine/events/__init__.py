@@ -1,8 +1,8 @@
-"""Typed facts in the past tense, and the one bus that carries them.
+"""Typed events, named in the past tense, and the bus that carries them.
 
-A fact is recorded in the ledger by the transaction that made it true (`Transaction.record`), and put on the bus
-only after that transaction was committed. The bus itself is volatile: a slow screen may lose old facts, which is
-counted; a service that must not lose any reads the ledger with a cursor of its own.
+The transaction that makes an event true records it in the ledger (`Transaction.record`). The event is put on the bus
+after the commit. The bus is only in memory: a slow reader may lose old events, and their number is counted. A service
+that must not lose events reads the ledger with a cursor of its own.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Agents, the guidance that leaders give and the findings they receive (SPEC 1)."""
+"""Events about agents, the guidance of their leaders, and the findings that leaders receive (SPEC 1)."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ class AgentMoved(Event, topics="agents"):
 
 
 class AgentRetired(Event, topics="agents"):
-    """An agent does no more work; its folder stays."""
+    """An agent was retired. It does no more work; its folder stays."""
 
     def sentence(self) -> str:
         return f"{self.subject} was retired"
 
 
 class AgentFileChanged(Event, topics="agents memory"):
-    """A file of an agent (`subject`) was edited (SPEC 4.1); `file` is "" when a folder without such files came or went.
-    `how`: "in the console", "by the engine", or "on disk" for another program."""
+    """A file of an agent (`subject`) was edited (SPEC 4.1). `file` is "" if a folder without such files was added or
+    removed. `how` is "in the console", "by the engine", or "on disk" for another program."""
 
     file: str
     how: str
@@ -57,8 +57,9 @@ class TierAssigned(Event, topics="agents"):
 
 
 class GuidanceApplied(Event):
-    """A call of an agent's model (`subject` is the agent) carried its leaders' guidance (SPEC 1.10). `items` lead to
-    what was said, for instance `cto#patterns/api_first`, `wordings` tell how, in the same order."""
+    """The prompt of a model call of an agent (`subject`) had guidance of its leaders (SPEC 1.10). `items` are the
+    references of the guidance, for instance `cto#patterns/api_first`, and `wordings` the versions of their texts, in
+    the same order."""
 
     session_id: str
     call: str
@@ -73,7 +74,7 @@ class GuidanceApplied(Event):
 
 
 class SoulRewritten(Event, topics="agents"):
-    """The "Inherited Wisdom" of an agent's `soul.md` was written anew (SPEC 1.6)."""
+    """The section "Inherited Wisdom" in an agent's `soul.md` was written again (SPEC 1.6)."""
 
     leaders: tuple[str, ...]
 
@@ -82,8 +83,8 @@ class SoulRewritten(Event, topics="agents"):
 
 
 class TeachingRefreshed(Event):
-    """A round of soul enrichment reached every worker (SPEC 1.6): so many souls were rewritten, so many said already
-    what they would."""
+    """A round of soul enrichment handled every worker (SPEC 1.6): `taught` souls were rewritten, and `unchanged` souls
+    had the same text already."""
 
     taught: int
     unchanged: int
@@ -93,11 +94,11 @@ class TeachingRefreshed(Event):
 
 
 class GuidanceFoundNoisy(Event):
-    """Something that leaders say (`subject`, for instance `cto#patterns/api_first`) goes with worse work of an agent.
+    """An agent works worse with an item of guidance (`subject`, for instance `cto#patterns/api_first`) than without it.
 
-    Of `told` sessions that carried it `told_bad` ended badly, of `untold` of the same agent without it `untold_bad`;
-    with 95 % confidence, however often one looks, its share is worse by more than `harm`, from 0 to 1 (see
-    `hierarchy.outcomes`).
+    Of `told` sessions with the item `told_bad` ended badly, and of `untold` sessions without it `untold_bad`. With 95 %
+    confidence over all checks, the share of bad sessions is larger by more than `harm`, from 0 to 1 (see
+    `hierarchy.guided_sessions`).
     """
 
     leader: str
@@ -115,8 +116,8 @@ class GuidanceFoundNoisy(Event):
 
 
 class GuidanceFoundStale(Event):
-    """Something that leaders say (`subject`) has outlived its time: it is `days` old where `most` are the rule
-    (see `hierarchy.outcomes`). `told` sessions of the last 30 days carried it."""
+    """An item of guidance (`subject`) is too old: its age is `days`, and the maximum for its kind is `most` days (see
+    `hierarchy.guided_sessions`). `told` sessions of the last 30 days had it in their prompts."""
 
     leader: str
     wording: str
@@ -139,7 +140,7 @@ class BubbleQueued(Event, topics="changes agents"):
 
 
 class BubbleApproved(Event, topics="changes agents"):
-    """The operator lets words of others go up to `leader`: the next round takes them."""
+    """The operator approved a quote for `leader`; the next round takes it."""
 
     agent: str
     leader: str
@@ -149,7 +150,7 @@ class BubbleApproved(Event, topics="changes agents"):
 
 
 class BubbleRefused(Event, topics="changes agents"):
-    """A learning stays where it is; `gate` says which gate refused it, `reason` why."""
+    """The gate `gate` refused a learning, for `reason`."""
 
     agent: str
     gate: str
@@ -160,8 +161,8 @@ class BubbleRefused(Event, topics="changes agents"):
 
 
 class MemoryBubbleFlushed(Event, topics="changes agents"):
-    """Bubbles became, or joined, patterns of a leader (`subject`), in this order (SPEC 1.8), with the confidence and
-    importance, 0 to 1, that took each through the gates."""
+    """Findings became patterns of a leader (`subject`) or were merged into some (SPEC 1.8). All fields are in the same
+    order. The confidences and importances, 0 to 1, are those with which the findings passed the gates."""
 
     bubbles: tuple[str, ...]
     patterns: tuple[str, ...]
@@ -174,7 +175,7 @@ class MemoryBubbleFlushed(Event, topics="changes agents"):
 
 
 class ProfileEdited(Event, topics="agents"):
-    """A leader's profile (`subject`) was changed by the operator: which section, and which item of it."""
+    """The operator changed an item in the profile of a leader (`subject`)."""
 
     section: str
     key: str
@@ -184,8 +185,8 @@ class ProfileEdited(Event, topics="agents"):
 
 
 class CloudSyncFailed(Event):
-    """What machines share could not be sent or fetched (SPEC 1.8, 1.9, 4.5): `subject` is "leadership" or "summaries".
-    What is unsent waits."""
+    """An exchange with the shared database failed (SPEC 1.8, 1.9, 4.5). `subject` is "leadership" or "summaries";
+    `unsent` rows wait."""
 
     message: str
     unsent: int

@@ -16,10 +16,11 @@ log = logging.getLogger(__name__)
 @dataclass_transform(frozen_default=True, kw_only_default=True)
 @dataclass(frozen=True, kw_only=True)
 class Event:
-    """A fact. `subject` is the id of what it is about, `workspace` the path it belongs to ("" for none).
+    """An event. `subject` is the id of the thing that it is about, `workspace` the path of its repository ("" for
+    none).
 
-    Every class of event is made a frozen dataclass with keyword arguments. `topics` are the parts of the screen that it
-    makes out of date, separated by spaces. A `volatile` event is only for screens, and never stored.
+    Every subclass becomes a frozen dataclass with keyword arguments. Its `topics`, separated by spaces, are the parts
+    of the screen that must be read again after the event. A `volatile` event is only for screens, and is never stored.
     """
 
     kinds: ClassVar[dict[str, type[Event]]] = {}
@@ -35,20 +36,20 @@ class Event:
 
     @property
     def kind(self) -> str:
-        """The name under which it is stored, for instance `SessionEnded`."""
+        """The name of its class, under which it is stored, for instance `SessionEnded`."""
         return type(self).__name__
 
     def payload(self) -> dict[str, Any]:
-        """All fields besides subject and workspace, JSON-able."""
+        """All fields but subject and workspace, as JSON."""
         return {name: value for name, value in vars(self).items() if name not in ("subject", "workspace")}
 
     def sentence(self) -> str:
-        """A sentence about the event, on one line; "" if another event says it."""
+        """A sentence about the event, on one line; "" if another event has the sentence."""
         return ""
 
 
 class Subscription:
-    """A bounded queue of events for one reader. When it is full the oldest is dropped and counted."""
+    """A bounded queue of events for one reader. If it is full, the oldest event is dropped and counted."""
 
     def __init__(self, bus: EventBus, wake: Callable[[], None], capacity: int) -> None:
         self._bus = bus
@@ -71,7 +72,7 @@ class Subscription:
             self._wake()
 
     def drain(self) -> list[Event]:
-        """All events since the last drain, oldest first; the next event wakes the reader again."""
+        """Take all events since the last call, oldest first. The next event wakes the reader again."""
         with self._lock:
             events = list(self._events)
             self._events.clear()
@@ -84,15 +85,15 @@ class Subscription:
 
 
 class EventBus:
-    """Carries facts to whoever listens, from any thread, without ever waiting for a listener."""
+    """Passes events to all subscribers, from any thread. It never waits for a subscriber."""
 
     def __init__(self) -> None:
         self._subscriptions: tuple[Subscription, ...] = ()
         self._lock = threading.Lock()
 
     def subscribe(self, wake: Callable[[], None], *, capacity: int = 10_000) -> Subscription:
-        """Listen. `wake` is called once per batch, from the publishing thread, and must return at once
-        (for a screen: `loop.call_soon_threadsafe`); the reader then calls `drain`."""
+        """Subscribe to all events. `wake` is called once for each batch of events, from the publishing thread, and must
+        return at once (for a screen: `loop.call_soon_threadsafe`). The reader then calls `drain`."""
         subscription = Subscription(self, wake, capacity)
         with self._lock:
             self._subscriptions = (*self._subscriptions, subscription)
@@ -103,7 +104,8 @@ class EventBus:
             self._subscriptions = tuple(other for other in self._subscriptions if other is not subscription)
 
     def publish(self, event: Event) -> None:
-        """Hand `event` to every reader. A reader whose `wake` raises is reported and taken off."""
+        """Put `event` into every queue. If the `wake` of a subscription raises, that is logged and the subscription
+        ends."""
         for subscription in self._subscriptions:
             try:
                 subscription._offer(event)

@@ -1,4 +1,4 @@
-"""Prediction cycles, cards and what was decided on them, and tasks (SPEC 2)."""
+"""Events about prediction cycles, cards and the decisions on them, and tasks (SPEC 2)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from engine.model.text import because, count, in_words, local_time
 
 
 class CycleFinished(Event, topics="cards autonomy"):
-    """A prediction cycle came to its end. `seconds` of wall time; `errors` in words, one for each failed collector."""
+    """A prediction cycle ended. `seconds` is its wall time; `errors` has a message for each failed collector."""
 
     created: int
     withdrawn: int
@@ -21,8 +21,9 @@ class CycleFinished(Event, topics="cards autonomy"):
 
 
 class AutonomousCycleFinished(Event):
-    """A cycle that may act came to its end (SPEC 7.2). `acted` is the card it started, "" for none; `blocked` and
-    `kept` say for each other card what held it back (`pred_…: gate: …`); `reason` why the cycle ended early."""
+    """A cycle that may start cards ended (SPEC 7.2). `acted` is the card that it started, "" for none. `blocked` and
+    `kept` say for each other card why it was not started (`pred_…: gate: …`). `reason` says why the cycle ended
+    early."""
 
     acted: str = ""
     blocked: tuple[str, ...] = ()
@@ -38,7 +39,7 @@ class AutonomousCycleFinished(Event):
 
 
 class PredictionCreated(Event, topics="cards"):
-    """A card is pending. `tier` is 1 to 4 (SPEC 2.11); `stated`: its confidence says something."""
+    """A card is pending. `tier` is 1 to 4 (SPEC 2.11). `stated` is False if its confidence is that of a cold start."""
 
     flow: str
     channel: str
@@ -81,7 +82,7 @@ class DismissalExplained(Event, topics="cards phase"):
 
 
 class MuteLifted(Event, topics="cards"):
-    """What was muted by dismissals may come back; `card_kind` is the kind of its cards, `title` its title."""
+    """A subject that dismissals had muted may appear again. `card_kind` is the kind of its cards, `title` its title."""
 
     card_kind: str
     title: str = ""
@@ -91,7 +92,7 @@ class MuteLifted(Event, topics="cards"):
 
 
 class PredictionSnoozed(Event, topics="cards"):
-    """A card is not shown `until` then, an instant in ISO format."""
+    """A card is not shown before `until`, an instant in ISO format."""
 
     until: str
 
@@ -119,7 +120,8 @@ class PredictionReopened(Event, topics="cards phase"):
 
 
 class PredictionReassigned(Event, topics="cards"):
-    """Another model or agent, `served`, would now do a pending card. If it is "", none can, and `note` says why."""
+    """Another model or agent, `served`, would now carry out a pending card. If it is "", none can, and `note` says
+    why."""
 
     served: str
     note: str
@@ -131,7 +133,7 @@ class PredictionReassigned(Event, topics="cards"):
 
 
 class PredictionExecuted(Event, topics="cards phase"):
-    """The session of a card ended; `outcome` as in `model.cards.Outcome`."""
+    """The session of a card ended. `outcome` is a `model.cards.Outcome`."""
 
     outcome: str
 
@@ -149,7 +151,7 @@ class TaskAdded(Event, topics="tasks"):
 
 
 class TaskChanged(Event, topics="tasks"):
-    """`state` as in `model.organisation.Task`."""
+    """A task has another `state`, as in `model.organisation.Task`."""
 
     state: str
 

@@ -1,4 +1,5 @@
-"""The engine: its life, settings, doors and faults, and what its rails decide (SPEC 3, 7, 10)."""
+"""Events about the engine: its start and end, its settings, gateway and faults, and the decisions of its rails
+(SPEC 3, 7, 10)."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from engine.model.text import because, count, money
 
 
 class EngineStarted(Event):
-    """`recovered` says in words what a crash had left unfinished."""
+    """The engine started. `recovered` lists in words what a crash had left unfinished."""
 
     version: str
     recovered: tuple[str, ...] = ()
@@ -19,11 +20,11 @@ class EngineStarted(Event):
 
 
 class EngineStopped(Event):
-    """The engine ended in order."""
+    """The engine ended without a crash."""
 
 
 class StateChanged(Event, topics="autonomy"):
-    """The state machine of SPEC 7.1 moved."""
+    """The state of SPEC 7.1 changed."""
 
     before: str
     after: str
@@ -34,7 +35,7 @@ class StateChanged(Event, topics="autonomy"):
 
 
 class SettingChanged(Event, topics="settings autonomy costs phase"):
-    """`subject` is the key of the setting, or "dnd" for do not disturb."""
+    """A setting changed. `subject` is its key, or "dnd" for do not disturb."""
 
     value: str
 
@@ -52,7 +53,7 @@ class WorkspaceAdded(Event, topics="place settings autonomy"):
 
 
 class GatewayOpened(Event, topics="place"):
-    """The gateway listens at an address (`subject`); `words` say who reaches it and where its token comes from."""
+    """The gateway listens at an address (`subject`). `words` say who can reach it and where its token comes from."""
 
     words: str
 
@@ -61,7 +62,7 @@ class GatewayOpened(Event, topics="place"):
 
 
 class GatewayClosed(Event, topics="place"):
-    """The gateway at an address (`subject`) listens no more."""
+    """The gateway no longer listens at an address (`subject`)."""
 
     def sentence(self) -> str:
         return f"no longer listening at {self.subject}"
@@ -78,7 +79,7 @@ class NotificationsGivenUp(Event, topics="changes"):
 
 
 class FaultReported(Event, topics="settings"):
-    """A fault that does not stop work. `message` says what is wrong and how to mend it."""
+    """A fault that does not stop work was reported. `message` says what is wrong and how to fix it."""
 
     where: str
     message: str
@@ -88,7 +89,8 @@ class FaultReported(Event, topics="settings"):
 
 
 class RowsLetGo(Event):
-    """Rows older than the settings allow were deleted, so many by table; their sums by day stay (SPEC 4.2)."""
+    """Rows older than the settings allow were deleted; `rows` has their number by table. Their sums by day stay
+    (SPEC 4.2)."""
 
     rows: Mapping[str, int]
 
@@ -98,7 +100,7 @@ class RowsLetGo(Event):
 
 
 class TriggerBlocked(Event, topics="cards log"):
-    """A rail did not let a card (`subject`) run."""
+    """A rail did not allow a card (`subject`) to run."""
 
     rail: str
     verdict: str
@@ -125,21 +127,21 @@ class LoopDetected(Event, topics="log"):
 
 
 class CostReserved(Event, topics="costs"):
-    """`amount` micro-dollars were set aside for work on a channel (SPEC 3.4)."""
+    """`amount` micro-dollars were reserved for work on a channel (SPEC 3.4)."""
 
     amount: int
     channel: str
 
 
 class CostSettled(Event, topics="costs"):
-    """What was reserved is settled: it cost `amount` micro-dollars."""
+    """A reservation was settled with a price of `amount` micro-dollars."""
 
     amount: int
     channel: str
 
 
 class CostWarned(Event, topics="costs"):
-    """A window passed 80 % of its cap, or reached it."""
+    """The spending in a window passed 80 % of its cap, or reached the cap."""
 
     window: str
     spent: int
@@ -160,7 +162,7 @@ class BudgetExceeded(Event):
 
 
 class HoldPlaced(Event, topics="costs autonomy"):
-    """`subject` is the word of the hold: "stop", "pause" or "month" (SPEC 3.7)."""
+    """A hold was placed. `subject` is its word: "stop", "pause" or "month" (SPEC 3.7)."""
 
     reason: str
 

@@ -1,4 +1,4 @@
-"""Memory, learnings, candidates, and the Twin's examples, answers and training (SPEC 4, 5, 6, 8)."""
+"""Events about memory, learnings, candidates, and the Twin's examples, answers and training (SPEC 4, 5, 6, 8)."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from engine.model.text import because, count, in_words, name_list
 
 
 class CloudMemoryRecalled(Event):
-    """A call of an agent's model (`subject` is the agent) was served summaries that other machines shared (SPEC 4.5):
-    which `memories`, and from which homes."""
+    """The prompt of a model call of an agent (`subject`) had summaries that other machines shared (SPEC 4.5):
+    `memories` are their ids, `origins` their homes."""
 
     session_id: str
     call: str
@@ -21,8 +21,8 @@ class CloudMemoryRecalled(Event):
 
 
 class LearningsExtracted(Event, topics="learnings"):
-    """The learnings of a session (`subject`) were written (SPEC 6.6): so many `entries`, of phases (`scopes`) such as
-    "observations" or "corrective"; `by` is "rules" or "rules and model"."""
+    """The learnings of a session (`subject`) were written (SPEC 6.6). `entries` is their number, `scopes` are their
+    phases, such as "observations" or "corrective". `by` is "rules" or "rules and model"."""
 
     entries: int
     scopes: tuple[str, ...]
@@ -55,8 +55,8 @@ class LearningReinforced(Event, topics="learnings"):
 
 
 class LearningsCompacted(Event, topics="learnings"):
-    """Entries of one scope (`subject` is its folder) that say the same were folded into one of them each: `folded` into
-    `into`, in this order (SPEC 6.6)."""
+    """Entries of one scope (`subject` is its folder) with the same meaning were merged: each of `folded` into the entry
+    at the same position of `into` (SPEC 6.6)."""
 
     folded: tuple[str, ...]
     into: tuple[str, ...]
@@ -78,8 +78,8 @@ class LearningJudged(Event):
 
 
 class LearningRetracted(Event, topics="learnings changes"):
-    """An entry (`subject`) is no longer valid (SPEC 6.5). `queued` were promoted from it and wait for the operator;
-    `sessions` are those that it came from."""
+    """An entry (`subject`) is no longer valid (SPEC 6.5). `queued` are the entries that were promoted from it and now
+    wait for the operator; `sessions` are the sessions that it came from."""
 
     reason: str
     queued: tuple[str, ...]
@@ -98,7 +98,8 @@ class LearningKept(Event, topics="learnings changes"):
 
 
 class FactPromoted(Event, topics="memory changes"):
-    """A fact (`subject`) joined layer G (SPEC 4.8). `by` is "operator" or "nightly"; `draft` its draft, "" for none."""
+    """A fact (`subject`) was added to layer G (SPEC 4.8). `by` is "operator" or "nightly". `draft` is the id of its
+    draft, "" for none."""
 
     by: str
     draft: str = ""
@@ -115,8 +116,9 @@ class FactRejected(Event, topics="memory changes"):
 
 
 class NightlyFinished(Event, topics="memory changes"):
-    """The night work on the local day `subject` (`2026-01-05`) is done (SPEC 4.8): the number of facts that a model
-    promoted, of drafts that wait for the operator, its cost in micro-dollars, and the `reason` for no promotion."""
+    """The night work for the local day `subject` (`2026-01-05`) ended (SPEC 4.8). A model promoted `promoted` facts,
+    `drafted` drafts wait for the operator, and the `cost` is in micro-dollars. `reason` says why nothing was
+    promoted."""
 
     promoted: int
     drafted: int
@@ -129,7 +131,7 @@ class NightlyFinished(Event, topics="memory changes"):
 
 
 class MemoryForgotten(Event, topics="memory sessions"):
-    """The operator deleted memories (SPEC 4.10); only the number of places stays known."""
+    """The operator deleted memories (SPEC 4.10). The event has only the number of places that had them."""
 
     places: int
 
@@ -138,9 +140,9 @@ class MemoryForgotten(Event, topics="memory sessions"):
 
 
 class OverlayFoundHarmful(Event, topics="adaptation changes"):
-    """Work goes worse with an active effect (`subject` is the overlay): of `with_runs` that had it `with_good` went
-    well, of `without_runs` that were chosen by chance `without_good` (SPEC 5.7). `difference` is that of the shares, in
-    its interval from `low` to `high`, -1 to 1. `agent` "" means any."""
+    """Work goes worse with an active effect (`subject` is the overlay). Of `with_runs` with it `with_good` went well,
+    and of `without_runs`, randomly chosen to go without it, `without_good` (SPEC 5.7). `difference` is the difference
+    of these shares, with the interval from `low` to `high`, all from -1 to 1. `agent` "" means any agent."""
 
     candidate_id: str
     type: str
@@ -160,7 +162,7 @@ class OverlayFoundHarmful(Event, topics="adaptation changes"):
 
 
 class CandidateDrafted(Event, topics="adaptation"):
-    """A change of behaviour (`subject`) was proposed from these `records` (SPEC 5.3); `score` is that of the best."""
+    """A candidate (`subject`) was drafted from these `records` (SPEC 5.3). `score` is the highest of their scores."""
 
     type: str
     title: str
@@ -172,7 +174,7 @@ class CandidateDrafted(Event, topics="adaptation"):
 
 
 class CandidateWeighed(Event, topics="adaptation changes"):
-    """The evidence of other records changed the `status` of a candidate: "review", or "drafted" again."""
+    """The evidence in other records changed the `status` of a candidate to "review", or back to "drafted"."""
 
     status: str
     score: float
@@ -244,7 +246,7 @@ class PairsExported(Event):
 
 
 class TwinAnswered(Event):
-    """The Twin model (the subject) was asked. `reason`: why its answer could not be used (SPEC 2.3)."""
+    """The Twin model (`subject`) was asked. `reason` says why its answer could not be used (SPEC 2.3)."""
 
     usable: bool
     reason: str
@@ -256,7 +258,7 @@ class TwinAnswered(Event):
 
 
 class TrainingMoved(Event, topics="training"):
-    """A training run came to another state (SPEC 8.4); `note` says why."""
+    """A training run changed its state (SPEC 8.4). `note` says why."""
 
     state: str
     note: str

@@ -1,4 +1,4 @@
-"""Sessions, their calls and tools, and what they changed (SPEC 3.8, 3.9, 4.9)."""
+"""Events about sessions, their calls and tools, and their changes (SPEC 3.8, 3.9, 4.9)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class SessionQueued(Event, topics="sessions tasks"):
 
 
 class SessionStarted(Event, topics="sessions tasks agents"):
-    """`sandbox` is the name of the one that confines it."""
+    """A session started. `sandbox` is the name of the sandbox that it runs in."""
 
     prediction_id: str
     sandbox: str
@@ -33,7 +33,7 @@ class SessionOutput(Event, volatile=True):
 
 
 class SessionEnded(Event, topics="sessions tasks agents costs changes place"):
-    """`result` as `SessionView.result` has it."""
+    """A session ended. `result` is as in `SessionView.result`."""
 
     prediction_id: str
     state: str
@@ -53,14 +53,14 @@ class ModelCallBegan(Event, volatile=True):
 
 
 class ModelCallEnded(Event, topics="sessions", volatile=True):
-    """It ended: "done", "failed", "cancelled" or "interrupted"."""
+    """A model call or turn ended. `state` is "done", "failed", "cancelled" or "interrupted"."""
 
     session_id: str
     state: str
 
 
 class PermissionAsked(Event, topics="permissions agents"):
-    """A session wants something that a person must look at (SPEC 9.3)."""
+    """A session asks for a permission that a person must decide on (SPEC 9.3)."""
 
     session_id: str
     tool: str
@@ -71,7 +71,8 @@ class PermissionAsked(Event, topics="permissions agents"):
 
 
 class PermissionAnswered(Event, topics="permissions agents"):
-    """`answer` is a `PermissionAnswer`; `by` names the request whose answer for the session counted again."""
+    """A permission request was answered. `answer` is a `PermissionAnswer`. If an earlier answer for the whole session
+    was used again, `by` is the id of that request."""
 
     session_id: str
     tool: str
@@ -86,7 +87,7 @@ class PermissionAnswered(Event, topics="permissions agents"):
 
 
 class PermissionWithdrawn(Event, topics="permissions agents"):
-    """Its session ended before anybody answered."""
+    """A permission request was withdrawn, because its session ended before anybody answered."""
 
     session_id: str
     tool: str
@@ -97,7 +98,8 @@ class PermissionWithdrawn(Event, topics="permissions agents"):
 
 
 class ToolRefused(Event):
-    """The content filter, the policy of its agent or the sandbox refused a session (`subject`) something."""
+    """The content filter, the agent's policy or the sandbox refused a tool call of a session (`subject`). `what` is the
+    command or file."""
 
     tool: str
     what: str
@@ -109,7 +111,7 @@ class ToolRefused(Event):
 
 
 class ChangeSetReady(Event, topics="changes sessions"):
-    """What a session changed waits for the operator."""
+    """The changes of a session wait for the operator."""
 
     session_id: str
     files: int
@@ -119,7 +121,7 @@ class ChangeSetReady(Event, topics="changes sessions"):
 
 
 class ChangeSetLanded(Event, topics="changes place"):
-    """All of a change set was landed, in `files` files, or parts up to now: `left` files of it still wait."""
+    """A change set was landed: `files` files so far, and `left` files still wait."""
 
     session_id: str
     files: int
@@ -130,7 +132,8 @@ class ChangeSetLanded(Event, topics="changes place"):
 
 
 class ChangeSetBranched(Event, topics="changes"):
-    """It was committed to a branch; where `landed` files of it had been landed, the rest."""
+    """A change set was committed to a branch. If `landed` of its files had been landed before, only the rest was
+    committed."""
 
     session_id: str
     branch: str
@@ -141,7 +144,7 @@ class ChangeSetBranched(Event, topics="changes"):
 
 
 class ChangeSetDiscarded(Event, topics="changes"):
-    """A change set was discarded, or is part of that of the session `continued_in` now."""
+    """A change set was discarded, or became a part of the change set of the session `continued_in`."""
 
     session_id: str
     continued_in: str = ""
@@ -153,7 +156,7 @@ class ChangeSetDiscarded(Event, topics="changes"):
 
 
 class ChangeSetNarrowed(Event, topics="changes"):
-    """Part of it is landed, in `files` files, and the rest was discarded."""
+    """A part of a change set is landed, in `files` files, and the rest was discarded."""
 
     session_id: str
     files: int
@@ -163,7 +166,7 @@ class ChangeSetNarrowed(Event, topics="changes"):
 
 
 class ChangeSetCommented(Event, topics="changes"):
-    """Its comments changed; it has `comments` of them now."""
+    """The comments on a change set changed; it has `comments` comments now."""
 
     session_id: str
     comments: int
@@ -173,7 +176,8 @@ class ChangeSetCommented(Event, topics="changes"):
 
 
 class LandingUndone(Event, topics="changes place phase"):
-    """The last landing of a change set was undone; `left` earlier ones, of parts, still stand."""
+    """The last landing of a change set was undone. `left` earlier landings of its parts are still in the working
+    tree."""
 
     session_id: str
     left: int = 0
@@ -183,7 +187,7 @@ class LandingUndone(Event, topics="changes place phase"):
 
 
 class ValidationFailed(Event):
-    """An agent gave up on the `failing` tests, after so many `attempts` and micro-dollars (SPEC 4.9)."""
+    """An agent gave up on the `failing` tests, after `attempts` attempts and a `cost` in micro-dollars (SPEC 4.9)."""
 
     agent: str
     attempts: int
@@ -222,8 +226,8 @@ class RetryRepeated(Event):
 
 
 class WorkOverlapped(Event):
-    """Two sessions changed the same `files`; of the `conflicting` ones only one version can land. `subject` is the
-    later change set, `other` the one that was waiting."""
+    """Two sessions changed the same `files`. Of each of the `conflicting` files only one version can land. `subject` is
+    the later change set, `other` the one that waited already."""
 
     session_id: str
     agent: str
@@ -249,7 +253,7 @@ class AgentErred(Event):
 
 
 class ToolsUsed(Event):
-    """The tool calls of a session in order, each as `tool` or `exec:program word`; at most 500."""
+    """The tool calls of a session were recorded, in order, each as `tool` or `exec:program word`; at most 500."""
 
     agent: str
     calls: tuple[str, ...]

@@ -1,8 +1,8 @@
-"""Who gets into the gateway: its token, and passes for single requests (SPEC 10.1, 11.1).
+"""The credentials of the gateway: its token, and passes for single requests (SPEC 10.1, 11.1).
 
-The token is made when the gateway first opens, and kept in the key stores. Memory holds only its SHA-256, which is
-compared in constant time. A *pass* is a credential for one request. It works once, also across restarts. A button in a
-notification carries a pass, so the token never leaves the machine.
+The token is made when the gateway first opens, and kept in the key stores. In memory there is only its SHA-256, which
+is compared in constant time. A *pass* is a credential for one request. It works only once, even after a restart. A
+button in a notification has a pass, so the token never leaves the machine.
 """
 
 from __future__ import annotations
@@ -31,24 +31,25 @@ TOKEN_PREFIX = "clawpy_"
 PASS_PREFIX = "pass_"
 
 USED_PASSES_KEY = "gateway.passes"
-"""The key of the state that lists used passes and when they expire."""
+"""Key in the state table: the used passes and the time when each expires."""
 
 THIS_RUN = "this run"
 
 MIN_TOKEN_CHARS = 20
-"""A token from the environment may be made by a person."""
+"""Minimum length of a token. A token from the environment may be chosen by a person."""
 
 
 def new_token() -> str:
-    """A token of 256 random bits with a prefix by which scanners and people recognise it."""
+    """A new token of 256 random bits, with a prefix by which scanners and people recognise it."""
     return TOKEN_PREFIX + secrets.token_urlsafe(32)
 
 
 def rotate_token(keys: Keys, *, in_file: bool = False) -> tuple[str, str]:
-    """Replace the token; returns it, and where it is stored. A running gateway refuses the old one within 15 s.
+    """Replace the token. Returns it and the place where it is stored. A running gateway refuses the old token within
+    15 s.
 
-    Raises `Refusal` `in_environment` when a variable sets the token, `no_keyring` with the file as the way out, and
-    what `Keys.set` raises.
+    Raises `Refusal`: `in_environment` if a variable sets the token, `no_keyring`, which advises to use a file, and as
+    `Keys.set`.
     """
     if keys.where(TOKEN_NAME) == "environment":
         raise Refusal(
@@ -66,7 +67,7 @@ def rotate_token(keys: Keys, *, in_file: bool = False) -> tuple[str, str]:
 
 
 class _Secret(NamedTuple):
-    """What is kept of the present token. The token cannot be read from it."""
+    """Hashes of the present token, from which the token cannot be computed."""
 
     digest: bytes = b""
     pass_key: bytes = b""
@@ -75,25 +76,25 @@ class _Secret(NamedTuple):
 
 class Access:
     """Checks tokens and passes. `refresh` may take seconds, because it reads a keyring, and `spend` writes to the
-    database: call both in a thread. The other methods return at once."""
+    database. So call both in a thread. The other methods return at once."""
 
     def __init__(self, keys: Keys, database: Database) -> None:
         self._keys = keys
         self._database = database
         self._secret = _Secret()
         self.generation = 0
-        """Incremented with each new token: connections made with an earlier one are closed."""
+        """Incremented with each new token. Connections with an earlier token are then closed."""
 
     @property
     def source(self) -> str:
-        """Where the token is stored: "keyring", "file", "environment", or `THIS_RUN` for nowhere."""
+        """The place where the token is stored: "keyring", "file", "environment", or `THIS_RUN` for none."""
         return self._secret.source
 
     def load_or_make(self, *, in_file: bool = False) -> str:
-        """Find the token, or make the first one. Returns a token that was made now, to be shown once, else "".
+        """Load the token, or make the first one. Returns a new token, which is to be shown once, else "".
 
-        Without a keyring and without consent to a file the token lasts for this run only. Raises `Refusal`
-        `weak_token`, and what the stores raise.
+        Without a keyring and without consent to a file, the token is valid for this run only. Raises `Refusal`
+        `weak_token`, and the refusals of the key stores.
         """
         if (key := self._keys.get(TOKEN_NAME)) is not None:
             if len(key.value) < MIN_TOKEN_CHARS:
@@ -141,14 +142,14 @@ class Access:
         return hmac.compare_digest(digest, self._secret.digest)
 
     def is_pass(self, credential: str, *, method: str, path: str, now: float) -> bool:
-        """Whether a credential is an unexpired pass for this request. It must still be spent. `now` is in seconds since
-        1970."""
+        """Whether a credential is a pass for this request that has not expired. The caller must still `spend` it. `now`
+        is in seconds since 1970."""
         until, _ = _parts_of_pass(credential)
         expected = self.pass_for(method, path, until=until)
         return bool(expected) and now < until and hmac.compare_digest(expected.encode(), credential.encode())
 
     def spend(self, credential: str, *, now: float) -> bool:
-        """Use a pass up; False when it was used before. Raises `Refusal` when that cannot be stored."""
+        """Use a pass up. Returns False if it was used before. Raises `Refusal` if that cannot be stored."""
         until, signature = _parts_of_pass(credential)
 
         def work(tx: Transaction) -> bool:
@@ -171,16 +172,16 @@ class Access:
 
 
 def _parts_of_pass(credential: str) -> tuple[int, str]:
-    """The end and the signature in a credential that may be a pass; 0 and "" when it is none."""
+    """(time of expiry, signature) in a credential that looks like a pass; (0, "") for another credential."""
     match = re.fullmatch(rf"{PASS_PREFIX}([0-9]{{1,12}})\.([A-Za-z0-9_-]+)", credential)
     return (int(match[1]), match[2]) if match else (0, "")
 
 
 def gateway_token(home: Home, *, new: bool = False, in_file: bool = False) -> dict[str, Any]:
-    """The token and where it is stored; with `new` a new one, stored in the keyring, or with `in_file` in a private
-    file.
+    """The token and the place where it is stored. With `new`, it is replaced by a new one in the keyring, or with
+    `in_file` in a private file.
 
-    Raises `Refusal`: `no_token`, and what `rotate_token` raises.
+    Raises `Refusal`: `no_token`, and as `rotate_token`.
     """
     keys = Keys(home)
     holder = read_holder(home)
@@ -196,7 +197,7 @@ def gateway_token(home: Home, *, new: bool = False, in_file: bool = False) -> di
 
 
 def _no_token(keys: Keys, *, listening: bool) -> Refusal:
-    """Why there is no token, and the command that makes one on this machine."""
+    """The refusal that says why there is no token, and which command makes one on this machine."""
     fix = "`clawpy token new` makes one that lasts"
     try:
         keys.backend()

@@ -1,7 +1,8 @@
-"""The address of the gateway: where it listens, what it is called, and its certificate (SPEC 10.1, 11.1).
+"""The address of the gateway: where it listens, its host names, and its certificate (SPEC 10.1, 11.1).
 
-Other machines reach it only with a certificate, or if the operator says that a tunnel encrypts. A web page can give its
-own name the address of this machine, and then sends that name as Host; so the gateway answers only to names it knows.
+Other machines can reach it only with a certificate, or if the operator says that a tunnel encrypts. A web page can make
+its own host name point to this machine; its requests then have that name as Host. So the gateway answers only to known
+names.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
 def override(settings: GatewaySettings, options: Mapping[str, Any]) -> GatewaySettings:
-    """The settings with options of the command line; None keeps the setting. Raises `Refusal` `bad_address`."""
+    """The settings with the options of the command line. None keeps the setting. Raises `Refusal` `bad_address`."""
     given = {name: value for name, value in options.items() if value is not None}
     try:
         return GatewaySettings.model_validate(settings.model_dump() | given)
@@ -35,7 +36,7 @@ def override(settings: GatewaySettings, options: Mapping[str, Any]) -> GatewaySe
 
 @frozen
 class ListenAddress:
-    """The address of the gateway. `port` 0 chooses a free one; `names` are the values of Host that it answers to."""
+    """The address of the gateway. `port` 0 means any free port. `names` are the values of Host that it answers to."""
 
     host: str
     port: int
@@ -51,7 +52,7 @@ class ListenAddress:
 
     @property
     def url(self) -> str:
-        """`http://127.0.0.1:8477`; the loopback address where it listens on all addresses."""
+        """The URL, such as `http://127.0.0.1:8477`. If it listens on all addresses, it is the loopback address."""
         address = ipaddress.ip_address(self.host)
         if address.is_unspecified:
             address = ipaddress.ip_address("::1" if address.version == 6 else "127.0.0.1")
@@ -67,7 +68,7 @@ class ListenAddress:
         try:
             split = urlsplit(f"//{host}")
             name, _ = split.hostname or "", split.port
-            # A page that rebinds its name sends the name; a numeric address means this machine.
+            # A page that rebinds its name sends that name. A numeric address cannot be rebound.
             known = name in self.names or ipaddress.ip_address(name).is_loopback or not self.is_local
         except ValueError:
             return False
@@ -108,8 +109,8 @@ HOW_TO_MAKE_PAIR = (
 
 
 def check_certificate(certificate: str, key: str) -> None:
-    """Load both without asking for a pass phrase, as OpenSSL would on the terminal. Raises `Refusal`
-    `bad_certificate`."""
+    """Check that both can be loaded. OpenSSL would ask for a pass phrase on the terminal; this does not. Raises
+    `Refusal` `bad_certificate`."""
     import ssl  # slow to import, and only needed with a certificate
 
     def refuse_passphrase() -> str:

@@ -1,5 +1,5 @@
-"""The routes of the gateway and their OpenAPI document (SPEC 10.1). Each carries out an operation, whose signature
-declares what it accepts."""
+"""The routes of the gateway and their OpenAPI document (SPEC 10.1). Each route carries out an operation, whose
+signature declares the arguments."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ CardId = Annotated[replies.Id, Path(description="a card's whole id")]
 
 
 class Route(NamedTuple):
-    """A path that carries out an operation. `example` is one of its body."""
+    """A path that carries out an operation. `example` is an example of its body."""
 
     method: str
     path: str
@@ -121,17 +121,17 @@ ROUTES = (
 )
 
 FOR_OTHER_DOORS = {"approve": ("wait",), "tasks": ("action", "id", "title", "channel", "needs")}
-"""Arguments of operations that are not for the gateway."""
+"""Arguments of operations that the gateway does not accept."""
 
 
 def build(engine: ApiServices, access: Access, address: ListenAddress, limits: Limits, counts: ClientCounts) -> Server:
-    """The whole application behind its guard, with its server. Raises `Refusal` as `Server` does."""
+    """Build the application with its guard and its server. Raises as `Server`."""
     app = FastAPI(
         title="Clawpy Console",
         version=engine.version,
         description=DESCRIPTION,
         openapi_url=f"{API_PATH}/openapi.json",
-        docs_url=None,  # its page would come from another machine
+        docs_url=None,  # that page would load scripts from another machine
         redoc_url=None,
         servers=[{"url": address.url}] if address.port else None,
         responses=COMMON_ERRORS,
@@ -180,7 +180,7 @@ def _add_route(router: APIRouter, route: Route, caller: Calls) -> None:
     def endpoint(*, id: str | None = None, values: BaseModel | None = None) -> Any:
         arguments = dict(values or ())
         if id is not None:
-            caller.engine.cards.get(id)  # the whole id, or nothing: a phone does not guess
+            caller.engine.cards.get(id)  # accepts only a whole id, not its beginning
             arguments["id"] = id
         return JSONResponse(caller.carry_out(route.operation, arguments))
 
@@ -219,7 +219,7 @@ def _add_error_handlers(app: FastAPI) -> None:
 
     @app.exception_handler(Exception)
     def handle_bug(request: Request, error: Exception) -> Response:
-        # It is raised again after this, and the guard keeps it in the log.
+        # Starlette raises the error again after this, and the guard logs it.
         return _error_response(500, "internal", f"{type(error).__name__}: this is a bug; see the log")
 
     @app.exception_handler(HTTPException)

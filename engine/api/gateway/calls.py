@@ -1,7 +1,7 @@
 """Carries out operations for the gateway (SPEC 10.1).
 
-The routes use it, and JSON-RPC 2.0 over HTTP and over the WebSocket. A decision over the gateway counts as yours
-(`decided_by` "api", SPEC 2.7), because only you have the token.
+The routes use it, and JSON-RPC 2.0 over HTTP and over the WebSocket. A decision over the gateway counts as your
+decision (`decided_by` "api", SPEC 2.7), because only you have the token.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ class Calls:
     """Blocking calls, from any thread."""
 
     def __init__(self, engine: ApiServices, *, max_slow_requests: int) -> None:
-        """`max_slow_requests`: slow requests that may be in progress at a time."""
+        """`max_slow_requests` is the maximum number of slow requests at a time."""
         self.engine = engine
         self._slow_slots = threading.BoundedSemaphore(max_slow_requests)
 
     def carry_out(self, name: str, values: Mapping[str, Any]) -> Document:
         """Carry out an operation with validated arguments. Raises its `Refusal`, and `busy`."""
         operation = OPERATIONS[name]
-        is_slow = name in SLOW_OPERATIONS and values.get("prediction_id") is None  # to approve a card is quick
+        is_slow = name in SLOW_OPERATIONS and values.get("prediction_id") is None  # approving a card is fast
         if is_slow and not self._slow_slots.acquire(blocking=False):
             raise Refusal("busy", "other requests are being processed", "try again in a few seconds")
         try:

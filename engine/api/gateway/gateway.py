@@ -1,4 +1,4 @@
-"""Opens and closes the gateway, as the settings or the operator say (SPEC 10.1). The web server is imported only when
+"""Opens and closes the gateway by the settings or for the operator (SPEC 10.1). The web server is imported only when
 the gateway opens."""
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ STOPPED_WORDS = "it stopped unexpectedly: see the log, then start it again"
 
 @frozen
 class GatewayState:
-    """The state of the gateway. `url` is "" while it does not listen; `words` says how it is protected, or why it
-    does not listen; `token` is where the token is stored; `clients` counts WebSockets, `dropped` those that were
-    cut off because they did not read."""
+    """The state of the gateway. `url` is "" if it does not listen. `words` says how it is protected, or why it does not
+    listen. `token` is the place where the token is stored. `clients` is the number of WebSockets, `dropped` the number
+    of those that were closed because they did not read."""
 
     url: str = ""
     words: str = "off"
@@ -44,8 +44,8 @@ class GatewayState:
 
 
 Build = Callable[..., "Server"]
-"""`engine.api.gateway.api.build`. It is passed in, because it depends on the operations, which read the gateway's
-state."""
+"""The type of `engine.api.gateway.api.build`. The function is passed in, because it imports the operations, which read
+the gateway's state."""
 
 
 class Gateway:
@@ -64,16 +64,16 @@ class Gateway:
         self._server: Server | None = None
         self._fault = ""
         self._is_pinned = False
-        """Whether the operator opened it: then it keeps its address whatever the settings say."""
+        """Whether the operator opened the gateway. Then it keeps its address even if the settings change."""
         self._applied: GatewaySettings | None = None
         """The settings that were applied last."""
         self._new_token = ""
         self._closed = False
 
     def open(self, *, in_file: bool = False, **options: Any) -> str:
-        """Listen, with `options` over the settings (see `access.override`). Returns what `take_new_token` does.
-        `in_file`: the operator agrees to store a new token in a private file. A gateway that the operator opened stays
-        as it is.
+        """Listen, with `options` that override the settings (see `address.override`). Returns as `take_new_token`.
+        `in_file` is the operator's consent to store a new token in a private file. If the operator opened the gateway
+        before, it stays as it is.
 
         Raises `Refusal`: `port_taken`, `bad_address`, `unsafe_address`, `no_certificate`, `bad_certificate`,
         `not_listening`, `weak_token`, and what the key stores raise.
@@ -81,13 +81,13 @@ class Gateway:
         with self._state_lock:
             has_options = any(value is not None for value in options.values())
             if self._server is None or (has_options and not self._is_pinned):
-                self.close()  # the settings opened it, and these options go over them
+                self.close()  # it was opened by the settings, which these options override
                 self._listen(override(self._engine.settings.current.gateway, options), in_file)
                 self._is_pinned = True
             return self.take_new_token()
 
     def take_new_token(self) -> str:
-        """A token that was made in this run and not shown yet; "" from then on."""
+        """Return a token that was made in this run and not shown yet, else "". A token is returned only once."""
         with self._state_lock:
             fresh, self._new_token = self._new_token, ""
             return fresh
@@ -103,7 +103,7 @@ class Gateway:
                 self._record(GatewayClosed(subject=server.address.url))
 
     def end(self) -> None:
-        """Close for good: the engine ends."""
+        """Close permanently, because the engine ends."""
         with self._state_lock:
             self._closed = True
             self.close()
@@ -126,8 +126,9 @@ class Gateway:
             threading.Thread(target=self.apply_settings, name="clawpy-gateway-opens", daemon=True).start()
 
     def apply_settings(self) -> None:
-        """Open, close or rename as the settings say now. A fault is reported once, and tried again when they change. A
-        gateway that the operator opened keeps its address, but takes on host names and origins."""
+        """Open, close or rename the gateway by the present settings. An error is reported once; the next attempt is
+        made when the settings change. A gateway that the operator opened keeps its address, but gets new host names and
+        origins."""
         settings = self._engine.settings.current.gateway
         with self._state_lock:
             before, self._applied = self._applied, settings
@@ -147,7 +148,7 @@ class Gateway:
                     self._engine.report("gateway", f"{refusal.message}; {refusal.fix}")
 
     def state(self) -> GatewayState:
-        """The state now."""
+        """The present state."""
         server = self._server
         if server is None:
             return GatewayState(words=self._fault or "off")
@@ -156,8 +157,8 @@ class Gateway:
         return GatewayState(server.address.url, words, source, counts.connected, counts.dropped)
 
     def pass_for(self, method: str, path: str, *, until: float) -> str:
-        """A credential for one request alone, for instance a button of a notification: `method` and `path` as
-        `POST /api/v1/predictions/ID/confirm`, valid until then (seconds since 1970). "" while nothing listens."""
+        """A credential for one request, such as `POST /api/v1/predictions/ID/confirm` of a button in a notification. It
+        is valid until `until`, in seconds since 1970. "" if the gateway does not listen."""
         return self._access.pass_for(method, path, until=until) if self._server is not None else ""
 
     def _listen(self, settings: GatewaySettings, in_file: bool = False) -> None:
@@ -166,7 +167,7 @@ class Gateway:
         try:
             address = listen_address(settings)
             self._new_token = self._access.load_or_make(in_file=in_file) or self._new_token
-            # Only here FastAPI and uvicorn are loaded: a console without a gateway never pays for them.
+            # FastAPI and uvicorn are imported only here, so a console without a gateway does not load them.
             server = self._build(self._engine, self._access, address, self._limits, self._counts)
             server.start()
         except Refusal as refusal:
@@ -179,12 +180,12 @@ class Gateway:
     def _record(self, fact: Event) -> None:
         try:
             self._engine.database.write(lambda tx: tx.record(fact))
-        except Refusal as refusal:  # a full disk is no reason not to listen, nor to go on listening
+        except Refusal as refusal:  # opening and closing must work on a full disk too
             log.warning("%s could not be recorded: %s", fact.kind, refusal.message)
 
 
 def _without_names(settings: GatewaySettings) -> GatewaySettings:
-    """The settings that need a new socket when they change: host names and origins do not."""
+    """The settings whose change needs a new socket: all but host names and origins."""
     return settings.model_copy(update={"hosts": (), "origins": ()})
 
 

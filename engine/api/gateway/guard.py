@@ -1,4 +1,4 @@
-"""The guard before the gateway's application: decides which requests get in, HTTP and WebSocket alike (SPEC 10.1).
+"""The guard before the gateway's application: it checks all HTTP and WebSocket requests (SPEC 10.1).
 
 It checks in this order: a well-formed request (400), the Host (421), the Origin (403), the token (401), the rate (429)
 and the size (413).
@@ -26,16 +26,16 @@ from engine.model.secrets import redact
 log = logging.getLogger(__name__)
 
 SINGLE_HEADERS = ("host", "authorization", "origin", "content-length", "content-type", "transfer-encoding")
-"""Headers that may appear once: two readers could each believe a different value."""
+"""Headers that may appear only once, because two programs could each use a different value."""
 
 BEARER_PREFIX = "bearer."
-"""The prefix of a WebSocket subprotocol that carries the token: a web page cannot set headers."""
+"""The prefix of a WebSocket subprotocol that has the token. A web page needs this, because it cannot set headers."""
 
 RESPONSE_HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 
 
 class HttpRefusal(Refusal):
-    """Why a request is refused, with its status and headers."""
+    """The refusal of a request, with its status and headers."""
 
     def __init__(self, status: int, code: str, message: str, fix: str = "", headers: dict[str, str] | None = None):
         super().__init__(code, message, fix)
@@ -47,14 +47,14 @@ class HttpRefusal(Refusal):
         if scope["type"] == "websocket" and "websocket.http.response" not in scope.get("extensions", {}):
             await send({"type": "websocket.close", "code": 1008, "reason": self.code})
             return
-        # Whatever else comes on this connection was sent by someone who did not get in.
+        # The sender was refused, so nothing more is read from this connection.
         connection = {"connection": "close"} if scope["type"] == "http" else {}
         response = JSONResponse(self.document(), self.status, self.headers | RESPONSE_HEADERS | headers | connection)
         await response(scope, receive, send)
 
 
 class Guard:
-    """The middleware. For one event loop."""
+    """The ASGI middleware that checks requests. For one event loop."""
 
     def __init__(
         self,
@@ -108,11 +108,12 @@ class Guard:
         try:
             await self._app(scope, receive, send_with_headers)
         except Exception:
-            # The application has answered. What went wrong is for the log alone, for it may hold anything.
+            # The application has answered already. The error goes only to the log, because it may contain secrets.
             log.error("a request to the gateway failed\n%s", redact(traceback.format_exc()))
 
     def _allowed_origin(self, headers: dict[str, str]) -> str:
-        """The Origin when the settings allow it; "" without one. Raises `HttpRefusal` for a foreign host or page."""
+        """The Origin of a request, if the settings allow it; "" for no Origin. Raises `HttpRefusal` for a foreign host
+        or page."""
         if not self.address.answers_to(headers.get("host", "")):
             message = "this gateway does not serve that host name"
             raise HttpRefusal(421, "foreign_host", message, "if it should, add the name to gateway.hosts")
@@ -127,7 +128,7 @@ class Guard:
         return ""
 
     async def _authenticate(self, scope: Scope, headers: dict[str, str]) -> bool:
-        """Check the credential; True when it was a pass. Raises `HttpRefusal`."""
+        """Check the credential. Returns whether it was a pass. Raises `HttpRefusal`."""
         method = scope.get("method", "GET")
         path = scope.get("raw_path", scope["path"].encode()).decode("latin-1")
         credential = _find_credential(scope, headers)
@@ -147,13 +148,13 @@ class Guard:
         )
 
     async def _redeem_pass(self, credential: str, method: str, path: str) -> bool:
-        """Whether the credential is a pass for this request, which is used up with this. Raises `HttpRefusal`."""
+        """Use the credential up if it is a pass for this request. Returns whether it is. Raises `HttpRefusal`."""
         now = time.time()
         if not self._access.is_pass(credential, method=method, path=path, now=now):
             return False
         try:
             return await asyncio.to_thread(self._access.spend, credential, now=now)
-        except Refusal as refusal:  # a pass that could open twice opens nothing
+        except Refusal as refusal:  # its use cannot be stored, so it could be used twice
             raise HttpRefusal(503, refusal.code, refusal.message, refusal.fix) from refusal
 
     def _charge(self, bucket: TokenBucket) -> None:
@@ -163,7 +164,8 @@ class Guard:
             raise HttpRefusal(429, "too_many", "too many requests", fix, {"retry-after": str(seconds)})
 
     async def _read_body(self, headers: dict[str, str], receive: Receive, *, empty: bool) -> Receive:
-        """Read the whole body, so that the application never waits for a slow sender. It may have to be `empty`."""
+        """Read the whole body, so that the application never waits for a slow sender. If `empty`, any content is
+        refused."""
         if headers.get("content-encoding", "identity").lower() != "identity":
             raise HttpRefusal(415, "bad_request", "a compressed body is not accepted", "send it uncompressed")
         too_large = HttpRefusal(413, "too_large", f"a request may have at most {self._limits.body} bytes")
@@ -193,7 +195,7 @@ class Guard:
 
 
 def _read_headers(scope: Scope) -> dict[str, str]:
-    """The headers by name. Raises `HttpRefusal` for those that two readers could take differently."""
+    """The headers by name. Raises `HttpRefusal` for headers that two programs could read differently."""
     headers: dict[str, str] = {}
     for raw, value in scope["headers"]:
         name = raw.decode("latin-1")
@@ -206,7 +208,8 @@ def _read_headers(scope: Scope) -> dict[str, str]:
 
 
 def _find_credential(scope: Scope, headers: dict[str, str]) -> str:
-    """The bearer token, of a WebSocket also from its subprotocols. Never from the address, which ends up in logs."""
+    """The bearer token in the headers, or in the subprotocols of a WebSocket. It is never read from the URL, which
+    appears in logs."""
     kind, _, value = headers.get("authorization", "").partition(" ")
     if kind.lower() == "bearer":
         return value.strip()
@@ -219,5 +222,6 @@ def _find_credential(scope: Scope, headers: dict[str, str]) -> str:
 
 
 def _refuse_content_with_pass() -> NoReturn:
-    """A pass goes through other people's servers, so nothing else may come with it, such as another prompt."""
+    """Refuse a request with a pass that has other content, such as another prompt. Passes go through foreign servers,
+    so the content may come from someone else."""
     raise HttpRefusal(403, "pass_alone", "a pass is valid for exactly this path", "use the token instead")

@@ -1,4 +1,4 @@
-"""The limits of the gateway, and what is counted against them (SPEC 10.1)."""
+"""The limits of the gateway, and the counters for them (SPEC 10.1)."""
 
 from __future__ import annotations
 
@@ -9,39 +9,42 @@ from engine.frozen import frozen
 
 @frozen
 class Limits:
-    """Limits of the gateway, generous for a phone, tight for a flood: sizes in bytes, times in seconds, rates per
-    second."""
+    """Limits of the gateway: sizes in bytes, times in seconds, rates per second. They are generous for a phone, and
+    stop a flood of requests."""
 
     body: int = 256 * 1024
     head: int = 64 * 1024
     """Bytes of a request's line and headers."""
     head_seconds: float = 10.0
-    """Time in which a new connection must have sent the head of a request."""
+    """Time that a new connection has to send the head of a request."""
     body_seconds: float = 15.0
     connections: int = 512
     sockets: int = 256
-    """WebSockets at a time."""
+    """Maximum number of WebSockets at a time."""
     requests: float = 100.0
     burst: int = 400
-    """Requests a second with the right token, and how many at once."""
+    """Maximum requests with the right token: a second, and at once."""
     failures: float = 0.5
     failure_burst: int = 30
-    """Requests with a wrong token. Beyond it they get 429; the right token never does."""
+    """Maximum requests with a wrong token: a second, and at once. Further ones get 429; requests with the right token
+    are not affected."""
     triggers: int = 4
-    """Cycles and questions to the Twin that may be in progress at once."""
+    """Maximum number of cycles and questions to the Twin in progress at once."""
     resume_events: int = 20_000
-    """A client that resumes from further back is told to read the state again."""
+    """Maximum number of events that a client can resume after. A client that missed more is told to read the state
+    again."""
     messages: float = 10.0
     message_burst: int = 20
-    """Messages from a WebSocket a second, and at once."""
+    """Maximum messages from a WebSocket: a second, and at once."""
     subscribe_seconds: float = 10.0
     stall_seconds: float = 5.0
-    """A WebSocket that does not read for so long what waits for it is cut off."""
+    """Time after which a WebSocket is closed if it does not read the messages that wait for it."""
 
 
 @dataclass
 class ClientCounts:
-    """WebSockets now, and those that were cut off because they did not read. Written by the gateway's event loop."""
+    """The number of WebSockets now, and of those that were closed because they did not read. Written by the gateway's
+    event loop."""
 
     connected: int = 0
     dropped: int = 0
@@ -55,7 +58,7 @@ class TokenBucket:
         self._tokens, self._updated_at = burst, now
 
     def take_or_wait(self, now: float) -> float:
-        """Take one; 0 when there was one, else the seconds until the next."""
+        """Take a token and return 0; if there is none, return the seconds until the next one."""
         self._tokens = min(self._burst, self._tokens + (now - self._updated_at) * self._rate)
         self._updated_at = now
         if self._tokens >= 1:

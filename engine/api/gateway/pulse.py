@@ -1,11 +1,12 @@
-"""`/pulse`: a WebSocket on which clients follow what happens (SPEC 10.1).
+"""The WebSocket `/pulse`, on which clients follow the events of the engine (SPEC 10.1).
 
-A client sends `{"type": "subscribe", "channels": ["crosspoll"], "after": 123}` and receives what came after that id, or
-from now on without `after`: single messages, or several as `{"type": "batch", "events": […]}`. It may also call the
-methods of RPC.
+A client sends `{"type": "subscribe", "channels": ["crosspoll"], "after": 123}`. It then receives the events after that
+id, or without `after` those from now on: single messages, or several as `{"type": "batch", "events": […]}`. It may also
+call the methods of JSON-RPC.
 
-The ledger is the queue, and each client has a cursor in it. New facts are made into a frame once, for all clients. A
-client that does not read is cut off (`server`). It resumes after the id of the last message that it got.
+The ledger is the queue, and each client has a cursor in it. New ledger entries are made into a frame once for all
+clients. A client that does not read is closed (see `server`). It can resume after the id of the last message that it
+got.
 """
 
 from __future__ import annotations
@@ -42,27 +43,28 @@ CHANNELS = ("crosspoll",)
 SUBPROTOCOL = "pulse"
 
 CLOSE_POLICY = 1008
-"""The close code of a client that broke the rules."""
+"""The close code for a client that sent an invalid message."""
 
 CLOSE_TRY_LATER = 1013
-"""The close code of a client that is one too many."""
+"""The close code for a client above the maximum number."""
 
 CLOSE_TOKEN_CHANGED = 4001
 
 MAX_EVENT_ID = 2**53
 
 FRAME_FACTS = 250
-"""Facts in one frame at most."""
+"""Maximum number of ledger entries in one frame."""
 
 FRAME_PAUSE_S = 0.08
-"""Seconds between two frames of what is new: facts may come by the thousand, and the console lives in this process."""
+"""Seconds between two frames of new entries. There may be thousands of entries, and the console runs in this process
+too."""
 
 KEPT_FRAMES = 200
-"""Frames that are kept for clients that are a little behind. For a client that is further behind, frames are made from
-the ledger again."""
+"""Number of frames that are kept for clients that are a little behind. For a client that is further behind, frames are
+made again from the ledger."""
 
 STATUS_PAUSE_S = 0.25
-"""Seconds between two readings of the status: that asks a dozen services."""
+"""Seconds between two readings of the status, which asks a dozen services."""
 
 TOKEN_POLL_S = 5.0
 """Seconds between two checks of the token."""
@@ -71,12 +73,13 @@ HELD_STATES = frozenset({"PAUSED", "DISABLED"})
 """States of SPEC 7.1 in which nothing runs by itself."""
 
 STATUS_TOPICS = frozenset({"cards", "autonomy", "costs", "log"})
-"""Topics of facts after which `crossPollStatus` may have changed; it is sent once for all that come together."""
+"""Topics of events after which `crossPollStatus` may have changed. It is sent once for several such events."""
 
 
 class Frame(NamedTuple):
-    """Messages about some facts, as one text to send. `text` is "" if there is nothing to send, `end` is the id of the
-    last fact. `is_full`: there may be more facts. `changes_status`: the facts may have changed the status."""
+    """The messages about some ledger entries, as one text to send, "" for no messages. `end` is the id of the last
+    entry. `is_full` means that there may be more entries, and `changes_status` that the entries may have changed the
+    status."""
 
     text: str
     end: int
@@ -85,7 +88,7 @@ class Frame(NamedTuple):
 
 
 class _Disconnect(Exception):
-    """Ends the connection with a code and a reason."""
+    """Raised to end a connection with a code and a reason."""
 
     def __init__(self, code: int, reason: str) -> None:
         super().__init__(reason)
@@ -103,16 +106,16 @@ class Pulse:
         self.limits = limits
         self.counts = counts
         self.head = 0
-        """The id of the last fact that was read."""
+        """The id of the last ledger entry that was read."""
         self.news = asyncio.Event()
-        """Set when there is a new frame, or another token; each time it is another event."""
+        """Set at a new frame or a new token, and then replaced by a new event."""
         self.status: Document = {}
-        """The message with the latest status; each client is sent the latest alone."""
+        """The message with the latest status. A client that is behind gets only the latest one."""
         self._is_status_due = False
-        self._frames: dict[int, Frame] = {}  # by the id of the last fact before them
+        self._frames: dict[int, Frame] = {}  # by the id of the last entry before them
 
     async def run(self) -> None:
-        """Follow the ledger and the token as long as the gateway listens."""
+        """Follow the ledger and the token while the gateway listens."""
         latest = await asyncio.to_thread(self.engine.ledger.latest, 1)
         self.head = latest[0].id if latest else 0
         await asyncio.gather(self._follow_ledger(), self._follow_token())
@@ -131,7 +134,7 @@ class Pulse:
                     async with asyncio.timeout(STATUS_PAUSE_S if self._is_status_due else None):
                         await woken.wait()
                 woken.clear()
-                subscription.drain()  # only its waking counts: what happened is read from the ledger
+                subscription.drain()  # the subscription only wakes this task; the events are read from the ledger
                 try:
                     await self.read_on()
                     if self._is_status_due and loop.time() - status_at >= STATUS_PAUSE_S:
@@ -139,14 +142,14 @@ class Pulse:
                         self.status = await asyncio.to_thread(status_message, self.engine, self.head)
                         self._wake_clients()
                 except Exception:
-                    # The disk may be full, or the engine about to end: the next reading may succeed.
+                    # The disk may be full, or the engine is closing. The next attempt may succeed.
                     log.exception("the gateway could not read what happened")
                     woken.set()
                     await asyncio.sleep(1.0)
                 await asyncio.sleep(FRAME_PAUSE_S)
 
     async def read_on(self) -> None:
-        """Make frames of all new facts, for the clients that are up to date."""
+        """Make frames of all new ledger entries, for the clients that are up to date."""
         more = True
         while more:
             frame = await asyncio.to_thread(self._make_frame, self.head, MAX_EVENT_ID)
@@ -160,7 +163,7 @@ class Pulse:
                 self._wake_clients()
 
     async def frame_after(self, cursor: int) -> Frame:
-        """The messages after `cursor`, which is behind the head."""
+        """The frame with the messages after `cursor`, which is behind `head`."""
         if (frame := self._frames.get(cursor)) is None:
             frame = await asyncio.to_thread(self._make_frame, cursor, self.head)
         return frame
@@ -182,7 +185,7 @@ class Pulse:
             try:
                 await asyncio.to_thread(self.access.refresh)
             except Exception:
-                # A keyring is another program's. The token that was found stays in force, and is looked for again.
+                # The keyring is another program and may fail. The present token stays valid until the next attempt.
                 log.exception("the gateway could not read its token")
             if self.access.generation != before:
                 self._wake_clients()
@@ -227,7 +230,7 @@ class _Client:
         self._bucket = TokenBucket(pulse.limits.messages, pulse.limits.message_burst, time.monotonic())
 
     async def receive(self) -> None:
-        """Answer what the client says, until it leaves."""
+        """Answer the client's messages until it disconnects."""
         while True:
             text = await self._socket.receive_text()
             if self._bucket.take_or_wait(time.monotonic()):
@@ -259,7 +262,7 @@ class _Client:
         self._cursor = head if after is None else min(after, head)
         answer: Document = {"type": "subscribed", "channels": list(CHANNELS), "id": self._cursor}
         if self._cursor < head - self._pulse.limits.resume_events:
-            # Its picture is too old to be mended message by message.
+            # The client has missed too many messages and must read the whole state again.
             self._cursor = head
             answer |= {"id": head, "missed": True}
         await self._send(answer)
@@ -274,14 +277,14 @@ class _Client:
             call = RpcCall.model_validate(message)
         except ValidationError as error:
             return fault(None, INVALID_REQUEST, describe_fault(error.errors()[0]))
-        # Not in the threads from which the ledger is read: a trigger may take a minute.
+        # Not in the threads that read the ledger, because a trigger may take a minute.
         return await run_in_threadpool(self._pulse.calls.answer, call.method, call.params, call.id)
 
     async def _send_error(self, words: str) -> None:
         await self._send({"type": "error", **Refusal("bad_request", words).document()})
 
     async def send_frames(self) -> None:
-        """Send what is new once the client has subscribed."""
+        """Send new messages, after the client has subscribed."""
         try:
             async with asyncio.timeout(self._pulse.limits.subscribe_seconds):
                 await self._subscribed.wait()
@@ -312,7 +315,7 @@ def status_message(engine: Services, event_id: int) -> Document:
 
 
 def serialise(message: Document) -> str:
-    """A message as it is sent."""
+    """The text of a message."""
     return json.dumps(message, ensure_ascii=False, separators=(",", ":"))
 
 

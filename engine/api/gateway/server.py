@@ -1,7 +1,7 @@
 """The server of the gateway: its thread with the event loop, its listening socket, and its connections.
 
-The engine is synchronous, so worker threads call it, never the loop. The socket is bound before the thread starts, so
-that a port in use is a refusal.
+The engine is synchronous, so worker threads call it, never the event loop. The socket is bound before the thread
+starts, so that a port in use raises a `Refusal`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ SEND_BUFFER = 128 * 1024
 
 
 class Server(uvicorn.Server):
-    """Listens at `address` from `start` until `close`. `background` runs on its loop meanwhile."""
+    """Listens at `address` from `start` until `close`. Meanwhile `background` runs on its event loop."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class Server(uvicorn.Server):
                 lifespan="off",
                 interface="asgi3",
                 log_config=None,
-                log_level="error",  # it would log addresses
+                log_level="error",  # lower levels would log addresses
                 access_log=False,
                 server_header=False,
                 proxy_headers=False,
@@ -78,7 +78,7 @@ class Server(uvicorn.Server):
         )
 
     def start(self) -> None:
-        """Start to listen. Raises `Refusal` `not_listening`."""
+        """Begin to listen. Raises `Refusal` `not_listening`."""
         self._thread.start()
         if not self._ready.wait(START_TIMEOUT_S) or not self.started:
             self.close()
@@ -105,7 +105,7 @@ class Server(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Handle no signals: they belong to the console or the headless engine."""
+        """Do not handle signals: the console or the headless engine does that."""
         yield
 
     async def main_loop(self) -> None:
@@ -124,8 +124,8 @@ class Server(uvicorn.Server):
 
 
 class _Connection(H11Protocol):
-    """An HTTP connection, which is closed when no request comes on it. When there are too many connections, the oldest
-    of those that wait for a request or the rest of one is closed: idle clients do not keep others out."""
+    """An HTTP connection, which is closed if no request comes. If there are too many connections, the oldest one that
+    waits for a request or for the rest of one is closed, so that idle clients do not keep others out."""
 
     limits: ClassVar[Limits]
     arrived: ClassVar[dict[_Connection, None]]
@@ -136,7 +136,7 @@ class _Connection(H11Protocol):
         self.arrived[self] = None
         if len(self.connections) > self.limits.connections:
             idle = (each for each in self.arrived if each.conn.their_state in (h11.IDLE, h11.SEND_BODY))
-            oldest = next(idle)  # at the latest this one, which has not asked for anything
+            oldest = next(idle)  # there is always one: this connection has no request yet
             self.arrived.pop(oldest)
             oldest.transport.abort()
         self.loop.call_later(self.limits.head_seconds, self._close_if_silent)
@@ -156,7 +156,7 @@ class _Connection(H11Protocol):
 
 
 class _WebSocket(WebSocketsSansIOProtocol):
-    """A WebSocket that is cut off when its client does not read what waits for it, so that nothing piles up."""
+    """A WebSocket that is closed if its client does not read, so that messages do not pile up."""
 
     limits: ClassVar[Limits]
     counts: ClassVar[ClientCounts]
@@ -164,7 +164,7 @@ class _WebSocket(WebSocketsSansIOProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        self.transport.set_write_buffer_limits(high=0)  # the system's buffer is enough
+        self.transport.set_write_buffer_limits(high=0)  # the buffer of the operating system is enough
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -179,7 +179,7 @@ class _WebSocket(WebSocketsSansIOProtocol):
         super().connection_lost(exc)
 
     def handle_ping(self) -> None:
-        """Answer a ping. A client that does not read gets no answers: it could ask for any number."""
+        """Answer a ping, unless the client does not read: it could send any number of pings."""
         if self.writable.is_set():
             super().handle_ping()
         else:
@@ -194,7 +194,7 @@ class _WebSocket(WebSocketsSansIOProtocol):
         self._cut_off_timer = self.loop.call_later(self.limits.stall_seconds, self._cut_off_unless_read, waiting)
 
     def _cut_off_unless_read(self, waiting_before: int) -> None:
-        if self.transport.get_write_buffer_size() < waiting_before:  # it reads, if slowly
+        if self.transport.get_write_buffer_size() < waiting_before:  # the client reads slowly
             self._start_timer()
             return
         self.counts.dropped += 1
@@ -202,14 +202,14 @@ class _WebSocket(WebSocketsSansIOProtocol):
 
 
 def _log_loop_error(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Log errors that belong to no request; asyncio would write them to the terminal."""
+    """Log errors outside of requests. By default, asyncio writes them to the terminal."""
     error = context.get("exception")
     log.warning("%s%s", context.get("message", "a fault"), "" if error is None else f": {type(error).__name__}")
 
 
 def _bind(address: ListenAddress) -> socket.socket:
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
-    # The protocol is named: uvicorn switches small packets' waiting off only where it stands.
+    # The protocol is given, because uvicorn sets TCP_NODELAY only on sockets that have one.
     listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

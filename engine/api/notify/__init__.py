@@ -1,5 +1,6 @@
 """Notifications on the surfaces that the operator configured (SPEC 10.2).
 
-`notes` says what is notified where, and words it. `outbox` stores what waits and what was given up. `addresses` finds
-the address of each surface, and `delivery` sends a note there. `notifications` connects them.
+`notes` decides which events are notified on which surface, and writes the texts. `outbox` stores notifications that
+wait or were given up. `addresses` finds the address of each surface, and `delivery` sends a note there. `notifications`
+is the service that connects them.
 """

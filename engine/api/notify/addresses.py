@@ -1,6 +1,6 @@
-"""The address of each notification surface: finds it, checks it, and stores a new one (SPEC 10.2).
+"""Finds, checks and stores the addresses of notification surfaces (SPEC 10.2).
 
-An address may contain a token (SPEC 11.1), so it is in no repr, log, error or document.
+An address may contain a token (SPEC 11.1), so it is never in a repr, log, error or document.
 """
 
 from __future__ import annotations
@@ -32,15 +32,14 @@ from engine.model import Refusal
 from engine.settings_store import SettingsStore
 
 EXAMPLE = 'for example "ntfys://ntfy.sh/my-secret-topic"; see https://appriseit.com/services/ for others'
-"""The format of an address, for errors."""
+"""An example of an address, for errors."""
 
 EXAMPLE_FIX = "clawpy notify set {}, then paste, for example, ntfys://ntfy.sh/my-secret-topic"
 
 
 @frozen
 class Address:
-    """An address and where it comes from: "environment", "keyring", "file" or "settings". `url` is for its delivery and
-    nothing else."""
+    """An address and its source: "environment", "keyring", "file" or "settings". `url` is only for deliveries."""
 
     surface: Surface
     url: str = field(repr=False)
@@ -48,28 +47,28 @@ class Address:
 
     @property
     def service(self) -> str:
-        """The kind of service, such as `ntfy`: the scheme only."""
+        """The kind of service, such as `ntfy`. It is the scheme of the URL."""
         return self.url.partition("://")[0]
 
 
 class Addresses:
-    """Finds addresses. Reading a keyring may take 3 s, so one that no setting names is not looked for."""
+    """Finds addresses. Reading a keyring may take 3 s, so it is asked only for addresses that the settings mention."""
 
     def __init__(self, settings: SettingsSource, keys: Keys, *, environment: Mapping[str, str] = os.environ) -> None:
         self._settings = settings
         self._keys = keys
         self._environment = environment
-        self._stored_urls: dict[Surface, str] = {}  # addresses that came from the keys
+        self._stored_urls: dict[Surface, str] = {}  # addresses from the key stores
 
     def is_configured(self, surface: Surface) -> bool:
         """Whether an address is set. Quick."""
         return bool(self._environment.get(address_variable(surface), "").strip() or self._url_in_settings(surface))
 
     def of(self, surface: Surface) -> Address | None:
-        """The address of a surface, None when none is set.
+        """The address of a surface, None if none is set.
 
-        Raises `Refusal`: `no_address` when the settings say that it is stored and it is not, `bad_address` when it is
-        malformed, and what the key file raises.
+        Raises `Refusal`: `no_address` if the settings say that it is stored and it is not, `bad_address` if it is
+        malformed, and as `KeyFile.get`.
         """
         url, source = self._environment.get(address_variable(surface), "").strip(), ENVIRONMENT
         if not url:
@@ -84,7 +83,7 @@ class Addresses:
             self._stored_urls[surface] = url
         if not url:
             return None
-        if is_malformed(url):  # which is not repeated: it may be a secret
+        if is_malformed(url):  # the error does not repeat it, because it may be a secret
             raise Refusal("bad_address", f"what is stored for {surface.value} is not an address", EXAMPLE)
         return Address(surface, url, source)
 
@@ -99,13 +98,13 @@ class Addresses:
 
 
 def is_malformed(url: str) -> bool:
-    """Whether `url` is no address at all, of whatever service."""
+    """Whether `url` is not an address of any service."""
     scheme, between, rest = url.partition("://")
     return not between or not scheme.isascii() or not scheme.isalnum() or any(sign.isspace() for sign in rest)
 
 
 def secret_parts(url: str) -> tuple[str, ...]:
-    """An address and its parts that may be secret; a path is none for services that need no secret."""
+    """An address and its parts that may be secret. For services without secrets, the path is not one of them."""
     try:
         split = urlsplit(url)
         inside = [split.username, split.password, *split.query.replace("=", "&").split("&")]
@@ -117,7 +116,7 @@ def secret_parts(url: str) -> tuple[str, ...]:
 
 
 def is_known_service(url: str) -> bool:
-    """Whether an address is complete and of a supported service. Raises `Refusal` `not_installed` without Apprise."""
+    """Whether an address is complete and its service is supported. Raises `Refusal` `not_installed` without Apprise."""
     if url.partition("://")[0] in (DESKTOP, SPEAK):
         return True
     if not extras.installed(extras.NOTIFY):
@@ -130,9 +129,8 @@ def is_known_service(url: str) -> bool:
 def store_address(
     home: Home, name: str, url: str, *, in_file: bool, write: Callable[[str, str], Any]
 ) -> dict[str, Any]:
-    """Set the address of a surface. One that may contain a secret is stored among the keys, in this process;
-    `write(key, value)` writes the setting. Raises `Refusal` `bad_address`, `not_installed`, and what `Keys.set`
-    does."""
+    """Set the address of a surface. If it may contain a secret, this process stores it in the key stores.
+    `write(key, value)` writes the setting. Raises `Refusal` `bad_address`, `not_installed`, and as `Keys.set`."""
     surface, url = Surface(name), url.strip()
     if not url:
         fix = f"{EXAMPLE}; to remove the address: clawpy config unset notify.{surface}.url"

@@ -1,7 +1,7 @@
 """Sends a note to a surface, with Apprise or a program of this machine (SPEC 10.2).
 
-An address may contain a token (SPEC 11.1). Errors are described in words of our own, because those of a library may
-contain the address.
+An address may contain a token (SPEC 11.1), and the error of a library may contain the address. So errors are described
+in our own words.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 
 
 TIMEOUT_S = 15.0
-"""Seconds for one delivery in all."""
+"""Maximum number of seconds of one delivery."""
 
 RETRYABLE_STATUS = frozenset({408, 425, 429})
 """Status codes below 500 after which a delivery is tried again."""
 
 BUTTON_LIFETIME = timedelta(hours=4)
-"""The time that a button works; later the card is decided in the console."""
+"""Time during which a button works. After that, the card can be decided in the console."""
 
 ACTION_PATHS = {"approve": "confirm", "reject": "reject", "snooze": "snooze"}
 """The last part of the gateway's path for each action."""
@@ -42,15 +42,15 @@ ACTION_PATHS = {"approve": "confirm", "reject": "reject", "snooze": "snooze"}
 ACTION_LABELS = {"approve": "Approve", "reject": "Dismiss", "snooze": "Later"}
 
 PassFor = Callable[..., str]
-"""`Gateway.pass_for`: a credential for a single request, "" while nothing listens."""
+"""The type of `Gateway.pass_for`, which returns a credential for a single request, "" if nothing listens."""
 
 _MARKDOWN = re.compile(r"([*_`~|>#\\\[\]])")
-"""Characters that Discord reads as Markdown."""
+"""Characters that have a meaning in Discord's Markdown."""
 
 
 @frozen
 class Failure:
-    """Why a delivery failed. `lasting`: it will fail again until it is fixed."""
+    """The reason of a failed delivery. If `lasting`, it will fail again until the operator fixes it."""
 
     words: str
     lasting: bool = False
@@ -58,17 +58,17 @@ class Failure:
 
 @frozen
 class Button:
-    """A request to make: POST to `url` with this credential."""
+    """A button that sends a POST request to `url` with this credential."""
 
     url: str
     credential: str = field(repr=False)
 
 
 def make_buttons(engine: Services, pass_for: PassFor, card_id: str, actions: Sequence[str]) -> Mapping[str, Button]:
-    """A button for each action on a card, which calls the gateway; none while it does not listen.
+    """Make a button for each action on a card. Buttons call the gateway; if it does not listen, there are none.
 
-    A notification passes through other people's servers, so it never carries the token. Each button has a pass for one
-    action on one card, valid for a few hours.
+    A notification passes through foreign servers, so it never has the token. Each button has a pass for one action on
+    one card, valid for a few hours.
     """
     base = engine.settings.current.notify.gateway
     if not base or not card_id:
@@ -80,7 +80,8 @@ def make_buttons(engine: Services, pass_for: PassFor, card_id: str, actions: Seq
 
 
 def deliver(address: Address, note: Note, buttons: Mapping[str, Button]) -> Failure | None:
-    """Deliver a note; None on success. `buttons` by action. From any thread; takes at most about `TIMEOUT_S`."""
+    """Deliver a note; returns None on success. `buttons` are by action. Callable from any thread; takes at most about
+    `TIMEOUT_S`."""
     if address.service == DESKTOP:
         return _run(desktop_command(note))
     if address.service == SPEAK:
@@ -96,7 +97,7 @@ def _send(address: Address, note: Note, buttons: Mapping[str, Button]) -> Failur
     import apprise
     from apprise import plugins
 
-    # Its log may hold addresses, and would be printed over the screen; the result has all that is needed.
+    # Apprise's log may contain addresses, and would be printed over the screen. Its result is enough.
     apprise_logger = logging.getLogger("apprise")
     apprise_logger.propagate = False
     if not apprise_logger.handlers:
@@ -126,12 +127,12 @@ def _send(address: Address, note: Note, buttons: Mapping[str, Button]) -> Failur
 
 
 def _adapt(note: Note, buttons: Mapping[str, Button], fields: dict[str, Any]) -> tuple[str, str]:
-    """Add what a service understands to the `fields` of Apprise; returns title and body as it shows them."""
+    """Add the options of a service to the `fields` of Apprise. Returns (title, body) in the form that it shows."""
     match fields["schema"]:
         case "ntfy" | "ntfys":
             fields |= ntfy_fields(note, buttons)
         case "json" | "jsons":
-            if buttons and note.ask:  # the program that takes the push can answer it
+            if buttons and note.ask:  # the program that receives the push can answer the question
                 note = replace(note, body=f"{note.body} {note.ask}")
             answers = {
                 name: {"url": button.url, "authorization": f"Bearer {button.credential}"}
@@ -139,7 +140,7 @@ def _adapt(note: Note, buttons: Mapping[str, Button], fields: dict[str, Any]) ->
             }
             fields["payload"] = fields.get("payload", {}) | note.payload | ({"answers": answers} if answers else {})
         case "discord":
-            is_embed = note.form in (Form.EMBED, Form.RESULT)  # of which Apprise takes the marks
+            is_embed = note.form in (Form.EMBED, Form.RESULT)  # Apprise sends Markdown as an embed
             fields |= {"avatar": False} | ({"format": "markdown"} if is_embed else {})
             title, body = (text if is_embed else escape_markdown(text) for text in (note.title, note.text))
             return without_mentions(title), without_mentions(body)
@@ -147,7 +148,7 @@ def _adapt(note: Note, buttons: Mapping[str, Button], fields: dict[str, Any]) ->
 
 
 def describe_failure(messages: Sequence[str]) -> Failure:
-    """The failure in the log lines of Apprise, in words of our own."""
+    """The failure that the log lines of Apprise report, in our own words."""
     for line in messages:
         if match := re.search(r"error=(\d{3})\d{0,2}\b", line):
             status = int(match[1])
@@ -160,7 +161,7 @@ def describe_failure(messages: Sequence[str]) -> Failure:
 
 
 def ntfy_fields(note: Note, buttons: Mapping[str, Button]) -> dict[str, Any]:
-    """Fields of ntfy: priority, and buttons that call an address."""
+    """The fields of ntfy: its priority, and buttons that call an address."""
     priority = "min" if note.form in (Form.SILENT, Form.REFRESH) else "low" if note.form in QUIET_FORMS else "default"
     if note.haptic in ("notice", "failure") or note.form is Form.PAUSE:
         priority = "high"
@@ -182,17 +183,17 @@ def ntfy_fields(note: Note, buttons: Mapping[str, Button]) -> dict[str, Any]:
 
 
 def escape_markdown(text: str) -> str:
-    """Text that Discord shows literally."""
+    """The text with escapes, so that Discord shows it literally."""
     return _MARKDOWN.sub(r"\\\1", text)
 
 
 def without_mentions(text: str) -> str:
-    """Text whose mentions notify no user on Discord."""
+    """The text with mentions changed, so that they notify nobody on Discord."""
     return text.replace("@", "@\u200b")
 
 
 def desktop_command(note: Note) -> list[str]:
-    """The command that shows a note on the desktop; empty when there is none."""
+    """The command that shows a note on the desktop; empty if this machine has none."""
     if sys.platform == "darwin":
         script = "on run argv\ndisplay notification (item 2 of argv) with title (item 1 of argv)\nend run"
         return ["osascript", "-e", script, note.title or "clawpy", note.text]
@@ -210,7 +211,7 @@ def desktop_command(note: Note) -> list[str]:
 
 
 def speech_command(note: Note) -> list[str]:
-    """The command that reads a note aloud; empty when there is none."""
+    """The command that reads a note aloud; empty if this machine has none."""
     for name, options in (("say", []), ("spd-say", ["--wait", "--"]), ("espeak-ng", ["--"]), ("espeak", ["--"])):
         if program := shutil.which(name):
             return [program, *options, note.text.lstrip("-")]

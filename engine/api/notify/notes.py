@@ -1,8 +1,9 @@
-"""Which facts are notified, on which surface, in which form and words (SPEC 10.2). Pure functions.
+"""Decides which ledger entries are notified, on which surface and in which form, and writes the texts (SPEC 10.2).
+Pure.
 
-The outbox stores only which fact it was. The text is made when it is sent, so a card that was decided or forgotten
-meanwhile (SPEC 4.10) is not sent. Text of agents and models may be hostile, and it leaves the machine here. Therefore
-it is sanitised, and secrets are removed (SPEC 11.1).
+The outbox stores only the id of the ledger entry. The text is made when it is sent, so a card that was decided or
+forgotten meanwhile (SPEC 4.10) is not sent. Texts of agents and models may be hostile, and they leave the machine here.
+So they are sanitised, and secrets are removed (SPEC 11.1).
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from engine.storage.ledger import LedgerEntry
 
 
 class NotificationKind(StrEnum):
-    """The seven kinds of event that are notified, with the names of SPEC 10.2."""
+    """The seven kinds of notified events, with the names of SPEC 10.2."""
 
     NEW_MEDIUM = "new card, medium"
     NEW_HIGH = "new card, high"
@@ -69,7 +70,7 @@ class Form(StrEnum):
 
 
 class Urgency(StrEnum):
-    """The timing of a notification: low ones are collected, urgent ones ignore quiet hours."""
+    """The timing of a notification. Low ones are collected, and urgent ones are sent even in quiet hours."""
 
     LOW = "low"
     NORMAL = "normal"
@@ -77,7 +78,7 @@ class Urgency(StrEnum):
 
 
 def _row(screen: Form, watch: Form | None, glasses: Form | None, discord: Form | None) -> Mapping[Surface, Form]:
-    """A row of the table; web and desktop are like the phone."""
+    """A row of the table. Web and desktop have the form of the phone."""
     forms = {
         Surface.PHONE: screen,
         Surface.WATCH: watch,
@@ -116,7 +117,7 @@ _SETTINGS = {Surface.WATCH: "watch_complications_enabled", Surface.GLASSES: "gla
 
 
 def setting_of(surface: Surface) -> str:
-    """The setting that switches a surface on or off (SPEC 7.4), as it is written in the file."""
+    """The name in the settings file of the setting that switches a surface on or off (SPEC 7.4)."""
     return to_camel(_SETTINGS.get(surface, _PUSH_SETTING))
 
 
@@ -129,11 +130,11 @@ def is_switched_on(surface: Surface, settings: Settings) -> bool:
 
 
 HIGH_CONFIDENCE = 0.6
-"""A card with at least this stated confidence is high: it has the SUGGESTED badge (SPEC 2.5). A broken test is always
-high."""
+"""Minimum stated confidence of a high card, which has the SUGGESTED badge (SPEC 2.5). The card of a broken test is
+always high."""
 
 FACT_KINDS = frozenset({"PredictionCreated", "PredictionConfirmed", "SessionEnded", "CostWarned", "StateChanged"})
-"""The kinds of facts that may be notified."""
+"""The kinds of ledger entries that may be notified."""
 
 FAILED_STATES = frozenset(
     {SessionState.FAILED, SessionState.CANNOT_RUN, SessionState.BLOCKED, SessionState.INTERRUPTED}
@@ -144,11 +145,11 @@ NEW_CARDS = frozenset({NotificationKind.NEW_MEDIUM, NotificationKind.NEW_HIGH})
 
 @frozen
 class NotificationContent:
-    """The content of a notification, before it has the form of a surface.
+    """The content of a notification, independent of the surface.
 
-    `words` says what happened, or is the prompt of a card. `confidence` (0 to 1) and `tier` are those of the card, None
-    without a card. `stated`: the confidence is shown to people. `asks`: a person must look at the card itself, because
-    the content filter asks or no sandbox works.
+    `words` are a sentence about the event, or the prompt of a card. `confidence` (0 to 1) and `tier` are those of the
+    card, None without a card. `stated` says whether the confidence is shown to people. `asks` says whether a person
+    must look at the card itself, because the content filter asks or no sandbox works.
     """
 
     kind: NotificationKind
@@ -163,12 +164,14 @@ class NotificationContent:
 
 
 def kind_of(fact: LedgerEntry) -> NotificationKind | None:
-    """The kind of event that a fact is, None for none of them."""
+    """The kind of event of a ledger entry, None for an entry that is not notified."""
     payload = fact.payload
     match fact.kind:
-        case "PredictionCreated" if payload["source"] != Source.OPERATOR:  # else the operator made it
+        case "PredictionCreated" if (
+            payload["source"] != Source.OPERATOR
+        ):  # operators need no note about their own cards
             is_confident = payload.get("stated", False) and payload["confidence"] >= HIGH_CONFIDENCE
-            is_high = is_confident or payload.get("tier") == Tier.BROKEN  # older facts have no tier
+            is_high = is_confident or payload.get("tier") == Tier.BROKEN  # older entries have no tier
             return NotificationKind.NEW_HIGH if is_high else NotificationKind.NEW_MEDIUM
         case "PredictionConfirmed" if payload["decided_by"] == DecidedBy.AUTONOMY:
             return NotificationKind.ACTED
@@ -186,7 +189,7 @@ def kind_of(fact: LedgerEntry) -> NotificationKind | None:
 def content_of(
     fact: LedgerEntry, card_of: Callable[[str], Card], session_of: Callable[[str], SessionView], now: datetime
 ) -> NotificationContent | None:
-    """The content to send about a fact now; None when that is no longer needed."""
+    """The content to send about a ledger entry now; None if it is no longer needed."""
     kind, payload = kind_of(fact), fact.payload
     match kind:
         case None:
@@ -223,7 +226,7 @@ def content_of(
 def _session_content(
     kind: NotificationKind, fact: LedgerEntry, session_of: Callable[[str], SessionView]
 ) -> NotificationContent:
-    """The result of a session, also of one that was forgotten."""
+    """The result of a session, even if the session was forgotten."""
     payload = fact.payload
     try:
         session: SessionView | None = session_of(fact.subject)
@@ -251,13 +254,13 @@ APS_SOUND = "prediction.caf"
 CARD_ACTIONS = ("approve", "reject", "snooze")
 
 MAX_CHARS = 300
-"""Characters of a text; phones show less."""
+"""Maximum number of characters of a text. Phones show less."""
 
 MAX_DIGEST_LINES = 10
-"""Lines of a digest; the rest is counted."""
+"""Maximum number of lines of a digest; the other notes are only counted."""
 
 HAPTICS = ("success", "notice", "failure")
-"""Meanings of a tap on the wrist, weakest first."""
+"""The meanings of a tap on the wrist, weakest first."""
 
 QUIET_FORMS = frozenset({Form.SILENT, Form.BADGE, Form.REFRESH})
 """Forms that make no sound."""
@@ -265,8 +268,8 @@ QUIET_FORMS = frozenset({Form.SILENT, Form.BADGE, Form.REFRESH})
 
 @frozen
 class Note:
-    """One notification. `badge` is the number of pending cards, `actions` are what can be done with the card, `haptic`
-    is one of `HAPTICS` or "" for none, and `ask` is a spoken question for an answer by voice."""
+    """One notification. `badge` is the number of pending cards, `actions` are the possible actions on the card,
+    `haptic` is one of `HAPTICS` or "" for none, and `ask` is a question to be answered by voice."""
 
     form: Form
     title: str
@@ -315,7 +318,7 @@ def make_note(
     """The note of a content in a form, while `pending` cards wait."""
     words = clean_line(content.words, secrets)
     percent = f"{round(100 * content.confidence)}%" if content.confidence is not None and content.stated else ""
-    # The tier's word stands for a confidence that is not stated; work at risk always has it.
+    # The word of the tier replaces a confidence that is not stated. Cards of work at risk always have it.
     risk = content.tier.word if content.tier and (not content.stated or content.tier is Tier.BROKEN) else ""
     base = Note(
         form,
@@ -367,11 +370,11 @@ def _joined(*parts: str) -> str:
 
 
 def make_digest(notes: Sequence[Note]) -> Note:
-    """Several notes of one surface as one; they come oldest first, and there are at least two."""
+    """Combine at least two notes for one surface, oldest first, into one."""
     last = notes[-1]
     taps = [note.haptic for note in notes if note.haptic]
     if taps or last.form in (Form.BADGE, Form.REFRESH):
-        # A face has room for one, and the number counts all; of several taps the strongest is felt.
+        # A watch face has room for one note; its number counts all cards, and only the strongest tap is felt.
         return replace(last, haptic=max(taps, key=HAPTICS.index, default=""))
     lines = [f"• {note.subtitle}: {note.body}" if note.subtitle else f"• {note.body}" for note in notes]
     if len(lines) > MAX_DIGEST_LINES:
@@ -395,12 +398,13 @@ def clean_line(text: str, secrets: Iterable[str]) -> str:
 
 
 def is_complete(content: NotificationContent, words: str) -> bool:
-    """Whether a card may be approved from its note: the whole prompt is there, and the content filter does not ask."""
+    """Whether a card may be approved from its note: the note has the whole prompt, and nothing asks for a look at the
+    card."""
     return not content.asks and words == " ".join(sanitise(content.words).split())
 
 
 def spoken_text(content: NotificationContent, words: str) -> str:
-    """A card as it is read aloud."""
+    """The text of a card that is read aloud."""
     assert content.confidence is not None
     risk = content.tier.word.capitalize() if content.tier and not content.stated else ""
     confidence = risk or f"Confidence {round(100 * content.confidence)} percent"

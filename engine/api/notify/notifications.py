@@ -1,6 +1,6 @@
-"""Reads events from the ledger, stores notifications in the outbox, and has them delivered (SPEC 10.2).
+"""Reads events from the ledger, stores notifications in the outbox, and delivers them (SPEC 10.2).
 
-Each surface has a thread of its own, so that a dead service delays no other.
+Each surface has its own thread, so that a service that does not answer delays no other.
 """
 
 from __future__ import annotations
@@ -53,13 +53,14 @@ log = logging.getLogger(__name__)
 CURSOR_KEY = "notify.read"
 
 CLOSE_TIMEOUT_S = 1.0
-"""Seconds that `close` waits for a delivery in progress; it is marked, or repeated at the next start."""
+"""Seconds that `close` waits for a delivery in progress. If it is not finished then, it is repeated at the next
+start."""
 
 MAX_WAIT_S = 3600.0
-"""Seconds until a surface with something to send is looked at again: a laptop may have slept."""
+"""Maximum seconds until a surface with waiting notifications is checked again, because a laptop may have slept."""
 
 WAITING_PREFIX = "notify-"
-"""The prefix of an id in the queue; the name of a surface follows."""
+"""The prefix of an id in the queue, which is followed by the name of a surface."""
 
 Deliver = Callable[[Address, Note, Mapping[str, Button]], Failure | None]
 
@@ -83,7 +84,7 @@ class Notifications:
     # -- life cycle
 
     def start(self) -> None:
-        """Start to follow events. Without it, call `catch_up` and `step`."""
+        """Begin to follow events in threads. Without these threads, call `catch_up` and `step`."""
         self._subscription = self.engine.bus.subscribe(self._follower.wake, capacity=1_000)
         self._follower.wake()
 
@@ -102,7 +103,7 @@ class Notifications:
     def _follow(self) -> None:
         assert self._subscription is not None
         events = self._subscription.drain()
-        # Most events are not notified; then the ledger is not even read.
+        # Most events are not notified; for them the ledger is not read.
         is_concerned = self._subscription.dropped or any(event.kind in FACT_KINDS for event in events)
         if self._has_caught_up and not is_concerned:
             return
@@ -110,7 +111,7 @@ class Notifications:
         try:
             self._wake(self.outbox.waiting_surfaces())
             self.catch_up()
-        except Exception:  # a full disk, for instance: nothing was handled, and comes again
+        except Exception:  # for instance a full disk: nothing was handled, and the next attempt reads it again
             if not self._closed.is_set():
                 log.exception("what happened could not be read; it is read again when more happens")
 
@@ -119,10 +120,10 @@ class Notifications:
             for surface in surfaces:
                 self._senders[surface].background.wake()
 
-    # -- facts
+    # -- storing notifications
 
     def catch_up(self) -> None:
-        """Store notifications for what happened since the last time, in this thread."""
+        """Store notifications for the new ledger entries, in the calling thread."""
         self._cursor.each(self._store)
 
     def _store(self, facts: Sequence[LedgerEntry]) -> None:
@@ -132,10 +133,10 @@ class Notifications:
             self._wake({Surface(row.surface) for row in rows})
 
     def _rows_of(self, fact: LedgerEntry, now: datetime) -> list[NotificationRow]:
-        """The rows of a fact. Low ones are collected, and in quiet hours all that are not urgent."""
+        """The rows for a ledger entry. Low notifications are collected, and in quiet hours all that are not urgent."""
         try:
             kind = kind_of(fact)
-        except (KeyError, TypeError):  # of another version; what comes after it is not held up
+        except (KeyError, TypeError):  # an entry of another version is skipped, so that the next ones are handled
             log.exception("a %s cannot be understood and is not sent", fact.kind)
             return []
         if kind is None:
@@ -171,7 +172,7 @@ class Notifications:
         return self._senders[surface].step()
 
     def note_of(self, row: NotificationRow) -> Note | None:
-        """The note of a row as it is now, None when it is no longer needed."""
+        """The present note of a row, None if it is no longer needed."""
         engine, form = self.engine, FORMS[NotificationKind(row.happening)].get(Surface(row.surface))
         fact = next(iter(engine.ledger.since(row.fact_id - 1, 1)), None)
         if form is None or fact is None or fact.id != row.fact_id:
@@ -184,7 +185,7 @@ class Notifications:
         return make_note(content, form, pending=len(engine.cards.pending()), now=now, secrets=secrets)
 
     def deliver_to(self, surface: Surface, note: Note) -> Failure | None:
-        """Deliver a note now; None on success."""
+        """Deliver a note now; returns None on success."""
         try:
             address = self.addresses.of(surface)
             if address is None:
@@ -194,11 +195,11 @@ class Notifications:
         except Refusal as refusal:
             return Failure(refusal.message, lasting=True)
         except Exception as error:
-            # Only the type of a library's error is named: its message may hold the address.
+            # Only the type of a library's error is logged, because its message may contain the address.
             log.warning("the %s could not be reached: %s", surface, type(error).__name__)
             return Failure(f"its delivery failed ({type(error).__name__})")
 
-    # -- what was not delivered
+    # -- undelivered notifications
 
     def waiting(self) -> list[Waiting]:
         """Surfaces with undelivered notifications, for the queue (SPEC 9.3)."""
@@ -208,19 +209,19 @@ class Notifications:
         ]
 
     def trouble(self, surface: Surface) -> str:
-        """Why the last delivery to a surface failed, "" when it did not."""
+        """Why the last delivery to a surface failed, "" if it did not."""
         return self._senders[surface].trouble
 
     def retry_waiting(self, waiting_id: str) -> int:
-        """Send again what an entry of the queue is about; the number of notifications."""
+        """Send the notifications of an entry in the queue again; returns their number."""
         return self.retry(Surface(waiting_id.removeprefix(WAITING_PREFIX)))
 
     def dismiss_waiting(self, waiting_id: str) -> int:
-        """Dismiss what an entry of the queue is about; the number of notifications."""
+        """Dismiss the notifications of an entry in the queue; returns their number."""
         return self.outbox.dismiss(Surface(waiting_id.removeprefix(WAITING_PREFIX)))
 
     def retry(self, surface: Surface | None) -> int:
-        """Send again what was given up, on all surfaces or one; the number of notifications."""
+        """Send again the notifications that were given up, on one surface or all; returns their number."""
         revived = self.outbox.revive(surface)
         for each, sender in self._senders.items():
             if surface in (None, each):
@@ -231,7 +232,7 @@ class Notifications:
     # -- the verb
 
     def test(self, surface: Surface | None) -> list[Document]:
-        """Send a test now to a surface, or to all that have an address, and say how it went. Raises `Refusal`
+        """Send a test to a surface, or to all that have an address. Returns the results. Raises `Refusal`
         `no_surface`."""
         chosen = [surface] if surface else [each for each in Surface if self.addresses.is_configured(each)]
         if not chosen:
@@ -255,7 +256,7 @@ class Notifications:
         return reply | {"delivered": True, "message": "accepted by the service; check whether it arrived", "fix": ""}
 
     def surfaces(self) -> list[Document]:
-        """Each surface with its address and what was not delivered."""
+        """Each surface with its address and its undelivered notifications."""
         undelivered = {notes.surface: notes for notes in self.outbox.undelivered()}
         replies = []
         for surface in Surface:
@@ -272,7 +273,7 @@ class Notifications:
         return replies
 
     def _address_document(self, surface: Surface) -> Document:
-        """The service of a surface, or what is missing."""
+        """The service of a surface, or what is missing to use it."""
         on, setting = is_switched_on(surface, self.engine.settings.current), setting_of(surface)
         reply: Document = {"service": "", "source": "", "enabled": on, "message": "", "fix": ""}
         try:
@@ -287,14 +288,14 @@ class Notifications:
 
 
 class _Sender:
-    """Delivers to one surface. A row is marked after its delivery: a crash in between delivers it twice, and never
-    loses it. A surface that fails is tried again at growing intervals, for a day."""
+    """Delivers to one surface. A row is marked after its delivery, so after a crash it may be delivered twice but is
+    never lost. After a failure, delivery is tried again at growing intervals for a day."""
 
     def __init__(self, service: Notifications, surface: Surface) -> None:
         self.trouble = ""
-        """Why the last delivery failed, "" when it did not."""
+        """Why the last delivery failed, "" if it did not."""
         self.blocked_until: datetime | None = None
-        """After a failure nothing is tried before then."""
+        """The time before which nothing is tried after a failure."""
         self.background = Background(f"clawpy-notify-{surface}", self._work, interruptible=True)
         self._service = service
         self._surface = surface
@@ -312,7 +313,8 @@ class _Sender:
         return None if wait is None else min(wait, MAX_WAIT_S)
 
     def step(self) -> float | None:
-        """Deliver what is due. Returns the seconds until the next step: 0 for at once, None when nothing waits."""
+        """Deliver the notifications that are due. Returns the seconds until the next step: 0 for at once, None if
+        nothing waits."""
         engine = self._service.engine
         with self._step_lock:
             now, rows = engine.clock.now(), self._service.outbox.waiting(self._surface)
@@ -322,7 +324,7 @@ class _Sender:
             return self._send(batch) if batch else wait
 
     def _send(self, rows: Sequence[NotificationRow]) -> float:
-        """Send rows as one note; the seconds until the next step."""
+        """Send rows as one note; returns the seconds until the next step."""
         service, outbox = self._service, self._service.outbox
         notes = {row.id: note for row in rows if (note := service.note_of(row)) is not None}
         outbox.finish([row for row in rows if row.id not in notes], DeliveryState.DROPPED, "overtaken")
@@ -339,7 +341,8 @@ class _Sender:
         return 0.0
 
     def _count_failure(self, rows: Sequence[NotificationRow], failure: Failure) -> float:
-        """Give up what will not be tried again, postpone the rest; the seconds until the next attempt."""
+        """Give up rows that will not be tried again, and postpone the others. Returns the seconds until the next
+        attempt."""
         now, outbox = self._service.engine.clock.now(), self._service.outbox
         pause = BACKOFF_S[min(self._failures, len(BACKOFF_S) - 1)]
         self._failures += 1

@@ -1,7 +1,8 @@
-"""Stores notifications that wait, were sent or were given up, and plans what is sent when (SPEC 10.2).
+"""Stores notifications that wait, were sent or were given up, and plans when they are sent (SPEC 10.2).
 
-They are in the database, so a crash loses none. A row names its fact, and has neither text nor address, so nothing in
-it must be forgotten or kept secret. In quiet hours only urgent ones are sent; the rest follows in the morning.
+They are in the database, so a crash loses none. A row has the id of its ledger entry, but no text and no address, so
+nothing in it must be forgotten or kept secret. In quiet hours only urgent notifications are sent; the others follow in
+the morning.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from engine.storage.rows import utc_field
 
 
 class DeliveryState(StrEnum):
-    """Whether a notification waits, was sent, dropped or given up."""
+    """The state of a notification: it waits, was sent, dropped or given up."""
 
     WAITING = "waiting"
     SENT = "sent"
@@ -36,11 +37,12 @@ KEPT_FOR = {
     DeliveryState.DROPPED: timedelta(days=7),
     DeliveryState.DEAD: timedelta(days=28),
 }
-"""The time that a finished row is kept."""
+"""Time for which a finished row is kept."""
 
 
 class NotificationRow(SQLModel, table=True):
-    """One notification for one surface: one for each fact and surface, however often the fact is read."""
+    """One notification for one surface. There is one row for each ledger entry and surface, even if the entry is read
+    twice."""
 
     __tablename__ = "notifications"
 
@@ -61,7 +63,8 @@ class NotificationRow(SQLModel, table=True):
 
 @frozen
 class UndeliveredNotes:
-    """Notifications that were given up on a surface: how many, since when, and the reason of the last failure."""
+    """The notifications that were given up on a surface: their number, the time of the oldest, and in `note` the reason
+    of the last failure."""
 
     surface: Surface
     count: int
@@ -87,7 +90,7 @@ class Outbox:
         self._database = database
 
     def put(self, rows: Sequence[NotificationRow]) -> int:
-        """Store rows that are new; their number. Deletes old ones."""
+        """Store the rows that are new, and delete old rows. Returns the number of new rows."""
         if not rows:
             return 0
 
@@ -109,7 +112,7 @@ class Outbox:
             return list(session.exec(query))
 
     def waiting_surfaces(self) -> frozenset[Surface]:
-        """Surfaces for which something waits."""
+        """Surfaces with waiting notifications."""
         with self._database.read() as session:
             return frozenset(map(Surface, session.exec(select(_surface).distinct().where(_IS_WAITING))))
 
@@ -124,7 +127,7 @@ class Outbox:
         ]
 
     def finish(self, rows: Sequence[NotificationRow], state: DeliveryState, note: str = "") -> None:
-        """Mark rows as sent or dropped. `note` has the reason, without the text of the notification."""
+        """Mark rows as sent or dropped. `note` is the reason, without the text of the notification."""
         self._update_waiting(rows, standing=state, note=note)
 
     def give_up(self, surface: Surface, rows: Sequence[NotificationRow], note: str) -> None:
@@ -137,12 +140,12 @@ class Outbox:
         self._update_waiting(rows, due_at=due_at, note=note, tries=col(NotificationRow.tries) + 1)
 
     def revive(self, surface: Surface | None) -> int:
-        """Have what was given up sent again, on all surfaces or one; the number of rows."""
+        """Let rows that were given up wait again, on one surface or all. Returns their number."""
         changes = {"standing": DeliveryState.WAITING, "tries": 0, "gathered": True}
         return self._update(_dead_on(surface), changes, now=("due_at", "created_at"))
 
     def dismiss(self, surface: Surface | None) -> int:
-        """Drop what was given up; the number of rows."""
+        """Drop rows that were given up. Returns their number."""
         return self._update(_dead_on(surface), {"standing": DeliveryState.DROPPED, "note": "dismissed by you"})
 
     def _update_waiting(self, rows: Sequence[NotificationRow], event: Event | None = None, **changes: object) -> None:
@@ -157,7 +160,7 @@ class Outbox:
         now: Sequence[str] = (),
         event: Event | None = None,
     ) -> int:
-        """Change rows and return their number. The columns `now` get the present time; `event` is recorded."""
+        """Change rows and record `event`. The columns in `now` get the present time. Returns the number of rows."""
 
         def work(tx: Transaction) -> int:
             times = dict.fromkeys(("changed_at", *now), tx.now)
@@ -177,28 +180,28 @@ def _dead_on(surface: Surface | None) -> sa.ColumnElement[bool]:
 
 
 BACKOFF_S = (30.0, 120.0, 600.0, 1800.0, 3600.0)
-"""Seconds until the next attempt, by the number of failures in a row; the last value for all that follow."""
+"""Seconds until the next attempt, by the number of failures in a row. The last value is used for all further ones."""
 
 MAX_TRIES = 8
-"""Attempts for one notification."""
+"""Maximum number of attempts for one notification."""
 
 MAX_AGE = timedelta(hours=24)
-"""A notification that was not sent by then is given up; a fact that was not read by then is skipped."""
+"""A notification that was not sent by this age is given up. A ledger entry that was not read by this age is skipped."""
 
 QUIET_POLL_S = 60.0
 """Seconds until the next check whether quiet hours are over."""
 
 MAX_BATCH = 50
-"""Notifications that are sent as one at most."""
+"""Maximum number of notifications that are sent as one."""
 
 
 def plan_delivery(
     waiting: Sequence[NotificationRow], now: datetime, *, quiet: bool
 ) -> tuple[Sequence[NotificationRow], float | None]:
-    """The rows to send now as one notification, and the seconds until the next look.
+    """(rows to send now as one notification, seconds until the next check).
 
-    Urgent rows come first, then the oldest; rows that are collected go together. Without a row to send the seconds are
-    those until one is due, None if nothing waits.
+    Urgent rows come first, then the oldest. Collected rows are sent together. If there is nothing to send now, the
+    seconds are the time until a row is due, None if nothing waits.
     """
     sendable = sorted((row for row in waiting if row.urgent or not quiet), key=lambda row: (not row.urgent, row.id))
     first = next((row for row in sendable if row.due_at <= now), None)

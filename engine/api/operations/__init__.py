@@ -1,4 +1,4 @@
-"""Everything that can be asked of an engine, each operation declared once (SPEC 9.8, 10.1).
+"""All operations of an engine, each declared once (SPEC 9.8, 10.1).
 
 The command line, the control socket, the gateway, JSON-RPC and the MCP server all call `dispatch`.
 """

@@ -49,7 +49,7 @@ def predict(
     faults = engine.ledger.latest(50, kinds=("FaultReported",))
     new = [
         fact for fact in reversed(faults) if not latest or fact.id > latest[0].id
-    ]  # such as lines of a predictor that cannot be read
+    ]  # for instance a predictor's line that cannot be read
     return _pending_document(engine, workspaces, channel, snoozed=snoozed, shown=shown) | {
         "created": [card.id for card in report.created],
         "withdrawn": list(report.withdrawn),
@@ -86,7 +86,7 @@ def _pending_document(
     workspaces_of_cards = [card.assignment.workspace for card in pending]
     elsewhere = Counter(place for place in workspaces_of_cards if workspaces and place not in workspaces)
     if shown:
-        # What was listed may later count as passed over (SPEC 2.9).
+        # Cards that a person saw may later count as passed over (SPEC 2.9).
         engine.cards.mark_shown([card.id for card in shown_cards])
     reply: Document = {"predictions": document(shown_cards)}
     return reply | {"elsewhere": dict(elsewhere.most_common())} if elsewhere else reply
@@ -210,7 +210,7 @@ def tasks(
 
 
 TRIGGER_SOURCE = "gateway"
-"""The source of triggers from programs, for the loop rail (SPEC 3.3)."""
+"""The start of links for triggers from programs, in the loop rail (SPEC 3.3)."""
 
 CARD_REASONING = "requested over the gateway"
 
@@ -334,7 +334,7 @@ def twin(
             reply = engine.model_twin.answer(named, situation, temperature=temperature, max_tokens=max_tokens)
             return {"model": named, "source": "twin-model", **reply.model_dump()}
         except (NoAnswer, UnusableReply):
-            pass  # what cannot be asked falls back (SPEC 2.3), as in a cycle
+            pass  # if the model cannot be asked, the best card is the answer (SPEC 2.3), as in a cycle
     best = next(iter(engine.cards.pending()), None)
     if best is None:
         raise Refusal("nothing_to_predict", "nothing to propose now", "trigger a cycle first")

@@ -102,7 +102,7 @@ def learnings(
 
 
 def _lesson_uses(engine: Services, lesson: str) -> Document:
-    """Other uses of a lesson: by which leaders, and in which active candidates."""
+    """The other uses of a lesson: the leaders that teach it, and the active candidates that have it."""
     leaders = [agent.id for agent in engine.agents.list() if agent.tier <= 3 and _teaches(engine, agent.id, lesson)]
     promoted = engine.adaptation.candidates(CandidateStatus.ACTIVE, CandidateType.PROMPT_FRAGMENT)
     candidates = [
@@ -118,7 +118,7 @@ def _teaches(engine: Services, leader: str, lesson: str) -> bool:
 
 
 def _propose_agents_md(engine: Services, workspace: str) -> Document:
-    """A card that writes the lessons of a workspace, the newest first, each once."""
+    """Make a card that writes the lessons of a workspace, newest first, each once."""
     taught = [(learnt.at, learnt.text) for learnt in engine.bubbles.list_accepted(workspace)]
     entries = engine.learnings.entries(LearningScope.PROJECT.value, workspace, limit=1000)
     from_sessions = [
@@ -135,7 +135,7 @@ def _propose_agents_md(engine: Services, workspace: str) -> Document:
             "`clawpy learnings chain` looks again; `clawpy bubbles flush` sends queued findings up",
         )
     lessons: list[str] = []
-    for text in texts:  # the newest, as many as a card takes
+    for text in texts:  # the newest first, until the card is full
         if len(lessons) == MAX_LESSONS or sum(map(len, lessons)) + len(text) > MAX_LESSON_CHARS:
             break
         lessons.append(text)

@@ -1,8 +1,8 @@
 """Operations on memory: recall, remember, note, suggest, drafts, forget (SPEC 4, 10.4).
 
-`note` and `suggest` are for agents that work elsewhere. They act under their own name, never as the operator, so a card
-of theirs waits like any other. A line of `remember` that cannot be read is reported with its number and does not stop
-the others; imported memories never expire.
+`note` and `suggest` are for agents that work elsewhere. These act under their own name, never as the operator, so their
+cards wait like any other card. A line of `remember` that cannot be read is reported with its number; the other lines
+are stored. Imported memories never expire.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ MILLISECONDS = 10**11
 
 @frozen
 class RejectedLine:
-    """A line that was passed over, or `stored` in part, and why, in words."""
+    """A line that was skipped, or `stored` without a part of it, with the reason in words."""
 
     line: int
     message: str
@@ -61,8 +61,8 @@ class RejectedLine:
 
 
 def read_lines(lines: Sequence[str], *, first: int, source: str) -> tuple[list[NewMemory], list[RejectedLine]]:
-    """What lines say, `first` being the number of the first, `source` the name of their file. Empty lines say
-    nothing."""
+    """The memories in the lines of a file, and the rejected lines. `first` is the number of the first line, `source`
+    the name of the file. Empty lines are skipped."""
     items, rejected = [], []
     for number, line in enumerate(lines, first):
         if not line.strip():
@@ -109,8 +109,8 @@ def _string_field(fields: dict[str, Any], name: str) -> str:
 
 
 def parse_time(value: Any) -> datetime | None:
-    """A time as people and programs write it: ISO 8601, seconds or milliseconds since 1970, mail dates, a few more.
-    One without a zone is taken for UTC. Raises ValueError."""
+    """Read a time in a common format: ISO 8601, seconds or milliseconds since 1970, mail dates, and a few more. A time
+    without a zone is in UTC. Raises ValueError."""
     if value is None or value == "":
         return None
     try:
@@ -139,10 +139,11 @@ def _parse_time(text: str) -> datetime:
 
 
 RECALL_DEADLINE_S = 20.0
-"""Seconds that a layer has. A person waits, unlike for a prompt, and the first question loads the embedder."""
+"""Seconds that a layer has. It is longer than for prompts: a person waits for the answer, and the first question loads
+the embedding model."""
 
 MAX_LISTED_DRAFTS = 200
-"""Drafts that are listed, the oldest first."""
+"""Maximum number of drafts that are listed, oldest first."""
 
 MAX_NAME_CHARS = 60
 MAX_REASON_CHARS = 500
@@ -153,7 +154,7 @@ _RESERVED_NAMES = """
     theuser twin user you
 """
 RESERVED_NAMES = frozenset(_RESERVED_NAMES.split())
-"""Names that no agent may use: those of the operator, the engine, and who speaks for them."""
+"""Names that no agent may use: names of the operator, the engine, and of others with their authority."""
 
 _LETTER_BY_LOOKALIKE = str.maketrans("013457$@|!", "oieastsaii")
 
@@ -246,10 +247,9 @@ def suggest(
 def agent_name(given_name: str) -> str:
     """The name of an agent, on one line.
 
-    Raises `Refusal`: `bad_arguments` for an empty name, `not_its_name` for one that carries authority, however it is
-    spelt.
+    Raises `Refusal`: `bad_arguments` for an empty name, `not_its_name` for a reserved name in any spelling.
     """
-    from engine.safety.content.shell import fold  # it brings the whole filter along
+    from engine.safety.content.shell import fold  # imported here, because it loads the whole content filter
 
     name = " ".join(sanitise(given_name).split())[:MAX_NAME_CHARS]
     if not name:
@@ -272,7 +272,7 @@ def drafts(
     waiting = service.waiting(MAX_LISTED_DRAFTS)
     if action == "list":
         return {"drafts": document(waiting)}
-    # One that was decided is known by its whole id: the same verb again says what became of it.
+    # A decided draft is found by its whole id, so that a repeated verb reports the decision.
     decided_ids = [id] if _is_draft(engine, require("id", id)) else []
     draft_id = match_prefix(
         id, [*decided_ids, *(draft.id for draft in waiting)], what="draft", see="clawpy drafts list"

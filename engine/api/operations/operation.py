@@ -1,7 +1,7 @@
-"""What an operation is: a function on the engine's services, whose signature declares its arguments (SPEC 9.8).
+"""An operation is a function on the engine's services whose signature declares its arguments (SPEC 9.8).
 
-`engine.api.operations` has the operations; this module has `@operation`, which declares one, and the types of their
-arguments.
+The operations are in the other modules of `engine.api.operations`. This module has the decorator `@operation`, and the
+types of arguments.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class ApiServices(Services):
-    """The services of one engine with its gateway and its notifications, callable from any thread."""
+    """The services of one engine with its gateway and notifications. Callable from any thread."""
 
     gateway: Gateway
     notify: Notifications
@@ -35,7 +35,7 @@ class ApiServices(Services):
 
 @frozen
 class OfflineServices:
-    """What the verbs of `control.OFFLINE_VERBS` use, which need no engine."""
+    """The values for verbs in `control.OFFLINE_VERBS`, which need no engine."""
 
     home: Home
     workspaces: Sequence[str]
@@ -45,11 +45,11 @@ Function = TypeVar("Function", bound=Callable[..., Document])
 Model = TypeVar("Model", bound=BaseModel)
 
 READ_ONLY_ACTIONS = frozenset({"list", "show", "get", "scopes", "status"})
-"""Actions that do not show that you are there."""
+"""Actions that only read, so they do not show that you are present."""
 
 
 def _accept_whole_float(value: Any) -> Any:
-    """Accept 22.0 as a whole number, as JSON does."""
+    """Convert a float such as 22.0 to a whole number, because JSON does not distinguish them."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
@@ -67,8 +67,8 @@ Seconds = Annotated[float, Field(ge=1, le=30 * 86_400)]
 
 
 class Operation:
-    """One operation, which `function(engine, …)` carries out. A function with the keyword-only parameter `decided_by`
-    is told whose decision it is. `marks_presence`: a request for it shows that you are there, unless its action only
+    """One operation, which `function(engine, …)` carries out. If the function has the keyword-only parameter
+    `decided_by`, it gets who decides. If `marks_presence`, a request shows that you are present, unless its action only
     reads."""
 
     def __init__(self, name: str, function: Callable[..., Document], *, marks_presence: bool) -> None:
@@ -84,8 +84,8 @@ class Operation:
         return self.model(self.name)
 
     def model(self, name: str, *, without: Collection[str] = (), strict: bool = True) -> type[BaseModel]:
-        """A model of its arguments, without those named in `without`. If it is not `strict`, it also accepts texts, as
-        a query string has them."""
+        """A model of its arguments, without those in `without`. If it is not `strict`, it also accepts values as texts,
+        as in a query string."""
         services = dict.fromkeys(("Services", "ApiServices", "OfflineServices"), Any)
         hints = typing.get_type_hints(self._function, localns=services, include_extras=True)
         _, *parameters = inspect.signature(self._function).parameters.values()
@@ -98,26 +98,26 @@ class Operation:
         return create_model(name, __config__=config, **fields)
 
     def __call__(self, engine: ApiServices, arguments: Any) -> Document:
-        """Carry it out. Raises `Refusal` `bad_arguments`, and its own."""
+        """Carry out the operation. Raises `Refusal` `bad_arguments`, and the refusals of the function."""
         return self.carry_out(engine, dict(validate_arguments(self.arguments, arguments)))
 
     def carry_out(
         self, engine: ApiServices, values: Mapping[str, Any], *, by: DecidedBy = DecidedBy.OPERATOR
     ) -> Document:
-        """Carry it out with validated arguments, by name. Raises its `Refusal`."""
+        """Carry out the operation with validated arguments by name. Raises the refusals of the function."""
         if self._marks_presence and values.get("action") not in READ_ONLY_ACTIONS:
             engine.autonomy.note_activity(f"{'gateway' if by is DecidedBy.API else 'clawpy'} {self.name}")
         return self._function(engine, **values, **({"decided_by": by} if self._decides else {}))
 
 
 NOT_AN_OBJECT = "model_attributes_type"
-"""Pydantic's error type for a value that is no object."""
+"""Pydantic's error type for a value that is not an object."""
 
 OPERATIONS: dict[str, Operation] = {}
 
 
 def operation(*, marks_presence: bool = False) -> Callable[[Function], Function]:
-    """Declare a function to be the operation of its name."""
+    """Declare a function as the operation with its name."""
 
     def declare(function: Function) -> Function:
         OPERATIONS[function.__name__] = Operation(function.__name__, function, marks_presence=marks_presence)
@@ -153,7 +153,8 @@ def require(name: str, value: str) -> str:
 
 
 def describe_fault(fault: Mapping[str, Any]) -> str:
-    """What is wrong with an argument. Its value is not repeated: it may be a secret in the wrong place."""
+    """The problem with an argument, in words. The value is not repeated, because it may be a secret that was put in the
+    wrong place."""
     where = ".".join(str(part) for part in fault["loc"] if part != "body")[:100]
     no_object = fault["type"] == NOT_AN_OBJECT
     message = "it must be one JSON object" if no_object else str(fault["msg"]).removeprefix("Value error, ")

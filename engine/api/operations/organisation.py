@@ -70,7 +70,7 @@ def _parse_tier(value: object) -> int | None:
 
 
 def _agent_document(engine: Services, agent_id: str) -> Document:
-    """An agent with its chain of leaders; less of one that is broken or retired."""
+    """An agent with its chain of leaders, and fewer fields if it is broken or retired."""
     hierarchy = engine.agents
     retired = next((agent for agent in hierarchy.retired() if agent.id == agent_id), None)
     agent = retired or hierarchy.get(agent_id)
@@ -153,7 +153,7 @@ def bubbles(
 ) -> Document:
     """List findings (of a state or agent), send queued ones up, or approve one that quotes others."""
     if action == "flush":
-        engine.learnings.catch_up()  # what was learnt a moment ago goes up, too
+        engine.learnings.catch_up()  # so that learnings of the last seconds go up too
         report = engine.bubbles.flush()
         return {"flushed": document(report.flushed), "waiting": report.waiting, "cloudSyncFailure": report.failed}
     if action == "approve":

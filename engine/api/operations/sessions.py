@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from engine.services import Services
 
 MAX_SEARCHED_REQUESTS = 1000
-"""The latest permission requests among which a beginning of an id is looked up."""
+"""Number of the latest permission requests among which the beginning of an id is searched."""
 
 
 @operation()
@@ -69,7 +69,7 @@ def land(engine: Services, id: NonEmptyText, only: Sequence[Any] = ()) -> Docume
     """Write a change set into the working tree, or `only` some of its files, or some of their hunks."""
     target = _find_target_of_work(engine, id)
     engine.changes.land(target.change_set_id, [_parse_file_part(part) for part in only])
-    engine.cards.follow_landings()  # an operation's engine makes no cycle, which would count it
+    engine.cards.follow_landings()  # a cycle would do this, but an engine for one operation has none
     return find_target(engine, target.change_set_id).document()
 
 

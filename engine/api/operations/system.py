@@ -136,13 +136,13 @@ def stop(engine: ApiServices, reason: Text = "") -> Document:
     running = [view.id for view in engine.sessions.running()]
     try:
         engine.safety.kill_switch.stop(reason or "stopped by you", "clawpy stop")
-        engine.autonomy.note_activity("clawpy stop")  # only now: nothing that may fail comes before a stop
+        engine.autonomy.note_activity("clawpy stop")  # after the stop, because this may fail
     except Refusal as error:
         message = f"everything was stopped, but the stop could not be recorded: {error.message}"
         fix = f"{error.fix}; until then the stop lasts only as long as this engine runs"
         raise Refusal(error.code, message, fix) from error
     holds = document(engine.safety.kill_switch.holds())
-    # `killed` and `left` are for `control.stop`, which ends processes that this engine does not.
+    # `control.stop` fills `killed` and `left`: it ends the processes that this engine could not end.
     return {"holds": holds, "stopped": running, "reached": True, "killed": 0, "left": []}
 
 
@@ -165,7 +165,7 @@ def _only_hold(engine: ApiServices, holds: Sequence[Hold]) -> str:
     thrown = next((level for level in engine.safety.kill_switch.levels() if level.thrown), None)
     if thrown is None:
         raise Refusal("not_held", "nothing is stopped or paused", "see `clawpy status`")
-    # A level of the kill switch that is no hold is ended in another way.
+    # A level of the kill switch that is not a hold is ended in another way.
     raise Refusal("not_held", f"nothing is stopped or paused, but {thrown.name}: {thrown.words}", thrown.lift)
 
 
@@ -219,7 +219,7 @@ def configure(
     }
     if changed := {name: value for name, value in values.items() if value is not None}:
         engine.settings.set_for_this_run(changed)
-    if enabled is not None:  # last, for it cannot fail
+    if enabled is not None:  # last, because this cannot fail
         engine.safety.kill_switch.set_enabled(enabled)
     now, settings = cross_poll_status(engine), engine.settings.current
     return {
