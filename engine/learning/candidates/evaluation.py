@@ -33,7 +33,7 @@ from engine.model.lessons import content_words, normalise
 from engine.model.text import jaccard
 
 PROPOSED = (CandidateStatus.DRAFTED, CandidateStatus.REVIEW, CandidateStatus.ACTIVE)
-"""Statuses of candidates that nobody turned down."""
+"""Statuses of candidates that were neither rejected nor rolled back."""
 
 MAX_DRAFTS = 5
 """Maximum number of candidates drafted in a round."""

@@ -1,8 +1,9 @@
-"""Calibrates scores by how earlier scores came true. Pure.
+"""Calibrates scores by the outcomes of earlier scores. Pure.
 
-`TwinCalibration` is for the Twin's own probability: a factor of its log-odds, and above `CREDIBLE_BELOW` a cap by how
-often scores as high came true. `KindCalibration` is for the whole confidence (SPEC 8.6): the outcomes of a kind of
-card count most, and the score moves a card within its kind. Learning from a case takes constant time.
+`TwinCalibration` calibrates the Twin's own probability. It multiplies the log-odds by a factor. Above `CREDIBLE_BELOW`,
+the result is capped by the share of equally high scores that came true. `KindCalibration` calibrates the whole
+confidence (SPEC 8.6): the outcomes of a kind of card count most, and the score moves a card within its kind. Learning
+from an outcome takes constant time.
 """
 
 from __future__ import annotations
@@ -13,28 +14,28 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 CREDIBLE_BELOW = 0.75
-"""A score up to this value needs no outcomes of its own to be believed."""
+"""A score up to this value is believed without outcomes of its own."""
 
 TWIN_SLOPE_SPREAD = 0.3
-"""Standard deviation of the Twin's factor, which is 1 before the first outcome."""
+"""Standard deviation of the factor for the Twin before the first outcome. Its mean is then 1."""
 
 PRIOR_SHARE = 0.5
-"""Prior of scores above `CREDIBLE_BELOW`: the share of them that comes true."""
+"""Prior share of scores above `CREDIBLE_BELOW` that come true."""
 
 PRIOR_STRENGTH = 8.0
-"""Number of cases that this prior weighs as much as. With 12 of 12 the cap is 0.8."""
+"""The prior weighs as much as this number of cases. After 12 of 12, the cap is 0.8."""
 
 PRIOR_FADES_FROM = 12.0
-"""Number of outcomes from which on the prior fades, or it would hold down what comes true nine times in ten."""
+"""Number of outcomes after which the prior fades. Otherwise it would lower scores that come true nine times in ten."""
 
 BASE_DECISIONS = 3
-"""Number of first decisions on each kind that make the base rate of new kinds."""
+"""The base rate of new kinds is computed from this number of first decisions on each kind."""
 
 BASE_STRENGTH = 4.0
-"""Number of decisions that the prior of the base rate, a half, weighs as much as."""
+"""The prior of the base rate, which is a half, weighs as much as this number of decisions."""
 
 KIND_STRENGTH = 3.0
-"""Number of decisions that the base rate weighs as much as in the share approved of a kind."""
+"""In the share approved of a kind, the base rate weighs as much as this number of decisions."""
 
 KIND_WINDOW = 24.0
 """About how many of the newest decisions of a kind count."""
@@ -43,19 +44,20 @@ OVERALL_WINDOW = 100.0
 """About how many of the newest decisions of all kinds count for their mean score."""
 
 UNDECIDED_MOVE = 0.1
-"""How far the score moves a kind without decisions at most; with decisions this limit grows towards 1."""
+"""Maximum distance by which the score moves a card of a kind without decisions. With decisions it grows towards 1."""
 
 SLOPE, SLOPE_SPREAD = 14.0, 8.0
-"""Log-odds that 1 more of the score is worth within a kind before the first decision, and their standard deviation."""
+"""Change of the log-odds for a score that is higher by 1, within a kind, before the first decision; and its standard
+deviation."""
 
 HALF_UNANIMOUS = 8.0
-"""Number of decisions of a kind that all agree after which its score counts half: it seems not to matter."""
+"""Number of decisions on a kind that all agree, after which the score counts only half: it seems not to matter."""
 
 MIN_UNANIMOUS = 12
-"""Number of dismissals of a kind, without one approval, after which its score does not raise it at all."""
+"""Number of dismissals of a kind without an approval, after which no score raises its cards."""
 
 MAX_OUTCOMES = 400
-"""Maximum number of the newest scores, each made before its outcome, on which calibration is checked."""
+"""Maximum number of the newest scores on which calibration is checked. Each was made before its outcome."""
 
 BINS = 10
 """Number of bins of the calibration error."""
@@ -67,10 +69,10 @@ BOUND_QUANTILE = 0.95
 """Share of these samples whose error is below the bound."""
 
 _CELL_WIDTH, _LOWEST_CELL, _CELLS = 0.25, -5.0, 41
-"""Outcomes are counted in this many cells of log-odds, from the lowest one up."""
+"""Outcomes are counted in cells of log-odds: the width of a cell, the beginning of the lowest one, and their number."""
 
 _CELLS_BELOW = 2
-"""A score is capped by the outcomes of its own cell, all above, and this many below."""
+"""A score is capped by the outcomes in its own cell, in all cells above, and in this number of cells below."""
 
 
 def logistic(x: float) -> float:
@@ -85,10 +87,10 @@ def logit(p: float) -> float:
 
 
 def logistic_update(mean: float, variance: float, outcome: bool, weight: float) -> tuple[float, float]:
-    """One observation of a Bayesian logistic regression whose log-odds were expected at `mean` with `variance`.
+    """The update of a Bayesian logistic regression by one observation. It had expected log-odds of `mean`, `variance`.
 
-    Returns (step, shrinkage): weights move by their covariance with the log-odds times `step`, and their covariance
-    loses the square of that covariance times `shrinkage`.
+    Returns (step, shrinkage). The weights move by `step` times their covariance with the log-odds. Their own covariance
+    decreases by `shrinkage` times the square of that covariance.
     """
     step = 0.0
     for _ in range(20):  # Newton's method; the target is concave, so this converges
@@ -119,8 +121,8 @@ class _Slope:
 class TwinCalibration:
     """Calibrates the Twin's own probability by its outcomes, oldest first.
 
-    The correction is a factor of the log-odds, without an offset: an error of the newest cases belongs to what was
-    asked lately, and says nothing of the rest.
+    The correction is a factor of the log-odds, without an offset: an error in the newest cases is an error about the
+    cards asked lately, and says nothing about other cards.
     """
 
     def __init__(self) -> None:
@@ -141,12 +143,12 @@ class TwinCalibration:
         self._slope.learn(log_odds, outcome, weight)
 
     def _scale(self, log_odds: float) -> float:
-        """The probability that the slope gives, drawn towards a half by how unsure the slope is."""
+        """The probability by the slope. The less certain the slope is, the nearer it is to a half."""
         variance = log_odds * log_odds * self._slope.variance
         return logistic(self._slope.value * log_odds / math.sqrt(1 + math.pi * variance / 8))
 
     def _cap(self, probability: float) -> float:
-        """At most how often scores as high came true."""
+        """The probability, at most the share of equally high scores that came true."""
         if probability > CREDIBLE_BELOW:
             low = max(0, _cell(logit(probability)) - _CELLS_BELOW)
             weight = sum(self._cell_weights[low:])
@@ -161,7 +163,7 @@ class _Kind:
     """Outcomes of one kind of card."""
 
     approved: float = 0.0
-    """Weight of its approvals; older ones fade. So do the next two."""
+    """Weight of its approvals. Older ones fade, also in the next two fields."""
     dismissed: float = 0.0
     score_sum: float = 0.0
     decision_count: int = 0
@@ -173,7 +175,7 @@ class _Kind:
 
     @property
     def score_weight(self) -> float:
-        """How far the score counts within this kind, in (0, 1]: less where all its decisions agree."""
+        """The weight of the score within this kind, in (0, 1]. It is lower if all decisions on the kind agree."""
         disagreement = 2 * min(self.approved, self.dismissed)
         return min(1.0, (HALF_UNANIMOUS + disagreement) / (HALF_UNANIMOUS + self.weight))
 
@@ -181,8 +183,9 @@ class _Kind:
 class KindCalibration:
     """Calibrates the score of a card by the outcomes of its kind, oldest first; scores and results are in [0, 1].
 
-    Within a kind a higher score never comes out lower. A kind that was always approved is not lowered by any score: its
-    evidence may be fresh or old. A kind without decisions stays within `UNDECIDED_MOVE` of the base rate of new kinds.
+    Within a kind, a higher score never gets a lower result. A kind that was always approved is not lowered by any
+    score, whether its evidence is fresh or old. A kind without decisions stays within `UNDECIDED_MOVE` of the base rate
+    of new kinds.
     """
 
     def __init__(self) -> None:
@@ -193,11 +196,11 @@ class KindCalibration:
         self._score_weight = 0.0
         self._slope = _Slope(SLOPE, SLOPE_SPREAD**2)
         self.outcomes: deque[tuple[float, bool]] = deque(maxlen=MAX_OUTCOMES)
-        """(calibrated score before the outcome was known, outcome), oldest first."""
+        """(score that was calibrated before its outcome, outcome), oldest first."""
 
     @property
     def base_rate(self) -> float:
-        """The share approved of the first decisions on each kind, in (0, 1); a half while there are none."""
+        """The share approved of the first decisions on each kind, in (0, 1); a half without decisions."""
         return (self._base_approved + 0.5 * BASE_STRENGTH) / (self._base_decided + BASE_STRENGTH)
 
     def calibrate(self, kind: str, score: float) -> float:
@@ -229,7 +232,7 @@ class KindCalibration:
         self._score_weight = self._score_weight * fade + weight
 
     def _compare_score(self, record: _Kind, score: float) -> tuple[float, float]:
-        """The share that is expected of the kind, and how far the score lies from what is usual for it."""
+        """(expected share approved of the kind, difference of the score from the usual score of the kind)."""
         rate = (record.approved + KIND_STRENGTH * self.base_rate) / (record.weight + KIND_STRENGTH)
         mean = self._score_sum / self._score_weight if self._score_weight else score
         distance = score - (record.score_sum + KIND_STRENGTH * mean) / (record.weight + KIND_STRENGTH)
@@ -249,7 +252,7 @@ def calibration_error(scores: Sequence[float], outcomes: Sequence[bool]) -> floa
 
 
 def calibration_bound(scores: Sequence[float]) -> float:
-    """The 95th percentile of `calibration_error` if such scores are perfectly calibrated."""
+    """The 95th percentile of `calibration_error` for such scores if they are perfectly calibrated."""
     import numpy
 
     random = numpy.random.default_rng(0)

@@ -1,8 +1,8 @@
-"""The table of the operator's decisions, one row for each signal (SPEC 8.1), and the counts that rails and phases need
-(2.5, 2.6, 3.6).
+"""The table of the operator's decisions, with one row for each signal (SPEC 8.1), and the counts that rails and phases
+need (2.5, 2.6, 3.6).
 
-A card has at most one current signal (beside the original of an edit): a later one replaces it. A signal that was
-taken back keeps its row with `taken_back_at` and counts nowhere.
+A card has at most one current signal, besides the original of an edit. A later signal replaces it. A signal that was
+taken back keeps its row, with `taken_back_at`, but does not count.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from engine.model import DecidedBy, DecidedCard, DecisionSignal, PartOfDay, part
 from engine.storage.database import Database, Transaction
 from engine.storage.rows import Row, UtcDateTime, ask, load_all, select_all, utc_field
 
-# -- what learners compare, without numpy
+# -- the values that learners compare; this module does not import numpy
 
 EMBEDDING_SIZE = 384
 """Dimensions of an embedding."""
@@ -32,7 +32,7 @@ FEATURE_NAMES = (
     "near the latest", "near all before", "nearest of all", "how long ago it was about", "words of the latest",
     "words of all before", "length", "length of the evidence", "lines of evidence", "what is new in the evidence",
 )  # fmt: skip
-"""Names of `TextFeatures.numbers`, in order. Over ordinary text each has a mean of about 0 and a deviation of 1."""
+"""Names of `TextFeatures.numbers`, in order. For ordinary text each has a mean of about 0 and a deviation of 1."""
 
 _FORMAT = 1
 _NUMBERS = struct.Struct(f"<B{len(FEATURE_NAMES)}f")
@@ -40,7 +40,7 @@ _NUMBERS = struct.Struct(f"<B{len(FEATURE_NAMES)}f")
 
 @frozen
 class TextFeatures:
-    """Features of a proposal's text beside its evidence. `Decision.seen` stores them."""
+    """Features of the text of a proposal and of its evidence. `Decision.seen` stores them."""
 
     numbers: tuple[float, ...]
     """One for each of `FEATURE_NAMES`."""
@@ -57,7 +57,7 @@ NO_FEATURES = TextFeatures((0.0,) * len(FEATURE_NAMES))
 
 
 def unpack_features(stored: bytes) -> TextFeatures:
-    """The features that `pack` made into bytes; `NO_FEATURES` for b"" and for the format of another version."""
+    """The features in bytes from `pack`; `NO_FEATURES` for b"" and for the format of another version."""
     if len(stored) not in (_NUMBERS.size, _NUMBERS.size + EMBEDDING_SIZE) or stored[0] != _FORMAT:
         return NO_FEATURES
     return TextFeatures(tuple(_NUMBERS.unpack_from(stored)[1:]), stored[_NUMBERS.size :])
@@ -94,7 +94,7 @@ class PastDecision:
 
 
 PAIRING_WINDOW = timedelta(hours=1)
-"""A rejection this old, to the instant, still pairs with an approval; an older one does not."""
+"""Maximum age, inclusive, of a rejection that makes a pair with an approval."""
 
 SIGNAL_WEIGHTS: dict[DecisionSignal, float] = {
     DecisionSignal.APPROVED: 1.0,
@@ -109,8 +109,8 @@ SIGNAL_WEIGHTS: dict[DecisionSignal, float] = {
 """Weight of each signal, between -1 and 1: positive if the operator wanted the card. Snoozing gives no signal."""
 
 EXPLICIT = (DecisionSignal.APPROVED, DecisionSignal.DISMISSED, DecisionSignal.UNDONE, DecisionSignal.DISCARDED)
-"""Signals that count as a decision (onboarding, phases, "approved n of m"). The original of an edit is not among them,
-so that an edit counts once."""
+"""Signals that count as a decision (for onboarding, phases, "approved n of m"). The original of an edit is not one of
+them, so that an edit counts once."""
 
 REJECTING = tuple(
     signal
@@ -123,8 +123,8 @@ REJECTING = tuple(
 class Decision(Row, table=True):
     """One signal about one card.
 
-    `part`, `weekend` and `hour` are of the operator's local time when it was given. `seen` holds the card's features
-    and `raw` its confidence before calibration, both from when the card was made.
+    `part`, `weekend` and `hour` are those of the operator's local time of the signal. `seen` are the card's features
+    and `raw` its confidence before calibration, both from the time when the card was made.
     """
 
     __tablename__ = "decisions"
@@ -210,7 +210,8 @@ class Decisions:
         self.version = 0
         """Grows with each committed change, so that a learner knows when there is more to learn."""
         self.replaced = 0
-        """Grows with each decision that was replaced, weighted anew or taken back: then a learner starts again."""
+        """Grows with each decision that was replaced, got another weight or was taken back. A learner then starts
+        again."""
 
     def record(self, tx: Transaction, signal: DecisionSignal, card: DecidedCard, *, at: datetime | None = None) -> None:
         """Store a signal that was given at `at`, by default now. It replaces an earlier one of the same card; an edit
@@ -225,7 +226,7 @@ class Decisions:
         if edited:
             tx.insert(self._row(tx, DecisionSignal.ORIGINAL, card, card.original_prompt))
             add_pair_of_edit(tx, card)
-            card = replace(card, seen=b"", raw=None)  # what was seen and stated was the original's
+            card = replace(card, seen=b"", raw=None)  # the features and the confidence were those of the original
         row = self._row(tx, signal, card, card.prompt, at)
         row.edited = edited
         tx.insert(row)
@@ -235,7 +236,8 @@ class Decisions:
         self._changed(tx, replaced=retired)
 
     def set_weight(self, tx: Transaction, prediction_id: str, weight: float) -> None:
-        """Change the weight of this card's current signal, in (0, 1], because the operator gave a reason for it."""
+        """Change the weight of this card's current signal, in (0, 1], because the operator gave a reason for the
+        decision."""
         changed = False
         for row in load_all(tx.session, Decision, _OF_CARD, {"card": prediction_id}):
             if row.signal != DecisionSignal.ORIGINAL and row.weight != weight:
@@ -254,7 +256,7 @@ class Decisions:
         return next((signal for signal in signals if signal is not DecisionSignal.ORIGINAL), None)
 
     def load_after(self, id: int, limit: int = 1000) -> list[PastDecision]:
-        """The newest `limit` signals that count and have ids above `id`, oldest first, for the Twin to learn."""
+        """The newest `limit` signals with ids above `id` that count, oldest first, for the Twin to learn from."""
         with self._database.read() as session:
             return [_past(row) for row in reversed(list(ask(session, _AFTER, {"id": id, "limit": limit})))]
 
@@ -263,7 +265,7 @@ class Decisions:
         return int(ask(session, _TOTAL).scalar())
 
     def consecutive_rejections(self, session: Session, after: int = 0) -> int:
-        """Number of dismissals in a row that are a person's latest decisions (SPEC 3.6), with ids above `after`."""
+        """Number of dismissals in a row at the end of a person's decisions with ids above `after` (SPEC 3.6)."""
         return int(ask(session, _REJECTED_IN_A_ROW, {"after": after}).scalar())
 
     def newest_id(self, session: Session) -> int:
@@ -273,8 +275,8 @@ class Decisions:
     def count_similar(self, session: Session, kind: str, channel: str, workspace: str) -> tuple[int, int]:
         """(approved, decided) of the operator's own decisions on similar cards (SPEC 2.5).
 
-        An approval that was edited, or later undone or discarded, counts as decided but not as approved: the card as it
-        was proposed was not what the operator wanted.
+        An approval that was edited, or later undone or discarded, counts as decided but not as approved, because the
+        operator did not want the card as it was proposed.
         """
         counts = {tuple(row[:3]): (row[3], row[4]) for row in ask(session, _APPROVALS)}
         return counts.get((kind, channel, workspace), (0, 0))
@@ -322,7 +324,7 @@ class Decisions:
         return rejected[0] if rejected else None
 
     def _retire(self, tx: Transaction, prediction_id: str, *, keep_original: bool) -> bool:
-        """Take back the signals of a card; False when it had none."""
+        """Take back the signals of a card. Returns whether it had any."""
         retired = False
         for row in load_all(tx.session, Decision, _OF_CARD, {"card": prediction_id}):
             if keep_original and row.signal == DecisionSignal.ORIGINAL:
@@ -343,7 +345,7 @@ class Decisions:
 
 
 def is_weekend(local: datetime) -> bool:
-    """Saturday or Sunday of a local time."""
+    """Whether a local time is on a Saturday or Sunday."""
     return local.weekday() >= 5
 
 

@@ -1,6 +1,6 @@
 """Exports preference pairs and conversations as training files (SPEC 8.3).
 
-A batch of pairs is appended to `dpo-pairs.jsonl`, its weights to the file beside it. An intent row makes this
+A batch of pairs is appended to `dpo-pairs.jsonl`, and its weights to the file beside it. An intent row makes this
 crash-safe: an interrupted batch is finished at the next start, and each pair is in the file exactly once.
 """
 
@@ -50,7 +50,7 @@ MIN_BATCH = 50
 BATCH_INTERVAL = timedelta(hours=24)
 
 LAST_BATCH_AT = "feedback.exported_at"
-"""Key in the state table: when the last batch was written."""
+"""Key in the state table: the time at which the last batch was written."""
 
 EXPORT_INTENT = "dpo_export"
 
@@ -60,8 +60,8 @@ OPERATOR_INSTRUCTION = (
 """System prompt of examples from conversations."""
 
 PREDICTIONS_TABLE = table("predictions", column("id"), column("context"), column("reasoning"), column("dpo_exported"))
-"""The columns of cards that are used here. `dpo_exported` is written in the transaction that marks the pairs, so that
-whoever reads the database never sees one without the other."""
+"""The columns of cards that are used here. `dpo_exported` is written in the transaction that marks the pairs as
+exported, so that a reader of the database always sees both or neither."""
 
 Conversations = Callable[[], Iterable[tuple[str, str]]]
 """Reads (message of an agent, reply of the operator), oldest first."""
@@ -96,7 +96,7 @@ class Exporter:
         self._conversations = conversations
         self._secrets = secrets
         self._batch_lock = threading.RLock()
-        """Held while a batch is written: two threads would put the same pairs into two batches."""
+        """Held while a batch is written, so that two threads cannot put the same pairs into two batches."""
 
     @property
     def file(self) -> Path:
@@ -104,7 +104,7 @@ class Exporter:
         return self._folder / "dpo-pairs.jsonl"
 
     def recover(self) -> int:
-        """Finish the batches that a crash interrupted; returns how many."""
+        """Finish the batches that a crash interrupted; returns their number."""
         with self._batch_lock:
             unfinished = unfinished_intents(self._database, EXPORT_INTENT)
             for intent in unfinished:
@@ -113,7 +113,7 @@ class Exporter:
             return len(unfinished)
 
     def is_due(self, now: datetime) -> bool:
-        """Whether to export a batch: the last one is a day old, and there are enough new pairs."""
+        """Whether to export a batch now: the last batch is a day old, and there are enough new pairs."""
         with self._database.read() as session:
             last = state.get(session, LAST_BATCH_AT, "")
             waited = not last or now - datetime.fromisoformat(last) >= BATCH_INTERVAL
@@ -153,7 +153,7 @@ class Exporter:
 
     def export_conversations(self) -> ExportedFile:
         """Write all conversations into a file: cards that the operator approved or carried out, and replies to agents.
-        Raises `Refusal` `no_conversations` when there are none."""
+        Raises `Refusal` `no_conversations` if there are none."""
         exchanges = self.load_exchanges()
         if not exchanges:
             raise Refusal("no_conversations", "there are no approvals or conversations yet", "approve a card first")
@@ -180,8 +180,8 @@ class Exporter:
         return list(dict.fromkeys(each for each in exchanges if each.situation.strip() and each.answer.strip()))
 
     def import_pairs(self, lines: Sequence[str]) -> int:
-        """Store pairs from a file in any format; returns how many are new. Raises `Refusal` `bad_pairs` for wrong lines
-        and stores none then."""
+        """Store pairs from a file in any format; returns the number of new pairs. If a line is wrong, raises `Refusal`
+        `bad_pairs` and stores nothing."""
         errors = check_preferences(lines)
         if errors:
             raise Refusal("bad_pairs", "; ".join(errors), "fix these lines; none was imported")
@@ -247,7 +247,7 @@ def _approved_cards(session: Session) -> list[tuple[str, str]]:
 
 
 def _append_once(file: Path, data: bytes) -> None:
-    """Append `data`, unless an earlier attempt did that already."""
+    """Append `data`, unless an earlier attempt has appended it already."""
     before = file.read_bytes() if file.exists() else b""
     if data not in before:
         gap = b"\n" if before and not before.endswith(b"\n") else b""

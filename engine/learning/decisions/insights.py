@@ -1,8 +1,9 @@
 """The figures of predictions (SPEC 8.5) for a period and a workspace: counts, rates, confidence, calibration (8.6),
 trend, drift, cost, and the state of training (8.4).
 
-Rates are about what a person decided, here or over the API. Cards that ran by themselves are counted separately, and
-prompts typed by the operator only among the sources. A card's time is when it was decided, else when it was made.
+Rates include only decisions of a person, in the console or over the API. Cards that ran by themselves are counted
+separately. Prompts typed by the operator are counted only among the sources. The time of a card is that of its
+decision, or of its creation if there is none.
 """
 
 from __future__ import annotations
@@ -45,15 +46,15 @@ from engine.storage.rows import UtcDateTime
 # -- computing, without a database
 
 BUCKETS = ((0.3, 0.4), (0.4, 0.5), (0.5, 0.6), (0.6, 0.7), (0.7, 0.8), (0.8, 1.0))
-"""Ranges of confidence: each includes its lower end and not its upper one, but for the last, which includes 1.0."""
+"""Ranges of confidence. Each includes its lower end but not its upper end, except the last one, which includes 1.0."""
 
 Z_TWO_SIDED_95 = 1.96
 
 MIN_TREND_HALF = 10
-"""Minimum number of decisions in each half of the time for a trend to be stated."""
+"""Minimum number of decisions in each half of the time for a trend."""
 
 MIN_TREND = 0.05
-"""Minimum difference from the first half that is not taken for chance."""
+"""Minimum difference from the first half that is not regarded as chance."""
 
 SLICE_DAYS = (1, 7, 14, 28, 91, 364)
 """Lengths in days that a slice of time may have."""
@@ -66,14 +67,14 @@ NEWEST = 50
 BEFORE = 200
 
 MIN_DRIFT = 20
-"""Minimum number of the newest decisions for drift to be stated."""
+"""Minimum number of the newest decisions for drift."""
 
 MIN_DRIFT_KIND = 4
-"""Minimum number of decisions on a kind, both of the newest and before."""
+"""Minimum number of decisions on a kind, among the newest and among those before."""
 
 
 class Outcome(StrEnum):
-    """The result of a card as metrics count it."""
+    """The result of a card in the metrics."""
 
     PENDING = ""
     APPROVED = "approved"
@@ -86,7 +87,7 @@ class Outcome(StrEnum):
 
 @frozen
 class CardFigures:
-    """One card as metrics see it."""
+    """The values of one card that the metrics need."""
 
     source: str
     channel: str
@@ -100,7 +101,7 @@ class CardFigures:
     """In micro-dollars."""
     kind: str = ""
     stated: bool = True
-    """False when its confidence was that of a cold start."""
+    """False if its confidence was that of a cold start."""
 
     @property
     def own(self) -> bool:
@@ -109,7 +110,8 @@ class CardFigures:
 
 
 def metrics(cards: Sequence[CardFigures], zone: tzinfo | None = None) -> Metrics:
-    """The metrics of these cards, the oldest first; hours and parts of the day are those of `zone`, by default UTC."""
+    """The metrics of these cards, which are ordered oldest first. Hours and parts of the day are in `zone`, by default
+    UTC."""
     predictions = [card for card in cards if not card.own]
     persons = by_person(predictions)
     approved = [card for card in persons if card.outcome == Outcome.APPROVED]
@@ -152,12 +154,13 @@ def metrics(cards: Sequence[CardFigures], zone: tzinfo | None = None) -> Metrics
 
 
 def local_time(at: datetime, zone: tzinfo) -> datetime:
-    """`at` in `zone`; unchanged when it is: a zone with clock changes is slow to ask."""
+    """`at` in `zone`. If it is in `zone` already, it is returned unchanged, because converting is slow for zones with
+    clock changes."""
     return at if at.tzinfo is zone else at.astimezone(zone)
 
 
 def by_person(cards: Iterable[CardFigures]) -> list[CardFigures]:
-    """Predictions that a person approved or rejected, also those whose work was discarded later."""
+    """The cards that a person approved or dismissed, including those whose work was discarded later."""
     decided = (Outcome.APPROVED, Outcome.REJECTED, Outcome.DISCARDED)
     return [card for card in cards if card.outcome in decided and not card.autonomous and not card.own]
 
@@ -179,7 +182,7 @@ def bucket(low: float, high: float, persons: Iterable[CardFigures]) -> Confidenc
 
 def over_time(cards: Sequence[CardFigures], since: datetime, until: datetime, zone: tzinfo) -> tuple[Slice, ...]:
     """A person's decisions from the local day of `since` to that of `until`, both included, in slices of equal length,
-    the oldest first; the newest ends with the day of `until`."""
+    oldest first. The newest slice ends with the day of `until`."""
     first, last = since.astimezone(zone).date(), until.astimezone(zone).date()
     days = max(1, (last - first).days + 1)
     length = next((length for length in SLICE_DAYS if ceil(days / length) <= MAX_SLICES), ceil(days / MAX_SLICES))
@@ -195,8 +198,9 @@ def over_time(cards: Sequence[CardFigures], since: datetime, until: datetime, zo
 
 
 def drift(decisions: Sequence[tuple[str, bool]]) -> Drift:
-    """The kinds of card that are decided differently than before, from (kind, approved), the oldest first: those where
-    the 95 % intervals of the share approved, of the newest decisions and of those before, do not overlap."""
+    """The kinds of card on which the operator decides differently than before. A kind is one of them if the 95 %
+    intervals of the share approved among the newest decisions and among those before do not overlap. `decisions` are
+    (kind, approved), oldest first."""
     newest, before = decisions[-NEWEST:], decisions[-NEWEST - BEFORE : -NEWEST]
     if len(newest) < MIN_DRIFT:
         missing = count(MIN_DRIFT - len(newest), "more decision")
@@ -226,7 +230,7 @@ def _interval(approved: int, decided: int) -> tuple[float, float]:
 
 
 def _trend(persons: Sequence[CardFigures]) -> str:
-    """Whether the newer half was approved more often than the older one: improving, declining, steady or unknown."""
+    """The change of the share approved from the older half to the newer: improving, declining, steady or unknown."""
     half = len(persons) // 2
     if half < MIN_TREND_HALF:
         return "unknown"
@@ -261,7 +265,7 @@ def _in_order(groups: Iterable[Group], names: Sequence[str]) -> tuple[Group, ...
 
 
 def _cost(cards: Sequence[CardFigures]) -> float | None:
-    """The cost of all cards for each one that was approved and not undone."""
+    """The cost of all cards, divided by the number of cards that were approved and not undone."""
     accepted = sum(card.outcome == Outcome.APPROVED and not card.undone for card in cards)
     return sum(card.cost for card in cards) / accepted if accepted else None
 
@@ -302,8 +306,8 @@ class Figures:
         earning: Callable[[str], str],
         training: Callable[[], TrainingView],
     ) -> None:
-        """`threshold()` is the confidence from which a card may run by itself; `earning(workspace)` says what else is
-        missing for that, with "" for all workspaces."""
+        """`threshold()` is the minimum confidence of a card that may run by itself. `earning(workspace)` says what else
+        is missing for that; "" means all workspaces."""
         self._database = database
         self._clock = clock
         self._phase = phase
@@ -339,7 +343,7 @@ class Figures:
 
 
 def _days_ago(local: datetime, days: int) -> datetime:
-    """The local midnight from which on the last `days` days count, today's included."""
+    """The local midnight at which the last `days` days begin, including today."""
     day = local.date() - timedelta(days=days - 1)
     return datetime(day.year, day.month, day.day, tzinfo=local.tzinfo)
 
@@ -378,7 +382,7 @@ def _cards(session: Session, since: datetime | None, workspace: str, zone: tzinf
 
 
 def _newest(session: Session, workspace: str) -> list[tuple[str, bool]]:
-    """(kind, approved) of the newest decisions of a person, the oldest first."""
+    """(kind, approved) of a person's newest decisions, oldest first."""
     query = (
         sqlalchemy.select(CARDS.c.kind, CARDS.c.status)
         .where(

@@ -1,10 +1,10 @@
 """The embedded Twin's model (SPEC 2.3b): an online learner over past decisions, oldest first. Pure.
 
-A card becomes a row of numbers: the features of its text (`text_features`) and the shares approved of
-`similar_decisions`. A Bayesian logistic regression weighs them. Each decision is predicted before it is learned, and
-these predictions teach `calibration` how far to trust the next.
+A card becomes a row of numbers: the features of its text (`text_features`), and the shares approved of
+`similar_decisions`. A Bayesian logistic regression gives each number a weight. Each decision is predicted before it is
+learned, and `calibration` learns from these predictions how far to trust the next.
 
-The same decisions give the same learner. Learning a decision takes about 0.1 ms, however many came before.
+The same decisions give the same learner. Learning a decision takes about 0.1 ms, independent of their number.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class LogisticRegression:
         self.covariance = numpy.diag(numpy.array(deviation, numpy.float64) ** 2)
 
     def predict(self, features: Array) -> float:
-        """The probability of approval, in (0, 1); the less is known, the nearer to a half."""
+        """The probability of approval, in (0, 1). The less is known, the nearer it is to a half."""
         mean = float(self.mean @ features)
         variance = float(features @ self.covariance @ features)
         return logistic(mean / math.sqrt(1 + math.pi * variance / 8))
@@ -73,9 +73,9 @@ FEATURE_PRIORS: tuple[tuple[str, float, float], ...] = (
     ("what its best word was chosen for", 0.3, 0.3),
     ("what its worst word was chosen for", 0.3, 0.3),
 )
-"""Each feature with its name, the mean of its weight before the first decision, and the standard deviation of that.
-After the features of the evidence come log-odds that a level adds to the one above, so the first estimate is what the
-counts say."""
+"""(name, mean of its weight before the first decision, standard deviation of its weight) of each feature. The features
+of the evidence come first. The others are the log-odds that each level adds to the level above, so the first estimate
+is that of the counts."""
 
 
 @frozen
@@ -87,7 +87,7 @@ class Estimate:
 
 
 class Learner:
-    """The counts and weights learnt from the decisions up to `last_id`."""
+    """The counts and weights that were learned from the decisions up to `last_id`."""
 
     def __init__(self) -> None:
         self.habits = Habits()

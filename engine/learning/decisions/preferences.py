@@ -1,7 +1,8 @@
-"""Preference pairs, made from the operator's decisions (SPEC 8.2): their table, and the lines of training files (8.3).
+"""The table of preference pairs, which are made from the operator's decisions (SPEC 8.2), and the lines of training
+files (8.3).
 
-Preferences have four formats: `plain` is ours, `together` and `openai` are the same, `trl` is the conversational format
-of TRL. Weights are in a second file, line by line.
+Files have one of four formats: `plain` is our own, `together` and `openai` are equal, and `trl` is the conversational
+format of TRL. A second file has the weights, line by line.
 """
 
 from __future__ import annotations
@@ -23,16 +24,16 @@ from engine.storage.database import Transaction
 from engine.storage.rows import Row, utc_field
 
 INSTRUCTION_OF_PAIRS = TWIN_TASK + "Answer with the action and its channel: prompt → channel."
-"""`TWIN_INSTRUCTION` for pairs, whose texts have no more than these two (SPEC 8.2)."""
+"""The Twin's instruction for pairs, whose texts have only an action and a channel (SPEC 8.2)."""
 
 ARROW = " → "
-"""Between prompt and channel in the text of a pair: `prompt → channel` (SPEC 8.2)."""
+"""The separator in the text of a pair: `prompt → channel` (SPEC 8.2)."""
 
 MAX_LINE_LENGTH = 200_000
 """Maximum number of characters of a training line."""
 
 MAX_ERRORS = 20
-"""Maximum number of errors of a file that are listed; the others are counted."""
+"""Maximum number of errors in a file that are listed; the others are only counted."""
 
 
 class Shape(StrEnum):
@@ -46,7 +47,8 @@ class Shape(StrEnum):
 
 @frozen
 class Preference:
-    """A preference pair (SPEC 8.2). `weight` in (0, 1] is that of its weaker signal; an unknown confidence is None."""
+    """A preference pair (SPEC 8.2). `weight`, in (0, 1], is that of its weaker signal. An unknown confidence is
+    None."""
 
     id: int
     context: str
@@ -69,7 +71,7 @@ class Exchange:
 
 
 def answer(prompt: str, channel: str, confidence: float, reasoning: str) -> str:
-    """The reply that the Twin model is to give (SPEC 2.3)."""
+    """The reply that the Twin model should give (SPEC 2.3)."""
     fields = {"prompt": prompt, "channel": channel, "confidence": round(confidence, 2), "reasoning": reasoning}
     return json.dumps(fields, ensure_ascii=False)
 
@@ -140,7 +142,7 @@ class _Plain(BaseModel):
 
 
 class _Chat(BaseModel):
-    """The names of TRL, and those of Together and OpenAI."""
+    """A line with the names of TRL, or with those of Together and OpenAI."""
 
     messages: list[_Message] = pydantic.Field(
         min_length=1, validation_alias=AliasChoices("prompt", AliasPath("input", "messages"))
@@ -150,7 +152,7 @@ class _Chat(BaseModel):
 
 
 def read_preference(line: str) -> tuple[str, str, str]:
-    """(context, chosen, rejected) of a line in any of the shapes. Raises ValueError that says what is wrong."""
+    """(context, chosen, rejected) in a line of any format. Raises ValueError with the problem."""
     try:
         document = json.loads(line)
     except (ValueError, RecursionError) as error:
@@ -175,9 +177,9 @@ def read_preference(line: str) -> tuple[str, str, str]:
 
 
 def check_preferences(lines: Iterable[str]) -> list[str]:
-    """The errors of a preference file, with line numbers; empty when a provider can use it.
+    """The errors in a preference file, with line numbers; empty if a provider can use the file.
 
-    Providers' own checks accept any JSON lines and fail hours later.
+    The checks of providers accept any lines of JSON, and the job fails hours later.
     """
     errors: list[str] = []
     first_lines: dict[tuple[str, str, str], int] = {}
@@ -202,7 +204,7 @@ MORE_PAIRS = "decide more cards: an edit, or an approval soon after a dismissal,
 """Advice to the operator for too few pairs."""
 
 LOCAL_USER = "local"
-"""The `user_id` of every row: one home, one operator."""
+"""The `user_id` of every row, because a home has one operator."""
 
 
 IMPORTED = ""
@@ -247,7 +249,7 @@ def add_pair(
 ) -> None:
     """Store the pair of an approval and a rejection, whose text is `rejected`. Without a context no pair is stored.
 
-    `weight` is that of the rejection (SPEC 8.1), for an approval weighs 1.
+    `weight` is that of the rejection (SPEC 8.1), because an approval has the weight 1.
     """
     if not approved.context.strip():
         return
@@ -267,13 +269,13 @@ def add_pair(
 
 
 def add_pair_of_edit(tx: Transaction, edited: DecidedCard) -> None:
-    """Store the pair that an edit makes: the edited prompt is chosen, the original rejected."""
+    """Store the pair of an edit: the edited prompt is chosen, the original is rejected."""
     original = pair_text(edited.original_prompt, edited.channel)
     add_pair(tx, edited, original, edited.confidence, edited.prediction_id)
 
 
 def forget_pairs(tx: Transaction, prediction_id: str) -> None:
-    """Remove the pairs of a decision that was taken back, but for those that were exported."""
+    """Remove the pairs of a decision that was taken back, except exported ones."""
     pairs = tx.session.exec(
         select(DpoPair).where(
             (col(DpoPair.chosen_prediction_id) == prediction_id)
@@ -286,8 +288,7 @@ def forget_pairs(tx: Transaction, prediction_id: str) -> None:
 
 
 def import_pairs(tx: Transaction, sides: Iterable[tuple[str, str, str]]) -> int:
-    """Store pairs (context, chosen, rejected) from a file, but for those that are stored already. Returns how many are
-    new."""
+    """Store the pairs (context, chosen, rejected) from a file that are not stored already. Returns their number."""
     added = 0
     for context, chosen, rejected in sides:
         same = select(DpoPair.id).where(
@@ -307,7 +308,7 @@ def import_pairs(tx: Transaction, sides: Iterable[tuple[str, str, str]]) -> int:
 
 
 def load_pairs(session: Session, *, exported: bool | None = None) -> list[DpoPair]:
-    """The pairs, oldest first: all by default, else those that were exported or those that were not."""
+    """The pairs, oldest first: all by default, else only those that were `exported`, or only those that were not."""
     query = select(DpoPair).order_by(col(DpoPair.id))
     if exported is not None:
         query = query.where(col(DpoPair.exported_at).is_not(None) == exported)
@@ -315,5 +316,5 @@ def load_pairs(session: Session, *, exported: bool | None = None) -> list[DpoPai
 
 
 def count_pairs(session: Session, *, after: int) -> int:
-    """How many pairs there are with an id above `after`."""
+    """The number of pairs with an id above `after`."""
     return int(session.exec(select(func.count(col(DpoPair.id))).where(col(DpoPair.id) > after)).one())

@@ -25,36 +25,37 @@ from engine.model import PartOfDay
 # -- counts of similar decisions
 
 NEUTRAL = 0.5
-"""Share that is expected to be approved before the first decision."""
+"""Expected share approved before the first decision."""
 
 STRENGTH = 4.0
-"""Number of decisions that the level above counts as."""
+"""The level above weighs as much as this number of decisions."""
 
 RECENT_WINDOW = 8.0
-"""About how many of the newest decisions of a level are recent."""
+"""About this many of the newest decisions of a level count as recent."""
 
 EXPLICIT_WEIGHT = 0.8
-"""Signals of at least this weight were given on the card itself; only they are explained in words."""
+"""Minimum weight of a signal that was given on the card itself. Only such signals are explained in words."""
 
 MIN_WAITS = 5
-"""Number of approvals of a kind from which on its usual waiting time is learnt rather than assumed."""
+"""Minimum number of approvals of a kind before its usual waiting time is known."""
 
 MAX_WAITS = 101
 """Maximum number of waiting times that are kept for each kind."""
 
 MIN_CHANNEL_APPROVALS = 3
-"""The Twin names a channel after this many approvals there."""
+"""Minimum number of approvals on a channel before the Twin names it."""
 
 WORD_BUCKETS = 65_536
-"""Number of hashes of words. Hardly any two of the few thousand words that an operator uses share one."""
+"""Number of different hashes of words. An operator uses a few thousand words, so hardly any two have the same hash."""
 
 Key = tuple[str, ...]
-"""A feature by which decisions are counted: a name and its values."""
+"""A feature by which decisions are counted: its name, then its values."""
 
 
 @dataclass(slots=True)
 class Counts:
-    """Decisions under one key. `chosen` and `decided` are sums of weights; the explicit ones are plain numbers."""
+    """The counts of decisions with one key. Those of chosen and decided ones are sums of weights; the explicit ones are
+    plain numbers."""
 
     chosen: float = 0.0
     decided: float = 0.0
@@ -78,7 +79,7 @@ class Counts:
 
 @frozen
 class Shares:
-    """Shares chosen under one key, overall and of the recent decisions, in (0, 1)."""
+    """The shares chosen of the decisions with one key, overall and of the recent ones, in (0, 1)."""
 
     overall: float
     recent: float
@@ -90,26 +91,26 @@ def shrink_share(chosen: float, decided: float, prior: float, strength: float = 
 
 
 def level_keys(card: CardFeatures) -> tuple[Key, ...]:
-    """From the general to the particular: everything, the kind, on this channel, in this workspace."""
+    """The keys from the most general to the most specific: everything, the kind, on this channel, in this workspace."""
     kind, channel = card.kind, card.channel
     return (), ("kind", kind), ("channel", kind, channel), ("workspace", kind, channel, card.workspace)
 
 
 def time_keys(card: CardFeatures) -> tuple[Key, ...]:
-    """The kind in this part of the day, on such days of the week, at this hour."""
+    """The keys of the kind in this part of the day, on working days or weekends, and at this hour."""
     part = ("part", card.kind, card.part.value)
     week = ("week", card.kind, card.part.value, "1" if card.weekend else "0")
     return (part, week) if card.hour is None else (part, week, ("hour", *week[1:], str(card.hour)))
 
 
 def place_keys(card: CardFeatures) -> tuple[Key, ...]:
-    """All kinds in this workspace, and all kinds on this channel."""
+    """The keys of all kinds in this workspace, and of all kinds on this channel."""
     return ("any kind", card.workspace), ("any kind on", card.channel)
 
 
 def word_keys(card: CardFeatures) -> tuple[Key, ...]:
-    """The words of the prompt in all kinds: a hash of each, so that the counts stay small and hold no word that the
-    operator wants forgotten (SPEC 4.10)."""
+    """The keys of the words of the prompt, for all kinds. They have a hash instead of the word, so that the counts stay
+    small and contain no word that the operator wants forgotten (SPEC 4.10)."""
     hashes = {crc32(word.encode()) % WORD_BUCKETS for word in card.words}
     return tuple(("word", str(word_hash)) for word_hash in sorted(hashes))
 
@@ -135,7 +136,8 @@ class Habits:
         return self.shares_of((*level_keys(card)[:2], *time_keys(card)))[-1].overall
 
     def shares_of(self, keys: Iterable[Key], prior: float = NEUTRAL) -> list[Shares]:
-        """The shares of each key, the first drawn towards `prior` and each other one towards the key before it."""
+        """The shares of each key. The first is drawn towards `prior`, and each other towards the share of the key
+        before it."""
         shares = []
         for key in keys:
             counts = self.counts.get(key, Counts())
@@ -144,13 +146,13 @@ class Habits:
         return shares
 
     def usual_wait(self, kind: str) -> timedelta | None:
-        """How long this kind of card usually waits before the operator approves it; None after too few approvals."""
+        """The usual time before the operator approves this kind of card; None after too few approvals."""
         hours = self.waiting_hours.get(kind, ())
         return timedelta(hours=max(median(hours), 1 / 60)) if len(hours) >= MIN_WAITS else None
 
     def usual_channel(self, kind: str, registered: Collection[str]) -> str | None:
-        """The channel with the most approvals of this kind, if these are at least `MIN_CHANNEL_APPROVALS`, and more
-        than half of what was decided there; else None."""
+        """The channel with the most approvals of this kind. None if these are fewer than `MIN_CHANNEL_APPROVALS`, or at
+        most half of the decisions there."""
 
         def approvals(channel: str) -> tuple[int, str]:
             return self._explicit_counts(("channel", kind, channel))[0], channel
@@ -162,7 +164,7 @@ class Habits:
         return best if approved >= MIN_CHANNEL_APPROVALS and 2 * approved > decided else None
 
     def explain(self, card: CardFeatures) -> tuple[str, ...]:
-        """The reason of an estimate in one line, from the closest level on which the operator decided anything."""
+        """The reason of an estimate in one line, by the most specific level that has decisions."""
         kind, channel = card.kind, card.channel
         for key, where in (
             (("in time", kind, channel, card.part.value), f" {_WHEN[card.part]}"),
@@ -193,19 +195,20 @@ RING_SIZE = 512
 """Number of the newest decisions that are kept."""
 
 NEAREST = 20
-"""Number of the most similar decisions that pattern match looks at."""
+"""Number of the most similar decisions that are compared."""
 
 MIN_SIMILARITY = 0.4
-"""Decisions that are less similar do not count."""
+"""Minimum similarity of a decision that counts."""
 
 FIELD_WEIGHTS = numpy.array([0.4, 0.15, 0.15, 0.1], numpy.float32)
-"""Similarity that the same kind, channel, workspace and flow give."""
+"""Similarity for the same kind, channel, workspace and flow."""
 
 TEXT_WEIGHT = 0.2
-"""Similarity that the same text gives."""
+"""Similarity for the same text."""
 
 MIN_TEXT_SIMILARITY = 0.3
-"""Texts that are less similar do not count by text alone; above it the weight grows with the square, to about 2."""
+"""Minimum similarity of a text that counts by its text alone. Above it, the weight grows with the square, to about
+2."""
 
 Floats = NDArray[numpy.float32]
 
@@ -215,7 +218,7 @@ class NewestDecisions:
 
     def __init__(self) -> None:
         self.count = 0
-        """Number of decisions added so far, also those that left the ring."""
+        """Number of decisions added so far, including those that left the ring."""
         self._fields = numpy.zeros((RING_SIZE, 4), numpy.int64)
         self._words = numpy.zeros((RING_SIZE, WORD_DIMENSIONS), numpy.float32)
         self._embeddings = numpy.zeros((RING_SIZE, EMBEDDING_SIZE), numpy.float32)
@@ -224,7 +227,7 @@ class NewestDecisions:
         self._weights = numpy.zeros(RING_SIZE, numpy.float32)
 
     def add(self, decision: PastDecision) -> None:
-        """Add the newest decision; the oldest of `RING_SIZE` goes."""
+        """Add the newest decision. If there are more than `RING_SIZE`, the oldest is removed."""
         index, card = self.count % RING_SIZE, decision.card
         self._fields[index] = _hash_fields(card)
         self._words[index] = hash_words(card.words)
@@ -259,7 +262,7 @@ class NewestDecisions:
         return shrink_share(float((weights * self._chosen[: self._size]).sum()), float(weights.sum()), prior)
 
     def _text_similarity(self, query: CardFeatures) -> Floats:
-        """In [0, 1]: by embeddings where both have one, else by words."""
+        """The similarities of the texts, in [0, 1]: by embeddings if both have one, else by words."""
         size = self._size
         similarity: Floats = self._words[:size] @ hash_words(query.words)
         if query.text.embedding:

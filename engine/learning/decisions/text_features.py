@@ -14,10 +14,10 @@ from engine.learning.decisions.decisions import EMBEDDING_SIZE, TextFeatures
 from engine.model import prompt_words
 
 WORD_DIMENSIONS = 256
-"""Dimensions of a vector of hashed words, which replaces a missing embedding."""
+"""Number of dimensions of a vector of hashed words, which replaces a missing embedding."""
 
 MAX_EARLIER = 20
-"""Maximum number of lines of earlier evidence that are read."""
+"""Maximum number of lines of earlier evidence that are used."""
 
 STOP_WORDS = frozenset(
     {
@@ -32,7 +32,7 @@ Vector = Any
 
 @lru_cache(500)
 def hash_words(words: frozenset[str]) -> Vector:
-    """The unit vector of a bag of words; all 0 for none. It is cached, so do not change it."""
+    """The unit vector of a bag of words; all 0 for no words. It is cached, so do not change it."""
     vector = numpy.zeros(WORD_DIMENSIONS, numpy.float32)
     for word in words:
         word_hash = crc32(word.encode())
@@ -82,7 +82,7 @@ def extract_features(
 
 
 def quantise(vector: Vector) -> bytes:
-    """A unit vector as signed bytes, exact to about a hundredth."""
+    """A unit vector as signed bytes, with an error of about a hundredth."""
     return bytes(numpy.clip(numpy.rint(numpy.asarray(vector) * 512), -127, 127).astype(numpy.int8).tobytes())
 
 
@@ -96,7 +96,7 @@ def _share(words: frozenset[str], others: frozenset[str]) -> float:
 
 
 def dequantise(data: bytes) -> Vector:
-    """The unit vector of which `quantise` made `data`; all 0 for b""."""
+    """The unit vector in `data` from `quantise`; all 0 for b""."""
     if not data:
         return numpy.zeros(EMBEDDING_SIZE, numpy.float32)
     vector = numpy.frombuffer(data, numpy.int8).astype(numpy.float32)

@@ -1,8 +1,8 @@
 """Trains a model on the operator's decisions: the steps from examples to a model in use (SPEC 8.4).
 
-A job costs money, so each step first checks whether an earlier attempt succeeded: a file of the run's name, or a job on
-that file. After a temporary error the run stays where it is, with a note. Any other error ends it, and the model in use
-stays.
+A job costs money, so each step first checks whether an earlier attempt succeeded: whether there is a file with the
+run's name, or a job on that file. After a temporary error the run keeps its state and gets a note. Any other error ends
+the run, and the model in use stays.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from engine.storage.database import Database, Transaction
 log = logging.getLogger(__name__)
 
 COIN_TOSS = Agreement(0.5, 0)
-"""The model that a first one is compared with."""
+"""The agreement with which the first trained model is compared."""
 
 
 class Training(TrainingViews):
@@ -67,8 +67,8 @@ class Training(TrainingViews):
         hold_reason: Callable[[], str] = str,
         stop_reason: Callable[[], str] = str,
     ) -> None:
-        """`hold_reason()` says why nothing that costs money may begin now (SPEC 3.7), "" if it may; `stop_reason()` why
-        a running job must end too, "" if it need not."""
+        """`hold_reason()` says why nothing that costs money may begin now (SPEC 3.7), "" if it may. `stop_reason()`
+        says why even a running job must end, "" if it may go on."""
         super().__init__(database, twin)
         self._folder = folder
         self._exporter = exporter
@@ -79,12 +79,13 @@ class Training(TrainingViews):
         self._step_lock = threading.Lock()
         self._cancel_requested = threading.Event()
         self._answers: dict[tuple[str, str], str | None] = {}
-        """Answers of the present measurement by model and situation, so that each is paid for once."""
+        """The answers in the present measurement, by model and situation, so that each is paid for only once."""
 
     def begin(self) -> TrainingRun:
         """Prepare the next run: on conversations first, then on pairs, each from the model of the run before.
 
-        Raises `Refusal`: `held`, `training_active`, `no_base_model`, `few_pairs`, and what the provider's key raises.
+        Raises `Refusal`: `held`, `training_active`, `no_base_model`, `few_pairs`, and the refusals of the provider's
+        key.
         """
         plan, batch, adopted = self._ready()
         run_id = self._randomness.new_id("train")
@@ -128,7 +129,7 @@ class Training(TrainingViews):
         return run
 
     def offer(self) -> TrainingOffer:
-        """The run that `begin` would start now. Raises what `begin` raises."""
+        """The run that `begin` would start now. Raises as `begin`."""
         plan, batch, _ = self._ready()
         if (active := self.active()) is not None:
             raise _active_refusal(active)
@@ -142,7 +143,7 @@ class Training(TrainingViews):
         if hold := self._hold_reason():
             raise Refusal("held", f"no training can start: {hold}", "clawpy resume")
         plan = self._twin.plan()
-        self._twin.open_provider().close()  # reports a missing key before anything is prepared
+        self._twin.open_provider().close()  # raises for a missing key before anything is prepared
         if not plan.base_model:
             fix = "clawpy config set training.baseModel MODEL"
             raise Refusal("no_base_model", "no model to train is set", fix)
@@ -169,7 +170,7 @@ class Training(TrainingViews):
             RunState.TRAINED: self._measure,
         }
         stop = self._stop_reason() if _may_cost(run) else ""
-        hold = "" if stop or run.state == RunState.STARTED else self._hold_reason()  # reading a job costs nothing
+        hold = "" if stop or run.state == RunState.STARTED else self._hold_reason()  # reading a job is free
         if hold:
             return self._move(run.id, run.state, note=hold)
         try:
@@ -184,7 +185,7 @@ class Training(TrainingViews):
                 self._move(run.id, run.state, note=f"{error}; it will be tried again")
             else:
                 self._move(run.id, RunState.FAILED, note=str(error))
-        except Refusal as refusal:  # a missing key or a cap, which the operator can change
+        except Refusal as refusal:  # a missing key or a cap, which the operator can fix
             self._move(run.id, run.state, note=f"{refusal.message}; {refusal.fix}")
         with self._database.read() as session:
             return session.exec(select(TrainingRun).where(TrainingRun.id == run.id)).one()
@@ -207,7 +208,7 @@ class Training(TrainingViews):
             return self._move(run.id, RunState.CANCELLED, note="cancelled", job=job)
 
     def reserved(self) -> set[int]:
-        """The cost entry that reserves money for the run in progress, which outlives restarts."""
+        """The cost entry that reserves money for the run in progress, which goes on after a restart."""
         run = self.active()
         return set() if run is None or run.cost_entry is None else {run.cost_entry}
 
@@ -240,8 +241,8 @@ class Training(TrainingViews):
             self._move(run.id, state, note=f"the provider says {job.status}", job=job)
 
     def _stop(self, run: TrainingRun, api: Provider, why: str) -> None:
-        """End the job at the provider, where it goes on costing money, because of the kill switch (SPEC 3.7); one that
-        is over already is followed to its end."""
+        """End the job at the provider because of the kill switch (SPEC 3.7), since it would go on costing money. A job
+        that is over already is handled as usual."""
         job = self._find_job(run, api)
         if job is not None and job.state != "running":
             self._follow(self._move(run.id, RunState.STARTED, job_id=job.id), api)
@@ -271,7 +272,7 @@ class Training(TrainingViews):
         model = f"{run.provider}:{run.model}"
         new = self._agreement(model, pairs)
         current = self._twin.plan().current_model
-        former = run.former_model if current == model else current  # a crash may have followed its adoption
+        former = run.former_model if current == model else current  # adopted already, before a crash
         old = self._agreement(former, pairs) if former else COIN_TOSS
         better = may_replace(new, old)
         words = f"agrees with {new.share:.0%} of {new.asked} held-back decisions, " + (
@@ -285,7 +286,7 @@ class Training(TrainingViews):
         )  # fmt: skip
 
     def restore_former(self) -> TrainingRun:
-        """Use the model again that the newest one replaced. Raises `Refusal` `no_training`."""
+        """Use the model again that the newest model replaced. Raises `Refusal` `no_training`."""
         run = self._last(RunState.ADOPTED, "in use")
         return self._use(run.former_model, run, RunState.KEPT_OLD, "switched off by you")
 
@@ -305,7 +306,7 @@ class Training(TrainingViews):
         return run
 
     def _agreement(self, model: str, pairs: Sequence[Preference]) -> Agreement:
-        """The agreement of a model with the operator. Raises `TrainingError`, and then keeps the answers so far."""
+        """The agreement of a model with the operator. If it raises `TrainingError`, the answers so far are kept."""
         for situation in dict.fromkeys(pair.context for pair in pairs):
             if self._cancel_requested.is_set():
                 raise TrainingError("it is being cancelled", transient=True)
@@ -322,8 +323,8 @@ class Training(TrainingViews):
         tx.session.add(run)
 
     def _move(self, run_id: str, state: RunState | str, *, job: Job | None = None, **fields: object) -> TrainingRun:
-        """Put a run into `state` and change its fields. A `job` that is over settles the reserved money by the
-        provider's price; without one, all of it for a job that is done, and else none."""
+        """Set the state and fields of a run. If `job` is over, the reserved money is settled with the provider's price.
+        If the provider states no price, the whole amount is settled for a job that is done, and nothing for others."""
 
         def update(tx: Transaction) -> TrainingRun:
             run = load_run(tx, run_id)

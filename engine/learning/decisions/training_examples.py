@@ -1,7 +1,8 @@
-"""The examples of a training run, and how a trained model is measured (SPEC 8.4).
+"""The examples of a training run, and the measurement of a trained model (SPEC 8.4).
 
-A fifth of the situations is held back, chosen by a hash, so that no model is measured on its own training examples. A
-model's answer agrees with the operator if it is nearer to the chosen than to the rejected half of the pair.
+A fifth of the situations, chosen by a hash, is held back, so that no model is measured on its own training examples. An
+answer of a model agrees with the operator if it is more similar to the chosen half of the pair than to the rejected
+half.
 """
 
 from __future__ import annotations
@@ -35,12 +36,12 @@ MIN_MEASURED = 5
 
 @frozen
 class Agreement:
-    """How often a model agrees with the operator; one half is no better than a coin."""
+    """The agreement of a model with the operator. A share of one half is no better than a coin toss."""
 
     share: float
     """In [0, 1]."""
     asked: int
-    """Number of pairs it was asked about."""
+    """Number of pairs about which the model was asked."""
     unanswered: int = 0
     """Number of pairs without a usable answer, which count as disagreement."""
 
@@ -60,7 +61,7 @@ def split(pairs: Iterable[Preference]) -> tuple[list[Preference], list[Preferenc
 
 
 def agreement(pairs: Sequence[Preference], answers: Sequence[str | None]) -> Agreement:
-    """How often answers (`prompt → channel`, None for none) agree with their pairs."""
+    """The agreement of answers (`prompt → channel`, or None) with their pairs."""
     points = 0.0
     for pair, answer in zip(pairs, answers, strict=True):
         if answer is not None:
@@ -71,7 +72,8 @@ def agreement(pairs: Sequence[Preference], answers: Sequence[str | None]) -> Agr
 
 
 def similarity(text: str, other: str) -> float:
-    """Similarity of two halves, in [0, 1]: half for the same channel, half for the share of common words."""
+    """Similarity of two halves, in [0, 1]: up to one half for the same channel, and one half for the share of common
+    words."""
     prompt, _, channel = text.rpartition(ARROW)
     other_prompt, _, other_channel = other.rpartition(ARROW)
     same_words = jaccard(prompt.casefold().split(), other_prompt.casefold().split())
@@ -79,7 +81,7 @@ def similarity(text: str, other: str) -> float:
 
 
 def may_replace(new: Agreement, old: Agreement) -> bool:
-    """Whether a new model may replace an old one (SPEC 8.4): it answered enough, and agrees at least as often."""
+    """Whether a new model may replace an old one (SPEC 8.4): it answered often enough, and agrees at least as often."""
     return new.asked - new.unanswered >= MIN_MEASURED and new.share >= old.share
 
 
@@ -107,7 +109,7 @@ class Batch:
 
 
 def make_batch(exporter: Exporter, *, first: bool) -> Batch:
-    """The examples of the next run: for a `first` one conversations if there are enough, else pairs.
+    """The examples of the next run. For the `first` run they are conversations if there are enough, else pairs.
 
     Raises `Refusal` `few_pairs`.
     """

@@ -1,7 +1,8 @@
-"""A provider's fine-tuning API: `Provider` is the client, and this module run as a program makes the calls.
+"""A provider's fine-tuning API. `Provider` is the client. The calls are made by this module when it runs as a program.
 
-The providers' libraries are large and a call may take minutes, so a child process has them: it reads a request, a line
-of JSON, and answers with a line. The key comes with each request; it is in neither the arguments nor the environment.
+The libraries of providers are large and a call may take minutes, so a child process imports and calls them. It reads
+requests and writes replies, each a line of JSON. The key is in each request, and so not in the arguments or the
+environment of the process.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ COMMAND = (sys.executable, "-m", "engine.learning.decisions.training_provider")
 CALL_TIMEOUT_S, UPLOAD_TIMEOUT_S = 180.0, 1_800.0
 
 EPOCHS = {"sft": 3, "dpo": 1}
-"""Rounds over the examples: providers' own defaults for few examples."""
+"""Rounds over the examples. These are the defaults of providers for few examples."""
 
 TRANSIENT_STATUSES = frozenset({0, 408, 409, 425, 429, 500, 502, 503, 504})
-"""HTTP statuses after which the same call may succeed later; 0 is no answer."""
+"""HTTP statuses after which the same call may succeed later. 0 means no answer."""
 
 
 @frozen
@@ -43,13 +44,13 @@ class Job:
     status: str
     """The provider's own word."""
     model: str
-    """The trained model, "" until the job is done."""
+    """The id of the trained model, "" until the job is done."""
     dollars: float | None
-    """Its price, None when the provider does not state it."""
+    """Its price, None if the provider does not state one."""
 
 
 class TrainingError(Exception):
-    """A failed call. A `transient` one may succeed later (no network, an overloaded server)."""
+    """Raised for a failed call. If `transient`, the call may succeed later (no network, an overloaded server)."""
 
     def __init__(self, words: str, *, transient: bool) -> None:
         super().__init__(words)
@@ -58,7 +59,7 @@ class TrainingError(Exception):
 
 @frozen
 class Account:
-    """Where to train, and with which key, which its repr does not show."""
+    """The API to train with, and its key, which the repr does not show."""
 
     api: str
     """A key of `APIS`."""
@@ -67,8 +68,8 @@ class Account:
 
 
 class Provider:
-    """A provider's API, called by a child process that starts with the first call and ends with `close`. One call at a
-    time; it may take minutes and raise `TrainingError`."""
+    """A provider's API. A child process makes the calls; it starts with the first call and ends with `close`. Only one
+    call at a time is made. A call may take minutes and raise `TrainingError`."""
 
     def __init__(self, account: Account, command: Sequence[str] = COMMAND) -> None:
         self._account = account
@@ -80,22 +81,22 @@ class Provider:
         return str(self._call("upload", timeout_s=UPLOAD_TIMEOUT_S, path=str(path))["file"])
 
     def find_file(self, name: str) -> str:
-        """The id of a file of this name that is there already, "" when none is."""
+        """The id of an uploaded file with this name, "" for none."""
         return str(self._call("find_file", name=name)["file"])
 
     def start(self, file: str, *, model: str, checkpoint: str, method: str, suffix: str) -> Job:
-        """Start a job on a file. `method` is sft or dpo; it starts from the result of the job `checkpoint`, else from
-        `model`."""
+        """Start a job on a file. `method` is sft or dpo. Training begins with the result of the job `checkpoint`, or
+        with `model` if that is ""."""
         fields: dict[str, Any] = {"file": file, "model": model, "checkpoint": checkpoint, "method": method}
         return Job(**self._call("start", suffix=suffix, epochs=EPOCHS[method], **fields))
 
     def find_job(self, file: str) -> Job | None:
-        """The job that was started on a file, None when none was."""
+        """The job that was started on a file, None for none."""
         reply = self._call("find_job", file=file)
         return Job(**reply) if reply else None
 
     def job(self, job: str) -> Job:
-        """Read a job."""
+        """Read a job from the provider."""
         return Job(**self._call("job", job=job))
 
     def cancel(self, job: str) -> None:
@@ -137,7 +138,7 @@ class Provider:
         assert process.stdout is not None
         process.stdin.write(request.encode() + b"\n")
         process.stdin.flush()
-        # It says nothing but one line, and that only when it is done.
+        # The process writes only one line, when the call is done.
         if not select.select([process.stdout], [], [], timeout_s)[0]:
             raise TimeoutError
         return dict(json.loads(process.stdout.readline()))
@@ -160,7 +161,7 @@ TOGETHER_UNIT = 1e9
 
 
 class Api:
-    """The calls that both providers share; each returns the reply to a request. `_to_job` translates a job."""
+    """The calls that are the same for both providers. Each returns the reply to a request. `_to_job` converts a job."""
 
     _files: Any
     _jobs: Any
@@ -226,7 +227,7 @@ class Together(Api):
 
 
 class OpenAI(Api):
-    """OpenAI's API, and whoever speaks as it does."""
+    """OpenAI's API, and compatible APIs."""
 
     _list_filter = MappingProxyType({"purpose": "fine-tune"})
 
@@ -257,12 +258,13 @@ APIS: Mapping[str, Callable[[str, str], Any]] = {"together": Together, "openai":
 
 
 def answer(request: Request) -> Reply:
-    """Make the call that `request` names. A failure is an answer too: `error` in words, and the HTTP `status` or 0."""
+    """Make the call that `request` names. The reply to a failed call has the `error` in words, and its HTTP `status` or
+    0."""
     try:
         reply: Reply = getattr(APIS[request["api"]](request["key"], request["baseUrl"]), request["call"])(request)
     except ImportError as error:
         return {"error": f"{error.name} is not installed", "status": 0, "missing": True}
-    except Exception as error:  # whatever the libraries raise: this process has nobody else to tell
+    except Exception as error:  # any error of the libraries is reported to the parent process
         status = getattr(error, "status_code", None)
         return {"error": f"{type(error).__name__}: {error}"[:1_000], "status": status or 0}
     return reply

@@ -1,4 +1,4 @@
-"""The table of training runs (SPEC 8.4), and what training needs of the Twin model and of the budget.
+"""The table of training runs (SPEC 8.4), and the interfaces of training to the Twin model and the budget.
 
 prepared → uploaded → started → trained → adopted | kept_old        at any step: failed, cancelled
 """
@@ -47,7 +47,7 @@ class RunState(StrEnum):
     TRAINED = "trained"
     ADOPTED = "adopted"
     KEPT_OLD = "kept_old"
-    """The trained model is not used; the one before it stays in use."""
+    """The trained model is not used; the former model stays in use."""
     FAILED = "failed"
     CANCELLED = "cancelled"
 
@@ -100,21 +100,21 @@ def load_run(tx: Transaction, run_id: str) -> TrainingRun:
 
 
 def newest_run(session: Session, *where: ColumnElement[bool] | bool, by_start: bool = False) -> TrainingRun | None:
-    """The run of these that changed last, or that began last if `by_start`."""
+    """The run that meets the conditions and changed last, or began last if `by_start`."""
     at = TrainingRun.created_at if by_start else TrainingRun.updated_at
     return session.exec(select(TrainingRun).where(*where).order_by(col(at).desc())).first()
 
 
 IS_ACTIVE = col(TrainingRun.state).in_(ACTIVE)
 USED_PAIRS = (col(TrainingRun.method) == DPO) & col(TrainingRun.state).in_((RunState.ADOPTED, RunState.KEPT_OLD))
-"""Runs whose pairs count as trained on; those of a failed or cancelled run do not."""
+"""Runs whose pairs count as used for training. Those of a failed or cancelled run do not count."""
 
 
-# -- what is asked of others
+# -- the budget and the Twin model
 
 
 class BudgetReservation(Protocol):
-    """Sets money aside and settles it, within the caps (SPEC 3.2)."""
+    """Reserves money and settles it, within the caps (SPEC 3.2)."""
 
     def reserve_call(self, transaction: Transaction, purpose: str, estimate: int) -> int: ...
 
@@ -125,14 +125,14 @@ class BudgetReservation(Protocol):
 
 @frozen
 class TwinModel:
-    """The Twin model as training uses it."""
+    """The functions of the Twin model that training uses."""
 
     plan: Callable[[], TrainingPlan]
     """Reads the settings."""
     open_provider: Callable[[], Provider]
-    """Opens the provider. Raises `Refusal` when there is no key."""
+    """Opens the provider. Raises `Refusal` if there is no key."""
     answer: Callable[[str, str], str | None]
     """`answer(model, situation)` asks a model, `PROVIDER:MODEL`, and returns its `prompt → channel`, None for an
-    unusable reply. Raises `TrainingError` when it cannot be asked."""
+    unusable reply. Raises `TrainingError` if the model cannot be asked."""
     adopt: Callable[[str], None]
     """Puts a model into the settings."""

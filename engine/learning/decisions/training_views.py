@@ -1,6 +1,6 @@
 """Reads training runs, and says when the next one is due (SPEC 8.4).
 
-Screens and the schedule use it through the service `training.Training`, which extends it.
+The class is the base of the service `training.Training`, through which screens and the schedule use it.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ MAX_VIEWED = 5
 """Maximum number of runs that a screen shows."""
 
 AGAIN_FROM = 100
-"""Number of new pairs that make the next run due."""
+"""Number of new pairs after which the next run is due."""
 
 AGAIN_AFTER = timedelta(days=7)
-"""Time after which any new pair makes the next run due."""
+"""Time after which the next run is due if there is any new pair."""
 
 COOL_DOWNS = {RunState.FAILED: timedelta(days=1), RunState.CANCELLED: timedelta(days=7)}
-"""Time after a run in this state in which no run begins by itself: it would fail again, and may cost money."""
+"""Time after a run in this state in which no run begins by itself, because it may fail again and cost money."""
 
 
 class TrainingViews:
@@ -55,7 +55,7 @@ class TrainingViews:
         return not self.missing(now) and not is_cooling
 
     def progress(self) -> tuple[int, int]:
-        """Number of pairs that no run was trained on, and number of them that make the next run due."""
+        """(number of pairs that were not used for training yet, number at which the next run is due)."""
         last = self._newest(USED_PAIRS, by_start=True)
         with self._database.read() as session:
             return count_pairs(session, after=last.pairs_to if last else 0), AGAIN_FROM if last else MIN_PAIRS
@@ -69,8 +69,8 @@ class TrainingViews:
         )  # fmt: skip
 
     def missing(self, now: datetime) -> str:
-        """What is missing until the next training on pairs, "" when it is due (SPEC 8.4): after 50 pairs, then
-        after every 100 new ones, or every week with any new pair."""
+        """What is missing until the next training on pairs, "" if it is due (SPEC 8.4): after 50 pairs, then after
+        every 100 new pairs, or every week with any new pair."""
         if self.active() is not None:
             return "a training is in progress"
         new, needed = self.progress()

@@ -1,6 +1,6 @@
 """Runs the promotion chain (SPEC 6.6): extraction, gates, reinforcement and compaction, for one session or for all.
 
-`promotion` plans purely; this module loads entries, carries plans out and reports what was done.
+`promotion` makes the plans. This module loads the entries, carries out the plans, and reports the results.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from engine.storage.rows import load
 log = logging.getLogger(__name__)
 
 MILESTONES = frozenset({"PermissionAsked", "RetryRepeated", "ChangeSetReady"})
-"""Milestones of a session, at which its assumptions so far are written."""
+"""Milestones of a session, at which the assumptions of its agent so far are written."""
 
 LATE_KINDS = frozenset({"ChangeSetDiscarded", "LandingUndone"}) | LANDED_KINDS
 """Decisions on the changes of a session, which may come after its end."""
@@ -55,13 +55,13 @@ FOLLOWED_KINDS = MILESTONES | LATE_KINDS | {"SessionStarted", "SessionEnded"}
 """The kinds of ledger entries that the chain handles."""
 
 RECENT = timedelta(days=1)
-"""A model is asked about sessions that ended less than this ago."""
+"""Maximum age of the end of a session about which a model is asked."""
 
 PENDING_PROJECTS = "learnings.wanted"
 """Key in the state table: the projects whose gates must be checked."""
 
 RETRYABLE = frozenset({"unwritable_home", "learnings_damaged"})
-"""Refusals that the operator can fix; until then entries wait, because a skipped one would lose learnings."""
+"""Refusals that the operator can fix. Until then, ledger entries wait, because skipping them would lose learnings."""
 
 NO_JUDGE = "no model is configured: you decide (clawpy learnings promote ID)"
 
@@ -88,13 +88,13 @@ class Chain:
         self.extraction = Extraction(files, database, sessions, model)
         self._reported: set[str] = set()
         self._work_lock = threading.Lock()
-        """Held while ledger entries are handled or gates are checked; models are asked meanwhile."""
+        """Held while ledger entries are handled or gates are checked, even while a model is asked."""
         self.plan_lock = threading.RLock()
-        """Held from a plan until it is carried out, so that none is made of entries that are changed meanwhile."""
+        """Held from making a plan until it is carried out, so that its entries cannot change meanwhile."""
 
     def handle(self, entry: LedgerEntry) -> None:
-        """Handle one ledger entry of `FOLLOWED_KINDS`; a second time changes nothing. For entries older than `RECENT`
-        no model is asked and no risk is written, because a new engine reads years of them. Raises `NotReady` while
+        """Handle one ledger entry of `FOLLOWED_KINDS`. A second time changes nothing. For entries older than `RECENT`,
+        no model is asked and no risk is written, because a new engine may read years of them. Raises `NotReady` while
         pages cannot be written."""
         try:
             self._handle(entry)
@@ -110,7 +110,7 @@ class Chain:
         is_recent = entry.at > self._clock.now() - RECENT
         key = project_key(entry.workspace)
         with self._work_lock:
-            self._files.check(Scope(key, session))  # before a model is asked for what could not be written
+            self._files.check(Scope(key, session))  # before a model is asked, whose answer could not be written
             if entry.kind == "SessionEnded":
                 self._end_session(Scope(key, session), ask=is_recent)
             elif entry.kind in LATE_KINDS:
@@ -122,7 +122,7 @@ class Chain:
                 extract(session)
 
     def check_gates(self) -> None:
-        """Promote within the projects that have new learnings, once for many sessions."""
+        """Promote within the projects that have new learnings. One check covers many sessions."""
         with self._work_lock:
             with self._database.read() as session:
                 project_keys = list(state.get(session, PENDING_PROJECTS, ()))
@@ -138,8 +138,9 @@ class Chain:
                 self._database.write(lambda tx: state.put(tx, PENDING_PROJECTS, failed))
 
     def run(self, catch_up: Callable[[], None], *, judge: bool = False) -> ChainReport:
-        """Handle new ledger entries by `catch_up`, then promote within every project; with `judge` also to all
-        projects, which the operator's model decides. A step that fails is reported, and the others go on."""
+        """Handle new ledger entries by `catch_up`, then promote within every project. With `judge`, the operator's
+        model decides which entries are promoted to all projects. A step that fails is reported, and the others go
+        on."""
         before, judged = self._files.entries(), dict[str, str]()
         catch_up()
         with self._work_lock:
@@ -173,8 +174,8 @@ class Chain:
             self.compact(scope)
 
     def offer_up(self, entry: LearningEntry) -> None:
-        """Offer an entry of a project to the leader of each agent that found it. A quote is not offered before the
-        operator approved it, so that the operator is asked about a lesson once."""
+        """Offer an entry of a project to the leader of each agent that found it. A quote is offered only after the
+        operator approved it, so that the operator is asked only once about a lesson."""
         if not entry.may_guide:
             return
         agents = {entry.id: entry.agent for entry in self._files.entries()}
@@ -202,7 +203,7 @@ class Chain:
             return (*plan.promoted, *(entry for entry, _ in plan.reinforced))[0].id
 
     def compact(self, scope: Scope) -> None:
-        """Merge the entries of a scope that are the same, and record which. Raises `Refusal`."""
+        """Merge the entries of a scope that are the same, and record their ids. Raises `Refusal`."""
         with self.plan_lock:
             clusters = find_duplicates(self._files.entries(scope, below=False), self._vectors)
             if not clusters:
@@ -240,15 +241,15 @@ class Chain:
         state.put(tx, PENDING_PROJECTS, sorted({*state.get(tx.session, PENDING_PROJECTS, ()), key}))
 
     def _report_once(self, words: str, key: str = "") -> None:
-        """Report a problem that does not stop work, once for the same words or the same `key`."""
+        """Report a problem that does not stop work, but only once for the same words or the same `key`."""
         if (key or words) not in self._reported:
             self._reported.add(key or words)
             self._sessions.report("learnings", words)
 
     def _judge(self, judged: dict[str, str]) -> None:
-        """Ask the model about each project entry that is not global yet, and promote it at a clear yes; `judged` gets
-        the verdicts. It ends when something is forgotten meanwhile (SPEC 4.10). Only the operator promotes quotes
-        (SPEC 6.8). Raises `Refusal`."""
+        """Ask the model about each project entry that is not global yet, and promote the entry if the answer is a clear
+        yes. The verdicts are added to `judged`. It ends if words are forgotten meanwhile (SPEC 4.10). Quotes are left
+        to the operator (SPEC 6.8). Raises `Refusal`."""
         erasures = self._files.erasures
         for entry in self._files.entries():
             if entry.scope is not LearningScope.PROJECT or not is_promotable(entry) or entry.trust is Trust.QUOTED:
@@ -266,7 +267,7 @@ class Chain:
             return {entry.id: NO_JUDGE}
         word = {True: "generalises", False: "does not", None: "no answer"}[verdict.holds]
         event = LearningJudged(subject=entry.id, workspace=entry.workspace, verdict=word, reason=verdict.reason)
-        with self._files.lock:  # what is forgotten after this is erased from the ledger after this
+        with self._files.lock:  # words that are forgotten later are erased from the ledger later, too
             if self._files.erasures != erasures:
                 return {}
             self._database.write(lambda tx: tx.record(event))
@@ -279,7 +280,7 @@ class Chain:
         return plan_global(entry, global_entries, GLOBAL, self._vectors, self._clock.now())
 
     def _promote_globally(self, entry: LearningEntry) -> None:
-        with self.plan_lock:  # the entry as it is now: a judge takes time
+        with self.plan_lock:  # load the entry again, because it may have changed while the model was asked
             now = next(
                 (item for item in self._files.entries() if item.id == entry.id and item.text == entry.text), None
             )

@@ -1,4 +1,4 @@
-"""Learning entries as values and as YAML front matter, and the layout of their folders (SPEC 6.1). Pure.
+"""Converts learning entries to and from YAML front matter, and defines the layout of their folders (SPEC 6.1). Pure.
 
     learnings/global/
     learnings/projects/KEY/                              KEY: the workspace's name and a hash of its path
@@ -69,14 +69,14 @@ class Scope:
 
     @property
     def folder(self) -> str:
-        """Its folder under the home's data folder."""
+        """The folder of the scope, relative to the home's data folder."""
         parts = [ROOT, *(("projects", self.project) if self.project else ("global",))]
         parts += ["sessions", folder_name(self.session)] if self.session else []
         parts += ["teams", folder_name(self.team)] if self.team else []
         return "/".join(parts)
 
     def page(self, kind: LearningKind, entry: str = "") -> str:
-        """The page of an entry: each task has its own, other kinds share one."""
+        """The page of an entry. Each task has its own page; the other kinds have one page each."""
         return f"{self.folder}/tasks/{entry}.md" if kind is LearningKind.TASK else f"{self.folder}/{PAGES[kind]}"
 
 
@@ -104,14 +104,14 @@ def page_location(path: str) -> tuple[Scope, LearningKind] | None:
 
 
 def folder_name(name: str) -> str:
-    """A name that is valid as a folder: `name` itself if it is."""
+    """A valid name of a folder: `name` itself if it is valid, else one derived from it."""
     if _SAFE.fullmatch(name):
         return name
     return f"x-{hashlib.sha256(name.encode(errors='replace')).hexdigest()[:16]}"
 
 
 def scope_of_path(path: str) -> Scope:
-    """The scope that a page is in."""
+    """The scope of a page."""
     parts = path.split("/")
     if parts[:2] != [ROOT, "projects"] or len(parts) < 4:
         return GLOBAL
@@ -124,17 +124,17 @@ def scope_of_path(path: str) -> Scope:
 
 
 UNAPPROVED = "quoted from sessions, and not approved by you"
-"""Why a quote in a project or global entry waits for the operator."""
+"""The reason why a quote in a project or global entry waits for the operator."""
 
 MAX_TEXT = 2_000
-"""Maximum number of characters of an entry that we write."""
+"""Maximum number of characters of an entry that the engine writes."""
 
 MAX_TITLE = 80
 REQUIRED_KEYS = frozenset(
     {"type", "domain", "importance", "confidence", "phase", "status", "reinforcement_count", "last_reinforced"}
     | {"created_at", "session_id", "session_task", "promoted_from", "promoted_at"}
 )
-"""Keys that are written even if they are empty, so that readers of the file know them."""
+"""Keys that are written even if they are empty, so that a reader of the file sees that they exist."""
 
 
 def _clean_words(value: object) -> str:
@@ -193,7 +193,7 @@ class FrontMatter(BaseModel):
 
 
 def read_entry(part: Part, path: str, scope: Scope, kind: LearningKind) -> LearningEntry:
-    """Read an entry of a page. Raises ValueError, which names the line."""
+    """Read an entry of a page. Raises ValueError, which has the line number."""
     if part.error:
         raise ValueError(part.error)
     written = {key: part.value(key) for key in part.fields if key in FrontMatter.model_fields}
@@ -239,8 +239,8 @@ def format_sources(sources: tuple[EntrySource, ...]) -> list[str]:
 def entry_id(
     scope: LearningScope, scope_id: str, kind: LearningKind, about: str, text: str, trust: Trust = Trust.OPERATOR
 ) -> str:
-    """The id of an entry, derived from its scope and content, so that a second run writes nothing. A quote with the
-    same text has another id."""
+    """The id of an entry, derived from its scope and content, so that a second run writes nothing. A quote has another
+    id than a trusted entry with the same text."""
     identity = f"{scope.value}\n{scope_id}\n{kind.value}\n{about or normalise(text)}"
     identity += "\nquoted" if trust is Trust.QUOTED else ""
     return "lrn_" + hashlib.sha256(identity.encode(errors="replace")).hexdigest()[:16]
@@ -249,7 +249,7 @@ def entry_id(
 def promoted_entry(
     entry: LearningEntry, scope: Scope, sources: Iterable[EntrySource], at: datetime, **changes: Any
 ) -> LearningEntry:
-    """The entry of a higher scope that is promoted from these sources, with these changes."""
+    """The entry of a higher scope that `entry` becomes when it is promoted from these sources, with these changes."""
     above = replace(entry, **changes)
     id = entry_id(scope.level, scope.id, above.kind, above.about, above.text, above.trust)
     return replace(

@@ -1,9 +1,9 @@
-"""Extracts the learnings of each session (SPEC 6.6): at its start, at milestones, at its end, and when its changes are
-decided on later.
+"""Extracts the learnings of each session (SPEC 6.6): at its start, at milestones, at its end, and after a later
+decision on its changes.
 
-Findings go to the team scope, the most specific one. Those confirmed by tests, the operator or repetition are promoted
-to the session scope. Risks, assumptions and what is about the operator are of the session. Ids follow from the text, so
-a second run writes nothing.
+Findings are written into the team scope, the most specific one. Findings that tests, the operator or repetition confirm
+are promoted to the session scope. Risks, assumptions and findings about the operator are written into the session scope
+at once. Ids are derived from the text, so a second run writes nothing.
 """
 
 from __future__ import annotations
@@ -67,15 +67,15 @@ from engine.storage.ledger import LedgerEntry, NotReady
 log = logging.getLogger(__name__)
 
 MIN_SESSION_CONFIDENCE = 0.75
-"""Minimum confidence of a finding of a team that goes on to its session: tests, the operator, or repetition confirmed
-it."""
+"""Minimum confidence of a finding that is promoted from its team to its session. Findings have it if tests, the
+operator or repetition confirmed them."""
 
 LANDED_KINDS = frozenset({"ChangeSetLanded", "ChangeSetBranched"})
 LANDED_AFTER_ALL = "its changes were landed after all"
-"""Why an entry is retired that said that changes were undone."""
+"""The reason for retiring an entry that says that changes were undone or discarded."""
 
 RISK = "risk/"
-"""Prefix of `about` of a risk."""
+"""Prefix of the `about` of a risk."""
 
 MAX_RISKS, MAX_ASSUMPTIONS = 8, 12
 """Maximum numbers of risks and of assumptions of a session."""
@@ -95,8 +95,8 @@ _CHANGES = re.compile(r"^(?:write|edit|exec|apply)", re.IGNORECASE)
 class Extraction:
     """Writes the findings of sessions as entries. Callable from any thread.
 
-    What was forgotten after a session was read is not written (SPEC 4.10): then `NotReady` is raised, and the session
-    is read again.
+    If words are forgotten after a session was read (SPEC 4.10), nothing is written and `NotReady` is raised, so that
+    the session is read again.
     """
 
     def __init__(self, files: LearningFiles, database: Database, sessions: SessionSource, model: Asks) -> None:
@@ -106,7 +106,7 @@ class Extraction:
         self._model = model
 
     def begin(self, session_id: str) -> list[LearningEntry]:
-        """Write the risks of a session that begins. Raises `NotReady`."""
+        """Write the risks of a session at its start. Raises `NotReady`."""
         erasures, record = self._files.erasures, self._sessions.load_start(session_id)
         if record is None or record.view.flow is not None:
             return []
@@ -115,7 +115,7 @@ class Extraction:
         return self._write(record, findings, record.view.started_at or record.view.created_at, erasures)
 
     def in_flight(self, session_id: str) -> list[LearningEntry]:
-        """Write what a session assumed up to now. Raises `NotReady`."""
+        """Write the assumptions of a session so far. Raises `NotReady`."""
         erasures, record = self._files.erasures, self._sessions.load_start(session_id)
         if record is None or record.view.flow is not None:
             return []
@@ -124,7 +124,7 @@ class Extraction:
         return self._write(record, findings, at, erasures)
 
     def late(self, fact: LedgerEntry) -> list[LearningEntry]:
-        """Write what the operator's decision on a session's changes teaches; the latest decision counts. Raises
+        """Write the findings from the operator's decision on a session's changes. The latest decision counts. Raises
         `NotReady`."""
         erasures, record = self._files.erasures, self._sessions.load_start(str(fact.payload.get("session_id", "")))
         if record is None:
@@ -138,8 +138,8 @@ class Extraction:
         return self._write(record, findings, fact.at, erasures)
 
     def end(self, session_id: str, *, ask: bool = True) -> tuple[list[LearningEntry], str]:
-        """Write what a session that is over taught, by rules and, with `ask`, by the model if one is configured.
-        Returns the new entries, and the error of the model, "" for none. Raises `NotReady`."""
+        """Write the findings of a session that is over. Rules find them and, with `ask`, the configured model, if any.
+        Returns (new entries, error of the model or ""). Raises `NotReady`."""
         erasures, record = self._files.erasures, self._sessions.load_record(session_id)
         if record is None or record.view.result is Result.CANNOT_RUN:
             return [], ""
@@ -159,8 +159,8 @@ class Extraction:
         return self._write(record, findings, record.view.ended_at or record.view.created_at, erasures, by=by), fault
 
     def offer(self, entry: LearningEntry) -> None:
-        """Offer an entry that generalises to the leader of its agent (SPEC 1.7); a second offer changes nothing. Not
-        offered are entries about the operator or an agent's own tools, and retracted lessons."""
+        """Offer an entry that generalises to the leader of its agent (SPEC 1.7). A second offer changes nothing.
+        Entries about the operator or about an agent's own tools, and retracted lessons, are not offered."""
         if not entry.agent or entry.kind is LearningKind.PROXY or is_about_own_tools(entry):
             return
         if entry.lesson in retracted_lessons(self._database):
@@ -215,7 +215,7 @@ class Extraction:
             return [*new, *promoted]
 
     def _retire_undone(self, record: SessionRecord, at: datetime) -> None:
-        """Changes that were undone are landed after all: retire the entries that say that they were not wanted."""
+        """Retire the entries that say that changes were not wanted, because they were landed after all."""
         for entry in self._files.entries(_session_scope(record)):
             if entry.active and entry.about.startswith(UNDONE):
                 provenance = Provenance.of(self._files.entries())
@@ -223,7 +223,8 @@ class Extraction:
                 self._files.apply(changes, [event])
 
     def _restore(self, record: SessionRecord, about: Container[str]) -> None:
-        """Changes are undone or discarded again: the entries about that are valid again."""
+        """Make entries about undone or discarded changes valid again, because the changes were undone or discarded
+        again."""
         fields = {"status": LearningStatus.ACTIVE.value, "retired_because": ""}
         self._files.apply(
             [
@@ -239,8 +240,9 @@ def _session_scope(record: SessionRecord) -> Scope:
 
 
 def find_risks(record: SessionRecord, entries: Iterable[LearningEntry]) -> list[Finding]:
-    """The risks of a session that begins: tests that fail, and of the `entries` of its project and earlier sessions
-    those about failures that are of the project, have the same task, or name a file of the prompt."""
+    """The risks of a session at its start. They are tests that fail, and entries about failures among `entries`, which
+    are those of its project and earlier sessions. Such an entry counts if it is in the project scope, has the same
+    task, or names a file in the prompt."""
     task, named = normalise(_task_title(record.view)), names(record.view.prompt)
     findings = [
         _risk(f"Tests are red before anything is changed: `{test}`.", f"red/{test}", Basis.TESTS)
@@ -259,7 +261,7 @@ def find_risks(record: SessionRecord, entries: Iterable[LearningEntry]) -> list[
 
 
 def find_assumptions(lines: Iterable[TranscriptLine], secrets: Sequence[str]) -> list[Finding]:
-    """The assumptions that an agent stated, with the milestone: before its first change, or later."""
+    """The assumptions that an agent stated. Each says whether it was before or after the agent's first change."""
     milestone = "before the first change"
     by_words: dict[str, Finding] = {}
     for line in lines:
@@ -293,7 +295,7 @@ def _risk(text: str, about: str, basis: Basis) -> Finding:
 
 
 def without_secrets(finding: Finding, secrets: Iterable[str]) -> Finding:
-    """A finding without secrets or what looks like one (SPEC 11.1)."""
+    """A finding without secrets and without texts that look like one (SPEC 11.1)."""
     text, about, title = (redact(part, secrets) for part in (finding.text, finding.about, finding.title))
     return replace(finding, text=text, about=about, title=title)
 

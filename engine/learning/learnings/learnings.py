@@ -48,8 +48,8 @@ Parsed = TypeVar("Parsed", bound=StrEnum)
 
 
 class Learnings:
-    """Reads learnings, and carries out decisions on them. Callable from any thread, but for that of a screen: methods
-    read files."""
+    """Reads learnings, and carries out decisions on them. Callable from any thread, except the thread of the screens,
+    because methods read files."""
 
     def __init__(
         self,
@@ -63,8 +63,8 @@ class Learnings:
         model_name: Callable[[], str] = lambda: "",
         model: Asks | None = None,
     ) -> None:
-        """`data` is the home's data folder. `embed` computes embeddings by the model `model_name()`; `model` is the one
-        that the operator named for questions, None for none."""
+        """`data` is the home's data folder. `embed` computes embeddings with the model `model_name()`. `model` is the
+        model that the operator chose for questions, None for none."""
         self._database = database
         self._clock = clock
         self._sessions = sessions
@@ -77,20 +77,21 @@ class Learnings:
         thread = ConsumerThread([consumer], sessions.report, service="learnings", then=self._chain.check_gates)
         self._poke = thread.poke
         self._under_review: tuple[int, list[LearningEntry]] = (-1, [])
-        """The entries that need a review after so many changes of the files."""
+        """(number of changes of the files, entries that need a review after these changes)."""
         self.texts = LearningTexts(self.files, vectors.forget, self._chain.plan_lock)
         """The entries for forgetting (SPEC 4.10)."""
         self.recover = self.files.recover
-        """Finish what a crash interrupted; returns what cannot be finished, in words."""
+        """Finish the changes that a crash interrupted; returns the problems of those that still fail, in words."""
         self.start, self.close, self.catch_up = thread.start, thread.close, thread.catch_up
-        """Follow the ledger in a thread; stop that; handle all new ledger entries now, in the calling thread."""
+        """`start` follows the ledger in a thread, and `close` stops that. `catch_up` handles all new ledger entries
+        now, in the calling thread."""
         self.faults = self.files.errors
         """The pages and entries that cannot be read, each with file and line."""
 
     # -- life
 
     def housekeeping(self) -> None:
-        """Called every half minute: retries what failed, and rereads files that other programs changed."""
+        """Retry failed work, and read files again that other programs changed. Called every half minute."""
         self._under_review = (-1, [])
         self._poke()
 
@@ -101,7 +102,7 @@ class Learnings:
     def prompt_sent(
         self, tx: Transaction, provenance: Mapping[str, object], *, call: str, session_id: str, agent: str
     ) -> None:
-        """Store which entries a prompt with this provenance contained."""
+        """Store the entries that a prompt with this provenance contained."""
         sources = provenance.get(PROVENANCE)
         if isinstance(sources, list | tuple) and sources:
             record_uses(tx, map(str, sources), call=call, session_id=session_id, agent=agent)
@@ -109,7 +110,8 @@ class Learnings:
     # -- reading
 
     def scopes(self) -> list[ScopeState]:
-        """Every scope that has pages: global, then projects, each before its sessions, each before its teams."""
+        """Every scope that has pages: first global, then each project, followed by its sessions, each followed by its
+        teams."""
         entries: dict[Scope, list[LearningEntry]] = {}
         errors: dict[Scope, list[str]] = {}
         for read in self.files.pages():
@@ -128,10 +130,10 @@ class Learnings:
         words: str = "",
         limit: int = 200,
     ) -> list[LearningEntry]:
-        """The newest entries first, of any status: of one `scope` ("team", "session", "project", "global"), workspace,
-        session, or `kind` ("institutional", "task", "proxy"), with all `words`.
+        """The entries of any status, newest first. They can be limited to a `scope` ("team", "session", "project",
+        "global"), workspace, session or `kind` ("institutional", "task", "proxy"), and to those with all `words`.
 
-        An entry that was promoted is listed at its highest scope only, unless it does not match there.
+        An entry that was promoted is listed only in its highest scope, unless it does not match there.
 
         Raises `Refusal` `bad_scope` for a scope or a kind that does not exist.
         """
@@ -150,8 +152,8 @@ class Learnings:
         return sorted((entry for entry in matching if entry.id not in promoted), key=_newest_first)[:limit]
 
     def view(self, id: str) -> LearningView:
-        """An entry, by its id, the beginning of it or its lesson, with its provenance both ways. Raises `Refusal`
-        `unknown_learning`, `ambiguous_id`."""
+        """An entry with its provenance in both directions. `id` is its id, the beginning of it, or its lesson. Raises
+        `Refusal` `unknown_learning`, `ambiguous_id`."""
         provenance = Provenance.of(self.files.entries())
         entry = _find_entry(provenance, id)
         sources, missing = provenance.sources(entry)
@@ -182,8 +184,8 @@ class Learnings:
     # -- decisions of the operator
 
     def retract(self, id: str, reason: str = "") -> RetractReport:
-        """Retire an entry, and remove its lesson from all prompts, guidance and candidates. What was promoted from it
-        waits for the operator's review.
+        """Retire an entry, and remove its lesson from all prompts, guidance and candidates. The entries that were
+        promoted from it wait for the operator's review.
 
         Raises `Refusal`: `unknown_learning`, `ambiguous_id`, `already_retracted`, and as `LearningFiles.apply`.
         """
@@ -231,9 +233,9 @@ class Learnings:
         return _find_entry(Provenance.of(self.files.entries()), id)
 
     def chain(self, *, judge: bool = False) -> ChainReport:
-        """Run the chain now: extract the learnings of sessions, and promote from sessions to projects; with `judge`
-        also from projects to all, which the operator's model decides (SPEC 6.4). Takes seconds, with `judge` as long as
-        the model does."""
+        """Run the chain now: extract the learnings of sessions, and promote them from sessions to projects. With
+        `judge`, the operator's model also decides which are promoted to all projects (SPEC 6.4). Takes seconds, and
+        with `judge` the time of the model."""
         return self._chain.run(self.catch_up, judge=judge)
 
 
@@ -243,7 +245,7 @@ def _review_question(entry: LearningEntry) -> str:
 
 
 def _find_entry(provenance: Provenance, id: str) -> LearningEntry:
-    """The entry with this id or a prefix of it; of a lesson the active one of the highest scope."""
+    """The entry with this id or a prefix of it. For the id of a lesson, its active entry in the highest scope."""
     prefix = id.strip()
     if prefix in provenance.entries:
         return provenance.entries[prefix]

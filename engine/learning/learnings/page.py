@@ -1,8 +1,8 @@
-"""A Markdown page of entries, each with YAML front matter (SPEC 6.1): parsing and editing. Pure.
+"""Parses and edits a Markdown page of entries, each with YAML front matter (SPEC 6.1). Pure.
 
-An entry begins at a line `---` followed by `id: …` and ends where the next one begins; its text follows the `---` that
-closes the front matter. A text line `---` is written `\\---`. Edits replace single values, and every other byte stays:
-line ends, comments, unknown fields and entries that cannot be parsed.
+An entry begins at a line `---` followed by `id: …` and ends where the next one begins. Its text follows the `---` that
+closes the front matter. A text line `---` is written `\\---`. An edit replaces single values. Every other byte stays,
+including line ends, comments, unknown fields and entries that cannot be parsed.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def format_value(value: Value) -> str:
 def parse_value(lines: Sequence[str]) -> Value:
     """The value of a key: `lines[0]` is the text after the colon, the others are the lines below. Raises ValueError.
 
-    Words and JSON are what `format_value` writes. Without YAML they are read twice as fast.
+    Words and JSON, which `format_value` writes, are read without YAML, because that is twice as fast.
     """
     text = lines[0].strip() if len(lines) == 1 else ""
     if _is_word(text):
@@ -51,7 +51,7 @@ def parse_value(lines: Sequence[str]) -> Value:
 
 
 def _yaml(text: str) -> Value:
-    """A value that the operator wrote; one with a colon may lack the quotes that YAML asks for."""
+    """A value that the operator wrote. If it has a colon, it may lack the quotes that YAML requires."""
     import yaml
 
     try:
@@ -94,7 +94,7 @@ class Part:
     """The index of the closing mark in `lines`, 0 without one."""
     id: str = ""
     error: str = ""
-    """The problem with it, "" for none."""
+    """The problem with the entry, "" for none."""
     fields: dict[str, tuple[int, int]] = field(default_factory=dict)
     """The range of lines of each key."""
 
@@ -121,7 +121,7 @@ class Part:
             raise ValueError(f"line {self.line + start}: {key}: {error}") from None
 
     def parse(self) -> None:
-        """Find the keys of its front matter, and its error."""
+        """Find the keys of the front matter, and the error of the entry."""
         self.fields, self.error, key = {}, "", ""
         self.closing = _closing(self.lines, 0)
         if not self.closing:
@@ -133,7 +133,7 @@ class Part:
                 self.fields.setdefault(key, (at, at + 1))
             elif line.strip() and line[:1] not in (("#", " ", "\t", "-") if key else ("#",)):
                 self.error = f"line {self.line + at}: {sanitise(line.strip())[:60]!r} is not `key: value`"
-            elif line.strip() and line[:1] != "#":  # comments and empty lines after a value do not belong to it
+            elif line.strip() and line[:1] != "#":  # comments and empty lines after a value are not part of it
                 self.fields[key] = (self.fields[key][0], at + 1)
         try:
             self.id = "" if self.error else str(self.value("id"))
@@ -145,10 +145,10 @@ class Part:
 
 
 class Page:
-    """The content of a page. `set_fields`, `set_text` and `append` change it; `data` is its present content."""
+    """The content of a page, which `set_fields`, `set_text` and `append` change. `data` is its present content."""
 
     def __init__(self, data: bytes = b"", path: str = "") -> None:
-        """Entries without an id get one from `path` and their text."""
+        """Entries without an id get one that is derived from `path` and their text."""
         lines = re.findall(r"[^\n]*\n|[^\n]+$", data.decode("utf-8", errors="surrogateescape"))
         first = next((line for line in lines if line.endswith("\n")), "\n")
         self.newline = "\r\n" if first.endswith("\r\n") else "\n"
@@ -156,7 +156,7 @@ class Page:
 
     @property
     def entries(self) -> list[Part]:
-        """Its entries, also those with an error."""
+        """All entries, including those with an error."""
         return [part for part in self.parts if part.is_entry]
 
     @property
@@ -165,11 +165,11 @@ class Page:
         return "".join(line for part in self.parts for line in part.lines).encode("utf-8", errors="surrogateescape")
 
     def part(self, entry: str) -> Part | None:
-        """The entry with this id, None if there is none without an error."""
+        """The entry with this id, None if it does not exist or has an error."""
         return next((part for part in self.entries if part.id == entry and not part.error), None)
 
     def set_fields(self, entry: str, values: Mapping[str, Value]) -> bool:
-        """Set the values of an entry's keys, where they differ; False if there is no such entry."""
+        """Set the values of an entry's keys that differ. Returns whether the entry exists."""
         part = self.part(entry)
         if part is None:
             return False

@@ -1,10 +1,10 @@
-"""The gates of the promotion chain (SPEC 6.2 to 6.4): plans which entries move up to their project or to all projects,
-and which are reinforced. Pure.
+"""The gates of the promotion chain (SPEC 6.2 to 6.4). They plan which entries are promoted to their project or to all
+projects, and which are reinforced. Pure.
 
-An entry that a scope already has is reinforced instead of added, once for each session; so a plan that was carried out
-leaves nothing to plan. Entries that are retired, need a review, are about the operator or an agent's own tools, or are
-risks or assumptions are not promoted. An entry that the operator retired does not come back. Quotes (SPEC 6.8) are
-counted with quotes only, and need the operator's approval in the project.
+If a scope already has an entry, it is reinforced instead of added, once for each session. So after a plan was carried
+out there is nothing left to plan. An entry is not promoted if it is retired, needs a review, is about the operator or
+an agent's own tools, or is a risk or an assumption. An entry that the operator retired does not come back. Quotes (SPEC
+6.8) are counted only together with quotes, and need the operator's approval in the project.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ MIN_SESSIONS = 3
 
 
 def is_about_own_tools(entry: LearningEntry) -> bool:
-    """Whether an entry is about the tools of its agent, not about the project: other agents cannot use it. A program
-    that cannot run here is about the project."""
+    """Whether an entry is about the tools of its agent and not about the project, so that other agents cannot use it.
+    An entry about a program that cannot run here is about the project."""
     return entry.about.startswith((ERRED, REFUSED)) and not entry.about.startswith(f"{ERRED}exec/exec")
 
 
@@ -88,7 +88,7 @@ class PromotionPlan:
 
 
 def is_promotable(entry: LearningEntry) -> bool:
-    """Whether an entry may be promoted or stand in a prompt."""
+    """Whether an entry may be promoted or used in a prompt."""
     return (
         entry.active
         and entry.kind is not LearningKind.PROXY
@@ -105,7 +105,7 @@ def plan_project(
     vectors: Vectors,
     now: datetime,
 ) -> PromotionPlan:
-    """Plan promotions from the sessions and teams of a project, whose `entries` these are, to the project."""
+    """Plan the promotions to a project. `entries` are those of its sessions and teams."""
     entries = list(entries)
     promotable = [
         entry for entry in entries if is_promotable(entry) and entry.session_id and not is_about_own_tools(entry)
@@ -114,7 +114,7 @@ def plan_project(
     sources = {source.entry for entry in existing for source in entry.promoted_from}
     matched = _match_entries(promotable, existing, vectors) | _match_quotes(promotable, existing, vectors)
     unmatched = [entry for entry in promotable if entry.id not in matched and entry.id not in sources]
-    # The same words as two types are one entry: the first is promoted, and entries of the other type reinforce it.
+    # Entries with the same words but different types are one entry: the first is promoted, the other reinforces it.
     promoted = [_promote_cluster(cluster, scope, now) for cluster in find_clusters(unmatched, vectors)]
     first_by_id = {entry.id: entry for entry in reversed([*existing, *promoted])}
     new = [entry for entry in promoted if first_by_id[entry.id] is entry]
@@ -175,8 +175,8 @@ def merge_duplicates(cluster: Cluster) -> list[Change]:
 
 
 def _promote_cluster(cluster: Cluster, scope: Scope, now: datetime) -> LearningEntry:
-    """The entry of the project that a cluster becomes. Its sources are the members, without those that another member
-    was promoted from."""
+    """The project entry that a cluster becomes. Its sources are the members, except those from which another member was
+    promoted."""
     centre = cluster.centre
     lower_ids = {source.entry for member in cluster.members for source in member.promoted_from}
     sources = [member for member in cluster.members if member.id not in lower_ids or member is centre]
@@ -212,7 +212,7 @@ def _promote_cluster(cluster: Cluster, scope: Scope, now: datetime) -> LearningE
 def _match_quotes(
     entries: Sequence[LearningEntry], existing: Sequence[LearningEntry], vectors: Vectors
 ) -> dict[str, LearningEntry]:
-    """The matches of quotes with trusted entries: the operator need not approve those."""
+    """The matches of quotes with trusted entries. Such quotes need no approval of the operator."""
     quotes = [entry for entry in entries if entry.trust is Trust.QUOTED]
     trusted = [replace(entry, trust=Trust.QUOTED) for entry in existing if entry.may_guide]
     return _match_entries(quotes, trusted, vectors)
@@ -221,8 +221,8 @@ def _match_quotes(
 def _match_entries(
     entries: Sequence[LearningEntry], existing: Iterable[LearningEntry], vectors: Vectors
 ) -> dict[str, LearningEntry]:
-    """By the id of an entry, the existing entry that is the same: with the same lesson, even if the operator edited its
-    text, or with the same meaning."""
+    """The existing entry that is the same as an entry, by the id of the latter. It has the same lesson, even if the
+    operator edited its text, or the same meaning."""
     candidates = [entry for entry in existing if entry.status is not LearningStatus.COMPACTED]
     lessons = {
         (entry.lesson, entry.trust is Trust.QUOTED): entry
@@ -242,7 +242,7 @@ def _reinforced(
     vectors: Vectors,
     work_by_session: Mapping[str, str],
 ) -> tuple[tuple[LearningEntry, tuple[str, ...]], ...]:
-    """The existing entries that `entries` match, each with the pieces of work that are not counted yet."""
+    """The existing entries that `entries` match, each with the sessions that are not counted yet."""
     matching: dict[str, set[str]] = defaultdict(set)
     work_by_id = {entry.id: entry.work for entry in entries}
     for id, entry in _match_entries(entries, existing, vectors).items():
@@ -258,11 +258,11 @@ def _reinforced(
 
 @dataclass(slots=True)
 class Provenance:
-    """The entries of a home by their ids, with their sources and what was made of them."""
+    """The entries of a home by their ids, with their sources and descendants."""
 
     entries: Mapping[str, LearningEntry]
     became: Mapping[str, list[str]]
-    """For each id those of the entries that were promoted from it, or that it was merged into."""
+    """For the id of each entry, the ids of the entries that were promoted from it or into which it was merged."""
 
     @classmethod
     def of(cls, entries: Iterable[LearningEntry]) -> Provenance:
@@ -277,8 +277,8 @@ class Provenance:
         return cls(by_id, became)
 
     def sources(self, entry: LearningEntry) -> tuple[list[LearningEntry], list[str]]:
-        """The entries that an entry was promoted from, directly or in steps, the nearest first; and the ids of those
-        that are in no file."""
+        """(entries from which an entry was promoted, directly or in steps, nearest first; ids of those that are in no
+        file)."""
         return self._walk(entry.id, lambda id: [source.entry for source in self.entries[id].promoted_from])
 
     def descendants(self, entry: str) -> list[LearningEntry]:
@@ -308,9 +308,9 @@ class Provenance:
 def plan_retraction(
     entry: LearningEntry, provenance: Provenance, reason: str, now: datetime
 ) -> tuple[list[Change], LearningRetracted, RetractReport]:
-    """Plan the retraction of an entry: it is retired, and with the entry of a session the same entry of its team. The
-    entries that were promoted from it, or have its lesson in another project, need the operator's review and are in no
-    prompt until then."""
+    """Plan the retraction of an entry. The entry is retired; if it is that of a session, so is the same entry of the
+    team. Entries that were promoted from it, or have its lesson in another project, need the operator's review, and are
+    in no prompt until then."""
     same = [
         source
         for source in provenance.sources(entry)[0]

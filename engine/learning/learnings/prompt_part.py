@@ -41,16 +41,16 @@ MAX_PAGE_BYTES = 1_000_000
 """Maximum size of an `AGENTS.md` that is read."""
 
 MAX_MISSES = 10
-"""After so many learnings that do not fit, no smaller one is looked for."""
+"""Number of learnings that do not fit, after which no smaller learning is tried."""
 
 
 class LearningsPart:
     """The part "learnings" of every prompt (SPEC 6, 9.6), within a token budget of its own. Thread-safe.
 
-    Promoted learnings are few and hold for any task, so they do not compete with recall. Over budget, those that name
-    the task's files or words come first, then the most certain and important. Only text that the operator wrote or
-    approved, or that the engine measured, is included (SPEC 6.8), escaped. What the marked section of `AGENTS.md` says
-    is not repeated.
+    Promoted learnings are few and valid for any task, so they do not compete with recall for room. If they exceed the
+    budget, learnings that name the task's files or words come first, then the most certain and important. Only texts
+    that the operator wrote or approved, or that the engine measured, are included (SPEC 6.8). They are escaped. Texts
+    in the marked section of `AGENTS.md` are not repeated.
     """
 
     name = "learnings"
@@ -62,13 +62,13 @@ class LearningsPart:
         *,
         nearer_lessons: Callable[[PromptRequest], frozenset[str]] = lambda request: frozenset(),
     ) -> None:
-        """`nearer_lessons(request)`: lessons that other parts, nearer to the agent, say already."""
+        """`nearer_lessons(request)` returns the lessons in other parts that are nearer to the agent."""
         self._nearer_lessons = nearer_lessons
         self._files = files
         self._settings = settings
 
     def part(self, request: PromptRequest) -> Contribution:
-        """The block for a request, None without learnings. Its provenance names them; the notes say how many did not
+        """The block for a request, None without learnings. Its provenance names them. Its notes say how many did not
         fit."""
         entries = self._ordered_entries(request)
         chosen = self._fit(entries)
@@ -80,12 +80,12 @@ class LearningsPart:
         return Contribution(PromptPart(BLOCK, lines), {PROVENANCE: [entry.id for entry in chosen]}, notes)
 
     def lessons(self, request: PromptRequest) -> frozenset[str]:
-        """The lessons that this part and those nearer to the agent say."""
+        """The lessons in this part and in the parts nearer to the agent."""
         chosen = self._fit(self._ordered_entries(request))
         return self._nearer_lessons(request).union(entry.lesson for entry in chosen)
 
     def _ordered_entries(self, request: PromptRequest) -> list[LearningEntry]:
-        """The learnings for a request that no nearer part says, the most fitting first."""
+        """The learnings for a request whose lessons are in no nearer part, the most fitting first."""
         if not self._settings.current.memory.learnings_tokens:
             return []
         nearer = self._nearer_lessons(request)
@@ -93,7 +93,7 @@ class LearningsPart:
         return order_entries(valid, request.task)
 
     def _valid_entries(self, workspace: str) -> list[LearningEntry]:
-        """The learnings of the project of a workspace, and of all projects; of a lesson one."""
+        """The learnings of the project of a workspace, and those of all projects; one for each lesson."""
         own = self._files.entries(Scope(project_key(workspace)), below=False) if workspace else []
         entries = [*own, *self._files.entries(GLOBAL, below=False)]
         valid = [entry for entry in entries if is_promotable(entry) and entry.may_guide]
@@ -105,7 +105,7 @@ class LearningsPart:
         return list(by_lesson.values())
 
     def _fit(self, entries: Sequence[LearningEntry]) -> list[LearningEntry]:
-        """Those that fit into the token budget."""
+        """The first of `entries` that fit into the token budget."""
         budget = self._settings.current.memory.learnings_tokens
         room = budget - sum(tokenizer.count(line.text) for line in (*_HEAD, _END))
         chosen, misses = [], 0
@@ -122,7 +122,7 @@ class LearningsPart:
 
 
 def order_entries(entries: Sequence[LearningEntry], task: str) -> list[LearningEntry]:
-    """Those that name the task's files or words first, then the most certain and important. Pure."""
+    """Sort entries: those that name the task's files or words come first, then the most certain and important. Pure."""
     task_words, task_names = prompt_words(task), names(task)
 
     def rank(entry: LearningEntry) -> tuple[float, float, str]:
@@ -150,5 +150,5 @@ def _agents_md_text(workspace: str) -> str:
     """The words in the marked section of the workspace's `AGENTS.md`, "" without one."""
     try:
         return normalise(read_section(read_plain(Path(workspace) / "AGENTS.md", MAX_PAGE_BYTES), LEARNT))
-    except (OSError, ValueError):  # then nothing of it is in the prompt either
+    except (OSError, ValueError):  # the agent cannot read it either
         return ""

@@ -1,7 +1,7 @@
-"""Questions to a model: what a session taught (SPEC 6.6), and whether a learning holds beyond its project (SPEC 6.4).
+"""Asks a model what a session teaches (SPEC 6.6), and whether a learning is valid beyond its project (SPEC 6.4).
 
-They are asked only if a model is configured (`[memory] model`). The model reads untrusted text as data. An answer
-counts only in the required form, and its claims have the confidence of a claim.
+The questions are asked only if a model is configured (`[memory] model`). The model reads untrusted text as data. An
+answer counts only in the required form, and its learnings have only the confidence of a claim.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from engine.model.secrets import redact
 from engine.model.text import one_line, plain, validation_faults
 
 EXTRACT, JUDGE = "learnings", "learnings-judge"
-"""The purposes of the two questions: of their cost entries, and the kinds of run in the X-ray."""
+"""The names of the two questions, as purposes of cost entries and as kinds of run in the X-ray."""
 
 MAX_CLAIMS, MAX_CLAIM_LENGTH = 6, 400
 """Maximum number of learnings that are taken from an answer, and of characters of each."""
@@ -102,14 +102,15 @@ _KINDS = {"team": LearningKind.INSTITUTIONAL, "task": LearningKind.TASK, "human"
 
 @frozen
 class Verdict:
-    """The answer of a judge: whether a learning `holds` beyond its project, None without a usable answer."""
+    """The answer of a judge. `holds` says whether a learning is valid beyond its project, None without a usable
+    answer."""
 
     holds: bool | None
     reason: str
 
 
 def ask_judge(model: Asks, entry: LearningEntry) -> Verdict | None:
-    """Ask whether a learning holds beyond its project. None if no model is configured."""
+    """Ask whether a learning is valid beyond its project. Returns None if no model is configured."""
     question = Question(
         purpose=JUDGE,
         subject=entry.id,
@@ -128,7 +129,7 @@ def ask_judge(model: Asks, entry: LearningEntry) -> Verdict | None:
 
 
 def read_verdict(text: str) -> Verdict:
-    """The verdict in an answer, which must be exactly the object that was asked for. Pure."""
+    """The verdict in an answer, which must be exactly the required object. Pure."""
     try:
         judgement = _Judgement.model_validate_json(_unfenced(text))
     except ValueError:
@@ -137,8 +138,8 @@ def read_verdict(text: str) -> Verdict:
 
 
 def ask_learnings(model: Asks, record: SessionRecord, lines: Iterable[TranscriptLine]) -> list[Finding] | None:
-    """Ask what a session teaches. None if no model is configured. Raises `NoAnswer`, also for an answer in another form
-    than was asked for."""
+    """Ask what a session teaches. Returns None if no model is configured. Raises `NoAnswer`, also for an answer that
+    does not have the required form."""
     view = record.view
     answer = model.ask(
         Question(
@@ -162,7 +163,7 @@ def ask_learnings(model: Asks, record: SessionRecord, lines: Iterable[Transcript
 
 
 def read_claims(text: str, impact: Impact) -> list[Finding]:
-    """The learnings in an answer. Raises ValueError for one in another form than was asked for. Pure."""
+    """The learnings in an answer. Raises ValueError if it does not have the required form. Pure."""
     try:
         claims = _Claims.model_validate_json(_unfenced(text)).learnings[:MAX_CLAIMS]
     except ValidationError as error:
@@ -204,7 +205,7 @@ def _payload_text(payload: Any) -> str:
 
 
 def _unfenced(text: str) -> str:
-    """The content of a code block, if the whole answer is one."""
+    """The answer, or the content of its code block if the whole answer is one."""
     bare = text.strip()
     lines = bare.splitlines()
     if len(lines) > 2 and lines[0].startswith("```") and lines[-1] == "```":

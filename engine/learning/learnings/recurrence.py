@@ -1,12 +1,12 @@
 """Finds entries with the same meaning across the sessions of a project (SPEC 6.2).
 
-Entries made by rules are the same if their `about` is. All others are compared by their embeddings, or by their exact
-words without embeddings. Entries that name different files, tests, options or numbers, or of which one negates or
-contradicts the other (keep and drop, staging and production), are never the same.
+Two entries made by rules are the same if they have the same `about`. Other entries are compared by their embeddings, or
+without embeddings by their exact words. Entries are never the same if they name different files, tests, options or
+numbers, or if one negates or contradicts the other (keep and drop, staging and production).
 
-Clusters are stars: the wording whose neighbours occur in most sessions becomes a centre (then the most certain, then
-the first by its words), and every free wording with a cosine similarity of at least 0.8 to it is a member; then the
-next. The result does not depend on the order of the entries.
+Clusters are stars. The wording whose neighbours occur in most sessions becomes the first centre; among equals, the most
+certain one, then the first by its words. Every free wording with a cosine similarity of at least 0.8 to the centre
+becomes a member. Then the next centre is chosen. The result does not depend on the order of the entries.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ DISTINCT_SESSIONS = 3
 """Minimum number of sessions before an entry is promoted to the project (SPEC 6.2)."""
 
 CACHE_SIZE = 20_000
-"""Number of texts in the caches below: each text is read several times in a row."""
+"""Maximum number of texts in the caches below. They help because each text is read several times in a row."""
 
 BATCH_TEXTS = 400
 """Number of texts that are embedded at once."""
 
 BATCH_ROWS = 1_024
-"""Number of wordings that are compared with all others at once; with 10,000 others it takes 40 MB."""
+"""Number of wordings that are compared with all others at once. With 10,000 others this takes 40 MB."""
 
 ROUNDING = 1e-6
 """Tolerance of a cosine of float32 vectors."""
@@ -97,12 +97,12 @@ _SIDES = {
     for side, words in zip((1, -1), pair, strict=True)
     for word in words.split()
 }
-"""For each word the number of its pair, and its side: 1 or -1."""
+"""For each word, the index of its pair in `_OPPOSITES`, and its side: 1 or -1."""
 
 
 def comparison_key(entry: LearningEntry) -> tuple[object, ...]:
-    """Only entries with equal keys can be the same. Quotes are compared with quotes only: a tool that repeats the
-    operator adds no evidence."""
+    """The key of an entry: only entries with equal keys can be the same. Quotes are compared only with quotes, because
+    a tool that repeats the operator's words adds no evidence."""
     subject = (entry.about,) if entry.about else (names(entry.text), _NEGATION.search(entry.text) is not None)
     return entry.kind, entry.type, entry.trust is Trust.QUOTED, *subject
 
@@ -115,7 +115,7 @@ def names(text: str) -> frozenset[str]:
 
 @lru_cache(CACHE_SIZE)
 def sides(text: str) -> tuple[int, ...]:
-    """The side of a text in each pair of opposites: 1 or -1, 0 for neither or both. Texts on different sides of any
+    """The side of a text in each pair of opposites: 1 or -1, or 0 for neither or both. Texts on different sides of a
     pair are not the same."""
     chosen = {_SIDES[word] for word in re.findall(r"[a-z-]+", text.casefold()) if word in _SIDES}
     return tuple(((number, 1) in chosen) - ((number, -1) in chosen) for number in range(len(_OPPOSITES)))
@@ -139,14 +139,15 @@ Vectors = Callable[[Sequence[str]], Sequence[bytes | None]]
 """Reads the embedding of each text, unit vectors of float32; None where there is none."""
 
 EmbedTexts = Callable[[Sequence[str]], Sequence[bytes] | None]
-"""Computes the embeddings of texts; None when that is not possible now."""
+"""Computes the embeddings of texts; None if that is not possible now."""
 
 
 class StoredVectors:
     """Computes the embedding of each text once, and stores it in the database. From any thread."""
 
     def __init__(self, database: Database, embed: EmbedTexts, model_name: Callable[[], str]) -> None:
-        """`model_name` is that of the model behind `embed`; embeddings of different models are never compared."""
+        """`model_name()` is the name of the model that `embed` uses. Embeddings of different models are never
+        compared."""
         self._database = database
         self._embed = embed
         self._model_name = model_name
@@ -188,7 +189,7 @@ def text_digest(text: str) -> str:
     return hashlib.sha256(text.encode(errors="replace")).hexdigest()[:32]
 
 
-# -- what is the same
+# -- clusters
 
 
 @frozen
@@ -217,7 +218,7 @@ class _Wording:
 
     @property
     def best(self) -> LearningEntry:
-        """The entry with the highest confidence; of equal ones the one in the highest scope."""
+        """The entry with the highest confidence, and of several such entries the one in the highest scope."""
         return min(
             self.entries,
             key=lambda entry: (-entry.confidence, -entry.importance, entry.scope is LearningScope.TEAM, entry.id),
@@ -240,7 +241,7 @@ def find_clusters(
 def find_matches(
     entries: Iterable[LearningEntry], candidates: Iterable[LearningEntry], vectors: Vectors
 ) -> dict[str, LearningEntry]:
-    """The nearest candidate that is the same as each entry, by the entry's id; entries without one are left out."""
+    """For the id of each entry, the nearest candidate that is the same. Entries without one are left out."""
     by_key = _group_wordings(candidates)
     pairs = [(wordings, by_key[key]) for key, wordings in _group_wordings(entries).items() if key in by_key]
     _load_vectors([wording for wordings, others in pairs for wording in (*wordings, *others)], vectors)
@@ -270,7 +271,7 @@ def _load_vectors(wordings: Iterable[_Wording], vectors: Vectors) -> None:
 
 
 def _find_stars(wordings: Sequence[_Wording], min_sessions: int) -> list[Cluster]:
-    """The clusters of wordings with the same key; wordings are named by their indexes."""
+    """The clusters of wordings with the same key."""
     neighbours = _similar(wordings, wordings)
 
     def count_sessions(members: Iterable[int]) -> int:
@@ -298,7 +299,7 @@ def _cluster(wordings: Sequence[_Wording]) -> Cluster:
 
 
 def _similar(wordings: Sequence[_Wording], others: Sequence[_Wording]) -> list[list[int]]:
-    """For each wording the indexes of the others that are the same, the nearest first."""
+    """For each wording, the indexes of the others that are the same, nearest first."""
     import numpy
 
     by_words = {other.words: index for index, other in enumerate(others)}

@@ -4,8 +4,9 @@ Phases: *observations* (tests, tools, statements), *escalation* (permissions), *
 corrected, discarded or undid) and *corrective* (what tests or people showed to be wrong). `extraction` adds
 *prospective* (risks known at the start) and *in-flight* (assumptions of the agent), which are not promoted.
 
-`about` identifies a finding without comparing words. Each finding has a trust label (SPEC 6.8): the operator's words,
-the engine's words about a measurement, or a quote. A text with a command, an error or another's prompt is a quote.
+`about` identifies a finding, so that words need not be compared. Each finding has a trust label (SPEC 6.8): it is in
+the operator's words, in the engine's words about a measurement, or a quote. A text with a command, an error or someone
+else's prompt is a quote.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ ENTRY_KINDS = (
     "ToolRefused",
     "WorkOverlapped",
 )
-"""Kinds of ledger entries about a session that teach something."""
+"""Kinds of ledger entries about a session from which findings are made."""
 
 
 @frozen
@@ -57,12 +58,12 @@ class Statement:
     speaker: str
     """ "agent", "operator" or "program"."""
     preference: bool = False
-    """Whether it is a preference of the operator."""
+    """Whether the statement is a preference of the operator."""
 
 
 @frozen
 class SessionRecord:
-    """Everything about one session that rules read."""
+    """The data about one session that rules read."""
 
     view: SessionView
     leader: str = ""
@@ -73,9 +74,9 @@ class SessionRecord:
     permissions: tuple[PermissionRequest, ...] = ()
     edit: Correction | None = None
     failing: tuple[str, ...] = ()
-    """Tests that failed in the workspace when it began."""
+    """Tests that failed in the workspace when the session began."""
     continues: str = ""
-    """The first of the sessions that it continues."""
+    """The first session of the chain that this session continues, "" for none."""
     own_words: bool = False
     """Whether the operator wrote its prompt."""
     reach: int = 1
@@ -97,7 +98,7 @@ class SessionSource(Protocol):
         """The record of a session, None for an unknown one."""
 
     def load_start(self, session_id: str, /) -> SessionRecord | None:
-        """The record of a session as of its start, None for an unknown one."""
+        """The record of a session with the data known at its start, None for an unknown session."""
 
     def transcript(self, session_id: str, /) -> Iterable[TranscriptLine]:
         """Its transcript so far."""
@@ -106,7 +107,7 @@ class SessionSource(Protocol):
         """Values that are never written (SPEC 11.1)."""
 
     def offer(self, entry: LearningEntry, /) -> None:
-        """Offer a lesson to the leader of `entry.agent` (SPEC 1.7); a second offer changes nothing. Raises `Refusal`
+        """Offer a lesson to the leader of `entry.agent` (SPEC 1.7). A second offer changes nothing. Raises `Refusal`
         for an unknown agent."""
 
     def retract(self, lesson: str, reason: str, /) -> None:
@@ -140,9 +141,9 @@ class Impact:
 
     failure_avoided: bool = False
     seconds: float = 0.0
-    """Spent, or possible to save."""
+    """Time that was spent, or could be saved."""
     cost: int = 0
-    """In micro-dollars, spent, or possible to save."""
+    """Micro-dollars that were spent, or could be saved."""
     reach: int = 1
     """Number of tests, files or sessions."""
 
@@ -159,16 +160,16 @@ FAILURE_WEIGHT = 0.4
 TIME_WEIGHT = 0.2
 COST_WEIGHT = 0.15
 REACH_WEIGHT = 0.25
-"""Weights of a failure avoided, half an hour, half a dollar and five things concerned. They sum to 1. A failure avoided
-that concerns four things gives 0.60, what the gate of importance asks for."""
+"""Weights of an avoided failure, half an hour, half a dollar and five affected things. Their sum is 1. An avoided
+failure of four things gives 0.60, which is the minimum of the gate of importance."""
 
 FULL_SECONDS, FULL_COST, FULL_REACH = 1800.0, MICRO // 2, 5
-"""The time, the cost in micro-dollars and the number of things that give all of their weight."""
+"""The time in seconds, the cost in micro-dollars and the number of things that give the full weight."""
 
 
 def confidence(basis: Basis, observed: int = 1) -> Score:
-    """The confidence of a learning. `observed` is the number of sessions that observed it; more than one make a single
-    observation a repeated one."""
+    """The confidence of a learning. `observed` is the number of sessions that observed it. If there is more than one, a
+    single observation counts as repeated."""
     if basis is Basis.SINGLE and observed > 1:
         basis = Basis.REPEATED
     value, reason = CONFIDENCE_BY_BASIS[basis]
@@ -202,7 +203,7 @@ PROSPECTIVE, IN_FLIGHT, CORRECTIVE = "prospective", "in-flight", "corrective"
 
 ERRED, REFUSED = "erred/", "refused/"
 DISCARDED, UNDONE = "discarded/", "undone/"
-"""Prefixes of `about`: an error of a tool, a refusal by a rail, discarded and undone changes of a session."""
+"""Prefixes of `about`: an error of a tool, a refusal by a rail, discarded changes and undone changes of a session."""
 
 MAX_PER_ENTRY = 5
 """Maximum number of tests or files of one ledger entry that become findings."""
@@ -214,17 +215,17 @@ MAX_QUOTE_LENGTH = 300
 """Maximum number of characters of a quote."""
 
 _PREFERENCE = re.compile(r"\bI\b[^.!?]*\b(?:dis)?(?:like|prefer|want|insist)\b")
-"""The operator's own preference, which is no rule of the project (SPEC 6.3)."""
+"""Matches a personal preference of the operator, which is not a rule of the project (SPEC 6.3)."""
 
 NOBODY = "nobody"
-"""Who answers permission requests of a session that runs by itself."""
+"""The value of `answered_by` of permission requests in a session that runs by itself."""
 
 ABOUT_ONE = "about one thing; three tasks must confirm it"
 
 
 @frozen
 class Finding:
-    """A learning before it becomes an entry of a scope. `general` says why it is valid beyond this session, "" if three
+    """A learning before it becomes an entry of a scope. `general` says why it is valid beyond its session, "" if three
     tasks must confirm it first (SPEC 6.8)."""
 
     kind: LearningKind
@@ -241,7 +242,7 @@ class Finding:
 
 @frozen
 class _TestFinding:
-    """What a kind of ledger entry says about each failing test that it names."""
+    """The finding about each failing test that a kind of ledger entry names."""
 
     about: str
     """The prefix of `Finding.about`."""
@@ -346,7 +347,8 @@ def findings_of_entry(entry: LedgerEntry, record: SessionRecord) -> list[Finding
 
 
 def correction_findings(edit: Correction) -> list[Finding]:
-    """The findings from the operator's edit of a prompt: the rules in the sentences added, else those removed."""
+    """The findings from the operator's edit of a prompt: the rules in added sentences, or if there are none, those in
+    removed sentences."""
     added_rules = [distil(sentence) for sentence in added_sentences(edit.original, edit.edited)]
     edited_sentences = set(map(normalise, split_sentences(edit.edited)))
     removed = [
@@ -369,14 +371,14 @@ def rule_finding(rule: Rule, edit: Correction, trust: Trust) -> Finding:
 
 
 def signature(text: str, folder: str = "") -> str:
-    """A text that is equal for messages with the same cause: without folders, numbers and addresses."""
+    """The text without folders, numbers and addresses, which is equal for messages with the same cause."""
     flat = text.replace(folder, "") if folder else text
     flat = re.sub(r"0x[0-9a-f]+|\b[0-9a-f]{8,}\b|\d+|(?:sess|auto|pred|call)_\w+", "#", flat.lower())
     return " ".join(re.findall(r"[\w#./:-]+", flat))[:100]
 
 
 def _from_statement(statement: Statement, record: SessionRecord) -> Finding:
-    """The finding from a statement: the rule in the operator's words, or the words of others."""
+    """The finding from a statement: a rule in the operator's words, or a quote of someone else."""
     own = statement.speaker == "operator"
     rule = distil(statement.text)
     basis = {"operator": Basis.OPERATOR, "program": Basis.SINGLE}.get(statement.speaker, Basis.MODEL)
@@ -397,7 +399,7 @@ def _from_statement(statement: Statement, record: SessionRecord) -> Finding:
 
 
 def _from_permission(request: PermissionRequest, record: SessionRecord) -> Iterator[Finding]:
-    """The finding from the operator's answer to a permission request, if a person gave it just then."""
+    """The finding from the answer to a permission request, if a person gave it for this request."""
     if request.answer is None or request.by.startswith(NOBODY) or "(" in request.by:
         return
     title = _short(request.title)
@@ -412,7 +414,7 @@ def _from_permission(request: PermissionRequest, record: SessionRecord) -> Itera
 
 
 def _denied_by_person(what: str, record: SessionRecord) -> bool:
-    """Whether a person refused it, which is a finding already."""
+    """Whether a person denied it in the session, which is a finding already."""
     denied = [request for request in record.permissions if request.answer is not None and not request.answer.allows]
     return any(what in request.title or what in request.detail for request in denied)
 

@@ -1,8 +1,9 @@
 """Reads and writes the pages of learning entries (SPEC 6.1). The files are the source of truth.
 
-A change of several pages is stored first as an intent, which can be applied twice; its events are recorded when it is
-done, or at the next start. SQLite holds vectors, which prompts carried an entry (SPEC 6.5), and which sessions are
-done. `LearningTexts` removes forgotten words (SPEC 4.10) and leaves an empty entry, so that provenance stays complete.
+A change of several pages is first stored as an intent, which can be applied twice. Its events are recorded after it was
+applied, if necessary at the next start. SQLite has the embeddings, the prompts that contained each entry (SPEC 6.5),
+and the finished sessions. `LearningTexts` removes forgotten words (SPEC 4.10) and leaves an empty entry, so that
+provenance stays complete.
 """
 
 from __future__ import annotations
@@ -42,7 +43,8 @@ MAX_PAGE_BYTES = 16 * 1024 * 1024
 
 @frozen
 class Change:
-    """One change of an entry: new values of `fields`, a new `text` unless it is None; `add` makes a new entry."""
+    """One change of an entry: new values of `fields`, and a new `text` unless it is None. With `add` the entry is
+    new."""
 
     path: str
     entry: str
@@ -80,7 +82,7 @@ class LearningFiles:
         """Blocks all other writers."""
         self._cache: dict[str, tuple[FileVersion, PageContents]] = {}
         self.erasures = 0
-        """Number of times that words were forgotten. Texts that were read before that must not be written."""
+        """Number of times that words were forgotten. Texts that were read before the last time must not be written."""
         self.changes = 0
         """Number of changes made here."""
 
@@ -92,7 +94,8 @@ class LearningFiles:
     # -- reading
 
     def pages(self, scope: Scope | None = None, *, below: bool = True) -> Iterator[PageContents]:
-        """The pages of a scope, and with `below` of the scopes in it; by default of all scopes. Ordered by path."""
+        """The pages of a scope, by default of all scopes, ordered by path. With `below`, the pages of the scopes in it
+        are included."""
         top = ROOT if scope is None else scope.folder
         for path in self._paths(top, below=below):
             read = self._read(path)
@@ -100,7 +103,8 @@ class LearningFiles:
                 yield read
 
     def entries(self, scope: Scope | None = None, *, below: bool = True) -> list[LearningEntry]:
-        """The valid entries of these pages; of two with the same id the first."""
+        """The valid entries of the pages of a scope (see `pages`). Of two entries with the same id, the first
+        counts."""
         by_id: dict[str, LearningEntry] = {}
         for read in self.pages(scope, below=below):
             for entry in read.entries:
@@ -131,7 +135,7 @@ class LearningFiles:
                     yield f"{relative}/{name}"
 
     def _read(self, path: str) -> PageContents | None:
-        """The contents of a page, from the cache while the file has not changed; None if it does not exist."""
+        """The contents of a page, None if it does not exist. They are cached while the file does not change."""
         file = self._data / path
         try:
             stat = file.stat()
@@ -170,7 +174,7 @@ class LearningFiles:
     # -- writing
 
     def apply(self, changes: Sequence[Change], facts: Sequence[Event] = ()) -> None:
-        """Make all changes and record their events; the next start finishes both after a crash.
+        """Make all changes and record their events. After a crash, the next start finishes both.
 
         Raises `Refusal`: `learnings_damaged` (nothing was changed), `unwritable_home`.
         """
@@ -201,7 +205,7 @@ class LearningFiles:
             raise Refusal("unwritable_home", problems[0], fix)
 
     def recover(self) -> list[str]:
-        """Finish the changes that a crash or a full disk interrupted; returns the problems of those that still fail."""
+        """Finish the changes that a crash or a full disk interrupted. Returns the problems of those that still fail."""
         problems = []
         for intent in unfinished_intents(self._database, INTENT):
             changes = [Change(**change) for change in intent.payload["changes"]]
@@ -313,10 +317,10 @@ class LearningSession(Row, table=True):
 
 
 RETRACTED = "learnings.retracted"
-"""Key in the state table: the lessons that the operator retracted."""
+"""Key in the state table: the ids of the lessons that the operator retracted."""
 
 MAX_PROMPTS = 20
-"""Maximum number of prompts with an entry that are listed."""
+"""Maximum number of prompts that are listed for an entry."""
 
 
 def retracted_lessons(database: Database) -> frozenset[str]:
@@ -346,7 +350,7 @@ def record_uses(tx: Transaction, entries: Iterable[str], *, call: str, session_i
 
 
 def prompts_with(database: Database, entry: str) -> tuple[tuple[LearningReach, ...], int]:
-    """The newest prompts with an entry, and the number of all."""
+    """(newest prompts with an entry, number of all such prompts)."""
     query = select(LearningUse).where(col(LearningUse.entry_id) == entry).order_by(desc(col(LearningUse.at)))
     number = select(func.count()).select_from(LearningUse).where(col(LearningUse.entry_id) == entry)
     with database.read() as session:
@@ -359,7 +363,7 @@ FORGOTTEN = "forgotten"
 
 
 class LearningTexts:
-    """Entries of all scopes; see `engine.memory.forget.ErasableStore`."""
+    """Finds and erases words in entries of all scopes; see `engine.memory.forget.ErasableStore`."""
 
     name = "learnings"
 
@@ -369,21 +373,21 @@ class LearningTexts:
         forget_vectors: Callable[[Iterable[str]], None],
         plan_lock: AbstractContextManager[object],
     ) -> None:
-        """`plan_lock` blocks plans made of entries that are being erased."""
+        """`plan_lock` is held while entries are erased, so that no plan is made of them."""
         self._files = files
         self._forget_vectors = forget_vectors
         self._plan_lock = plan_lock
 
     def find(self, query: SearchTerms, /) -> Iterator[tuple[str, str]]:
-        """The entries that match: id and text."""
+        """(id, text) of each entry that matches."""
         for entry in self._files.entries():
             if any(map(query.match, texts_of(entry))):
                 yield entry.id, entry.text or entry.title
 
     def erase(self, query: SearchTerms, /) -> int:
-        """Remove the texts of the entries that match; returns how many."""
+        """Remove the texts of the entries that match; returns their number."""
         with self._plan_lock, self._files.lock:
-            self._files.finish_pending()  # they may contain the words
+            self._files.finish_pending()  # pending changes may contain the words
             self._files.erasures += 1
             matching = [entry for entry in self._files.entries() if any(map(query.match, texts_of(entry)))]
             self._forget_vectors([entry.text for entry in matching])
