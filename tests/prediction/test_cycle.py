@@ -376,7 +376,7 @@ def test_a_card_keeps_its_place_in_a_round_that_makes_one_next_step(world: World
     [card] = world.cards.pending()
     after = proposal("files", kind="lint", parameters={"paths": ["a", "b"]}, reasoning="two files changed")
     world.proposals = [after, BROKEN_TEST]
-    assert [made.kind for made in world.predictions.follow_up()] == ["bisect"]
+    assert [made.kind for made in world.card_cycle.follow_up()] == ["bisect"]
     assert world.cards.get(card.id) == card, "it makes way in the next round, which can make the other card"
     assert [made.assignment.parameters for made in world.cycle(after, BROKEN_TEST)] == [{"paths": ["a", "b"]}]
 
