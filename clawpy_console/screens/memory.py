@@ -18,7 +18,8 @@ from clawpy_console.formats import fit_to_width, one_line
 from clawpy_console.keys import bindings
 from clawpy_console.screens import memory_entries
 from clawpy_console.screens.memory_actions import MemoryActions
-from clawpy_console.screens.memory_entries import LAYER_NAMES, LAYER_SIGNS, Entry, detail_fields, layer_fields
+from clawpy_console.screens.memory_entries import Entry
+from clawpy_console.screens.memory_fields import LAYER_NAMES, LAYER_SIGNS, detail_fields, layer_fields
 from clawpy_console.widgets.bars import Filter
 from clawpy_console.widgets.reflowing_text import ReflowingText
 from clawpy_console.widgets.row_view import ScrollPane

@@ -1,16 +1,14 @@
-"""The entries of the seven layers of memory: read from the engine, with their links, and as fields (SPEC 4, 9.5)."""
+"""The entries of the seven layers of memory, and their links, as the engine has them (SPEC 4, 9.5). The memory screen
+reads them; `memory_fields` shows them as text."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
-from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from clawpy_console import formats
-from clawpy_console.fields import Field, states, text_fields, text_line
-from clawpy_console.formats import one_line, workspace_name
+from clawpy_console.fields import states
 from clawpy_console.widgets.bars import has_words
 from engine.frozen import frozen
 from engine.model import (
@@ -20,13 +18,11 @@ from engine.model import (
     FactDraft,
     GraphNode,
     Layer,
-    LayerState,
     Memory,
     ParaFact,
     RecallMatch,
     RecallQuery,
     Refusal,
-    Retention,
     sanitise,
 )
 
@@ -82,131 +78,60 @@ def to_entry(value: Any) -> Entry:
 
 
 def _entry_of_layer(value: Any) -> Entry:
-    text = sanitise(getattr(value, "text", "") or getattr(value, "fact", "") or getattr(value, "title", ""))
-    is_old = getattr(value, "forgotten", False)
+    """The entry of a value. Its text is "" if the value has none, or was forgotten."""
     match value:
         case AgentFile():
-            mark, id = "✗" if value.problem else "", f"{value.agent}/{value.name}"
-            text = value.problem or text
-            return Entry(Layer.MARKDOWN, id, text, value.name, value.written, value.agent, mark, "wrong", is_old)
-        case Memory() | RecallMatch():
-            label = value.reason if isinstance(value, RecallMatch) else sanitise(value.kind)
-            if value.speaker and text:
-                text = f"{value.speaker}: {text}"
-            is_old = is_old or bool(getattr(value, "superseded_by", ""))
-            return Entry(value.layer, value.id, text, label, value.at, is_old=is_old)
+            return Entry(
+                Layer.MARKDOWN,
+                f"{value.agent}/{value.name}",
+                value.problem or sanitise(value.text),
+                label=value.name,
+                at=value.written,
+                group=value.agent,
+                mark="✗" if value.problem else "",
+                mark_style="wrong",
+            )
+        case Memory():
+            is_old = value.forgotten or bool(value.superseded_by)
+            return Entry(value.layer, value.id, _spoken(value), sanitise(value.kind), value.at, is_old=is_old)
+        case RecallMatch():
+            return Entry(value.layer, value.id, _spoken(value), value.reason, value.at)
         case Capture():
-            return Entry(Layer.CAPTURE, value.id, text, value.kind, value.at, is_old=is_old)
-        case GraphNode() if value.invalidated_at is not None:
-            return Entry(Layer.GRAPH, value.task_id, text, "invalid", value.timestamp, "", "·", is_old=True)
+            return Entry(Layer.CAPTURE, value.id, sanitise(value.text), value.kind, value.at, is_old=value.forgotten)
         case GraphNode():
+            entry = Entry(Layer.GRAPH, value.task_id, sanitise(value.title), "invalid", value.timestamp)
+            if value.invalidated_at is not None:
+                return replace(entry, mark="·", is_old=True)
             mark, style, label = TASK_OUTCOMES[value.success]
             if value.outcome == PROBLEM_FOUND:
                 mark, style = states.PROBLEM_SIGN
-            return Entry(Layer.GRAPH, value.task_id, text, value.outcome or label, value.timestamp, "", mark, style)
-        case ParaFact() if value.active:
-            label = value.bucket.value
-            return Entry(Layer.PARA, value.id, text, label, value.created_at, "FACTS", "●", "accent")
+            return replace(entry, label=value.outcome or label, mark=mark, mark_style=style)
         case ParaFact():
-            return Entry(Layer.PARA, value.id, text, "replaced", value.created_at, "FACTS", "·", is_old=True)
+            entry = Entry(Layer.PARA, value.id, sanitise(value.fact), "replaced", value.created_at, group="FACTS")
+            if value.active:
+                return replace(entry, label=value.bucket.value, mark="●", mark_style="accent")
+            return replace(entry, mark="·", is_old=True)
         case FactDraft():
-            group = "DRAFTS: a keeps, n rejects"
-            return Entry(Layer.PARA, value.id, text, "draft", value.created_at, group, "▲", "wants", is_old)
+            return Entry(
+                Layer.PARA,
+                value.id,
+                sanitise(value.fact),
+                label="draft",
+                at=value.created_at,
+                group="DRAFTS: a keeps, n rejects",
+                mark="▲",
+                mark_style="wants",
+            )
+    # A row of the ledger.
     values = (f"{name} {part}" for name, part in value.payload.items() if part not in ("", None, [], False))
     text = sanitise(" · ".join(part for part in (value.subject, ", ".join(values)) if part))
     return Entry(Layer.LEDGER, str(value.id), text, value.kind, value.at)
 
 
-# As fields
-
-
-LAYER_NAMES: Mapping[Layer, tuple[str, str]] = {
-    Layer.MARKDOWN: ("files", "what each agent is and knows, in files that you can edit"),
-    Layer.LEDGER: ("ledger", "everything that happened, one row each; rows never change"),
-    Layer.VECTORS: ("vectors", "turns and notes, found by meaning and by word"),
-    Layer.CAPTURE: ("captured", "decisions, facts and corrections from sessions"),
-    Layer.CONTEXT: ("context", "a summary of each task, for all agents"),
-    Layer.GRAPH: ("tasks", "how tasks are related: blocked by, derived from, similar to"),
-    Layer.PARA: ("facts", "what is true until it is corrected"),
-}
-"""The name of each layer and what it holds."""
-
-LAYER_SIGNS: Mapping[str, tuple[str, str]] = {
-    "ready": ("●", "grey"), "building": ("◐", "accent"), "degraded": ("▲", "wants"), "off": ("○", "faint"),
-}  # fmt: skip
-"""Sign and tone of each state of a layer."""
-
-RETENTION_WORDS = {
-    Retention.SESSION: "until a day after its session",
-    Retention.MONTH: "30 days",
-    Retention.FOREVER: "forever",
-}
-
-ATTRIBUTES: Mapping[str, str] = {
-    "source": "source", "speaker": "speaker", "agent": "agent", "session": "session", "tags": "tags",
-    "category": "category", "reason": "why", "why": "invalid", "seen": "sessions", "day": "day",
-    "access_count": "recalled", "last_accessed": "last", "retention": "kept", "workspace": "workspace",
-    "subject": "about",
-}  # fmt: skip
-"""Attributes of entries that are shown, in this order, with their names."""
-
-
-def layer_fields(state: LayerState, now: datetime) -> Iterator[Field]:
-    """A layer: what it holds, its state and the number of its entries."""
-    name, what = LAYER_NAMES[state.layer]
-    sign, tone = LAYER_SIGNS.get(state.state, ("▲", "wants"))
-    yield text_line(f"{state.layer.value} {name}", "title")
-    yield text_line(what, "grey")
-    done = f" {state.progress:.0%}" if state.state == "building" else ""
-    yield text_line(f"{sign} {state.state}{done}{f': {state.words}' if state.words else ''}", tone)
-    newest = f", newest {formats.moment(state.fresh_at, now)}" if state.fresh_at else ""
-    yield text_line(f"{formats.count(state.count, 'entry', 'entries')}{newest}", "grey")
-
-
-def detail_fields(entry: Entry, folder: str, now: datetime) -> Iterator[Field]:
-    """The details of an entry without its links. `folder` holds the files of agents."""
-    value = entry.value
-    if entry.layer is not None:
-        at = f"  {formats.moment(entry.at, now)}" if entry.at else ""
-        yield text_line(f"{entry.layer.value} {LAYER_NAMES[entry.layer][0]}{at}")
-    yield text_line(f"{folder}/{entry.id}" if isinstance(value, AgentFile) else entry.id, "faint")
-    if isinstance(value, (ParaFact, FactDraft)):
-        yield Field("in", f"{value.bucket.value} / {value.group}", "grey")
-    for attribute, name in ATTRIBUTES.items():
-        if shown := _attribute_text(getattr(value, attribute, None), attribute, now):
-            yield Field(name, one_line(sanitise(shown)), "grey")
-    if entry.is_old:
-        yield text_line("· no longer valid", "wants")
-    if problem := getattr(value, "problem", ""):
-        yield text_line(f"✗ {problem}", "wrong")
-    yield text_line("")
-    yield from text_fields(full_text(entry))
-
-
-def _attribute_text(value: Any, attribute: str, now: datetime) -> str:
-    if not value:
-        return ""
-    if attribute == "workspace":
-        return workspace_name(value)
-    if isinstance(value, datetime):
-        return formats.moment(value, now)
-    if isinstance(value, Retention):
-        return RETENTION_WORDS[value]
-    if attribute == "access_count":
-        return formats.count(value, "time")
-    return ", ".join(value) if isinstance(value, tuple) else str(value.value if isinstance(value, Enum) else value)
-
-
-def full_text(entry: Entry) -> str:
-    """The whole text of an entry."""
-    value = entry.value
-    if entry.is_forgotten:
-        return "Forgotten: its text is removed everywhere. This empty entry keeps its place."
-    if isinstance(value, GraphNode):
-        return sanitise(f"{value.title}\n\n{value.description}".strip())
-    if entry.layer is Layer.LEDGER:
-        return sanitise("\n".join(f"{name}: {part}" for name, part in value.payload.items()))
-    return sanitise(getattr(value, "text", "") or getattr(value, "fact", "")) or "It is empty."
+def _spoken(value: Memory | RecallMatch) -> str:
+    """The text of a memory, after its speaker."""
+    text = sanitise(value.text)
+    return f"{value.speaker}: {text}" if value.speaker and text else text
 
 
 PAGE_SIZE = 200
@@ -227,7 +152,8 @@ RELATIONS = {
 
 def read_page(engine: Engine, layer: Layer, words: str, after: Sequence[Entry] = ()) -> list[Entry]:
     """A page of the entries of a layer that have all `words`, newest first; the page that follows `after`."""
-    memory, knowledge, last = engine.memory, engine.knowledge, after[-1].value if after else None
+    memory, knowledge = engine.memory, engine.knowledge
+    last = after[-1].value if after else None
     before = getattr(last, "seq", None) or getattr(last, "id", None)
     match layer:
         case Layer.LEDGER:
@@ -280,9 +206,8 @@ def find_entry(engine: Engine, layer: Layer, id: str) -> Entry:
         case Layer.GRAPH:
             value = knowledge.graph.get(id)
         case Layer.PARA:
-            value = next((draft for draft in knowledge.drafts.waiting() if draft.id == id), None) or knowledge.para.get(
-                id
-            )
+            drafts = (draft for draft in knowledge.drafts.waiting() if draft.id == id)
+            value = next(drafts, None) or knowledge.para.get(id)
         case Layer.LEDGER if id.isdigit():
             value = next(iter(engine.ledger.latest(1, before=int(id) + 1)), None)
     if value is None:
@@ -302,12 +227,14 @@ def entry_with_links(engine: Engine, entry: Entry) -> tuple[Entry, list[Entry]]:
             return entry, []
         case Memory():
             if value.superseded_by:
-                links.append(Entry(value.layer, value.superseded_by, value.superseded_by, "", None, "CORRECTED BY"))
+                id = value.superseded_by
+                links.append(Entry(value.layer, id, id, label="", at=None, group="CORRECTED BY"))
             links += _session_link(value.session, "SAID IN")
         case Capture():
             links += _session_link(value.session, "SAID IN")
             if value.corrects:
-                links.append(Entry(Layer.CAPTURE, value.corrects, value.corrects, "", None, "CORRECTS"))
+                id = value.corrects
+                links.append(Entry(Layer.CAPTURE, id, id, label="", at=None, group="CORRECTS"))
         case GraphNode():
             links += [*_neighbour_links(engine, value.task_id), *_session_link(value.task_id, "ITS SESSION")]
         case FactDraft():
@@ -321,7 +248,9 @@ def entry_with_links(engine: Engine, entry: Entry) -> tuple[Entry, list[Entry]]:
 
 
 def _session_link(id: str, heading: str) -> list[Entry]:
-    return [Entry(None, id, id, "session", None, heading, "▸", "grey")] if id.startswith("sess_") else []
+    if not id.startswith("sess_"):
+        return []
+    return [Entry(None, id, id, label="session", at=None, group=heading, mark="▸", mark_style="grey")]
 
 
 def _neighbour_links(engine: Engine, task_id: str) -> list[Entry]:
@@ -356,6 +285,8 @@ def _using_sessions(engine: Engine, id: str) -> list[Entry]:
     by_session: dict[str, Entry] = {}
     for call in engine.calls.calls_with_memory(id):
         text = f"{call.agent} · {call.model} · {call.session_id}"
-        link = Entry(None, call.session_id, text, call.run_kind, call.started_at, "USED BY", "▸", "grey")
+        link = Entry(
+            None, call.session_id, text, call.run_kind, call.started_at, group="USED BY", mark="▸", mark_style="grey"
+        )
         by_session.setdefault(call.session_id, link)
     return list(by_session.values())

@@ -19,7 +19,7 @@ from clawpy_console.fields.learning import recalled_fields
 from clawpy_console.formats import crop, one_line, workspace_name
 from clawpy_console.keys import bindings
 from clawpy_console.screens.card_details import Details
-from clawpy_console.screens.memory_entries import LAYER_NAMES
+from clawpy_console.screens.memory_fields import LAYER_NAMES
 from clawpy_console.widgets.bars import KeyLine
 from clawpy_console.widgets.prompt_lines import PromptLines
 from clawpy_console.widgets.reflowing_text import ReflowingText
