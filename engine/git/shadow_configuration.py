@@ -1,0 +1,277 @@
+"""Gives git a configuration that names no program (SPEC 3.9, 11.1), in place of the repository's own. `command` and
+`repository` run git with the environment of a `Repository`.
+
+git runs programs that the configuration of a repository names: filters, hooks, a file-system monitor, text converters,
+diff and merge drivers, signature checkers, transports, and more with each release. A list of those to switch off would
+never be complete. So git does not read that configuration. It reads one that is written here.
+
+That configuration has only settings from an allow-list, which are data: line endings, file modes, who the operator is,
+what a branch follows. They come from the operator's files and from the repository's own. The configuration lies in a
+shadow folder, which replaces the repository's common folder (`GIT_COMMON_DIR`) and links to its objects and refs. The
+shadow folder has no hooks. Attributes may name a filter or a driver, but there is none of that name.
+"""
+
+from __future__ import annotations
+
+import atexit
+import hashlib
+import os
+import re
+import shutil
+import tempfile
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+
+from engine.files import read_plain
+from engine.frozen import frozen
+from engine.git.process import GitError, operators_configuration, run_git
+from engine.model import Refusal
+
+MAX_CONFIG_BYTES = 4_000_000
+"""Maximum size of a configuration file. A larger one is refused."""
+
+_LINKED_ENTRIES = ("objects", "refs", "packed-refs", "reftable", "logs", "info", "shallow", "worktrees")
+"""The entries of the common folder that git may see: all but `config` and `hooks`."""
+
+_ALLOWED_SETTING = re.compile(
+    r"core\.(repositoryformatversion|filemode|symlinks|ignorecase|precomposeunicode|protecthfs|protectntfs|autocrlf|eol"
+    r"|sparsecheckout|sparsecheckoutcone|trustctime|checkstat|sharedrepository|logallrefupdates|untrackedcache|fsync"
+    r"|fsyncmethod|fsyncobjectfiles|longpaths)"
+    r"|extensions\.(?!worktreeconfig$|partialclone$).*|index\.(version|sparse|skiphash|threads)"
+    r"|user\.(name|email|useconfigonly)|(author|committer)\.(name|email)"
+    r"|branch\..*\.(remote|merge)|remote\..*\.(url|fetch)|url\..*\.insteadof"
+    r"|merge\.(renames|renamelimit|directoryrenames)",
+    re.DOTALL,
+)
+"""The settings that are taken from any file. None of them names a program. Without `extensions.partialClone` git has no
+remote to fetch a missing object from."""
+
+_ALLOWED_OPERATOR_SETTING = re.compile(r"core\.(excludesfile|attributesfile)")
+"""Settings that name files. They are taken only from the operator's own configuration."""
+
+_FILTER_SETTING = re.compile(r"filter\.(.*)\.(clean|smudge|process|required)", re.DOTALL)
+
+_FIXED_CONFIG = """
+[core]
+\tquotePath = false
+\tsafecrlf = false
+\tsplitIndex = false
+\tfsmonitor = false
+\thooksPath = /dev/null
+\tattributesFile = {attributes}
+[diff]
+\tignoreSubmodules = all
+[submodule]
+\trecurse = false
+[log]
+\tmailmap = false
+[gc]
+\tauto = 0
+[maintenance]
+\tauto = false
+[protocol]
+\tallow = never
+[advice]
+\tdetachedHead = false
+"""
+"""The end of every configuration, which wins over what is before it. `mailmap` is off because every log would open a
+`.mailmap`, which may be a pipe."""
+
+
+Setting = tuple[str, str | None]
+"""A key and its value. The value is None for a key without `=`."""
+
+
+@frozen
+class Repository:
+    """A working tree and the folders of its git files. `git_dir` and `common` differ in a linked worktree."""
+
+    top: Path
+    git_dir: Path
+    common: Path
+
+    def environment(self) -> dict[str, str]:
+        """The variables that make git work on this repository, whatever lies in the folder in which it runs. Raises
+        `GitError` or `Refusal` when the configuration cannot be read."""
+        shadow = _shadows.of(self)
+        return {
+            "GIT_DIR": str(self.git_dir),
+            "GIT_WORK_TREE": str(self.top),
+            "GIT_COMMON_DIR": str(shadow.folder),
+            "GIT_CONFIG_GLOBAL": os.devnull,
+            "GIT_CONFIG_NOSYSTEM": "1",
+        }
+
+    @property
+    def filters(self) -> frozenset[str]:
+        """The names of the filters for which a configuration names programs. None of them runs."""
+        return _shadows.of(self).filters
+
+
+@frozen
+class _Shadow:
+    """A folder that replaces a common folder, and the files from which it was made."""
+
+    folder: Path
+    filters: frozenset[str]
+    sources: tuple[Path, ...]
+    stamp: tuple[object, ...]
+
+
+class _Shadows:
+    """The shadow folders of this process. Each is made again when a configuration has changed."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._root: tuple[int, Path] | None = None
+        self._cache: dict[Path, _Shadow] = {}
+
+    def of(self, repository: Repository) -> _Shadow:
+        """The up-to-date shadow of a repository."""
+        with self._lock:
+            if self._root is None or self._root[0] != os.getpid() or not self._root[1].is_dir():
+                self._root = os.getpid(), Path(tempfile.mkdtemp(prefix="clawpy-git-"))
+                self._cache = {}
+                atexit.register(_remove_root, *self._root)
+            cached = self._cache.get(repository.git_dir)
+            if cached is not None and cached.stamp == configuration_stamp(repository, cached.sources):
+                return cached
+            shadow = _create_shadow(repository, self._root[1])
+            for removed in [git_dir for git_dir in self._cache if not git_dir.is_dir()]:
+                shutil.rmtree(self._cache.pop(removed).folder, ignore_errors=True)
+            self._cache[repository.git_dir] = shadow
+            return shadow
+
+
+_shadows = _Shadows()
+
+
+def _remove_root(process: int, root: Path) -> None:
+    if process == os.getpid():  # not in a fork of it
+        shutil.rmtree(root, ignore_errors=True)
+
+
+def _create_shadow(repository: Repository, root: Path) -> _Shadow:
+    folder = root / hashlib.sha256(os.fsencode(repository.git_dir)).hexdigest()[:20]
+    folder.mkdir(exist_ok=True)
+    for name in _LINKED_ENTRIES:
+        if not os.path.lexists(folder / name):
+            (folder / name).symlink_to(repository.common / name)
+    # The stamp is taken before the files are read: what changes meanwhile makes the shadow out of date.
+    operators = operators_files()
+    stamp = configuration_stamp(repository, operators)
+    own = _own_settings(repository, root)
+    allowed_own = [(key, value) for key, value in own if _ALLOWED_SETTING.fullmatch(key)]
+    # The repository's settings are written before the operator's are read, because `includeIf` may depend on them.
+    _write_config(folder, allowed_own)
+    foreign, files = _operators_settings(repository, folder)
+    allowed_foreign = [
+        (key, value)
+        for key, value in foreign
+        if _ALLOWED_SETTING.fullmatch(key) or _ALLOWED_OPERATOR_SETTING.fullmatch(key)
+    ]
+    attributes = dict(allowed_foreign).get("core.attributesfile") or ""
+    _write_config(folder, [*allowed_foreign, *allowed_own], repository.common, attributes)
+    sources = tuple(dict.fromkeys([*operators, *files]))
+    if sources != operators:
+        stamp = configuration_stamp(repository, sources)
+    filters = frozenset(match[1] for key, _ in [*foreign, *own] if (match := _FILTER_SETTING.fullmatch(key)))
+    return _Shadow(folder, filters, sources, stamp)
+
+
+def _operators_settings(repository: Repository, shadow: Path) -> tuple[list[Setting], list[Path]]:
+    """The settings of the operator and of the machine, and the files that have them."""
+    environment = {"GIT_DIR": str(repository.git_dir), "GIT_COMMON_DIR": str(shadow), **operators_configuration()}
+    fields = _list_settings(["--show-origin", "--includes"], repository, repository.top, environment)
+    settings, files = [], []
+    for origin, entry in zip(fields[0::2], fields[1::2], strict=True):
+        if origin != f"file:{shadow / 'config'}":
+            settings.append(_parse_entry(entry))
+            files.append(Path(origin.removeprefix("file:")))
+    return settings, files
+
+
+def _own_settings(repository: Repository, root: Path) -> list[Setting]:
+    """The configuration in the repository's own files, without included files."""
+    own = _read_settings(repository.common / "config", repository, root)
+    if dict(own).get("extensions.worktreeconfig", "") in (None, "true", "yes", "on", "1"):
+        own += _read_settings(repository.git_dir / "config.worktree", repository, root)
+    return own
+
+
+def _read_settings(file: Path, repository: Repository, root: Path) -> list[Setting]:
+    try:
+        text = read_plain(file, MAX_CONFIG_BYTES)
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError) as error:
+        raise Refusal("unsafe_repository", f"{file} cannot be read: {error}", "check the file") from error
+    options, environment = ["--file", "-", "--no-includes"], {"GIT_DIR": str(root / "none")}
+    return [_parse_entry(entry) for entry in _list_settings(options, repository, root, environment, stdin=text)]
+
+
+def _list_settings(
+    options: list[str],
+    repository: Repository,
+    folder: Path,
+    environment: Mapping[str, str],
+    stdin: bytes | None = None,
+) -> list[str]:
+    """The settings that `git config --list` prints with these options. Raises `GitError`."""
+    arguments = ["config", *options, "--null", "--list"]
+    without = (repository.top, repository.common.parent)
+    done = run_git(arguments, folder, environment, without=without, stdin=stdin, timeout=10)
+    if done.returncode:
+        raise GitError(arguments, done.returncode, done.stderr.decode(errors="replace"), repository.top)
+    return [field for field in done.stdout.decode(errors="surrogateescape").split("\0") if field]
+
+
+def _parse_entry(entry: str) -> Setting:
+    """Parse a setting as `git config --null --list` prints it."""
+    key, newline, value = entry.partition("\n")
+    return key, value if newline else None
+
+
+def _write_config(folder: Path, items: list[Setting], common: Path | None = None, attributes: str = "") -> None:
+    lines = []
+    for key, value in items:
+        section, _, rest = key.partition(".")
+        middle, _, name = rest.rpartition(".")
+        lines.append(f"[{section} {_quote(middle)}]" if middle else f"[{section}]")
+        lines.append(f"\t{name}" if value is None else f"\t{name} = {_quote(value)}")
+    lines.append(_FIXED_CONFIG.format(attributes=_quote(attributes)))
+    if common is not None and not (common / "logs").is_dir():
+        lines.append("[core]\n\tlogAllRefUpdates = false\n")  # nothing can be made behind a link that leads nowhere
+    replacement = folder / "config.new"
+    replacement.write_text("\n".join(lines), errors="surrogateescape")
+    replacement.replace(folder / "config")
+
+
+def _quote(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")
+    return f'"{escaped}"'
+
+
+def operators_files() -> tuple[Path, ...]:
+    """The files in which git looks for the operator's configuration."""
+    named = os.environ.get("GIT_CONFIG_GLOBAL")
+    home = os.environ.get("HOME", "/")
+    own = [os.environ.get("XDG_CONFIG_HOME", f"{home}/.config") + "/git/config", f"{home}/.gitconfig"]
+    system = os.environ.get("GIT_CONFIG_SYSTEM", "/etc/gitconfig")
+    return tuple(map(Path, [system, *([named] if named else own)]))
+
+
+def configuration_stamp(repository: Repository, operators: tuple[Path, ...]) -> tuple[object, ...]:
+    """A value that changes when a configuration does."""
+    files = (repository.common / "config", repository.git_dir / "config.worktree", *operators)
+    has_logs, no_system = (repository.common / "logs").is_dir(), os.environ.get("GIT_CONFIG_NOSYSTEM")
+    return *map(_file_stamp, files), has_logs, repository.common, no_system, operators
+
+
+def _file_stamp(file: Path) -> tuple[int, ...] | None:
+    try:
+        status = file.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
