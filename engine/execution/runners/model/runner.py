@@ -82,37 +82,37 @@ class ModelRunner(AgentRunner):
                 belt=self._services.belts.open(live, view, workspace.folder),
                 instructions=prompt.text("system"),
             )
-            messages: list[str] = []
             try:
                 live.is_listening = True
-                self._begin(loop, prompt, previous, messages)
+                answers = [self._run_first_turn(loop, prompt, previous)]
                 validated = self._validate(
                     live,
                     view,
                     workspace,
-                    heal=lambda text: messages.append(loop.run_turn(text, run_kind=HEAL)),
-                    reply=lambda: messages.append(loop.run_turn(loop.take_replies(), run_kind=REPLY)),
+                    heal=lambda text: answers.append(loop.run_turn(text, run_kind=HEAL)),
+                    reply=lambda: answers.append(loop.run_turn(loop.take_replies(), run_kind=REPLY)),
                 )
             finally:
                 live.is_listening = False
                 loop.close()
-            # An answer before failed tests sent it back describes files that have changed since.
-            parts = [next((message for message in reversed(messages) if message), ""), validated.summary]
+            # Only the last answer: after an earlier one the tests failed, and the files have changed since.
+            parts = [next((answer for answer in reversed(answers) if answer), ""), validated.summary]
             summary = "\n\n".join(filter(None, parts))
             return self._result(live, view, workspace, validated, summary=summary, closing=validated.summary, facts={})
 
-    def _begin(self, loop: AgentLoop, prompt: Prompt, previous: str, messages: list[str]) -> None:
-        """Run the first turn, after the conversation of the session that this one continues."""
-        follows = self._last_call(previous) if previous else ""
-        loop.begin(continues=previous, follows=follows)
+    def _run_first_turn(self, loop: AgentLoop, prompt: Prompt, previous: str) -> str:
+        """Run the first turn and return its answer. If the session continues a `previous` one, the turn goes on with
+        its conversation."""
+        last_call = self._last_call(previous) if previous else ""
+        loop.begin(continues=previous, follows=last_call)
         stored = prompt
-        if follows:  # the last answer is part of the new request
-            reply = assistant_part(self._services.calls.reply(follows), (), follows)
+        if last_call:  # the last answer is part of the new request
+            reply = assistant_part(self._services.calls.reply(last_call), (), last_call)
             stored = replace(prompt, parts=(reply, *prompt.parts))
-        messages.append(loop.run_turn(prompt.text("user"), run_kind=REPLY if previous else TASK, prompt=stored))
+        return loop.run_turn(prompt.text("user"), run_kind=REPLY if previous else TASK, prompt=stored)
 
     def _last_call(self, session_id: str) -> str:
-        """The last call of a session that was answered, "" for none."""
+        """The id of the last call of a session that was answered, "" for none."""
         own = [call for call in self._services.calls.for_session(session_id) if call.run_kind in (TASK, HEAL, REPLY)]
         answered = [call for call in own if call.state == CallState.DONE]
         followed = {call.follows for call in answered}
