@@ -1,6 +1,6 @@
 """Approves cards and starts them, also after a crash between the two (SPEC 2.7, 3.1, 3.8).
 
-The approval is one transaction: the rails rule, and the card is confirmed with its permit. Then the launcher uses the
+The approval is one transaction: the rails rule, and the card is approved with its permit. Then the launcher uses the
 permit. `recover` starts cards that were approved and not started.
 """
 
@@ -221,9 +221,9 @@ class Approvals:
         now = self._store.clock.now()
         permits = {permit.prediction_id: permit for permit in unconsumed if permit.expires_at > now}
         with self._database.read() as session:
-            confirmed = session.exec(select(CardRow).where(col(CardRow.status) == Status.APPROVED)).all()
+            approved = session.exec(select(CardRow).where(col(CardRow.status) == Status.APPROVED)).all()
         messages = []
-        for row in confirmed:
+        for row in approved:
             if row.session_id is not None or self._has_live_session(row.id):
                 continue
             if self._store.get(row.id).status is not Status.APPROVED:

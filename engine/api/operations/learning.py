@@ -104,10 +104,10 @@ def learnings(
 def _lesson_uses(engine: Services, lesson: str) -> Document:
     """The other uses of a lesson: the leaders that teach it, and the active candidates that have it."""
     leaders = [agent.id for agent in engine.agents.list() if agent.tier <= 3 and _teaches(engine, agent.id, lesson)]
-    promoted = engine.adaptation.candidates(CandidateStatus.ACTIVE, CandidateType.PROMPT_FRAGMENT)
+    active = engine.adaptation.candidates(CandidateStatus.ACTIVE, CandidateType.PROMPT_FRAGMENT)
     candidates = [
         candidate.id
-        for candidate in promoted
+        for candidate in active
         if isinstance(candidate.effect, PromptFragment) and lesson in lessons_of(candidate.effect.guidance)
     ]
     return {"leaders": leaders, "candidates": candidates, "retracted": lesson in engine.learnings.retracted()}

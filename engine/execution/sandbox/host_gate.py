@@ -32,11 +32,29 @@ from engine.execution.sandbox.host_rules import (
 from engine.frozen import frozen
 from engine.model import sanitise
 
+MAX_CONNECTIONS = 64
+"""Maximum number of connections at a time. More are refused."""
 
-def server_name(hello: bytes) -> str | None:
-    """The host that a TLS client asks for in its first bytes: "" when it names none, None while bytes are missing.
-    Raises ValueError when it is not the beginning of TLS."""
-    import ssl  # needed by tunnels alone
+IDLE_SECONDS = 600.0
+"""Seconds without data after which a connection is closed. A model may think for minutes."""
+
+OPENING_SECONDS = 10.0
+"""Seconds for each of these: a request line, the resolution of a name, a connection, the beginning of TLS."""
+
+RETRY_SECONDS = 0.2
+"""Seconds until the next try to accept a connection after the machine had no descriptor left."""
+
+MAX_HEAD_BYTES = 65_536
+_CHUNK = 65_536
+_MAX_REPORTED = 50  # different refusals put into the transcript
+
+Resolve = Callable[[str, int], list[str]]
+
+
+def read_server_name(hello: bytes) -> str | None:
+    """Read the host that a TLS client asks for in its first bytes: "" if it names none, None while bytes are missing.
+    Raises ValueError if the bytes are not the beginning of TLS."""
+    import ssl  # only tunnels need it
 
     names = []
 
@@ -56,25 +74,6 @@ def server_name(hello: bytes) -> str | None:
         if not names:
             raise ValueError("not TLS") from error
     return names[0]
-
-
-MAX_CONNECTIONS = 64
-"""Connections at a time; more are turned away."""
-
-IDLE_SECONDS = 600.0
-"""Seconds after which a connection on which nothing moves is closed. A model may think for minutes."""
-
-OPENING_SECONDS = 10.0
-"""Seconds for a request line, for a name, for a connection, and for the beginning of TLS."""
-
-RETRY_SECONDS = 0.2
-"""Seconds until the next try to accept a connection, when the machine had no descriptor left."""
-
-MAX_HEAD_BYTES = 65_536
-_CHUNK = 65_536
-_MAX_REPORTED = 50  # different refusals put into the transcript
-
-Resolve = Callable[[str, int], list[str]]
 
 
 def resolve_host(host: str, port: int) -> list[str]:
@@ -267,7 +266,7 @@ class HostGate:
         until = time.monotonic() + OPENING_SECONDS
         while True:
             try:
-                named_host = server_name(received) if received else None
+                named_host = read_server_name(received) if received else None
             except ValueError:
                 raise _RequestRefused(f"{request.host} received a request that is not TLS") from None
             if named_host == request.host:

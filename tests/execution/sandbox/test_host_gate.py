@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 
 from engine.execution.live_session import LiveSession
 from engine.execution.sandbox import host_gate
-from engine.execution.sandbox.host_gate import HostGate, server_name
+from engine.execution.sandbox.host_gate import HostGate, read_server_name
 from engine.execution.sandbox.host_rules import host_rules, local_hosts, normal_host, split_address
 from engine.execution.sandbox.ladder import best_sandbox
 from engine.model import Refusal, SessionState
@@ -434,16 +434,16 @@ def test_any_text_is_split_or_refused(text: str) -> None:
 
 
 def test_the_name_is_read_from_the_first_bytes_of_tls() -> None:
-    assert server_name(client_hello("api.example.com")) == "api.example.com"
-    assert server_name(client_hello(None)) == ""
+    assert read_server_name(client_hello("api.example.com")) == "api.example.com"
+    assert read_server_name(client_hello(None)) == ""
 
 
 def test_the_name_is_unknown_until_all_its_bytes_are_there() -> None:
     hello = client_hello("api.example.com")
-    assert all(server_name(hello[:size]) is None for size in range(1, len(hello)))
+    assert all(read_server_name(hello[:size]) is None for size in range(1, len(hello)))
     body = hello[5:]
     records = b"".join(b"\x16\x03\x01" + len(part).to_bytes(2) + part for part in (body[:7], body[7:100], body[100:]))
-    assert server_name(records) == "api.example.com"
+    assert read_server_name(records) == "api.example.com"
 
 
 @pytest.mark.parametrize(
@@ -451,13 +451,13 @@ def test_the_name_is_unknown_until_all_its_bytes_are_there() -> None:
 )
 def test_bytes_that_are_not_tls_are_refused(beginning: bytes) -> None:
     with pytest.raises(ValueError, match="not"):
-        server_name(beginning)
+        read_server_name(beginning)
 
 
 @given(st.binary(max_size=300))
 def test_any_bytes_have_a_name_or_are_refused(tail: bytes) -> None:
     beginning = b"\x16\x03\x01" + (len(tail) + 4).to_bytes(2) + b"\x01" + len(tail).to_bytes(3) + tail
     try:
-        assert isinstance(server_name(beginning), str)
+        assert isinstance(read_server_name(beginning), str)
     except (ValueError, IndexError):
         return
