@@ -132,7 +132,8 @@ class Approvals:
         """The sandbox that would hold the work of a card, with the hosts that it may reach; "" while nothing can do
         the work. Raises `Refusal` `unknown_card`."""
         with self._database.read() as session:
-            return self.launcher.check(load_card(session, card_id).assignment).sandbox
+            assignment = load_card(session, card_id).assignment
+        return self.launcher.check(assignment).sandbox  # the first check tries the sandboxes, which takes a while
 
     def preview_work(
         self, session: Session, row: CardRow, assignment: Assignment, info: RunnerInfo

@@ -201,7 +201,8 @@ class Sandbox(ABC):
         """The text of a session's row, for instance "bubblewrap, network only to api.anthropic.com"."""
         if network:
             return f"{self.name}, with network"
-        to = f"network only to {', '.join(hosts)}" if hosts and self.can_filter_hosts else "no network"
+        names = ", ".join(dict.fromkeys(hosts))  # those of a workspace and of its work may be the same
+        to = f"network only to {names}" if names and self.can_filter_hosts else "no network"
         return f"{self.name}, {to}"
 
     def temporary_folder(self, confinement: Confinement) -> str:

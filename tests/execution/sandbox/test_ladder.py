@@ -130,3 +130,8 @@ def test_a_sandbox_exec_that_holds_commands_is_in_force_on_macos_alone(
     monkeypatch.setattr(platform, "system", lambda: "Linux")
     ladder._rungs_of_platform.cache_clear()
     assert all(rung.name != "seatbelt" for rung in ladder.find_rungs())
+
+
+def test_a_host_of_the_workspace_that_the_work_needs_too_is_named_once() -> None:
+    hosts = ("pypi.org", "a.org", "pypi.org")
+    assert Bubblewrap().describe(network=False, hosts=hosts) == "bubblewrap, network only to pypi.org, a.org"
