@@ -29,7 +29,7 @@ MAX_LINES: Final = 40_000
 """Maximum number of lines of the patch and of all untracked files together."""
 TIMEOUT_S: Final = 5.0
 
-_HUNK = re.compile(r"^@@ -\S+ \+(\d+)")
+_HUNK = re.compile(r"^@(@+) (?:-\S+ )+\+(\d+)")
 _NAME_HEADER = re.compile(r"(---|\+\+\+|rename from|rename to) (.*?)\t?$")
 _GENERATED_FILE = re.compile(
     r"\.(?:png|jpe?g|gif|ico|pdf|zip|gz|woff2?|ttf|mp[34]|so|lock|min\.(?:js|css)|map|svg|csv|tsv|xml|jsonl?|ndjson)$",
@@ -149,16 +149,19 @@ class FilePatch:
 
 
 def read_patch(rows: Iterable[str]) -> Iterator[FilePatch]:
-    """The patches of the single files in a patch with the options `--patch --unified=0 --no-prefix`."""
+    """The patches of the single files in a patch with the options `--patch --unified=0 --no-prefix`.
+
+    In the patch of a merge (`--cc`), an added line is one that no parent has.
+    """
     file = FilePatch()
-    line = hunk = 0
+    line = hunk = parents = 0
     is_body = False  # within a hunk a line may look like a header
     for text in rows:
-        if text.startswith(("\x01", "diff --git ")):
+        if text.startswith(("\x01", "diff --git ", "diff --cc ")):
             yield file
             file, is_body = FilePatch(text[1:] if text.startswith("\x01") else file.commit), False
         elif match := _HUNK.match(text):
-            line, is_body, hunk = int(match[1]), True, hunk + 1
+            parents, line, is_body, hunk = len(match[1]), int(match[2]), True, hunk + 1
         elif not is_body:
             if header := _NAME_HEADER.match(text):
                 name = unquoted(header[2])
@@ -167,11 +170,13 @@ def read_patch(rows: Iterable[str]) -> Iterator[FilePatch]:
                     file.old = name
                 else:
                     file.path = name
-        elif text.startswith("+"):
-            file.added.append(PatchLine(file.path, line, text[1:].rstrip("\r"), hunk))
+        elif text.startswith("+" * parents):
+            file.added.append(PatchLine(file.path, line, text[parents:].rstrip("\r"), hunk))
             line += 1
-        elif text.startswith("-"):
-            file.removed.append(PatchLine(file.old, line, text[1:].rstrip("\r"), hunk))
+        elif text.startswith("-" * parents):
+            file.removed.append(PatchLine(file.old, line, text[parents:].rstrip("\r"), hunk))
+        elif "-" not in text[:parents] and not text.startswith("\\"):  # a line of the merge that a parent has too
+            line += 1
     yield file
 
 

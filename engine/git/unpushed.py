@@ -149,7 +149,7 @@ def read_commits(git: Git, span: Span, *, leftovers: bool = False) -> Unpushed:
     if not shas:
         return Unpushed(shared=span.shared)
     listing = git.output(
-        "diff-tree", "--stdin", "--root", "-r", "-z", "--raw", "--no-abbrev", "--no-renames", "--always",
+        "diff-tree", "--stdin", "--root", "-r", "-z", "--raw", "--no-abbrev", "--no-renames", "--always", "-c",
         stdin="\n".join(shas).encode() + b"\n",
     )  # fmt: skip
     entries = list(_parse_raw_diff(listing))
@@ -157,7 +157,7 @@ def read_commits(git: Git, span: Span, *, leftovers: bool = False) -> Unpushed:
     problems = _unwanted_files(git, entries, sizes, span.without, span.head)
     read = _newest_within_limit(shas, entries, sizes)
     patch = git.run(
-        *_SMALL_FILES, "diff-tree", "--stdin", "--root", "-r", "--patch", *_PATCH_OPTIONS, "--format=%x01%H",
+        *_SMALL_FILES, "diff-tree", "--stdin", "--root", "-r", "--patch", "--cc", *_PATCH_OPTIONS, "--format=%x01%H",
         stdin="\n".join(read).encode() + b"\n", allowed=(0, 128),
     )  # fmt: skip
     if patch.returncode:
@@ -207,15 +207,18 @@ def _small_changed_files(git: Git, files: Sequence[FileState]) -> list[str]:
 
 
 def _parse_raw_diff(listing: bytes) -> Iterator[_RawEntry]:
-    """The files in the output of `--raw -z` for one or many commits."""
+    """The files in the output of `--raw -z` for one or many commits. With `-c` a merge has the files that differ from
+    those of each parent; others come from a parent, which is read by itself."""
     fields = iter(listing.split(b"\0"))
     sha = ""
     for field in fields:
         if field.startswith(b":"):
-            _, mode, _, blob, status = field.decode().split(" ")
+            # A colon for each parent; the modes of the parents and of the result; the objects likewise; the statuses.
+            *values, statuses = field.decode().lstrip(":").split(" ")
+            mode, blob = values[len(values) // 2 - 1], values[-1]
             path = next(fields, b"").decode(errors="surrogateescape")
-            if status != "D" and mode not in ("160000", "120000"):
-                yield _RawEntry(sha, status, blob, path)
+            if mode not in ("000000", "160000", "120000"):
+                yield _RawEntry(sha, statuses[0], blob, path)
         elif field:
             sha = field.decode().strip()
 
@@ -321,7 +324,7 @@ def _scan_lines(patch: bytes, *, leftovers: bool) -> Iterator[tuple[str, PatchLi
     """The commit, the line and the finding for each problem in the added lines of a patch. Without `leftovers` only
     files with a hint of a secret are read, which most do not have."""
     commit = b""
-    for part in re.split(rb"\n(?=\x01|diff --git )", b"\n" + patch):
+    for part in re.split(rb"\n(?=\x01|diff --(?:git|cc) )", b"\n" + patch):
         if part.startswith(b"\x01"):
             commit = part
         elif leftovers or _SECRET_HINT.search(part):

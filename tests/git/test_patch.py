@@ -44,6 +44,16 @@ def test_lines_of_a_patch_that_look_like_headers_are_lines() -> None:
     assert [(line.line, line.text) for line in file.added] == [(1, "++ b/evil.txt"), (2, "second")]
 
 
+def test_the_added_lines_of_a_merge_are_those_that_no_parent_has() -> None:
+    patch = (
+        "\x01abc\n\ndiff --cc a.txt\nindex 1,2..3\n--- a.txt\n+++ a.txt\n@@@ -7,1 -4,2 +7,4 @@@\n"
+        " -theirs\n++both\n+ ours\n +kept\n--gone\n++new\n"
+    )
+    *_, file = read_patch(patch.split("\n"))
+    assert [(line.line, line.text) for line in file.added] == [(7, "both"), (10, "new")]
+    assert [line.text for line in file.removed] == ["gone"]
+
+
 def test_a_quoted_name_that_is_cut_off_stays_as_it_is() -> None:
     assert unquoted('"caf\\303\\251"') == "café"
     assert unquoted('"a\\"') == '"a\\"'

@@ -147,6 +147,26 @@ def test_a_problem_has_its_present_line_and_a_removed_one_counts_if_it_is_a_secr
     ]
 
 
+def test_what_a_merge_commit_itself_adds_is_read_and_what_it_brings_in_is_not(repository: Repository) -> None:
+    key = f"KEY = '{TOKEN}'\n"
+    repository.commit("begin", {"a.py": "x = 1\n"})
+    repository.git("switch", "-q", "-c", "upstream")
+    theirs = repository.commit("theirs", {"a.py": f"x = 2\n{key}", "theirs.py": key, "theirs.zip": "x" * 2_000_000})
+    repository.git("switch", "-q", "main")
+    ours = repository.commit("ours", {"ours.py": "y = 1\n"})
+    repository.git("merge", "-q", "--no-commit", theirs)
+    added = {"ours.py": f"y = 1\nz = 2\n{key}", "b.py": f"\n{key}", ".env": "KEY=1234\n", "b.zip": "x" * 2_000_000}
+    repository.commit("merge", added)
+    assert repository.git("rev-parse", "HEAD^1", "HEAD^2").split() == [ours, theirs]
+    problems = problems_since(repository, theirs)
+    assert [(problem.path, problem.line) for problem in problems] == [
+        ("b.py", 2),
+        ("ours.py", 3),
+        (".env", 0),
+        ("b.zip", 0),
+    ]
+
+
 def test_a_problem_in_a_file_whose_name_is_no_text(repository: Repository) -> None:
     base = repository.commit("begin", {"a.py": "x = 1\n"})
     repository.commit("key", {os.fsdecode(b"caf\xe9.py"): f"KEY = '{TOKEN}'\n"})
