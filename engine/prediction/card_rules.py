@@ -164,7 +164,7 @@ class Room:
         ):
             others = [other for other in seated if other.workspace in workspaces and other.id not in displaced]
             if len(others) >= limit:
-                lower = [other for other in reversed(_rank_cards(others, self._now)) if other.tier > highest]
+                lower = [other for other in reversed(rank_cards(others, self._now)) if other.tier > highest]
                 if not lower:
                     return None
                 displaced = [*displaced, min(lower, key=lambda other: other.shown_at is not None).id]
@@ -183,10 +183,10 @@ def takes_place(card: Card, now: datetime) -> bool:
 
 def sort_cards(cards: Iterable[Card], now: datetime) -> list[Card]:
     """The stack from the top (SPEC 2.11): by rank, and those that cannot run after all that can."""
-    return sorted(_rank_cards(cards, now), key=lambda card: not card.can_run)
+    return sorted(rank_cards(cards, now), key=lambda card: not card.can_run)
 
 
-def _rank_cards(cards: Iterable[Card], now: datetime) -> list[Card]:
+def rank_cards(cards: Iterable[Card], now: datetime) -> list[Card]:
     """The operator's own prompts, newest first, then by tier, confidence and age of the evidence; equal cards by kind,
     age and id."""
     own_prompts: list[Card] = []

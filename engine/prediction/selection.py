@@ -30,7 +30,7 @@ from engine.model import (
 )
 from engine.prediction.approvals import Approvals
 from engine.prediction.card_rows import CardRow, card_of, last_trigger_times, make_row
-from engine.prediction.card_rules import MAX_COOL_DOWN, Room, adjusted_tier, is_cooling_down, sort_cards
+from engine.prediction.card_rules import MAX_COOL_DOWN, Room, adjusted_tier, is_cooling_down, rank_cards
 from engine.prediction.card_store import CardStore
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.dismissals import MuteIndex, read_mutes
@@ -153,7 +153,7 @@ class CardSelector:
         errors: list[str],
         room: Room,
     ) -> tuple[list[CardRow], bool]:
-        """Returns (rows, is_full): the rows that may become cards, from the top of the stack, and whether a row found
+        """Returns (rows, is_full): the rows that may become cards, by rank, and whether a row found
         no place in `room`. Each row has the verdicts of the rails. A row that the content filter blocks is among them.
         `contexts` are the contexts of the workspaces."""
         if not proposals:
@@ -174,7 +174,7 @@ class CardSelector:
             row.id = self._randomness.new_id("pred")
             rows[row.id] = row
         selected, is_full = [], False
-        for card in sort_cards(map(card_of, rows.values()), now):
+        for card in rank_cards(map(card_of, rows.values()), now):
             if room.take(card) is None:
                 is_full = is_full or card.tier is not Tier.UPKEEP
                 continue

@@ -381,6 +381,14 @@ def test_a_card_keeps_its_place_in_a_round_that_makes_one_next_step(world: World
     assert [made.assignment.parameters for made in world.cycle(after, BROKEN_TEST)] == [{"paths": ["a", "b"]}]
 
 
+def test_no_card_is_made_only_to_make_room_for_one_that_cannot_run(world: World) -> None:
+    blocked = proposal("task", kind="blocked_task", flow=None, tier=Tier.BLOCKS)
+    world.proposals = [*names(*"vwxyz"), blocked]
+    report = world.card_cycle.run_cycle()
+    assert {card.id for card in report.created} == {card.id for card in world.cards.pending()}
+    assert (len(report.created), report.withdrawn) == (5, ())
+
+
 def test_a_pending_card_for_the_same_is_the_follow_up(world: World) -> None:
     fail_tests(world, "a", BROKEN_TEST)
     [card] = world.cards.pending()
