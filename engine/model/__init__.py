@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from engine.model.prompts import *
 
 _LATER = ("prompts", "memory", "guidance", "lessons", "learnings", "decisions")
-"""Modules that no first frame needs. Imported when one of their names is."""
+"""Modules that the first frame does not need. Each is imported when one of its names is first used."""
 
 
 def __getattr__(name: str) -> Any:

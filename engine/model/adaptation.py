@@ -1,7 +1,7 @@
 """Values of adaptation (SPEC 5): learning records, candidates, effects, overlays and lift.
 
-A *record* is something that happened once; a *candidate* proposes a change of behaviour; its *effect* is the change;
-an *overlay* is an active effect; its *lift* is how much better sessions went with it.
+A *record* describes something that happened once. A *candidate* proposes a change of behaviour, and its *effect* is the
+change. An *overlay* is an active effect. Its *lift* is the difference between sessions with and without it.
 """
 
 from __future__ import annotations
@@ -299,13 +299,14 @@ class Candidate:
 
     @property
     def dedupe_key(self) -> str:
-        """Its unique key."""
+        """The unique key of the candidate."""
         return dedupe_key(self.type, self.scope_type, self.scope_id, self.source_label)
 
 
 @frozen
 class Overlay:
-    """An effect that is active `since` then, or was `until` then; None while it is. It applies as in `Candidate`."""
+    """An effect that is active since `since`. `until` is the end of that, None while it is active. The agent, kind of
+    run and workspace are as in `Candidate`."""
 
     id: str
     candidate_id: str
@@ -355,7 +356,7 @@ class Lift:
 
 @frozen
 class EffectPreview:
-    """The behaviour before and after a candidate becomes active, as lines of which a screen shows the difference."""
+    """The behaviour before and after a candidate becomes active, as lines. A screen shows their difference."""
 
     before: tuple[str, ...]
     after: tuple[str, ...]

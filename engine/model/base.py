@@ -24,10 +24,10 @@ def dollars(amount: int) -> float:
 
 
 class Randomness:
-    """Where ids and chance come from; seeded, it gives the same sequence again (ARCHITECTURE rule 7).
+    """The source of ids and random numbers. With a seed, it gives the same sequence again (ARCHITECTURE rule 7).
 
-    Each kind of id has a sequence of its own, and so has chance: what threads draw of one kind, and when, changes
-    nothing of another.
+    Each kind of id has its own sequence, and so have the random numbers. So threads that draw from one sequence do not
+    change another.
     """
 
     def __init__(self, seed: int | None = None) -> None:
@@ -46,7 +46,7 @@ class Randomness:
             return f"{prefix}_" + "".join(ids.choices("0123456789abcdefghijklmnopqrstuvwxyz", k=12))
 
     def pick(self, weights: Mapping[str, float]) -> str:
-        """One key, drawn with probability proportional to its weight; weights sum to more than 0."""
+        """A key, drawn with a probability proportional to its weight. The sum of the weights must be above 0."""
         with self._lock:
             return self._random.choices(list(weights), weights=list(weights.values()))[0]
 
@@ -57,9 +57,9 @@ class Randomness:
 
 
 class Refusal(Exception):
-    """Something that was asked for and is not done, told so that the operator can mend it (SPEC 9.8, 11.2).
+    """Raised if a request is not carried out, with what the operator needs to fix that (SPEC 9.8, 11.2).
 
-    `code` is a stable word for programs, `message` says what and where, `fix` says how to mend it.
+    `code` is a stable word for programs, `message` says what is wrong and where, and `fix` says how to fix it.
     """
 
     def __init__(self, code: str, message: str, fix: str = "") -> None:
@@ -69,12 +69,12 @@ class Refusal(Exception):
         self.fix = fix
 
     def document(self) -> dict[str, Any]:
-        """The message that is printed and sent when something is not done."""
+        """The refusal as JSON, as it is printed and sent."""
         return {"error": {"code": self.code, "message": self.message, "fix": self.fix}}
 
 
 class PartOfDay(StrEnum):
-    """Morning review, afternoon deep work, evening summary (SPEC 2.1); night is the rest."""
+    """The parts of the day: morning review, afternoon deep work, evening summary (SPEC 2.1), and night."""
 
     MORNING = "morning"  # 05:00-11:59
     AFTERNOON = "afternoon"  # 12:00-17:59
@@ -83,7 +83,7 @@ class PartOfDay(StrEnum):
 
 
 def part_of_day(local: datetime) -> PartOfDay:
-    """The part of the day that a local time falls into."""
+    """The part of the day of a local time."""
     if 5 <= local.hour < 12:
         return PartOfDay.MORNING
     if 12 <= local.hour < 18:
@@ -98,7 +98,7 @@ def part_of_day(local: datetime) -> PartOfDay:
 
 
 class Trust(StrEnum):
-    """Where a text comes from, the most trusted first."""
+    """The origin of a text, the most trusted first."""
 
     OPERATOR = "operator"  # the operator's own words and edits
     MEASURED = "measured"  # the engine's own words about what it measured: tests, times, counts, exit codes, landings
@@ -113,18 +113,18 @@ _NAME = re.compile(r"(?!.*//)[\w./:@+,=\[\]-]{1,200}")
 
 
 def lowest_trust(trusts: Iterable[Trust]) -> Trust:
-    """The lowest of several trusts, for a text made of several; `QUOTED` for none."""
+    """The lowest of several trusts, for a text that consists of several parts; `QUOTED` for none."""
     return max(trusts, key=_ORDER.index, default=Trust.QUOTED)
 
 
 def trust_of_line(kind: str) -> Trust:
-    """The label of a line of a transcript by its kind: only a "reply" is what the operator told the session."""
+    """The trust of a line of a transcript, by its kind: only a "reply" has the operator's words."""
     return Trust.OPERATOR if kind == "reply" else Trust.QUOTED
 
 
 def trust_of_names(names: Iterable[str]) -> Trust:
-    """The trust of the engine's sentence with these names of tests or files: a name with a space could be a sentence,
-    and one with two slashes an address."""
+    """The trust of a sentence of the engine that contains these names of tests or files. It is lower if a name could
+    carry a message: one with a space may be a sentence, and one with two slashes an address."""
     return Trust.MEASURED if all(_NAME.fullmatch(name) for name in names) else Trust.QUOTED
 
 

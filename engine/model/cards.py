@@ -201,7 +201,7 @@ class Proposal:
     evidence_at: datetime | None = None
     """The time of the evidence."""
     usual_hours: float = 24.0
-    """How long such cards usually wait; gives the urgency (SPEC 2.5)."""
+    """Number of hours that such cards usually wait, from which the urgency follows (SPEC 2.5)."""
     signals: tuple[Signal, ...] = ()
     source: Source = Source.TEMPLATE
     task_id: str | None = None
@@ -284,7 +284,7 @@ class Card:
 
     @property
     def can_run(self) -> bool:
-        """Whether something could run it when it was last read; otherwise `note` says what is missing."""
+        """Whether a runner could run it when it was last read. If not, `note` says what is missing."""
         return bool(self.undo_note)
 
     @property
@@ -302,12 +302,12 @@ class Card:
 
     @property
     def asks(self) -> bool:
-        """Whether the content filter asks for a person and the card says so (SPEC 3.5)."""
+        """Whether the content filter asks for a person, which the card shows (SPEC 3.5)."""
         return any(verdict.asks_about_content for verdict in self.verdicts)
 
     @property
     def without_sandbox(self) -> bool:
-        """Whether no sandbox works on this machine, so that nothing confines what this would run."""
+        """Whether no sandbox works on this machine, so that its commands would run unconfined."""
         return self.needs_confirmation or self._broke(SANDBOX_WAIVED)
 
     @property

@@ -1,4 +1,4 @@
-"""Decisions of the operator, how far the Twin may be trusted (SPEC 2.6, 8), and the figures shown (8.4 to 8.6).
+"""Values of the operator's decisions, of the phase of the Twin (SPEC 2.6, 8), and of the figures (8.4 to 8.6).
 
 Rates, confidences and bounds are in [0, 1], or None without data; money is in micro-dollars.
 """
@@ -13,10 +13,10 @@ from engine.model.rails import DecidedBy
 
 
 class DecisionSignal(StrEnum):
-    """What the operator did with a card (SPEC 8.1)."""
+    """The operator's reaction to a card (SPEC 8.1)."""
 
     APPROVED = "approved"
-    ORIGINAL = "original"  # what an edit replaced, beside the approval of what it became
+    ORIGINAL = "original"  # the prompt that an edit replaced; the edited prompt is approved
     DISMISSED = "dismissed"
     KEPT = "kept"  # executed by itself and not undone within 24 h
     UNDONE = "undone"
@@ -53,7 +53,7 @@ class DecidedCard:
 @frozen
 class CalibrationCheck:
     """Whether stated confidences come true (SPEC 2.6, 8.6). `error` is the expected calibration error over 10 bins on
-    `held_out` decisions, `bound` the 95th percentile of what perfectly calibrated scores would show."""
+    `held_out` decisions. `bound` is the 95th percentile of this error for perfectly calibrated scores."""
 
     held_out: int
     holds: bool
@@ -83,9 +83,9 @@ class Phase:
 
 @frozen
 class ConfidenceBucket:
-    """Cards whose stated confidence lies in a range: how many a person decided, the share approved with its 95 %
-    interval, and the mean confidence; None and the whole range where there is none. `unstated` of
-    them had that of a cold start, which says nothing."""
+    """The cards whose stated confidence is in a range: the number that a person decided, the share approved with its
+    95 % interval, and the mean confidence. Without decisions, the shares are None and the interval is from 0 to 1.
+    `unstated` of the cards had the confidence of a cold start."""
 
     low: float
     high: float
@@ -104,7 +104,7 @@ class ConfidenceBucket:
 
 @frozen
 class Group:
-    """Cards that have something in common. `cost_per_accepted` is None while nothing was accepted."""
+    """Cards with a common property. `cost_per_accepted` is None if no card was accepted."""
 
     name: str
     predictions: int
@@ -115,13 +115,13 @@ class Group:
 
     @property
     def decided(self) -> int:
-        """How many of them a person decided."""
+        """The number of these cards that a person decided."""
         return self.approved + self.rejected
 
 
 @frozen
 class Slice:
-    """The decisions of a person from `start` on, before `end`: both local midnights."""
+    """A person's decisions between `start` (included) and `end` (not included), which are local midnights."""
 
     start: datetime
     end: datetime
@@ -172,8 +172,8 @@ class Metrics:
 
 @frozen
 class Shift:
-    """A kind of card that is decided otherwise than before: `approved` of `decided` lately, and the share approved
-    `before`, in [0, 1]."""
+    """A kind of card on which the operator decides differently than before: `approved` of the newest `decided`, and the
+    share approved `before` these, in [0, 1]."""
 
     kind: str
     approved: int
@@ -183,7 +183,7 @@ class Shift:
 
 @frozen
 class Drift:
-    """Whether the newest `decisions` of a person were otherwise than those before, by kind of card; `words` says it."""
+    """The kinds of card on which a person's newest `decisions` differ from those before; `words` describes that."""
 
     decisions: int
     words: str
@@ -191,14 +191,14 @@ class Drift:
 
     @property
     def changed(self) -> bool:
-        """Whether any kind is decided otherwise."""
+        """Whether there is any such kind."""
         return bool(self.shifts)
 
 
 @frozen
 class TrainingRunView:
-    """A training run as screens see it. `agreement` and `former_agreement`: the share of held-back decisions that the
-    new model and the one before it agree with."""
+    """A training run for screens. `agreement` and `former_agreement` are the shares of held-back decisions with which
+    the new and the former model agree."""
 
     id: str
     state: str
@@ -224,26 +224,27 @@ class TrainingOffer:
     method: str
     """Either "sft" or "dpo"."""
     provider: str
-    """Gets the examples, at `base_url`."""
+    """The provider that gets the examples, at `base_url`."""
     base_url: str
     base_model: str
     """The model that is trained."""
     records: int
     """Number of examples."""
     size: int
-    """Their bytes."""
+    """Size of the examples in bytes."""
     held_back: int
     """Number of further examples that stay here to evaluate the result."""
     cost_cap: int
-    """Maximum cost."""
+    """Maximum cost in micro-dollars."""
     current_model: str
-    """In use until a better one is trained."""
+    """The model that stays in use until a better one is trained."""
 
 
 @frozen
 class TrainingView:
-    """The state of training: `pairs` that no training saw yet of the `needed`, in `words` what is missing, the run that
-    is under way, the newest runs, the Twin model in use ("" for none) and whether it is asked at all."""
+    """The state of training. `pairs` is the number of pairs that were not used yet, `needed` the number for the next
+    run, and `words` what is missing. `active` is the run in progress, `runs` are the newest runs. `model` is the Twin
+    model in use ("" for none), and `enabled` says whether it is asked."""
 
     pairs: int
     needed: int
@@ -256,17 +257,17 @@ class TrainingView:
 
     @property
     def swap(self) -> TrainingRunView | None:
-        """The run whose model can be swapped in ("kept_old"), or taken out again ("adopted"); None for none."""
+        """The run whose model can be put into use ("kept_old") or out of use ("adopted"), None for none."""
         ended = (run for run in self.runs if run.state in ("adopted", "kept_old") and run.model)
         return max(ended, key=lambda run: run.updated_at, default=None)
 
 
 @frozen
 class Insights:
-    """All that the insights screen shows, of the last `days` (None for ever) and one `workspace` ("" for all).
+    """The figures of the insights screen, for the last `days` (None for all time) and one `workspace` ("" for all).
 
-    `at_threshold` are the cards whose stated confidence would let them act by themselves, `earning` what else that
-    needs, in words.
+    `at_threshold` are the cards whose stated confidence is high enough to run by themselves. `earning` says in words
+    what else they need for that.
     """
 
     days: int | None

@@ -45,7 +45,8 @@ class Learning:
 
 @frozen
 class AcceptedFinding:
-    """A finding of a workspace that is a pattern of a leader now: its agent and session, and when it went up."""
+    """A finding of a workspace that became a pattern of a leader, with its agent and session. `at` is the time of the
+    flush."""
 
     text: str
     leader: str
@@ -75,8 +76,8 @@ class GateResult:
 
 @frozen
 class Bubble:
-    """A finding on its way to the direct leader. `gates` are those that were asked, in order; if it was refused, by the
-    last. `pattern` is the key of the pattern that it became."""
+    """A finding on its way to the direct leader. `gates` are the results of the gates that were asked, in order. If the
+    finding was refused, the last one refused it. `pattern` is the key of the pattern that it became."""
 
     id: str
     learning: Learning
@@ -242,7 +243,7 @@ class Guidance:
 
     @property
     def block(self) -> str:
-        """The block as it is sent, "" when there is none."""
+        """The text of the block, "" for none."""
         return "\n".join(line.text for line in self.lines)
 
     @property
@@ -320,7 +321,7 @@ class TeachingState:
 
 
 class TeachingOutcome(StrEnum):
-    """What a round of teaching did for one agent."""
+    """The outcome of a round of teaching for one agent."""
 
     TAUGHT = "taught"
     UNCHANGED = "unchanged"

@@ -93,7 +93,8 @@ class LearningEntry:
     retired_because: str = ""
     merged_into: str = ""
     about: str = ""
-    """What a rule found. Entries with the same `about` are the same; "" for entries that are compared by their text."""
+    """The subject that a rule found. Entries with the same `about` are the same. "" for entries that are compared by
+    their text."""
     review: str = ""
     """Why the operator must review it, "" for no reason."""
     review_since: datetime | None = None
@@ -112,7 +113,7 @@ class LearningEntry:
 
     @property
     def work(self) -> str:
-        """The piece of work that it comes from; sessions that continue each other are one."""
+        """The piece of work from which it comes. Sessions that continue each other are one piece of work."""
         return self.continues or self.session_id
 
     @property

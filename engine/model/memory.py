@@ -1,4 +1,4 @@
-"""What is remembered, asked for and found again (SPEC 4): values that the layers of memory and the screens share."""
+"""Values of memory that its layers and the screens share: memories, queries, results, graphs, facts (SPEC 4)."""
 
 from __future__ import annotations
 

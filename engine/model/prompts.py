@@ -1,4 +1,4 @@
-"""What goes to a model or an agent, with its sources (SPEC 1.10, 3.8, 9.6), and single questions."""
+"""Prompts with the source of each line, calls of models, their tools, and single questions (SPEC 1.10, 3.8, 9.6)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from engine.model.base import Trust, label
 
 
 class SourceKind(StrEnum):
-    """Where a line of a prompt came from (SPEC 9.6)."""
+    """The origin of a line in a prompt (SPEC 9.6)."""
 
     RUNNER = "runner"  # the product's own words
     SOUL = "soul"
@@ -31,8 +31,8 @@ class SourceKind(StrEnum):
 
 @frozen
 class PromptSource:
-    """Where a line came from: `ref` is what one key leads to (a path, an agent's, fact's or session's id). `trust` is
-    None for the product's own words; `approved` says that the operator approved a quoted text."""
+    """The source of a line. `ref` is the target of a link: a path, or the id of an agent, fact or session. `trust` is
+    None for the product's own words. `approved` says that the operator approved a quoted text."""
 
     kind: SourceKind
     ref: str = ""
@@ -42,7 +42,7 @@ class PromptSource:
 
     @property
     def standing(self) -> str:
-        """How far the line may be followed, in words; "" for the product's own."""
+        """The trust of the line in words, "" for the product's own lines."""
         return label(self.trust, approved=self.approved)
 
 
@@ -52,7 +52,7 @@ OWN_TEXT = PromptSource(SourceKind.RUNNER, label="clawpy")
 
 @frozen
 class PromptLine:
-    """One line of a prompt as it was sent, and its source."""
+    """One line of a prompt, as it is sent, and its source."""
 
     text: str
     source: PromptSource
@@ -60,7 +60,7 @@ class PromptLine:
 
 @frozen
 class PromptPart:
-    """Lines that belong together. `role` is "system", "user", "assistant" or "tool"; `name` says what the part is."""
+    """Lines that belong together. `role` is "system", "user", "assistant" or "tool". `name` is the name of the part."""
 
     name: str
     lines: tuple[PromptLine, ...]
@@ -69,7 +69,7 @@ class PromptPart:
 
     @property
     def text(self) -> str:
-        """The part as it is sent."""
+        """The text of the part, as it is sent."""
         return "\n".join(line.text for line in self.lines)
 
 
@@ -97,18 +97,17 @@ class Prompt:
     notes: tuple[str, ...] = ()
     """Parts that were left out or cut, and why, in words."""
     provenance: Mapping[str, Any] = field(default_factory=dict)
-    """For reflection: `leadership_chain`, `guidance_sources`, `bubble_source_ids`, `guidance_applied`,
-    `memory_sources`; JSON-able."""
+    """JSON for reflection: `leadership_chain`, `guidance_sources`, `bubble_source_ids`, `guidance_applied`,
+    `memory_sources`."""
 
     def text(self, role: str) -> str:
-        """Everything of one role, parts separated by an empty line."""
+        """The text of all parts with one role, separated by empty lines."""
         return "\n\n".join(part.text for part in self.parts if part.role == role)
 
 
 @frozen
 class Contribution:
-    """A part of a prompt with what else its source has to say: `provenance` goes into the prompt's (SPEC 1.10),
-    `notes` into its notes."""
+    """A part of a prompt, with the `provenance` (SPEC 1.10) and `notes` that are added to those of the prompt."""
 
     part: PromptPart | None
     provenance: Mapping[str, Any] = field(default_factory=dict)
@@ -117,10 +116,10 @@ class Contribution:
 
 @frozen
 class ModelCall:
-    """One request to a model, or one turn of an agent's, without its prompt.
+    """One request to a model, or one turn of an agent, without its prompt.
 
-    state: running, done, failed, cancelled, interrupted. `cost` in micro-dollars; `price_known` is False when it is an
-    estimate. `follows`: the call before it in the same conversation, "" for the first.
+    `state` is running, done, failed, cancelled or interrupted. `cost` is in micro-dollars; `price_known` is False if it
+    is an estimate. `follows` is the id of the previous call in the same conversation, "" for the first.
     """
 
     id: str
@@ -144,7 +143,7 @@ class ModelCall:
 
 @frozen
 class ToolSpec:
-    """A tool as a model is told of it; `parameters` is a JSON schema of its arguments."""
+    """The description of a tool for a model. `parameters` is a JSON schema of its arguments."""
 
     name: str
     description: str
@@ -153,7 +152,7 @@ class ToolSpec:
 
 @frozen
 class ToolResult:
-    """What a tool call gave, as the model is told. `denied`: a rail, the policy or a person said no."""
+    """The result of a tool call for the model. `denied` means that a rail, the policy or a person refused the call."""
 
     text: str
     ok: bool = True
@@ -162,9 +161,9 @@ class ToolResult:
 
 @frozen
 class FoundAgent:
-    """An agent that is installed here. `missing`: the command that installs its adapter, "" when it can serve now.
+    """An agent that is installed here. `missing` is the command that installs its adapter, "" if it can serve now.
 
-    `login`: how the operator lets it in, in words; it needs the agent's own folder.
+    `login` says in words how the operator logs in to it, for which it needs the agent's own folder.
     """
 
     name: str
@@ -177,8 +176,8 @@ class FoundAgent:
 
 @frozen
 class FlowForm:
-    """How a flow is asked for: its name, then `key=value` for each of `parameters`: key, what it means, required or
-    not."""
+    """The form of a prompt that runs a flow: its name, then `key=value` for its parameters. `parameters` are (key,
+    meaning, whether it is required)."""
 
     name: str
     title: str
@@ -190,10 +189,10 @@ class LocalModels:
     """The models that answer on this machine (SPEC 9.1)."""
 
     ids: tuple[str, ...] = ()
-    """For instance `ollama:qwen3`: by provider, in the order in which it tells them."""
+    """Ids such as `ollama:qwen3`, by provider, in the order of the provider's list."""
 
     faults: tuple[str, ...] = ()
-    """Of each provider where something listens that does not tell its models: a sentence that says so."""
+    """A sentence for each provider whose server answers but does not list its models."""
 
 
 TWIN_TASK = (
@@ -215,7 +214,7 @@ class Question:
     purpose: str
     """The purpose of its cost entry, and the kind of run in the X-ray."""
     subject: str
-    """The session it is about, or another name under which its call is stored."""
+    """The session that it is about, or another name under which the call is stored."""
     instructions: str
     text: str
     max_tokens: int
@@ -225,7 +224,7 @@ class Question:
     seconds: float
     """Maximum time until the end of the answer."""
     temperature: float | None = None
-    """None is the model's default."""
+    """None for the default of the model."""
     agent: str = ""
     workspace: str = ""
 
@@ -239,7 +238,7 @@ class Answer:
 
 
 class NoAnswer(Exception):
-    """The model could not be asked, failed, or was too slow, in words; `cost` micro-dollars were spent all the same."""
+    """Raised if the model could not be asked, failed, or was too slow. `cost` micro-dollars were spent nevertheless."""
 
     def __init__(self, message: str, cost: int = 0) -> None:
         super().__init__(message)
@@ -250,7 +249,8 @@ class Asks(Protocol):
     """Asks the model that is configured for such questions."""
 
     def ask(self, question: Question, /) -> Answer | None:
-        """None if no model is configured. Raises `NoAnswer`. Takes up to `question.seconds`: not for a screen."""
+        """Ask the model; returns None if none is configured. Raises `NoAnswer`. It takes up to `question.seconds`, so
+        screens must not call it in their thread."""
 
 
 class NobodyAsks:

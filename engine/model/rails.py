@@ -1,5 +1,5 @@
-"""Requests to execute, the pipeline's decision on them (SPEC 3.1), and the state of the rails as screens and verbs show
-it (9.1).
+"""Values of triggers, of the pipeline's decisions on them (SPEC 3.1), and of the state of the rails for screens and
+verbs (9.1).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def decider(decided_by: str) -> str:
 
 
 class TriggerType(StrEnum):
-    """What asked for an execution (SPEC 2.7, 3.1)."""
+    """The origin of a trigger (SPEC 2.7, 3.1)."""
 
     MANUAL = "manual"
     AUTONOMOUS = "autonomous"
@@ -41,17 +41,17 @@ class TriggerType(StrEnum):
 
 
 NO_SANDBOX = "no-sandbox"
-"""The gate's rule where nothing confines what runs: the operator must confirm that at each approval (SPEC 3.8)."""
+"""The gate's rule if no sandbox works: the operator must confirm that at each approval (SPEC 3.8)."""
 
 SANDBOX_WAIVED = "sandbox-waived"
-"""The same where the workspace's settings confirm it once for all approvals."""
+"""The gate's rule if no sandbox works, and the workspace's settings confirm that for all approvals."""
 
 ALWAYS_ASKED = frozenset({"prepare_environment", "update_lock"})
-"""Flows that need the approval of a person each time: they install what strangers wrote, with network (SPEC 3.6)."""
+"""Flows that need a person's approval each time, because they install foreign packages from the network (SPEC 3.6)."""
 
 
 class Verdict(StrEnum):
-    """What a rail says: go on, a person must look, or no (SPEC 3.5)."""
+    """The verdict of a rail: allow, ask a person, or block (SPEC 3.5)."""
 
     ALLOW = "allow"
     ASK = "ask"
@@ -60,10 +60,11 @@ class Verdict(StrEnum):
 
 @frozen
 class Assignment:
-    """Exactly what is to be done; a permit is bound to its digest (SPEC 3.1).
+    """The exact work of a card. A permit is bound to its digest (SPEC 3.1).
 
-    `flow` names a deterministic flow, or is None for prose that needs a runner which takes prose.
-    `parameters` are the flow's, JSON-able; `workspace` is an absolute path. `agent` does it, "" is the channel's own.
+    `flow` is the name of a flow, None for a text prompt, which needs a model or an agent. `parameters` are the JSON
+    arguments of the flow. `workspace` is an absolute path. `agent` carries the work out, "" for the agent of the
+    channel.
     """
 
     prompt: str
@@ -76,7 +77,7 @@ class Assignment:
 
     @property
     def digest(self) -> str:
-        """SHA-256 (hex) over every field; any edit changes it."""
+        """SHA-256 (hex) over all fields. Any edit changes it."""
         canonical = json.dumps(
             [self.prompt, self.channel, self.workspace, self.runner, self.flow, dict(self.parameters), self.agent],
             sort_keys=True,
@@ -87,7 +88,8 @@ class Assignment:
 
 @frozen
 class RailVerdict:
-    """One rail's word on one trigger, with its reason in words. `rule` names the rules that apply, with commas."""
+    """The verdict of one rail on one trigger, with its reason in words. `rule` has the names of the rules that apply,
+    separated by commas."""
 
     rail: str
     verdict: Verdict
@@ -100,21 +102,22 @@ class RailVerdict:
 
     @property
     def asks_about_content(self) -> bool:
-        """Whether the content filter asks for a person; approving a card that shows it satisfies it (SPEC 3.5)."""
+        """Whether the content filter asks for a person. Approving a card that shows this is enough (SPEC 3.5)."""
         return self.rail == "content" and self.verdict is Verdict.ASK
 
 
 @frozen
 class Trigger:
-    """A request to execute (SPEC 3.1), as the safety pipeline sees it.
+    """A request to run an assignment, on which the safety pipeline decides (SPEC 3.1).
 
-    `acknowledged_digest`: the digest whose `ask` the operator saw before approving, or "".
-    `approval_bound`: Wilson's lower bound of the operator's past approval of like cards (SPEC 2.5), 0 if unknown.
-    `asked_by`: the program that asks for it, or the channel that it says it works for; "" for the engine and people.
-    `ordered`: the operator wrote that it is to run when it is due; of the human gate neither confidence, phase, record
-    of like cards nor a NEW pair of channels is asked for.
-    `suggested`: an agent or a program asked for this very thing, or it is a task of the board; only a person starts it.
-    `without_sandbox`: the operator confirmed, for this one decision, that it may run without a sandbox.
+    `acknowledged_digest` is the digest whose `ask` the operator saw before approving, or "".
+    `approval_bound` is Wilson's lower bound of past approvals of similar cards (SPEC 2.5), 0 if unknown.
+    `asked_by` is the program that asks, or the channel for which it says it works; "" for the engine and people.
+    `ordered` means that the operator wrote that it should run when it is due. The human gate then does not ask about
+    confidence, phase, past approvals or a NEW pair of channels.
+    `suggested` means that an agent or a program asked for exactly this work, or that it is a task of the board. Only a
+    person may start it.
+    `without_sandbox` means that the operator confirmed, for this decision, that it may run without a sandbox.
     """
 
     prediction_id: str
@@ -137,7 +140,7 @@ class Trigger:
 
 @frozen
 class Permit:
-    """The one thing that lets work start (SPEC 3.1): persisted, single-use, bound to `digest`."""
+    """A permit, without which no work can start (SPEC 3.1). It is stored, used once, and bound to `digest`."""
 
     id: str
     prediction_id: str
@@ -149,7 +152,8 @@ class Permit:
 
 @frozen
 class Ruling:
-    """The pipeline's decision on a trigger: every rail's verdict in order, and a permit or what blocked it."""
+    """The pipeline's decision on a trigger: the verdicts of all rails in order, and a permit or the verdict that
+    blocked."""
 
     verdicts: tuple[RailVerdict, ...]
     permit: Permit | None
@@ -158,7 +162,7 @@ class Ruling:
 
 @frozen
 class Hold:
-    """Something that stops or pauses the engine until its own word lifts it (SPEC 3.7). `by` is who placed it."""
+    """A stop or pause of the engine, which lasts until its `word` is resumed (SPEC 3.7). `by` is who placed it."""
 
     word: str  # "stop", "pause", "month"
     reason: str
@@ -186,12 +190,12 @@ class CostState:
 
 @frozen
 class RailState:
-    """One rail: what it says now to work that nobody approved and that has nothing else against it, and what it said
-    at the newest decision.
+    """The state of one rail: its present verdict on work that nobody approved and that no other rule stops, and in
+    `last` its verdict at the newest decision.
 
-    `brief` is `verdict` in about 8 characters, `reason` the sentence; `until` is when the rate limiter allows again,
-    or a pause ends.
-    `stopped` counts the decisions of the last 24 hours in which this rail was the first that did not allow.
+    `brief` is the verdict in about 8 characters, `reason` the sentence. `until` is the time when the rate limiter
+    allows work again, or when a pause ends. `stopped` is the number of decisions in the last 24 hours in which this
+    rail was the first that did not allow.
     """
 
     rail: str
@@ -206,12 +210,12 @@ class RailState:
 
 @frozen
 class Burn:
-    """One cost window (SPEC 3.4), money in micro-dollars. `window` is `hour` (sliding), `day` or `month`.
+    """The spending in one cost window (SPEC 3.4), in micro-dollars. `window` is `hour` (sliding), `day` or `month`.
 
-    `spent` is settled, `reserved` set aside by work that is not over; `buckets` are settled prices from `begin` to
-    `end` in equal steps (5 minutes, an hour, a day), oldest first, those of the future 0; `elapsed` of them have
-    begun. `pace` is micro-dollars an hour of late; `reached_at` is when settled plus reserved come to the cap at that
-    pace, None when the window moves on first.
+    `spent` is the sum of settled prices, `reserved` the sum of reservations. `buckets` are the settled prices from
+    `begin` to `end` in equal steps (5 minutes, an hour, a day), oldest first. `elapsed` of them have begun; the others
+    are 0. `pace` is the recent spending an hour. `reached_at` is the time when `spent` plus `reserved` reach the cap at
+    that pace, None if the window ends first.
     """
 
     window: str
@@ -228,8 +232,9 @@ class Burn:
 
 @frozen
 class ChainStep:
-    """A link of the loop detector (SPEC 3.3). `depth` counts the channels of the chain up to here, `runs` how often
-    this pair ran in the last 10 minutes; `answer_until` is how long the reverse link is blocked, None when it is not.
+    """A link of the loop detector (SPEC 3.3). `depth` is the number of channels in the chain up to this link, `runs`
+    the number of runs of this pair in the last 10 minutes. `answer_until` is the time until which the reverse link is
+    blocked, None if it is not.
     """
 
     from_channel: str
@@ -246,7 +251,7 @@ class ChainStep:
 class StopLevel:
     """One of the four levels of the kill switch (SPEC 3.7): `config`, `api`, `key`, `outside`.
 
-    `thrown` says that it stops the engine now, `words` how it stands, `lift` how it is lifted.
+    `thrown` says whether it stops the engine now, `words` describes its state, and `lift` says how to end the stop.
     """
 
     name: str
@@ -257,9 +262,9 @@ class StopLevel:
 
 @frozen
 class LogEntry:
-    """One decision of the rails; `estimate` in micro-dollars.
+    """One decision of the rails. `estimate` is in micro-dollars.
 
-    `lifted` says that the operator allowed exactly this once, and that it did not run since.
+    `lifted` says that the operator allowed one run of exactly this, and that it did not run since.
     """
 
     id: int

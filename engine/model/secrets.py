@@ -1,4 +1,4 @@
-"""Keys and passwords are cut out of text before it is kept or sent (SPEC 11.1). Pure: no disk, no environment."""
+"""Removes keys and passwords from text before it is stored or sent (SPEC 11.1). Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from engine.model.base import Refusal
 CUT = "[secret cut]"
 
 MIN_SECRET_LENGTH = 8
-"""Minimum length of a known secret: cutting "test" out of every text would hide more than it protects."""
+"""Minimum length of a known secret. Removing a secret such as "test" from every text would hide more than it
+protects."""
 
 MAX_KEY_LENGTH = 4_096
 """Maximum length of a key (`Keys.set` takes 4,000)."""
@@ -69,15 +70,15 @@ _IN_ADDRESS = re.compile(r"(://[^\s/:@]*:)([^\s/@]{3,})(@)")
 
 
 def redact(text: str, secrets: Iterable[str] = ()) -> str:
-    """`text` with `CUT` in place of each `secrets` secret and of what looks like one; it keeps its lines.
+    """`text` with `CUT` in place of each of `secrets` and of texts that look like a secret. The number of lines stays.
 
-    A named value (`API_KEY=…`) is cut only when it has a digit: `password=getpassword()` and the like stay readable.
+    A named value (`API_KEY=…`) is replaced only if it has a digit, so that `password=getpassword()` stays readable.
     """
     return "\n".join(redact_lines(text.split("\n"), secrets))
 
 
 def refuse_secret(text: str, secrets: Iterable[str] = ()) -> str:
-    """`text`, unless it contains a secret.
+    """Return `text`, unless it contains a secret.
 
     Raises `Refusal` `secret_in_text`.
     """
@@ -91,15 +92,15 @@ def refuse_secret(text: str, secrets: Iterable[str] = ()) -> str:
 
 
 def redact_lines(lines: Iterable[str], secrets: Iterable[str] = ()) -> list[str]:
-    """`redact` for lines that belong together, since a private key has several. Returns as many lines."""
+    """Redact lines that belong together, because a private key has several. Returns the same number of lines."""
     values = tuple(secrets)
     return Redactor(lambda: values).lines(lines)
 
 
 class Redactor:
-    """Cuts secrets out of a stream of lines that comes in pieces.
+    """Removes secrets from a stream of lines that comes in pieces.
 
-    `secrets` is called for every piece, so a key that is first used while a command runs is cut from then on.
+    `secrets()` is called for each piece, so a key that is first used while a command runs is removed from then on.
     """
 
     def __init__(self, secrets: Callable[[], Iterable[str]] = tuple) -> None:
@@ -107,7 +108,7 @@ class Redactor:
         self._key = _PrivateKey()
 
     def lines(self, lines: Iterable[str]) -> list[str]:
-        """The next lines without secrets; returns as many lines."""
+        """The next lines without secrets. Returns the same number of lines."""
         lines = list(lines)
         values = sorted(
             (secret for secret in self._secrets() if len(secret) >= MIN_SECRET_LENGTH), key=len, reverse=True
@@ -118,17 +119,17 @@ class Redactor:
 
 
 class _PrivateKey:
-    """Finds the lines of a stream that belong to a private key. Its end may be missing, and other lines may be in
-    between."""
+    """Finds the lines of a stream that belong to a private key. The end of the key may be missing, and other lines may
+    be between its lines."""
 
     def __init__(self) -> None:
-        self._remaining = 0  # so many more lines may belong to it
-        # Characters of base64 of the line before: the last line of a key may be shorter, none is longer.
+        self._remaining = 0  # number of further lines that may belong to the key
+        # Number of base64 characters in the previous line. Only the last line of a key is shorter, and none is longer.
         self._width = 0
 
     @property
     def open(self) -> bool:
-        """Whether lines of it may still come."""
+        """Whether further lines of a key may follow."""
         return self._remaining > 0
 
     def has(self, line: str) -> bool:
@@ -180,9 +181,9 @@ def redact_json(value: Any, secrets: Collection[str] = (), *, kept: Collection[s
 
 
 def parting(text: str, clean: Callable[[str], str], *, limit: int | None = None) -> int:
-    """The index where the beginning of a growing text can be split off and shown: before a word, at most at `limit`, so
-    that `clean` finds the same in both parts as in the whole. The last three words stay with the rest, since they may
-    be an incomplete secret (`Authorization: Bearer …`). 0 for nowhere."""
+    """The index at which the beginning of a growing text can be split off and shown, 0 for none. It is before a word,
+    at most `limit`, and `clean` gives the same for both parts as for the whole. The last three words stay with the
+    rest, because they may be an incomplete secret (`Authorization: Bearer …`)."""
     words = [match.start() for match in _WORD_BEGINS.finditer(text)][:-2]
     indexes = [index for index in words if limit is None or index <= limit][: -_MAX_INDEXES - 1 : -1]
     if not indexes and len(text) > 2 * MAX_KEY_LENGTH:  # a word that is longer than any key
@@ -202,7 +203,8 @@ _VALUE_WORDS = ("key", "secret", "token", "passw", "authorization", "://")
 
 
 def _harmless(text: str, values: Iterable[str]) -> bool:
-    """Whether a text surely contains no secret. A quick check, since output may have thousands of lines a second."""
+    """Whether a text certainly contains no secret. A fast check, because output may have thousands of lines a
+    second."""
     if "PRIVATE KEY" in text or any(value in text for value in values) or _SHAPES.search(text):
         return False
     if _KEY_WITHOUT_BEGIN.search(text):

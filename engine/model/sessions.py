@@ -1,4 +1,4 @@
-"""Sessions, their states and results (SPEC 2.12, 3.8), change sets (3.9), and what waits for the operator (9.3)."""
+"""Values of sessions, their results (SPEC 2.12, 3.8), change sets (3.9), and the operator's queue (9.3)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from engine.frozen import frozen
 
 
 class SessionState(StrEnum):
-    """Where a session stands (SPEC 3.8)."""
+    """The state of a session (SPEC 3.8)."""
 
     QUEUED = "queued"
     RUNNING = "running"
@@ -31,7 +31,7 @@ class SessionState(StrEnum):
 
 
 class Result(StrEnum):
-    """What a finished session says about what it was to do (SPEC 2.12)."""
+    """The result of a session that is over (SPEC 2.12)."""
 
     SUCCEEDED = "succeeded"
     FAILED = "failed"  # a check found a problem (`SessionView.has_problem`), or the work was not done
@@ -40,14 +40,14 @@ class Result(StrEnum):
 
 
 PROBLEM_FOUND = "problem found"
-"""How a session ended that ran to its end while something is wrong: that is no failure of the session."""
+"""The outcome of a session that ran to its end and found a problem. This is not a failure of the session."""
 
 HAS_PROBLEM = "has_problem"
-"""The fact of a result that something is wrong which no failing test says: a secret, a conflict."""
+"""Key in the facts of a result: a problem other than failing tests was found, such as a secret or a conflict."""
 
 
 def outcome_in_words(state: str, result: str) -> str:
-    """How a session in `state` with this result ended, in a word."""
+    """The outcome of a session in `state` with this result, in a word."""
     return PROBLEM_FOUND if (state, result) == (SessionState.SUCCEEDED, Result.FAILED) else result or state
 
 
@@ -84,12 +84,12 @@ class CheckResult:
 
 
 UNDONE = "undone by the operator"
-"""Why a session was stopped whose card was undone: what it had changed is thrown away, not kept."""
+"""The reason for stopping a session whose card was undone. Its changes are deleted."""
 
 
 @frozen
 class SessionView:
-    """A session as screens and verbs see it."""
+    """The values of a session for screens and verbs."""
 
     id: str
     prediction_id: str
@@ -118,9 +118,10 @@ class SessionView:
     discarded_at: datetime | None = None
     """When the operator discarded its changes, None otherwise."""
     not_begun: bool = False
-    """It failed before anything was done, for want of something that may be there later; its card is pending again."""
+    """Whether it failed before it did anything, because something was missing that may be there later. Its card is then
+    pending again."""
     gone: str = ""
-    """Why `cwd` is not there any more, and what became of the changes in it, in words; "" while it is there."""
+    """Why `cwd` no longer exists, and what happened to the changes in it, in words; "" while it exists."""
     project: str = ""
     """The folder of the project that its flow worked in, "" for the top of the repository."""
     facts: Mapping[str, Any] = field(default_factory=dict, hash=False, repr=False)
@@ -128,7 +129,7 @@ class SessionView:
 
     @property
     def has_problem(self) -> bool:
-        """Whether it ran to its end and something is wrong: tests failed, a check found something."""
+        """Whether it ran to its end and found a problem: failing tests, or a finding of a check."""
         is_red = self.check is not None and self.check.failed + self.check.errors > 0
         return self.state is SessionState.SUCCEEDED and (is_red or bool(self.facts.get(HAS_PROBLEM)))
 
@@ -146,7 +147,7 @@ class SessionView:
 
     @property
     def outcome(self) -> str:
-        """How it ended: "discarded" where what it changed was thrown away, "problem found", its result; "" before."""
+        """The outcome: "discarded" if its changes were deleted, "problem found", or its result; "" before its end."""
         if self.discarded_at:
             return "discarded"
         return outcome_in_words(self.state, self.result) if self.result else ""
@@ -177,7 +178,7 @@ CALL_FAILED, CALL_REFUSED = " failed: ", " refused: "
 
 
 class ChangeState(StrEnum):
-    """Where a change set stands (SPEC 3.9)."""
+    """The state of a change set (SPEC 3.9)."""
 
     WAITING = "waiting"
     LANDED = "landed"
@@ -203,8 +204,8 @@ class FileChange:
 
 @frozen
 class DiffComment:
-    """A comment on one line of a change set: `line` counts from 1 in the new file, in the old one where `old`; `quote`
-    is that line. `at` and `sent` are ISO instants, `sent` "" until it went to an agent."""
+    """A comment on one line of a change set. `line` counts from 1 in the new file, or in the old file if `old`; `quote`
+    is the text of that line. `at` and `sent` are ISO instants; `sent` is "" until the comment was sent to an agent."""
 
     number: int
     path: str
@@ -218,8 +219,8 @@ class DiffComment:
 
 @frozen
 class FilePart:
-    """A file of a change set, to be landed: what is left of it, or only the hunks of these numbers. They are numbered
-    from 1 in the diff of the whole change set, whatever is landed."""
+    """A file of a change set to be landed: the rest of it, or only the hunks with these numbers. Hunks are numbered
+    from 1 in the diff of the whole change set, including those that are landed."""
 
     path: str
     hunks: tuple[int, ...] = ()
@@ -269,14 +270,15 @@ class FileDiff:
 
     @property
     def numbers(self) -> Iterator[int]:
-        """The numbers of the hunks in `hunks`, and on."""
+        """The numbers of the hunks in `hunks`, and then of those that would follow."""
         return (number for number in itertools.count(1) if number not in self.landed)
 
 
 @frozen
 class LandPreview:
-    """Whether a change set would land now (SPEC 3.9). `conflicts`: files that both sides changed; `in_the_way`: what
-    stands where a file must go; `unsupported`: files that cannot be landed, with the reason in words."""
+    """Whether a change set would land now (SPEC 3.9). `conflicts` are files that both sides changed, `in_the_way` are
+    paths that exist where a file must be written, and `unsupported` are files that cannot be landed, with the
+    reason."""
 
     clean: bool
     conflicts: tuple[str, ...] = ()
@@ -290,7 +292,7 @@ class LandPreview:
 
 @frozen
 class Waiting:
-    """One entry of the operator's queue (SPEC 9.3): what waits, since when, and where a key leads."""
+    """One entry of the operator's queue (SPEC 9.3)."""
 
     kind: str  # "change_set", "permission", "bubble", "candidate", "interrupted", "fact", "learning", "notification"
     id: str
@@ -298,14 +300,14 @@ class Waiting:
     since: datetime
     session_id: str | None = None
     text: str = ""
-    """Words of others that would guide agents, whole; "" for everything else."""
+    """The whole text of a quote that would guide agents, "" for other entries."""
 
     hostile: str = ""
     """The objection of the content filter to `text`, "" for none."""
 
 
 class PermissionAnswer(StrEnum):
-    """What a person says to a request (SPEC 9.3)."""
+    """A person's answer to a permission request (SPEC 9.3)."""
 
     ALLOW_ONCE = "allow-once"
     ALLOW_SESSION = "allow-session"
@@ -314,19 +316,20 @@ class PermissionAnswer(StrEnum):
 
     @property
     def allows(self) -> bool:
-        """True when it may be done."""
+        """Whether the answer allows the request."""
         return self in (PermissionAnswer.ALLOW_ONCE, PermissionAnswer.ALLOW_SESSION)
 
     @property
     def lasts(self) -> bool:
-        """True when it holds for the rest of the session."""
+        """Whether the answer is valid for the rest of the session."""
         return self in (PermissionAnswer.ALLOW_SESSION, PermissionAnswer.DENY_SESSION)
 
 
 @frozen
 class PermissionRequest:
-    """Something a session wants to do and a person must look at. `detail` is what exactly (a command, a diff, a URL);
-    `reason` why it is asked. `answer` is None while it waits; `withdrawn` when its session ended before."""
+    """A request of a session that a person must decide on. `detail` is the exact command, diff or URL, and `reason`
+    says why the session asks. `answer` is None while it waits. `withdrawn` means that the session ended before an
+    answer."""
 
     id: str
     session_id: str

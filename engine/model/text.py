@@ -1,5 +1,5 @@
-"""Text from agents, models, files and git is hostile until it went through `sanitise`; and values as short words:
-counts, spans of time, names.
+"""Makes hostile text safe (`sanitise`), and words values for people: counts, spans of time, names. Text from agents,
+models, files and git is hostile until it was sanitised.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _ESCAPES = re.compile(
 
 
 _STRAY = re.compile(r"[\ud800-\udfff]")
-"""Half a character: what Python makes of file names that are no UTF-8. Neither terminal nor database takes it."""
+"""Surrogates, which Python uses for file names that are not UTF-8. Neither terminals nor databases accept them."""
 
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
 
 
 def validation_faults(error: ValidationError) -> list[str]:
-    """What pydantic found wrong in a document, in words: where, what is expected, and what stands there."""
+    """The errors that pydantic found in a document, in words: the place, the expected value, and the actual value."""
     return [
         f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}, not {str(fault['input'])[:60]!r}"
         for fault in error.errors(include_url=False)
@@ -40,7 +40,7 @@ def validation_faults(error: ValidationError) -> list[str]:
 
 
 def count(number: int, noun: str, plural: str = "") -> str:
-    """`1 file`, `0 files`, `3,210 files`, `2 branches`; `plural` where it is made in another way."""
+    """A number with a noun: `1 file`, `0 files`, `3,210 files`. `plural` is needed if it is irregular: `2 branches`."""
     if number == 1:
         return f"1 {noun}"
     return f"{number:,} {plural or noun + ('es' if noun.endswith(('s', 'x', 'ch', 'sh')) else 's')}"
@@ -48,9 +48,9 @@ def count(number: int, noun: str, plural: str = "") -> str:
 
 def sanitise(text: str) -> str:
     """`text` without escape sequences, C0/C1 controls and direction overrides. Newlines stay, a tab becomes up to four
-    spaces, and what is no character becomes U+FFFD."""
+    spaces, and an invalid character becomes U+FFFD."""
     if text.isascii() and text.isprintable():
-        return text  # as most is
+        return text  # most texts are printable
     return _STRAY.sub("\ufffd", _CONTROLS.sub("", _ESCAPES.sub("", text))).expandtabs(4)
 
 
@@ -63,7 +63,7 @@ _PROMPT_WORD = re.compile(r"[a-z0-9_]{3,}")
 
 
 def prompt_words(prompt: str) -> frozenset[str]:
-    """The words by which prompts are compared: lower case, three characters or more."""
+    """The words by which prompts are compared: in lower case, with three characters or more."""
     return frozenset(_PROMPT_WORD.findall(prompt.lower()))
 
 
@@ -93,7 +93,8 @@ def counted(items: Sequence[object], noun: str) -> str:
 
 
 def span(length: timedelta) -> str:
-    """One unit, rounded down: `under a minute`, `5 min`, `3 h`, `4 days`. Below zero counts as zero."""
+    """A span of time in one unit, rounded down: `under a minute`, `5 min`, `3 h`, `4 days`. A negative span counts as
+    zero."""
     seconds = max(0.0, length.total_seconds())
     if seconds < 60:
         return "under a minute"
@@ -128,23 +129,23 @@ def quote(text: str, max_length: int = 240) -> str:
 
 
 def jaccard(words: Iterable[str], others: Iterable[str]) -> float:
-    """The share of common words among all words of both, from 0 to 1; 0 where there are none."""
+    """The share of common words among all words of both, from 0 to 1; 0 if there are no words."""
     first, second = set(words), set(others)
     return len(first & second) / len(first | second) if first or second else 0.0
 
 
 def without_invalid_xml(text: str) -> str:
-    """Hostile text without the characters that no XML may contain: in a prompt it stands between tags."""
+    """Hostile text without the characters that XML forbids, because in a prompt it is between tags."""
     return sanitise(text).replace("\ufffe", "\ufffd").replace("\uffff", "\ufffd")
 
 
 def approved_text(text: str, *, is_quote: bool) -> str:
-    """A text as a prompt says it: a quote is there only because the operator approved it."""
+    """A text for a prompt. A quote is marked as approved by the operator."""
     return f"{text} (approved by the operator)" if is_quote else text
 
 
 def tail(path: str, max_length: int = 32) -> str:
-    """The end of a path, cut from the left."""
+    """A path, cut from the left to `max_length` characters."""
     line = plain(path, 4096)
     return line if len(line) <= max_length else "…" + line[1 - max_length :]
 
@@ -219,7 +220,7 @@ def in_words(name: str) -> str:
 
 @frozen
 class Marks:
-    """The comments around a section. `name` tells it from other sections."""
+    """The comments around a section. `name` distinguishes it from other sections."""
 
     name: str
 
@@ -235,14 +236,14 @@ class Marks:
 
 
 INHERITED = Marks("clawpy:inherited-wisdom")
-"""In a `soul.md`: what the agent's leaders know (SPEC 1.6)."""
+"""The section in a `soul.md` with the guidance of the agent's leaders (SPEC 1.6)."""
 
 LEARNT = Marks("clawpy:learnt")
-"""In an `AGENTS.md`: what was learnt in the project (SPEC 1.12)."""
+"""The section in an `AGENTS.md` with the learnings of the project (SPEC 1.12)."""
 
 
 def find_section(data: bytes, marks: Marks) -> tuple[int, int] | None:
-    """Where the section is, marks included; None when there is none."""
+    """(begin, end) of the section with its marks, None if there is none."""
     first, last = marks.opening.encode(), marks.closing.encode()
     at = data.find(first)
     while at >= 0:
@@ -259,8 +260,8 @@ def find_section(data: bytes, marks: Marks) -> tuple[int, int] | None:
 def write_section(data: bytes, body: str, marks: Marks) -> bytes:
     """`data` with `body` (lines separated by "\\n", without marks) as its section.
 
-    A new section comes at the end, after an empty line; with an empty body none is made, and one that is there keeps
-    its marks only. Line ends are those of the file.
+    A new section is added at the end, after an empty line. With an empty body, no section is added, and an existing one
+    keeps only its marks. Line ends are those of the file.
     """
     span = find_section(data, marks)
     if not body and span is None:
@@ -279,7 +280,7 @@ def write_section(data: bytes, body: str, marks: Marks) -> bytes:
 
 
 def read_section(data: bytes, marks: Marks) -> str:
-    """What the section says, without its marks, lines separated by "\\n"; "" when there is none."""
+    """The text of the section without its marks, lines separated by "\\n"; "" if there is none."""
     span = find_section(data, marks)
     if span is None:
         return ""
@@ -288,14 +289,14 @@ def read_section(data: bytes, marks: Marks) -> str:
 
 
 def without_section(text: str, marks: Marks) -> str:
-    """`text` without what the section says."""
+    """`text` without the section and its marks."""
     data = text.encode(errors="replace")
     span = find_section(data, marks)
     return text if span is None else (data[: span[0]] + data[span[1] :]).decode()
 
 
 def neutral(body: str, marks: Marks) -> str:
-    """`body` in which nothing is a mark."""
+    """`body`, changed so that it contains no mark."""
     for mark in (marks.opening, marks.closing):
         body = body.replace(mark, mark.replace("<", "&lt;", 1))
     return body
