@@ -21,14 +21,14 @@ from pathlib import Path
 from typing import Any
 
 from clawpy_console.attach.protocol import (
-    BACK,
-    ENTER,
     EXIT,
     INPUT,
-    LEAVE,
     OUTPUT,
+    RESTORE_TERMINAL,
     RUN,
     SIZE,
+    TAKE_TERMINAL,
+    TERMINAL_IS_FREE,
     ClientEnd,
     MessageParser,
     TerminalDescription,
@@ -238,10 +238,10 @@ class Client:
                     self._pending += content
                 continue
             self._write()
-            if kind == ENTER:
+            if kind == TAKE_TERMINAL:
                 self._enter()
                 self._pending += content
-            elif kind == LEAVE:
+            elif kind == RESTORE_TERMINAL:
                 self._restore()
             elif kind == RUN:
                 self._run(json.loads(content))
@@ -257,7 +257,7 @@ class Client:
             self._restore()
             os.kill(os.getpid(), signal.SIGSTOP)
         elif number == signal.SIGCONT:
-            self._send(BACK, json.dumps(terminal_size()).encode())
+            self._send(TERMINAL_IS_FREE, json.dumps(terminal_size()).encode())
 
     def _end_after(self, number: int) -> None:
         """End after a signal: tell the console, and wait for it for some seconds."""
@@ -332,7 +332,7 @@ class Client:
             print(f"clawpy: {error}", file=sys.stderr)
         finally:
             signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
-        self._send(BACK, json.dumps(terminal_size()).encode())
+        self._send(TERMINAL_IS_FREE, json.dumps(terminal_size()).encode())
 
 
 def _engine_note(home: Home) -> dict[str, Any]:

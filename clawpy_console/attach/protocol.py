@@ -1,5 +1,5 @@
 """The protocol between the client of a terminal and its console. A message is a byte for its kind, a length, and the
-content."""
+content. A client begins with a `TerminalDescription`."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ MAX_MESSAGE_BYTES = 16 * 1024 * 1024
 """Bytes of one message at most."""
 
 # To the client
-ENTER = b"E"
+TAKE_TERMINAL = b"E"
 """Set the terminal to raw mode, and write this."""
 OUTPUT = b"O"
 """Write this, unless the terminal is given to a program."""
-LEAVE = b"L"
+RESTORE_TERMINAL = b"L"
 """Restore the terminal."""
 RUN = b"R"
 """Give the terminal to a program until it ends: JSON with `command`, `folder`, `banner`."""
@@ -29,7 +29,7 @@ INPUT = b"I"
 """Typed bytes."""
 SIZE = b"S"
 """The terminal's size: JSON, columns and rows."""
-BACK = b"B"
+TERMINAL_IS_FREE = b"B"
 """The terminal is free again after `RUN` or SIGTSTP: its size as JSON, columns and rows."""
 
 
@@ -46,7 +46,7 @@ class ClientEnd(NamedTuple):
     text: str = ""
     """Printed on standard error."""
     again: bool = False
-    """Whether it attaches again, to the engine that holds the home now."""
+    """Whether the client attaches again, to the engine that holds the home now."""
 
     def encode(self) -> bytes:
         """The bytes of the message that ends a client in this way."""
@@ -79,7 +79,7 @@ class TerminalDescription(NamedTuple):
     """The facts about a terminal that a console needs before it draws."""
 
     environment: dict[str, str]
-    """The variables in `client.PASSED_VARIABLES` that are set."""
+    """The variables of the terminal's environment that a console needs, if they are set."""
     size: tuple[int, int]
     """Columns and rows."""
     folder: str

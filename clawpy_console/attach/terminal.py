@@ -137,7 +137,7 @@ class Terminal(asyncio.Protocol):
 
     def _handle_messages(self, data: bytes) -> None:
         for kind, content in self._parser.feed(data):
-            if kind in (protocol.SIZE, protocol.BACK):
+            if kind in (protocol.SIZE, protocol.TERMINAL_IS_FREE):
                 self.size = bound_size(json.loads(content))
             if self.driver is None:
                 continue
@@ -145,7 +145,7 @@ class Terminal(asyncio.Protocol):
                 self.driver.handle_input(content)
             elif kind == protocol.SIZE:
                 self.driver.update_size()
-            elif kind == protocol.BACK:
+            elif kind == protocol.TERMINAL_IS_FREE:
                 self.driver.enter()
                 self.driver.update_size()
                 self.driver.redraw()
@@ -177,7 +177,7 @@ class TerminalDriver(Driver):
         # Asks for synchronized output. Apple's terminal would show the question.
         ask = "" if self._terminal.environment.get("TERM_PROGRAM") == "Apple_Terminal" else "\x1b[?2026$p"
         words = f"\x1b[?1049h{mouse}\x1b[?25l\x1b[?1004h{keys}{ask}\x1b[?2004h\x1b[?7l"
-        self._terminal.send(protocol.ENTER, words.encode())
+        self._terminal.send(protocol.TAKE_TERMINAL, words.encode())
 
     def handle_input(self, data: bytes) -> None:
         """Pass on what was typed."""
@@ -211,4 +211,4 @@ class TerminalDriver(Driver):
 
     def stop_application_mode(self) -> None:
         self.disable_input()
-        self._terminal.send(protocol.LEAVE)
+        self._terminal.send(protocol.RESTORE_TERMINAL)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 
 from rich.cells import cell_len
@@ -39,29 +39,43 @@ class Spot:
 
 
 def spots(screen: Screen[object]) -> list[Spot]:
-    """The places of `screen` that can be jumped to, in reading order.
+    """The places of `screen` that can be jumped to, in reading order: texts that can be clicked, the `spots` of widgets
+    that have any, and widgets that take the focus."""
+    clickable = _clickable_texts(screen)
+    found = [*clickable, *_widget_spots(screen, without={spot.widget for spot in clickable})]
+    return sorted(found, key=lambda spot: (spot.on_screen.y, spot.on_screen.x))
 
-    These are the `spots` of widgets that have such, each relative to the widget's own corner; texts with a `@click`
-    action, except key hints; and widgets that take the focus.
-    """
-    spots_by_place: dict[object, Spot] = {}
+
+def _clickable_texts(screen: Screen[object]) -> list[Spot]:
+    """The first cell of each text with a `@click` action, except key hints."""
+    spots_by_action: dict[tuple[Widget, str], Spot] = {}
     for y, strip in enumerate(screen._compositor.render_strips()):
         x = 0
         for text, style, _ in strip:
             action = style.meta.get("@click") if style else None
             if action and not action.startswith(KEY_HINT_ACTIONS):
                 widget, _ = screen.get_widget_at(x, y)
-                spots_by_place.setdefault(
-                    (widget, action), Spot(widget, Offset(x, y), partial(widget.run_action, action))
-                )
+                spot = Spot(widget, Offset(x, y), partial(widget.run_action, action))
+                spots_by_action.setdefault((widget, action), spot)
             x += cell_len(text)
-    reached = {spot.widget for spot in spots_by_place.values()}
+    return list(spots_by_action.values())
+
+
+def _widget_spots(screen: Screen[object], without: Collection[Widget]) -> list[Spot]:
+    """The visible `spots` of widgets, which are relative to the widget's own corner. A widget that has none but takes
+    the focus has one at its corner."""
+    found: list[Spot] = []
     for widget, (region, clip) in screen._compositor.visible_widgets.items():
-        own = getattr(widget, "spots", []) or ([(Offset(0, 0), None)] if widget.focusable else [])
-        for at, act in own if widget not in reached else ():
-            if clip.contains_point(region.offset + at) and region.contains_point(region.offset + at):
-                spots_by_place[widget, at] = Spot(widget, region.offset + at, act)
-    return sorted(spots_by_place.values(), key=lambda spot: (spot.on_screen.y, spot.on_screen.x))
+        if widget in without:
+            continue
+        corner = [(Offset(0, 0), None)] if widget.focusable else []
+        spots_by_offset = {}
+        for offset, act in getattr(widget, "spots", []) or corner:
+            place = region.offset + offset
+            if clip.contains_point(place) and region.contains_point(place):
+                spots_by_offset[offset] = Spot(widget, place, act)
+        found += spots_by_offset.values()
+    return found
 
 
 def labels(count: int) -> list[str]:
@@ -101,10 +115,11 @@ class Jump(Dialog[Spot | None]):
             if label.startswith(self._typed):
                 x, y = spot.on_screen
                 rest = label[len(self._typed) :]
-                before = {(x - back, y) for back in range(1, len(rest) + 1)}
-                if x >= len(rest) and not occupied & before and not picture[y].crop(x - len(rest), x).text.strip():
-                    x -= len(rest)  # in the gap before the word, which can be read then
-                occupied |= {(x + at, y) for at in range(len(rest))}
+                gap = {(cell, y) for cell in range(x - len(rest), x)}
+                is_gap_free = x >= len(rest) and not picture[y].crop(x - len(rest), x).text.strip()
+                if is_gap_free and not occupied & gap:
+                    x -= len(rest)  # in the gap before the word, which then stays readable
+                occupied |= {(cell, y) for cell in range(x, x + len(rest))}
                 positions.append((x, y, rest))
         for x, y, rest in reversed(positions):
             line = picture[y]

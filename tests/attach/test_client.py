@@ -67,7 +67,7 @@ class ClientProcess:
         return output
 
     def enter(self) -> None:
-        self.send(protocol.ENTER, b"<enter>")
+        self.send(protocol.TAKE_TERMINAL, b"<enter>")
         self.read_until(b"<enter>")
         assert not self.is_cooked()
 
@@ -133,8 +133,8 @@ def test_a_program_has_the_terminal_until_it_ends(client: ClientProcess, tmp_pat
     client.read_until(f"{tmp_path} True".encode())
     assert client.is_cooked()
     os.write(client.terminal, b"\n")
-    assert client.receive()[0] == protocol.BACK
-    client.send(protocol.ENTER, b"<enter again>")
+    assert client.receive()[0] == protocol.TERMINAL_IS_FREE
+    client.send(protocol.TAKE_TERMINAL, b"<enter again>")
     assert b"meanwhile" not in client.read_until(b"<enter again>")
 
 

@@ -81,8 +81,8 @@ async def test_what_is_typed_pasted_and_resized_arrives() -> None:
         client_end.send(protocol.SIZE, b"[60, 20]")
         while app.size != (60, 20):
             await asyncio.sleep(0.01)
-        client_end.send(protocol.BACK, b"[50, 15]")
-        await client_end.read(until=b"\x1b[?1049h", kind=protocol.ENTER)
+        client_end.send(protocol.TERMINAL_IS_FREE, b"[50, 15]")
+        await client_end.read(until=b"\x1b[?1049h", kind=protocol.TAKE_TERMINAL)
         await client_end.read(until=b"hello")
         assert app.size == (50, 15)
 

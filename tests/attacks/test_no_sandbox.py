@@ -1,5 +1,5 @@
-"""Work of a repository on a machine without a sandbox: its check leaves a mark where only an operator who confirmed
-that, each time, may let it."""
+"""A machine without a sandbox: the check of a repository runs only if the operator confirmed that, each time. The check
+of these tests leaves a mark when it runs."""
 
 from __future__ import annotations
 
@@ -45,16 +45,16 @@ def card(engine: Engine, repository: Repository) -> Card:
     return engine.cards.propose("run_tests", workspace=str(repository.path))
 
 
-def waive(engine: Engine, repository: Repository) -> None:
+def allow_without_sandbox(engine: Engine, repository: Repository) -> None:
     place = f'workspaces."{repository.path}"'
     for key, value in (("autonomy", "act"), ("withoutSandbox", "true")):
         dispatch(engine, "config", {"action": "set", "key": f"{place}.{key}", "value": value})
     assert engine.settings.current.workspace(str(repository.path)).without_sandbox
 
 
-WAYS: dict[str, Callable[[Engine, Card], object]] = {
+APPROVALS: dict[str, Callable[[Engine, Card], object]] = {
     "approve": lambda engine, card: engine.cards.approve(card.id),
-    "approve twice": lambda engine, card: [_tried(engine.cards.approve, card.id), engine.cards.approve(card.id)],
+    "approve twice": lambda engine, card: [_try_call(engine.cards.approve, card.id), engine.cards.approve(card.id)],
     "verb": lambda engine, card: dispatch(engine, "approve", {"id": card.id, "wait": True}),
     "verb, false": lambda engine, card: dispatch(engine, "approve", {"id": card.id, "withoutSandbox": False}),
     "verb, no flag": lambda engine, card: dispatch(engine, "approve", {"id": card.id, "withoutSandbox": "yes"}),
@@ -72,15 +72,15 @@ WAYS: dict[str, Callable[[Engine, Card], object]] = {
 }
 
 
-def _tried(work: Callable[..., object], *arguments: object) -> None:
+def _try_call(work: Callable[..., object], *arguments: object) -> None:
     with pytest.raises(Refusal):
         work(*arguments)
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", APPROVALS)
 def test_nothing_runs_without_a_sandbox_unless_confirmed(engine: Engine, card: Card, mark: Path, way: str) -> None:
     with pytest.raises(Refusal):
-        WAYS[way](engine, card)
+        APPROVALS[way](engine, card)
     assert engine.sessions.running() == []
     assert not mark.exists()
     assert engine.cards.get(card.id).session_id is None
@@ -90,9 +90,9 @@ def test_nothing_runs_without_a_sandbox_unless_confirmed(engine: Engine, card: C
 def test_no_setting_lets_a_session_start_by_itself_without_a_sandbox(
     engine: Engine, repository: Repository, card: Card, mark: Path, way: str
 ) -> None:
-    waive(engine, repository)
+    allow_without_sandbox(engine, repository)
     with pytest.raises(Refusal):
-        WAYS[way](engine, card)
+        APPROVALS[way](engine, card)
     assert not mark.exists()
 
 
@@ -128,7 +128,7 @@ def test_every_screen_names_the_missing_sandbox_and_a_confirmed_card_runs(
 
 
 def test_a_setting_is_enough_for_an_approval(engine: Engine, repository: Repository, mark: Path) -> None:
-    waive(engine, repository)
+    allow_without_sandbox(engine, repository)
     card = engine.cards.propose("run_tests", workspace=str(repository.path))
     assert card.without_sandbox
     assert not card.needs_confirmation

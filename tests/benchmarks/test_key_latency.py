@@ -33,11 +33,12 @@ from tests.support.model_server import Call, ModelServer, Reply
 pytestmark = pytest.mark.benchmark
 
 PAUSE = 1.0
-"""Seconds between two cycles: six hundred times as many as in daily use; back to back they would only measure a
-second core that is never free."""
+"""Seconds between two cycles. That is six hundred times as often as in daily use. Without a pause the test would only
+measure a machine whose second core is never free."""
 
 SETTLE = 0.25
-"""Seconds between two keys: a person's; the console also ignores keys while a card changes under the hand."""
+"""Seconds between two keys, as a person types. The console also ignores keys for a moment after the engine replaced the
+card in front."""
 
 STREAM = r"""
 import sys, time
