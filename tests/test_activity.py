@@ -1,4 +1,4 @@
-"""What happened since an instant, and what waits (SPEC 9.3)."""
+"""The activity since an instant, and the queue (SPEC 9.3)."""
 
 from __future__ import annotations
 

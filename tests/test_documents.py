@@ -1,4 +1,4 @@
-"""What the documents promise a reader: they are short enough, their links lead somewhere, their words are plain."""
+"""The documents are short enough, their links have targets, and their words are plain."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parts that are installed only when they are asked for: without them everything says which command brings them."""
+"""Optional extras: without one, everything that needs it names the command that installs it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""No circle among modules, imports for types alone and inside functions included."""
+"""There are no circular imports, even including imports for types only and imports inside functions."""
 
 from __future__ import annotations
 

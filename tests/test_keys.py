@@ -1,4 +1,4 @@
-"""Keys (SPEC 11.1): where they come from, what refuses them, and that no text ever holds one."""
+"""Keys (SPEC 11.1): their sources, the refusals, and that no text ever contains a key."""
 
 from __future__ import annotations
 

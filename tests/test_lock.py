@@ -1,4 +1,4 @@
-"""One engine a home, told by real processes."""
+"""A home has only one engine, tested with real processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Rows go after the days of the settings, per table and workspace; sums by day, and what is needed, stay (SPEC 4.2)."""
+"""Rows are deleted after the days in the settings, by table and workspace. Sums by day, and rows that are still needed,
+stay (SPEC 4.2)."""
 
 from __future__ import annotations
 

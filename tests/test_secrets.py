@@ -1,4 +1,4 @@
-"""Secrets are cut out of text however it comes: whole, in pieces, over several lines (SPEC 11.1)."""
+"""Secrets are removed from text that comes as a whole, in pieces, or over several lines (SPEC 11.1)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Settings while the engine runs: edits keep the file's look, outside edits show up, broken ones change nothing."""
+"""Settings while the engine runs: edits keep the format of the file, edits of other programs are read, and invalid ones
+change nothing."""
 
 from __future__ import annotations
 

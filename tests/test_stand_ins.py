@@ -1,4 +1,4 @@
-"""Stand-ins of the engine have the methods that the real services have: a rename in one place is found in the other."""
+"""Stand-ins of the engine have the same methods as the real services, so that a rename cannot be forgotten there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A marked section in a file of the operator's: every other byte stays, and writing it twice is as once."""
+"""A marked section in a file of the operator: every other byte stays, and a second write changes nothing."""
 
 from __future__ import annotations
 

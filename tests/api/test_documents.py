@@ -1,6 +1,6 @@
-"""The JSON of verbs and API is a promise: a class that gets another field changes it on purpose or not at all.
+"""The JSON of verbs and API stays the same: a class that gets a new field must not change it by accident.
 
-Where a change is meant: `python -m tests.api.test_documents` writes `documents.json` anew.
+For an intended change, `python -m tests.api.test_documents` writes `documents.json` again.
 """
 
 from __future__ import annotations

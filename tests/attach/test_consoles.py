@@ -1,4 +1,4 @@
-"""Who gets a console, and what is left of one whose terminal is gone."""
+"""Which clients get a console, and what happens to a console whose terminal is gone."""
 
 from __future__ import annotations
 

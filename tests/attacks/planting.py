@@ -1,4 +1,4 @@
-"""A program that marks that it was started, and all that the engine does with a repository by itself."""
+"""A planted program that leaves a mark when it is started, and all actions of the engine on a repository."""
 
 from __future__ import annotations
 

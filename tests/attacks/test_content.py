@@ -1,5 +1,5 @@
-"""Commands of an agent that destroy or send away, in disguise: the content filter alone stands between, the sandbox
-only claims to confine. Judged by what is left of the operator's files, which every one of these would take."""
+"""Disguised commands of an agent that delete the operator's files or send them away. Only the content filter can stop
+them, because the sandbox of these tests confines nothing. A test checks which of the operator's files are left."""
 
 from __future__ import annotations
 

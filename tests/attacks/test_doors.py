@@ -1,4 +1,5 @@
-"""Who knocks at the gateway, the control socket, the agents' server, the settings and the database without leave."""
+"""Attempts to use the gateway, the control socket, the agents' server, the settings and the database without
+permission."""
 
 from __future__ import annotations
 

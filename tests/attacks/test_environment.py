@@ -1,4 +1,4 @@
-"""Attempts to reach a session by variables of the engine's environment: secrets in them, and what steers tools."""
+"""Variables in the engine's environment must not reach a session: secrets, and variables that control tools."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a session plants in a tree, a repository or a pipe, is never entered, run or waited for by the engine."""
+"""A session plants repositories, programs and pipes. The engine never enters, runs or waits for them."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Attempts to read what is none of a session's business (SPEC 3.8). One command tries all places and prints what it
-gets; what counts is whether a word comes out that only stands there."""
+"""Attempts of a session to read files that it must not read (SPEC 3.8). One command tries all places and prints what it
+gets. The attempt succeeds if the output has a word that is only in such a file."""
 
 from __future__ import annotations
 

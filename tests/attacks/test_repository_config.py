@@ -1,4 +1,4 @@
-"""What a repository's own configuration names is never run, whatever it is called and however git comes to it."""
+"""Programs in a repository's own git configuration are never run, under any key and by any git command."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A change set names before its diff: links, modes, repositories within, files that tools run by themselves."""
+"""The review of a change set names, before the diff: links, modes, nested repositories, files that tools run by
+themselves."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Attempts to reach programs of the operator's by sockets and pipes (SPEC 3.8). What counts is whether the program that
-listens outside hears anything."""
+"""Attempts to reach programs of the operator by sockets and pipes (SPEC 3.8). An attempt succeeds if the program that
+listens outside receives anything."""
 
 from __future__ import annotations
 

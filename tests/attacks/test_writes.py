@@ -1,5 +1,5 @@
-"""Attempts of a check to change something that stays: in the operator's tree, or anywhere outside (SPEC 3.9). The whole
-home of the operator is compared before and after: modes, owners, times, links and bytes."""
+"""Attempts of a check to make lasting changes in the operator's tree or elsewhere (SPEC 3.9). The whole home of the
+operator is compared before and after: modes, owners, times, links and bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""SPEC 7.2 with a whole engine on a real repository: what has earned it runs by itself, and nothing else does."""
+"""SPEC 7.2 with a whole engine on a real repository: only cards whose kind has earned enough trust run by
+themselves."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Bad input through the whole program (SPEC 11.2): what is said, how it ends, and that nothing is lost.
+"""Bad input to the whole program (SPEC 11.2): its messages, its exit codes, and that nothing is lost.
 
-Every test puts one thing wrong and asks `clawpy` for something, with the real engine. The message must name what,
-where and how to mend it; the exit code must be honest; what was there before must be there afterwards.
+Each test breaks one thing and runs `clawpy` with the real engine. The message must say what is wrong, where, and how to
+fix it. The exit code must be correct. All data must still be there afterwards.
 """

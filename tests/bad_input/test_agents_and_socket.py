@@ -1,4 +1,4 @@
-"""Agent folders with faults, and rubbish on the control socket: one fault never takes the rest with it."""
+"""Broken agent folders, and invalid data on the control socket: one fault never affects the rest."""
 
 from __future__ import annotations
 

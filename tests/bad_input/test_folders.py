@@ -1,4 +1,4 @@
-"""Folders that are no proper workspace, and proper ones with awkward names or insides."""
+"""Folders that cannot be a workspace, and valid workspaces with unusual names or contents."""
 
 from __future__ import annotations
 

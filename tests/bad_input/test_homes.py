@@ -1,4 +1,5 @@
-"""Homes that cannot be used: read-only, full, newer, damaged, held. Nothing in them changes; mended, all is there."""
+"""Homes that cannot be used: read-only, full, newer, damaged, held. Nothing in them changes, and once repaired they
+have all their data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Makes four sets for the benchmarks of recall of other kinds of text than the weights were fitted on.
+"""Makes four sets for the benchmarks of recall, with other kinds of text than those on which the weights were fitted.
 
 - `chats`: the conversations as people type. A turn becomes several short messages in a row, in small letters, without
   full stops, often without question marks.

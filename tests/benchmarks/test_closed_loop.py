@@ -1,4 +1,4 @@
-"""Does it learn, and does what it learnt come from what it learnt? Off, on, rolled back, on again.
+"""Whether work gets better by learning, and whether learning is the cause: off, on, rolled back, on again.
 
 pytest tests/benchmarks/test_closed_loop.py -m benchmark -s
 

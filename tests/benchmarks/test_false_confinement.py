@@ -1,9 +1,10 @@
-"""Whether the sandbox breaks what works outside: test suites of public packages, run outside and inside.
+"""Whether the sandbox breaks work that succeeds outside: test suites of public packages run outside and inside.
 
 pytest tests/benchmarks/test_false_confinement.py -m benchmark -s
 
-Takes source releases from the package index by their names, and skips where there is none. Each becomes a repository
-with a virtual environment; its tests are run bare and as a check, and each test must come out alike.
+It downloads source releases from the package index by their names, and is skipped without an index. Each release
+becomes a repository with a virtual environment. Its tests are run bare and as a check, and each test must have the same
+result.
 """
 
 from __future__ import annotations

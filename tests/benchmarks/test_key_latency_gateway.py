@@ -1,4 +1,5 @@
-"""How long a key on a card takes while the console's engine tells two hundred WebSocket clients 1,000 facts a second.
+"""How long a key on a card takes while the console's engine sends 1,000 events a second to two hundred WebSocket
+clients.
 
     pytest -m benchmark -s tests/benchmarks/test_key_latency_gateway.py
 

@@ -1,4 +1,5 @@
-"""How fast memory is: remembering beside a live screen, recall beside a bare index, the ledger at a million rows.
+"""How fast memory is: remembering while a screen is drawn, recall compared with a bare index, a ledger of a million
+rows.
 
     pytest tests/benchmarks/test_memory_speed.py -m benchmark -s
 

@@ -1,4 +1,4 @@
-"""How soon what happens reaches two hundred WebSocket clients at once, and what one that stalls costs the others.
+"""How fast events reach two hundred WebSocket clients, and how much a client that does not read slows down the others.
 
     pytest -m benchmark -s tests/benchmarks/test_pulse.py
 

@@ -1,4 +1,4 @@
-"""Completions, asked for as bash, zsh and fish ask: the script that `clawpy completion` prints, in the real shell."""
+"""Completions in real shells: bash, zsh and fish run the script that `clawpy completion` prints."""
 
 from __future__ import annotations
 

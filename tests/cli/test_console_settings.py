@@ -1,4 +1,4 @@
-"""Settings that only the console can judge, before they are set and in doctor; workspaces that are not there."""
+"""Settings that only the console can check, before they are set and in doctor; workspaces that do not exist."""
 
 from __future__ import annotations
 

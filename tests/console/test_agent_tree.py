@@ -1,4 +1,4 @@
-"""The agents as a tree: who is below whom, which are folded, whose chain does not reach the owner."""
+"""The tree of agents: leaders and workers, folded agents, and agents whose chain does not reach the owner."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nouns as fields, for the screens and for verbs: learnings, candidates, agents, an absence."""
+"""The fields of learnings, candidates, agents and an absence, for the screens and for verbs."""
 
 from __future__ import annotations
 

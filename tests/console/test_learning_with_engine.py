@@ -1,5 +1,5 @@
-"""Screen 5 over the real engine: what three sessions said becomes a learning of the project and a candidate, which the
-operator promotes and takes back."""
+"""The learning screen over the real engine: three sessions make a learning of the project and a candidate, which the
+operator activates and rolls back."""
 
 from __future__ import annotations
 

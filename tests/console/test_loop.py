@@ -1,4 +1,4 @@
-"""The event loop is never blocked, and a still screen is not drawn again (SPEC 11.4)."""
+"""The event loop is never blocked, and a screen without changes is not drawn again (SPEC 11.4)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How screens and dialogs look: on a still engine, at a fixed time, in four sizes."""
+"""The appearance of screens and dialogs, with an engine that does not change, at a fixed time, in four sizes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What waits for the operator on mission control, decided there over the real engine (SPEC 1.8, 9.3)."""
+"""The operator's queue on mission control, and decisions on its entries, over the real engine (SPEC 1.8, 9.3)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Change sets: what the operator sees of one, and what may be decided when (SPEC 3.9)."""
+"""Change sets: their contents for the operator, and the decisions that are possible in each state (SPEC 3.9)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Processes of a session end with it: children, grandchildren, and who tried to get away (SPEC 3.7)."""
+"""The processes of a session end with it: children, grandchildren, and processes that try to escape (SPEC 3.7)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Prompts: parts in order, each line with its source, late and failing parts named, nothing closes a block."""
+"""Prompts have their parts in order, each line with its source. Late and failing parts are named, and no text can close
+a block."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is killed here is what operators run: databases migrated afresh, writes that wait for the disk."""
+"""Fixtures for the same conditions as operators have: new databases, and writes that wait for the disk."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""Ten thousand requests made of the gateway's document, on a real engine: no 5xx, no reply that is not documented.
+"""Ten thousand random requests by the gateway's document, on a real engine: no 5xx and no undocumented reply.
 
     pytest -m faults -s tests/faults/test_gateway_requests.py
 
-Right ones and wrong ones, on cards that are there and cards that are not; cards run, are dismissed, put off, undone.
+The requests are valid and invalid, on cards that exist and cards that do not. Cards run and are dismissed, snoozed and
+undone.
 """
 
 from __future__ import annotations

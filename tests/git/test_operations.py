@@ -1,4 +1,4 @@
-"""What is unfinished in a repository, as git's own files say it."""
+"""Unfinished operations in a repository, read from git's own files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What your own work left behind: debugging, markers, and documents that name what is gone."""
+"""Leftovers in your own changes: debugging, markers, and documents that name removed things."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""git without side effects, and words for folders that will not do."""
+"""Git runs without side effects, and a folder that cannot be used is refused in words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Secrets, large files and fixup commits in what is about to be pushed or committed."""
+"""Secrets, large files and fixup commits in unpushed commits and uncommitted changes."""
 
 from __future__ import annotations
 

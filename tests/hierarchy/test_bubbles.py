@@ -1,4 +1,5 @@
-"""Findings up: seven gates at their boundaries, a queue that neither loses nor doubles (SPEC 1.7, 1.8, 6.7)."""
+"""Findings go up through seven gates, tested at their boundaries, and a queue that loses and doubles none (SPEC 1.7,
+1.8, 6.7)."""
 
 from __future__ import annotations
 

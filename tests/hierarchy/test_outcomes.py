@@ -1,4 +1,4 @@
-"""What became of guided work, and what it says of the guidance: noisy, stale (SPEC 1.10, 5.1)."""
+"""The outcomes of sessions with guidance, and reports of noisy and stale guidance (SPEC 1.10, 5.1)."""
 
 from __future__ import annotations
 

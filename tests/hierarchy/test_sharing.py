@@ -1,4 +1,4 @@
-"""Profiles that homes share: nothing is lost or doubled whatever is cut, and all come to the same (SPEC 1.9)."""
+"""Homes that share profiles get the same profiles; no row is lost or doubled if the connection fails (SPEC 1.9)."""
 
 from __future__ import annotations
 

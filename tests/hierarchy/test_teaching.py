@@ -1,4 +1,4 @@
-"""Soul enrichment (M2): what leaders know stands in one section of each worker's soul (SPEC 1.6)."""
+"""Soul enrichment (M2) writes the guidance of leaders into one section of each worker's soul (SPEC 1.6)."""
 
 from __future__ import annotations
 

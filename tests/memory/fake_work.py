@@ -1,4 +1,4 @@
-"""Sessions as memory reads them, made up."""
+"""Made-up sessions for the tests of memory."""
 
 from __future__ import annotations
 

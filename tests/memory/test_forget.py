@@ -1,4 +1,4 @@
-"""What is forgotten is in no file of the home any more, whenever the power goes (SPEC 4.10)."""
+"""Forgotten words are in no file of the home any more, even if the power fails in between (SPEC 4.10)."""
 
 from __future__ import annotations
 

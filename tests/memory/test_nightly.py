@@ -1,4 +1,5 @@
-"""The night (SPEC 4.8): what a day leaves, once, within its caps, whatever the model says or the clocks do."""
+"""The night work (SPEC 4.8): it handles each day once and within its caps, whatever the model answers or the clock
+does."""
 
 from __future__ import annotations
 

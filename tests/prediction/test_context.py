@@ -1,4 +1,4 @@
-"""What a context says: the files that changed since a run, and the situation in words."""
+"""The context of a workspace: the files that changed since a run, and the situation in words."""
 
 from __future__ import annotations
 

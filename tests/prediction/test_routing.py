@@ -1,4 +1,4 @@
-"""The five steps of SPEC 2.4, and who does the work (SPEC 1.1)."""
+"""The five steps of routing (SPEC 2.4), and the agent that gets the work (SPEC 1.1)."""
 
 from __future__ import annotations
 

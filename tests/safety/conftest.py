@@ -1,4 +1,4 @@
-"""Rails with everything in their favour: known pairs, many decisions, autonomy on."""
+"""Fixtures of rails that allow everything by default: known pairs of channels, many decisions, autonomy on."""
 
 from __future__ import annotations
 

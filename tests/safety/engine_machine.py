@@ -1,4 +1,4 @@
-"""A machine that does whatever operator, engine and time can do, in any order, on the whole real engine.
+"""A state machine that makes the actions of operator, engine and time in any order, on the whole real engine.
 
 `test_stateful` runs it; `stateful_world` checks each execution after it by what `oracle` says may run.
 """

@@ -1,4 +1,5 @@
-"""SPEC 3.7: four levels, three holds each lifted by its own word, a stop that survives all."""
+"""SPEC 3.7: four levels, three holds that are each ended by their own word, and a stop that survives a crash and a
+restart."""
 
 from __future__ import annotations
 

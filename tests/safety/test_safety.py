@@ -1,4 +1,4 @@
-"""What the safety screen shows of the rails is what they decide (SPEC 9.1)."""
+"""The safety screen shows the verdicts with which the rails decide (SPEC 9.1)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Any order of events, and nothing runs that must not (SPEC 2.5, 2.6, 3.1, 3.3, 3.4, 7).
+"""In any order of events, nothing runs that must not run (SPEC 2.5, 2.6, 3.1, 3.3, 3.4, 7).
 
 The long run, 100,000 steps in parts of 4,000, each with a seed of its own, from CLAWPY_SEED on (default 1):
 

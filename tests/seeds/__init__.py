@@ -1,4 +1,4 @@
-"""Every part of the five seeds, driven through the whole engine, with the effect that its user would notice.
+"""Tests of every part of the five seeds, through the whole engine, by the effect that a user would notice.
 
 One file a system, one test a part. The name of a test is the name of the part, the first line of its docstring the
 numbers of `docs/SPEC.md` and the effect; the table there is made of both (`python -m tests.seeds.table`). Home,

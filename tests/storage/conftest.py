@@ -1,4 +1,4 @@
-"""Here the database itself is looked at: migrated afresh, and waiting for the disk."""
+"""Fixtures of a new database whose writes wait for the disk, because these tests are about the database itself."""
 
 from __future__ import annotations
 

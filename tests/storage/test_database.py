@@ -1,4 +1,4 @@
-"""The database with one writer: what is answered is on disk, what raises leaves nothing."""
+"""The database has one writer. A write that returned is on disk; a write that raised has changed nothing."""
 
 from __future__ import annotations
 

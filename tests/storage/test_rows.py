@@ -1,4 +1,4 @@
-"""Statements that are asked often find what the ORM finds, and a write is whole or not."""
+"""Statements that are used often find the same rows as the ORM, and a write is made as a whole or not at all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What runs of the tests say of one test."""
+"""The history of one test, from the stored runs of the tests."""
 
 from __future__ import annotations
 

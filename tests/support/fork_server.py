@@ -1,4 +1,4 @@
-"""Starts `clawpy` as a process of its own without importing the engine anew: it is forked from one that has it.
+"""Starts `clawpy` as a process without importing the engine again: it is forked from a process that has imported it.
 
 To a test it looks like `python -m clawpy_console`, in a tenth of the time. How `clawpy` itself starts is for tests that
 start it without this.

@@ -1,4 +1,4 @@
-"""A real engine with its gateway, one for each module: to open one takes a second."""
+"""Fixtures of a real engine with its gateway. There is one for each module, because opening one takes a second."""
 
 from __future__ import annotations
 

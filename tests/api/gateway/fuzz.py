@@ -1,4 +1,4 @@
-"""Random requests made from the gateway's own document, valid and invalid, and checks of every reply."""
+"""Makes random requests from the gateway's OpenAPI document, valid and invalid, and checks every reply."""
 
 from __future__ import annotations
 

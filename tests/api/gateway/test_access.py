@@ -1,4 +1,4 @@
-"""The gateway's token, which is made once and can be replaced; and passes, which open once (SPEC 10.1, 11.1)."""
+"""The gateway's token, which is made once and can be replaced, and passes, which work once (SPEC 10.1, 11.1)."""
 
 from __future__ import annotations
 

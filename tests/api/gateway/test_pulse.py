@@ -1,4 +1,4 @@
-"""The WebSocket `/pulse`, on which clients follow what happens (SPEC 10.1)."""
+"""The WebSocket `/pulse`, on which clients follow the events of the engine (SPEC 10.1)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A server on loopback that takes what ntfy, Discord's webhooks and plain JSON hooks are sent, as those do.
+"""A server on loopback that behaves like ntfy, Discord's webhooks and plain JSON hooks.
 
-`status` is what it answers; `held` stops it from answering until it is set again.
+`status` is the status of its answers. While `held` is cleared, it does not answer.
 """
 
 from __future__ import annotations

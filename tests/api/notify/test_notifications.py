@@ -1,4 +1,4 @@
-"""From a fact of the ledger to a surface."""
+"""Notifications from the ledger entry to the surface (SPEC 10.2)."""
 
 from __future__ import annotations
 

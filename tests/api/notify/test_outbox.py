@@ -1,4 +1,4 @@
-"""Which notifications are sent when: windows, quiet hours, urgent ones first."""
+"""The outbox decides when notifications are sent: collecting windows, quiet hours, urgent ones first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Asks operations of a stand-in engine, through the one entrance that all doors use."""
+"""Fixtures that carry out operations on a stand-in engine through `dispatch`, as sockets and gateway do."""
 
 from __future__ import annotations
 

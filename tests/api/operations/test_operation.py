@@ -1,4 +1,4 @@
-"""What holds for every operation: how its arguments are checked, and whether it shows that you are there."""
+"""Rules for every operation: the checks of its arguments, and whether it shows that you are present."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operations on sessions and their changes, and on what was sent to a model."""
+"""Operations on sessions, their changes, and the prompts that were sent to models."""
 
 from __future__ import annotations
 

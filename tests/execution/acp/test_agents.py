@@ -1,4 +1,4 @@
-"""Coding agents are found on the path and see nothing of the operator but their installation (SPEC 3.8)."""
+"""Coding agents are found on the PATH, and can read only their installation of the operator's files (SPEC 3.8)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Flows whose tools are missing, broken, silent or half-installed: the refusal names what is missing and how to get it,
-and there is no result that could be taken for a failure or a success.
+"""Flows whose tools are missing, broken, silent or half-installed, by the cases in `test_cannot_run.toml`. The refusal
+names what is missing and how to get it, and no result looks like a failure or a success.
 """
 
 from __future__ import annotations

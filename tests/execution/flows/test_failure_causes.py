@@ -1,4 +1,4 @@
-"""The cause that a test's output names, and which failures are one and the same."""
+"""The cause that the output of a test names, and which failures have the same cause."""
 
 from __future__ import annotations
 

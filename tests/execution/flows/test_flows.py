@@ -1,4 +1,4 @@
-"""The parameters of every flow: what they mean in words, and which are refused."""
+"""The parameters of every flow: their meaning in words, and values that are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Flows on what git holds: branches, merges, unpushed commits, unusual repositories."""
+"""Flows on branches, merges, unpushed commits and unusual repositories."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a request may cost and did cost, and what its failure means (SPEC 3.4, 3.8)."""
+"""The maximum and the actual cost of a request, and the meaning of its failure (SPEC 3.4, 3.8)."""
 
 from __future__ import annotations
 

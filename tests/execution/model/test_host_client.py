@@ -1,4 +1,4 @@
-"""The model host: what happens when it hangs, dies or does not obey, and that the key can be seen nowhere."""
+"""The model host hangs, dies or does not obey; and its key can be seen nowhere."""
 
 from __future__ import annotations
 

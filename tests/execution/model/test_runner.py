@@ -1,4 +1,4 @@
-"""A card in prose by a model: from the prompt to what lands, what it teaches, and what the X-ray shows."""
+"""A model carries out a text prompt: its prompt, its changes, the learnings from it, and its X-ray."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `clawpy doctor` measures of each rung (SPEC 9.8)."""
+"""The measurements of each rung by `clawpy doctor` (SPEC 9.8)."""
 
 from __future__ import annotations
 

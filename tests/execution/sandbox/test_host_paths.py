@@ -1,4 +1,4 @@
-"""What commands may read and inherit: installations, variables, the places of secrets (SPEC 3.8)."""
+"""The installations that commands may read, the variables that they inherit, and the places of secrets (SPEC 3.8)."""
 
 from __future__ import annotations
 

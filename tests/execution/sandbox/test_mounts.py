@@ -1,4 +1,4 @@
-"""What a sandbox mounts: which places commands write, and which of git's they only read (SPEC 3.8)."""
+"""The mounts of a sandbox: folders that commands may write, and folders of git that they may only read (SPEC 3.8)."""
 
 from __future__ import annotations
 

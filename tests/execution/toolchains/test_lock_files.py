@@ -1,4 +1,4 @@
-"""Lock files out of step: a fresh one is never named, a changed manifest is."""
+"""Lock files that do not fit their manifest are found; a fresh lock file is never reported."""
 
 from __future__ import annotations
 

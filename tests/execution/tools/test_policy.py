@@ -1,4 +1,5 @@
-"""`tools.json`: deny over ask over allow, patterns without a way around; and production targets (SPEC 3.6, 4.1)."""
+"""`tools.json`: deny wins over ask, and ask over allow; patterns cannot be bypassed; production targets (SPEC 3.6,
+4.1)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""web_fetch and web_search against a real server, and every way to make them reach what they must not (SPEC 3.8)."""
+"""web_fetch and web_search against a real server, and attempts to make them reach forbidden addresses (SPEC 3.8)."""
 
 from __future__ import annotations
 

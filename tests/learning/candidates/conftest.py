@@ -1,4 +1,4 @@
-"""A world for each test."""
+"""Fixtures of these tests: a new `world.World` for each test."""
 
 from __future__ import annotations
 

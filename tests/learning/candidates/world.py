@@ -1,5 +1,5 @@
-"""Adaptation on a real database and a real ledger. Events are as their producers record them; what is read of sessions
-and other packages is given by the test."""
+"""Adaptation on a real database and a real ledger. Events are those that the real producers record. The test supplies
+the data of sessions and other packages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The promotion chain: sessions to project, once and no more (SPEC 6.2, 6.3), and project to all (SPEC 6.4)."""
+"""The promotion chain promotes from sessions to their project only once (SPEC 6.2, 6.3), and from a project to all
+projects (SPEC 6.4)."""
 
 from __future__ import annotations
 

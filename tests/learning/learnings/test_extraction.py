@@ -1,4 +1,4 @@
-"""What is written of a session, when, and at which scope (SPEC 6.6)."""
+"""The learnings that are written for a session: when, and in which scope (SPEC 6.6)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Plans of promotions over random homes (SPEC 6.2): whatever the order, once and no more, and kinds are not mixed."""
+"""Plans of promotions over random homes (SPEC 6.2): the order does not matter, nothing is promoted twice, and kinds are
+not mixed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What holds of every proposal (SPEC 2.1, 2.3c, 2.9)."""
+"""Rules for every proposal (SPEC 2.1, 2.3c, 2.9)."""
 
 from __future__ import annotations
 
