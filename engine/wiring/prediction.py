@@ -39,7 +39,7 @@ from engine.prediction.prompt_placing import PromptPlacer
 from engine.prediction.routing import Router
 from engine.prediction.signals import OurWrite
 from engine.prediction.tasks import TaskBoard
-from engine.prediction.templates.work import learned
+from engine.prediction.templates.work import propose_learned
 from engine.prediction.threads import Threads
 from engine.prediction.twin import EmbeddedTwin, EmbeddingCache
 from engine.services import Overrides
@@ -218,7 +218,7 @@ def build_prediction(services: Services, launcher: Sessions, hook: PredictorHook
         disk=lambda workspace: services.housekeeping.disk() if workspace in services.workspaces[:1] else None,
     )
     services.contexts = overrides.contexts or ContextReader(clock, services.settings, sources)
-    others = services.model_twin.propose, hook.propose, lambda context: learned(context, learned_work(services))
+    others = services.model_twin.propose, hook.propose, lambda context: propose_learned(context, learned_work(services))
     services.card_cycle = CardCycle(
         store,
         approvals,

@@ -1,8 +1,9 @@
-"""Templates (SPEC 2.3c): pure functions from a context to proposals, filled from what is really there.
+"""Templates (SPEC 2.3c): pure functions that read the context of a workspace and return proposals.
 
-One module a subject, one function a flow. A template offers nothing when its precondition does not hold. `facts` name
-the evidence and never the time of day, so that the same state is the same card and a changed state is a new one.
-`subject` names what the work is about and stays the same from commit to commit: a dismissal is remembered by it.
+Each module is about one subject, and each function proposes one kind of card, or nothing if there is no reason for it.
+The `facts` of a proposal name its evidence, never the time of day: the same evidence gives the same card, and new
+evidence gives a new one. Its `subject` names what the work is about, and stays the same from commit to commit. A
+dismissal is remembered by it.
 """
 
 from __future__ import annotations
@@ -79,9 +80,9 @@ DURING_OPERATION: Final = frozenset(
         "summarise_day",
     )
 )
-"""Kinds that hold also while a merge, rebase or the like is unfinished. The files are neither side's then, and HEAD may
-be anywhere: whatever else is seen of them is no ground for a card. What a heartbeat ordered stays, too, and what was
-found about the operation itself."""
+"""Kinds that are proposed even while a merge, a rebase or the like is unfinished. At that time the files belong to
+neither side and HEAD may be anywhere, so most findings about them are no reason for a card. Cards of a heartbeat, and
+those about the operation itself, are proposed as well."""
 
 
 MORE_SPECIFIC: Final = {
@@ -89,14 +90,18 @@ MORE_SPECIFIC: Final = {
     "bisect": ("undo_landing",),
     "run_tests": ("rerun_failing",),
 }
-"""Kinds that are not offered of a project beside one that says more of the same tests or files."""
+"""A kind, and the kinds that say more about the same tests or files. Beside one of those, it is not proposed for a
+project."""
 
 
 def propose(
     context: WorkspaceContext, failed: list[Exception] | None = None, sources: Iterable[Template] = ()
 ) -> list[Proposal]:
-    """Everything that the state of the workspace suggests, unranked, and what `sources` propose. One that raises costs
-    its own proposals alone: the error goes into `failed`, and is raised where there is none."""
+    """Ask all templates and `sources` for proposals, which are not ranked yet.
+
+    If one of them raises an error, only its own proposals are missing: the error is added to `failed`. Without a
+    `failed` list the error is raised.
+    """
     proposals = _propose_by_templates(context, failed)
     for source in sources:
         proposals += _ask_source(partial(source, context), failed)
@@ -104,7 +109,7 @@ def propose(
 
 
 def _propose_by_templates(context: WorkspaceContext, failed: list[Exception] | None) -> list[Proposal]:
-    """The offers of all templates; if git could not be read, only those that a heartbeat ordered."""
+    """The proposals of all templates; if git could not be read, only those of heartbeats."""
     if context.git is None:
         return _ask_source(partial(work.heartbeat, context), failed)
     proposals: list[Proposal] = []

@@ -24,9 +24,9 @@ from engine.prediction.templates.offers import (
 
 @template
 def rehearse_merge(context: WorkspaceContext) -> Iterator[Offer]:
-    """The branch lacks commits of the base, or has parted from its own upstream, and has commits of its own.
+    """The branch has commits of its own, and lacks commits of its base or of its upstream.
 
-    A new commit of the operator's is not new evidence: facts hold where the other side stands.
+    Another commit of the operator is not new evidence, so the facts name the tip of the other side only.
     """
     git = context.repository
     merge = next((merge for merge in context.inspection.merges if is_usable(merge.source)), None)
@@ -62,7 +62,7 @@ def rehearse_merge(context: WorkspaceContext) -> Iterator[Offer]:
 
 @template
 def forecast_conflicts(context: WorkspaceContext) -> Iterator[Offer]:
-    """Open branches change the same lines: the newest pair, and those that collide with one of the two."""
+    """Open branches change the same lines. The card names the newest such pair, and branches that collide with it."""
     git = context.repository
     collisions = [
         collision
@@ -92,8 +92,8 @@ def forecast_conflicts(context: WorkspaceContext) -> Iterator[Offer]:
 
 
 def untidy_branches(context: WorkspaceContext) -> tuple[list[Branch], list[Branch]]:
-    """Local branches that are merged, and those without a commit for 30 days; neither the base nor one
-    that is checked out anywhere."""
+    """Local branches that are merged, and those without a commit for 30 days. The base, and branches that are checked
+    out in any worktree, are left out."""
     git = context.repository
     candidates = [
         branch
@@ -127,7 +127,7 @@ def report_branches(context: WorkspaceContext) -> Iterator[Offer]:
 
 @template
 def lost_commits(context: WorkspaceContext) -> Iterator[Offer]:
-    """Commits that no branch, remote branch or tag holds; all of them are kept at once."""
+    """There are commits that no branch, remote branch or tag holds. One card offers to keep all of them."""
     if not context.inspection.lost:
         return
     first, number = context.inspection.lost[0], sum(line.number for line in context.inspection.lost)
@@ -149,7 +149,7 @@ def lost_commits(context: WorkspaceContext) -> Iterator[Offer]:
 
 @template
 def autosquash(context: WorkspaceContext) -> Iterator[Offer]:
-    """Fixup commits beside what they mend, neither pushed yet."""
+    """There are fixup commits, and neither they nor the commits that they fix are pushed yet."""
     git, fixups = context.repository, context.inspection.fixups
     if fixups is None:
         return
@@ -168,12 +168,13 @@ def autosquash(context: WorkspaceContext) -> Iterator[Offer]:
 
 
 OLD_STASH = timedelta(days=14)
-MAX_STASHES = 10  # stashes that one card is about, the oldest
+MAX_STASHES = 10
+"""Maximum number of stashes in one card. The oldest are taken."""
 
 
 @template
 def old_stash(context: WorkspaceContext) -> Iterator[Offer]:
-    """Stashes older than two weeks; all of them in one card."""
+    """There are stashes older than two weeks. One card is about all of them."""
     old = [stash for stash in context.inspection.stashes if context.now - stash.at > OLD_STASH][-MAX_STASHES:]
     if not old:
         return
@@ -199,7 +200,11 @@ _OPERATION_NAMES = {CONFLICT: "merge of files", "am": "git am"}
 
 @template
 def unfinished_operation(context: WorkspaceContext) -> Iterator[Offer]:
-    """Rehearse both sides; where nothing is in conflict any more, test what there is; say where a bisect stands."""
+    """A merge, rebase or the like is unfinished.
+
+    With conflicts, the card offers to rehearse both sides; without, to test the files as they are. For a bisect, it
+    offers to say how much is left.
+    """
     git, operation = context.repository, context.inspection.unfinished
     if operation is None:
         return
@@ -213,7 +218,7 @@ def unfinished_operation(context: WorkspaceContext) -> Iterator[Offer]:
     begun = operation.begun_at
     yield Offer(
         prompt,
-        _reasoning(operation),
+        _explain(operation),
         subject=_operation_subject(operation, branch_of(git)),
         facts={
             "operation": operation.name,
@@ -228,16 +233,16 @@ def unfinished_operation(context: WorkspaceContext) -> Iterator[Offer]:
 
 
 def _operation_subject(operation: Operation, branch: str) -> str:
-    """Which of all merges it is: `merge of tax on main`. A rebase is the same one at each of its commits."""
+    """The name of the operation: `merge of tax on main`. A rebase keeps its name while it applies commits."""
     if operation.name == "rebase":
         return f"rebase of {plain(operation.rebased, 200) or branch} onto {plain(operation.ours.name, 200)}"
     theirs = f" of {plain(operation.theirs.name, 200)}" if operation.theirs else ""
     return f"{operation.name}{theirs} on {branch}"
 
 
-def _reasoning(operation: Operation) -> str:
+def _explain(operation: Operation) -> str:
     if operation.name == "bisect":
-        return _bisect(operation)
+        return _explain_bisect(operation)
     theirs = operation.theirs
     quoted = f"“{plain(theirs.subject, 50)}”" if theirs and theirs.subject else ""
     ours = plain(operation.ours.name, 40)
@@ -258,7 +263,7 @@ def _reasoning(operation: Operation) -> str:
     return f"{begun} {stopped}: {listing(operation.unmerged, 3)}{marked}."
 
 
-def _bisect(operation: Operation) -> str:
+def _explain_bisect(operation: Operation) -> str:
     bad, good = operation.terms
     if not operation.bad or not operation.good:
         missing = " or ".join(term for term, revision in ((bad, operation.bad), (good, operation.good)) if not revision)
@@ -280,7 +285,7 @@ _REQUESTS = {
 
 @template
 def pull_request(context: WorkspaceContext) -> Iterator[Offer]:
-    """A review is asked of you, or somebody waits for what you do about your own pull request."""
+    """You are asked for a review, or somebody waits for you to change or answer something in your own pull request."""
     requests = context.github.pull_requests if context.github else ()
     waiting = [(request.wait, request) for request in requests if request.wait]
     waiting.sort(key=lambda pair: (_ORDER.index(pair[0].what), pair[1].number))

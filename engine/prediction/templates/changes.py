@@ -1,4 +1,4 @@
-"""Cards about your own changes: lint, debugging and documentation left behind, secrets and large files, disk space."""
+"""Cards about your own changes, such as forgotten debugging, stale documentation, lint and secrets, and disk space."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ from engine.prediction.templates.offers import (
     written_at,
 )
 
-MAX_NAMED = 5  # things that a subject names
+MAX_NAMED = 5
+"""Maximum number of findings that a subject names."""
+
 _LEFTOVER_WORDS = {
     CONFLICT_MARKER: "conflict markers",
     "breakpoint": "a breakpoint",
@@ -66,21 +68,24 @@ def leftovers(context: WorkspaceContext) -> Iterator[Offer]:
 
 
 def _evidence_of(named: Sequence[LocatedLeftover], all_leftovers: Sequence[LocatedLeftover]) -> dict[str, Any]:
-    """The subject is what `named` holds, by file: a breakpoint is something else than the TODO that you keep. The facts
-    are all leftovers, without line numbers, which change with every line above."""
+    """The subject and the facts of a card, as arguments of `Offer`.
+
+    The subject lists the kinds in `named` with their files, so that dismissing a TODO does not hide a breakpoint. The
+    facts list all leftovers, without line numbers, because these change with every line above them.
+    """
     kinds = dict.fromkeys(f"{leftover.kind} in {plain(leftover.path, 100)}" for leftover in named)
     lines = sorted(f"{leftover.kind} {leftover.path} {leftover.text}" for leftover in all_leftovers)
     return {"subject": ", ".join([*kinds][:MAX_NAMED]), "facts": {"found": lines}}
 
 
 def midnight(context: WorkspaceContext) -> str:
-    """When the operator's day began, as flows take it."""
+    """The start of the operator's day, in ISO format as flows expect it."""
     return context.local.replace(hour=0, minute=0, second=0, microsecond=0).isoformat()
 
 
 @template
 def remove_leftovers(context: WorkspaceContext) -> Iterator[Offer]:
-    """The debugging was shown; what has a line for itself can be taken out."""
+    """A session showed the debugging that you left. Statements on a line of their own can be removed."""
     removable = [
         leftover
         for leftover in context.inspection.own.leftovers
@@ -102,7 +107,7 @@ def remove_leftovers(context: WorkspaceContext) -> Iterator[Offer]:
 
 @template
 def stale_docs(context: WorkspaceContext) -> Iterator[Offer]:
-    """Documentation names what your changes renamed or removed, and what is nowhere any more."""
+    """Documentation still names something that your changes renamed or removed."""
     mentions = context.inspection.own.mentions
     if not mentions:
         return
@@ -121,7 +126,7 @@ def stale_docs(context: WorkspaceContext) -> Iterator[Offer]:
 
 @template
 def update_docs(context: WorkspaceContext) -> Iterator[Offer]:
-    """The stale documentation was shown; what was evidently renamed can be put right."""
+    """A session showed the stale documentation. Names that were clearly renamed can be corrected."""
     renamed = [mention for mention in context.inspection.own.mentions if mention.new]
     paths = usable_names(mention.path for mention in renamed)
     newest = _last_written_at(context.repository)
@@ -139,12 +144,12 @@ def update_docs(context: WorkspaceContext) -> Iterator[Offer]:
 
 
 SHORT_SUITE = 120.0
-"""Seconds that a whole suite may take to be run once more for its coverage."""
+"""Maximum seconds of a whole suite that is run once more to measure its coverage."""
 
 
 @template
 def uncovered_lines(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
-    """Source files changed, the tests of this very state are green, and nobody asked which lines they run."""
+    """Source files changed, the tests pass on exactly these files, and it is not known which lines the tests run."""
     git, tool = context.repository, part.tool
     if tool is None or part.project.path not in context.coverage_folders or not part.tree_runs or part.changed:
         return
@@ -169,7 +174,7 @@ def uncovered_lines(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
 
 
 def is_source(path: str) -> bool:
-    """Whether coverage can tell anything of a file: Python, and neither a test nor for building."""
+    """Whether coverage of a file is of interest: it is Python, and neither a test nor a script for building."""
     name = PurePosixPath(path).name
     is_test = name.startswith("test_") or name.endswith("_test.py") or {"tests", "test"} & set(path.split("/"))
     return path.endswith(".py") and not is_test and name not in ("conftest.py", "setup.py", "noxfile.py")
@@ -180,19 +185,19 @@ def _facts_of(mentions: Sequence[Mention]) -> dict[str, list[str]]:
 
 
 def _last_written_at(git: GitState) -> datetime | None:
-    """When your changes were last added to."""
+    """When you last changed a file, or else when HEAD was committed."""
     return max((file.modified_at for file in git.files if file.modified_at), default=newest_commit(git))
 
 
 def _was_shown(context: WorkspaceContext, flow: str, written: datetime | None) -> bool:
-    """Whether a session of this flow showed what was last written then."""
+    """Whether a session of this flow ran after the time `written`, so that it showed the present state."""
     last = next(iter(ended_sessions(context, "", flow)), None)
     return last is not None and (written is None or last.created_at >= written)
 
 
 @template
 def lint(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
-    """The source files that are not committed, else those not pushed, where they are newer than the last lint."""
+    """Source files are newer than the last lint: uncommitted ones, or if there are none, unpushed ones."""
     git, linters = context.repository, part.project.linters
     if not linters or any(
         package.kind == linters[0].row.kind == "node" and not package.installed for package in part.project.packages
@@ -220,7 +225,7 @@ def lint(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
 
 @template
 def fix_lint(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
-    """The last lint found something, and nobody has tidied up since."""
+    """The last lint had findings, and no session has fixed them since."""
     git, linters = context.repository, part.project.linters
     if not git.head or not linters:
         return
@@ -246,13 +251,13 @@ def fix_lint(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
 
 @template
 def secret(context: WorkspaceContext) -> Iterator[Offer]:
-    """A likely secret in what is not pushed yet, or in what is changed and not committed. Its value is never shown."""
+    """There is a likely secret in commits that are not pushed, or in uncommitted changes. Its value is never shown."""
     return _publishing_warnings(context, secrets=True)
 
 
 @template
 def large_file(context: WorkspaceContext) -> Iterator[Offer]:
-    """A file that belongs in no repository: in a commit that is not pushed yet, or in the index."""
+    """A file that belongs in no repository is in a commit that is not pushed yet, or in the index."""
     return _publishing_warnings(context, secrets=False)
 
 
@@ -301,7 +306,7 @@ def _warning(context: WorkspaceContext, problems: Sequence[UnpushedProblem], tie
 
 
 def _problem_subject(problem: UnpushedProblem) -> str:
-    """Another secret in the same file is something else."""
+    """A secret is named with its kind, so that another secret in the same file is another subject."""
     path = plain(problem.path, 200)
     return f"{problem.kind.removeprefix(f'{SECRET}: ')} in {path}" if problem.is_secret else path
 
@@ -321,7 +326,7 @@ def _describe(problem: UnpushedProblem) -> str:
 
 
 def review_range(git: GitState, now: datetime) -> dict[str, Any]:
-    """The range that the review compares with, as the look at what is not pushed does (`span_of`)."""
+    """The parameter that says which commits the review reads: the same ones that the inspection reads (`span_of`)."""
     span = span_of(git, now)
     if span is None:
         return {}
@@ -332,12 +337,15 @@ def review_range(git: GitState, now: datetime) -> dict[str, Any]:
 
 
 MIN_SPACE: Final = 100_000_000
+"""Bytes that could be freed, below which there is no card."""
+
 MAX_FREE_RATIO: Final = 10
+"""There is no card if the disk has more than this many times as many free bytes as could be freed."""
 
 
 @template
 def reclaim_space(context: WorkspaceContext) -> Iterator[Offer]:
-    """The disk of the home is nearly full, and what clawpy does not need any more is a good part of what is left."""
+    """The disk with the home is nearly full, and clawpy can free a good share of what is left."""
     disk = context.disk
     if disk is None or disk.ours < MIN_SPACE or disk.ours * MAX_FREE_RATIO < disk.free:
         return

@@ -1,4 +1,4 @@
-"""Cards about tests that fail, and about what tests lack: packages, or a lock file in step."""
+"""Cards about tests that fail, and about packages and lock files without which tests cannot run."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ _TESTING = ("run_tests", "check_clean_head", "bisect", "hunt_flakes", "narrow_fa
 
 @template
 def prepare_environment(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
-    """Its tests lack a tool or a package. That blocks you where they were tried or where you changed something; in a
-    repository that you only look at it is upkeep."""
+    """The tests of the project lack a tool or a package. The card blocks you if you ran the tests or changed a file of
+    the project. In a project that you only read, it is upkeep."""
     git, where = context.repository, plain(part.project.path, 40) or "this project"
     if any(lock.folder == part.project.path for lock in context.locks):
-        return  # first the lock file: `update_lock`
+        return  # `update_lock` comes first
     tried = _session_lacking_packages(context, part)
     at: datetime | None = LONG_AGO
     if tried is not None:
@@ -64,7 +64,7 @@ def prepare_environment(context: WorkspaceContext, part: Part) -> Iterator[Offer
         f"Install the packages{part.within}: {plain(installation.command, 80)}",
         f"{reason}. {installation.summary}.",
         subject="packages",
-        facts={"command": installation.lines},  # what it could not bring it will not bring the next time
+        facts={"command": installation.lines},  # a command that did not help once is not offered again
         parameters={"command": installation.lines},
         evidence_at=at,
         tier=Tier.BLOCKS if blocks else Tier.UPKEEP,
@@ -72,13 +72,13 @@ def prepare_environment(context: WorkspaceContext, part: Part) -> Iterator[Offer
 
 
 def _brings(installation: Installation, lacking: str) -> bool:
-    """Whether it installs what is lacking: a folder of packages, or what an error names with its command."""
+    """Whether the installation makes the missing folder of packages, or is the command that the error names."""
     folders = {PurePosixPath(place).name for place in (*installation.created, *installation.updated)}
     return lacking in folders or installation.command in lacking
 
 
 def _session_lacking_packages(context: WorkspaceContext, part: Part) -> SessionView | None:
-    """The newest session that tried its tests, when these lacked a package and nothing was installed since."""
+    """The newest session that ran the tests, if they lacked a package and nothing was installed since."""
     for session in ended_sessions(context, part.project.path, "prepare_environment", *_TESTING):
         if session.flow in _TESTING:
             lacked = session.state is SessionState.CANNOT_RUN and "is not installed" in session.error
@@ -90,7 +90,7 @@ def _session_lacking_packages(context: WorkspaceContext, part: Part) -> SessionV
 
 @template
 def update_lock(context: WorkspaceContext) -> Iterator[Offer]:
-    """A lock file says something else than its manifest."""
+    """A lock file does not agree with its manifest."""
     parts = {part.project.path: part for part in context.parts}
     for mismatch in (lock for lock in context.locks if lock.folder in parts):
         updates = _with_usable_commands(find_lock_updates(Path(context.workspace), _packages(context), mismatch.folder))
@@ -121,20 +121,23 @@ def _with_usable_commands(candidates: Sequence[Installation]) -> list[Installati
 RECENT_LANDING = timedelta(days=7)
 
 MAX_FIXED = 5
-"""Maximum number of tests named that a known fix may mend."""
+"""Maximum number of tests that are named for a known fix."""
 
 
 @template
 def bisect(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
-    """HEAD fails a test that passed at an older commit. Where no such run is known, it may have passed at the last tag,
-    or, without any tag, in the commit that last changed its file."""
+    """A test fails at HEAD and passed at an older commit.
+
+    If no run is known in which it passed, the last tag is taken as that commit; without a tag, the commit that last
+    changed the file of the test.
+    """
     git = context.repository
     if not git.head or part.tool is None or not part.tool.runs_single_tests:
         return
     red = part.failed_run_of(git.head)
     if red is None:
         return
-    unfit = {test for test, _ in flipped_tests(part.runs)} | _last_bisect(context, part)
+    unfit = {test for test, _ in flipped_tests(part.runs)} | _find_bisected_tests(context, part)
     failing = [test for test in usable_failures(red) if test not in unfit]
     older = part.runs[part.runs.index(red) + 1 :]
     for test in failing:
@@ -179,8 +182,8 @@ def _bisect_offer(
     )
 
 
-def _last_bisect(context: WorkspaceContext, part: Part) -> set[str]:
-    """The tests of which a bisect up to this very HEAD has said what broke them; to ask again would tell nothing."""
+def _find_bisected_tests(context: WorkspaceContext, part: Part) -> set[str]:
+    """The tests for which a bisect from this HEAD has already named a commit. Another bisect would say the same."""
     bisects = ended_sessions(context, part.project.path, "bisect")
     done = {session.id for session in bisects if session.state is SessionState.SUCCEEDED}
     answers = (run for run in part.runs if run.session_id in done and run.head == context.repository.head)
@@ -189,7 +192,7 @@ def _last_bisect(context: WorkspaceContext, part: Part) -> set[str]:
 
 @template
 def undo_landing(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
-    """Tests passed, then a change of ours was landed, and they fail since, on the same commit."""
+    """Tests passed, then changes of a session were landed, and on the same commit the tests have failed since."""
     git, last = context.repository, part.runs[0] if part.runs else None
     if last is None or last.check.green or last.head != git.head:
         return
@@ -225,25 +228,27 @@ def undo_landing(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
 
 @template
 def rehearse_revert(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
-    """A bisect named the commit that broke a test, HEAD still has it, and nothing says that the test passes again."""
+    """A bisect named the commit that broke a test. HEAD still has it, and no later run shows that the test passes."""
     git = context.repository
     if not git.head:
         return
     for session in ended_sessions(context, part.project.path, "rehearse_revert", "bisect"):
         reverted = session.flow == "rehearse_revert" and session.state is SessionState.SUCCEEDED
         if reverted and not session.facts.get("conflicts"):
-            return  # a newer one than any bisect below
+            return  # the revert is newer than the bisects that follow
         run = next((run for run in part.runs if run.session_id == session.id), None)
-        sha, of = culprit(session)
+        sha, commit_subject = find_culprit(session)
         if not sha or run is None:
             continue
         newer = part.runs[: part.runs.index(run)]
         tests = usable_failures(run)
         mended = any(verdict_on(other, test) for other in newer for test in tests)
-        reverted = any(commit.subject == f'Revert "{of}"' for commit in git.recent if commit.at >= run.ran_at)
+        reverted = any(
+            commit.subject == f'Revert "{commit_subject}"' for commit in git.recent if commit.at >= run.ran_at
+        )
         if not tests or mended or reverted or run.head not in {git.head, *context.ancestors}:
             return
-        name, subject = short_test(tests[0]), plain(of, 50)
+        name, subject = short_test(tests[0]), plain(commit_subject, 50)
         yield Offer(
             f"Revert “{subject}” in a worktree and run `{name}` and the whole suite",
             f"{sha} broke `{name}`, and nothing has fixed it since. You land the revert or discard it.",
@@ -254,15 +259,15 @@ def rehearse_revert(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
     return
 
 
-def culprit(session: SessionView) -> tuple[str, str]:
-    """The commit that a bisect found and its subject, "" when it is no bisect or found none."""
+def find_culprit(session: SessionView) -> tuple[str, str]:
+    """The commit that a bisect found, and its subject. Both are "" if the session is no bisect or found none."""
     facts = session.facts if session.flow == "bisect" else {}
     return str(facts.get("culprit", ""))[:10], str(facts.get("subject", ""))
 
 
 @template
 def still_red(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
-    """The last run failed and nothing changed since: which of the failures are one and the same?"""
+    """The last run failed, and nothing changed since. The card offers to group the failures by cause."""
     last = part.tree_runs[0] if part.tree_runs else None
     if part.tool is None or last is None or last.check.green or part.changed:
         return
@@ -285,7 +290,7 @@ def still_red(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
 
 @template
 def apply_fix(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
-    """The last run failed as a test failed once before, and the diff that turned it green then is known."""
+    """A test failed in the last run in the same way as once before, and the diff that fixed it then is known."""
     last = part.tree_runs[0] if part.tree_runs else None
     if part.tool is None or last is None or last.check.green:
         return

@@ -15,7 +15,7 @@ from engine.model.text import because, count, listing, moment, plain, tail, text
 from engine.prediction.context import WorkspaceContext, result_words
 from engine.prediction.signals import nearest
 from engine.prediction.templates.changes import review_range
-from engine.prediction.templates.failures import culprit
+from engine.prediction.templates.failures import find_culprit
 from engine.prediction.templates.offers import (
     Offer,
     branch_of,
@@ -99,7 +99,7 @@ def _known_breakage(context: WorkspaceContext, git: GitState, number: int) -> li
     unpushed = [commit.id for commit in git.recent[:number]]
     faults = []
     for session in context.sessions:
-        commit, _ = culprit(session)
+        commit, _ = find_culprit(session)
         if commit and any(sha.startswith(commit) for sha in unpushed):
             faults.append(f"{commit} broke a test: {plain(session.prompt, 80)}")
     red = next((run for run in context.runs if run.head == git.head and run.clean), None)

@@ -1,4 +1,7 @@
-"""The parts that all templates share: the shape of a proposal, and which names from git may go into one."""
+"""What all templates share: the `Offer` that they return, how it becomes a proposal, and helpers that read a context.
+
+Names from git can contain anything, so `is_usable` says which of them may become a parameter of a flow.
+"""
 
 from __future__ import annotations
 
@@ -19,38 +22,41 @@ from engine.prediction.signals import related_task, signal, task_signal
 from engine.storage.validation_runs import ValidationRun
 
 LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
-"""When something arose that was never otherwise: as old as can be, so that anything newer stands before it."""
+"""The time of evidence that was always there, such as a project without any test run. Any other evidence is newer, and
+its card stands above."""
 
 MAX_PATHS = 50
-"""A card names at most so many files; beyond that it is about the whole project."""
+"""Maximum number of files that a card names. With more it is about the whole project."""
 
 
 @frozen
 class Offer:
-    """An offer of a template: a proposal but for what the table of kinds says of its kind and for its signals.
-
-    `prompt` says what → does, `reasoning` why now, in one plain sentence with the facts. `subject`: see `Proposal`; it
-    names no commit and no time. `evidence_at`: when that arose, None when it cannot be told. What follows is given only
-    where it is not that of the kind (`tier`, `flow`, `channel`), the parameters (`facts`) or the template's name
-    (`kind`).
-    """
+    """A proposal as a template returns it. `make_proposal` adds the signals and the defaults of its kind."""
 
     prompt: str
+    """What the key → does."""
     reasoning: str
+    """Why it is offered now, in one or two plain sentences with the facts."""
     subject: str
+    """What the work is about, without a commit or a time (see `Proposal`)."""
     evidence_at: datetime | None
+    """When the reason arose, None if that is not known."""
     parameters: Mapping[str, Any] = field(default_factory=dict)
     facts: Mapping[str, Any] | None = None
+    """The evidence, None if the parameters say all of it."""
     tier: Tier | None = None
+    """None for the tier of the kind."""
     flow: str | None = ""
-    """None for prose."""
+    """None for a text prompt, "" for the flow of the kind."""
     kind: str = ""
+    """"" for the kind that has the name of the template."""
     channel: str = ""
+    """"" for the channel of the task or of the kind."""
     task_id: str | None = None
 
 
 def template(find: Callable[..., Iterable[Offer]]) -> Callable[..., list[Proposal]]:
-    """Makes a template of a function that yields its offers in a context, or in a part of one."""
+    """Decorate a function that yields offers for a workspace, or for one of its projects: it then returns proposals."""
 
     @wraps(find)
     def propose(context: WorkspaceContext, *part: Part) -> list[Proposal]:
@@ -60,8 +66,10 @@ def template(find: Callable[..., Iterable[Offer]]) -> Callable[..., list[Proposa
 
 
 def make_proposal(context: WorkspaceContext, kind: str, offer: Offer, part: Part | None = None) -> Proposal:
-    """The proposal of an offer, with what the table of kinds says of its kind (`kinds.KINDS`) and its own six signals.
-    `part`: the project that it is about, added to subject, facts and parameters."""
+    """The proposal of an offer, with its six signals and with the defaults of its kind (`kinds.KINDS`).
+
+    `part` is the project that it is about, which is added to the subject, the facts and the parameters.
+    """
     kind_row, where = kind_of(kind), part.parameters if part else {}
     facts = offer.parameters if offer.facts is None else offer.facts
     words = f"{offer.subject} {list(facts.values())}".replace("_", " ")
@@ -86,8 +94,8 @@ def make_proposal(context: WorkspaceContext, kind: str, offer: Offer, part: Part
 
 
 def _signal_for(kind: Kind, common: Signal, context: WorkspaceContext, task: Task | None) -> Signal:
-    """The signal of the workspace as it counts for a proposal of this kind that is about `task`. Its relevance is 0
-    where the proposal does not arise from it."""
+    """The signal `common` of the workspace as it counts for a proposal of this kind, which is about `task`. Its
+    relevance is 0 if the proposal does not arise from it."""
     if common.error and common.name != "git":
         return common
     if common.name == "tasks" and task is not None:
@@ -100,8 +108,10 @@ def _signal_for(kind: Kind, common: Signal, context: WorkspaceContext, task: Tas
 
 
 def project_of(context: WorkspaceContext, paths: Iterable[str]) -> dict[str, str]:
-    """The parameter of a flow that tests one project: the one with tests that most of these files are of; nothing for
-    the top, and where no file tells."""
+    """The parameter that says which project a flow tests: of those with tests, the one with most of these files.
+
+    It is empty for the project at the top of the workspace, and if none of the files is in a project with tests.
+    """
     files_by_part = Counter(
         part for path in paths for part in range(len(context.parts)) if context.parts[part].holds(path)
     )
@@ -110,7 +120,7 @@ def project_of(context: WorkspaceContext, paths: Iterable[str]) -> dict[str, str
 
 
 def ended_sessions(context: WorkspaceContext, project: str, *flows: str) -> list[SessionView]:
-    """The sessions of these flows in a project that are over, the newest first."""
+    """The sessions of these flows in a project that have ended, newest first."""
     return [
         session
         for session in context.sessions
@@ -130,12 +140,12 @@ def newest_commit(git: GitState) -> datetime | None:
 
 
 def written_at(git: GitState, paths: Collection[str]) -> datetime | None:
-    """When the first of these files was written; for what is committed, when HEAD was."""
+    """When the first of these uncommitted files was written; if all are committed, when HEAD was committed."""
     return earliest(file.modified_at for file in git.files if file.path in paths) or newest_commit(git)
 
 
 def last_changed_at(git: GitState) -> datetime | None:
-    """When something was last written or committed, None where nothing tells."""
+    """When a file was last written or committed, None if that is not known."""
     written = [file.modified_at for file in git.files if file.modified_at]
     return max([*written, *(commit.at for commit in git.recent[:1])], default=None)
 
@@ -146,8 +156,10 @@ def branch_of(git: GitState) -> str:
 
 
 def is_usable(name: str) -> bool:
-    """Whether a path or ref may become a parameter: it is text, shows as what it is, and is no option."""
-    return name == name.strip() != "" and name[0] != "-" and sanitise(name) == name and "\n" not in name and _utf8(name)
+    """Whether a path or ref may become a parameter: it is UTF-8, has no hidden characters, and is no option."""
+    if not name or name != name.strip() or name.startswith("-") or "\n" in name:
+        return False
+    return sanitise(name) == name and _is_utf8(name)
 
 
 def usable_names(names: Iterable[str]) -> list[str]:
@@ -155,7 +167,7 @@ def usable_names(names: Iterable[str]) -> list[str]:
     return sorted({name for name in names if is_usable(name)})
 
 
-def _utf8(name: str) -> bool:
+def _is_utf8(name: str) -> bool:
     try:
         name.encode()
     except UnicodeEncodeError:
@@ -164,13 +176,13 @@ def _utf8(name: str) -> bool:
 
 
 def earliest(moments: Iterable[datetime | None]) -> datetime | None:
-    """The earliest that is known: evidence is as old as its first piece."""
+    """The earliest of the known moments, None without any: evidence is as old as its first piece."""
     return min((moment for moment in moments if moment is not None), default=None)
 
 
 def short_test(test: str) -> str:
-    """The name of a test: `test_cart` for `tests/test_cart.py::TestCart::test_cart`, in at most 40 characters. A dotted
-    name that is longer is known by its last part."""
+    """The name of a test in at most 40 characters: `test_cart` for `tests/test_cart.py::TestCart::test_cart`. Of a
+    longer dotted name, only the last part is kept."""
     name = test.rpartition("::")[2] or test
     if len(name) > 40 and name.replace(".", "").isidentifier():
         name = name.rpartition(".")[2]
@@ -178,10 +190,10 @@ def short_test(test: str) -> str:
 
 
 def usable_failures(run: ValidationRun) -> list[str]:
-    """The tests that failed in a run, those whose names may become a parameter."""
+    """The tests that failed in a run and whose names may become a parameter."""
     return [test for test in run.check.failing if is_usable(test)]
 
 
 def and_others(items: Sequence[object], joint: str = " and ", noun: str = "other") -> str:
-    """` and 2 others` after the first of some items; "" where it is the only one."""
+    """Words that follow the first of some items: ` and 2 others`, or "" if there is only one."""
     return f"{joint}{count(len(items) - 1, noun)}" if len(items) > 1 else ""

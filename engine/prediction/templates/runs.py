@@ -1,4 +1,5 @@
-"""Cards that offer a run of the tests: of what changed, failed or got slower, of HEAD alone, of unreliable tests."""
+"""Cards that offer to run tests: of changed files, tests that failed or got slower, HEAD without your uncommitted
+files, and unreliable tests."""
 
 from __future__ import annotations
 
@@ -32,13 +33,17 @@ from engine.storage.validation_runs import flipped_tests, seconds_of
 STALE_AFTER = timedelta(days=1)
 
 SLOWER, SLOWER_SECONDS, MEASURED_RUNS = 2.0, 1.0, 5
-"""A test is slower at so many times its usual seconds, and so many seconds more; so many runs must have measured it."""
+"""A test is slower if it takes at least 2 times and 1 second more than its usual time. At least 5 runs must have
+measured it."""
 
 
 @template
 def run_tests(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
-    """The tests of what changed since the last run; where no run is known, of what is not pushed or not committed; else
-    the whole suite, once."""
+    """Files changed since the last run of the tests.
+
+    If no run is known, the card offers the tests of uncommitted files, or else of unpushed ones, or else the whole
+    suite once.
+    """
     git, tool = context.repository, part.tool
     if tool is None or part.project.missing_tool or not (git.head or git.files):
         return
@@ -107,7 +112,7 @@ def _run_offer(
 
 @template
 def rerun_failing(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
-    """The last run failed and something changed since: the same tests again."""
+    """The last run failed, and files changed since. The card offers the tests that failed."""
     if part.tool is None or not part.tree_runs:
         return
     last = part.tree_runs[0]
@@ -115,28 +120,32 @@ def rerun_failing(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
     if last.check.green or not failing:
         return
     deleted = {part.project.path_inside(file.path) for file in part.changed if file.gone}
-    some = part.tool.runs_single_tests and last.check.counted and len(failing) <= MAX_PATHS
-    some = some and deleted.isdisjoint(test.partition("::")[0] for test in failing)
-    if some and not part.changed:
+    can_run_alone = (
+        part.tool.runs_single_tests
+        and last.check.counted
+        and len(failing) <= MAX_PATHS
+        and deleted.isdisjoint(test.partition("::")[0] for test in failing)
+    )
+    if can_run_alone and not part.changed:
         return  # `still_red` says more
     which = f"`{short_test(failing[0])}`" if len(failing) == 1 else f"the {len(failing)} failed tests"
     changed = f"; {listing(file.path for file in part.changed)} changed since" if part.changed else ""
     yield Offer(
-        f"Run {which} again" if some else f"Run the whole suite{part.within} again",
+        f"Run {which} again" if can_run_alone else f"Run the whole suite{part.within} again",
         f"{result_words(last.check)} at {moment(last.ran_at, context.local)}{changed}.",
         subject="what failed last",
         facts={
             "run": last.session_id or last.ran_at.isoformat(),
             "changed": [file.path for file in part.changed],
         },
-        parameters=({"tests": failing} if some else {"paths": []}),
+        parameters={"tests": failing} if can_run_alone else {"paths": []},
         evidence_at=last.ran_at,
     )
 
 
 @template
 def failing_ci(context: WorkspaceContext) -> Iterator[Offer]:
-    """A check of this branch fails on the server, and the whole suite has not seen HEAD here."""
+    """A check of this branch fails on the server, and the whole suite has not run here at HEAD."""
     git = context.repository
     part = next((part for part in context.parts if part.tool), None)
     if part is None or context.github is None:
@@ -156,7 +165,7 @@ def failing_ci(context: WorkspaceContext) -> Iterator[Offer]:
 
 @template
 def check_clean_head(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
-    """You committed, and a new source file beside that is in no commit: does HEAD pass without it?"""
+    """You committed something, and a new source file is in no commit. HEAD may need that file to pass its tests."""
     git = context.repository
     has_own_commits = git.own_files or any(
         git.is_mine(commit) and context.now - commit.at < STALE_AFTER for commit in git.recent[:1]
@@ -165,7 +174,7 @@ def check_clean_head(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
         return
     tried = ended_sessions(context, part.project.path, "run_tests", "check_clean_head")[:1]
     if any(session.state is SessionState.CANNOT_RUN for session in tried):
-        return  # until what they lack is there, they lack it at HEAD, too
+        return  # whatever the tests lack here, they lack at HEAD as well
     if any(run.head == git.head and run.clean and run.full for run in part.runs):
         return
     new = [file for file in git.untracked if part.tests(file.path) and not TEST_FILE.search(file.path)]
@@ -185,7 +194,7 @@ def check_clean_head(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
 
 @template
 def slower_tests(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
-    """A test took at least twice as long, and a second longer, in both of the last two green runs as it usually did."""
+    """In both of the last two green runs, a test took at least twice its usual time, and at least a second more."""
     tool = part.tool
     runs = [run for run in part.runs if run.check.green and run.check.durations]
     if tool is None or not tool.runs_single_tests or len(runs) < MEASURED_RUNS:
@@ -217,11 +226,14 @@ def slower_tests(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
     )
 
 
-# -- tests that pass and fail on the same files: run many times, and skipped for a while
+# -- unreliable tests, which pass and fail on the same files
 
 
 RUNS = 20
+"""Number of times that an unreliable test is run."""
+
 QUARANTINE = timedelta(days=14)
+"""How long an unreliable test is skipped."""
 
 MAX_HUNTED = 5
 """Maximum number of unreliable tests run at once."""
@@ -229,11 +241,11 @@ MAX_HUNTED = 5
 
 @template
 def hunt_flakes(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
-    """Tests that failed and passed on the same files, or whose quarantine is over."""
+    """Tests failed and passed on the same files, or the quarantine of a test is over."""
     if part.tool is None or not part.tool.runs_single_tests:
         return
     today = context.local.date()
-    quarantined = _quarantined(context, part)
+    quarantined = _find_quarantined(context, part)
     resting = {test for test, until in quarantined if until > today}
     over = [(test, until) for test, until in quarantined if until <= today and is_usable(test)][:MAX_HUNTED]
     flipped = [
@@ -269,8 +281,8 @@ def without_parameters(test: str) -> str:
     return test.partition("[")[0]
 
 
-def _quarantined(context: WorkspaceContext, part: Part) -> list[tuple[str, date]]:
-    """The tests of a project that are in quarantine, as its tool names them, and until when."""
+def _find_quarantined(context: WorkspaceContext, part: Part) -> list[tuple[str, date]]:
+    """(test, last day) of the tests of a project that are in quarantine. Tests have the names of the project's tool."""
     return [
         (test, quarantined.until)
         for quarantined in context.inspection.quarantined
@@ -280,12 +292,13 @@ def _quarantined(context: WorkspaceContext, part: Part) -> list[tuple[str, date]
 
 @template
 def quarantine(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
-    """A hunt found tests unreliable: skip them for two weeks, and say so again when these are over."""
+    """A session found unreliable tests. The card offers to skip them for two weeks; `hunt_flakes` then comes back to
+    them."""
     if part.tool is None:
         return
     last = last_success(context, part.project.path, "hunt_flakes")
     today = context.local.date()
-    resting = {test for test, until in _quarantined(context, part) if until > today}
+    resting = {test for test, until in _find_quarantined(context, part) if until > today}
     results = last.facts.get("tests", ()) if last is not None else ()
     flaky = [
         result

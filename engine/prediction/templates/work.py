@@ -1,4 +1,4 @@
-"""Work that was ordered or learned, or that a flow hands over: tasks, learned flows, findings for an agent."""
+"""Cards for work that comes from elsewhere: open tasks, learned flows, and findings of a flow that an agent may fix."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from engine.prediction.templates.offers import (
 DUE_SOURCES = (HEARTBEAT, HEARTBEAT_ORDER)
 
 MAX_TASKS = 3
-"""Maximum number of tasks of the board offered at once, the one left alone longest first."""
+"""Maximum number of tasks of the board that are offered at once."""
 
 
 @template
@@ -39,7 +39,7 @@ def heartbeat(context: WorkspaceContext) -> Iterator[Offer]:
     for task in sorted(context.tasks, key=lambda task: (task.created_at, task.id)):
         if task.source not in DUE_SOURCES or task.state != "open" or not _is_here(context, task):
             continue
-        # Each item earns trust for itself: approving one every morning lets no other run by itself (SPEC 2.5).
+        # Each item is a kind of its own: approving one item every morning lets no other one run by itself (SPEC 2.5).
         kind = f"{HEARTBEAT_PREFIX}-{hashlib.sha256(task.title.encode()).hexdigest()[:8]}"
         orders = task.source == HEARTBEAT_ORDER
         why = f"Due since {moment(task.created_at, context.local)}, by the heartbeat of its agent"
@@ -48,8 +48,8 @@ def heartbeat(context: WorkspaceContext) -> Iterator[Offer]:
 
 @template
 def open_task(context: WorkspaceContext) -> Iterator[Offer]:
-    """A card for each of the first `MAX_TASKS` tasks that can be begun: those of a week, then those that others wait
-    for, then the rest, each the one left alone longest first."""
+    """A card for each of the first `MAX_TASKS` tasks that can be begun: first tasks that nobody touched for a week,
+    then those that others wait for, then the rest. Within each group, the one untouched for longest comes first."""
     candidates = []
     for task in open_tasks(context.tasks):
         if task.source in DUE_SOURCES or not _is_here(context, task):
@@ -70,7 +70,7 @@ def open_task(context: WorkspaceContext) -> Iterator[Offer]:
 
 
 def _is_here(context: WorkspaceContext, task: Task) -> bool:
-    """A task of no workspace is offered in the first one alone."""
+    """Whether a task belongs to this workspace. A task without a workspace belongs to the first one."""
     return task.workspace == context.workspace or (not task.workspace and context.is_first)
 
 
@@ -93,28 +93,30 @@ def _task_offer(context: WorkspaceContext, kind: str, why: str, task: Task, *, r
 
 @frozen
 class LearnedWork:
-    """A learned flow that is active. `prompt` says what it runs, `since` when it became active. `workspace` "" is for
-    all."""
+    """A learned flow that is active."""
 
     name: str
     prompt: str
+    """What the flow runs."""
     since: datetime
+    """When it was activated."""
     workspace: str = ""
+    """"" for all workspaces."""
 
 
-def learned(context: WorkspaceContext, works: Iterable[LearnedWork]) -> list[Proposal]:
-    """A card for each that has not run on the present state; one for HEAD, one more for what is not committed."""
+def propose_learned(context: WorkspaceContext, works: Iterable[LearnedWork]) -> list[Proposal]:
+    """A card for each learned flow that has not run since the last commit or the last change of a file."""
     git = context.repository
     if not git.head or git.operation:
         return []
     return [
         proposal
         for work in works
-        if work.workspace in ("", context.workspace) and (proposal := _offer(context, work)) is not None
+        if work.workspace in ("", context.workspace) and (proposal := _propose_work(context, work)) is not None
     ]
 
 
-def _offer(context: WorkspaceContext, work: LearnedWork) -> Proposal | None:
+def _propose_work(context: WorkspaceContext, work: LearnedWork) -> Proposal | None:
     git = context.repository
     changed = last_changed_at(git) or work.since
     began = [session.created_at for session in context.sessions if session.flow == work.name]
@@ -138,12 +140,13 @@ MAX_NAMED: Final = 10
 
 
 def _name_list(names: Iterable[str]) -> str:
-    """Names of files, tests or branches, marked as names, so that one which reads like an order is none; "" without."""
+    """Names of files, tests or branches in backquotes, "" without any. The quotes keep a name that reads like an order
+    from being taken for one."""
     fit = [name for name in usable_names(names) if "`" not in name]
     return ", ".join(f"`{plain(name, 120)}`" for name in fit[:MAX_NAMED])
 
 
-def _conflicts_offer(context: WorkspaceContext, session: SessionView) -> str:
+def _describe_conflicts(context: WorkspaceContext, session: SessionView) -> str:
     git = context.repository
     branches = {branch.tip: branch.name for branch in git.branches} | {git.head: git.branch}
     sides = [_name_list([branches.get(session.facts.get(side, ""), "")]) for side in ("source", "target")]
@@ -153,13 +156,13 @@ def _conflicts_offer(context: WorkspaceContext, session: SessionView) -> str:
     return f"Merge {' into '.join(sides)} and resolve the conflicts in {files}; keep what both sides meant"
 
 
-def _unfinished_offer(context: WorkspaceContext, session: SessionView) -> str:
+def _describe_unfinished(context: WorkspaceContext, session: SessionView) -> str:
     files = _name_list(file.path for file in context.repository.files if file.conflicted)
     return f"Resolve the conflicts in {files}; keep what both sides meant" if files else ""
 
 
-def _lint_offer(context: WorkspaceContext, session: SessionView) -> str:
-    """Of a lint whose linter can mend nothing itself, and of a tidying up that mended nothing."""
+def _describe_lint(context: WorkspaceContext, session: SessionView) -> str:
+    """Only if the linter cannot fix its findings itself, or `fix_lint` changed nothing."""
     last = last_success(context, session.project, "lint")
     if last is None or session.facts.get("changed") or session.facts.get("next") == "fix_lint":
         return ""
@@ -167,7 +170,7 @@ def _lint_offer(context: WorkspaceContext, session: SessionView) -> str:
     return f"Fix what the linter found and cannot fix itself in {files}, changing no behaviour" if files else ""
 
 
-def _uncovered_offer(context: WorkspaceContext, session: SessionView) -> str:
+def _describe_uncovered(context: WorkspaceContext, session: SessionView) -> str:
     uncovered = session.facts.get("uncovered", {})
     files = [
         f"{name} {format_line_ranges(uncovered[path])}" for path in sorted(uncovered) if (name := _name_list([path]))
@@ -175,7 +178,7 @@ def _uncovered_offer(context: WorkspaceContext, session: SessionView) -> str:
     return f"Write tests for the changed lines that none runs: {', '.join(files[:5])}" if files else ""
 
 
-def _failed_tests_offer(context: WorkspaceContext, session: SessionView) -> str:
+def _describe_failed_tests(context: WorkspaceContext, session: SessionView) -> str:
     last = context.runs[0] if context.runs else None
     tests = _name_list(last.check.failing[:5]) if last is not None and last.session_id == session.id else ""
     return f"Make {tests} pass, by the cause and not by the test" if tests else ""
@@ -183,29 +186,30 @@ def _failed_tests_offer(context: WorkspaceContext, session: SessionView) -> str:
 
 AFTER_FLOW: Final[Mapping[str, tuple[Tier, Callable[[WorkspaceContext, SessionView], str]]]] = MappingProxyType(
     {
-        "rehearse_merge": (Tier.BLOCKS, _conflicts_offer),
-        "unfinished_operation": (Tier.BLOCKS, _unfinished_offer),
-        "narrow_failures": (Tier.BLOCKS, _failed_tests_offer),
-        "bisect": (Tier.BLOCKS, _failed_tests_offer),
-        "lint": (Tier.CHECK, _lint_offer),
-        "fix_lint": (Tier.CHECK, _lint_offer),
-        "uncovered_lines": (Tier.CHECK, _uncovered_offer),
+        "rehearse_merge": (Tier.BLOCKS, _describe_conflicts),
+        "unfinished_operation": (Tier.BLOCKS, _describe_unfinished),
+        "narrow_failures": (Tier.BLOCKS, _describe_failed_tests),
+        "bisect": (Tier.BLOCKS, _describe_failed_tests),
+        "lint": (Tier.CHECK, _describe_lint),
+        "fix_lint": (Tier.CHECK, _describe_lint),
+        "uncovered_lines": (Tier.CHECK, _describe_uncovered),
     }
 )
-"""By the flow that found something: the tier, and the assignment in prose, "" where there is nothing to hand over. Only
-names go into it, no text that a commit, a test or a file says: an agent would take that for orders."""
+"""For each flow whose findings an agent may fix: the tier of the card, and the function that writes the agent's prompt,
+"" if there is nothing to fix. A prompt contains names only. It quotes no text of a commit, a test or a file, because an
+agent could take that text for an order."""
 
 
 @template
 def let_agent_fix(context: WorkspaceContext) -> Iterator[Offer]:
-    """The newest finding that still holds: nothing was written or committed since that flow began."""
+    """The newest of these flows had findings, and they still hold: nothing was written or committed since it began."""
     ended = (session for session in context.sessions if session.flow in AFTER_FLOW and session.state.over)
     session = next(ended, None)
     if not context.prompt_runner or session is None or session.state is not SessionState.SUCCEEDED:
         return
     changed = last_changed_at(context.repository)
-    tier, words = AFTER_FLOW[session.flow or ""]
-    prompt = words(context, session)
+    tier, describe = AFTER_FLOW[session.flow or ""]
+    prompt = describe(context, session)
     if not prompt or (changed is not None and changed > session.created_at):
         return
     yield Offer(

@@ -15,7 +15,7 @@ from engine.prediction.kinds import (
     STALE_TASK,
 )
 from engine.prediction.templates import propose
-from engine.prediction.templates.work import MAX_TASKS, LearnedWork, learned, open_task
+from engine.prediction.templates.work import MAX_TASKS, LearnedWork, open_task, propose_learned
 from tests.prediction.sensing import NOW, World, session
 
 HOUR = timedelta(hours=1)
@@ -93,20 +93,20 @@ WORK = LearnedWork("check_release", "Run git status, then pytest tests", NOW - t
 
 
 def test_a_learned_flow_is_offered_for_a_commit_that_it_did_not_run_on(world: World) -> None:
-    (proposal,) = learned(world.sense(), [WORK])
+    (proposal,) = propose_learned(world.sense(), [WORK])
     assert (proposal.kind, proposal.flow, proposal.parameters) == ("check_release", "check_release", {})
     assert proposal.prompt == "Run git status, then pytest tests"
     assert "has not run here yet" in proposal.reasoning
     world.sessions = [replace(session("check_release"), created_at=NOW - timedelta(hours=1))]
-    assert learned(world.sense(), [WORK]) == []
+    assert propose_learned(world.sense(), [WORK]) == []
     world.sessions = [replace(session("check_release"), created_at=NOW - timedelta(days=3))]
-    (again,) = learned(world.sense(), [WORK])
+    (again,) = propose_learned(world.sense(), [WORK])
     assert again.fingerprint == proposal.fingerprint, "the same commit is the same card"
     assert "It ran last" in again.reasoning
 
 
 def test_a_learned_flow_is_offered_only_in_its_own_workspace(world: World) -> None:
     context = world.sense()
-    assert learned(context, [replace(WORK, workspace="/other")]) == []
-    assert len(learned(context, [replace(WORK, workspace=context.workspace)])) == 1
-    assert learned(context, []) == []
+    assert propose_learned(context, [replace(WORK, workspace="/other")]) == []
+    assert len(propose_learned(context, [replace(WORK, workspace=context.workspace)])) == 1
+    assert propose_learned(context, []) == []
