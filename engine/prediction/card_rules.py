@@ -1,4 +1,7 @@
-"""The rules of cards: transitions, cool-downs, places, order and tiers (SPEC 2.5, 2.7, 2.9, 2.11). Pure."""
+"""The rules of cards: transitions, cool-downs, places in the stack, order and tiers (SPEC 2.5, 2.7, 2.9, 2.11).
+
+The functions are pure. `card_store` and the cycle apply them.
+"""
 
 from __future__ import annotations
 
@@ -87,11 +90,12 @@ def is_cooling_down(
     shown_at: datetime | None,
     undone_at: datetime | None,
 ) -> bool:
-    """Whether no card with the same evidence is made yet after a card; see `dismissals` for dismissed ones.
+    """Whether it is too early to make another card with the same evidence as this card.
 
-    7 days after work that succeeded or was undone, since the same evidence would propose it again; a day after any
-    other end; a day after a card that was shown and expired; not after one that was never shown, nor for a kind that
-    comes back until its reason is gone. A pending card counts by its subject, not here.
+    That is so for 7 days after work that succeeded or was undone, since the same evidence would propose it again; for a
+    day after work that ended in any other way; and for a day after a card that was shown and expired. A card that was
+    never shown has no cool-down, and neither has a kind that comes back until its reason is gone. Pending cards are
+    compared by subject elsewhere, and mutes (`dismissals`) follow from dismissed ones.
     """
     if closed_at is None:
         return status is not Status.PENDING
@@ -110,11 +114,12 @@ MAX_SAME_KIND = 4
 """Maximum number of pending cards of one kind in a workspace."""
 
 FRESHNESS_STEPS = (timedelta(hours=1), timedelta(days=1), timedelta(days=7))
-"""Steps of the age of evidence. Cards of the same step are ordered by kind (`kinds.Kind.place`), not by minutes."""
+"""Limits between groups of evidence by age. Cards in the same group are ordered by kind (`kinds.Kind.place`), so that
+a few minutes make no difference."""
 
 
 class MayDisplace(StrEnum):
-    """Which cards may have to give their place to another."""
+    """Which cards may lose their place to a new card."""
 
     NONE = "none"
     LOWER_TIERS = "lower tiers"
@@ -122,7 +127,7 @@ class MayDisplace(StrEnum):
 
 
 class Room:
-    """The places of the stack. `awake` are the pending cards that are not snoozed, also those without a place."""
+    """The places of the stack. `awake` are the pending cards that are not snoozed, including those without a place."""
 
     def __init__(self, settings: Settings, awake: Iterable[Card], now: datetime) -> None:
         self._settings = settings
@@ -132,8 +137,8 @@ class Room:
     def take(self, card: Card, may_displace: MayDisplace = MayDisplace.LOWER_TIERS) -> list[str] | None:
         """Take a place for this card; returns the ids of the cards that it displaces, or None if there is no place.
 
-        A workspace has one upkeep card at most (SPEC 2.11); only a next step takes that place. If all places are taken,
-        the last card that may be displaced is, preferably one that was not shown yet.
+        A workspace has at most one upkeep card (SPEC 2.11), which only a next step may displace. If all places are
+        taken, the last card that may be displaced gives its place, preferably one that was not shown yet.
         """
         displaced = self._displaced_upkeep(card, may_displace)
         if displaced is not None and takes_place(card, self._now):
@@ -143,7 +148,8 @@ class Room:
         return displaced
 
     def _displaced_upkeep(self, card: Card, may_displace: MayDisplace) -> list[str] | None:
-        """The other upkeep card of the workspace, if this is one; None if it stays."""
+        """The id of the upkeep card that `card` displaces, in a list that is empty if there is none. None if that card
+        keeps its place."""
         if card.tier is not Tier.UPKEEP:
             return []
         upkeep = [other.id for other in self._awake if (other.tier, other.workspace) == (card.tier, card.workspace)]
@@ -151,7 +157,7 @@ class Room:
         return upkeep if not upkeep or is_next_step or may_displace is MayDisplace.ANY else None
 
     def _displaced_for_place(self, card: Card, may_displace: MayDisplace, displaced: list[str]) -> list[str] | None:
-        """Those that are `displaced` anyway, and one more for each limit that is reached; None if none may be."""
+        """Add to `displaced` one card for each limit that is reached. None if no card may be displaced."""
         seated = [other for other in self._awake if takes_place(other, self._now)]
         alike = sum((other.workspace, other.kind) == (card.workspace, card.kind) for other in seated)
         if alike >= MAX_SAME_KIND and may_displace is not MayDisplace.ANY:
@@ -176,19 +182,19 @@ class Room:
 
 
 def takes_place(card: Card, now: datetime) -> bool:
-    """Whether a card takes a place: it is not snoozed, not the operator's own prompt or order, not a follow-up."""
+    """Whether a card takes a place. Snoozed cards, the operator's own prompts and orders, and follow-ups do not."""
     exempt = card.source in (Source.OPERATOR, Source.FOLLOW_UP) or is_ordered(card.kind)
     return not (exempt or card.snoozed(now))
 
 
 def sort_cards(cards: Iterable[Card], now: datetime) -> list[Card]:
-    """The stack from the top (SPEC 2.11): by rank, and those that cannot run after all that can."""
+    """The stack from the top (SPEC 2.11): by rank, with the cards that cannot run at the end."""
     return sorted(rank_cards(cards, now), key=lambda card: not card.can_run)
 
 
 def rank_cards(cards: Iterable[Card], now: datetime) -> list[Card]:
-    """The operator's own prompts, newest first, then by tier, confidence and age of the evidence; equal cards by kind,
-    age and id."""
+    """The operator's own prompts, newest first; then the other cards by tier, confidence and age of the evidence, and
+    if these are equal by kind, age and id."""
     own_prompts: list[Card] = []
     others: list[Card] = []
     for card in cards:
@@ -199,7 +205,7 @@ def rank_cards(cards: Iterable[Card], now: datetime) -> list[Card]:
             card.tier,
             -card.confidence,
             sum(now - (card.evidence_at or card.created_at) > age for age in FRESHNESS_STEPS),
-            kind_of(card.kind).tier is not card.tier,  # cards that were moved here come after those of this tier
+            kind_of(card.kind).tier is not card.tier,  # cards that `adjusted_tier` moved here come last
             kind_of(card.kind).place,
             card.created_at,
             card.id,
@@ -209,16 +215,18 @@ def rank_cards(cards: Iterable[Card], now: datetime) -> list[Card]:
 
 
 def ids_without_place(cards: Iterable[Card], now: datetime, settings: Settings) -> set[str]:
-    """Ids of woken cards without a place: they stay hidden until another card is decided. Cards that were not snoozed
-    keep their places; the woken ones get the free ones in order."""
+    """The ids of cards whose snooze ended and for which there is no place. They stay hidden until another card is
+    decided. Cards that were never snoozed keep their places, and the others get the free ones in order."""
     awake = [card for card in sort_cards(cards, now) if not card.snoozed(now)]
     room = Room(settings, [card for card in awake if card.snoozed_until is None], now)
     return {card.id for card in awake if card.snoozed_until is not None and room.take(card, MayDisplace.NONE) is None}
 
 
 def displaced_ids(cards: Sequence[Card], returning: str, now: datetime, settings: Settings) -> list[str]:
-    """Ids of the cards that the card `returning`, already in `cards`, displaces: the other upkeep card if it is one,
-    and the last of the others where there are too many."""
+    """The ids of the cards that the card with the id `returning` displaces. `cards` contains it already.
+
+    An upkeep card displaces the other upkeep card. If there are too many cards, the last of the others is displaced.
+    """
     hidden = ids_without_place(cards, now, settings)
     shown = [card for card in cards if not card.snoozed(now) and card.id not in hidden]
     card = next(card for card in cards if card.id == returning)
@@ -226,10 +234,11 @@ def displaced_ids(cards: Sequence[Card], returning: str, now: datetime, settings
 
 
 def adjusted_tier(tier: Tier, approved: int, decided: int) -> tuple[Tier, str]:
-    """(tier, reason) of a kind in a workspace after the operator's decisions; reason "" if it stays (SPEC 2.11).
+    """(tier, reason) of a kind in a workspace after the operator's decisions (SPEC 2.11). The reason is "" if the tier
+    stays.
 
-    One up if the one-sided 95 % Wilson bound of the share approved is at least 0.8 (from 11 of 11 on), one down if that
-    of the share dismissed is. Nothing moves into tier 1 or out of it.
+    A kind moves up by one if the one-sided 95 % Wilson bound of the share approved is at least 0.8, which takes 11 of
+    11. It moves down by one if that holds for the share dismissed. No kind moves into tier 1 or out of it.
     """
     reason = f"you approved {approved} of {decided} like it"
     if tier in (Tier.CHECK, Tier.UPKEEP) and wilson_lower_bound(approved, decided) >= MIN_APPROVAL_BOUND:

@@ -48,8 +48,7 @@ class DismissalRow(Row, table=True):
 
 @frozen
 class Dismissal:
-    """One dismissal that was not undone. `subject_counts` and `kind_counts` are False after the operator ended the mute
-    of its subject or kind; the latter also after an approval of the kind there."""
+    """One dismissal that was not undone."""
 
     card: str
     workspace: str
@@ -58,7 +57,9 @@ class Dismissal:
     at: datetime
     reason: str | None = None
     subject_counts: bool = True
+    """False after the operator ended the mute of its subject."""
     kind_counts: bool = True
+    """False after the operator ended the mute of its kind, or approved a card of the kind in the workspace."""
     prompt: str = ""
     tier: int = 1
 
@@ -78,11 +79,11 @@ _COUNTING = sqlalchemy.select(
     col(CardRow.id) == col(DismissalRow.prediction_id),
     col(DismissalRow.subject_lifted_at).is_(None) | col(DismissalRow.kind_lifted_at).is_(None),
 )
-"""The fields of `Dismissal`, of those that count for their subject or their kind."""
+"""Selects the fields of `Dismissal` for all dismissals that count for their subject or their kind."""
 
 
 def active_mutes(dismissals: Iterable[Dismissal], now: datetime) -> list[Mute]:
-    """The mutes at `now`, newest first. At `until` itself a mute is over."""
+    """The mutes at `now`, newest first. A mute is over at its `until`."""
     subjects: dict[tuple[str, str, str], list[Dismissal]] = {}
     kinds: dict[tuple[str, str, str], list[Dismissal]] = {}
     for dismissal in sorted(dismissals, key=lambda dismissal: (dismissal.at, dismissal.card)):
@@ -125,20 +126,20 @@ def _mute(about: tuple[str, str, str], dismissals: list[Dismissal], until: datet
 
 
 def describe_switch_off(mute: Mute) -> str:
-    """A kind that is switched off, in words."""
+    """Say in words which kind is switched off, where, and why."""
     where = f"in {PurePath(mute.workspace).name}" if mute.workspace else "everywhere"
     return f"cards “{kind_title(mute.kind)}” are switched off {where}: {mute.why}"
 
 
 class MuteIndex:
-    """Says of many cards whether they are muted."""
+    """Looks up whether a card is muted."""
 
     def __init__(self, muted: Iterable[Mute]) -> None:
         self._tiers = {(mute.workspace, mute.kind, mute.subject): mute.tier for mute in muted}
 
     def covers(self, workspace: str, kind: str, subject: str, tier: int) -> bool:
-        """Whether a card is muted. One that was dismissed at a lower tier returns in tier 1, unless its kind is
-        switched off."""
+        """Whether a card is muted. A card that was dismissed in a lower tier is shown again once it is in tier 1,
+        unless its kind is switched off."""
         if not self._tiers.keys().isdisjoint({(workspace, kind, ""), ("", kind, "")}):
             return True
         dismissed = self._tiers.get((workspace, kind, subject))
@@ -151,7 +152,7 @@ def read_mutes(session: Session, now: datetime) -> list[Mute]:
 
 
 def store_dismissal(tx: Transaction, row: CardRow, reason: DismissReason | None) -> None:
-    """Store the dismissal of a card, or the reason of an earlier one."""
+    """Store the dismissal of a card. If it is stored already, replace its reason."""
     stored = load(tx.session, DismissalRow, row.id)
     if stored is None:
         stored = DismissalRow(
@@ -163,14 +164,15 @@ def store_dismissal(tx: Transaction, row: CardRow, reason: DismissReason | None)
 
 
 def remove_dismissal(tx: Transaction, card_id: str) -> None:
-    """Remove the dismissal of a card that was undone."""
+    """Remove the dismissal of a card, because it was undone."""
     if (stored := load(tx.session, DismissalRow, card_id)) is not None:
         tx.session.delete(stored)
         tx.session.flush()
 
 
 def restart_count(tx: Transaction, workspace: str, kind: str) -> None:
-    """After an approval of a card of this kind there, earlier dismissals no longer switch the kind off."""
+    """Stop counting earlier dismissals of this kind in the workspace, because a card of the kind was approved there.
+    Dismissals with a reason in `NEVER` still count."""
     tx.session.exec(
         update(DismissalRow)
         .where(col(DismissalRow.workspace) == workspace, col(DismissalRow.kind) == kind)
@@ -181,7 +183,7 @@ def restart_count(tx: Transaction, workspace: str, kind: str) -> None:
 
 
 def end_mute(tx: Transaction, mute: Mute) -> None:
-    """End a mute. Those of a subject and of its kind end separately."""
+    """End a mute. Ending the mute of a subject does not end that of its kind, nor the other way round."""
     name = "subject_lifted_at" if mute.subject else "kind_lifted_at"
     query = update(DismissalRow).where(col(DismissalRow.kind) == mute.kind)
     if mute.workspace:

@@ -53,10 +53,10 @@ class Kind:
     """The flow that → runs, "" for the flow of the kind's own name."""
     channel: str = "koji-core"
     continues: tuple[str, ...] = ()
-    """Kinds whose sessions it continues."""
+    """The kinds whose sessions a card of this kind continues."""
     signals: tuple[str, ...] = ("git",)
-    """The signals that its cards arise from (SPEC 2.1). The others, which every card at that hour would name, are no
-    evidence for it."""
+    """The signals that are evidence for its cards (SPEC 2.1). The other signals are the same for every card at that
+    time, so they are not shown."""
     comes_back: bool = False
     """Whether it is a warning, which is shown again until its reason is gone."""
     place: int = 0
@@ -64,12 +64,13 @@ class Kind:
 
     @property
     def usual_hours(self) -> float:
-        """How long such cards usually wait before they are approved (> 0), until the operator's own habit is known."""
+        """How many hours such cards usually wait before they are approved (> 0). It is used until the operator's own
+        habit is known."""
         return _USUAL_HOURS[self.tier]
 
     @property
     def strength(self) -> float:
-        """Relevance of the git signal for it, in [0, 1]."""
+        """The relevance of the git signal for its cards, in [0, 1]."""
         return _STRENGTH[self.tier]
 
 
@@ -99,7 +100,7 @@ KINDS_BY_INSPECTION: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "quarantined": ("hunt_flakes", "quarantine"),
     }
 )
-"""The kinds that each field of `engine.git.inspection` is about: where that check fails, their cards stay."""
+"""For each field of `engine.git.inspection`, the kinds that depend on it. If that check fails, their cards stay."""
 
 
 def is_heartbeat(name: str) -> bool:
@@ -108,8 +109,8 @@ def is_heartbeat(name: str) -> bool:
 
 
 def is_ordered(name: str) -> bool:
-    """Whether the operator ordered cards of this kind, by a heartbeat or an entry of the calendar. They are no guess:
-    they are shown whatever their confidence, and take no place."""
+    """Whether the operator ordered cards of this kind, with a heartbeat or an entry of the calendar. Such cards are not
+    predictions: they are shown whatever their confidence is, and take no place."""
     return is_heartbeat(name) or name == MEETING
 
 
@@ -119,7 +120,8 @@ def kind_title(name: str) -> str:
 
 
 def kind_of(name: str) -> Kind:
-    """The kind of that name. What a heartbeat made due was ordered, so it blocks; any other name is learned work."""
+    """The kind with this name. A name that is not in the table is that of a heartbeat item, which blocks because it was
+    ordered, or else of a learned flow."""
     if name in KINDS:
         return KINDS[name]
     tier, title = (Tier.BLOCKS, "Due by a heartbeat") if is_heartbeat(name) else (Tier.CHECK, name.replace("_", " "))

@@ -1,7 +1,7 @@
-"""Predicts what the operator would say of a card, and how confident a card is (SPEC 2.3, 2.5, 2.6, 8.6).
+"""The Twin: predicts whether the operator would approve a card, and states its confidence (SPEC 2.3, 2.5, 2.6, 8.6).
 
-The embedded Twin is a `Learner` that follows the decisions: each is learnt once, in order, when the Twin is next asked.
-Where a decision no longer counts a new learner learns the newest ones again.
+The embedded Twin is a `Learner` that learns each decision once, in order, when the Twin is next asked. When a decision
+is undone, so that it no longer counts, a new learner starts with the newest decisions.
 
 confidence = 0.4 Twin + 0.25 pattern match + 0.2 urgency + 0.15 time relevance, each in [0, 1]. In phase 0 it is fixed.
 """
@@ -45,14 +45,14 @@ MIN_DECISIONS = 30
 """Phase 1 begins with this many decisions of the operator."""
 
 MIN_HELD_OUT = 100
-"""Phase 2 needs a calibration that holds on at least so many held-out decisions (SPEC 2.6)."""
+"""Phase 2 needs a calibration that holds on at least this many held-out decisions (SPEC 2.6)."""
 
 MAX_LEARNT = 2_000
-"""The Twin learns from so many of the newest decisions when it begins, in about 0.2 s; later ones are added."""
+"""Maximum number of decisions that a new learner learns from, newest first, in about 0.2 s. Later ones are added."""
 
 
 class Calibrator(Protocol):
-    """Makes stated confidence agree with what happened (SPEC 8.6)."""
+    """Corrects stated confidence by the decisions that followed (SPEC 8.6)."""
 
     def calibrate(self, kind: str, score: float) -> float: ...
 
@@ -64,11 +64,11 @@ class TwinAnswer:
     """A Twin's answer about a card. Its figures are in [0, 1]."""
 
     probability: float
-    """That the operator approves it."""
+    """The probability that the operator approves it."""
     pattern_share: float
-    """Share approved of the most similar past decisions."""
+    """The share of the most similar past cards that was approved."""
     time_share: float
-    """Share approved of this kind in this part of the day and week."""
+    """The share of cards of this kind that was approved in this part of the day and week."""
     reasons: tuple[str, ...]
 
 
@@ -81,22 +81,23 @@ class ConfidenceEstimate:
 
 
 EmbedTexts = Callable[[Sequence[str]], Sequence[bytes | None]]
-"""Reads the embeddings of texts from a cache, `EMBEDDING_SIZE` float32 each: None where it has none yet."""
+"""A function that returns the cached embeddings of texts, `EMBEDDING_SIZE` float32 each, and None for each text that
+has none yet."""
 
 
 def phase_of(decisions: int, check: Callable[[], CalibrationCheck]) -> Phase:
     """The phase (SPEC 2.6) after this many decisions, with the reason in words. It is derived, never configured."""
     if decisions < MIN_DECISIONS:
         return Phase(0, decisions, f"the Twin starts after {MIN_DECISIONS} of your decisions", MIN_DECISIONS)
-    calibration = check()  # not before: it loads the Twin
+    calibration = check()  # not earlier, because it loads the Twin
     if calibration.holds and calibration.held_out >= MIN_HELD_OUT:
         return Phase(2, decisions, f"its calibration holds on {calibration.held_out} held-out decisions")
     return Phase(1, decisions, f"the Twin has {decisions} decisions to learn from; {calibration.reason}")
 
 
 class EmbeddedTwin:
-    """The Twin that needs no key and no network. Also the calibrator of the whole confidence, unless another is given.
-    From any thread."""
+    """The Twin that needs no key and no network. It also calibrates the whole confidence, unless another calibrator is
+    given. Thread-safe."""
 
     def __init__(
         self,
@@ -132,7 +133,7 @@ class EmbeddedTwin:
             return self._follow_decisions().habits.usual_wait(kind)
 
     def read_features(self, prompt: str, latest: str, earlier: Sequence[str] = ()) -> TextFeatures:
-        """Features of a proposal beside its evidence; by words alone while an embedding is missing."""
+        """Compare the text of a proposal with its evidence. While an embedding is missing, only words are compared."""
         if not prompt:
             return NO_FEATURES
         import numpy
@@ -145,7 +146,7 @@ class EmbeddedTwin:
         )
 
     def phase(self, session: Session) -> Phase:
-        """How far the operator's decisions carry (SPEC 2.6)."""
+        """The phase that the number of decisions and their calibration allow (SPEC 2.6)."""
         return phase_of(self._decisions.count_all(session), self.calibrator.check)
 
     def estimate(
@@ -158,8 +159,10 @@ class EmbeddedTwin:
         now: datetime,
         local: datetime,
     ) -> ConfidenceEstimate:
-        """The confidence of a proposal (SPEC 2.5) as of `now`, in local time `local`.
-        A confidence that the source of the proposal states replaces only the Twin's part (SPEC 2.8)."""
+        """The confidence of a proposal (SPEC 2.5) at `now`, which is `local` in local time.
+
+        If the source of the proposal states a confidence, that replaces only the Twin's part (SPEC 2.8).
+        """
         features = self.read_features(assignment.prompt, proposal.reasoning, [context] if context else [])
         query = CardFeatures(
             kind=proposal.kind,
@@ -188,22 +191,20 @@ class EmbeddedTwin:
     # -- the calibrator (SPEC 8.6)
 
     def calibrate(self, kind: str, score: float) -> float:
-        """A weighted sum of confidence as it has come true for this operator and kind, in (0, 1)."""
+        """The share that the operator approved of cards of this kind with about this weighted sum, in (0, 1)."""
         with self._lock:
             return self._follow_decisions().kind_calibration.calibrate(kind, score)
 
     def check(self) -> CalibrationCheck:
-        """Whether confidences that were stated before their decision have come true (SPEC 2.6)."""
+        """Whether the stated confidences agree with the decisions that followed (SPEC 2.6)."""
         with self._lock:
             learner = self._follow_decisions()
             if self._checked is None or self._checked[0] != self._version:
                 self._checked = (self._version, _check_outcomes(list(learner.kind_calibration.outcomes)))
             return self._checked[1]
 
-    # -- inside
-
     def _follow_decisions(self) -> Learner:
-        """The learner, after it learned the newest decisions. Call with the lock held."""
+        """The learner, after it learned the newest decisions. The caller holds the lock."""
         version, replaced = self._decisions.version, self._decisions.replaced
         if self._learner is None or replaced != self._replaced:
             from engine.learning.decisions.learner import Learner
@@ -257,10 +258,10 @@ def confidence_of(
     calibrate: Callable[[float], float],
     reasons: tuple[str, ...] = (),
 ) -> ConfidenceParts:
-    """The four terms (each is clamped to [0, 1]) and the total that bands use.
+    """The four terms, each clamped to [0, 1], and the total that decides the band.
 
-    In phase 0 the total is fixed; from phase 1 on the weighted sum goes through `calibrate`. The total is rounded to
-    six digits, so that a sum which is 0.6 in arithmetic is not 0.5999… in a band.
+    In phase 0 the total is fixed. From phase 1 on, it is the calibrated weighted sum. It is rounded to six digits, so
+    that a sum of 0.6 does not become 0.5999… and fall into a lower band.
     """
     twin, pattern, urgency, time = (min(max(term, 0.0), 1.0) for term in (twin, pattern, urgency, time))
     parts = ConfidenceParts(twin, pattern, urgency, time, COLD_START, reasons, stated=phase > 0)
@@ -268,22 +269,22 @@ def confidence_of(
 
 
 def urgency_of(evidence_at: datetime | None, now: datetime, usual_wait: timedelta) -> float:
-    """How long the evidence has waited against how long the like usually waits: 0 when fresh, 1 from `usual_wait` on.
-
-    Evidence without a time says nothing about urgency: 0.5.
-    """
+    """The age of the evidence as a share of `usual_wait`: 0 when it is new, 1 from `usual_wait` on. It is 0.5 for
+    evidence without a time."""
     if evidence_at is None or usual_wait <= timedelta(0):
         return 0.5
     return min(max((now - evidence_at) / usual_wait, 0.0), 1.0)
 
 
 MAX_VECTORS = 2_000
-"""Embeddings that are kept, the newest; 3 MB."""
+"""Maximum number of embeddings that are kept, which is 3 MB. The oldest are dropped."""
 
 
 class EmbeddingCache:
-    """Returns the embeddings that it has at once, and None for the others. Those are made in the background for the
-    next call, if memory's helper process is running anyway."""
+    """Returns the embeddings of texts without waiting, and None for those that it does not have.
+
+    It computes these in the background for the next call, if the helper process of memory is already running.
+    """
 
     def __init__(self, memory: MemoryService) -> None:
         self._memory = memory

@@ -1,8 +1,8 @@
 """The simulation loop: one thread that advances the fake clock from one event to the next.
 
-Events are an action of the operator, a due job of the schedule, and the lid of the laptop. Sessions take no time. A
-real engine runs the jobs in threads of the schedule. Here `Schedule.run` is called when `Schedule.due` says so, at most
-every `POLL_EVERY`, so that nothing depends on which thread is faster.
+An event is an action of the operator, a job that is due, or the lid of the laptop being closed or opened. Sessions take
+no time. A real engine runs its jobs in threads. Here the loop polls `Schedule.due` every `POLL_EVERY` and calls
+`Schedule.run` itself, so that the result does not depend on which thread is faster.
 """
 
 from __future__ import annotations
@@ -23,29 +23,36 @@ from engine.simulation.operator import Day, Oddity, OddityDeck, OperatorAction, 
 from engine.simulation.world import HANG_TIMEOUT_S, NEXT_STEPS, STEPS_ELSEWHERE, SimulatedRunner
 
 POLL_EVERY, POLL_EVERY_WHILE_AWAY = timedelta(minutes=10), timedelta(minutes=30)
-"""How often due jobs are run while the operator is present, and while not (a real engine: every 30 seconds)."""
+"""How often due jobs are run while the operator is present, and while away. In a real engine it is every 30 seconds."""
 
 POLL_EVERY_IN_HASTE = timedelta(minutes=2)
-"""The same, and the autonomous cycle, on hasty days."""
+"""How often due jobs are run in the hasty hours of a hasty day, and after sessions on a chatty day."""
 
 CHATTER = timedelta(minutes=5)
-"""On chatty days it is looked as often for so long after each session."""
+"""How long after each session of a chatty day due jobs are run more often."""
 
 HASTY_FROM, HASTY_UNTIL = 10, 11
-"""Hours of a hasty day in which it is hasty."""
+"""The hasty hours of a hasty day: from 10 up to, but not including, 11 o'clock."""
 
 
 @dataclass
 class Observations:
-    """Figures that the engine does not record itself: hours in each state, peaks of cost, holds as they began."""
+    """Figures that the engine itself does not record."""
 
     hours: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    """Hours spent in each state of autonomy."""
     asleep: timedelta = timedelta(0)
+    """How long the lid was closed."""
     phases: list[tuple[int, datetime]] = field(default_factory=list)
+    """(phase, when it began)."""
     jobs: Counter[str] = field(default_factory=Counter)
+    """The number of runs of each job."""
     odd: list[tuple[int, str]] = field(default_factory=list)
+    """(number of the day, its oddity)."""
     peak: dict[str, int] = field(default_factory=lambda: {"hour": 0, "day": 0, "month": 0})
+    """The highest cost in each window, in micro-dollars."""
     holds: list[tuple[datetime, str, str]] = field(default_factory=list)
+    """(when it began, the word that ends it, its reason)."""
 
 
 class SimulatedMonth:
@@ -66,7 +73,7 @@ class SimulatedMonth:
         self._runner = runner
         self._busy_until = clock.now()
         self._finished_at = -1
-        """The number of writes to the ledger after which nothing ran any more."""
+        """The number of recorded events at which no session was running. While it is unchanged, none has begun."""
         self._chance = random.Random(f"{seed}/days")
         self._oddities = OddityDeck(self._chance)
         self._last_holds: dict[str, str] = {}
@@ -77,11 +84,11 @@ class SimulatedMonth:
         self.observed = Observations()
 
     def cancel(self) -> None:
-        """End the simulation at its next event, with `CancelledError`; from any thread."""
+        """Make `run` raise `CancelledError` at its next event. Thread-safe."""
         self._cancelled = True
 
     def run(self, days: int) -> Observations:
-        """Simulate so many days; returns what was observed."""
+        """Simulate this many days; returns the observations."""
         begin = self._clock.now()
         for number in range(days):
             self._simulate_day(self._oddities.day(number, begin + timedelta(days=number)))
@@ -109,7 +116,7 @@ class SimulatedMonth:
         run_round(engine.bubbles, engine.guided_sessions, engine.teaching)
 
     def _sleeps_of(self, day: Day) -> Iterator[tuple[datetime, datetime | OperatorAction]]:
-        """(when the lid shuts, when it opens again); it stays open while the operator works."""
+        """(when the lid is closed, when it is opened again). It is not closed while the operator works."""
         for shut, opened in day.asleep:
             if not any(shut <= at < opened for at, _ in day.moments):
                 yield shut, opened
@@ -134,7 +141,7 @@ class SimulatedMonth:
                 self._resume("month")
 
     def _programs_ask(self) -> None:
-        """Programs trigger the pending cards, and try again at once when refused, as agents in a loop do."""
+        """Trigger the pending cards as programs do. When refused, try again at once, as an agent in a loop would."""
         cards = [card for card in self._engine.cards.pending() if card.source is not Source.OPERATOR]
         for card in cards:
             for _ in range(3):
@@ -154,7 +161,7 @@ class SimulatedMonth:
     # -- time
 
     def _advance_to(self, target: datetime) -> None:
-        """Advance the clock to `target`, running everything that comes due."""
+        """Advance the clock to `target`, and run the jobs that become due on the way."""
         while (now := self._clock.now()) < target:
             if self._cancelled:
                 raise CancelledError
@@ -175,14 +182,14 @@ class SimulatedMonth:
             self._clock.advance(span)
 
     def _sleep(self, until: datetime) -> None:
-        """The lid is shut: nothing happens; then everything that was due runs once."""
+        """Keep the lid closed until `until`, so that nothing happens; then run each job that is due once."""
         if until > self._clock.now():
             self.observed.asleep += until - self._clock.now()
             self._clock.advance(until - self._clock.now())
         self._run_due_jobs()
 
     def _run_due_jobs(self) -> None:
-        """Run the jobs that are due, as the threads of a real engine would."""
+        """Run the jobs that are due, in the place of the threads of a real engine."""
         schedule = self._engine.autonomy.schedule
         self._engine.safety.kill_switch.poll()
         self._finish_sessions()
@@ -194,7 +201,7 @@ class SimulatedMonth:
         self._note_holds()
 
     def _finish_sessions(self) -> None:
-        """Let all sessions end."""
+        """Let all running sessions end, and those that follow from them."""
         if self._engine.database.recorded == self._finished_at:
             return
         sessions, begun = self._engine.sessions, False
@@ -208,7 +215,7 @@ class SimulatedMonth:
         if begun:
             self._note_cost(self._engine.safety.costs.state())
             self._engine.learnings.catch_up()
-            if self._runner.chatty:  # what it leads to follows soon
+            if self._runner.chatty:  # the next steps of the session follow soon
                 self._busy_until = self._clock.now() + CHATTER
 
     # -- observations

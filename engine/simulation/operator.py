@@ -1,7 +1,7 @@
-"""The simulated operator: the course of a day, which cards are approved, which prompts are written (SPEC 2.7, 3.2).
+"""The simulated operator: plans days, approves or dismisses cards, and writes prompts (SPEC 2.7, 3.2).
 
-A `Day` says when the laptop is open, when the operator is present, and what is unusual about it: plain values drawn
-from a seeded random generator. `engine.simulation.month` runs them.
+A `Day` says when the laptop is open, when the operator is present, and which oddities the day has. It is drawn from a
+seeded random generator, and `engine.simulation.month` runs it.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ from engine.model import Card, DecidedBy, Refusal, Source, Status
 from engine.simulation.world import PRODUCTION_FILES, SimulatedProject
 
 ACTION_MINUTES = (8, 18)
-"""Minimum and maximum minutes between two actions of an operator who is present."""
+"""Minimum and maximum minutes between two actions of the operator."""
 
 
 class Oddity(StrEnum):
-    """The unusual events of a day."""
+    """Something unusual about a day. The comment names the rail that it meets."""
 
-    GRUMPY = "grumpy"  # three rejections in a row: pause
+    GRUMPY = "grumpy"  # the pause after three dismissals in a row
     DESTRUCTIVE = "destructive prompts"  # content filter
-    DEAR = "expensive runners"  # caps
-    SPREE = "many expensive prompts"  # the day's and the month's cap
-    KILL = "kill switch"  # F12, and an approval while it holds
+    DEAR = "expensive runners"  # cost caps
+    SPREE = "many expensive prompts"  # the cost caps of the day and the month
+    KILL = "kill switch"  # F12, and an approval during the stop
     DND = "do not disturb"
     HASTY = "a cycle every 2 minutes"  # rate limiter
     CHATTY = "agents that trigger each other"  # loop detector, rate limiter
-    LEADS = "work that leads to another channel"  # gate: a pair that is new
-    DEPLOY = "work on production"  # gate
+    LEADS = "work that leads to another channel"  # human gate: a new pair of channels
+    DEPLOY = "work on production"  # human gate
     OFF = "autonomous mode off"
 
 
 ORDINARY_DAYS = 6
-"""Number of ordinary days at the start, in which cards earn trust."""
+"""Number of days at the start that have no oddity, so that cards can earn the right to run by themselves."""
 
 SECOND_ODDITY = 0.3
 """Probability that a day has a second oddity."""
@@ -58,24 +58,27 @@ class OperatorAction(StrEnum):
 
 @frozen
 class Day:
-    """One day. `moments` in order; the laptop sleeps in `asleep`, spans in order that do not overlap."""
+    """The plan of one day."""
 
     number: int
+    """From 0."""
     begin: datetime
     odd: frozenset[Oddity] = frozenset()
     moments: tuple[tuple[datetime, OperatorAction], ...] = ()
+    """The actions of the operator, in order of time."""
     asleep: tuple[tuple[datetime, datetime], ...] = field(default=())
+    """The spans in which the lid is closed, in order and without overlap."""
 
 
 class OddityDeck:
-    """Deals oddities to days: each is dealt once before any is dealt again."""
+    """Deals oddities to days like cards from a shuffled deck: each is dealt once before any is dealt again."""
 
     def __init__(self, chance: random.Random) -> None:
         self._chance = chance
         self._left: list[Oddity] = []
 
     def day(self, number: int, begin: datetime) -> Day:
-        """Day `number` (from 0), which begins at local midnight `begin`."""
+        """Plan the day with this number (from 0), which begins at the local midnight `begin`."""
         cards = 0 if number < ORDINARY_DAYS else 1 + (self._chance.random() < SECOND_ODDITY)
         return make_day(number, begin, frozenset(self._deal() for _ in range(cards)), self._chance)
 
@@ -87,8 +90,13 @@ class OddityDeck:
 
 
 def make_day(number: int, begin: datetime, odd: frozenset[Oddity], chance: random.Random) -> Day:
-    """One day: two stretches of work, on weekends one at most."""
-    stretches = [(9, 40), (14, 40)] if begin.weekday() < 5 else [(13, 30)] if odd or begin.weekday() == 5 else []
+    """Plan a day with two stretches of work, or one on Saturdays, and on Sundays that have an oddity."""
+    if begin.weekday() < 5:
+        stretches = [(9, 40), (14, 40)]
+    elif begin.weekday() == 5 or odd:
+        stretches = [(13, 30)]
+    else:
+        stretches = []
     moments: list[tuple[datetime, OperatorAction]] = []
     for hour, minutes in stretches:
         at = begin + timedelta(hours=hour, minutes=chance.randint(0, 15))
@@ -106,7 +114,7 @@ def make_day(number: int, begin: datetime, odd: frozenset[Oddity], chance: rando
 
 
 def _sleeps(begin: datetime, odd: frozenset[Oddity], chance: random.Random) -> tuple[tuple[datetime, datetime], ...]:
-    """Most nights the lid is shut from the evening until the morning, and often over noon."""
+    """When the lid is closed: most nights until the morning, often at noon, and from the afternoon on most days."""
     sleeps = []
     weekend = begin.weekday() >= 5
     if chance.random() < 0.9:
@@ -133,7 +141,7 @@ APPROVAL_RATES: Mapping[str, float] = {
     "rehearse_merge": 0.7,
     "fix_lint": 0.9,
 }
-"""Probability of approving a kind of card; 0.5 for all others."""
+"""The probability that a card of this kind is approved. It is 0.5 for all other kinds."""
 
 HARMLESS_PROMPTS = (
     "Explain how the cart rounds its totals",
@@ -156,37 +164,39 @@ EXPENSIVE_PROMPTS = (
 
 @frozen
 class Lesson:
-    """A correction: what is added to a card of `channel`, which `agent` serves for that while; `bubbling` as in
-    `wisdom_cascade_config.json`."""
+    """A correction that the operator adds to the prompt of a card."""
 
     channel: str
+    """The channel of the card."""
     agent: str
+    """The agent that serves the channel meanwhile."""
     text: str
     bubbling: bool = True
+    """The setting `enable_upward_bubbling` of `wisdom_cascade_config.json` meanwhile."""
 
 
 LESSONS = (
-    Lesson("garden", "gardener", "Facts have one home"),  # seldom work: importance
-    Lesson("koji-core", "backend_builder", "Docs end with a full stop"),  # goes up, and is known from then on
-    Lesson("koji-core", "backend_lead", "Names say what a thing is for"),  # who leads is no worker
-    Lesson("koji-core", "junior_backend", "Every test has one reason to fail"),  # its leader is no leader
-    Lesson("koji-core", "frontend_builder", "Always round a total once"),  # not what the leader answers for
+    Lesson("garden", "gardener", "Facts have one home"),  # the channel rarely works: not important enough
+    Lesson("koji-core", "backend_builder", "Docs end with a full stop"),  # passes the first time; later it is known
+    Lesson("koji-core", "backend_lead", "Names say what a thing is for"),  # the agent is a leader, not a worker
+    Lesson("koji-core", "junior_backend", "Every test has one reason to fail"),  # its leader is not a leader
+    Lesson("koji-core", "frontend_builder", "Always round a total once"),  # outside the domain of its leader
     Lesson("koji-core", "backend_builder", "Never log a customer's name", bubbling=False),
-    Lesson("koji-core", "backend_builder", "Rename the column of the cart"),  # about one thing: no lesson
+    Lesson("koji-core", "backend_builder", "Rename the column of the cart"),  # about one thing only, so not a lesson
 )
-"""One a day, again and again: a month meets every gate between a worker and its leader (SPEC 1.7). What sessions state
-themselves meets the gate of confidence."""
+"""One of these is used each day, in turn, so that a month meets every gate between a worker and its leader (SPEC 1.7).
+The statements of sessions meet the gate of confidence."""
 
 GRUMPY_DISMISSALS = 3
-"""Number of cards dismissed in a row on a grumpy day, those with the lowest probability."""
+"""Number of cards dismissed in a row on a grumpy day. Those that are least likely to be approved are chosen."""
 
 
 USUAL_AGENTS = {"garden": "gardener", "koji-core": "backend_builder"}
-"""The agents of these channels otherwise."""
+"""The agents that serve these channels when no lesson changes them."""
 
 
 class SimulatedOperator:
-    """An operator with habits, who uses the engine's services as a person would, and counts what was refused."""
+    """An operator with habits, who uses the services of the engine as a person would, and counts refusals."""
 
     def __init__(self, engine: Engine, projects: list[SimulatedProject], chance: random.Random) -> None:
         self._engine = engine
@@ -199,10 +209,10 @@ class SimulatedOperator:
         self._looked_at: set[str] = set()
         self.refused = 0
         self.finish_sessions: Callable[[], object] = lambda: None
-        """Waits until no session is about to begin or end; set by `SimulatedMonth`."""
+        """Waits until all sessions have ended. `SimulatedMonth` sets it."""
 
     def arrive(self) -> None:
-        """Open the console, look at what ran by itself, and once a day correct what an agent is asked."""
+        """Open the console, review the work that ran by itself, and correct the prompt of an agent once a day."""
         self._engine.autonomy.note_activity("console")
         for card in self._engine.cards.recent(20):
             if (
@@ -217,7 +227,7 @@ class SimulatedOperator:
             self._corrected_on, self._lessons = today, self._lessons + 1
 
     def _correct_prompt(self, lesson: Lesson) -> bool:
-        """Approve a card with the correction; False when a rail blocked it, and it is tried again the next day."""
+        """Approve a card with the correction. Returns False if a rail blocked it; the next visit then tries again."""
         engine, prompt = self._engine, "Write down how totals are made"
         config = engine.home.data / "wisdom_cascade_config.json"
         config.write_text(json.dumps({"enable_upward_bubbling": lesson.bubbling}))
@@ -237,7 +247,7 @@ class SimulatedOperator:
         """Edit, commit or push; decide cards; sometimes write a prompt."""
         self._engine.autonomy.note_activity("key")
         self._edit(odd)
-        if Oddity.HASTY not in odd:  # then there is no time for cards
+        if Oddity.HASTY not in odd:  # on a hasty day there is no time for cards
             self.decide_cards(odd)
         if Oddity.DESTRUCTIVE in odd and self._chance.random() < 0.5:
             self._propose_own(self._chance.choice(DESTRUCTIVE_PROMPTS))
@@ -278,14 +288,14 @@ class SimulatedOperator:
             else:
                 self._engine.cards.approve(card.id)
                 if mood > 0.93 and APPROVAL_RATES.get(card.kind, 0.5) < 1:
-                    self.finish_sessions()  # what undoing does depends on whether the session has begun
+                    self.finish_sessions()  # else the effect of the undo would depend on how fast the session is
                     self._engine.cards.undo(card.id)
                     self.finish_sessions()
         except Refusal:
             self.refused += 1
 
     def _propose_own(self, prompt: str, channel: str | None = None) -> None:
-        """Write a prompt and approve it at once; approve it a second time when a rail asks for that."""
+        """Write a prompt and approve it. If a rail asks for a second approval, approve it again or dismiss it."""
         project = self._projects[0]
         try:
             card = self._engine.cards.propose(prompt, workspace=project.workspace, channel=channel)

@@ -1,6 +1,6 @@
-"""`clawpy simulate`: opens the real engine in a temporary home, simulates the days, and reports what happened.
+"""Opens the real engine in a temporary home, simulates days, and reports them as a document for `clawpy simulate`.
 
-The document is JSON-able; nothing in it depends on the machine or its clock.
+The document can be written as JSON. Nothing in it depends on the machine or its clock.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ REAL = "database, rails, permits, cards, Twin, state machine, schedule decisions
 
 
 def document(engine: Engine, observed: Observations, *, days: int, seed: int, begin: datetime) -> dict[str, Any]:
-    """The whole month. Money in dollars, times as the gateway writes them."""
+    """The report on all simulated days. Money is in dollars, and times are in ISO format."""
     cards = engine.cards.recent(NO_LIMIT)
     log = engine.safety.log(NO_LIMIT)[::-1]
     sessions = engine.sessions.list(limit=NO_LIMIT)
@@ -115,8 +115,8 @@ def _cards(cards: Sequence[Card]) -> dict[str, int]:
 
 
 def _kinds(cards: Sequence[Card]) -> list[dict[str, Any]]:
-    """The operator's decisions on each kind of predicted card, and the confidence that its newest card states, None
-    while none does. `cards`: the newest first."""
+    """The operator's decisions on each kind of predicted card, and the confidence that was stated last, None if none
+    was. The newest of `cards` comes first."""
     kinds: dict[str, list[Card]] = {}
     for card in cards:
         if card.source is not Source.OPERATOR:
@@ -133,7 +133,7 @@ def _kinds(cards: Sequence[Card]) -> list[dict[str, Any]]:
 
 
 def _rail(name: str, blocked: Sequence[LogEntry]) -> dict[str, Any]:
-    """How often this rail was the first to say no, how often another had said it before, and one example."""
+    """How often this rail was the first to object, how often it objected after another one, and one example."""
     first = [entry for entry in blocked if first_objection(entry)[0] == name]
     objected = sum(
         any(verdict.rail == name and verdict.verdict is not Verdict.ALLOW for verdict in entry.verdicts)
@@ -148,7 +148,7 @@ def _rail(name: str, blocked: Sequence[LogEntry]) -> dict[str, Any]:
 
 
 def _gates(engine: Engine) -> list[dict[str, Any]]:
-    """How often each gate between a worker's lesson and its leader refused (SPEC 1.7), with one example."""
+    """How often each gate between a worker and its leader refused a lesson (SPEC 1.7), with one example."""
     bubbles = engine.bubbles.list(limit=NO_LIMIT)[::-1]
     rows: list[dict[str, Any]] = []
     for number, name in enumerate(GATES, 1):
@@ -210,7 +210,7 @@ def _day(
 
 
 FIRST_DAY = datetime(2026, 1, 5, tzinfo=UTC)
-"""A Monday, midnight. Local time is UTC, so that no machine's zone matters."""
+"""Midnight of a Monday. Local time is UTC, so that the zone of the machine does not matter."""
 
 PROJECTS = ("shop",)
 MAX_DAYS = 366
@@ -224,7 +224,7 @@ maxRunningSessions = 1
 [production]
 paths = ["deploy/*"]
 """
-"""Caps are lower than the defaults, so that a month reaches them; and there is something that is production."""
+"""The cost caps are lower than the defaults, so that a month reaches them, and one folder is production."""
 
 
 @frozen
@@ -238,7 +238,8 @@ class SimulatedWorld:
 
 
 def simulate(days: int = 30, seed: int = 1) -> dict[str, Any]:
-    """Simulate `days` days (1 to 366) with `seed`; the same two give the same document. Raises `Refusal` `bad_days`."""
+    """Simulate `days` days (1 to 366) with `seed`. The same arguments give the same document. Raises `Refusal`
+    `bad_days`."""
     if not 1 <= days <= MAX_DAYS:
         raise Refusal("bad_days", f"{days} days cannot be simulated", f"choose 1 to {MAX_DAYS}, for example --days 30")
     with tempfile.TemporaryDirectory(prefix="clawpy-simulate-") as folder, open_world(Path(folder), seed) as world:
@@ -249,8 +250,8 @@ def simulate(days: int = 30, seed: int = 1) -> dict[str, Any]:
 
 
 def _run_in_thread(month: SimulatedMonth, days: int) -> Observations:
-    """Simulate `days` days in a thread of their own: the main thread handles Ctrl-C, and returns once that thread has
-    ended."""
+    """Simulate `days` days in another thread, because the main thread handles Ctrl-C. On Ctrl-C the simulation is
+    cancelled, and its thread ends before this function returns."""
     with ThreadPoolExecutor(1, "clawpy-month") as executor:
         try:
             return executor.submit(month.run, days).result()
@@ -269,7 +270,7 @@ def open_world(folder: Path, seed: int, *, config: str = CONFIG) -> Iterator[Sim
         git.create(Path(workspace))
     home.config.mkdir(parents=True, exist_ok=True)
     acting = "".join(f'\n[workspaces.{_quoted(workspace)}]\nautonomy = "act"\n' for workspace in workspaces)
-    # The made-up runner of flows takes prose as well: no model, no key, no network.
+    # The simulated runner also runs text prompts, so that no model, key or network is needed.
     acting += "".join(f'\n[channels.{name}]\nrunner = "flow"\n' for name in Settings().channels)
     home.config_file.write_text(config + acting, encoding="utf-8")
     projects = {workspace: SimulatedProject.begin(workspace, clock.now()) for workspace in workspaces}

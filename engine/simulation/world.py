@@ -1,4 +1,5 @@
-"""The simulated parts around the engine: repositories, what is read from them (SPEC 2.1), runner, and sandbox."""
+"""The simulated parts around the engine: repositories, the contexts that are read from them (SPEC 2.1), the runner and
+the sandbox."""
 
 from __future__ import annotations
 
@@ -61,9 +62,10 @@ MAX_RECENT = 12
 
 @dataclass
 class SimulatedProject:
-    """One simulated repository: a branch `work` beside `main`, files that somebody edits, commits, pushes.
+    """One simulated repository with the branches `work` and `main`, whose files somebody edits, commits and pushes.
 
-    `lock` guards what sessions' threads change (`ran`, `left_behind`); the rest belongs to the simulation's thread.
+    Sessions call `ran` and `left_behind` from their threads, so these take the `lock`. Only the thread of the
+    simulation calls the other methods.
     """
 
     workspace: str
@@ -77,12 +79,12 @@ class SimulatedProject:
     sessions: deque[SessionView] = field(default_factory=lambda: deque(maxlen=MAX_RECENT))
     touched: datetime | None = None
     changes: int = 0
-    """Number of changes so far, of which ids are made."""
+    """Number of changes so far. Ids are made from it."""
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     @classmethod
     def begin(cls, workspace: str, now: datetime) -> SimulatedProject:
-        """A young project with a few commits of the days before."""
+        """A new project with a few commits from the days before `now`."""
         project = cls(workspace, [])
         for days in (6, 4, 3):
             project._commit(now - timedelta(days=days), "Begin" if days == 6 else COMMIT_SUBJECTS[days])
@@ -97,7 +99,7 @@ class SimulatedProject:
         self.touched = now
 
     def commit(self, chance: random.Random, now: datetime) -> None:
-        """Everything uncommitted becomes a commit, the first of the day a tag's successor."""
+        """Commit all uncommitted files."""
         self._commit(now, chance.choice(COMMIT_SUBJECTS))
         self.files.clear()
         self.ours.clear()
@@ -106,17 +108,17 @@ class SimulatedProject:
         self.touched = now
 
     def push(self) -> None:
-        """The commits that were ahead are pushed now."""
+        """Push all commits."""
         self.ahead = 0
 
     def others_push(self, commits: int) -> None:
-        """The base moved on without us; 0: we caught up."""
+        """Others push this many commits to the base. With 0, `work` merges all commits of the base."""
         self.behind_base = self.behind_base + commits if commits else 0
         self.changes += 1
 
     def left_behind(self, now: datetime, suffix: str) -> None:
-        """A session of ours leaves a file lying about: new evidence, but no sign of the operator. Tests read `.py`
-        and `.json`, the linter only `.py`."""
+        """A session leaves a new file behind, which is evidence for a card but no activity of the operator. Tests read
+        `.py` and `.json` files, and the linter reads only `.py` files."""
         with self.lock:
             self.changes += 1
             path = f"build/part{self.changes}{suffix}"
@@ -180,7 +182,8 @@ class SimulatedProject:
 
 
 class SimulatedContexts:
-    """Contexts of simulated repositories (`engine.services.Contexts`); observes sessions for the conversations."""
+    """The contexts of simulated repositories (see `engine.services.Contexts`). It also observes sessions, which are the
+    conversations of a context."""
 
     def __init__(self, projects: Mapping[str, SimulatedProject], clock: Clock) -> None:
         self._projects = projects
@@ -195,7 +198,7 @@ class SimulatedContexts:
         return self._sign([self._projects[workspace] for workspace in workspaces], None)
 
     def session_ended(self, tx: Transaction, view: SessionView) -> None:
-        """Observer of sessions: it is now one of the recent conversations."""
+        """Add a session that ended to the conversations of its project."""
         self._projects[view.workspace].sessions.appendleft(view)
 
     def _sign(self, projects: Sequence[SimulatedProject], last_input: datetime | None) -> datetime | None:
@@ -234,18 +237,18 @@ HANG_TIMEOUT_S = 30.0
 """Real seconds until a simulation that hangs is aborted."""
 
 NEXT_STEPS: Mapping[str, str] = {"run_tests": "lint", "lint": "run_tests"}
-"""On chatty days a flow names the other as its next step (SPEC 2.10)."""
+"""The next step that each flow names on chatty days (SPEC 2.10)."""
 
 STEPS_ELSEWHERE: Mapping[str, str] = {"run_tests": "draft_changelog", "lint": "draft_changelog"}
-"""The same on days when work leads to another channel."""
+"""The next step that each flow names on days when work leads to another channel."""
 
 
 STATEMENT = "Decision: we keep totals in whole cents"
-"""The text in the transcript of every session of prose."""
+"""A line in the transcript of every session that runs a text prompt."""
 
 
 class SimulatedSandbox(Sandbox):
-    """Claims to confine; nothing is executed."""
+    """A sandbox that claims to work. Nothing is executed in it."""
 
     name = "made up"
     can_filter_hosts = True
@@ -263,19 +266,21 @@ class SimulatedSandbox(Sandbox):
 
 @dataclass
 class SimulatedRunner:
-    """Takes every flow and every text prompt, and does nothing, for a price.
+    """Accepts every flow and every text prompt. It does nothing, and charges a price for it.
 
-    A session ends when the simulation opens the `gate`, so that its loop, not a thread, decides the order, and takes no
-    time of the fake clock. `price_factor`: what prices are multiplied with today; `chatty`: sessions leave files behind
-    and name the next step that `next_steps` has.
+    A session takes no time of the fake clock. It ends when the simulation opens the `gate`, so that the loop of the
+    simulation decides the order, and not the threads of the sessions.
     """
 
     clock: Clock
     projects: Mapping[str, SimulatedProject]
     seed: int
     price_factor: float = 1.0
+    """The factor for all prices of the day."""
     chatty: bool = False
+    """Whether sessions leave files behind and name a next step."""
     next_steps: Mapping[str, str] = field(default_factory=lambda: NEXT_STEPS)
+    """The next step by flow, for chatty days."""
     gate: threading.Event = field(default_factory=threading.Event)
 
     name = "flow"
@@ -306,7 +311,7 @@ class SimulatedRunner:
         live.on_stop(self.gate.set)
         self.gate.wait(HANG_TIMEOUT_S)
         live.check_running()
-        live.reserve_cost(price)  # as the real ones: what a call may cost is reserved before it is made, or not made
+        live.reserve_cost(price)  # real runners, too, reserve the highest cost of a call before they make it
         live.charge(price, tokens=chance.randint(500, 20_000))
         return self._result(live, chance)
 
@@ -315,11 +320,8 @@ class SimulatedRunner:
         project = self.projects[assignment.workspace]
         if self.chatty and assignment.flow in NEXT_STEPS:
             project.left_behind(now, ".py" if assignment.flow == "run_tests" else ".json")
-        following = (
-            {"next": self.next_steps[flow]}
-            if self.chatty and (flow := assignment.flow or "") in self.next_steps
-            else {}
-        )
+        flow = assignment.flow or ""
+        following = {"next": self.next_steps[flow]} if self.chatty and flow in self.next_steps else {}
         if assignment.flow == "run_tests":
             failing = ("tests/test_cart.py::test_total",) if chance.random() < 0.15 else ()
             check = CheckResult("pytest", 40 - len(failing), len(failing), failing=failing)
