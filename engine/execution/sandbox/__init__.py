@@ -1,7 +1,7 @@
-"""The sandbox ladder (SPEC 3.8): what a session's commands may touch, and who holds them to it.
+"""The sandbox ladder (SPEC 3.8): confines the commands of a session to its files, its network and its resources.
 
-Here are the places that a session's commands have, their limits, and the base class of the rungs. Each rung has a
-module. `ladder` chooses one, and `escapes` measures what each of them holds.
+This module has the places that the commands may use (`Confinement`), their resource limits, and the base class of the
+rungs (`Sandbox`). Each rung is a module. `ladder` chooses one, and `escapes` measures how well each of them confines.
 """
 
 from __future__ import annotations
@@ -18,58 +18,59 @@ from engine.frozen import frozen
 
 # Limits on processes, files and memory of one command
 #
-# Control groups would count a whole session, but an unprivileged engine gets one only from systemd, over D-Bus, at
-# several times what bubblewrap itself costs; resource limits are everywhere. Processes are counted for each user
-# namespace, and so for each sandbox, since Linux 5.14; root is exempt from that one. Memory has no limit of its own
-# (sanitizers and runtimes reserve terabytes that they never use), but when it runs out the kernel ends a session's
-# commands before anything of the operator's.
+# Control groups would limit a whole session. But an engine without privileges can get one only from systemd over D-Bus,
+# which takes several times as long as starting bubblewrap. Resource limits work everywhere. Since Linux 5.14 processes
+# are counted separately in each user namespace, so in each sandbox; the limit does not apply to root. There is no limit
+# on the memory of a command, because sanitizers and runtimes reserve terabytes that they never use. When memory runs
+# out, the kernel ends commands of sessions before it ends programs of the operator (`OOM_SCORE`).
 
 
 MAX_PROCESSES = 2048
-"""Processes and threads of one command, besides as many as the machine has already."""
+"""Maximum number of processes and threads of one command."""
 
 MAX_MEMORY_BYTES = max(2 * 1024**3, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2)
-"""Memory for all processes of a session, unless the settings say otherwise: half of the machine's."""
+"""Maximum memory of all processes of a session together, unless the settings say otherwise: half of the machine's, but
+at least 2 GiB."""
 
 MAX_FILE_BYTES = 2 * 1024**3
 """Maximum size of a file that a command may write."""
 
 SHARED_MEMORY_BYTES = 512 * 1024**2
-"""Size of /dev/shm, which is memory."""
+"""Size of /dev/shm, a folder in memory."""
 
 PLACEHOLDER_BYTES = 65_536
-"""Size of the folder in memory that stands in a hidden folder's place."""
+"""Size of the empty folder in memory that is mounted over a hidden folder."""
 
 OOM_SCORE = 800
-"""Of 1,000: the kernel ends the process with the highest first when memory runs out."""
+"""The score of commands when memory runs out, up to 1,000. The kernel ends the process with the highest score first."""
 
 NICE = 10
-"""Added to our own niceness for commands of agents: the operator's keys and programs come first (SPEC 11.4)."""
+"""Added to the engine's own niceness for commands, so that keys and programs of the operator come first (SPEC 11.4)."""
 
 _LIMIT_SCRIPT = (
     "{{ ulimit -c 0; ulimit -f {blocks}; ulimit -p {tasks} || ulimit -u {tasks}; "
     "echo {score} >/proc/self/oom_score_adj; }} 2>/dev/null; "
 )
-"""Limits set by a POSIX shell, whose dialects differ in the letter for processes."""
+"""Sets the limits in any POSIX shell. For the number of processes, some shells have the letter `p` and others `u`."""
 
 SUPERVISOR_FOLDER = Path(__file__).resolve().parent
 """The folder from which the package `supervisor` is imported."""
 
-# Behind the standard library on the path, so that no module of this folder takes the place of one there.
+# The folder comes after the standard library on the path, so that none of its modules hides one of the library.
 _START_SUPERVISOR = "import sys; sys.path.append(sys.argv[1]); import supervisor; supervisor.main(sys.argv[2:])"
 
 
 def limit_script() -> str:
-    """The shell script that sets the limits, before the shell becomes the command.
+    """The beginning of a shell script that sets the limits, before the shell becomes the command.
 
-    On the way into the sandbox the limit on processes is checked against all of the user's: those of the machine are
-    added to those of the command.
+    While a sandbox starts, all processes of the user count against the limit on processes. So those that run already
+    are added to it.
     """
     return _LIMIT_SCRIPT.format(blocks=MAX_FILE_BYTES // 512, tasks=_count_tasks() + MAX_PROCESSES, score=OOM_SCORE)
 
 
 def supervised_command(more_options: Sequence[str], argv: Sequence[str]) -> list[str]:
-    """The command line that runs `argv` limited, under the supervisor, with `more_options` for the supervisor."""
+    """The command line that runs `argv` with limits under the supervisor, which gets `more_options` as well."""
     limited = (
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_FSIZE, MAX_FILE_BYTES),
@@ -82,7 +83,7 @@ def supervised_command(more_options: Sequence[str], argv: Sequence[str]) -> list
 
 
 def _count_tasks() -> int:
-    """Processes and threads of the machine now."""
+    """The number of processes and threads that the machine has now."""
     try:
         return int(Path("/proc/loadavg").read_text().split()[3].partition("/")[2])
     except (OSError, ValueError, IndexError):
@@ -90,72 +91,73 @@ def _count_tasks() -> int:
 
 
 SESSION_MARK = "CLAWPY_SESSION"
-"""Environment variable that every process of a session carries: its session's id."""
+"""The environment variable with the id of the session. Every process of a session has it."""
 
 PRIVATE_FOLDERS = tuple(dict.fromkeys((Path("/tmp").resolve(), Path("/var/tmp").resolve())))
-"""Places of which a session has its own, empty at first: other programs' temporary files are none of its business."""
+"""The folders for temporary files. A session gets an empty one of its own instead of those of other programs."""
 
 
 @frozen
 class Confinement:
-    """The places and hosts that one session's commands may touch. All paths are absolute. Commands see no other places
-    but those of the system and of installed tools (see `host_paths`)."""
+    """The places and hosts that the commands of one session may use. All paths are absolute. Besides these, commands
+    see only the system and installed tools (see `host_paths`)."""
 
     folder: Path
-    """Where the session works: writable but for its `.git`."""
+    """The folder in which the session works. Commands may write in it, except to its `.git`."""
     scratch: Path
-    """Deleted with the session. Never shown itself, only folders in it."""
+    """A folder that is deleted with the session. Commands see only some of the folders in it."""
     caches: Path
-    """Written by tools."""
+    """The folder for the caches of tools, which commands may write."""
     tree: Path | None = None
-    """The operator's own tree, read-only. Where it is `folder` itself, commands write over it, and all that they wrote
-    is discarded with the session."""
+    """The operator's own tree, which is read-only. If it is `folder` itself, commands may write over it, and the
+    session discards what they wrote when it ends."""
     readable: tuple[Path, ...] = ()
-    """Further places to read."""
+    """Further places that commands may read."""
     hidden: tuple[Path, ...] = ()
-    """Secrets, not seen even inside a place that is shown."""
+    """Places of secrets, which commands do not see even inside a place that they may read."""
     network: bool = False
-    """Any public host may be reached."""
+    """Whether commands may reach any public host."""
     writable: tuple[Path, ...] = ()
-    """Further places to write."""
+    """Further places that commands may write."""
     hosts: tuple[str, ...] = ()
-    """Hosts that are needed, "name" or "name:port"."""
+    """The hosts that commands need, as "name" or "name:port"."""
     gate: Path | None = None
-    """The socket of the filter that leads to `hosts` and to nothing else (see `HostGate`)."""
+    """The socket of the filter that lets commands reach `hosts` and no others (see `HostGate`)."""
     variables: tuple[str, ...] = ()
-    """Names of environment variables that commands inherit besides the usual ones."""
+    """Names of environment variables that commands inherit in addition to the usual ones."""
     bind_mounts: tuple[tuple[Path, Path], ...] = ()
-    """Writable folders that are seen elsewhere than they lie: place inside, folder outside. Only over an overlay."""
+    """(path inside, folder outside) of writable folders that commands see at another path. Only with an overlay."""
     prepared: bool = False
-    """`folder` is a worktree with an environment of its own, which is used instead of the tree's."""
+    """Whether `folder` is a worktree with an environment of its own, which is used instead of that of the tree."""
 
     @property
     def is_ephemeral(self) -> bool:
-        """Whether `folder` is the operator's tree, so that what commands write there is thrown away."""
+        """Whether `folder` is the operator's tree, so that the session discards what commands write there."""
         return self.tree is not None and self.folder == self.tree
 
     @property
     def files(self) -> Path:
-        """Files of the session's own; commands write them under the same path."""
+        """The folder for files of the session. Commands see it at the same path and may write in it."""
         return self.scratch / "files"
 
     @property
     def tmp(self) -> Path:
-        """The folder that commands see as /tmp, or as TMPDIR where a rung cannot move places."""
+        """The folder that commands see as /tmp, or as TMPDIR if a rung cannot show it at another path."""
         return self.scratch / "tmp"
 
     @property
     def home(self) -> Path:
-        """HOME of the commands, empty but for links to what their tools read (see `host_paths.link_tools`)."""
+        """HOME of the commands. It contains only links to files that their tools read (see `host_paths.link_tools`)."""
         return self.scratch / "home"
 
     @property
     def layers(self) -> Path:
-        """The folder of what is written over the operator's tree. Commands never see it."""
+        """The folder for the overlays, which hold what commands write over the operator's tree. Commands do not see
+        it."""
         return self.scratch / "layers"
 
     def make(self) -> None:
-        """Make the folders of the session's own. Raises OSError."""
+        """Make the folders of the session. Raises OSError."""
         for folder in (self.files, self.tmp, self.home, self.layers, self.caches):
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         (self.layers / "empty").touch()
@@ -166,39 +168,39 @@ class Sandbox(ABC):
 
     name: str
     confines = True
-    """The operating system holds commands to their places."""
+    """Whether the operating system confines commands to their places."""
     can_filter_hosts = False
-    """It can hold commands to the hosts of a `HostGate`."""
+    """Whether it can confine commands to the hosts of a `HostGate`."""
     has_process_namespaces = False
-    """Each command has a process namespace of its own, which ends with it."""
+    """Whether each command has a process namespace of its own, which ends with the command."""
 
     @property
     @abstractmethod
     def problem(self) -> str:
-        """Why it does not work here; "" when it does, which a command has shown that it held."""
+        """Why the rung does not work on this machine; "" if it works. A command that was confined has shown that."""
 
     @property
     def fix(self) -> str:
-        """How to get it to work here, while it has a `problem`."""
+        """How to solve its `problem`."""
         return f"check that `{self.name}` can run a command"
 
     @property
     def limitations(self) -> Sequence[str]:
-        """Limits of the rung on this machine, where it works."""
+        """What the rung cannot confine or limit on this machine, although it works."""
         return ()
 
     @abstractmethod
     def wrap(self, argv: Sequence[str], confinement: Confinement, *, cwd: Path) -> list[str]:
-        """The command line that runs `argv` confined in `cwd`. Raises `Refusal` `sandbox_tampered` when a folder that
-        it relies on was exchanged."""
+        """The command line that runs `argv` confined in `cwd`. Raises `Refusal` `sandbox_tampered` if a folder of the
+        session was replaced."""
 
     def can_overlay(self, confinement: Confinement) -> bool:
-        """Whether commands can write over `confinement.tree` without a change to it. Where they cannot, a session that
-        only checks works in a copy."""
+        """Whether commands can write over `confinement.tree` without changing it. If not, a session that only checks
+        works in a copy."""
         return False
 
     def describe(self, *, network: bool, hosts: Sequence[str] = ()) -> str:
-        """The text of a session's row, for instance "bubblewrap, network only to api.anthropic.com"."""
+        """The description for the row of a session, such as "bubblewrap, network only to api.anthropic.com"."""
         if network:
             return f"{self.name}, with network"
         names = ", ".join(dict.fromkeys(hosts))  # those of a workspace and of its work may be the same
@@ -212,15 +214,15 @@ class Sandbox(ABC):
 
 @frozen
 class Trial:
-    """The outcome of a command that tries a rung."""
+    """The outcome of a command that was run to see whether a rung works."""
 
     problem: str
-    """Why the command failed; "" when it succeeded."""
+    """Why the command failed; "" if it succeeded."""
     output: str = ""
 
 
 def try_command(argv: Sequence[str], cwd: Path | None = None) -> Trial:
-    """Run a command to see whether a rung works here; ten seconds at most."""
+    """Run a command to see whether a rung works on this machine. It may take ten seconds."""
     try:
         completed = subprocess.run(
             argv, cwd=cwd, capture_output=True, text=True, errors="replace", timeout=10, stdin=subprocess.DEVNULL

@@ -1,8 +1,8 @@
-"""The rung of Linux namespaces: `bwrap`, unprivileged, about 10 ms a command (SPEC 3.8).
+"""The rung that uses Linux namespaces through the program `bwrap`. It takes about 10 ms a command (SPEC 3.8).
 
-Each command has a world of its own. It sees the system, installed tools and the session's places. It has its own
-processes, its own loopback and no other network, and its own /tmp, /run and /dev. Nothing in it outlives it. A seccomp
-filter and resource limits close what namespaces leave open.
+Each command has namespaces of its own. It sees the system, installed tools and the places of its session. It has its
+own processes, /tmp, /run and /dev, and no network but its own loopback. All its processes end with it. A seccomp filter
+and resource limits cover what namespaces do not.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from engine.execution.sandbox.host_rules import local_hosts
 from engine.execution.sandbox.mounts import Mount, MountKind
 
 GATE_INSIDE = "/dev/clawpy-gate"
-"""Where commands find the socket of their host gate; /dev is bubblewrap's own and is always there."""
+"""The path at which commands see the socket of their host gate. bubblewrap always makes a /dev."""
 
 _LAUNCH = 'exec 9<"$0"; exec "$@"'
 
 _SYSTEM_LINKS = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/var/run", "/var/lock")
-"""System folders that are links on many machines, and are links inside as well."""
+"""System folders that are links on many machines. Commands see the same links."""
 
-# Root stays root as far as the owner of a file is concerned, and owns these.
+# A command of root could write these, because root owns them. So they are mounted read-only.
 _KERNEL_SETTINGS = [
     word
     for path in ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs", "/proc/scsi", "/proc/acpi")
@@ -64,7 +64,7 @@ class Bubblewrap(Sandbox):
     has_process_namespaces = True
 
     def __init__(self, program: str = "bwrap") -> None:
-        # By its full path: the PATH of a session's commands begins with programs of the project.
+        # The full path is used, because the PATH of commands begins with programs of the project.
         self._program = shutil.which(program) or ""
 
     def temporary_folder(self, confinement: Confinement) -> str:
@@ -95,7 +95,8 @@ class Bubblewrap(Sandbox):
 
     @functools.cached_property
     def problem(self) -> str:
-        """Why it does not work here, in bwrap's words; "" when it does. Tried with every kind of option in use."""
+        """Why it does not work on this machine, in the words of bwrap; "" if it works. It is tried with all kinds of
+        options that are used."""
         if not self._program:
             return "bwrap is not installed"
         options = [*self._base_options(), *_system_options(), "--tmpfs", "/tmp", "--remount-ro", "/", "--chdir", "/"]
@@ -109,7 +110,7 @@ class Bubblewrap(Sandbox):
 
     @property
     def limitations(self) -> list[str]:
-        """Limits of this machine's bwrap and kernel."""
+        """What bwrap and the kernel of this machine cannot limit."""
         missing = []
         if seccomp.filter_file() is None:
             missing.append(f"there is no system call filter for {platform.machine()}")
@@ -122,9 +123,11 @@ class Bubblewrap(Sandbox):
     def _launch_command(
         self, options: Sequence[str], command: Sequence[str], layers: mounts.Layers | None = None
     ) -> list[str]:
-        """The command line that sets limits, opens the filter on descriptor 9 (each start reads it from its
-        beginning), mounts the overlays and starts bwrap. The filter comes before the overlays: in their namespace a
-        user may not read what is this process's own."""
+        """The command line that sets limits, opens the filter on descriptor 9, mounts the overlays and starts bwrap.
+
+        The filter is opened anew for each command, so that it is read from its beginning. It is opened before the
+        overlays are mounted, because in their namespace a user may not read the files of this process.
+        """
         bwrap = [self._program, *options]
         program = seccomp.filter_file()
         if program is not None:
@@ -136,10 +139,11 @@ class Bubblewrap(Sandbox):
         return ["/bin/sh", "-c", limit_script() + _LAUNCH, program or "/dev/null", *command]
 
     def _base_options(self) -> list[str]:
-        # die-with-parent and the process namespace: nothing survives. new-session: no typing into our terminal.
+        # With die-with-parent and a process namespace, no process survives. With new-session, no command can type into
+        # our terminal.
         options = ["--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
         if os.geteuid() != 0:
-            # Where the overlays took a namespace of their own, the user is root in it, and has its own id again here.
+            # In the namespace of the overlays the user is root. Here it gets its own id back.
             options += ["--unshare-user", "--uid", str(os.geteuid()), "--gid", str(os.getegid())]
         return [
             *options, "--proc", "/proc", *_KERNEL_SETTINGS, "--dev", "/dev",
@@ -147,7 +151,7 @@ class Bubblewrap(Sandbox):
         ]  # fmt: skip
 
     def _memory_options(self, path: str, max_bytes: int = PLACEHOLDER_BYTES) -> list[str]:
-        """A folder in memory, of at most `max_bytes` where this bwrap can limit it."""
+        """Options for a folder in memory, of at most `max_bytes` if this bwrap can limit it."""
         return [*(("--size", str(max_bytes)) if _has_size(self._program) else ()), "--tmpfs", path]
 
     def _all_mount_options(
@@ -183,7 +187,7 @@ class Bubblewrap(Sandbox):
 
 @functools.cache
 def _has_size(program: str) -> bool:
-    """Whether this bwrap can limit a tmpfs (0.6 can not)."""
+    """Whether this bwrap can limit the size of a tmpfs. Version 0.6 cannot."""
     try:
         completed = subprocess.run([program, "--help"], capture_output=True, text=True, timeout=10, check=False)
     except (OSError, subprocess.TimeoutExpired):
@@ -193,15 +197,15 @@ def _has_size(program: str) -> bool:
 
 @functools.cache
 def _link_options() -> list[str]:
-    """Options that make the system folders that are links."""
+    """Options that make those system folders which are links."""
     options = []
     for place in map(Path, _SYSTEM_LINKS):
-        if place.is_symlink():  # a link cannot be mounted on
+        if place.is_symlink():  # nothing can be mounted on a link
             options += ["--symlink", str(place.readlink()), str(place)]
     return options
 
 
 def _system_options() -> list[str]:
-    """Options that show the system alone, for a trial."""
+    """Options that show only the system, for a trial."""
     shown = [str(place) for place in host_paths.SYSTEM if place.is_dir() and not place.is_symlink()]
     return [*_link_options(), *(word for place in shown for word in ("--ro-bind", place, place))]

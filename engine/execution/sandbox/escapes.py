@@ -1,6 +1,6 @@
-"""Measures what each rung of the sandbox ladder holds on this machine, for `clawpy doctor` (SPEC 9.8).
+"""Measures which escapes each rung of the sandbox ladder prevents on this machine, for `clawpy doctor` (SPEC 9.8).
 
-A small program runs on the rung and tries to escape in each of the ways of `ESCAPES`.
+A small program runs on the rung and tries each of `ESCAPES`.
 """
 
 from __future__ import annotations
@@ -63,12 +63,13 @@ if os.fork() == 0:
 os.wait()
 print("done")
 """
-"""Tries each of `ESCAPES`, whether or not the ones before succeeded, and prints `done` at its end."""
+"""A program that tries each of `ESCAPES`, whether the others succeed or not, and then prints `done`."""
 
 
 @frozen
 class _Surroundings:
-    """The places, listeners and processes around the sandbox, and what the program printed that tried to reach them."""
+    """The folders, listeners and processes around the sandbox, and the output of the program that tries to reach
+    them."""
 
     folder: Path
     outside: Path
@@ -82,7 +83,7 @@ class _Surroundings:
 
     @property
     def survivor_argument(self) -> str:
-        """The argument of the process that tries to outlive the command, by which it is found."""
+        """The argument of the process that tries to outlive the command. The process is found by it."""
         return f"7.{self.token}"
 
 
@@ -97,22 +98,25 @@ ESCAPES: Mapping[str, Callable[[_Surroundings], bool]] = {
     "programs as their owner": lambda around: bool((around.folder / "program").stat().st_mode & stat.S_ISUID),
     "outliving the command": lambda around: around.was_outlived,
 }
-"""Whether each escape succeeded, by its name, in the order of the report."""
+"""For each escape by name, a function that says whether it succeeded. The report has the same order."""
 
 UNMEASURED = dict.fromkeys(ESCAPES, UNKNOWN)
 
 
 @functools.cache
 def measure_rungs() -> dict[str, dict[str, str]]:
-    """The result of each of `ESCAPES`, by the name of each rung that works here. It is `UNMEASURED` for a rung on which
-    the program did not run to its end. Takes less than a second, and is done once a process."""
+    """For each rung that works on this machine, the result of each of `ESCAPES`.
+
+    It is `UNMEASURED` for a rung on which the program did not run to its end. The measurement takes less than a second
+    and is made once a process.
+    """
     working = find_rungs()
     with ThreadPoolExecutor(len(working)) as pool:
         return {rung.name: result for rung, result in zip(working, pool.map(_measure_rung, working), strict=True)}
 
 
 def _measure_rung(rung: Sandbox) -> dict[str, str]:
-    """Run the program on a rung, and see which escapes succeeded. Nothing that it started lives on."""
+    """Run the program on a rung, and see which escapes succeeded. All processes that it started are ended."""
     import psutil
 
     with contextlib.suppress(OSError, subprocess.TimeoutExpired), ExitStack() as stack:
@@ -145,7 +149,7 @@ def _make_surroundings(stack: ExitStack, confinement: Confinement) -> _Surroundi
         token=token,
         unix_listener=stack.enter_context(_listen(socket.AF_UNIX, str(outside / "socket"))),
         port_listener=stack.enter_context(_listen(socket.AF_INET, ("127.0.0.1", 0))),
-        victim=stack.enter_context(_start_sleeper(f"8.{token}")),  # the survivor sleeps for another time
+        victim=stack.enter_context(_start_sleeper(f"8.{token}")),  # the process to be found has another argument
     )
 
 
@@ -168,7 +172,7 @@ def _run_escape_program(rung: Sandbox, confinement: Confinement, around: _Surrou
 
 @contextmanager
 def _temporary_folder() -> Iterator[Path]:
-    """A new folder in the operator's home, or where there is room for one."""
+    """A new folder in the operator's home, or among the temporary files if the home cannot be written."""
     home = Path.home()
     folder = Path(tempfile.mkdtemp(prefix=".clawpy-try-", dir=home if os.access(home, os.W_OK) else None)).resolve()
     try:

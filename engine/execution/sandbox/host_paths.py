@@ -1,8 +1,9 @@
-"""The places of this machine that commands may read, the variables that they inherit, and the places of secrets (SPEC
+"""Finds the places of this machine that commands may read, their environment variables, and the places of secrets (SPEC
 3.8).
 
-The first two are allow-lists. Of the operator's home they have only the rows of `TOOLS`, and installations that lie on
-the PATH or in which a command itself lies. Commands have another HOME, with links where the tools look for their files.
+Places and variables are allow-lists. Of the operator's home, commands may read only the rows of `TOOLS`, installations
+that are on the PATH, and the installation of the command itself. Commands have a HOME of their own, with links at the
+paths where tools look for their files.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ TABLES: dict[str, Any] = tomllib.loads(Path(__file__).with_suffix(".toml").read_
 """The lists of `host_paths.toml`."""
 
 SYSTEM = tuple(map(Path, TABLES["system"]))
-"""Places that every user of the machine reads. macOS has a list of its own (see `seatbelt`)."""
+"""Places that every user of the machine may read. macOS has a list of its own (see `seatbelt`)."""
 
 _SYSTEM_PLACES = frozenset(SYSTEM)
 
@@ -39,17 +40,18 @@ class Tool:
     folder: str
     """Its folder under the operator's home."""
     pieces: tuple[str, ...] = ("",)
-    """The parts of the folder that are shown."""
+    """The parts of the folder that commands may read."""
     variable: str = ""
     """An environment variable that may name another folder."""
 
 
 TOOLS = tuple(Tool(**{**row, "pieces": tuple(row.get("pieces", ("",)))}) for row in TABLES["tools"])
-"""The tools, with what they need of a home to run and to find what they installed, never settings with keys."""
+"""The tools, with the parts of a home that they need to run and to find their packages. None contains keys."""
 
 
 def readable_places(confinement: Confinement, program: str, environment: Mapping[str, str] = os.environ) -> list[Path]:
-    """The existing places that commands may read but not write. `program` is run; `environment` is the engine's."""
+    """The existing places that a command may read but not write. `program` is the program that it runs, and
+    `environment` is that of the engine."""
     user = home_of(environment)
     paths = [*SYSTEM, *(piece for piece, _ in installed_tools(environment)), *confinement.readable]
     if confinement.tree is not None:
@@ -58,7 +60,7 @@ def readable_places(confinement: Confinement, program: str, environment: Mapping
     for folder in path.split(os.pathsep):
         if folder.startswith("/"):
             paths += _installation_of(Path(folder) / "program", user)
-    relative = os.sep in program and not program.startswith(os.sep)  # of the command's folder, not of this process's
+    relative = os.sep in program and not program.startswith(os.sep)  # in the command's folder, which is shown anyway
     if not relative and (executable := shutil.which(program, path=path)):
         paths += [Path(executable), *installations_of(Path(executable), user)]
     for place in dict.fromkeys((confinement.tree or confinement.folder, confinement.folder)):
@@ -70,8 +72,8 @@ def readable_places(confinement: Confinement, program: str, environment: Mapping
 
 
 def installations_of(program: Path, user: Path) -> Iterator[Path]:
-    """The installations that `program` needs: the one it lies in, the one of the file that it links to, and for a
-    virtual environment its base interpreter. Those in `SYSTEM` are left out."""
+    """The installations that `program` needs, except those in `SYSTEM`: the one that contains it, the one that contains
+    the file it links to, and for a virtual environment that of its base interpreter."""
     for spelling in dict.fromkeys((program, program.parent.resolve() / program.name, program.resolve())):
         for place in _installation_of(spelling, user):
             yield place
@@ -79,7 +81,7 @@ def installations_of(program: Path, user: Path) -> Iterator[Path]:
 
 
 def installed_tools(environment: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
-    """The existing pieces of `TOOLS`: each with its place, and its path under a home."""
+    """The parts of `TOOLS` that exist on this machine: the place of each, and its path relative to a home."""
     user = home_of(environment)
     home = str(user)
     for tool in TOOLS:
@@ -87,14 +89,14 @@ def installed_tools(environment: Mapping[str, str]) -> Iterator[tuple[Path, str]
         root = named if named.startswith("/") else f"{home}/{tool.folder}"
         for piece in tool.pieces:
             if not os.access(f"{root}/{piece}", os.F_OK):
-                continue  # cheaper than a `Path`, and few of them exist
+                continue  # few of them exist, and this is cheaper than making a `Path`
             place = Path(root, piece)
             if not user.is_relative_to(place):
                 yield place, f"{tool.folder}/{piece}".rstrip("/")
 
 
 def link_tools(home: Path, environment: Mapping[str, str] = os.environ) -> None:
-    """Put links into a new `home` where tools look for their files, and the operator's name for git."""
+    """Put links to the files of tools into a new `home`, and a `.gitconfig` with the operator's name and address."""
     user = home_of(environment)
     for place, name in installed_tools(environment):
         link = home / name
@@ -112,7 +114,8 @@ def home_of(environment: Mapping[str, str]) -> Path:
 
 
 def system_secrets() -> list[Path]:
-    """Files and folders in /etc and /opt that the engine may read and other users may not; commands do not see them."""
+    """Files and folders in /etc and /opt that the engine may read and other users may not. They are hidden from
+    commands."""
     return [*_private_entries("/etc", deep=True), *_private_entries("/opt", deep=False)]
 
 
@@ -120,7 +123,7 @@ def _private_entries(folder: str, *, deep: bool) -> Iterator[Path]:
     try:
         entries = list(os.scandir(folder))
     except OSError:
-        return  # not for us either
+        return  # we may not read it either
     for entry in entries:
         if entry.is_symlink():
             continue
@@ -138,13 +141,16 @@ def _private_entries(folder: str, *, deep: bool) -> Iterator[Path]:
 
 
 def _is_accessible(path: Path) -> bool:
-    """Whether it is there for us; `Path.exists` raises where we may not look."""
+    """Whether a path exists and we may see it. `Path.exists` would raise an error in a folder that we may not read."""
     return os.access(path, os.F_OK)
 
 
 def _installation_of(program: Path, user: Path) -> list[Path]:
-    """The folder that `program` needs, [] for none: for `x/bin/program` that is `x` where `x` looks like an
-    installation, else the folder of programs alone; for a script in an npm package the `node_modules` it lies in."""
+    """The folder that `program` needs, [] for none.
+
+    For `x/bin/program` that is `x` if `x` looks like an installation, and otherwise `x/bin`. For a script in an npm
+    package it is the `node_modules` that contains it.
+    """
     for parent in program.parents:
         if parent.name == "node_modules":
             return [parent]
@@ -162,7 +168,7 @@ def _installation_of(program: Path, user: Path) -> list[Path]:
 
 
 def _base_interpreters(environment: Path, user: Path) -> Iterator[Path]:
-    """The interpreters that a virtual environment was made with."""
+    """The installations of the interpreters with which a virtual environment was made."""
     try:
         config_text = (environment / "pyvenv.cfg").read_text(errors="replace")
     except OSError:
@@ -176,7 +182,7 @@ def _base_interpreters(environment: Path, user: Path) -> Iterator[Path]:
 
 
 def _git_identity(config: Path) -> str:
-    """The operator's name and address for git, from a configuration file that may hold secrets as well."""
+    """A git configuration with the operator's name and address only. The file `config` may contain secrets, too."""
     try:
         config_text = config.read_text(errors="replace")
     except OSError:
@@ -208,8 +214,8 @@ def without_programs_of(folders: Iterable[str], environment: Path | None) -> lis
 
 
 def which(program: str, *, project: Path) -> str | None:
-    """The operator's `program` on the PATH, outside of the folder `project` and of the engine's own environment; None
-    when there is none."""
+    """The path of a program on the operator's PATH, None if there is none. Programs in the folder `project` and in the
+    engine's own environment are left out."""
     path = without_programs_of(search_path(project).split(os.pathsep), own_environment())
     return shutil.which(program, path=os.pathsep.join(path))
 
@@ -218,8 +224,11 @@ _CREDENTIALS_IN_URL = re.compile(r"[a-z][a-z0-9+.-]*://[^/\s@]+@", re.IGNORECASE
 
 
 def secret_places(home: Home, environment: Mapping[str, str] = os.environ) -> tuple[Path, ...]:
-    """The places that exist here and are hidden where a place around them is shown: secrets of the operator and of the
-    system, and the engine's own folders with other sessions' worktrees, scratch and caches."""
+    """The existing places that are hidden from commands, even inside a place that they may read.
+
+    These are secrets of the operator and of the system, and the engine's own folders, which contain the worktrees,
+    scratch folders and caches of other sessions.
+    """
     user = home_of(environment)
     named = [*_secret_places_of(user), *system_secrets()]
     for pointer in TABLES["secret_pointers"]:
@@ -228,12 +237,12 @@ def secret_places(home: Home, environment: Mapping[str, str] = os.environ) -> tu
     paths: set[Path] = set()
     for path in named:
         if not path.exists():
-            continue  # cheaper than `resolve`, and few of them exist
+            continue  # few of them exist, and this is cheaper than `resolve`
         try:
-            # A link is hidden where it leads: mounting over the link itself is not possible.
+            # Nothing can be mounted on a link, so its target is hidden.
             real = path.resolve(strict=True)
         except OSError:
-            continue  # not readable for us either
+            continue  # we may not read it either
         if real != user and real != Path("/"):
             paths.add(real)
     return tuple(sorted(paths))
@@ -247,11 +256,13 @@ def _secret_places_of(user: Path) -> tuple[Path, ...]:
 def session_environment(
     confinement: Confinement, sandbox: Sandbox, session_id: str, inherited: Mapping[str, str] = os.environ
 ) -> dict[str, str]:
-    """The environment of a session's commands: an allow-list of the engine's own without secrets, output line by line
-    and without colours, and caches outside of the operator's tree (SPEC 3.9).
+    """The environment of a session's commands (SPEC 3.9).
 
-    The virtual environment that the engine itself runs in (`uv run clawpy`) is not the project's: it is taken away,
-    unless it is the workspace's own. The workspace's `.venv`, with which its tests run, comes first on the PATH."""
+    It has an allow-list of the engine's own variables, without secrets. It makes tools write line by line and without
+    colours, and keep their caches outside of the operator's tree. The virtual environment of the engine itself (as with
+    `uv run clawpy`) is removed, unless it is that of the workspace. The `.venv` of the workspace, with which its tests
+    run, comes first on the PATH.
+    """
     variables = {
         name: value
         for name, value in inherited.items()
@@ -270,7 +281,7 @@ def session_environment(
 
 
 def _package_variables(confinement: Confinement) -> dict[str, str]:
-    """Variables that lead tools to the packages that an installation put among the caches or into `vendor`."""
+    """Variables by which tools find the packages that were installed into the caches or into `vendor`."""
     variables = {
         row["variable"]: row["value"].format(confinement.caches / row["folder"])
         for row in TABLES["cached_packages"].values()
@@ -283,7 +294,7 @@ def _package_variables(confinement: Confinement) -> dict[str, str]:
 
 
 def _use_project_environment(variables: dict[str, str], confinement: Confinement) -> dict[str, str]:
-    """`variables` with the project's virtual environment, if it has one, in place of the engine's."""
+    """Replace the engine's virtual environment in `variables` by that of the project, if it has one."""
     folders = [confinement.tree or confinement.folder, confinement.folder]
     if confinement.prepared:
         folders.reverse()

@@ -1,7 +1,7 @@
-"""Finds the rung of the sandbox ladder that is in force on this machine, and reports on the others (SPEC 3.8).
+"""Chooses the rung of the sandbox ladder that is used on this machine, and reports on all rungs (SPEC 3.8).
 
-Bubblewrap on Linux, then Landlock with seccomp; Seatbelt on macOS; none anywhere else. A rung is taken when a real
-command was held by it here, never because a program was found. `escapes` measures what each rung holds.
+On Linux the rungs are bubblewrap, and Landlock with seccomp; on macOS Seatbelt; elsewhere there is none. That a program
+is installed is not enough: a rung is used only if it confined a real command on this machine.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _SYSTEMS = {"bubblewrap": "Linux", "landlock": "Linux", "seatbelt": "Darwin"}
 """The system of each rung, the best rung first."""
 
 UNCONFINED = "no sandbox"
-"""How the row of a session says that nothing confined it."""
+"""The text in the row of a session that nothing confined."""
 
 
 class NoSandbox(Sandbox):
-    """The last rung: a clean environment, limits, and an end for every process with its command. Nothing autonomous may
-    execute here."""
+    """The last rung. A command has a clean environment and limits, and all its processes end with it, but nothing
+    confines it. Work that runs by itself executes no command on this rung."""
 
     name = "none"
     confines = False
@@ -42,25 +42,25 @@ class NoSandbox(Sandbox):
 
 @frozen
 class RungReport:
-    """The report of `doctor` on one rung."""
+    """What `clawpy doctor` reports on one rung."""
 
     name: str
     works: bool
     in_force: bool
     limitations: str = ""
-    """Its limits here, or why it does not work."""
+    """What it cannot confine on this machine, or why it does not work."""
     fix: str = ""
-    """How to get it to work; "" when it does."""
+    """How to make it work; "" if it works."""
 
 
 @functools.cache
 def best_sandbox() -> Sandbox:
-    """The highest rung that works on this machine, tried once a process."""
+    """The best rung that works on this machine. The rungs are tried once a process."""
     return next((rung for rung in _rungs_of_platform() if not rung.problem), NoSandbox())
 
 
 def find_rungs() -> list[Sandbox]:
-    """Every rung that works here, the best first; `NoSandbox` last."""
+    """All rungs that work on this machine, the best first. `NoSandbox` is the last."""
     working: list[Sandbox] = [rung for rung in _rungs_of_platform() if not rung.problem]
     return [*working, NoSandbox()]
 

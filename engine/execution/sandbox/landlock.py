@@ -1,9 +1,9 @@
-"""The rung of Landlock and seccomp, for Linux without user namespaces: pure Python, about 40 ms a command (SPEC 3.8).
+"""The rung of Landlock and seccomp, for Linux without user namespaces. It takes about 40 ms a command (SPEC 3.8).
 
-The supervisor runs each command and holds it. Landlock confines which files the command opens, makes, moves and
-removes, and to which processes it sends signals. Seccomp refuses sockets, and calls on what the machine shares where
-there are no namespaces. Calls that neither can judge are passed on to the supervisor. A command has nothing of its own
-here: no loopback, no /tmp, no /dev/shm, no terminals. See also `Landlock.limitations`.
+The supervisor runs each command and confines it. Landlock confines which files the command opens, makes, moves and
+removes, and to which processes it sends signals. Seccomp refuses sockets, and system calls that would reach shared
+parts of the machine. The kernel passes calls that neither can judge on to the supervisor. A command has no loopback,
+/tmp, /dev/shm or terminal of its own. See also `Landlock.limitations`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ DEVICES = tuple(Path("/dev") / name for name in ("null", "zero", "full", "random
 PROCESSES = Path("/proc")
 
 SIGNALS_SINCE = 6
-"""The version of Landlock that holds signals."""
+"""The first version of Landlock that confines signals."""
 TRUNCATION_SINCE = 3
 _NEWEST = 7
 
@@ -54,7 +54,7 @@ def landlock_version() -> int:
 
 
 def handled_rights(abi: int) -> int:
-    """The rights to files that this version knows, as bits."""
+    """The rights to files that this version of Landlock knows, as bits."""
     rights = (1 << 13) - 1
     for since, right in ((2, _REFER), (TRUNCATION_SINCE, LANDLOCK_TRUNCATE), (5, LANDLOCK_IOCTL_DEV)):
         rights |= right if abi >= since else 0
@@ -62,7 +62,7 @@ def handled_rights(abi: int) -> int:
 
 
 class Landlock(Sandbox):
-    """The rung as the kernel's version `abi` of Landlock allows it."""
+    """The rung with version `abi` of Landlock, by default that of the kernel."""
 
     name = "landlock"
 
@@ -87,7 +87,7 @@ class Landlock(Sandbox):
 
     @functools.cached_property
     def problem(self) -> str:
-        """Why it does not work here; "" when it does. A command tries it."""
+        """Why it does not work on this machine; "" if it works. A command tries it."""
         if self._abi < 1:
             return "this kernel has no Landlock, or it is switched off (it needs Linux 5.13 and `lsm=…,landlock`)"
         if platform.machine() not in ARCHITECTURES:
@@ -115,7 +115,7 @@ class Landlock(Sandbox):
 
     @property
     def limitations(self) -> list[str]:
-        """The accesses that it does not hold, and the places that commands do not have."""
+        """The accesses that it does not confine, and the places that commands do not have."""
         missing = [
             "commands see that files exist, their sizes and times, and the list of processes",
             "no loopback, no sockets except pairs, no /dev/shm (Python's multiprocessing locks need it) and no"
@@ -150,8 +150,11 @@ class Landlock(Sandbox):
 
 
 def path_rules(place: Path, access: int, hidden: Collection[Path]) -> Iterator[tuple[Path, int]]:
-    """The rules that give `access` to `place` without the `hidden` places in it. Landlock can only add: where something
-    deeper is hidden, everything beside the way to it gets a rule."""
+    """The rules that give `access` to `place`, but not to the `hidden` places in it.
+
+    Landlock has no rule that takes a right away. So if a place contains a hidden one, each of its other entries gets a
+    rule of its own.
+    """
     if place in hidden:
         return
     if not any(secret.is_relative_to(place) for secret in hidden):
@@ -161,7 +164,7 @@ def path_rules(place: Path, access: int, hidden: Collection[Path]) -> Iterator[t
     try:
         entries = list(os.scandir(place))
     except OSError:
-        return  # not readable for us either
+        return  # we may not read it either
     for entry in entries:
-        if not entry.is_symlink():  # what it leads to has a rule of its own, or none
+        if not entry.is_symlink():  # the rule for the target of a link decides
             yield from path_rules(Path(entry.path), access, hidden)

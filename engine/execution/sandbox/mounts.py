@@ -1,11 +1,12 @@
-"""Plans which places of the file system a sandboxed command sees, and how (SPEC 3.8).
+"""Plans which places of the file system a sandboxed command sees, and whether it may write them (SPEC 3.8).
 
-A command sees the places to read, the session's own places, and an empty place over each secret. The deeper path
-decides: a place shown inside a hidden folder is seen, a place hidden inside a writable one is not.
+A command sees the places that it may read, the places of its session, and an empty place instead of each secret. The
+deeper path decides: a readable place inside a hidden folder is seen, and a hidden place inside a writable folder is
+not.
 
-The mounts of each command are made anew, by paths. Two rules keep a command from preparing the way for the next one.
-What is mounted inside a writable place is pinned, with every folder on the way to it, because a mount point cannot be
-renamed or exchanged. And a source of a mount is never a link that a command could have made.
+Each command gets new mounts, which are found by path. So a command must not be able to change what these paths mean for
+the next command. For a mount inside a writable place, every folder on the way to it is mounted as well, because a mount
+point cannot be renamed or replaced. And the source of a mount is never a link that a command could have made.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from engine.model import Refusal
 
 
 class MountKind(Enum):
-    """How a place is seen."""
+    """Whether a place is hidden, and whether it may be written."""
 
     HIDDEN = "hidden"
     READ = "read"
@@ -35,7 +36,7 @@ class MountKind(Enum):
 
 @frozen
 class Mount:
-    """The place `source` outside, seen `at` a place inside."""
+    """The place `source` of this machine, which commands see `at` a path."""
 
     kind: MountKind
     at: Path
@@ -45,13 +46,16 @@ class Mount:
 def plan_mounts(
     confinement: Confinement, readable: Iterable[Path], moved: Mapping[Path, Path] | None = None
 ) -> list[Mount]:
-    """The mounts of a command, in order. `readable` is from `host_paths.readable_places`. `moved` maps places to the
-    sources that are seen there; such a place is writable unless it has another kind. Reads the disk only for `.git`."""
+    """The mounts of a command, in the order in which they are made.
+
+    `readable` comes from `host_paths.readable_places`. `moved` maps paths to the sources that are seen there. These are
+    writable, unless the path gets another kind. The disk is read only to look at `.git`.
+    """
     moved = dict(moved or {})
     tree, folder = confinement.tree, confinement.folder
     kinds = dict.fromkeys(confinement.hidden, MountKind.HIDDEN)
     kinds |= dict.fromkeys(moved, MountKind.WRITE)
-    shown = (folder,) if tree is None else (tree, folder)  # an environment that lies in these is seen with them
+    shown = (folder,) if tree is None else (tree, folder)  # readable places in these need no mount of their own
     kinds |= {path: MountKind.READ for path in readable if not any(path.is_relative_to(place) for place in shown)}
     if tree is not None:
         kinds[tree] = MountKind.READ
@@ -80,7 +84,7 @@ def plan_mounts(
 
 
 def _is_needed(mount: Mount, enclosing: Mount | None, tmp: Path) -> bool:
-    """Whether a mount changes what is seen inside the mount around it; nothing is seen where there is none."""
+    """Whether a mount changes what is seen inside the mount that encloses it. Without that, nothing is seen there."""
     if enclosing is None:
         return mount.kind is not MountKind.HIDDEN
     if mount.kind is MountKind.HIDDEN:
@@ -90,16 +94,19 @@ def _is_needed(mount: Mount, enclosing: Mount | None, tmp: Path) -> bool:
 
 
 def _pinned_mounts(mount: Mount, enclosing: Mount | None) -> Iterator[Mount]:
-    """Mounts of the folders between a writable place and a mount in it."""
+    """Mounts for the folders between a writable place and a mount in it."""
     if enclosing is not None and enclosing.kind is MountKind.WRITE:
         for between in reversed(mount.at.relative_to(enclosing.at).parents[:-1]):
             yield Mount(MountKind.WRITE, enclosing.at / between, enclosing.source / between)
 
 
 def protected_git_paths(folder: Path) -> tuple[list[Path], bool]:
-    """The paths of git in `folder` that no command may write, because the operator's next git command would run a hook
-    or a filter planted there: its `.git`, those of its submodules, and the list of them. The second value is False when
-    they cannot be protected, because `.git` is a link, on which nothing can be mounted: then `folder` is read-only."""
+    """(paths, whether they can be protected): the paths of git in `folder` that no command may write.
+
+    They are its `.git`, those of its submodules, and the list of submodules. A hook or a filter that a command puts
+    there would run with the operator's next git command. They cannot be protected if `.git` is a link, because nothing
+    can be mounted on a link. Then `folder` must be read-only.
+    """
     own_git = folder / ".git"
     if own_git.is_symlink():
         return [], False
@@ -116,8 +123,11 @@ def protected_git_paths(folder: Path) -> tuple[list[Path], bool]:
 
 
 def make_pinned(mounts: Iterable[Mount], root: Path) -> None:
-    """Make the missing folders of those sources that lie in `root`. Commands write in `root`: raises `Refusal` when one
-    of them put something else there, and OSError."""
+    """Make missing folders for those sources that are in `root`.
+
+    Commands may write in `root`. Raises `Refusal` `sandbox_tampered` if a command put a link or a file in the place of
+    a folder, and OSError.
+    """
     for mount in mounts:
         if not mount.source.is_relative_to(root) or mount.source == root:
             continue
@@ -138,22 +148,23 @@ class Layers:
     """Overlays over places of the operator."""
 
     folder: Path
-    """The folder in which they are made; commands never see it."""
+    """The folder in which they are made. Commands do not see it."""
     places: tuple[Path, ...]
     is_writable: bool
-    """Commands write over the first place."""
+    """Whether commands may write over the first place."""
     work: str = field(default_factory=lambda: next(_work_names))
-    """The name of the kernel's own folder, which can serve one mount only."""
+    """The name of a folder for the kernel, which can be used for one mount only."""
 
     def source(self, place: Path) -> Path:
         """The folder at which the overlay of `place` is mounted, before the sandbox starts."""
         return self.folder / f"merged{self.places.index(place)}"
 
     def script(self) -> str:
-        """The shell script that mounts the overlays, for a shell in `folder` that becomes the sandbox. It names no path
-        of the operator's: options of a mount cannot hold every character.
+        """The shell script that mounts the overlays. The shell that runs it is in `folder`, and becomes the sandbox.
 
-        `volatile`: without it the end of each command would wait until everything written to that disk is there."""
+        The script uses links in `folder` instead of paths of the operator, because mount options cannot contain every
+        character. Without `volatile`, the end of each command would wait until everything is written to the disk.
+        """
         user = "" if os.geteuid() == 0 else ",userxattr"
         steps = []
         for number in range(len(self.places)):
@@ -164,7 +175,7 @@ class Layers:
         return "".join(steps)
 
     def make(self) -> None:
-        """Make the folders that `script` needs, if they are not there yet. Raises OSError."""
+        """Make the folders and links that `script` needs, unless they exist. Raises OSError."""
         names = ["upper", self.work, "nothing", *(f"merged{number}" for number in range(len(self.places)))]
         for name in names:
             (self.folder / name).mkdir(exist_ok=True, mode=0o755)
@@ -182,7 +193,7 @@ UNSHARE = (
 
 
 def overlay_layers(confinement: Confinement) -> Layers | None:
-    """The overlays that belong to a confinement; None when it shows nothing of the operator's."""
+    """The overlays for a confinement; None if it shows no folder of the operator."""
     tree = confinement.tree
     readable = [place for place in confinement.readable if os.access(f"{place}/", os.R_OK)]
     if tree is not None:
@@ -194,7 +205,8 @@ _problem_by_disks: dict[tuple[int, ...], str] = {}
 
 
 def mount_problem(layers: Layers) -> str:
-    """Why these overlays cannot be mounted here; "" when they can. A real mount tries it, once for each disk."""
+    """Why these overlays cannot be mounted; "" if they can. A real mount tries it, once for each combination of
+    disks."""
     try:
         layers.make()
         disks = tuple(place.stat().st_dev for place in (layers.folder, *layers.places))
@@ -217,7 +229,7 @@ def _try_mount(layers: Layers) -> str:
 
 
 def written_files(confinement: Confinement) -> Iterator[str]:
-    """The files that commands made, changed or removed over the operator's tree, by their paths in it."""
+    """The files that commands made, changed or removed over the operator's tree, as paths in it."""
     upper = confinement.layers / "upper"
     for folder, _, names in os.walk(upper):
         for name in names:
@@ -236,19 +248,20 @@ _TREE_CACHES = (
     ("build", "build.gradle"),
     ("build", "build.gradle.kts"),
 )
-"""Folders in which tools keep caches in the tree itself, each with the file that such a tree has ("": any tree)."""
+"""Folders in a tree where tools keep caches, each with a file that shows that the tree uses the tool ("" for any
+tree)."""
 
 
 def caches_in_tree(confinement: Confinement) -> dict[Path, Path]:
-    """Make the caches of `_TREE_CACHES` for a session that works over the operator's tree: place in the tree to folder
-    of the cache. A place where the operator has something is left out."""
+    """Make folders for the caches of `_TREE_CACHES`, for a session that works over the operator's tree. Returns the
+    folder of each cache by its path in the tree. Paths that the operator uses are left out."""
     folders = {}
     for name, tree_file in _TREE_CACHES:
         path = confinement.folder / name
         is_taken = path.exists() or path.is_symlink() or path.parent.is_symlink()
         if is_taken or not (confinement.folder / tree_file).exists():
             continue
-        # Beside what is shown: a source of a mount that a command could exchange for a link is none.
+        # Commands do not see this folder, so none can replace it by a link.
         cache = confinement.caches.parent / "tree" / name
         cache.mkdir(parents=True, exist_ok=True)
         folders[path] = cache

@@ -1,8 +1,8 @@
-"""Forwards ports on the loopback of a sandbox without network to the host gate's socket (SPEC 3.8).
+"""Forwards ports on the loopback of a sandbox to the socket of the host gate (SPEC 3.8).
 
-It runs inside the sandbox, as `python -I -S port_forwarder.py SOCKET HOSTS command…`. Its child does the forwarding.
-The process itself becomes the command, so that its pipes, signals and exit code are the command's own. The interpreter
-is started bare: standard library only, and no import of the engine.
+It runs as a script inside the sandbox: `python -I -S port_forwarder.py SOCKET HOSTS command…`. It forks a child that
+forwards. The process itself becomes the command, so that pipes, signals and exit code are those of the command. It
+uses only the standard library and imports nothing of the engine.
 """
 
 from __future__ import annotations
@@ -25,14 +25,16 @@ _NO_PROXY = "localhost,127.0.0.1,::1"
 
 
 def forward_command(gate: Path, local_hosts: Sequence[str], argv: Sequence[str]) -> list[str]:
-    """The command line that runs `argv` with the socket `gate` as its only network. `local_hosts` are on the operator's
-    loopback, "host:port": commands find them at the same address inside."""
+    """The command line that runs `argv` with the socket `gate` as its only network.
+
+    `local_hosts` are addresses on the operator's loopback, as "host:port". Commands reach them at the same address.
+    """
     return [sys.executable, "-I", "-S", str(SCRIPT), str(gate), ",".join(local_hosts), *argv]
 
 
 def _proxy_environment(port: int) -> dict[str, str]:
-    """The variables by which curl, Python, Go, Rust, and node from 24 on go through the gate. Loopback is the sandbox's
-    own, and needs no proxy."""
+    """The variables that make curl, Python, Go, Rust, and node from version 24 on use the gate as their proxy. For the
+    loopback of the sandbox they use none."""
     address = f"http://127.0.0.1:{port}"
     variables = {"NODE_USE_ENV_PROXY": "1"}
     for name, value in (*((name, address) for name in _PROXY_VARIABLES), ("NO_PROXY", _NO_PROXY)):
@@ -41,7 +43,7 @@ def _proxy_environment(port: int) -> dict[str, str]:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Listen, fork the forwarder, become the command."""
+    """Listen on the ports, fork the child that forwards, and become the command."""
     gate, local_hosts, *argv = arguments
     proxy = _listen("127.0.0.1", 0)
     openings = {proxy: b""}
@@ -64,7 +66,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _listen(address: str, port: int) -> socket.socket:
-    """A listening socket; port 0 takes a free one."""
+    """A listening socket. With port 0 it gets a free port."""
     server = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)
     server.bind((address, port))
     server.listen(64)
@@ -72,7 +74,8 @@ def _listen(address: str, port: int) -> socket.socket:
 
 
 def _detach() -> None:
-    """Let go of the command's pipes, which end with the command and not with us, and of its terminal."""
+    """Close the pipes of the command, so that they end with the command and not with this process, and leave its
+    terminal."""
     os.setsid()
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     nowhere = os.open(os.devnull, os.O_RDWR)
@@ -81,8 +84,8 @@ def _detach() -> None:
 
 
 def _serve(openings: Mapping[socket.socket, bytes], gate: str) -> NoReturn:
-    """Lead every connection to the gate until the sandbox ends. `openings` has the bytes that go there first, by the
-    listening socket."""
+    """Forward every connection to the gate until the sandbox ends. For each listening socket, `openings` has the bytes
+    that are sent to the gate first."""
     with selectors.DefaultSelector() as selector:
         for server, opening in openings.items():
             selector.register(server, selectors.EVENT_READ, opening)
@@ -108,7 +111,8 @@ def _forward(client: socket.socket, gate: str, opening: bytes) -> None:
 
 
 def _open_tunnel(gate_connection: socket.socket, opening: bytes) -> bool:
-    """Whether the gate answers `opening` with 200. Reads byte by byte: what follows the head is the host's."""
+    """Whether the gate answers `opening` with status 200. The answer is read byte by byte, because the bytes after its
+    head come from the host and belong to the client."""
     gate_connection.sendall(opening)
     answer = b""
     while not answer.endswith(b"\r\n\r\n"):
@@ -120,7 +124,7 @@ def _open_tunnel(gate_connection: socket.socket, opening: bytes) -> bool:
 
 
 def _copy_bytes(source: socket.socket, sink: socket.socket) -> None:
-    with contextlib.suppress(OSError):  # one side went away: so does the other
+    with contextlib.suppress(OSError):  # if one side is gone, the other is closed as well
         while chunk := source.recv(_CHUNK):
             sink.sendall(chunk)
     with contextlib.suppress(OSError):

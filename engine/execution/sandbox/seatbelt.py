@@ -1,7 +1,7 @@
-"""The rung of macOS: `sandbox-exec` with a profile of its own for each command (SPEC 3.8).
+"""The rung for macOS: the program `sandbox-exec`, with a profile for each command (SPEC 3.8).
 
-Apple calls the program deprecated, but still ships it. A command may still see the names of other processes. It has no
-loopback of its own, so nothing listens and nothing connects unless the network is allowed.
+Apple calls the program deprecated, but still ships it. A command can see the names of other processes. It has no
+loopback of its own, so without network it can neither listen nor connect.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ PROGRAM = Path("/usr/bin/sandbox-exec")
 _PERSONAL_PLACES = tuple(
     map(Path, ("/Users", "/Volumes", "/private/var/root", "/private/var/folders", "/home", "/root"))
 )
-"""Places with files of people and of programs; the rest of a Mac is the system."""
+"""Places with files of people and of installed programs. The rest of a Mac is the system."""
 
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/dtracehelper")
 
 
 class Seatbelt(Sandbox):
-    """`sandbox-exec`, which has no host gate: a command has the network that the workspace allows, or none."""
+    """The rung of `sandbox-exec`. It has no host gate: a command has the whole network, if the workspace allows it, or
+    none."""
 
     name = "seatbelt"
 
@@ -42,7 +43,8 @@ class Seatbelt(Sandbox):
 
     @functools.cached_property
     def problem(self) -> str:
-        """Why it does not work here; "" when it does. A command tries what has to succeed and what has to fail."""
+        """Why it does not work on this machine; "" if it works. A command tries what must succeed and what must
+        fail."""
         if not self._program.exists():
             return "sandbox-exec is not installed"
         with tempfile.TemporaryDirectory(prefix="clawpy-try-") as name:
@@ -68,7 +70,7 @@ class Seatbelt(Sandbox):
 
     @property
     def limitations(self) -> list[str]:
-        """Limits that it has on every Mac."""
+        """What it cannot confine on any Mac."""
         return [
             "its profile was written without a Mac; it has only been tested by the check on this machine",
             "no loopback of its own",
@@ -77,8 +79,10 @@ class Seatbelt(Sandbox):
 
 
 def make_profile(confinement: Confinement, readable: Iterable[Path] = ()) -> str:
-    """The profile of a command that reads `readable`, and everything but the files of people and programs. The last
-    rule that matches decides, so they come in the order of the plan: the deeper path later."""
+    """The profile of a command that may read `readable` and the system.
+
+    The last rule that matches decides. So the rules have the order of the plan, in which deeper paths come later.
+    """
     lines = [
         "(version 1)",
         "(deny default)",
@@ -102,7 +106,7 @@ def make_profile(confinement: Confinement, readable: Iterable[Path] = ()) -> str
         if kind is MountKind.WRITE:
             lines += [f"(allow file-read* file-write* {subpath})"]
         elif kind is MountKind.READ:
-            # Nor is it moved away, itself or with a folder on the way to it.
+            # The place must not be renamed either, nor a folder that contains it.
             lines += [f"(allow file-read* {subpath})", f"(deny file-write* {subpath})"]
             lines += _pin_parents(path, confinement)
         else:
@@ -126,8 +130,8 @@ def _pin_parents(path: Path, confinement: Confinement) -> list[str]:
 
 
 def quote_path(path: Path | str) -> str:
-    """A path as a string of the profile's language. Raises ValueError for a control character, for which the language
-    has no safe form."""
+    """A path as a string in the language of profiles. Raises ValueError for a control character, because the language
+    cannot escape it."""
     text = str(path)
     if any(character < " " or character == "\x7f" for character in text):
         raise ValueError(f"a path with a control character cannot be confined: {text!r}")

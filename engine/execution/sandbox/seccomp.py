@@ -1,10 +1,9 @@
-"""Makes the seccomp filters of the Linux rungs, which refuse system calls (SPEC 3.8).
+"""Makes the seccomp filters of both Linux rungs, which refuse system calls (SPEC 3.8).
 
-A filter closes what namespaces leave open, so bubblewrap has one, too. The kernel's keyring belongs to the credentials
-and not to a namespace, and may hold disk and network keys. Sockets of some families (a virtual machine's vsock,
-bluetooth) know no network namespace and lead out of it. User namespaces, io_uring, bpf and the mount calls had many
-holes that an unprivileged program could use, and no test suite or build needs them. No command can make a file that
-runs as its owner.
+Bubblewrap needs a filter, too, because namespaces do not cover everything. The keyring of the kernel belongs to no
+namespace, and may hold disk and network keys. Sockets of some families, such as vsock and bluetooth, reach out of a
+network namespace. User namespaces, io_uring, bpf and the mount calls had many security holes, and no test suite or
+build needs them. A filter also keeps commands from making a file that runs as its owner.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ _BPF_RET = 0x06
 _OFFSET_OF_NUMBER = 0
 _OFFSET_OF_ARCHITECTURE = 4
 _OFFSET_OF_ARGUMENTS = 16
-"""Where `struct seccomp_data` has these, in bytes."""
+"""Offsets of fields of `struct seccomp_data`, in bytes."""
 
 _SECCOMP_RET_ALLOW = 0x7FFF0000
 _SECCOMP_RET_ERRNO = 0x00050000
@@ -42,7 +41,7 @@ _CLONE_NEWUSER = 0x10000000
 _TIOCSTI = 0x5412
 _TIOCLINUX = 0x541C
 _SET_FILE_FLAGS = (0x40086602, 0x401C5820)
-"""FS_IOC_SETFLAGS and FS_IOC_FSSETXATTR (chattr), which need a file to be open for reading alone."""
+"""FS_IOC_SETFLAGS and FS_IOC_FSSETXATTR (chattr), for which a file need only be open for reading."""
 _SET_SIGNAL_OWNER = (0x8901, 0x8902)
 """FIOSETOWN and SIOCSPGRP."""
 _F_SET_OWNER = (8, 15)
@@ -61,14 +60,14 @@ _O_TRUNC = 0o1000
 _O_TMPFILE = 0o20000000
 
 SIGNALS = ("kill", "tkill", "tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo")
-"""Calls that send a signal: passed on only where Landlock does not hold signals itself."""
+"""Calls that send a signal. They are passed on to the supervisor only if Landlock does not confine signals."""
 
 _TABLES = tomllib.loads(Path(__file__).with_name("syscalls.toml").read_text())
 
 
 @frozen
 class Architecture:
-    """Numbers of one kind of machine."""
+    """The numbers of one kind of machine."""
 
     audit: int
     """Its AUDIT_ARCH."""
@@ -81,9 +80,9 @@ class Architecture:
     ioctl: int
     fcntl: int
     modes: list[tuple[int, int]]
-    """Calls that set the mode of a file, and which argument has it."""
+    """(call, index of the argument with the mode) of calls that set the mode of a file."""
     opens: list[tuple[int, int]]
-    """Calls that open a file, and which argument has the flags; the mode comes after."""
+    """(call, index of the argument with the flags) of calls that open a file. The mode is the argument after it."""
 
 
 ARCHITECTURES = {name: Architecture(**row) for name, row in _TABLES["architectures"].items()}
@@ -91,29 +90,30 @@ ARCHITECTURES = {name: Architecture(**row) for name, row in _TABLES["architectur
 
 @dataclass(slots=True)
 class _Program:
-    """Instructions of classic BPF: code, jump if true, jump if false, value. A jump counts the instructions to skip."""
+    """A program of classic BPF. An instruction has a code, a jump if true, a jump if false, and a value. A jump is the
+    number of instructions to skip."""
 
     code: list[tuple[int, int, int, int]] = field(default_factory=list)
 
     def load_word(self, offset: int) -> None:
-        """Load the 32 bits at `offset` of the call, for the tests that follow."""
+        """Load the 32 bits at `offset` of the call. The tests that follow compare them."""
         self.code.append((_BPF_LD_W_ABS, 0, 0, offset))
 
     def return_action(self, action: int) -> None:
         self.code.append((_BPF_RET, 0, 0, action))
 
     def return_when(self, test: int, value: int, action: int) -> None:
-        """`action` when the loaded word passes `test` with `value`."""
+        """Return `action` if the loaded word passes `test` with `value`."""
         self.code.append((test, 0, 1, value))
         self.return_action(action)
 
     def return_unless(self, value: int, action: int) -> None:
-        """`action` when the loaded word is not `value`."""
+        """Return `action` if the loaded word is not `value`."""
         self.code.append((_BPF_JEQ, 1, 0, value))
         self.return_action(action)
 
     def add_block(self, call: int, body: _Program) -> None:
-        """`body` for this call alone; it ends by returning an action."""
+        """Run `body` for this system call only. `body` must end by returning an action."""
         self.code.append((_BPF_JEQ, 0, len(body.code), call))
         self.code += body.code
 
@@ -123,25 +123,25 @@ class _Program:
 
 @frozen
 class WithoutNamespaces:
-    """How the filter works where there are no namespaces."""
+    """The options of a filter for commands that have no namespaces."""
 
     network: bool
-    """The network is allowed."""
+    """Whether the network is allowed."""
     signals: bool
-    """Landlock holds signals itself (since Linux 6.12)."""
+    """Whether Landlock confines signals (since Linux 6.12)."""
     truncation: bool
-    """Landlock holds truncation itself (since Linux 6.2)."""
+    """Whether Landlock confines truncation (since Linux 6.2)."""
 
 
 def filter_program(machine: str, without_namespaces: WithoutNamespaces | None = None) -> bytes | None:
-    """The filter for the `platform.machine()` in the form that the kernel reads; None where none is known."""
+    """The filter for a `platform.machine()` in the form that the kernel reads; None for an unknown machine."""
     architecture = ARCHITECTURES.get(machine)
     if architecture is None:
         return None
     refused, absent = _SECCOMP_RET_ERRNO | errno.EPERM, _SECCOMP_RET_ERRNO | errno.ENOSYS
     program = _Program()
     program.load_word(_OFFSET_OF_ARCHITECTURE)
-    program.return_unless(architecture.audit, absent)  # the 32-bit table has other numbers
+    program.return_unless(architecture.audit, absent)  # calls of 32-bit programs have other numbers
     program.load_word(_OFFSET_OF_NUMBER)
     program.return_when(_BPF_JGE, _X32_SYSCALL_BIT, absent)
     actions = {"refused": refused, "absent": absent}
@@ -161,7 +161,7 @@ def filter_program(machine: str, without_namespaces: WithoutNamespaces | None = 
         program.add_block(
             call, _open_program(index, refused, truncation=without_namespaces is None or without_namespaces.truncation)
         )
-    # The kernel looks at the lower half of an ioctl's number only, and so does this.
+    # The kernel compares only the lower half of the number of an ioctl, so the filter does the same.
     numbered = (_TIOCSTI, _TIOCLINUX, *((*_SET_FILE_FLAGS, *_SET_SIGNAL_OWNER) if without_namespaces else ()))
     program.add_block(architecture.ioctl, _argument_program(1, _BPF_JEQ, numbered, refused))
     if without_namespaces is None:
@@ -177,7 +177,8 @@ def filter_program(machine: str, without_namespaces: WithoutNamespaces | None = 
 
 
 def passed_on_calls(machine: str, without_namespaces: WithoutNamespaces) -> dict[str, int]:
-    """The numbers of the system calls that the supervisor judges: not those that Landlock holds itself."""
+    """The numbers of the system calls that the supervisor judges, by name. Calls that Landlock confines are left
+    out."""
     held = {*(SIGNALS if without_namespaces.signals else ()), *(("truncate",) if without_namespaces.truncation else ())}
     column = ARCHITECTURES[machine].column
     calls = {name: numbers[column] for name, numbers in _TABLES["passed_on"].items()}
@@ -185,7 +186,7 @@ def passed_on_calls(machine: str, without_namespaces: WithoutNamespaces) -> dict
 
 
 def _add_passed_on_calls(program: _Program, calls: Mapping[str, int]) -> None:
-    """Pass on the calls that the supervisor judges. Those about the caller itself (process 0) go on without it."""
+    """Pass calls on to the supervisor. Calls about the caller itself (process 0) are allowed without it."""
     with_process = ("prlimit64", "sched_setparam", "sched_setscheduler", "sched_setaffinity", "sched_setattr", "kill")
     for name, call in calls.items():
         if name in with_process:
@@ -199,7 +200,8 @@ def _add_passed_on_calls(program: _Program, calls: Mapping[str, int]) -> None:
 def _argument_program(
     index: int, test: int, values: Iterable[int], action: int, *, otherwise: int = _SECCOMP_RET_ALLOW
 ) -> _Program:
-    """`action` when the lower half of argument `index` passes the test with one of the values."""
+    """Return `action` if the lower half of argument `index` passes `test` with one of `values`, and `otherwise` if
+    not."""
     body = _Program()
     body.load_word(_OFFSET_OF_ARGUMENTS + 8 * index)
     for value in values:
@@ -209,7 +211,8 @@ def _argument_program(
 
 
 def _open_program(index: int, refused: int, *, truncation: bool) -> _Program:
-    """No new file that runs as its owner; and no truncation of a file that is only read, unless `truncation`."""
+    """Refuse to make a file that runs as its owner. Unless `truncation` is confined by Landlock, also refuse to
+    truncate a file that is opened for reading only."""
     mode = _Program()
     mode.load_word(_OFFSET_OF_ARGUMENTS + 8 * index + 8)
     mode.return_when(_BPF_JSET, _S_ISUID, refused)
@@ -226,7 +229,7 @@ def _open_program(index: int, refused: int, *, truncation: bool) -> _Program:
 
 
 def _socketpair_program() -> _Program:
-    """Any pair but datagram sockets, which could be connected to any other."""
+    """Allow any pair except of datagram sockets, which could be connected to other sockets."""
     body = _Program()
     body.load_word(_OFFSET_OF_ARGUMENTS + 8)
     body.code.append((_BPF_AND, 0, 0, _SOCK_TYPE_MASK))
@@ -242,18 +245,17 @@ def _socket_program(allowed: Iterable[int]) -> _Program:
         body.return_when(_BPF_JEQ, family, _SECCOMP_RET_ALLOW)
     body.return_unless(_AF_NETLINK, _SECCOMP_RET_ERRNO | errno.EAFNOSUPPORT)
     body.load_word(_OFFSET_OF_ARGUMENTS + 16)
-    body.return_unless(
-        0, _SECCOMP_RET_ERRNO | errno.EPROTONOSUPPORT
-    )  # of netlink only routes: what lists the interfaces
+    # Of netlink, only protocol 0 (routes) is allowed, because programs list the network interfaces with it.
+    body.return_unless(0, _SECCOMP_RET_ERRNO | errno.EPROTONOSUPPORT)
     body.return_action(_SECCOMP_RET_ALLOW)
     return body
 
 
 @functools.cache
 def filter_file() -> str | None:
-    """A path from which the filter can be read as long as this process lives; None where none is known.
+    """A path from which the filter can be read as long as this process lives; None for an unknown machine.
 
-    It lies in no folder, because a session could replace it in a folder that it may write.
+    The filter is a file in memory, because a session could replace a file in a folder that it may write.
     """
     program = filter_program(platform.machine())
     if program is None or not hasattr(os, "memfd_create"):

@@ -1,12 +1,13 @@
-"""Keeps the processes of one command together where no process namespace does, and ends them all with it (SPEC 3.8).
+"""Runs one command and ends all its processes with it, on rungs without process namespaces (SPEC 3.8).
 
-`supervised_command` starts it in a bare interpreter: it may import the standard library and its own package, nothing
-else of the engine. It is the subreaper of the command, so a process that forks twice, calls setsid or drops its
-environment is still its descendant. When the command has ended, when the engine has died, or on SIGTERM, it kills every
-descendant until none is left. Its exit status is the command's.
+`supervised_command` starts the supervisor in a bare interpreter, so it imports only the standard library and its own
+package. It is the subreaper of the command: a process that forks twice, calls setsid or drops its environment is still
+its descendant. When the command ends, when the engine dies, or on SIGTERM, it kills its descendants until none is left.
+Its exit status is that of the command.
 
-With a seccomp filter it also confines the command by Landlock and seccomp (`kernel`). Landlock does not know some
-calls, such as chmod and utime. The kernel passes these on to the supervisor, which judges them (`passed_on_calls`).
+If it gets a seccomp filter, it also confines the command with Landlock and seccomp (`kernel`). Landlock does not cover
+some calls, such as chmod and utime. The kernel passes these on to the supervisor, which judges them
+(`passed_on_calls`).
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from .descendants import kill_descendants, reap_children
 from .passed_on_calls import answer_call
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:  # it is not worth its part of the start
+if TYPE_CHECKING:  # `typing` is not imported, because that would make the start slower
     from collections.abc import Sequence
 
 NAME = b"clawpy-keeper"
@@ -33,8 +34,8 @@ _MAX_GIT_FILE_BYTES = 4096
 
 
 class Arguments:
-    """The arguments of the command line: `NAME=VALUE` or `NAME=VALUE:VALUE`, some of them again and again, "--", and
-    the command."""
+    """The parsed command line. It has options `NAME=VALUE` or `NAME=VALUE:VALUE`, some of them several times, then
+    "--", then the command."""
 
     def __init__(self, arguments: Sequence[str]) -> None:
         end = arguments.index("--")
@@ -54,9 +55,9 @@ class Arguments:
         self.nice = int(last("nice", "0"))
         self.oom_score = last("oom")
         self.landlock_handled = pairs("handled")
-        """The rights that Landlock holds, as bits, and its scope: one pair, or none without Landlock."""
+        """One pair of the rights that Landlock confines, as bits, and its scope; empty without Landlock."""
         self.landlock_rules = pairs("rule")
-        """Rights, and the place at and below which the command has them."""
+        """(rights, path): the command has these rights at this path and below."""
         self.writable = values.get("writable", [])
         self.cwd = last("cwd")
         self.git_file = last("git")
@@ -99,8 +100,11 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _become_subreaper(signals: list[int]) -> int:
-    """Adopt every descendant that loses its parent, and end when the engine does. Returns a descriptor that has
-    something to read when a child ended or a signal came; those that tell us to end are added to `signals`."""
+    """Adopt every descendant that loses its parent, and get SIGTERM when the engine dies.
+
+    Returns a descriptor that becomes readable when a child ends or a signal arrives. Signals that tell the supervisor
+    to end are added to `signals`.
+    """
     wake_read, wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda number, frame: signals.append(number))
@@ -113,7 +117,7 @@ def _become_subreaper(signals: list[int]) -> int:
 
 
 def _exit_like(status: int) -> None:
-    """End with the wait status of the command: with its exit code, or by its signal."""
+    """End in the same way as the command, whose wait status is `status`: with its exit code, or by its signal."""
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
         try:
@@ -129,7 +133,7 @@ def _run_child(options: Arguments, ruleset: int, listener_write: int, ready_read
     """In the child: set its limits, confine it, and become the command."""
     try:
         os.setsid()
-        ignored_by_python = (signal.SIGPIPE, signal.SIGXFSZ)  # a command would inherit that
+        ignored_by_python = (signal.SIGPIPE, signal.SIGXFSZ)  # a command would inherit that they are ignored
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD, *ignored_by_python):
             signal.signal(number, signal.SIG_DFL)
         signal.set_wakeup_fd(-1)
@@ -165,7 +169,8 @@ def _set_limits(options: Arguments) -> None:
 
 
 def _release_pipes() -> None:
-    """Close our ends of the command's input and output: when the command closes its own, the other side sees that."""
+    """Close our copies of the command's input and output, so that the other side notices when the command closes its
+    own."""
     nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     for number in (0, 1):
         os.dup2(nothing, number)
@@ -173,7 +178,7 @@ def _release_pipes() -> None:
 
 
 def _take_listener(child: int, listener_read: int) -> int:
-    """The child's descriptor on which the kernel passes its calls on; -1 when the child could not be confined."""
+    """Get the child's descriptor on which the kernel passes on calls; -1 if the child could not be confined."""
     with open(listener_read, "rb") as answers:
         line = answers.readline()
     if not line:
@@ -187,8 +192,8 @@ def _take_listener(child: int, listener_read: int) -> int:
 
 
 def _wait_for_child(child: int, options: Arguments, wake_read: int, listener: int, signals: list[int]) -> int | None:
-    """Reap children and answer the calls that are passed on, until the command has ended. Its wait status; None when a
-    signal told us to end."""
+    """Reap children and answer the calls that are passed on, until the command has ended. Returns the wait status of
+    the command; None if a signal told the supervisor to end."""
     poller = select.poll()
     poller.register(wake_read, select.POLLIN)
     if listener >= 0:
@@ -224,7 +229,7 @@ def _read_git_file(path: str) -> bytes:
 
 
 def _restore_git_file(path: str, content: bytes) -> None:
-    """Undo what a command made of `.git`: Landlock cannot take one file out of a writable folder."""
+    """Undo changes of the command to `.git`. Landlock cannot protect a single file in a writable folder."""
     try:
         if stat.S_ISREG(os.lstat(path).st_mode) and _read_git_file(path) == content:
             return

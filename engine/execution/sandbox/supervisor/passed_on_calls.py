@@ -1,7 +1,7 @@
-"""The system calls that the kernel passes on to the supervisor, because Landlock does not know them (SPEC 3.8).
+"""Answers the system calls that the kernel passes on to the supervisor because Landlock does not cover them (SPEC 3.8).
 
-The supervisor does some of them for the command, where they concern files that the command may write. It lets the
-kernel go on with others, where they concern the command's own processes. It refuses all the rest.
+Calls that change a file are made by the supervisor itself, if the command may write that file. Calls that concern a
+process go on in the kernel, if the process belongs to the command. All others are refused.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import os
 import stat
 import struct
 
-from .descendants import descendants, is_descendant
+from .descendants import find_descendants, is_descendant
 from .kernel import libc, raise_errno
 
 TYPE_CHECKING = False
@@ -36,9 +36,9 @@ _PAGE = 4096
 
 
 def answer_call(listener: int, names: Mapping[int, str], writable: Sequence[str]) -> None:
-    """Receive one call, and do it for the command, let the kernel go on with it, or refuse it.
+    """Receive one call. Then make it for the command, let the kernel continue with it, or refuse it.
 
-    `names` has the names of the calls by their numbers, `writable` the places that the command may write.
+    `names` has the names of the calls by their numbers. `writable` are the places that the command may write.
     """
     request = bytearray(80)
     try:
@@ -63,7 +63,7 @@ def answer_call(listener: int, names: Mapping[int, str], writable: Sequence[str]
 
 
 class _Call:
-    """One system call of a confined process: `arguments` are its registers."""
+    """One system call of a confined process. `arguments` are the values in its registers."""
 
     def __init__(
         self, listener: int, token: int, caller: int, number: int, arguments: Sequence[int], writable: Sequence[str]
@@ -76,16 +76,15 @@ class _Call:
         self._writable = writable
 
     def number(self, index: int) -> int:
-        """A signed int."""
+        """The argument `index` as a signed int."""
         return int(ctypes.c_int(self.arguments[index]).value)
 
     def memory(self, address: int, size: int) -> bytes:
         """Up to `size` bytes of the caller's memory. Raises OSError."""
         content = b""
         with open(f"/proc/{self.caller}/mem", "rb", buffering=0) as memory:
-            fcntl.ioctl(
-                self._listener, _SECCOMP_IOCTL_NOTIF_ID_VALID, struct.pack("Q", self._token)
-            )  # it is the caller's, not another's
+            # Raises OSError if the caller ended, because another process may have its number now.
+            fcntl.ioctl(self._listener, _SECCOMP_IOCTL_NOTIF_ID_VALID, struct.pack("Q", self._token))
             while len(content) < size:
                 position = address + len(content)
                 piece = os.pread(memory.fileno(), min(size - len(content), _PAGE - position % _PAGE), position)
@@ -95,8 +94,8 @@ class _Call:
         return content
 
     def open_writable(self, directory_fd: int, path_address: int | None, at_flags: int = 0) -> _WritableFile:
-        """The file of a call, by its directory, the address of its path (None for the descriptor `directory_fd` itself)
-        and its `AT_` flags. Raises OSError, EPERM when the command may not write it."""
+        """Open the file of a call. `path_address` is the address of its path, or None for the file that `directory_fd`
+        itself is. Raises OSError, with EPERM if the command may not write the file."""
         path = b"" if path_address is None else self.memory(path_address, _PATH_BYTES).partition(b"\0")[0]
         caller_folder = f"/proc/{self.caller}/".encode()
         base = caller_folder + (b"cwd" if directory_fd == _AT_FDCWD else b"fd/%d" % directory_fd)
@@ -116,7 +115,7 @@ class _Call:
 
 
 class _WritableFile:
-    """A file that the command may write, held open so that it cannot be exchanged."""
+    """A file that the command may write. It is kept open, so that it cannot be replaced by another."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -139,7 +138,7 @@ def _chmod(target: _WritableFile, mode: int) -> None:
 
 def _chown(target: _WritableFile, user: int, group: int) -> None:
     with target:
-        os.chown(target.path, user, group)  # our capabilities are gone: the command could do no less itself
+        os.chown(target.path, user, group)  # without capabilities we can do no more than the command itself
 
 
 def _utimensat(call: _Call) -> None:
@@ -159,7 +158,7 @@ def _check_process(call: _Call) -> None:
 
 
 def _check_is_descendant(pid: int) -> None:
-    """Raises OSError when the process is not the command's. `pid` 0 is the caller itself."""
+    """Raises OSError if the process does not belong to the command. `pid` 0 is the caller itself."""
     if pid and not is_descendant(pid):
         raise OSError(errno.EPERM, "another process")
 
@@ -170,7 +169,7 @@ def _check_kill(call: _Call) -> None:
         raise OSError(errno.EPERM, "everybody")
     if pid >= 0:
         _check_is_descendant(pid)
-    elif not any(_group_of(member) == -pid for member in descendants()):
+    elif not any(_group_of(member) == -pid for member in find_descendants()):
         raise OSError(errno.EPERM, "another group")
 
 
@@ -182,7 +181,8 @@ def _group_of(pid: int) -> int:
 
 
 def _check_priority(call: _Call, process: int, group: int) -> None:
-    """Check a call whose first argument says whether its second is a `process` or a `group` (0: the caller's)."""
+    """Check a call whose second argument is a process or a group. Its first argument says which: it has the value
+    `process` or `group`. Of groups, only that of the caller (0) is allowed."""
     if call.number(0) == process:
         _check_is_descendant(call.number(1))
     elif call.number(0) != group or call.number(1) != 0:
@@ -207,12 +207,13 @@ _EMULATED: dict[str, Callable[[_Call], None]] = {
     "utimensat": _utimensat,
     "truncate": _truncate,
 }
-"""The calls that the supervisor does for the command: the kernel would read their paths from memory once more."""
+"""The calls that the supervisor makes for the command. If the kernel continued with them, it would read their paths
+from memory again, and the command could have changed them."""
 
 _CHECKED: dict[str, Callable[[_Call], None]] = {
     "setpriority": lambda call: _check_priority(call, os.PRIO_PROCESS, os.PRIO_PGRP),
     "ioprio_set": lambda call: _check_priority(call, _IOPRIO_WHO_PROCESS, _IOPRIO_WHO_PGRP),
     "kill": _check_kill,
 }
-"""Checks of calls that the kernel goes on with, which is safe because their registers say everything; of every other
-call the first argument is a process."""
+"""The checks of calls with which the kernel continues. That is safe, because all their arguments are in registers. The
+first argument of every other call is a process, which is checked."""
