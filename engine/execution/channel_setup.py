@@ -38,8 +38,7 @@ _LATE = f"did not list its models within {TIMEOUT_S:g} s"
 
 
 def query_local_models(providers: Mapping[str, ProviderSettings]) -> LocalModels:
-    """The models of the providers on this machine, which are all queried at the same time. Blocks for at most a
-    second."""
+    """Ask the providers on this machine for their models, all at the same time. Blocks for at most a second."""
     addresses = {
         name: address for name, provider in providers.items() if (address := _local_address(provider)) is not None
     }
@@ -72,8 +71,8 @@ def _local_address(provider: ProviderSettings) -> SplitResult | None:
 
 
 def _query_server(address: SplitResult, until: float) -> tuple[list[str], str]:
-    """The models of one server, and a problem as the end of a sentence. Neither if no server listens. `until` is in
-    monotonic seconds."""
+    """(models, problem): the models of one server, and its problem as the end of a sentence, "" for none. Both are
+    empty if no server listens. `until` is in monotonic seconds."""
     connection = http.client.HTTPConnection(address.hostname or "", address.port or 80, timeout=TIMEOUT_S)
     with contextlib.closing(connection):
         try:

@@ -1,6 +1,6 @@
-"""Keeps the engine's own disk in order: caches of checks, a disk that is nearly full, worktrees that can be removed.
+"""Manages the disk space of the engine: caches of checks, worktrees that can be removed, a disk that is nearly full.
 
-The flows of `Place.ENGINE` use it, and undo landings through it.
+The flows of `Place.ENGINE` use it. They also undo landings through it.
 """
 
 from __future__ import annotations
@@ -35,9 +35,10 @@ MAX_UNUSED_SECONDS = 30 * 86_400
 class Caches:
     """The caches in `folder`, for one engine. Thread-safe.
 
-    A session trusts what an earlier one left in its cache. So only sessions that check without writing share a cache,
-    and only along one line of commits. A slot remembers the commit at which it was last used, and is used again for
-    that commit and its descendants. Every other session has an empty cache, which is deleted with it.
+    A session trusts the files that an earlier one left in its cache. So only sessions that check without writing share
+    a cache, and only along one line of commits. A slot is one such cache. It remembers the commit at which it was last
+    used, and is used again for that commit and its descendants. Every other session has an empty cache, which is
+    deleted with the session.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -235,7 +236,8 @@ class Housekeeping:
 
 
 def measure_folders(folders: Collection[Path]) -> int:
-    """The bytes on disk of at most `MAX_MEASURED` files below these folders. Links are not followed."""
+    """The bytes that the files below these folders take on the disk, for at most `MAX_MEASURED` files. Links are not
+    followed."""
     walks = (walk for folder in folders for walk in os.walk(folder))
     files = (os.path.join(place, name) for place, _, names in walks for name in names)  # noqa: PTH118 (many files)
     total = 0

@@ -43,7 +43,8 @@ from engine.model.secrets import redact_lines
 
 
 def quote_lines(text: str, source: PromptSource) -> list[PromptLine]:
-    """The lines of a text of somebody else, XML-escaped and without control characters, each with its source."""
+    """The lines of a text that somebody else wrote, each with its source. They are XML-escaped and have no control
+    characters."""
     return [PromptLine(escape(line), source) for line in sanitise(text).strip("\n").split("\n")]
 
 
@@ -312,10 +313,10 @@ def cut_text(text: str, max_length: int, name: str) -> tuple[str, tuple[str, ...
 
 
 def read_inside(root: Path, name: str) -> tuple[str, str]:
-    """The text of a file in `root`, and "". Or "", and the reason why the file must not be read: it is a link that
-    leads out of the workspace, or no plain file.
+    """(text, problem): the text of a file in `root`, or the reason why the file must not be read, which is that it is a
+    link out of the workspace, or no plain file. The other value is "".
 
-    At most `4 * MAX_PROJECT` bytes are read. Bytes that are no UTF-8 become U+FFFD. Raises OSError.
+    At most `4 * MAX_PROJECT` bytes are read. Bytes that are not UTF-8 become U+FFFD. Raises OSError.
     """
     real_root = root.resolve()
     path = (real_root / name).resolve()

@@ -37,8 +37,8 @@ _MAX_REMEMBERED = 64  # files whose last page is remembered
 
 
 class LineSplitter:
-    """Splits a program's output into lines as a terminal would show them, without escapes. Secrets that `redactor`
-    knows or finds are removed, even if they are spread over two chunks."""
+    """Splits the output of a program into lines, as a terminal would show them but without escapes. Secrets that
+    `redactor` knows or recognises are removed, even if one is split between two chunks."""
 
     def __init__(self, redactor: Redactor | None = None) -> None:
         self._redactor = redactor or Redactor()
@@ -100,15 +100,15 @@ MAX_PENDING = 4_000
 """Maximum number of characters of an incomplete line that wait. A longer one is written as it is."""
 
 _SENTENCE_ENDS = re.compile(r"(?<=[^\W\d_]{2})[.!?]\s+")
-"""The end of a sentence is after a word of two letters: "1." and "e.g." end none."""
+"""The end of a sentence. The word before it must end with two letters, so that "1." and "e.g." do not match."""
 
 
 class StreamedText:
     """Receives text in pieces, and passes whole lines to `write`.
 
     A slow model pauses after each word, but a single word on a line is hard to read. So `write_sentences` passes on
-    only the whole sentences of an incomplete line. Its rest follows at `flush`, or when the kind changes. No secret is
-    divided; `clean` tells where one is.
+    only the whole sentences of an incomplete line. The rest of the line follows at `flush`, or when the kind changes. A
+    text is never split inside a secret; `clean`, which removes secrets, shows where they are.
     """
 
     def __init__(

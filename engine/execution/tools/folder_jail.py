@@ -1,10 +1,10 @@
-"""Reads and writes files of one folder and no others, whatever a path says and whoever changes the tree (SPEC 3.8).
+"""Reads and writes files of one folder and no others, for the file tools of agents (SPEC 3.8).
 
-A path is walked name by name. A link is read and walked like the rest; the kernel does not follow it. So `..` and links
-may lead anywhere within the folder and nowhere else. This only finds out where a path leads. The files are opened by
-`Beneath`, which follows no link, whatever has changed since. To write a file, a new one is put beside it and renamed,
-so that no file with another name elsewhere changes. Such a file (a hard link) is not read, because nobody can tell
-whose it is."""
+It must be safe for any path, and while other programs change the folder. So a path is resolved here, name by name: `..`
+and links may lead anywhere within the folder and nowhere else. Then `Beneath` opens the resulting file and follows no
+link, even if the folder has changed since. A file is written by putting a new one beside it and renaming that, so that
+a hard link elsewhere does not change. A file that has hard links is not read, because it may belong to another folder.
+"""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ from engine.model import Refusal, sanitise
 from engine.storage.beneath import REPLACED, Beneath
 
 MAX_PATH_BYTES = 4_096
-"""Bytes of a path, as POSIX file systems limit them."""
+"""Maximum number of bytes of a path, as in POSIX file systems."""
 
 MAX_NAME_BYTES = 255
-"""Bytes of a file name, as POSIX file systems limit them."""
+"""Maximum number of bytes of a file name, as in POSIX file systems."""
 
 MAX_DEPTH = 256
-"""Names of one path."""
+"""Maximum number of names in a path."""
 
 MAX_LINKS = 40
-"""Links along one path; more is refused."""
+"""Maximum number of links on the way of a path."""
 
 MAX_FILE_BYTES = 10 * 1024 * 1024
-"""Bytes of a file that is read or written whole."""
+"""Maximum number of bytes of a file that is read or written."""
 
 
 def path_parts(path: str, roots: Sequence[str]) -> list[str]:
-    """The names of `path` below the folder, `..` among them. An absolute path must begin with one of `roots`, the
-    spellings of the folder itself. Raises `Refusal` `bad_path`, `outside_refusal`."""
+    """The names in `path`, relative to the folder; `..` is kept. An absolute path must begin with one of `roots`, which
+    are the paths of the folder. Raises `Refusal` `bad_path`, `outside`."""
     if not path.strip():
         raise Refusal("bad_path", "the path is empty", "name a file of the project, for example src/main.py")
     if sanitise(path) != path or "\n" in path:
@@ -59,12 +59,12 @@ def path_parts(path: str, roots: Sequence[str]) -> list[str]:
 
 
 def split_path(path: str) -> list[str]:
-    """The names of a path, without empty ones and `.`; `..` is kept."""
+    """The names in a path, without empty ones and `.`; `..` is kept."""
     return [name for name in path.split("/") if name not in ("", ".")]
 
 
 def parts_below_root(parts: list[str], roots: Sequence[str], path: str) -> list[str]:
-    """The names of an absolute path below one of `roots`. Raises `Refusal` `outside`."""
+    """The names in an absolute path that come after one of `roots`. Raises `Refusal` `outside`."""
     for root in roots:
         names = split_path(root)
         if parts[: len(names)] == names:
@@ -82,8 +82,8 @@ def outside_refusal(path: str) -> Refusal:
 
 
 def check_file_name(name: str) -> None:
-    """Raises `Refusal` for a name that no file may be reached by: git's own folder, in any spelling that some file
-    system takes for it, and names that are too long."""
+    """Raises `Refusal` `git_folder` for a name that some file system takes for `.git`, and `bad_path` for a name that
+    is too long."""
     if len(os.fsencode(name)) > MAX_NAME_BYTES:
         raise Refusal("bad_path", f"{short_path(name)} is longer than {MAX_NAME_BYTES} bytes", "use a shorter name")
     if is_git_name(name):
@@ -94,34 +94,34 @@ def check_file_name(name: str) -> None:
 
 def is_git_name(name: str) -> bool:
     """Whether some file system takes this name for `.git`."""
-    # HFS+ does not see invisible characters, NTFS neither trailing dots and spaces nor what follows a colon.
+    # HFS+ ignores invisible characters. NTFS ignores dots and spaces at the end, and everything after a colon.
     letters = unicodedata.normalize("NFKC", name)
     folded = "".join(letter for letter in letters if unicodedata.category(letter) not in ("Cf", "Cc"))
     return folded.split(":")[0].rstrip(". ").casefold() in (".git", "git~1")
 
 
 def short_path(path: str) -> str:
-    """A path for messages: harmless and short."""
+    """A path for messages: sanitised, and at most 200 characters long."""
     text = sanitise(path)
     return text if len(text) <= 200 else f"{text[:200]}…"
 
 
 class _MissingFolders(Enum):
-    """Says how to treat missing folders on the way of a path."""
+    """How to treat missing folders on the way of a path."""
 
     REFUSE = auto()
     CREATE = auto()
     ASSUME = auto()
-    """Go on as if they were there."""
+    """Continue as if they existed."""
 
 
 @frozen
 class Content:
-    """A file as it was read."""
+    """The content of a file when it was read."""
 
     data: bytes
     stamp: tuple[int, ...]
-    """Differs when the file was changed since."""
+    """A value that is different after the file was changed."""
 
 
 @frozen
@@ -129,9 +129,9 @@ class ResolvedPath:
     """The file that a path leads to."""
 
     path: str
-    """Relative to the jail; "" for its folder."""
+    """The path relative to the folder of the jail; "" for that folder itself."""
     status: os.stat_result | None
-    """None when nothing is there."""
+    """None if no file exists there."""
 
     @property
     def name(self) -> str:
@@ -140,10 +140,10 @@ class ResolvedPath:
 
 
 class Jail:
-    """File access confined to `folder`. Every path may be relative to it, or absolute below it.
+    """File access confined to `folder`. A path may be relative to it, or absolute and below it.
 
     Every method raises `Refusal`: `bad_path`, `outside`, `git_folder`, `not_there`, `not_a_file`, `hard_link`,
-    `too_large`, `changed` (by somebody else, meanwhile), `no_access`.
+    `too_large`, `changed` (somebody else changed the file meanwhile), `no_access`.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -153,12 +153,12 @@ class Jail:
         self._identity = (status.st_dev, status.st_ino)
 
     def relative(self, path: str) -> str:
-        """Resolve the links of `path`, relative to the folder; neither it nor its folders need exist."""
+        """The path relative to the folder, with its links resolved. Neither the file nor its folders need exist."""
         with self._files(path) as files:
             return self._walk(files, path, _MissingFolders.ASSUME).name
 
     def read(self, path: str) -> Content:
-        """A regular file, whole."""
+        """Read a whole regular file."""
         with self._files(path) as files:
             resolved = self._walk(files, path, _MissingFolders.REFUSE)
             _check_regular_file(resolved)
@@ -169,9 +169,8 @@ class Jail:
                 os.close(descriptor)
 
     def list_names(self, path: str, *, limit: int) -> tuple[list[str], int] | None:
-        """The first `limit` names in a folder, sorted, and how many there are; None when `path` is not a folder.
-
-        The names of folders end with a `/`."""
+        """The first `limit` names in a folder, sorted, and the number of all names. None if `path` is not a folder. The
+        names of folders end with a `/`."""
         with self._files(path) as files:
             resolved = self._walk(files, path, _MissingFolders.REFUSE)
             if resolved.status is None or not stat.S_ISDIR(resolved.status.st_mode):
@@ -181,9 +180,11 @@ class Jail:
         return entries[:limit], len(entries)
 
     def write(self, path: str, data: bytes, *, only_if: Content | None = None) -> bool:
-        """Write a file, whole or not at all, with the old file's mode; returns whether it is new.
+        """Write a file, either completely or not at all. Returns whether it is new.
 
-        Missing folders are created. With `only_if` none is, and a file that was changed since is refused."""
+        An existing file keeps its mode. Missing folders are created, unless `only_if` is given: then the file must
+        exist and must not have changed since it had that content.
+        """
         if len(data) > MAX_FILE_BYTES:
             raise _too_large_refusal(path, len(data))
         with self._files(path) as files:
@@ -234,8 +235,8 @@ class Jail:
 
     @contextmanager
     def _files(self, path: str) -> Iterator[Beneath]:
-        """The files of the folder while it is the one that the jail was made for. Errors of the file system become
-        `Refusal`s."""
+        """Open the folder. Raises `Refusal` if it is no longer the folder for which the jail was made. In the block,
+        errors of the file system become `Refusal`s."""
         try:
             with Beneath.open(self._folder) as files:
                 status = files.lstat("")
@@ -253,7 +254,7 @@ class Jail:
 
 
 def _enter_folder(files: Beneath, path: str, status: os.stat_result | None, *, create: bool) -> None:
-    """Check that a folder on the way is there, or `create` it. Raises `Refusal` `not_there`."""
+    """Check that a folder on the way exists, or `create` it. Raises `Refusal` `not_there`."""
     if status is None and not create:
         raise _not_there_refusal(path)
     if status is None:
@@ -279,14 +280,14 @@ def _read_content(descriptor: int, path: str) -> Content:
     if status.st_size > MAX_FILE_BYTES:
         raise _too_large_refusal(path, status.st_size)
     with os.fdopen(os.dup(descriptor), "rb") as file:
-        data = file.read(MAX_FILE_BYTES + 1)  # one byte more, so that a file that grows meanwhile is noticed
+        data = file.read(MAX_FILE_BYTES + 1)  # one byte more shows that the file grew meanwhile
     if len(data) > MAX_FILE_BYTES:
         raise _too_large_refusal(path, len(data))
     return Content(data, _file_stamp(status))
 
 
 def _replace_file(folder: Beneath, resolved: ResolvedPath, data: bytes, only_if: Content | None) -> None:
-    """Write a new file beside the old one in `folder`, and rename it into its place."""
+    """Write a new file beside the old one in `folder`, and rename it to the name of the old one."""
     name = resolved.path.rpartition("/")[2]
     temporary = f"{TEMPORARY_PREFIX}{secrets.token_hex(8)}"
     try:

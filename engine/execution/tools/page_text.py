@@ -1,7 +1,7 @@
-"""Makes text of a web page for `web_fetch` (SPEC 3.8).
+"""Turns the HTML of a web page into text for `web_fetch` (SPEC 3.8).
 
-Pages are hostile, and `html.parser` takes minutes for some megabytes of rubbish. No pattern here looks for its end
-beyond the next tag, so the time is linear in the length, and nothing is an error.
+Pages may be hostile, and `html.parser` can take minutes for a few megabytes of broken HTML. No pattern in this module
+searches beyond the next tag, so the time is proportional to the length of the page. Broken HTML is never an error.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _HIDDEN_ELEMENTS = frozenset(
         "object", "select", "canvas",
     }
 )  # fmt: skip
-"""Elements whose content is no text for a reader; the title is read apart."""
+"""Elements whose content is not shown to a reader. The title is read separately."""
 
 _OPEN_ENDED = frozenset(
     {
@@ -24,7 +24,8 @@ _OPEN_ENDED = frozenset(
         "td", "th", "tr", "dt", "dd", "option", "body", "html",
     }
 )  # fmt: skip
-"""Tags that need no end: a hidden one could hide everything that follows."""
+"""Elements that need no end tag. They are never treated as hidden, because that could hide the whole rest of the
+page."""
 
 _BLOCKS = (
     "p", "div", "section", "article", "main", "header", "footer", "nav", "aside", "ul", "ol", "dl", "dt", "dd", "hr",
@@ -44,7 +45,8 @@ _HREF, _ALT = (
 
 
 def html_to_text(html: str) -> str:
-    """The text of a page, its title first: words, headings, lists, links; no scripts, styles or hidden parts."""
+    """The text of a page: its title, then words, headings, lists and links. Scripts, styles and hidden parts are left
+    out."""
     pieces = ["\n"]
     links: list[str] = []
     pre = False
@@ -70,7 +72,7 @@ def html_to_text(html: str) -> str:
 
 
 def _visible_tags(html: str) -> Iterator[tuple[str, str, bool, str]]:
-    """Each tag outside of hidden elements: the text before it, its name, whether it ends an element, its attributes."""
+    """(text before the tag, name, whether it ends an element, attributes) of each tag outside of hidden elements."""
     hidden, depth, place = "", 0, 0
     for match in _TAG.finditer(f"{html}</html>"):
         words, place = html[place : match.start()], match.end()

@@ -1,4 +1,4 @@
-"""Which tool calls an agent's `tools.json` allows (SPEC 4.1). Functions over values."""
+"""Decides which tool calls an agent's `tools.json` allows (SPEC 4.1). It has no side effects."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class Decision:
 
     verdict: Verdict
     entry: str = ""
-    """The entry that decided, "" when no entry allows the call."""
+    """The entry that decided; "" if the call is blocked because no entry allows it."""
 
     @property
     def pattern(self) -> bool:
-        """True when the entry is about this very subject, not about the tool as a whole."""
+        """Whether the entry is a pattern for subjects, and not the name of a whole tool."""
         return ":" in self.entry
 
 
@@ -32,14 +32,15 @@ class Decision:
 class Policy:
     """The lists of an agent's `tools.json`.
 
-    Entries are tool names (`exec`) or patterns (`exec:git status*`, `write:src/*`, `web_fetch:*.python.org`). Deny
-    wins over ask, ask over allow, and a call that is in none of them is not allowed."""
+    Entries are names of tools (`exec`) or patterns (`exec:git status*`, `write:src/*`, `web_fetch:*.python.org`). If a
+    call matches several lists, deny wins over ask, and ask over allow. A call that matches none is not allowed.
+    """
 
     allow: tuple[str, ...] = ()
     ask: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
     problem: str = ""
-    """Why nothing is allowed, "" when the lists could be read."""
+    """Why the lists could not be read, so that nothing is allowed; "" if they could."""
 
     @classmethod
     def from_lists(cls, lists: Tools) -> Policy:
@@ -47,14 +48,17 @@ class Policy:
         return cls(tuple(lists.allow), tuple(lists.ask), tuple(lists.deny))
 
     def is_offered(self, tool: str) -> bool:
-        """Whether some call of the tool may be allowed."""
+        """Whether any call of the tool could be allowed."""
         if self.problem or tool not in TOOL_NAMES or any(entry.strip() in (tool, f"{tool}:*") for entry in self.deny):
             return False
         return any(entry.partition(":")[0].strip() == tool for entry in (*self.allow, *self.ask))
 
     def decide(self, tool: str, subjects: Sequence[str]) -> Decision:
-        """Decide about a call. `subjects` are all that it is about: a path's spellings, a host, for a command the
-        whole text first and then each program that it runs with its arguments."""
+        """Decide about a call.
+
+        `subjects` are the texts that patterns are compared with: paths, or the spellings of a host. For a command, they
+        are its whole text, then each program that it runs with its arguments.
+        """
         if self.problem or not self.is_offered(tool):
             return Decision(Verdict.BLOCK)
         for listed, verdict in ((self.deny, Verdict.BLOCK), (self.ask, Verdict.ASK)):
@@ -62,7 +66,7 @@ class Policy:
                 if _entry_matches(entry, tool, subjects):
                     return Decision(verdict, entry)
         entries = [self._allowing_entry(tool, subject) for subject in self._required_subjects(tool, subjects)]
-        if tool == "web_fetch":  # spellings of one thing: one that fits is enough, a pattern before a mere name
+        if tool == "web_fetch":  # the subjects are spellings of one host, so one entry is enough, preferably a pattern
             entries = sorted(filter(None, entries), key=lambda entry: ":" not in entry)[:1]
         if entries and all(entries):
             return Decision(Verdict.ALLOW, entries[0])
@@ -70,11 +74,11 @@ class Policy:
 
     @staticmethod
     def _required_subjects(tool: str, subjects: Sequence[str]) -> Sequence[str]:
-        """The subjects that must be allowed: of a command the whole text, of files each."""
+        """The subjects that must be allowed: the whole text of a command, or every file."""
         return subjects[:1] if tool == "exec" else subjects or ("",)
 
     def _allowing_entry(self, tool: str, subject: str) -> str:
-        """The entry that allows a subject, a pattern before a mere name; "" for none."""
+        """The entry that allows a subject, preferably a pattern; "" for none."""
         # `git status*` must not allow `git status; make`.
         compound = tool == "exec" and _COMPOUND.search(subject)
         fitting = [

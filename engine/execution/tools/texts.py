@@ -1,4 +1,4 @@
-"""Edits and shows text for the file tools: parts of a file, one replacement, diffs. Functions over values."""
+"""Text functions for the file tools: show part of a file, replace one text in it, make a diff. They read no files."""
 
 from __future__ import annotations
 
@@ -7,31 +7,34 @@ import difflib
 from engine.model import Refusal
 
 MAX_RESULT = 50_000
-"""Characters of one call's result that a model receives."""
+"""Maximum number of characters of a tool's result that a model receives."""
 
 MAX_DIFF = 20_000
-"""Characters of a diff that are shown."""
+"""Maximum number of characters of a diff that are shown."""
 
 MAX_COMPARED_LINES = 5_000
-"""Lines of a file that are compared: the time grows with the square of their number."""
+"""Maximum number of lines of a file that are compared. The time grows with the square of their number."""
 
 _BINARY_PROBE_BYTES = 8_192
 
 
 def is_binary(data: bytes) -> bool:
-    """Whether data is not text: it has a NUL near its beginning."""
+    """Whether data is not text, which is so if it has a NUL near its beginning."""
     return b"\0" in data[:_BINARY_PROBE_BYTES]
 
 
 def split_lines(text: str) -> list[str]:
-    """The lines as editors and diffs count them: only a newline ends one. Each keeps its end."""
+    """The lines of a text, each with its newline. Only a newline ends a line, as in editors and diffs."""
     *whole, rest = text.split("\n")
     return [f"{line}\n" for line in whole] + ([rest] if rest else [])
 
 
 def numbered_lines(text: str, first: int, count: int | None) -> str:
-    """`count` lines of `text` from line `first` (from 1), whole lines, at most `MAX_RESULT` characters; a last
-    line in square brackets says what was left out."""
+    """`count` lines of `text`, starting at line `first` (from 1). None for all lines.
+
+    The result has at most `MAX_RESULT` characters of whole lines. If anything was left out, a last line in square
+    brackets says so.
+    """
     lines = split_lines(text)
     total = len(lines)
     start = min(max(first, 1) - 1, total)
@@ -59,7 +62,8 @@ def numbered_lines(text: str, first: int, count: int | None) -> str:
 
 
 def tail_of(text: str) -> str:
-    """The end of `text`, whole lines where possible; a first line in square brackets says what was left out."""
+    """The last `MAX_RESULT` characters of `text`, in whole lines if possible. If anything was left out, a first line in
+    square brackets says so."""
     if len(text) <= MAX_RESULT:
         return text
     tail = text[-MAX_RESULT:]
@@ -68,7 +72,8 @@ def tail_of(text: str) -> str:
 
 
 def replace_once(data: bytes, old: str, new: str) -> tuple[bytes, int]:
-    """`data` with its only occurrence of `old` replaced, and the number of its line. Line endings stay as they are.
+    """Replace the only occurrence of `old` in `data`. Returns the new data and the number of the changed line. Line
+    endings stay as they are.
 
     Raises `Refusal` `empty_text`, `no_change`, `not_found`, `not_unique`.
     """
@@ -80,7 +85,7 @@ def replace_once(data: bytes, old: str, new: str) -> tuple[bytes, int]:
     before, after = old.encode(), new.encode()
     count = data.count(before)
     if windows and "\r" not in old:
-        # Models write \n; the file has \r\n, everywhere or at least there.
+        # Models write \n, also for a file that has \r\n.
         if not count and "\n" in old:
             before = old.replace("\n", "\r\n").encode()
             count = data.count(before)
@@ -101,7 +106,7 @@ def replace_once(data: bytes, old: str, new: str) -> tuple[bytes, int]:
 
 
 def unified_diff(before: str, after: str, path: str) -> str:
-    """The change of a file as the operator sees it; "" for none."""
+    """The change of a file as a diff for the operator; "" if nothing changed."""
     old, new = before.splitlines(), after.splitlines()
     if max(len(old), len(new)) > MAX_COMPARED_LINES:
         return f"{path}: {len(old):,} lines become {len(new):,}"

@@ -1,4 +1,4 @@
-"""What a model is told of the tools in `tools.toml`, and the check of the arguments that it sends. Pure."""
+"""Describes the tools of `tools.toml` to a model, and checks the arguments that it sends. It has no side effects."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from engine.model import Refusal, ToolSpec, sanitise
 
 MAX_COMMAND = 20_000
-"""Characters of a command."""
+"""Maximum number of characters of a command."""
 
 MAX_QUERY = 500
-"""Characters of a search."""
+"""Maximum number of characters of a search query."""
 
 EXEC_SECONDS = 120
 """Seconds after which a command is ended, unless the model asks for more."""
 
 MAX_EXEC_SECONDS = 3_600
-"""The most seconds a model may ask for."""
+"""The highest timeout in seconds that a model may ask for."""
 
 _TABLES = tomllib.loads(Path(__file__).with_name("tools.toml").read_text(encoding="utf-8"))
 
 TOOL_NAMES = tuple(_TABLES)
-"""Every tool there is (SPEC 3.8)."""
+"""The names of all tools (SPEC 3.8)."""
 
 _Text = Annotated[str, AfterValidator(lambda text: text.encode().decode())]
-"""Text that UTF-8 can write."""
+"""A text that can be encoded as UTF-8."""
 
 
-def _form(name: str, row: Mapping[str, Any]) -> type[BaseModel]:
-    """The arguments of a tool. A model may send null for one that is optional."""
+def _make_form(name: str, row: Mapping[str, Any]) -> type[BaseModel]:
+    """The class that validates the arguments of a tool. A model may send null for an optional one."""
     limits = {"default_seconds": EXEC_SECONDS, "max_seconds": MAX_EXEC_SECONDS}
     fields: dict[str, Any] = {key: (_Text, Field(description=text)) for key, text in row["required"].items()}
     for key, text in row.get("optional", {}).items():
@@ -41,7 +41,7 @@ def _form(name: str, row: Mapping[str, Any]) -> type[BaseModel]:
     return create_model(name, __config__=ConfigDict(extra="forbid", strict=True), **fields)
 
 
-_FORMS = {name: _form(name, row) for name, row in _TABLES.items()}
+_FORMS = {name: _make_form(name, row) for name, row in _TABLES.items()}
 
 SPECS = {
     name: ToolSpec(
@@ -59,7 +59,7 @@ SPECS = {
     )
     for name, form in _FORMS.items()
 }
-"""The tools by name."""
+"""The descriptions of the tools by name."""
 
 
 def check_arguments(name: str, arguments: Any) -> dict[str, Any]:
@@ -75,7 +75,8 @@ def check_arguments(name: str, arguments: Any) -> dict[str, Any]:
 
 
 def check_plain_text(text: str, name: str, max_length: int) -> str:
-    """`text`, if a person can be shown all of it as it is. Raises `Refusal` `bad_arguments`."""
+    """Return `text`, if a person can be shown all of it without changes. Raises `Refusal` `bad_arguments`. `name` is
+    used in the message."""
     if not text.strip():
         raise Refusal("bad_arguments", f"the {name} is empty")
     if len(text) > max_length:

@@ -1,5 +1,8 @@
-"""Checks every tool call before it is done (SPEC 3.5, 3.6, 4.1): by the agent's policy, by the content filter, and for
-production targets. If one of them asks for it, a person decides."""
+"""Checks every tool call before it is carried out (SPEC 3.5, 3.6, 4.1).
+
+A call is checked by the agent's policy and by the content filter, and for production targets. If one of these says so,
+a person is asked.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ from engine.safety.content import programs_of
 from engine.safety.production import target_of_file, target_of_host, targets_of_command
 
 RAIL_REFUSALS = frozenset({"denied", "blocked", "no_sandbox", "outside", "git_folder", "hard_link", "private_address"})
-"""Codes of refusals by a rail, which are recorded; all others are errors of the model or of the system."""
+"""The codes of refusals by a rail. These are recorded. All other refusals are errors of the model or of the system."""
 
 
 @frozen
@@ -34,35 +37,36 @@ class ToolRequest:
     subjects: Sequence[str]
     """The texts that patterns of the policy are matched with."""
     command: str
-    """A shell command that does the same, for the content filter."""
+    """A shell command that does the same. The content filter checks it."""
     key: str
-    """An answer for the session holds for all requests with this key."""
+    """If a person allows a request for the whole session, all requests with the same key are allowed."""
     detail: Callable[[], str]
-    """Makes the text that a person sees; only called when one is asked."""
+    """Makes the text for a person. It is called only if a person is asked."""
     wide_key: str = ""
-    """The key instead of `key` when nothing but the policy asks."""
+    """The key that is used instead of `key` if only the policy asks."""
     production: Sequence[str] = ()
-    """The production targets it names."""
+    """The production targets that the request names."""
     reasons: Sequence[str] = ()
     """Other reasons why a person must be asked."""
     external: str = ""
-    """The reason to ask when it talks to a host outside (SPEC 3.5), which a pattern of the policy may allow."""
+    """The reason to ask because the request reaches an outside host (SPEC 3.5); "" for none. A pattern of the policy
+    can allow it."""
 
 
 @frozen
 class AgentToolCall:
-    """A call of a tool that an agent brings itself. Without a command, a URL or paths a person is asked."""
+    """A call of a tool that a coding agent brings itself. If it has no command, URL or paths, a person is asked."""
 
     kind: str
-    """The Agent Client Protocol's: read, edit, delete, move, search, execute, think, fetch, other."""
+    """A kind of the Agent Client Protocol: read, edit, delete, move, search, execute, think, fetch, other."""
     title: str
     detail: str = ""
     command: str = ""
-    """For execute."""
+    """The command, for the kind execute."""
     url: str = ""
-    """For fetch."""
+    """The URL, for the kind fetch."""
     paths: Sequence[str] = ()
-    """For all that touch files."""
+    """The files, for the kinds in `_FILE_KINDS`."""
 
 
 _FILE_KINDS: Mapping[str, tuple[str, str]] = {
@@ -72,7 +76,7 @@ _FILE_KINDS: Mapping[str, tuple[str, str]] = {
     "delete": ("edit", "rm"),
     "move": ("edit", "mv"),
 }
-"""For the kinds of an agent's own tools that touch files: the tool of ours and the shell command that do the same."""
+"""(tool, shell command) that do the same as an agent's own tool, for the kinds that use files."""
 
 
 @frozen
@@ -83,11 +87,11 @@ class ToolServices:
     permissions: Permissions
     web: Web
     on_refusal: Callable[[ToolRefused], None]
-    """Called for each call that a rail refused."""
+    """Called for each call that a rail refuses."""
 
 
 class Gate:
-    """The gate of one session: makes a request of each tool call, and lets it through or refuses it."""
+    """The gate of one session. It turns each tool call into a request, and lets the request through or refuses it."""
 
     def __init__(
         self, live: LiveSession, view: SessionView, folder: Path, policy: Policy, services: ToolServices
@@ -100,7 +104,7 @@ class Gate:
         self._policy = policy
 
     def unavailable_reason(self, tool: str) -> str:
-        """The reason why this session has not a tool, "" when it has it."""
+        """Why this session does not have a tool; "" if it has it."""
         if self._policy.problem:
             return f"no tool may be used: {self._policy.problem}"
         if not self._policy.is_offered(tool):
@@ -112,9 +116,9 @@ class Gate:
         return ""
 
     def find_reasons(self, request: ToolRequest) -> tuple[list[str], bool]:
-        """The reasons to ask a person, [] for none; and whether nothing but the policy asks.
+        """(reasons to ask a person, whether only the policy asks). Without reasons, nobody is asked.
 
-        Raises `Refusal` `denied` (the policy), `blocked` (the content filter).
+        Raises `Refusal` `denied` by the policy, `blocked` by the content filter.
         """
         decision = self._policy.decide(request.tool, request.subjects)
         if decision.verdict is Verdict.BLOCK:
@@ -138,9 +142,9 @@ class Gate:
         return reasons, only_policy
 
     def let_through(self, request: ToolRequest) -> bool:
-        """Let a request through; returns whether a person allowed it.
+        """Let a request through. Returns whether a person allowed it.
 
-        Raises `Refusal` as `find_reasons`, and `denied` when a person says no or nobody is there; `SessionStopped`.
+        Raises `Refusal` as `find_reasons`, and `denied` if a person says no or nobody can be asked; `SessionStopped`.
         """
         reasons, only_policy = self.find_reasons(request)
         if not reasons:
@@ -176,7 +180,7 @@ class Gate:
     # Requests
 
     def file_request(self, tool: str, relative: str, detail: Callable[[], str]) -> ToolRequest:
-        """The request to read, write or edit a path relative to the folder."""
+        """The request to read, write or edit a file. `relative` is its path relative to the folder."""
         spelled = shlex.quote(relative if not relative.startswith("-") else f"./{relative}")
         return ToolRequest(
             tool,
@@ -190,7 +194,7 @@ class Gate:
         )
 
     def command_request(self, command: str, judged: str, reasons: Sequence[str] = ()) -> ToolRequest:
-        """The request for exec; `judged` is the command as it is really run."""
+        """The request for exec. `judged` is the command as it is really run, which the content filter checks."""
         return ToolRequest(
             "exec",
             f"run {' '.join(command.split())}",
@@ -203,7 +207,7 @@ class Gate:
         )
 
     def search_request(self, query: str) -> ToolRequest:
-        """The request for web_search; the operator configured the host it talks to."""
+        """The request for web_search. It needs no `external` reason, because the operator configured its host."""
         return ToolRequest(
             "web_search",
             f"search the web: {query}",
@@ -215,7 +219,7 @@ class Gate:
         )
 
     def page_request(self, target: Target, reasons: Sequence[str] = ()) -> ToolRequest:
-        """The request for web_fetch; a host that the operator did not list is outside (SPEC 3.5)."""
+        """The request for web_fetch. A host that the operator did not list is an outside host (SPEC 3.5)."""
         is_listed = self.services.web.is_listed_host(target)
         return ToolRequest(
             "web_fetch",
@@ -230,8 +234,9 @@ class Gate:
         )
 
     def agent_tool_request(self, call: AgentToolCall) -> ToolRequest:
-        """The request for an agent's own tool. Raises `Refusal` for files outside."""
-        # Such a tool is confined by the sandbox alone.
+        """The request for an agent's own tool. Raises `Refusal` `outside` if it would change files outside of the
+        folder."""
+        # Only the sandbox confines such a tool.
         reasons = [] if self.live.sandbox.confines else ["no sandbox confines what the agent does"]
         if call.kind == "execute" and call.command.strip():
             return self.command_request(check_plain_text(call.command, "command", MAX_COMMAND), call.command, reasons)
@@ -241,7 +246,7 @@ class Gate:
         words = sanitise(call.detail) or title
         if call.kind in _FILE_KINDS and (call.paths or call.kind in ("read", "search")):
             return self._files_request(call, words, reasons)
-        # Whatever it is, a person who allows it allows the most that an agent can do.
+        # The call is unknown. It is judged as a command, which is the most that an agent can do.
         return ToolRequest(
             "exec",
             title or f"use a tool of kind {sanitise(call.kind)}",
@@ -259,7 +264,7 @@ class Gate:
             try:
                 resolved.append(self.jail.relative(path))
             except Refusal as refusal:
-                # The sandbox shows an agent more than the project, and hides what is secret.
+                # Reading outside is possible: the sandbox also shows an agent other places, without secrets.
                 if tool != "read" or refusal.code != "outside":
                     raise
                 reasons = [*reasons, f"{short_path(path)} is not in the project"]

@@ -1,8 +1,10 @@
-"""Fetches web pages as text for sessions (SPEC 3.8), and searches by the endpoint that the operator configured.
+"""Fetches web pages as text for sessions (SPEC 3.8), and searches the web with the address that the operator
+configured.
 
-A name is resolved once, its addresses are judged, and the connection goes to the address that was judged. So a name
-that resolves to another address a moment later reaches nothing. Each redirect goes through the same. There are no
-proxies, cookies and credentials. Size and time are bounded, also when the other side sends one byte a minute."""
+A name is resolved once. Its addresses are checked, and the connection goes to one of these. So it does not help an
+attacker if the name resolves to another address a moment later. Each redirect is checked in the same way. No proxies,
+cookies or credentials are used. Size and time are limited, even if the server sends one byte a minute.
+"""
 
 from __future__ import annotations
 
@@ -29,19 +31,19 @@ from engine.frozen import frozen
 from engine.model import Refusal, sanitise
 
 MAX_URL = 2_000
-"""Characters of a URL."""
+"""Maximum number of characters of a URL."""
 
 FETCH_SECONDS = 20.0
-"""Seconds that a fetch may take, redirects included."""
+"""Maximum seconds for a fetch, with its redirects."""
 
 MAX_PAGE_BYTES = 2 * 1024 * 1024
-"""Bytes of a page that are read."""
+"""Maximum number of bytes of a page that are read."""
 
 MAX_REDIRECTS = 5
-"""Redirects that one fetch follows."""
+"""Maximum number of redirects that a fetch follows."""
 
 MAX_HITS = 10
-"""Results of a search that are returned."""
+"""Maximum number of results of a search."""
 
 DEFAULT_PORTS = {"http": 80, "https": 443}
 
@@ -61,10 +63,10 @@ _TEXT_KINDS = ("text/", "application/json", "application/xml", "application/java
 _HIT_FIELDS = ("title", "url", "content", "snippet")
 
 OnStop = Callable[[Callable[[], None]], None]
-"""Receives a function that is called when the session ends."""
+"""A function that registers another function, which is called when the session ends."""
 
 Resolve = Callable[[str, int], Sequence[str]]
-"""Returns the IP addresses of a host and port. Raises OSError."""
+"""A function that returns the IP addresses of a host and port. Raises OSError."""
 
 
 @frozen
@@ -73,14 +75,14 @@ class Target:
 
     scheme: str
     host: str
-    """Lower case and ASCII, without brackets."""
+    """In lower case and ASCII, without brackets."""
     port: int
     path: str
-    """With the query."""
+    """The path with the query."""
 
     @property
     def address(self) -> str:
-        """`host`, with the port where it is not the scheme's own."""
+        """The host, with its port if that is not the default of the scheme."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == DEFAULT_PORTS[self.scheme] else f"{host}:{self.port}"
 
@@ -91,7 +93,8 @@ class Target:
 
 
 def parse_url(url: str) -> Target:
-    """Split a URL into its parts. Raises `Refusal` `bad_url`: only http and https, no credentials, no odd ports."""
+    """Split a URL into its parts. Raises `Refusal` `bad_url` for another scheme than http or https, for credentials,
+    and for a port below 1024 other than 80 and 443."""
     text = url.strip()
     if not text or len(text) > MAX_URL or sanitise(text) != text:
         raise _bad_url(url, f"must be plain text of at most {MAX_URL} characters")
@@ -100,7 +103,7 @@ def parse_url(url: str) -> Target:
         port = parts.port
         host = parts.hostname or ""
         host = host if ":" in host else host.encode("idna").decode().lower()
-        host = host.rstrip(".")  # last: IDNA turns other full stops into dots
+        host = host.rstrip(".")  # after IDNA, which turns other full stops into dots
     except (ValueError, UnicodeError):
         raise _bad_url(url, "is not a URL") from None
     if parts.scheme not in DEFAULT_PORTS:
@@ -124,8 +127,11 @@ def _bad_url(url: str, problem: str) -> Refusal:
 
 
 def is_public(address: str) -> bool:
-    """Whether an IP address is of the internet: not of this machine, its network, a link or a carrier, and no
-    multicast. Of IPv6 only ordinary addresses are, and IPv4 ones behind NAT64."""
+    """Whether an IP address is on the public internet.
+
+    Addresses of this machine, its network, a link or a carrier are not, nor are multicast addresses. Of IPv6, only
+    global unicast addresses are, and IPv4 addresses behind NAT64.
+    """
     try:
         parsed = ipaddress.ip_address(address)
     except ValueError:
@@ -138,7 +144,8 @@ def is_public(address: str) -> bool:
 
 
 def is_listed(target: Target, allowed: Iterable[str]) -> bool:
-    """Whether the operator's list has this host (`docs.python.org`, `*.readthedocs.io`, `localhost:3000`)."""
+    """Whether the host is in `allowed`, which has entries such as `docs.python.org`, `*.readthedocs.io` and
+    `localhost:3000`."""
     entries = [entry.strip().lower() for entry in allowed]
     return any(fnmatchcase(name, entry) for entry in entries for name in (target.host, f"{target.host}:{target.port}"))
 
@@ -153,7 +160,7 @@ class Page:
     """Its content type."""
     text: str
     moved_to: str = ""
-    """The URL of another host that it redirects to; it is not fetched."""
+    """The URL of another host to which the page redirects, and which was not fetched; "" for none."""
 
 
 @frozen
@@ -166,13 +173,13 @@ class Hit:
 
 
 def system_resolve(host: str, port: int) -> list[str]:
-    """The addresses of a host, as the system knows them."""
+    """The addresses of a host, from the resolver of the system."""
     entries = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP)
     return list(dict.fromkeys(str(entry[4][0]) for entry in entries))
 
 
 class RequestDeadline:
-    """Ends one request when its time is over, even in the middle of a read. `cut` ends it at once, from any thread."""
+    """Ends one request when its time is over, even in the middle of a read. `cut` ends it at once. Thread-safe."""
 
     def __init__(self, seconds: float, on_stop: OnStop) -> None:
         self._until = time.monotonic() + seconds
@@ -192,29 +199,29 @@ class RequestDeadline:
 
     @property
     def is_over(self) -> bool:
-        """Whether its time is over, or it was cut."""
+        """Whether the time is over, or the request was cut."""
         return self._cut or time.monotonic() >= self._until
 
     @property
     def seconds_left(self) -> float:
-        """Seconds until its end. Raises TimeoutError when it is over."""
+        """The seconds that are left. Raises TimeoutError if the time is over."""
         if self.is_over:
             raise TimeoutError
         return self._until - time.monotonic()
 
     def hold_socket(self, connection: socket.socket) -> None:
-        """Keep the socket of the request, which `cut` shuts down."""
+        """Remember the socket of the request, so that `cut` can shut it down."""
         with self._lock:
             self._socket = connection
         if self._cut:
             self.cut()
 
     def cut(self) -> None:
-        """End it now."""
+        """End the request now."""
         self._cut = True
         with self._lock, contextlib.suppress(OSError):
             if self._socket is not None:
-                # Not the TLS socket's own, which would go on in the clear.
+                # The method of a TLS socket would continue the connection without TLS.
                 socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
 
 
@@ -239,10 +246,13 @@ class Web:
         return is_listed(target, self._settings.current.web.allow)
 
     def fetch(self, url: str, *, is_allowed: Callable[[Target], bool], on_stop: OnStop) -> Page:
-        """Fetch the page at `url` as text. A redirect to a host that `is_allowed` refuses is not followed; the page
-        then has its URL only. `on_stop` receives the function that ends the request at once."""
+        """Fetch the page at `url` as text.
+
+        A redirect to a host that `is_allowed` refuses is not followed; the page then has only the URL of that host.
+        `on_stop` receives the function that ends the request at once.
+        """
         target = parse_url(url)
-        # Only a host that is listed without a pattern may be one of this machine or its network.
+        # A host of this machine or its network is allowed only if it is listed without a pattern.
         exact = [entry for entry in self._settings.current.web.allow if "*" not in entry]
         with RequestDeadline(self._seconds, on_stop) as deadline:
             for _ in range(MAX_REDIRECTS + 1):
@@ -263,7 +273,7 @@ class Web:
             raise Refusal("no_search", "no search is configured", "the operator can set web.searchUrl")
         parts = urlsplit(configured)
         query = "&".join(filter(None, [parts.query, urlencode({"q": query, "format": "json"})]))
-        # The operator named this very address: it may well be one of this machine.
+        # The operator configured this address, so it may be one of this machine.
         target = parse_url(urlunsplit((parts.scheme, parts.netloc, parts.path, query, "")))
         with RequestDeadline(self._seconds, on_stop) as deadline:
             status, headers, data = self._get(target, deadline, private=True)
@@ -274,7 +284,7 @@ class Web:
     def _get(self, target: Target, deadline: RequestDeadline, *, private: bool) -> tuple[int, dict[str, str], bytes]:
         connection = http.client.HTTPConnection(target.host, target.port)
         try:
-            # In a thread, because it cannot be interrupted.
+            # Resolving runs in a thread, because it cannot be interrupted.
             resolving = run_in_thread("clawpy-resolve", lambda: list(self._resolve(target.host, target.port)))
             while not resolving.done():
                 wait([resolving], min(0.1, deadline.seconds_left))
@@ -295,7 +305,7 @@ class Web:
 
 
 def _connect(target: Target, addresses: Sequence[str], deadline: RequestDeadline) -> socket.socket:
-    """A connection to the first address that accepts one: to those that were judged, whatever the name says by now."""
+    """Connect to the first of `addresses` that accepts a connection. The name is not resolved again."""
     problem = OSError("no address")
     for address in addresses:
         try:
@@ -316,7 +326,7 @@ def _connect(target: Target, addresses: Sequence[str], deadline: RequestDeadline
 
 
 def _check_public(target: Target, addresses: Sequence[str]) -> None:
-    """Raises `Refusal` when one of the addresses is not of the internet."""
+    """Raises `Refusal` `private_address` if one of the addresses is not on the public internet."""
     for address in addresses:
         if not is_public(address):
             raise Refusal(
@@ -327,7 +337,7 @@ def _check_public(target: Target, addresses: Sequence[str]) -> None:
 
 
 def _read_body(response: http.client.HTTPResponse, headers: dict[str, str], deadline: RequestDeadline) -> bytes:
-    """Read at most `MAX_PAGE_BYTES` bytes, decompressed."""
+    """Read at most `MAX_PAGE_BYTES` bytes of decompressed data."""
     encoding = headers.get("content-encoding", "").strip().lower()
     unpack = zlib.decompressobj(wbits=47) if encoding in ("gzip", "x-gzip", "deflate") else None
     data = bytearray()
@@ -339,7 +349,7 @@ def _read_body(response: http.client.HTTPResponse, headers: dict[str, str], dead
             break
         data += piece if unpack is None else unpack.decompress(piece, MAX_PAGE_BYTES - len(data))
     if deadline.is_over:
-        raise TimeoutError  # an end that was cut off looks like any other
+        raise TimeoutError  # a connection that was cut looks like one that ended
     return bytes(data[:MAX_PAGE_BYTES])
 
 
