@@ -91,7 +91,7 @@ class SimulatedMonth:
         """Simulate this many days; returns the observations."""
         begin = self._clock.now()
         for number in range(days):
-            self._simulate_day(self._oddities.day(number, begin + timedelta(days=number)))
+            self._simulate_day(self._oddities.plan_day(number, begin + timedelta(days=number)))
         self._advance_to(begin + timedelta(days=days, minutes=-1))
         return self.observed
 
@@ -104,7 +104,7 @@ class SimulatedMonth:
         self._runner.chatty = bool(day.odd & {Oddity.CHATTY, Oddity.LEADS})
         self._runner.next_steps = STEPS_ELSEWHERE if Oddity.LEADS in day.odd else NEXT_STEPS
         self._change_setting("autonomousModeEnabled", Oddity.OFF not in day.odd)
-        for at, action in sorted([*self._sleeps_of(day), *day.moments], key=lambda event: event[0]):
+        for at, action in sorted([*self._find_sleeps(day), *day.moments], key=lambda event: event[0]):
             self._advance_to(at)
             if isinstance(action, datetime):
                 self._sleep(action)
@@ -115,7 +115,7 @@ class SimulatedMonth:
         engine = self._engine
         run_round(engine.bubbles, engine.guided_sessions, engine.teaching)
 
-    def _sleeps_of(self, day: Day) -> Iterator[tuple[datetime, datetime | OperatorAction]]:
+    def _find_sleeps(self, day: Day) -> Iterator[tuple[datetime, datetime | OperatorAction]]:
         """(when the lid is closed, when it is opened again). It is not closed while the operator works."""
         for shut, opened in day.asleep:
             if not any(shut <= at < opened for at, _ in day.moments):
@@ -127,7 +127,7 @@ class SimulatedMonth:
             self._operator.arrive()
         elif action is OperatorAction.WORKS:
             if Oddity.CHATTY in odd:
-                self._programs_ask()
+                self._trigger_cards_as_programs()
             self._operator.work(odd)
         elif action is OperatorAction.GOES and Oddity.DND in odd:
             engine.autonomy.dnd(timedelta(hours=2))
@@ -140,7 +140,7 @@ class SimulatedMonth:
             if self._chance.random() < 0.5:
                 self._resume("month")
 
-    def _programs_ask(self) -> None:
+    def _trigger_cards_as_programs(self) -> None:
         """Trigger the pending cards as programs do. When refused, try again at once, as an agent in a loop would."""
         cards = [card for card in self._engine.cards.pending() if card.source is not Source.OPERATOR]
         for card in cards:

@@ -77,7 +77,7 @@ class OddityDeck:
         self._chance = chance
         self._left: list[Oddity] = []
 
-    def day(self, number: int, begin: datetime) -> Day:
+    def plan_day(self, number: int, begin: datetime) -> Day:
         """Plan the day with this number (from 0), which begins at the local midnight `begin`."""
         cards = 0 if number < ORDINARY_DAYS else 1 + (self._chance.random() < SECOND_ODDITY)
         return make_day(number, begin, frozenset(self._deal() for _ in range(cards)), self._chance)
@@ -110,10 +110,12 @@ def make_day(number: int, begin: datetime, odd: frozenset[Oddity], chance: rando
         pressed = moments[place][0] + timedelta(minutes=1)
         resumed = pressed + timedelta(minutes=chance.randint(20, 90))
         moments += [(pressed, OperatorAction.KILLS), (resumed, OperatorAction.RESUMES)]
-    return Day(number, begin, odd, tuple(sorted(moments)), _sleeps(begin, odd, chance))
+    return Day(number, begin, odd, tuple(sorted(moments)), _plan_sleeps(begin, odd, chance))
 
 
-def _sleeps(begin: datetime, odd: frozenset[Oddity], chance: random.Random) -> tuple[tuple[datetime, datetime], ...]:
+def _plan_sleeps(
+    begin: datetime, odd: frozenset[Oddity], chance: random.Random
+) -> tuple[tuple[datetime, datetime], ...]:
     """When the lid is closed: most nights until the morning, often at noon, and from the afternoon on most days."""
     sleeps = []
     weekend = begin.weekday() >= 5

@@ -60,7 +60,7 @@ SIMULATED = (
 REAL = "database, rails, permits, cards, Twin, state machine, schedule decisions, quiet hours, costs"
 
 
-def document(engine: Engine, observed: Observations, *, days: int, seed: int, begin: datetime) -> dict[str, Any]:
+def make_document(engine: Engine, observed: Observations, *, days: int, seed: int, begin: datetime) -> dict[str, Any]:
     """The report on all simulated days. Money is in dollars, and times are in ISO format."""
     cards = engine.cards.recent(NO_LIMIT)
     log = engine.safety.log(NO_LIMIT)[::-1]
@@ -72,10 +72,10 @@ def document(engine: Engine, observed: Observations, *, days: int, seed: int, be
         "from": begin.isoformat(),
         "real": REAL,
         "madeUp": list(SIMULATED),
-        "cards": _cards(cards),
-        "kinds": _kinds(cards),
-        "rails": [_rail(name, blocked) for name in RAIL_ORDER],
-        "gates": _gates(engine),
+        "cards": _count_cards(cards),
+        "kinds": _list_kinds(cards),
+        "rails": [_describe_rail(name, blocked) for name in RAIL_ORDER],
+        "gates": _list_gates(engine),
         "wentUp": len(engine.bubbles.list(state=BubbleState.FLUSHED, limit=NO_LIMIT)),
         "states": {state: round(hours, 2) for state, hours in sorted(observed.hours.items())},
         "asleepHours": round(observed.asleep.total_seconds() / 3600, 2),
@@ -87,17 +87,22 @@ def document(engine: Engine, observed: Observations, *, days: int, seed: int, be
             "peaks": {window: dollars(amount) for window, amount in observed.peak.items()},
             "caps": {window: dollars(cap) for window, cap in engine.safety.costs.state().caps.items()},
             "endedByCap": [
-                {"at": _at(view.ended_at), "channel": view.channel, "prompt": view.prompt, "reason": view.error}
+                {
+                    "at": _format_time(view.ended_at),
+                    "channel": view.channel,
+                    "prompt": view.prompt,
+                    "reason": view.error,
+                }
                 for view in reversed(sessions)
                 if view.state is SessionState.FAILED and (view.error or "").startswith("cost: ")
             ],
         },
-        "perDay": [_day(number, begin, cards, log, sessions, observed) for number in range(days)],
-        "blocked": [_blocked(entry) for entry in blocked],
+        "perDay": [_describe_day(number, begin, cards, log, sessions, observed) for number in range(days)],
+        "blocked": [_describe_blocked(entry) for entry in blocked],
     }
 
 
-def _cards(cards: Sequence[Card]) -> dict[str, int]:
+def _count_cards(cards: Sequence[Card]) -> dict[str, int]:
     statuses = Counter(card.status for card in cards)
     return {
         "made": len(cards),
@@ -114,7 +119,7 @@ def _cards(cards: Sequence[Card]) -> dict[str, int]:
     }
 
 
-def _kinds(cards: Sequence[Card]) -> list[dict[str, Any]]:
+def _list_kinds(cards: Sequence[Card]) -> list[dict[str, Any]]:
     """The operator's decisions on each kind of predicted card, and the confidence that was stated last, None if none
     was. The newest of `cards` comes first."""
     kinds: dict[str, list[Card]] = {}
@@ -132,7 +137,7 @@ def _kinds(cards: Sequence[Card]) -> list[dict[str, Any]]:
     return rows
 
 
-def _rail(name: str, blocked: Sequence[LogEntry]) -> dict[str, Any]:
+def _describe_rail(name: str, blocked: Sequence[LogEntry]) -> dict[str, Any]:
     """How often this rail was the first to object, how often it objected after another one, and one example."""
     first = [entry for entry in blocked if first_objection(entry)[0] == name]
     objected = sum(
@@ -143,11 +148,11 @@ def _rail(name: str, blocked: Sequence[LogEntry]) -> dict[str, Any]:
         "rail": name,
         "blocked": len(first),
         "alsoObjected": objected - len(first),
-        "example": _blocked(first[0]) if first else None,
+        "example": _describe_blocked(first[0]) if first else None,
     }
 
 
-def _gates(engine: Engine) -> list[dict[str, Any]]:
+def _list_gates(engine: Engine) -> list[dict[str, Any]]:
     """How often each gate between a worker and its leader refused a lesson (SPEC 1.7), with one example."""
     bubbles = engine.bubbles.list(limit=NO_LIMIT)[::-1]
     rows: list[dict[str, Any]] = []
@@ -164,7 +169,7 @@ def first_objection(entry: LogEntry) -> tuple[str, str]:
     return next((verdict.rail, verdict.reason) for verdict in entry.verdicts if verdict.verdict is not Verdict.ALLOW)
 
 
-def _blocked(entry: LogEntry) -> dict[str, Any]:
+def _describe_blocked(entry: LogEntry) -> dict[str, Any]:
     rail, reason = first_objection(entry)
     return {
         "at": entry.at.isoformat(),
@@ -178,11 +183,11 @@ def _blocked(entry: LogEntry) -> dict[str, Any]:
     }
 
 
-def _at(instant: datetime | None) -> str:
+def _format_time(instant: datetime | None) -> str:
     return "" if instant is None else instant.isoformat()
 
 
-def _day(
+def _describe_day(
     number: int,
     begin: datetime,
     cards: Sequence[Card],
@@ -246,7 +251,7 @@ def simulate(days: int = 30, seed: int = 1) -> dict[str, Any]:
         operator = SimulatedOperator(world.engine, world.projects, random.Random(f"{seed}/operator"))
         month = SimulatedMonth(world.engine, world.clock, operator, world.runner, seed)
         observed = _run_in_thread(month, days)
-        return document(world.engine, observed, days=days, seed=seed, begin=FIRST_DAY)
+        return make_document(world.engine, observed, days=days, seed=seed, begin=FIRST_DAY)
 
 
 def _run_in_thread(month: SimulatedMonth, days: int) -> Observations:
@@ -269,7 +274,7 @@ def open_world(folder: Path, seed: int, *, config: str = CONFIG) -> Iterator[Sim
         Path(workspace).mkdir(exist_ok=True)
         git.create(Path(workspace))
     home.config.mkdir(parents=True, exist_ok=True)
-    acting = "".join(f'\n[workspaces.{_quoted(workspace)}]\nautonomy = "act"\n' for workspace in workspaces)
+    acting = "".join(f'\n[workspaces.{_quote_toml(workspace)}]\nautonomy = "act"\n' for workspace in workspaces)
     # The simulated runner also runs text prompts, so that no model, key or network is needed.
     acting += "".join(f'\n[channels.{name}]\nrunner = "flow"\n' for name in Settings().channels)
     home.config_file.write_text(config + acting, encoding="utf-8")
@@ -294,5 +299,5 @@ def open_world(folder: Path, seed: int, *, config: str = CONFIG) -> Iterator[Sim
         engine.close()
 
 
-def _quoted(text: str) -> str:
+def _quote_toml(text: str) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -64,7 +64,7 @@ MAX_RECENT = 12
 class SimulatedProject:
     """One simulated repository with the branches `work` and `main`, whose files somebody edits, commits and pushes.
 
-    Sessions call `ran` and `left_behind` from their threads, so these take the `lock`. Only the thread of the
+    Sessions call `record_run` and `leave_file` from their threads, so these take the `lock`. Only the thread of the
     simulation calls the other methods.
     """
 
@@ -116,7 +116,7 @@ class SimulatedProject:
         self.behind_base = self.behind_base + commits if commits else 0
         self.changes += 1
 
-    def left_behind(self, now: datetime, suffix: str) -> None:
+    def leave_file(self, now: datetime, suffix: str) -> None:
         """A session leaves a new file behind, which is evidence for a card but no activity of the operator. Tests read
         `.py` and `.json` files, and the linter reads only `.py` files."""
         with self.lock:
@@ -128,7 +128,7 @@ class SimulatedProject:
                 self.files.pop(old, None)
                 self.ours.discard(old)
 
-    def ran(self, session_id: str, now: datetime, check: CheckResult, full: bool) -> None:
+    def record_run(self, session_id: str, now: datetime, check: CheckResult, full: bool) -> None:
         """A session ran the tests."""
         with self.lock:
             files = {"head": self.head, "tree": f"{self.changes}", "clean": not self.files}
@@ -168,7 +168,7 @@ class SimulatedProject:
             touches=touches,
         )
 
-    def changed(self, files: tuple[FileState, ...]) -> tuple[ChangedFile, ...]:
+    def changed_files(self, files: tuple[FileState, ...]) -> tuple[ChangedFile, ...]:
         """The uncommitted files that differ from the last run."""
         if not self.runs:
             return ()
@@ -195,23 +195,23 @@ class SimulatedContexts:
         return [self._read(self._projects[workspace], last_input) for workspace in workspaces]
 
     def last_activity(self, workspaces: Sequence[str], ours: Mapping[str, Sequence[OurWrite]]) -> datetime | None:
-        return self._sign([self._projects[workspace] for workspace in workspaces], None)
+        return self._last_sign([self._projects[workspace] for workspace in workspaces], None)
 
     def session_ended(self, tx: Transaction, view: SessionView) -> None:
         """Add a session that ended to the conversations of its project."""
         self._projects[view.workspace].sessions.appendleft(view)
 
-    def _sign(self, projects: Sequence[SimulatedProject], last_input: datetime | None) -> datetime | None:
+    def _last_sign(self, projects: Sequence[SimulatedProject], last_input: datetime | None) -> datetime | None:
         signs = [last_input, *(project.touched for project in projects)]
         return max((sign for sign in signs if sign is not None), default=None)
 
     def _read(self, project: SimulatedProject, last_input: datetime | None) -> WorkspaceContext:
         now, local = self._clock.now(), self._clock.local()
-        sign = self._sign([project], last_input)
+        sign = self._last_sign([project], last_input)
         silence = None if sign is None else now - sign
         with project.lock:
             git = project.state()
-            changed, sessions, runs = project.changed(git.files), tuple(project.sessions), tuple(project.runs)
+            changed, sessions, runs = project.changed_files(git.files), tuple(project.sessions), tuple(project.runs)
         return WorkspaceContext(
             workspace=project.workspace,
             now=now,
@@ -319,13 +319,13 @@ class SimulatedRunner:
         assignment, now = live.assignment, self.clock.now()
         project = self.projects[assignment.workspace]
         if self.chatty and assignment.flow in NEXT_STEPS:
-            project.left_behind(now, ".py" if assignment.flow == "run_tests" else ".json")
+            project.leave_file(now, ".py" if assignment.flow == "run_tests" else ".json")
         flow = assignment.flow or ""
         following = {"next": self.next_steps[flow]} if self.chatty and flow in self.next_steps else {}
         if assignment.flow == "run_tests":
             failing = ("tests/test_cart.py::test_total",) if chance.random() < 0.15 else ()
             check = CheckResult("pytest", 40 - len(failing), len(failing), failing=failing)
-            project.ran(live.id, now, check, full=self.chatty or not assignment.parameters.get("paths"))
+            project.record_run(live.id, now, check, full=self.chatty or not assignment.parameters.get("paths"))
             return RunnerResult("made up", check=check, facts=following)
         if assignment.flow == "lint":
             findings = chance.choice((0, 0, 3))
