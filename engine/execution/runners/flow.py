@@ -1,8 +1,8 @@
-"""The base class of flows, deterministic work that needs no model (SPEC 3.8, 3.9), and the job that a flow works with.
+"""The base class of flows, which are deterministic work without a model (SPEC 3.8, 3.9), and the `Job` of a flow.
 
-A flow is a pydantic model of its parameters with a name, a place and a `run(job)`. All its effects go through its
-`Job`: the content filter checks its commands, the sandbox confines them, their output goes to the transcript, and they
-end with the session.
+A flow is a pydantic model of its parameters, with a name, a place and a method `run(job)`. It does everything through
+its `Job`: the content filter checks its commands, the sandbox confines them, their output is written into the
+transcript, and they end with the session.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from engine.model import CheckResult, sanitise
 from engine.model.text import one_line
 
 MAX_OUTPUT_CHARACTERS = 256 * 1024
-"""A flow gets at most this many characters from the end of a command's output. The transcript has all of them."""
+"""Maximum number of characters that a flow gets from the end of a command's output. The transcript has all of it."""
 
 
 class Place(StrEnum):
@@ -36,13 +36,13 @@ class Place(StrEnum):
     CHECK = "check"
     """Runs commands over the operator's own tree; what they write there is discarded."""
     INSTALL = "install"
-    """As CHECK; after a success the packages alone are put into the tree."""
+    """As CHECK, but after a success the installed packages are put into the tree."""
     WORKTREE = "worktree"
     """Works in a throw-away worktree."""
     BRANCH = "branch"
-    """Reads the operator's own tree and makes a branch; no file, index or HEAD changes."""
+    """Reads the operator's own tree and makes a branch. No file changes, nor the index or HEAD."""
     ENGINE = "engine"
-    """Runs no command; changes the engine's own files, see `Job.require_upkeep`."""
+    """Runs no command. It changes the engine's own files (see `Job.require_upkeep`)."""
     CHANGE_SET = "change-set"
     """Works in a worktree whose diff becomes a change set."""
 
@@ -57,13 +57,13 @@ class FlowError(Exception):
 
 
 class CannotRun(FlowError):
-    """A program, package, permission or network that the work needs is missing (SPEC 2.12). The message names it, the
-    fix says how to get it. The session ends as `cannot_run`, which is neither a failure nor a success."""
+    """A program, package, permission or network that the work needs is missing (SPEC 2.12). The message names it, and
+    the fix says how to get it. The session ends as `cannot_run`, which is neither a failure nor a success."""
 
 
 class RetryLater(CannotRun):
-    """Something that the work needs is not available now. Nothing was done, and the card is offered again, because the
-    same may succeed later."""
+    """Something that the work needs is not available now. Nothing was done. The card is offered again, because the same
+    work may succeed later."""
 
 
 class CommandBlocked(FlowError):
@@ -71,9 +71,9 @@ class CommandBlocked(FlowError):
 
 
 class SessionStopped(BaseException):
-    """The session is ending: raised by `Job.run`, `Job.say` and `Job.git`, so that the flow ends.
+    """The session is ending. `Job.run`, `Job.say` and `Job.git` raise it to end the flow.
 
-    It is no `Exception`, so that a flow's own error handling does not catch it.
+    It is not an `Exception`, so that the error handling of a flow does not catch it.
     """
 
 
@@ -82,20 +82,20 @@ class CommandResult:
     """The result of a finished command."""
 
     exit_code: int
-    """Negative for a signal; 124 when its own timeout ended it."""
+    """Negative if a signal ended it; 124 if its timeout did."""
     output: str
-    """stdout and stderr as they came, sanitised; the last `MAX_OUTPUT_CHARACTERS` of them."""
+    """The last `MAX_OUTPUT_CHARACTERS` of stdout and stderr together, sanitised."""
     seconds: float
     timed_out: bool = False
 
     @property
     def ok(self) -> bool:
-        """Whether it ended with 0."""
+        """Whether its exit code is 0."""
         return self.exit_code == 0
 
 
 Facts = dict[str, Any]
-"""Values of a result that can be written as JSON; `next` names the flow that should follow (SPEC 2.10)."""
+"""Values of a result that can be written as JSON. `next` is the name of the flow that should follow (SPEC 2.10)."""
 
 
 @frozen
@@ -105,7 +105,7 @@ class WorkResult:
     summary: str
     check: CheckResult | None = None
     sound: bool = True
-    """False when it found a problem that `check` does not show: a secret, a conflict, a flaky test."""
+    """False if it found a problem that `check` does not show, such as a secret, a conflict or a flaky test."""
     facts: Mapping[str, Any] = field(default_factory=dict)
     """See `Facts`."""
 
@@ -115,10 +115,10 @@ class FlowResult(WorkResult):
     """The result of a flow."""
 
     full: bool = False
-    """`check` covers the whole suite."""
+    """Whether `check` covers the whole suite."""
 
     def __post_init__(self) -> None:
-        """Sanitise all text: it has names and messages of a repository, in which there may be anything."""
+        """Sanitise all text. It contains names and messages of a repository, which may contain anything."""
         object.__setattr__(self, "summary", one_line(self.summary))
         object.__setattr__(self, "facts", _sanitise_facts(self.facts))
 
@@ -128,7 +128,7 @@ class RunScope:
     """The part of the tests that a run covered."""
 
     full: bool
-    """The whole suite of `project`."""
+    """Whether it was the whole suite of `project`."""
     project: str
 
 
@@ -165,34 +165,34 @@ class Job:
     workspace: Path
     """The operator's repository."""
     folder: Path
-    """Where to work: the workspace, or a worktree of it. Commands may write in the workspace, but the operator's files
-    do not change."""
+    """The folder to work in: the workspace, or a worktree of it. Commands may write in the workspace, but the
+    operator's files do not change."""
     git: Git
     """git in `folder`, outside of the sandbox but without hooks. In a worktree it may check out any commit."""
     session: JobSession
     suspect_imports: bool = False
-    """True after an agent wrote here: then an import that fails is more likely its mistake than a missing package."""
+    """True after an agent changed files here. A failing import is then more likely a mistake of the agent than a
+    missing package."""
     upkeep: Housekeeping | None = None
     clock: Clock = field(default_factory=SystemClock)
 
     def require_upkeep(self) -> Housekeeping:
-        """The housekeeping, for a flow of `Place.ENGINE`. Raises `FlowError` where there is none."""
+        """The housekeeping, for a flow of `Place.ENGINE`. Raises `FlowError` if there is none."""
         if self.upkeep is None:
             raise FlowError("only the engine can do this", "approve its card")
         return self.upkeep
 
     @property
     def scratch(self) -> Path:
-        """A temporary folder, writable in the sandbox under the same path, deleted with the session."""
+        """A temporary folder, which is deleted with the session. Commands may write in it at the same path."""
         return self.session.scratch
 
     def say(self, line: str) -> None:
-        """Put one line into the transcript. A line break in it becomes a space, so that no name can begin a new
-        line."""
+        """Write one line into the transcript. A line break becomes a space, so that a name cannot begin a new line."""
         self.session.say(sanitise(line).replace("\n", " "))
 
     def say_list(self, lines: Sequence[object], limit: int, *, indent: str = "") -> None:
-        """Put at most `limit` lines into the transcript, and how many more there are."""
+        """Write at most `limit` lines into the transcript, and the number of the others."""
         for line in lines[:limit]:
             self.say(f"{indent}{line}")
         if len(lines) > limit:
@@ -206,18 +206,20 @@ class Job:
         env: Mapping[str, str] | None = None,
         quiet: bool = False,
     ) -> CommandResult:
-        """Run a command to its end, in `folder` unless `cwd` says otherwise, and stream its output.
+        """Run a command to its end in `cwd`, by default in `folder`, and stream its output into the transcript.
 
-        `env` is added to the session's clean environment. `quiet` keeps command and output out of the transcript.
+        `env` is added to the clean environment of the session. With `quiet`, neither the command nor its output is
+        written into the transcript.
 
-        Raises `CannotRun` when the program does not exist, `CommandBlocked` when the content filter blocks it,
+        Raises `CannotRun` if the program does not exist, `CommandBlocked` if the content filter blocks it, and
         `SessionStopped` when the session is ending.
         """
         return self.session.execute(argv, cwd=cwd or self.folder, env=env, quiet=quiet)
 
 
 class Flow(BaseModel):
-    """One kind of deterministic work. Its parameters are its fields: unknown ones are refused, and none changes."""
+    """One kind of deterministic work. Its fields are its parameters. Unknown parameters are refused, and the values
+    cannot be changed."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, str_max_length=1000, defer_build=True)
 
@@ -228,11 +230,12 @@ class Flow(BaseModel):
     place: ClassVar[Place]
 
     def describe(self) -> str:
-        """The assignment in words, as the card shows it, also after its parameters were edited."""
+        """The assignment in words. The card shows it, also after its parameters were edited."""
         raise NotImplementedError
 
     def run(self, job: Job) -> FlowResult:
-        """Do the work. It returns when it ran to its end, whatever it found; see `FlowError` and `SessionStopped`."""
+        """Do the work. Returns if it ran to its end, whether it found problems or not. Raises `FlowError`,
+        `SessionStopped`."""
         raise NotImplementedError
 
 
@@ -242,15 +245,16 @@ def as_facts(items: Iterable[object], *names: str) -> list[dict[str, Any]]:
 
 
 def in_project(path: str) -> str:
-    """` in packages/py`, "" for the top."""
+    """` in packages/py`, or "" for the top of the repository."""
     return f" in {one_line(path)}" if path else ""
 
 
-# -- Types of parameters that flows share: none can become an option, or leave the repository -----------------------
+# -- Types of parameters that flows share. Their values cannot become options, or lead out of the repository --------
 
 
 def check_argument(text: str) -> str:
-    """`text`, if it is safe on a command line: no option, no control characters. Raises `ValueError` when not."""
+    """Return `text`, if it is safe on a command line, where it must not be an option or contain control characters.
+    Raises `ValueError`."""
     if not text.strip() or text != text.strip():
         raise ValueError("must not be empty or begin or end with white space")
     if text.startswith("-"):
@@ -269,19 +273,19 @@ def _check_repo_path(text: str) -> str:
 
 
 RepoPath = Annotated[str, AfterValidator(_check_repo_path)]
-"""A file of the repository, relative to its top folder, `/` between folders."""
+"""A file of the repository, as a path relative to its top folder with `/` between folders."""
 
 ProjectPath = Annotated[str, AfterValidator(lambda text: _check_repo_path(text).rstrip("/") if text else "")]
 """The folder of a project, relative to the top of the repository; "" is the top."""
 
 Revision = Annotated[str, AfterValidator(check_argument)]
-"""A commit, tag or branch as git writes it; it cannot be an option."""
+"""The name of a commit, tag or branch for git. It cannot be an option."""
 
 Line = Annotated[str, AfterValidator(lambda text: one_line(text))]
 """One line of text."""
 
 TestId = Annotated[str, AfterValidator(check_argument)]
-"""A test as its own tool names it, for instance `tests/test_cart.py::test_total`."""
+"""The id of a test, as its own tool names it, such as `tests/test_cart.py::test_total`."""
 
 
 class ProjectFlow(Flow):
@@ -291,7 +295,7 @@ class ProjectFlow(Flow):
 
     @property
     def where(self) -> str:
-        """` in packages/py`, "" for the project at the top."""
+        """` in packages/py`, or "" for the project at the top."""
         return in_project(self.project)
 
     @property
@@ -300,5 +304,6 @@ class ProjectFlow(Flow):
         return f"{self.project}/" if self.project else ""
 
     def paths_inside(self, paths: Iterable[str]) -> list[str]:
-        """Those of `paths` (relative to the top) that lie in the project, relative to it."""
+        """Those of `paths` that are in the project. `paths` are relative to the top, and the result is relative to the
+        project."""
         return [path.removeprefix(self.path_prefix) for path in paths if path.startswith(self.path_prefix)]

@@ -1,8 +1,8 @@
-"""The flows that there are: which one a prompt names, its parameters as text (SPEC 9.2), and learned flows (SPEC 5.4).
+"""Finds the flow that a prompt names, reads its parameters from text (SPEC 9.2), and has the learned flows (SPEC 5.4).
 
-Learned flows are commands that agents ran again and again, one after the other, without a model. Each is like any other
-flow: the content filter checks every command, the sandbox confines it, it works in a worktree of its own, its changes
-wait for review. One that was rolled back cannot be started.
+A learned flow is a list of commands that agents often ran one after the other. It runs without a model, and like any
+other flow: the content filter checks every command, the sandbox confines it, it works in a worktree of its own, and its
+changes wait for review. A learned flow that was rolled back cannot be started.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ from engine.model.text import count, join_names, last_line
 # -- Parameters -----------------------------------------------------------------------------------------------------
 
 _FILLERS = frozenset({"the", "a", "an", "my", "our", "all", "please", "this", "project", "repository", "code"})
-"""Words that change nothing when they stand beside the name of a flow."""
+"""Words beside the name of a flow that are ignored."""
 
 ALIASES: Mapping[str, Sequence[str]] = read_table(__file__, "flow_aliases.toml")
-"""Common requests by flow; see `flow_aliases.toml`."""
+"""Common requests in words, by flow."""
 
 _PAIR = re.compile(r"\s*(?:\w+[ \t]*=|$)")
-"""The beginning of a further line of parameters. Any other line makes it prose, such as a pasted paragraph."""
+"""The beginning of each line of parameters after the first. If a line has another beginning, the text is a prompt."""
 
 VALUE = re.compile(r"\w*[\d_/:~^.]\S*[\w/]|\d+")
-"""Matches a file, a test, a commit or a number. Sentences rarely consist of these alone."""
+"""Matches a file, a test, a commit or a number. A sentence rarely has only such words."""
 
 PROSE = "prose"
-"""The code of the refusal of an edit that is a sentence, and no mistyped parameter."""
+"""The code of the refusal of an edit that is a sentence, and not a parameter with a mistake."""
 
 
 def named_flow(prompt: str, flows: Collection[str]) -> tuple[str, str] | None:
-    """The flow that a prompt names, and the text of its parameters; None for prose.
+    """The flow that a prompt names, and the text of its parameters. None if the prompt names no flow.
 
-    `run_tests`, `Run the tests`, `draft the change-log` and the `ALIASES` name a flow; so does `run_tests paths=src` or
-    `run_tests {"paths": ["src"]}`, where parameters follow. `bisect tests/test_cart.py` does too: its parameters lack
-    their names, and the flow says which it takes.
+    `run_tests`, `Run the tests`, `draft the change-log` and the `ALIASES` name a flow. Parameters may follow, as in
+    `run_tests paths=src` and `run_tests {"paths": ["src"]}`. `bisect tests/test_cart.py` names a flow, too, although
+    the name of the parameter is missing: the refusal then says which parameters the flow has.
     """
     normalised = _normalise_words(prompt)
     for flow in flows:
@@ -64,13 +64,14 @@ def _are_values(text: str) -> bool:
 
 
 def _normalise_words(text: str) -> str:
-    """The words of a text in lower case, without fillers and separators: equal for texts that mean the same."""
+    """The words of a text in lower case, without fillers and separators. Texts with the same meaning become equal."""
     words = text.lower().rstrip(" .!?").replace("-", " ").replace("_", " ").split()
     return "".join(word for word in words if word not in _FILLERS)
 
 
 def validate_parameters(flow: type[Flow], values: Mapping[str, Any]) -> Flow:
-    """The flow with its parameters. Raises `Refusal` `bad_parameters` with what is wrong and what is accepted."""
+    """The flow with its parameters. Raises `Refusal` `bad_parameters`, which says what is wrong and what is
+    accepted."""
     try:
         return flow.model_validate(dict(values))
     except ValidationError as error:
@@ -94,7 +95,7 @@ def _describe_faults(flow: type[Flow], error: ValidationError) -> str:
 
 
 def parameter_refusal(flow: type[Flow], problem: str, *, code: str = "bad_parameters") -> Refusal:
-    """The refusal of parameters, with how they are written and what each means."""
+    """The refusal of parameters. It says how they are written, and what each of them means."""
     fields = _sorted_fields(flow)
     if not fields:
         return Refusal(code, problem, "it has no parameters")
@@ -109,10 +110,10 @@ def _sorted_fields(flow: type[Flow]) -> list[tuple[str, FieldInfo]]:
 
 
 def edit_parameters(flow: type[Flow], present: Mapping[str, Any], edit: str) -> Flow:
-    """The flow after an edit of its parameters: a JSON object, `key=value` pairs or `key: value` lines. Parameters that
-    are not named stay. Items of a list are separated by commas or white space.
+    """The flow after an edit of its parameters.
 
-    Raises `Refusal` `bad_parameters`, and `PROSE` for a sentence.
+    The edit is a JSON object, `key=value` pairs or `key: value` lines. Items of a list are separated by commas or white
+    space. Parameters that the edit does not name stay. Raises `Refusal` `bad_parameters`, and `PROSE` for a sentence.
     """
     text = edit.strip()
     if text.startswith("{"):
@@ -165,13 +166,13 @@ def _describe_field(name: str, field: FieldInfo) -> str:
 
 
 class LearnedFlow(Flow):
-    """A flow of commands without parameters. Each active one is a class of its own, see `learned_flow`."""
+    """A flow that runs commands and has no parameters. `learned_flow` makes a class for each active one."""
 
     place = Place.CHANGE_SET
     commands: ClassVar[tuple[tuple[str, ...], ...]]
-    """Each a program with its arguments."""
+    """The commands, each as a program with its arguments."""
     workspace: ClassVar[str]
-    """The only workspace that it is for, "" for all."""
+    """The only workspace in which it may run; "" for all."""
 
     @classmethod
     def describe_commands(cls) -> str:
@@ -183,7 +184,7 @@ class LearnedFlow(Flow):
         return f"Run {self.describe_commands()}"
 
     def run(self, job: Job) -> FlowResult:
-        """Run every command; the first that fails ends the flow."""
+        """Run the commands in order. Raises `FlowError` at the first one that fails."""
         for number, argv in enumerate(self.commands, start=1):
             done = job.run(argv)
             if not done.ok:
@@ -195,13 +196,13 @@ class LearnedFlow(Flow):
 
 
 def learned_flow(name: str, label: str, commands: Sequence[Sequence[str]], workspace: str = "") -> type[LearnedFlow]:
-    """The flow of one overlay."""
+    """Make the class of a learned flow."""
     attributes = {"name": name, "label": label, "commands": tuple(map(tuple, commands)), "workspace": workspace}
     return type("LearnedFlow", (LearnedFlow,), {**attributes, "__module__": __name__})
 
 
 class FlowRegistry(Mapping[str, type[Flow]]):
-    """The present flows by name. The program's own come first and cannot be replaced."""
+    """All flows by name. The flows of the program itself come first, and a learned flow cannot replace them."""
 
     def __init__(self, own: Mapping[str, type[Flow]], learned: Callable[[], Sequence[type[LearnedFlow]]]) -> None:
         self._own = own
@@ -219,12 +220,13 @@ class FlowRegistry(Mapping[str, type[Flow]]):
         return sum(1 for _ in self)
 
     def find_named(self, prompt: str) -> str:
-        """The flow that `prompt` names, "" for prose."""
+        """The name of the flow that `prompt` names; "" if it names none."""
         named = named_flow(prompt, tuple(self))
         return named[0] if named else ""
 
     def forms(self) -> list[FlowForm]:
-        """The form of each flow, required parameters first. Blocking: the learned flows are in the database."""
+        """The form of each flow, with required parameters first. Blocks, because it reads learned flows from the
+        database."""
         return [
             FlowForm(
                 flow.name,

@@ -30,7 +30,8 @@ from engine.model import (
 
 
 class FlowRunner:
-    """Runs `flows`, which may change at any time; `workspaces` give them a place and store their results."""
+    """Runs `flows`, a mapping that may change at any time. `workspaces` opens the place in which a flow works, and
+    stores its result."""
 
     name = "flow"
 
@@ -42,7 +43,7 @@ class FlowRunner:
         self._upkeep = upkeep
 
     def check(self, assignment: Assignment) -> RunnerInfo:
-        """Whether the flow exists and accepts its parameters, and the traces that it would leave."""
+        """Whether the flow exists and accepts its parameters, and what it would change."""
         try:
             flow = self._resolve(assignment)
             installation = _find_installation(flow, assignment)
@@ -79,7 +80,7 @@ class FlowRunner:
         return self._workspaces.recover()
 
     def run(self, live: LiveSession, view: SessionView) -> RunnerResult:
-        """Run the flow to its end, or raise why not."""
+        """Run the flow to its end. Raises `Refusal`, `FlowError`, `SessionStopped`."""
         flow = self._resolve(live.assignment)
         installation = _find_installation(flow, live.assignment)
         network, hosts = (False, installation.hosts) if installation else (live.confinement.network, ())
@@ -119,14 +120,14 @@ class FlowRunner:
 
 
 def _find_installation(flow: Flow, assignment: Assignment) -> Installation | None:
-    """The installation of a flow that installs, None for every other flow. Raises `FlowError` for a command that is not
-    the project's own."""
+    """The installation that a flow makes; None if the flow installs nothing. Raises `FlowError` for a command that is
+    not the project's own."""
     return flow.installation(Path(assignment.workspace)) if isinstance(flow, InstallFlow) else None
 
 
 @contextmanager
 def _prepare_installation(live: LiveSession, installation: Installation, place: Place) -> Iterator[None]:
-    """Give a flow that installs its network, and put the packages in place after a success."""
+    """Let a flow that installs reach its hosts, and after a success put the packages in place."""
     live.say(installation.summary)
     with live.network_access(installation.hosts):
         if place is Place.INSTALL:

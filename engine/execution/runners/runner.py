@@ -1,4 +1,5 @@
-"""Runners carry out assignments inside a session (SPEC 3.8): their protocol, and the base of those for agents."""
+"""The protocol of runners, which carry out assignments in a session (SPEC 3.8), and the base class of those for
+agents."""
 
 from __future__ import annotations
 
@@ -33,8 +34,8 @@ from engine.model import (
 from engine.storage.database import Transaction
 
 TASK, HEAL, REPLY = "task", "heal", "reply"
-"""Kinds of runs, by which models and overlays are chosen (SPEC 5.4, 5.5): the prompt of the card, a repair of what the
-validation found, a message of the operator."""
+"""Kinds of runs: the prompt of the card, a repair after a failed validation, a message of the operator. Models and
+overlays are chosen by kind (SPEC 5.4, 5.5)."""
 
 
 @frozen
@@ -42,22 +43,25 @@ class RunnerResult(WorkResult):
     """The result of a session's work, and how it is stored."""
 
     write: Callable[[Transaction], str] | None = None
-    """Stores the result in the session's last transaction, and returns the id of its change set or ""."""
+    """Stores the result in the session's last transaction, and returns the id of its change set, "" for none."""
     closing: str | None = None
-    """The last line of the transcript, None for the summary: an agent's own text is there already."""
+    """The last line of the transcript, None for the summary. Agents set it, because their own text is in the transcript
+    already."""
 
 
 class Runner(Protocol):
-    """One way to carry out assignments; `name` is the `runner` of an assignment, or "acp:*" for all that begin so."""
+    """One way to carry out assignments. Its `name` is compared with the `runner` of an assignment; "acp:*" matches all
+    that begin with "acp:"."""
 
     @property
     def name(self) -> str: ...
 
     def check(self, assignment: Assignment) -> RunnerInfo:
-        """Whether it accepts the assignment, and its effects. Quick; the launcher adds sandbox and estimate."""
+        """Whether it accepts the assignment, and what it would change. This must be quick. The launcher adds the
+        sandbox and the estimated cost."""
 
     def apply_edit(self, assignment: Assignment, edit: str) -> Assignment:
-        """The assignment as the operator edited it. Raises `Refusal` `bad_parameters` or `no_runner`."""
+        """The assignment after an edit of the operator. Raises `Refusal` `bad_parameters` or `no_runner`."""
 
     def run(self, live: LiveSession, view: SessionView) -> RunnerResult:
         """Carry out the assignment, in the session's own thread.
@@ -67,7 +71,8 @@ class Runner(Protocol):
         """
 
     def recover(self) -> list[str]:
-        """At start-up, when no session runs: tidy up after sessions of an earlier run, and say what was done."""
+        """Tidy up after sessions of an earlier run of the engine, and return what was done. It is called at start-up,
+        when no session runs."""
 
 
 # -- The parts of a conversation, for the X-ray (SPEC 9.6) ----------------------------------------------------------
@@ -75,7 +80,8 @@ class Runner(Protocol):
 
 _LABELS = {REPLY: "the operator", HEAL: "the validation loop"}
 _TRUST = {REPLY: Trust.OPERATOR, HEAL: Trust.QUOTED}
-"""The trust in a message by its kind. Clawpy's own prompts have none. A heal quotes the output of tests."""
+"""The trust in a message by its kind. A heal message quotes the output of tests. Clawpy's own prompts have no
+entry."""
 
 
 def assistant_part(text: str, calls: Sequence[Mapping[str, Any]], call_id: str) -> PromptPart:
@@ -95,7 +101,7 @@ def result_part(tool: str, text: str, call_id: str) -> PromptPart:
 
 
 def operator_part(text: str, kind: str) -> PromptPart:
-    """A message between turns: of the operator, of the validation loop, or of Clawpy itself."""
+    """A message between turns, from the operator, the validation loop, or Clawpy itself."""
     source = SourceKind.OPERATOR if kind == REPLY else SourceKind.RUNNER
     named = PromptSource(source, label=_LABELS.get(kind, "clawpy"), trust=_TRUST.get(kind))
     return PromptPart(kind, _prompt_lines(text, named), "user")
@@ -135,7 +141,7 @@ class AgentRunner:
         self._services = services
 
     def apply_edit(self, assignment: Assignment, edit: str) -> Assignment:
-        """An edit of prose is a new prompt. Raises `Refusal` `bad_parameters` for an empty one."""
+        """Replace the prompt by `edit`. Raises `Refusal` `bad_parameters` if it is empty."""
         prompt = sanitise(edit).strip()
         if not prompt:
             raise Refusal("bad_parameters", "the prompt is empty", "say what to do")

@@ -1,4 +1,5 @@
-"""The ACP runner: coding agents that the operator has already, driven by the Agent Client Protocol (SPEC 3.8).
+"""The ACP runner drives coding agents that the operator has installed, with the Agent Client Protocol (SPEC 3.8).
 
-The protocol's library takes most of a second to import: only `conversation` and what it uses import it, when needed.
+The library of the protocol takes most of a second to import. So only `conversation` and the modules that it uses import
+it, and they are imported when they are needed.
 """

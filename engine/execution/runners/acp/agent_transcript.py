@@ -15,19 +15,19 @@ from engine.execution.tools.texts import unified_diff
 from engine.execution.transcripts import StreamedText
 
 Write = Callable[[str, str], None]
-"""Puts text into the transcript as lines of a kind."""
+"""A function that writes text into the transcript, as lines of a kind."""
 
 MAX_PARAGRAPH = 400
-"""Characters after which an incomplete paragraph is shown up to its last space."""
+"""Maximum number of characters of an incomplete paragraph. A longer one is written up to its last space."""
 
 MAX_MESSAGE_CHARACTERS = 100_000
-"""Characters of the end of a turn's message that are kept for the X-ray and the summary."""
+"""Maximum number of characters of a turn's message that are kept for the X-ray and the summary."""
 
 MAX_CONTENT_LINES = 200
-"""Lines of one tool's output or diff that are shown."""
+"""Maximum number of lines of a tool's output or diff that are shown."""
 
 MAX_TOOL_CALLS = 1_000
-"""Tool calls that are remembered; an agent may invent any number of ids."""
+"""Maximum number of tool calls that are remembered. An agent could invent any number of ids."""
 
 STATUS_WORDS = {"pending": "waits", "in_progress": "runs", "completed": "done", "failed": "failed"}
 PLAN_MARKS = {"pending": "·", "in_progress": "→", "completed": "✓"}
@@ -42,11 +42,11 @@ class _ToolCall:
 
 
 class AgentTranscript:
-    """One conversation's part of the transcript."""
+    """Writes one conversation into the transcript."""
 
     def __init__(self, write: Write, on_failure: Callable[[str, str], None], clean: Callable[[str], str]) -> None:
-        """`on_failure(tool, message)` receives calls that failed (SPEC 5.1). `clean` cuts secrets out, so that a
-        paragraph is never broken inside one."""
+        """`on_failure(tool, message)` receives calls that failed (SPEC 5.1). `clean` removes secrets from a text; it is
+        used so that a paragraph is never split inside a secret."""
         self._write = write
         self._on_failure = on_failure
         self._streamed = StreamedText(write, clean, max_line=MAX_PARAGRAPH)
@@ -61,18 +61,18 @@ class AgentTranscript:
         return bool(self.message or self._calls)
 
     def begin_turn(self) -> None:
-        """Empty the message: a turn begins."""
+        """Empty the message for a new turn."""
         self.message = ""
 
     def add_chunk(self, kind: str, content: Any) -> None:
-        """Add a piece of "say" or "thought": whole lines are written, the rest waits for its end."""
+        """Add text of the kind "say" or "thought". Whole lines are written, and the rest waits for its end."""
         text = _block_text(content)
         if kind == "say":
             self.message = (self.message + text)[-MAX_MESSAGE_CHARACTERS:]
         self._streamed.add(kind, text)
 
     def flush(self) -> None:
-        """Write the rest of a paragraph: something else follows, or the turn is over."""
+        """Write the rest of a paragraph, because something else follows or the turn is over."""
         self._streamed.flush()
 
     def add_tool_call(self, update: schema.ToolCallStart | schema.ToolCallProgress) -> None:
@@ -97,7 +97,7 @@ class AgentTranscript:
                 self._write_results(update.content or ())
 
     def find_call(self, call_id: str) -> tuple[str, str]:
-        """Title and kind of an earlier tool call, "" each for an unknown one."""
+        """(title, kind) of an earlier tool call. Both are "" for an unknown one."""
         call = self._calls.get(call_id)
         return (call.title, call.kind) if call else ("", "")
 

@@ -18,7 +18,7 @@ from engine.frozen import frozen
 from engine.model import FoundAgent
 
 Words = Annotated[tuple[str, ...], BeforeValidator(str.split)]
-"""A command, in the table one text."""
+"""A command. In the table it is one text."""
 
 
 class KnownAgent(BaseModel):
@@ -29,7 +29,7 @@ class KnownAgent(BaseModel):
     name: str
     title: str
     commands: tuple[Words, ...]
-    """Commands that may start it; the first one that is installed does."""
+    """Commands that may start it. The first one that is installed is used."""
     hosts: tuple[str, ...] = ()
     """The hosts of its provider."""
     login: Words = ()
@@ -48,7 +48,9 @@ KNOWN_AGENTS = tuple(KnownAgent(name=name, **row) for name, row in read_table(__
 def find_agents(data: Path, path: str | None = None) -> list[FoundAgent]:
     """Find the known agents on the search path (`path`, by default PATH).
 
-    `data` is the home's data folder, where each gets a folder of its own. Looks at files only, a few milliseconds."""
+    `data` is the data folder of the home, in which each agent gets a folder. Only files are read, which takes a few
+    milliseconds.
+    """
     agents = []
     for agent in KNOWN_AGENTS:
         command = next((started_by for started_by in agent.commands if shutil.which(started_by[0], path=path)), None)
@@ -60,7 +62,7 @@ def find_agents(data: Path, path: str | None = None) -> list[FoundAgent]:
 
 
 def describe_agent(name: str, command: Sequence[str], data: Path) -> FoundAgent:
-    """Describe the agent `name` that `command` starts, be it known or not."""
+    """Describe the agent `name`, which `command` starts. It need not be a known agent."""
     agent = find_known_agent(name, command)
     login = login_hint(name, agent_home(data, name), command)
     if agent is None:
@@ -69,7 +71,7 @@ def describe_agent(name: str, command: Sequence[str], data: Path) -> FoundAgent:
 
 
 def find_known_agent(name: str, command: Sequence[str]) -> KnownAgent | None:
-    """The known agent of that name, else the one that is started by that program."""
+    """The known agent with this name, or with this program; None if there is none."""
     program = Path(command[0]).name
     for agent in KNOWN_AGENTS:
         if agent.name == name or program in {started_by[0] for started_by in agent.commands}:
@@ -78,12 +80,13 @@ def find_known_agent(name: str, command: Sequence[str]) -> KnownAgent | None:
 
 
 def agent_home(data: Path, name: str) -> Path:
-    """The folder that is an agent's home here: its login and configuration, and nothing of the operator's."""
+    """The folder that an agent gets as its home. It has the login and the configuration of the agent, and nothing from
+    the operator's home."""
     return data / "acp" / name
 
 
 def login_hint(name: str, home: Path, command: Sequence[str]) -> str:
-    """How the operator logs an agent in, once: a command to run, or a variable to pass on."""
+    """How the operator logs an agent in: with a command that is run once, or with a variable that is passed on."""
     agent = find_known_agent(name, command)
     folder = shlex.quote(str(home))
     hints = []
@@ -122,11 +125,12 @@ TOOL_HOMES = {
     "GOPATH": "go",
     "ASDF_DATA_DIR": ".asdf",
 }
-"""Toolchains that are found through HOME, which is another one for an agent: they are named instead."""
+"""Variables by which an agent finds toolchains of the operator, by the folder in the operator's home. They are needed
+because an agent has another HOME."""
 
 
 def agent_confinement(session: Confinement, *, home: Path, command: Sequence[str], hosts: Sequence[str]) -> Confinement:
-    """The confinement of the agent: its session's, with its own home, its installation and `hosts` added."""
+    """The confinement of the agent. It is that of its session, with the agent's home, its scripts and `hosts` added."""
     return replace(
         session,
         readable=tuple(dict.fromkeys((*session.readable, *script_paths(command)))),
@@ -136,7 +140,8 @@ def agent_confinement(session: Confinement, *, home: Path, command: Sequence[str
 
 
 def command_confinement(agent: Confinement, session: Confinement, *, home: Path) -> Confinement:
-    """The confinement of commands that the agent has the client run: the agent's, without its home and its hosts."""
+    """The confinement of commands that the agent asks Clawpy to run. It is that of the agent, without its home and its
+    hosts."""
     return replace(agent, writable=tuple(folder for folder in agent.writable if folder != home), hosts=session.hosts)
 
 
@@ -152,7 +157,8 @@ def script_paths(command: Sequence[str]) -> list[Path]:
 
 
 def agent_environment(*, home: Path, names: Iterable[str], environment: Mapping[str, str]) -> dict[str, str]:
-    """Variables to add to a session's clean environment: home, toolchains, and the `names` that the operator set."""
+    """The variables that are added to a session's clean environment: the agent's HOME, toolchains, and the `names` that
+    the operator configured."""
     user = Path(environment.get("HOME") or Path.home())
     added = {"HOME": str(home)}
     for name, folder in TOOL_HOMES.items():

@@ -1,7 +1,7 @@
-"""Holds the conversation with one agent process by JSON-RPC over its pipes: start, turns, end (SPEC 3.8, 9.4).
+"""Runs the conversation with the process of an agent, by JSON-RPC over its pipes (SPEC 3.8, 9.4).
 
-The session's own thread drives it, and its event loop runs only during a turn. Between turns, while tests run on the
-changes, the agent waits.
+The thread of the session drives it. The event loop runs only at the start, during turns and at the end. Between turns,
+while tests run on the changes, the agent waits.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from engine.model import sanitise
 log = logging.getLogger(__name__)
 
 CANCEL_SECONDS = 0.25
-"""Seconds in which an agent must answer a cancellation; then its processes are ended."""
+"""Seconds in which an agent must answer a cancellation. After that its processes are ended."""
 
 EXIT_SECONDS = 0.5
 """Seconds in which an agent that closed its output must exit."""
@@ -51,10 +51,10 @@ class TurnResult:
     """The end of a turn."""
 
     reason: str
-    """The protocol's: end_turn, max_tokens, max_turn_requests, refusal, cancelled."""
+    """The reason in the words of the protocol: end_turn, max_tokens, max_turn_requests, refusal, cancelled."""
     message: str
     usage: schema.Usage | None
-    """Totals of the conversation, None from an agent that reports none."""
+    """The totals of the conversation; None from an agent that does not report them."""
 
 
 class Conversation:
@@ -84,13 +84,13 @@ class Conversation:
         self._listening: asyncio.BaseTransport | None = None
         self._error_lines: deque[str] = deque(maxlen=5)
         self.model = ""
-        """Name and version of the agent, as it reports them."""
+        """The name and version of the agent, as it reports them."""
 
     @contextmanager
     def open_session(self, folder: Path) -> Iterator[None]:
-        """Open a session of the agent's in `folder`, and end the conversation with the block.
+        """Open a session of the agent in `folder`, and end the conversation at the end of the block.
 
-        Raises `RetryLater` when it cannot begin (with how to log in where that is needed), `SessionStopped`.
+        Raises `RetryLater` if it cannot begin, which says how to log in if that is needed; `SessionStopped`.
         """
         with self._runner:
             loop = self._runner.get_loop()
@@ -106,10 +106,10 @@ class Conversation:
                 self._runner.run(self._close_connection())
 
     def run_turn(self, blocks: list[str]) -> TurnResult:
-        """Send text blocks and wait for the end of the agent's turn.
+        """Send text blocks, and wait for the end of the agent's turn.
 
-        Raises `FlowError` when it fails, dies or breaks the protocol (`RetryLater` when it is not logged in and did
-        nothing), `SessionStopped` when the session ends.
+        Raises `FlowError` if the agent fails, dies or breaks the protocol, `RetryLater` if it is not logged in and has
+        done nothing, and `SessionStopped` when the session ends.
         """
         self._live.check_running()
         return self._runner.run(self._run_turn(blocks))
@@ -193,7 +193,7 @@ class Conversation:
         return kind(f"{self._agent.title} is not logged in: {message}", self._agent.login)
 
     async def _connection_lost(self) -> FlowError:
-        """The error with the reason why the connection ended."""
+        """The error that says why the connection ended."""
         self._live.check_running()
         if self._pipe is not None and self._pipe.problem:
             return FlowError(f"{self._agent.title} was ended: {self._pipe.problem}")
@@ -207,7 +207,7 @@ class Conversation:
         )
 
     async def _read_stderr(self) -> None:
-        """Write its stderr into the transcript, and keep the last lines for an error."""
+        """Write the stderr of the agent into the transcript, and keep the last lines for an error message."""
         if self._process.stderr is None:
             return
 
@@ -224,7 +224,7 @@ class Conversation:
         self._live.write("output", line)
 
     def _cancel_turn(self) -> None:
-        """In the event loop: pending permissions are answered `cancelled`, and the agent is sent a cancellation."""
+        """Answer pending permissions with `cancelled`, and send the agent a cancellation. Call it in the event loop."""
         self._requests.stopping.set()
         if self._connection is not None and self._requests.session_id is not None:
             note = schema.CancelNotification(session_id=self._requests.session_id)
@@ -233,7 +233,7 @@ class Conversation:
 
     async def _close_connection(self) -> None:
         if self._connection is not None:
-            await self._connection.close()  # and the wire with it
+            await self._connection.close()  # this also closes the pipe
         if self._listening is not None:
             self._listening.close()
 

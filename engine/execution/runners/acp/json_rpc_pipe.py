@@ -1,7 +1,7 @@
 """Sends and receives JSON-RPC messages over the pipes of an agent's process.
 
-It takes the place of the transport of the protocol's library, which reads lines of any length, fails on JSON that is no
-message, waits without end for an agent that does not read, and logs to the terminal.
+It is used instead of the transport of the protocol's library. That transport reads lines of any length, fails on JSON
+that is not a message, waits forever for an agent that does not read, and logs to the terminal.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ from collections.abc import Callable
 from typing import Any
 
 MAX_LINE_BYTES = 32 * 1024 * 1024
-"""Bytes of one message; asyncio's own limit is 64 KiB, which one diff passes."""
+"""Maximum number of bytes of a message. The default of asyncio is 64 KiB, which is too little for a diff."""
 
 MAX_UNREAD_BYTES = 64 * 1024 * 1024
-"""Bytes that may wait for an agent which does not read what it asked for."""
+"""Maximum number of bytes that wait for an agent that does not read."""
 
 LAST_OUTPUT_SECONDS = 0.5
-"""Seconds in which what an agent wrote before it closed its input is read."""
+"""Seconds after an agent closed its input in which its output is still read."""
 
 MAX_SHOWN_CHARACTERS = 300
-"""Characters of a line that is no message which are worth showing."""
+"""Maximum number of characters that are shown of a line that is not a message."""
 
 
 class JsonRpcPipe:
-    """One agent's stdin and stdout. All methods in one event loop.
+    """The stdin and stdout of one agent. All methods must be called in one event loop.
 
-    `on_invalid_line` receives lines that are no message. Once `receive` returned None, `problem` says why: "" when the
-    agent just closed its output.
+    `on_invalid_line` receives lines that are not messages. After `receive` returned None, `problem` says why; it is ""
+    if the agent closed its output.
     """
 
     def __init__(self, on_invalid_line: Callable[[str], None]) -> None:
@@ -41,7 +41,7 @@ class JsonRpcPipe:
 
     @classmethod
     async def open(cls, process: subprocess.Popen[bytes], on_invalid_line: Callable[[str], None]) -> JsonRpcPipe:
-        """Take the pipes of `process` over."""
+        """Open the pipes of `process`."""
         pipe = cls(on_invalid_line)
         loop = asyncio.get_running_loop()
         pipe._in, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(pipe._reader), process.stdout)
@@ -49,7 +49,8 @@ class JsonRpcPipe:
         return pipe
 
     async def send(self, message: dict[str, Any]) -> None:
-        """Queue a message. Raises ConnectionError for a request that nobody will read; answers are dropped then."""
+        """Queue a message. If the agent has closed its pipes, an answer is dropped, and a request raises
+        ConnectionError."""
         if self._out.is_closing() or self._in.is_closing():
             if "method" in message:
                 raise ConnectionError("the agent has exited")
@@ -59,13 +60,13 @@ class JsonRpcPipe:
             self._end(f"it does not read what it is sent; {MAX_UNREAD_BYTES // 2**20} MiB wait")
 
     async def receive(self) -> dict[str, Any] | None:
-        """The next message, None when there will be none."""
+        """The next message; None if there are no more."""
         while not self.problem:
-            await asyncio.sleep(0)  # what came before is dealt with first: a flood does not pile up as tasks
+            await asyncio.sleep(0)  # lets earlier messages be handled first, so that tasks do not pile up
             try:
                 line = await self._reader.readuntil(b"\n")
             except asyncio.IncompleteReadError as end:
-                line = end.partial  # a last line without its end, or nothing
+                line = end.partial  # the last line without a newline, or nothing
                 if not line:
                     return None
             except asyncio.LimitOverrunError:
@@ -84,12 +85,12 @@ class JsonRpcPipe:
             self._out.abort()  # nobody waits until it is read
 
     def _end_soon(self) -> None:
-        """The agent closed its input or ended; what it wrote before can still be read."""
+        """End a moment later, because the agent closed its input or ended. Its earlier output can still be read."""
         asyncio.get_running_loop().call_later(LAST_OUTPUT_SECONDS, self._end, "")
 
     def _end(self, problem: str) -> None:
         self.problem = self.problem or problem
-        self._in.close()  # before the end is fed: nothing may be fed after it
+        self._in.close()  # before `feed_eof`, because no data may be fed after it
         self._reader.feed_eof()
 
 
@@ -102,7 +103,7 @@ class _WriteProtocol(asyncio.BaseProtocol):
 
 
 def parse_message(line: bytes) -> dict[str, Any] | None:
-    """The JSON-RPC message of a line, in a form that the protocol's library accepts; None if the line is no message."""
+    """The JSON-RPC message in a line, in a form that the protocol's library accepts; None if the line has none."""
     try:
         message = json.loads(line.decode(errors="replace"))
     except (ValueError, RecursionError):
@@ -114,7 +115,7 @@ def parse_message(line: bytes) -> dict[str, Any] | None:
     if type(message.get("id")) is not int:
         return None
     if "result" not in message and not isinstance(message.get("error"), dict):
-        # An error all the same, or the turn would wait for an answer without end.
+        # The message becomes an error. Otherwise the turn would wait forever for an answer.
         words = str(message.get("error") or "an error without a message")[:MAX_SHOWN_CHARACTERS]
         message["error"] = {"code": -32603, "message": words}
     return message

@@ -31,10 +31,10 @@ from engine.model.secrets import MAX_KEY_LENGTH
 log = logging.getLogger(__name__)
 
 MAX_OPEN_REQUESTS = 64
-"""Requests of one agent that may wait at once."""
+"""Maximum number of requests of an agent that wait at the same time."""
 
 MAX_DETAIL = 20_000
-"""Characters of a permission's details that are judged and shown."""
+"""Maximum number of characters of the details of a permission that are checked and shown."""
 
 T = TypeVar("T")
 
@@ -48,7 +48,7 @@ REQUESTS: Mapping[str, type[BaseModel]] = {
     "terminal/kill": schema.KillTerminalRequest,
     "terminal/release": schema.ReleaseTerminalRequest,
 }
-"""The form of each request that is answered, by its method."""
+"""The form of each request that is answered, by method."""
 
 UsageCallback = Callable[[int, "schema.Cost | None"], None]
 
@@ -98,7 +98,7 @@ class ClientRequests:
         except RequestError:
             raise
         except Exception as error:
-            # Never into the library, which would log it to the terminal.
+            # The library would log the error to the terminal.
             log.exception("%s of session %s", method, self._live.id)
             raise _request_error(f"it failed: {type(error).__name__}") from None
         finally:
@@ -191,7 +191,7 @@ class ClientRequests:
     async def _create_terminal(self, request: schema.CreateTerminalRequest) -> schema.CreateTerminalResponse:
         argv = terminal_argv(request.command, request.args)
         command = command_of({"command": argv})
-        if self._granted_commands[command] > 0:  # it asked for this very command, and may
+        if self._granted_commands[command] > 0:  # the agent asked for this command before, and it was allowed
             self._granted_commands[command] -= 1
         elif not await self._run_in_thread(
             lambda: self._belt.is_allowed(AgentToolCall("execute", command, command, command=command))
@@ -211,7 +211,7 @@ class ClientRequests:
         return request
 
     def _describe_call(self, update: schema.ToolCallUpdate) -> AgentToolCall:
-        """The call of a tool that wants a permission."""
+        """The tool call for which the agent asks for a permission."""
         known_title, known_kind = self._transcript.find_call(update.tool_call_id)
         title = sanitise(update.title or known_title or "a tool")[:300]
         raw = update.raw_input if isinstance(update.raw_input, dict) else {}
@@ -220,7 +220,7 @@ class ClientRequests:
         if command and kind in ("other", "think"):
             kind = "execute"
         if kind == "execute" and not command:
-            command = title.strip("` ")  # all there is to judge it by
+            command = title.strip("` ")  # nothing else says what it would run
         diffs = [block for block in update.content or () if isinstance(block, schema.FileEditToolCallContent)]
         paths = [diff.path for diff in diffs] + [location.path for location in update.locations or ()]
         paths += [raw[name] for name in ("file_path", "path", "abs_path") if isinstance(raw.get(name), str)]

@@ -30,11 +30,12 @@ if TYPE_CHECKING:
     from engine.execution.runners.acp.turns import AgentTurns
 
 START_SECONDS = 90.0
-"""Seconds in which an agent must answer its first requests; a first start may unpack things."""
+"""Seconds in which an agent must answer its first requests. A first start may take long, for example to unpack
+files."""
 
 
 class AcpRunner(AgentRunner):
-    """Serves assignments whose runner is `acp:NAME`, NAME of `[acp.NAME]`."""
+    """Carries out assignments whose runner is `acp:NAME`. NAME is that of a section `[acp.NAME]` in the settings."""
 
     name = "acp:*"
 
@@ -47,7 +48,7 @@ class AcpRunner(AgentRunner):
         environment: Mapping[str, str] = os.environ,
         start_seconds: float = START_SECONDS,
     ) -> None:
-        """`data` is the home's data folder, `version` that of Clawpy, which an agent receives."""
+        """`data` is the data folder of the home. `version` is that of Clawpy, which an agent receives."""
         super().__init__(services)
         self._data = data
         self._version = version
@@ -55,7 +56,7 @@ class AcpRunner(AgentRunner):
         self._start_seconds = start_seconds
 
     def check(self, assignment: Assignment) -> RunnerInfo:
-        """Whether the agent is configured and installed, and what it needs of the network."""
+        """Whether the agent is configured and installed, and which hosts it needs."""
         try:
             agent = self.configured_agent(assignment.runner)
         except Refusal as refusal:
@@ -73,7 +74,8 @@ class AcpRunner(AgentRunner):
         )
 
     def configured_agent(self, runner: str) -> ConfiguredAgent:
-        """The agent behind `acp:NAME`. Raises `Refusal` `no_runner`: not configured, or not on the PATH."""
+        """The agent of the runner `acp:NAME`. Raises `Refusal` `no_runner` if it is not configured or not on the
+        PATH."""
         name = runner.removeprefix(ACP)
         section = self._services.settings.current.acp.get(name)
         if section is None:
@@ -85,7 +87,7 @@ class AcpRunner(AgentRunner):
         return ConfiguredAgent(name, known.title if known else name, section, agent_home(self._data, name))
 
     def run(self, live: LiveSession, view: SessionView) -> RunnerResult:
-        """Let the agent do the work. Raises `FlowError` when it cannot (`RetryLater` when it did nothing at all),
+        """Let the agent do the work. Raises `FlowError` if it fails, `RetryLater` if it did nothing at all, and
         `SessionStopped` when the session ends."""
         agent = self.configured_agent(live.assignment.runner)
         agent.home.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -113,7 +115,7 @@ class AcpRunner(AgentRunner):
     def _open_conversation(
         self, live: LiveSession, view: SessionView, agent: ConfiguredAgent, folder: Path
     ) -> Iterator[AgentTurns]:
-        """Start the agent in `folder` and open its session; its process and its commands end with the block."""
+        """Start the agent in `folder` and open its session. Its process and its commands end with the block."""
         from engine.execution.runners.acp.agent_transcript import AgentTranscript
         from engine.execution.runners.acp.conversation import Conversation
         from engine.execution.runners.acp.requests import ClientRequests
@@ -146,13 +148,13 @@ class AcpRunner(AgentRunner):
 
 
 def _require_host_limits(live: LiveSession, agent: ConfiguredAgent, confinement: Confinement) -> None:
-    """Raises `FlowError` where the sandbox cannot restrict the agent to the hosts of its provider."""
+    """Raises `FlowError` if the sandbox cannot restrict the agent to the hosts of its provider."""
     if agent.settings.hosts and live.sandbox.confines and not (live.sandbox.can_filter_hosts or confinement.network):
         fix = "install bubblewrap, or set network = true for this workspace"
         raise FlowError(f"{live.sandbox.name} cannot restrict it to the hosts of its provider", fix)
 
 
 def _describe_start(live: LiveSession, agent: ConfiguredAgent) -> str:
-    """The agent's command, its sandbox, and the hosts it reaches."""
+    """Say in words what the agent's command is, and what its sandbox and its hosts are."""
     sandbox = live.sandbox.describe(network=live.confinement.network, hosts=agent.settings.hosts)
     return f"{shlex.join(agent.settings.command)} · sandbox: {sandbox}"

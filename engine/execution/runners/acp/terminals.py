@@ -20,13 +20,13 @@ from engine.execution.sandbox import SESSION_MARK, Confinement
 from engine.model import Refusal, sanitise
 
 MAX_OUTPUT_BYTES = 1024 * 1024
-"""Bytes of the end of a terminal's output that are kept, unless the agent asks for fewer."""
+"""Maximum number of bytes that are kept of a terminal's output. An agent may ask for fewer."""
 
 MAX_TERMINALS = 32
-"""Maximum number of terminals of one session at a time; an agent may forget to release them."""
+"""Maximum number of open terminals of a session. An agent may forget to release them."""
 
 _RESERVED_VARIABLES = ("LD_", "DYLD_", SESSION_MARK)
-"""Variables that an agent does not set for commands."""
+"""The beginnings of variables that an agent may not set for commands."""
 
 
 @dataclass(slots=True)
@@ -34,12 +34,12 @@ class Terminal:
     """One command and its output."""
 
     max_bytes: int
-    """Bytes of the end of its output that are kept."""
+    """The number of bytes that are kept of the end of its output."""
     cancel: threading.Event = field(default_factory=threading.Event)
     """Set to end the command."""
     ended: threading.Event = field(default_factory=threading.Event)
     exit_code: int | None = None
-    """None while it runs, and for one that a signal ended."""
+    """None while it runs, and if a signal ended it."""
     signal: str | None = None
     """The name of the signal that ended it."""
     truncated: bool = False
@@ -104,13 +104,13 @@ class Terminals:
         return terminal
 
     def release(self, terminal_id: str) -> None:
-        """End it and forget it. Raises `Refusal` `unknown_terminal`."""
+        """End a terminal and forget it. Raises `Refusal` `unknown_terminal`."""
         self.get(terminal_id).cancel.set()
         with self._lock:
             self._terminals.pop(terminal_id, None)
 
     def close(self) -> None:
-        """End all of them."""
+        """End all terminals."""
         with self._lock:
             open_terminals, self._terminals = self._terminals, {}
         for terminal in open_terminals.values():
@@ -133,7 +133,7 @@ class Terminals:
                 terminal.signal = f"SIG{-result.exit_code}"
             else:
                 terminal.exit_code = result.exit_code
-        except FlowError as error:  # not there, not allowed
+        except FlowError as error:  # the program does not exist, or the content filter blocks it
             terminal.add_output([sanitise(str(error))])
             terminal.exit_code = 126
             self._live.note(str(error), error=True)
@@ -144,7 +144,7 @@ class Terminals:
 
 
 def terminal_argv(command: str, arguments: Sequence[str] | None) -> list[str]:
-    """The command to run: agents give a program and its arguments, or a whole line for a shell."""
+    """The command to run. Agents send a program with its arguments, or a whole line for a shell."""
     if arguments:
         return [command, *arguments]
     words = command.split()

@@ -1,7 +1,7 @@
-"""Runs the turns of one conversation: each is stored for the X-ray, and its cost is counted (SPEC 3.4, 9.6).
+"""Runs the turns of one conversation, stores each for the X-ray, and counts its cost (SPEC 3.4, 9.6).
 
-Agents report totals of the conversation, if they report anything: tokens while they work, tokens and money at the end
-of a turn. Only the difference from the total before is counted. A turn of an agent that names no price costs the
+Agents report totals of the conversation, if they report anything: tokens while they work, and tokens and money at the
+end of a turn. Only the difference from the previous total is counted. If an agent names no price, a turn costs the
 estimate.
 """
 
@@ -21,7 +21,7 @@ from engine.execution.runners.runner import HEAL, REPLY, operator_part
 from engine.model import Prompt, PromptPart, SessionView, microusd, sanitise
 
 MAX_PLAUSIBLE = 1_000_000
-"""Dollars or billions of tokens that no session uses; a report above is ignored."""
+"""A report of more dollars, or of more billions of tokens, is ignored, because no session uses so much."""
 
 OWN_PROMPT_NOTE = "what the agent adds itself is not visible here"
 """The note on every prompt for an agent in the X-ray."""
@@ -31,11 +31,12 @@ STOP_REASONS = {
     "max_turn_requests": "it reached its own request limit; the work may be incomplete",
 }
 MAX_SUMMARY = 600
-"""Characters of its last message that are a session's summary."""
+"""Maximum number of characters of the agent's last message in the summary of a session."""
 
 
 class UsageCounter:
-    """Counts the tokens and micro-dollars that an agent reports against the limits of its session and the caps."""
+    """Counts the tokens and micro-dollars that an agent reports, and compares them with the limits of its session and
+    the caps."""
 
     def __init__(self, live: LiveSession, estimate: int) -> None:
         self.price_known = False
@@ -52,8 +53,8 @@ class UsageCounter:
         self._turn_start = (self.cost, self.tokens)
 
     def end_turn(self, usage: schema.Usage | None) -> CallUsage:
-        """Count a turn that ended, in whatever way. It costs the estimate as long as the agent never named a price.
-        Never raises, because a session that is past its limit is ending already."""
+        """Count a turn, however it ended. It costs the estimate if the agent has never named a price. It never raises,
+        because a session above its limit is ending already."""
         used = 0, 0
         if usage is not None:
             self.count_totals(usage.total_tokens, None)
@@ -66,7 +67,7 @@ class UsageCounter:
         return CallUsage(input_tokens, used[1], self.cost - self._turn_start[0])
 
     def count_totals(self, tokens: int, cost: schema.Cost | None) -> None:
-        """Count the tokens and the money of the conversation so far. Past a limit the session ends."""
+        """Count the tokens and the money of the conversation so far. Above a limit, the session ends."""
         money = 0
         if cost is not None and cost.currency.upper() != "USD":
             self._live.note(f"it counts in {sanitise(cost.currency)[:10]}; its cost is estimated")
@@ -81,13 +82,13 @@ class UsageCounter:
         try:
             self._live.charge(money, tokens=tokens)
             if money:
-                self._live.reserve_cost(0)  # what it really cost is reserved, or a cap ends it
+                self._live.reserve_cost(0)  # compares the real cost with the caps, which may end the session
         except SessionStopped:
             pass  # the session is ending already
 
 
 class AgentTurns:
-    """Runs the turns of one conversation; each is a stored call, and its cost is counted."""
+    """Runs the turns of one conversation. Each is stored as a call, and its cost is counted."""
 
     def __init__(
         self,
@@ -119,13 +120,13 @@ class AgentTurns:
         self._run_turn([text], HEAL, messages=(operator_part(text, HEAL),))
 
     def run_replies(self) -> None:
-        """Run a turn for each reply of the operator that came meanwhile."""
+        """Run a turn for each reply that the operator sent meanwhile."""
         while not self._live.replies.empty():
             text = self._live.replies.get()
             self._run_turn([text], REPLY, messages=(operator_part(text, REPLY),))
 
     def summary(self) -> str:
-        """The end of its last message, and how the turn ended when the agent did not end it."""
+        """The end of the agent's last message. If the agent did not end the turn itself, the reason follows."""
         message = self._last_message.strip()
         last = message if len(message) <= MAX_SUMMARY else "…" + message[-MAX_SUMMARY:]
         return "\n".join(filter(None, [sanitise(last), self.cut_short]))
@@ -137,12 +138,12 @@ class AgentTurns:
 
     @property
     def price_known(self) -> bool:
-        """Whether the agent ever named a price."""
+        """Whether the agent has named a price."""
         return self._usage_counter.price_known
 
     @property
     def cut_short(self) -> str:
-        """The part of the summary that is not the agent's own."""
+        """Why the turn ended early, or that the agent said nothing; "" for neither."""
         return self._cut_reason or ("" if self._last_message.strip() else f"{self._agent.title} said nothing")
 
     def _run_turn(
@@ -189,7 +190,7 @@ class AgentTurns:
         self._check_stop_reason(turn.reason)
 
     def _check_stop_reason(self, reason: str) -> None:
-        """Keep how a turn was cut short. Raises `FlowError` when the agent gave it up."""
+        """Remember why a turn ended early. Raises `FlowError` if the agent refused or cancelled it."""
         self._cut_reason = STOP_REASONS.get(reason, "")
         if reason == "refusal":
             raise FlowError(f"{self._agent.title} refused to do this", "rephrase it, or try another way")

@@ -1,6 +1,7 @@
-"""The model runner (SPEC 3.8): an agent loop over a model of the user's, OpenAI's or Anthropic's protocol.
+"""The model runner (SPEC 3.8): an agent loop with a model of the operator, by the protocol of OpenAI or Anthropic.
 
-The loop, its limits and its tools are here, in the session's own thread. What is heavy (pydantic-ai, the providers'
-clients, prices) lives in one helper process, the model host, which is asked over a pipe: so neither its import nor the
-reading of a stream ever holds up a screen. `host_main`, `host_server` and `host_http` run there and nowhere else.
+The loop, its limits and its tools run in the engine, in the thread of the session. The large libraries (pydantic-ai,
+the clients of providers, prices) run in one helper process, the model host, and the engine talks to it over a pipe. So
+neither importing them nor reading a stream can delay a screen. `host_main`, `host_server` and `host_http` run only in
+the model host.
 """

@@ -1,8 +1,8 @@
-"""Runs the conversation of a session with its model: turns, tool calls and retries, within the session's limits (SPEC
-3.4, 3.8).
+"""Runs the conversation of a session with its model, with turns, tool calls and retries, within the limits of the
+session (SPEC 3.4, 3.8).
 
-The loop runs in the session's own thread. Before a request is made, it is stored as a row of the calls and its cost is
-reserved. An answer is stored before anything is done with it.
+The loop runs in the thread of the session. Before a request is made, its cost is reserved and it is stored as a call.
+An answer is stored before its tool calls are run.
 """
 
 from __future__ import annotations
@@ -32,28 +32,28 @@ from engine.helper_processes import HelperGone
 from engine.model import Prompt, PromptPart, Randomness, SessionView, ToolResult, microusd
 
 MAX_REQUESTS = 50
-"""Answers that a session may take to come to an end."""
+"""Maximum number of requests of a session."""
 
 MAX_CALLS = 32
-"""Tool calls of one answer that are carried out."""
+"""Maximum number of tool calls of one answer that are carried out."""
 
 MAX_RESULT = 200_000
-"""Characters of a tool's result that the model receives; tools limit their own further."""
+"""Maximum number of characters of a tool's result that the model receives. Tools have lower limits of their own."""
 
 FIRST_BYTE_SECONDS = 180.0
-"""Seconds a provider may think before the first byte of its answer."""
+"""Seconds in which the first byte of an answer must come."""
 
 IDLE_SECONDS = 60.0
-"""Seconds a provider may be silent after the first byte."""
+"""Maximum seconds between two bytes of an answer."""
 
 OPEN_SECONDS = 60.0
-"""Seconds of wall time the host may take to open a conversation, its own start included."""
+"""Seconds of wall time in which the host must open a conversation. Its own start may be part of them."""
 
 POLL_SECONDS = 0.25
-"""Seconds without news after which half a line is shown as it is."""
+"""Seconds without a message after which the whole sentences of an incomplete line are shown."""
 
 _MAX_NUDGES = 2
-"""Times in a row that a model is asked to go on after an answer that was cut off or empty."""
+"""Maximum number of times in a row that a model is asked to go on after an answer that was cut off or empty."""
 
 CUT_OFF_PROMPT = "Your answer was cut off: it may have {max_tokens} tokens. Go on in smaller steps."
 EMPTY_PROMPT = "Your answer was empty. Go on, or say in a sentence or two what you did and that you are done."
@@ -74,11 +74,11 @@ class _Request:
     texts: list[str]
     """Texts for the model."""
     results: list[dict[str, Any]] = field(default_factory=list)
-    """Results of the tool calls of its last answer."""
+    """The results of the tool calls of the model's last answer."""
     parts: list[PromptPart] = field(default_factory=list)
-    """The same texts and results as the calls store them."""
+    """The same texts and results, in the form in which calls store them."""
     prompt: Prompt | None = None
-    """The assembled prompt that the first text comes from."""
+    """The assembled prompt that is the first text; None if there is none."""
 
     def add(self, text: str, kind: str) -> None:
         """Add a text of this kind (see `operator_part`)."""
@@ -87,14 +87,14 @@ class _Request:
 
     @property
     def size(self) -> int:
-        """Its tokens, at most."""
+        """An estimate of its tokens, which is rather too high."""
         texts = [*self.texts, *(result["text"] for result in self.results)]
         return sum(budgets.estimate_tokens(text) + budgets.MESSAGE_OVERHEAD for text in texts)
 
 
 @frozen
 class Providers:
-    """Everything a conversation with a model needs from outside its session."""
+    """The services that a conversation with a model needs besides those of its session."""
 
     host: ModelHost
     router: ModelRouter
@@ -141,9 +141,11 @@ class AgentLoop:
         self._stopped = Event()
 
     def begin(self, *, continues: str = "", follows: str = "") -> None:
-        """Start an empty conversation, or go on with the one of the session that this one `continues`.
+        """Start an empty conversation, or continue that of the session `continues`.
 
-        The first call here `follows` that call. Raises `Refusal` `no_conversation`."""
+        `follows` is the id of the call that the first call of this session follows. Raises `Refusal`
+        `no_conversation`.
+        """
         file = self._providers.histories.begin(self._view.id, continues=continues)
         self._follows = follows
         instructions = budgets.estimate_tokens(self._instructions + json.dumps(self._tools))
@@ -153,10 +155,10 @@ class AgentLoop:
         self._live.on_stop(self._stop)
 
     def run_turn(self, text: str, *, run_kind: str, prompt: Prompt | None = None) -> str:
-        """Send a message and let the model work until it makes no more tool calls. Returns its last answer.
+        """Send a message, and let the model work until it makes no more tool calls. Returns its last answer.
 
-        `prompt` is the assembled prompt that `text` comes from, if there is one. Replies of the operator are sent with
-        the next request. Raises `FlowError`, `RetryLater` when nothing was done and the same may succeed later, and
+        `prompt` is the assembled prompt that `text` was made from, if there is one. Replies of the operator are sent
+        with the next request. Raises `FlowError`, `RetryLater` if nothing was done and the same may succeed later, and
         `SessionStopped`.
         """
         request = _Request(run_kind, [text], prompt=prompt)
@@ -185,7 +187,7 @@ class AgentLoop:
                 raise self._note_failure(FlowError(f"it did not finish within {MAX_REQUESTS} requests"))
 
     def take_replies(self) -> str:
-        """Take the replies of the operator that the model does not know yet; "" for none."""
+        """Take the replies of the operator that were not sent to the model yet; "" for none."""
         messages = []
         while not self._live.replies.empty():
             messages.append(self._live.replies.get())
@@ -223,7 +225,8 @@ class AgentLoop:
         return self._belt.call(name, arguments, call["id"])
 
     def _reject_call(self, call: Message, problem: str) -> ToolResult:
-        """Show and record a call that cannot be run; the model receives `problem` as its result."""
+        """Write a call that cannot be run into the transcript, and record it. The model receives `problem` as its
+        result."""
         arguments = self._live.without_secrets(call["arguments"])[:200]
         self._live.write("tool", f"{call['name'][:80]} {arguments}".replace("\n", " "))
         self._live.write("error", problem)
@@ -245,7 +248,7 @@ class AgentLoop:
             except HelperGone as gone:
                 failure = Failure(FailureKind.GONE, str(gone))
             if failure.kind in (FailureKind.GONE, FailureKind.SILENT, FailureKind.HOST):
-                self._conversation = None  # the host forgot it, or is no more
+                self._conversation = None  # the host forgot it, or has ended
             problem, fix = failures.describe_failure(failure, self._model)
             pause = failures.retry_delay(failure, tried, self._providers.randomness.uniform())
             if pause is None:
@@ -256,7 +259,7 @@ class AgentLoop:
             self._wait(pause)
 
     def _send_once(self, request: _Request, messages: Sequence[PromptPart]) -> Message:
-        """Send the request, and count what it used however it ends. Raises `_RequestFailed`, `HelperGone`."""
+        """Send the request once, and count its usage, however it ends. Raises `_RequestFailed`, `HelperGone`."""
         conversation = self._open_conversation()
         allowed = self._request_budget(self._size.plus(request.size))
         self._live.reserve_cost(max(allowed.max_cost, self._price.min_cost - self._live.cost))
@@ -319,7 +322,7 @@ class AgentLoop:
         return RequestBudget(size, max_tokens, self._price)
 
     def _await_answer(self, conversation: Conversation) -> Message:
-        """The message that ends a request. `_received` counts the characters of the answer before it."""
+        """Wait for the message that ends a request. `_received` counts the characters that came before it."""
         limit, last_byte = FIRST_BYTE_SECONDS, self._providers.clock.monotonic()
         while True:
             message = conversation.next_message(POLL_SECONDS)
@@ -340,7 +343,8 @@ class AgentLoop:
                     return message
 
     def _open_conversation(self) -> Conversation:
-        """The open conversation; a host that forgot it is given its messages so far. Raises `_RequestFailed`."""
+        """The open conversation. If the host does not have it, it is opened with its messages so far. Raises
+        `_RequestFailed`."""
         if self._conversation is not None:
             return self._conversation
         self._live.check_running()  # a session that was stopped starts no host
@@ -379,7 +383,7 @@ class AgentLoop:
                 error=error,
                 reply=reply,
             )
-        finally:  # what was paid counts, whether it could be stored or not
+        finally:  # the cost counts, even if the call could not be stored
             self._live.charge(cost, tokens=usage.input_tokens + usage.output_tokens)
 
     def _store(self, messages: Sequence[str]) -> None:
@@ -391,14 +395,15 @@ class AgentLoop:
             )
 
     def _note_failure(self, error: FlowError) -> FlowError:
-        """Record for adaptation that the model failed and no further try will help; returns `error` to be raised."""
+        """Record for learning that the model failed and is not asked again. Returns `error`, which the caller
+        raises."""
         self._live.journal.note_error("model", error.message)
         return error
 
     # Texts
 
     def _add_replies(self, request: _Request) -> None:
-        """Add the replies of the operator that came meanwhile."""
+        """Add the replies that the operator sent meanwhile."""
         if messages := self.take_replies():
             request.add(messages, REPLY)
 

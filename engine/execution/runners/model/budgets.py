@@ -1,8 +1,8 @@
-"""What a request to a model may cost before it is made, and what it did cost (SPEC 3.4). Pure.
+"""Limits the cost of a request to a model before it is made, and computes it afterwards (SPEC 3.4). No side effects.
 
-The provider says only afterwards how many tokens a prompt had. Until then the number is estimated, on the high side:
-what the provider counted in the request before, and an estimate of what was added since. Two ASCII characters, or one
-byte of any other character, count as a token.
+The provider says only afterwards how many tokens a prompt had. Until then the number is estimated, rather too high: it
+is the number that the provider counted in the request before, plus an estimate for the texts that were added since. Two
+ASCII characters, or one byte of any other character, count as a token.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from engine.execution.runners.model.host_protocol import Failure
 from engine.frozen import frozen
 
 MAX_OUTPUT_TOKENS = 16_384
-"""Tokens of one answer, thinking included; no request asks for more."""
+"""Maximum number of tokens of an answer, thinking included."""
 
 MIN_OUTPUT_TOKENS = 256
-"""Tokens an answer must be allowed to have; with fewer the request is not worth making."""
+"""No request is made if its answer may have fewer tokens."""
 
 MESSAGE_OVERHEAD = 16
-"""Tokens that stand around each message and each tool."""
+"""Tokens that a protocol adds to each message and each tool."""
 
 PROVIDER_OVERHEAD = 1_000
-"""Tokens that a provider may add to a prompt of its own."""
+"""Tokens that a provider may add to a prompt."""
 
 UNLISTED_PRICE = (3_000_000, 15_000_000)
-"""The assumed price of a million tokens of prompt and of answer, in micro-dollars, for a model without a known price:
-as high as in the dearer half of those with one."""
+"""The assumed prices of a million tokens of prompt and of answer, in micro-dollars, for a model without a known price.
+They are as high as those of the more expensive half of the known models."""
 
 _MILLION = 1_000_000
 
@@ -45,16 +45,16 @@ class Price:
     is_known: bool = True
     """False for an estimate."""
     min_cost: int = 0
-    """Micro-dollars that the session counts at least: some price is better than none (SPEC 3.4)."""
+    """The least number of micro-dollars that a session counts, if the price is not known (SPEC 3.4)."""
 
     def cost_of(self, input_tokens: int, output_tokens: int) -> int:
-        """The highest cost of so many tokens, in micro-dollars, rounded up."""
+        """The highest cost of these numbers of tokens, in micro-dollars, rounded up."""
         return -(-(input_tokens * self.input + output_tokens * self.output) // _MILLION)
 
 
 def price_of(listed: Mapping[str, int] | None, *, keyless: bool, estimate: int) -> Price:
-    """The price of a model as it is `listed`. A provider that takes no key costs nothing. Any other model without a
-    listed price costs `UNLISTED_PRICE`, and the session counts at least `estimate` micro-dollars (`costPerTrigger`)."""
+    """The `listed` price of a model. Without one, a provider that needs no key costs nothing. Any other model costs
+    `UNLISTED_PRICE`, and its session counts at least `estimate` micro-dollars (`costPerTrigger`)."""
     if listed is not None:
         return Price(listed["input"], listed["output"])
     if keyless:
@@ -63,7 +63,7 @@ def price_of(listed: Mapping[str, int] | None, *, keyless: bool, estimate: int) 
 
 
 def estimate_tokens(text: str) -> int:
-    """Tokens of a text, on the high side."""
+    """An estimate of the tokens of a text, which is rather too high."""
     ascii_characters = sum(map(str.isascii, text))
     other_bytes = len(text.encode(errors="replace")) - ascii_characters
     return -(-ascii_characters // 2) + other_bytes
@@ -71,32 +71,32 @@ def estimate_tokens(text: str) -> int:
 
 @frozen
 class Allowance:
-    """The tokens and the money a session may still use."""
+    """The tokens and the money that a session may still use."""
 
     tokens: int | None
-    """None for any number."""
+    """None for no limit."""
     cost: int
     """Micro-dollars."""
 
 
 @frozen
 class PromptSize:
-    """Tokens of a prompt."""
+    """The size of a prompt in tokens."""
 
     counted: int = 0
-    """Those that the provider counted with the answer before."""
+    """The tokens that the provider counted with the previous answer."""
     estimated: int = 0
-    """Those that are estimated."""
+    """The tokens that are estimated."""
 
     @property
     def expected(self) -> int:
-        """All its tokens, on the high side."""
+        """All tokens of the prompt, rather too many."""
         return self.counted + self.estimated
 
     @property
     def max_tokens(self) -> int:
-        """The most tokens that a provider is believed to have read. An estimate counts half a token for a character,
-        but a character can be a whole token. `PROVIDER_OVERHEAD` is for what a provider adds itself."""
+        """The highest number of tokens that is accepted from a provider. An estimate counts half a token for a
+        character, but a character can be a whole token. `PROVIDER_OVERHEAD` is for tokens that the provider adds."""
         return self.counted + 2 * self.estimated + PROVIDER_OVERHEAD
 
     def plus(self, estimated: int) -> PromptSize:
@@ -105,7 +105,7 @@ class PromptSize:
 
 
 def max_output_tokens(prompt: PromptSize, *, price: Price, allowance: Allowance, window: int | None) -> int:
-    """The number of tokens the next answer may have; 0 or less when there is no room for one."""
+    """The number of tokens that the next answer may have; 0 or less if there is no room for one."""
     limit = MAX_OUTPUT_TOKENS
     if allowance.tokens is not None:
         limit = min(limit, allowance.tokens - prompt.expected)
@@ -118,24 +118,25 @@ def max_output_tokens(prompt: PromptSize, *, price: Price, allowance: Allowance,
 
 @frozen
 class RequestBudget:
-    """Limits one request, and counts its usage."""
+    """The limits of one request. It also computes the usage of the request afterwards."""
 
     prompt: PromptSize
     max_tokens: int
-    """Tokens of its answer."""
+    """Maximum number of tokens of the answer."""
     price: Price
 
     @property
     def max_cost(self) -> int:
-        """Micro-dollars to reserve before the request, so that what is settled after it passes no cap."""
+        """The micro-dollars that are reserved before the request. The real cost is never higher, so no cap is
+        exceeded."""
         return self.price.cost_of(self.prompt.max_tokens, self.max_tokens)
 
     def usage_of_answer(self, answer: Mapping[str, Any], received: int) -> CallUsage:
-        """The usage of a finished request, as the provider reported it in `answer`. Without a report it is estimated by
-        the `received` characters. It is never more than `max_cost`.
+        """The usage of a finished request, as the provider reported it in `answer`. Without a report, it is estimated
+        from the number of `received` characters. It never costs more than `max_cost`.
 
-        A provider is not believed if it claims more tokens than the prompt can have, or a longer answer than was
-        allowed.
+        If a provider reports more tokens than the prompt can have, or than the answer was allowed to have, the highest
+        possible number is used instead.
         """
         input_tokens, output_tokens, cost = answer["input"], answer["output"], answer["cost"]
         if input_tokens is None or output_tokens is None or input_tokens < 0 or output_tokens < 0:
@@ -143,12 +144,13 @@ class RequestBudget:
         believed = min(input_tokens, self.prompt.max_tokens), min(output_tokens, self.max_tokens)
         is_reported = believed == (input_tokens, output_tokens)
         if is_reported and cost is not None and self.price.is_known:
-            # Parts of a prompt that a provider keeps for the next may cost more than the usual.
+            # Parts of a prompt that a provider caches may cost more than others.
             return CallUsage(*believed, min(cost, self.max_cost))
         return CallUsage(*believed, self.price.cost_of(*believed), is_reported)
 
     def usage_of_cancelled(self, received: int) -> CallUsage:
-        """The usage of a request that was cancelled: providers charge what they read and wrote until then."""
+        """The usage of a request that was cancelled. Providers charge for the tokens that they read and wrote until
+        then."""
         return self._estimated_usage(-(-received // 2))
 
     def usage_of_failed(self, failure: Failure) -> CallUsage:

@@ -1,6 +1,6 @@
 """Stores the conversations of sessions with models, so that another session can continue one (SPEC 9.4).
 
-Each is a file with one message a line, as the model host wrote it. Secrets are cut out.
+Each conversation is a file with one message a line, in the form of the model host. Secrets are removed.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from engine.model.secrets import redact_json
 FILE_SUFFIX = ".messages.jsonl"
 
 UNREDACTED_FIELDS = frozenset({"signature", "id", "tool_call_id", "provider_details", "kind", "part_kind", "timestamp"})
-"""Fields that a provider wants back unchanged; no secret is looked for there."""
+"""Fields that must be sent back to a provider unchanged. They are not searched for secrets."""
 
 
 class ConversationStore:
     """The conversations of one home."""
 
     def __init__(self, folder: Path, secrets: Callable[[], Iterable[str]] = tuple) -> None:
-        """`folder` holds the transcripts. `secrets` are cut out of a conversation that is continued: a key may have
-        been set since it was stored."""
+        """`folder` is the folder of transcripts. `secrets` are removed from a conversation when it is continued,
+        because a key may have been set since it was stored."""
         self._folder = folder
         self._secrets = secrets
 
@@ -33,16 +33,15 @@ class ConversationStore:
         return self._folder / f"{session_id}{FILE_SUFFIX}"
 
     def has_messages(self, session_id: str) -> bool:
-        """Whether there is anything to continue."""
+        """Whether a session has messages that can be continued."""
         try:
             return self.file(session_id).stat().st_size > 0
         except OSError:
             return False
 
     def begin(self, session_id: str, *, continues: str = "") -> Path:
-        """Create an empty conversation, or a copy of the one that it `continues`, which stays as it is.
-
-        Raises `Refusal` `no_conversation` when there is none to continue."""
+        """Create an empty conversation, or a copy of that of the session `continues`. Raises `Refusal`
+        `no_conversation` if that session has none."""
         file = self.file(session_id)
         self._folder.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)

@@ -1,4 +1,5 @@
-"""What the failure of a request to a model means (SPEC 3.8): whether it is sent again, and what the operator is told.
+"""Decides after a failed request to a model whether it is sent again, and describes the failure to the operator (SPEC
+3.8).
 
 `failures.toml` has a table for each kind of failure.
 """
@@ -18,7 +19,7 @@ MAX_DELAY_S = 60.0
 """Maximum number of seconds before a retry."""
 
 MAX_RETRY_AFTER_S = 120.0
-"""The longest pause in seconds that a provider may ask for; after a longer one the card is given back."""
+"""Maximum number of seconds that a provider may ask to wait. If it asks for more, the request is not sent again."""
 
 
 @cache
@@ -27,9 +28,9 @@ def _load_rows() -> dict[str, dict[str, Any]]:
 
 
 def retry_delay(failure: Failure, tried: int, chance: float) -> float | None:
-    """Seconds to wait before the next try of a request that failed `tried` times (1 for the first); None to give up.
+    """The seconds to wait before a request that failed `tried` times (from 1) is sent again; None if it is not.
 
-    `chance` in [0, 1) spreads the retries of many sessions: a pause is between half and all of its full length. It is
+    `chance` in [0, 1) spreads the retries of many sessions: the delay is between half and all of its full length. It is
     never shorter than the provider asked for.
     """
     if tried > _load_rows()[failure.kind].get("retries", 0):
@@ -42,12 +43,12 @@ def retry_delay(failure: Failure, tried: int, chance: float) -> float | None:
 
 
 def is_provider_failure(failure: Failure) -> bool:
-    """Whether the provider or the network failed and not the work: the same request may succeed later."""
+    """Whether the provider or the network failed, so that the same request may succeed later."""
     return "of_work" not in _load_rows()[failure.kind]
 
 
 def may_be_billed(failure: Failure) -> bool:
-    """Whether a provider may ask money for a request that failed."""
+    """Whether a provider may charge for a request that failed."""
     return failure.received > 0 or "billed" in _load_rows()[failure.kind]
 
 

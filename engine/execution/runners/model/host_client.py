@@ -1,8 +1,8 @@
-"""Speaks with the model host, which is started when it is first needed, and kills it when it does not obey.
+"""Talks to the model host over a pipe. It starts the host when it is first needed, and kills it if it does not answer.
 
-One host serves all sessions, as a process with its own process group. Keys reach it only through its pipe. It has no
-session's mark, so it does not end with a session: it lives as long as the engine, or until it is ended. The next
-conversation then starts a new one.
+One host serves all sessions. It is a process with its own process group, and gets keys only through the pipe. It does
+not have the mark of a session, so it does not end with one. It ends with the engine, or when it is killed. The next
+conversation then starts a new host.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from engine.helper_processes import NETWORK_VARIABLES, HelperGone, HelperKeeper,
 log = logging.getLogger(__name__)
 
 CANCEL_SECONDS = 0.5
-"""Seconds in which the host must cancel a request; after that it is killed."""
+"""Seconds in which the host must cancel a request. After that it is killed."""
 
 WRITE_SECONDS = 10.0
-"""Seconds in which the host must read a message, also while it loads its modules."""
+"""Seconds in which the host must read a message, even while it loads its modules."""
 
 COMMAND = (sys.executable, "-m", "engine.execution.runners.model.host_main")
 
 _WAKE: Message = {"type": "alive"}
-"""A message that only makes `Conversation.next_message` return."""
+"""A message without content, which makes `Conversation.next_message` return."""
 
 
 class ModelHost(HelperKeeper["_HostProcess"]):
@@ -45,12 +45,13 @@ class ModelHost(HelperKeeper["_HostProcess"]):
         self._numbers = itertools.count(1)
 
     def open_conversation(self) -> Conversation:
-        """Make a conversation that is not open yet. Raises `HelperGone` when no host can be started."""
+        """Make a conversation, on which `open` must be called. Raises `HelperGone` if no host can be started."""
         return self.running().add(f"c{next(self._numbers)}")
 
 
 class Conversation:
-    """The conversation of one session with one model. `next_message` is for the session's thread, the rest for any."""
+    """The conversation of one session with one model. Only the thread of the session may call `next_message`. The other
+    methods are thread-safe."""
 
     def __init__(self, process: _HostProcess, name: str) -> None:
         self.name = name
@@ -63,7 +64,7 @@ class Conversation:
     def open(
         self, model: Model, *, instructions: str, tools: Sequence[Mapping[str, object]], history: Path | None
     ) -> None:
-        """Open it at the host, which answers `opened` or `failed`. Raises `HelperGone`."""
+        """Open the conversation at the host, which answers `opened` or `failed`. Raises `HelperGone`."""
         self._send(
             "open",
             model=asdict(model),
@@ -80,12 +81,12 @@ class Conversation:
         max_tokens: int,
         temperature: float | None = None,
     ) -> None:
-        """Begin a request; `temperature` None is the model's own. Raises `HelperGone`."""
+        """Begin a request. With the `temperature` None, the model uses its default. Raises `HelperGone`."""
         self._is_asking = True
         self._send("ask", texts=list(texts), results=list(results), max_tokens=max_tokens, temperature=temperature)
 
     def next_message(self, timeout: float) -> Message | None:
-        """The next message, None when none came within `timeout` seconds."""
+        """The next message; None if none came within `timeout` seconds."""
         try:
             message = self._messages.get(timeout=timeout)
         except Empty:
@@ -95,13 +96,13 @@ class Conversation:
         return message
 
     def receive(self, message: Message) -> None:
-        """Accept a message of the host."""
+        """Queue a message that came from the host."""
         if message["type"] in ("cancelled", "failed"):
             self._cancelled.set()
         self._messages.put(message)
 
     def cancel(self) -> None:
-        """Cancel the request. Returns at once; a host that does not cancel within `CANCEL_SECONDS` is killed."""
+        """Cancel the request. Returns at once. The host is killed if it does not cancel within `CANCEL_SECONDS`."""
         self._messages.put(_WAKE)
         if self._is_asking:
             self._is_cancelling = True
@@ -116,14 +117,15 @@ class Conversation:
             self._send("close")
 
     def cancel_or_kill(self) -> None:
-        """Cancel the request, and wait until the host has done so or is killed, about `CANCEL_SECONDS` at most."""
+        """Cancel the request, and wait until the host has cancelled it or is killed, for about `CANCEL_SECONDS` at
+        most."""
         try:
             # A host that hangs may not read the request either.
             with self._process.killed_after(CANCEL_SECONDS, "it did not cancel a request"):
                 self._send("cancel")
                 self._cancelled.wait(2 * CANCEL_SECONDS)
         except HelperGone:
-            pass  # then nothing is asked any more
+            pass  # without a host there is no request
         finally:
             self._process.drop(self.name)
 
@@ -132,7 +134,7 @@ class Conversation:
 
 
 class _HostProcess(HelperProcess):
-    """One run of the host."""
+    """One process of the host."""
 
     title = "the model host"
     inherited = NETWORK_VARIABLES
@@ -151,18 +153,19 @@ class _HostProcess(HelperProcess):
         return conversation
 
     def drop(self, name: str) -> None:
-        """Pass no more messages to a conversation."""
+        """Forget a conversation, so that it gets no more messages."""
         with self._lock:
             self._conversations.pop(name, None)
 
     def send(self, message: Message) -> None:
-        """Send the host a message, which it reads at once. Raises `HelperGone`."""
+        """Send the host a message. If it does not read it soon, it is killed. Raises `HelperGone`."""
         with self.killed_after(WRITE_SECONDS, "it does not read"):
             self.write(host_protocol.encode(message))
 
     @contextmanager
     def killed_after(self, seconds: float, reason: str) -> Iterator[None]:
-        """Kill the host when the block takes longer; a thread that writes to it fails then."""
+        """Kill the host if the block takes longer than `seconds`. A thread that waits for the pipe then gets an
+        error."""
 
         def kill() -> None:
             log.warning("the model host is killed: %s", reason)

@@ -1,6 +1,6 @@
-"""Makes the HTTP clients of the model host, which bound answers and follow no redirect, and classifies their failures.
+"""Makes the HTTP clients of the model host, and classifies their failures. It runs only in the model host.
 
-Runs in the model host only.
+The clients limit the size of answers and follow no redirects.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ CONNECT_SECONDS = 15.0
 """Seconds to reach a provider. The engine decides how long an answer may take."""
 
 MAX_MESSAGE = 600
-"""Characters of a provider's message that are passed on."""
+"""Maximum number of characters of a provider's message that are passed on."""
 
 on_bytes: ContextVar[Callable[[bytes], None]] = ContextVar("on_bytes")
-"""Called with the bytes that come for the request of this task."""
+"""The function of the present task that is called with the bytes of its answer."""
 
 _END = re.compile(rb'data:\s*\[DONE\]|"(?:finish|stop)_reason":\s*"|"type":\s*"message_stop"')
 _MAX_END_BYTES = 64
@@ -35,26 +35,27 @@ def _ignore_bytes(chunk: bytes) -> None:
 
 
 class AnswerTooBig(Exception):
-    """The answer is longer than any that is read."""
+    """The answer is too long to be read."""
 
 
 class CompressedAnswer(Exception):
-    """The answer is compressed, though that was not asked for: its size could not be bounded."""
+    """The answer is compressed, although that was not requested. Its real size is not known."""
 
 
 class AnswerCutShort(Exception):
-    """The stream ended as HTTP allows, but in the middle of the answer. The libraries would accept it as complete."""
+    """The answer is incomplete, although the stream ended in a way that HTTP allows. The libraries would accept it."""
 
 
 class EndDetector:
-    """Watches a stream for the marks that end an answer, in either protocol. In a quoted text these are escaped."""
+    """Watches a stream for the marks that end an answer, in both protocols. In the text of an answer these marks are
+    escaped."""
 
     def __init__(self) -> None:
         self.is_seen = False
         self._rest = b""
 
     def add(self, chunk: bytes) -> None:
-        """Read the next bytes of the stream."""
+        """Search the next bytes of the stream."""
         if not self.is_seen:
             data = self._rest + chunk
             self.is_seen = _END.search(data) is not None
@@ -90,10 +91,11 @@ async def _bound_response(response: httpx2.Response) -> None:
 
 
 def make_client(base_url: str) -> httpx2.AsyncClient:
-    """Make a client for one provider. Proxies are taken from the environment, but never for this machine itself."""
+    """Make a client for one provider. Proxies come from the environment. For an address of this machine none is
+    used."""
     host = urlsplit(base_url).hostname or ""
     return httpx2.AsyncClient(
-        follow_redirects=False,  # the key would travel along
+        follow_redirects=False,  # the key would be sent to the other address
         timeout=httpx2.Timeout(None, connect=CONNECT_SECONDS),
         headers={"accept-encoding": "identity"},
         event_hooks={"response": [_bound_response]},
@@ -114,11 +116,11 @@ _FAILURE_KINDS: tuple[tuple[type[Exception], FailureKind], ...] = (
 )
 
 _TOO_LONG = "exceed_context_size_error"
-"""The error of llama.cpp for a conversation that is too long; the libraries know those of other servers only."""
+"""The error of llama.cpp for a conversation that is too long. The libraries know only those of other servers."""
 
 
 def failure_of(error: BaseException, key: str, *, received: int = 0) -> Failure:
-    """The failure that `error` stands for. `key` is cut out of its message."""
+    """The failure for an error. `key` is removed from its message."""
     chain = list(_exception_chain(error))
     codes = (getattr(cause, "status_code", None) for cause in chain)
     status = next((code for code in codes if isinstance(code, int)), None)
@@ -157,7 +159,7 @@ def _error_message(error: BaseException) -> str:
 
 
 def _error_body(error: BaseException) -> dict[str, object]:
-    """The error in the body of the provider's answer; a bare text is its message."""
+    """The error in the body of the provider's answer. If the body is only a text, that is the message."""
     body = getattr(error, "body", None)
     inner = body.get("error", body) if isinstance(body, dict) else {}
     return inner if isinstance(inner, dict) else {"message": inner}

@@ -1,6 +1,6 @@
-"""Starts the model host: a process of its own that speaks to providers of models, run by `host_client`.
+"""The main module of the model host, a process that talks to providers of models. `host_client` starts it.
 
-It ends when its standard input does, whatever it is doing: an engine that is gone leaves no host behind.
+It ends as soon as its standard input ends, whatever it is doing. So no host is left when the engine is gone.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def main() -> None:
             input_lines.put(line)
         os._exit(0)
 
-    # Read from the first moment, also while the heavy modules are loaded.
+    # Messages are read from the beginning, even while the large modules are loaded.
     threading.Thread(target=read, daemon=True).start()
     try:
         from engine.execution.runners.model import host_server

@@ -1,14 +1,15 @@
-"""Defines the messages between the engine and its model host: JSON objects, one a line, over a pipe of their own.
+"""Defines the messages between the engine and its model host, which are JSON objects, one a line.
 
-Every message names its `conversation`. To the host, by `request`:
+Every message names its `conversation`. A message to the host has a `request`, and is answered with messages of these
+types:
 
     open    model, instructions, tools, history       -> opened or failed
     ask     texts, results, max_tokens, temperature   -> alive, text, thought …, then done or failed
     cancel                                            -> cancelled, always
     close
 
-From the host, by `type`. What the host keeps of a conversation grows only with `done`: after `failed` the same
-request can be made again.
+A message from the host has a `type`. The host adds a request and its answer to the conversation only with `done`. So
+after `failed` the same request can be made again.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ from engine.frozen import frozen
 Message = dict[str, Any]
 
 MAX_ANSWER_BYTES = 16 * 1024 * 1024
-"""Bytes of one answer of a provider; one that is longer is broken off."""
+"""Maximum number of bytes of an answer of a provider."""
 
 ALIVE_SECONDS = 2.0
-"""Seconds after which a message `alive` reports that bytes came meanwhile."""
+"""Minimum seconds between two messages `alive`, which report that bytes have come."""
 
 
 class FailureKind(StrEnum):
@@ -74,7 +75,7 @@ class Model:
     """The protocol: "openai" or "anthropic"."""
     base_url: str
     key: str = ""
-    """Empty for a provider that takes none."""
+    """Empty for a provider that needs none."""
 
     def __repr__(self) -> str:
         return f"Model({self.provider}:{self.name} at {self.base_url})"
@@ -88,31 +89,31 @@ class Failure:
     message: str = ""
     """The provider's own message, without the key."""
     status: int | None = None
-    """The status of HTTP."""
+    """The HTTP status."""
     retry_after: float | None = None
-    """Seconds that the provider asks to wait."""
+    """The seconds that the provider asks to wait."""
     received: int = 0
-    """Characters of an answer that came before."""
+    """The number of characters of the answer that came before the failure."""
 
 
 def failure_message(failure: Failure) -> Message:
-    """The message of a failure."""
+    """The message for a failure."""
     return {"type": "failed", **asdict(failure), "kind": failure.kind.value}
 
 
 def failure_of(message: Message) -> Failure:
-    """The inverse of `failure_message`."""
+    """The failure in a message of `failure_message`."""
     values = {field.name: message[field.name] for field in fields(Failure)}
     return Failure(**values | {"kind": FailureKind(message["kind"])})
 
 
 def encode(message: Message) -> bytes:
-    """One line."""
+    """A message as one line."""
     return json.dumps(message, ensure_ascii=False, separators=(",", ":")).encode(errors="replace") + b"\n"
 
 
 def decode(line: bytes) -> Message:
-    """The message of a line. Raises ValueError for anything but an object."""
+    """The message in a line. Raises ValueError for anything but a JSON object."""
     message = json.loads(line)
     if not isinstance(message, dict):
         raise ValueError("no object")

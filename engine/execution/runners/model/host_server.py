@@ -1,6 +1,6 @@
-"""Serves the engine's requests inside the model host: conversations with models, as `host_protocol` defines them.
+"""Serves the requests of the engine inside the model host. `host_protocol` defines the messages.
 
-Runs in the model host only: importing this takes a second and 100 MB.
+It runs only in the model host, because importing it takes a second and 100 MB.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ Send = Callable[[Message], None]
 CALL_NOT_RUN = "This call was not carried out: the session ended before."
 
 MAX_CHARACTERS_PER_TOKEN = 16
-"""The most characters a model writes with a token on average; one that writes more ignores its limit."""
+"""Maximum number of characters per token of an answer, on average. A model that writes more ignores its limit."""
 
 
 def serve(input_lines: SimpleQueue[bytes], output_fd: int) -> None:
@@ -70,13 +70,13 @@ async def _serve(input_lines: SimpleQueue[bytes], output_fd: int) -> None:
         message = host_protocol.decode(await asyncio.to_thread(input_lines.get))
         try:
             host.handle(message)
-        except Exception as error:  # of one conversation; the others go on
+        except Exception as error:  # only this conversation fails
             failure = Failure(FailureKind.HOST, f"{type(error).__name__}: {error}")
             host.send_to(message.get("conversation"), host_protocol.failure_message(failure))
 
 
 class _Host:
-    """All conversations of this process, and one client for each provider they speak to."""
+    """All conversations of this process, and a client for each model that they use."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
@@ -106,7 +106,7 @@ class _Host:
                 self._conversations.pop(name, None)
 
     def send_to(self, name: str | None, message: Message) -> None:
-        """Send a message of the conversation `name`."""
+        """Send the engine a message about the conversation `name`."""
         self._send({"conversation": name, **message})
 
     def _open(self, name: str, message: Message) -> None:
@@ -131,7 +131,7 @@ class _Host:
 
 
 def _make_client(model: host_protocol.Model) -> PydanticModel:
-    """A client of a provider, which never retries: the engine does, because it counts and pays each request."""
+    """Make a client of a provider. It never retries, because the engine retries itself and counts each request."""
     options: dict[str, Any] = {
         "api_key": model.key or "none",
         "base_url": model.base_url,
@@ -141,7 +141,7 @@ def _make_client(model: host_protocol.Model) -> PydanticModel:
     return _anthropic_model(model.name, options) if model.kind == "anthropic" else _openai_model(model.name, options)
 
 
-# The libraries of a protocol take a second to load: only those that are needed are loaded.
+# The libraries of a protocol take a second to load. So they are imported only when they are needed.
 
 
 def _anthropic_model(name: str, options: dict[str, Any]) -> PydanticModel:
@@ -165,7 +165,7 @@ def _openai_model(name: str, options: dict[str, Any]) -> PydanticModel:
 
 
 def _text_of(event: Any) -> tuple[str, str]:
-    """Kind and text of an event of the stream; of what is not shown only that it came."""
+    """The message type and the text of an event of the stream. An event that is not shown is `alive`."""
     match event:
         case PartStartEvent(part=TextPart(content=text)) | PartDeltaEvent(delta=TextPartDelta(content_delta=text)):
             return "text", text
@@ -185,7 +185,7 @@ def _read_history(file: Path) -> list[ModelMessage]:
 
 @dataclass
 class _Conversation:
-    """One conversation with a model; its messages grow with each answer."""
+    """One conversation with a model. Each answer is added to its messages."""
 
     model: host_protocol.Model
     client: PydanticModel
@@ -195,7 +195,7 @@ class _Conversation:
     send: Send
     _request_task: asyncio.Task[None] | None = field(default=None, init=False)
     _received: int = field(default=0, init=False)
-    """Characters of the answer that came so far."""
+    """The number of characters of the answer so far."""
     _sent_at: float = field(default=0.0, init=False)
 
     def ask(self, message: Message) -> None:
@@ -249,7 +249,7 @@ class _Conversation:
             return streamed.get()
 
     def _report(self, kind: str, text: str) -> None:
-        """Pass on a piece of the answer, and at most every `ALIVE_SECONDS` that anything came."""
+        """Send the engine a piece of the answer. A message `alive` is sent at most every `ALIVE_SECONDS`."""
         self._received += len(text)
         now = time.monotonic()
         if kind == "alive" and now - self._sent_at < host_protocol.ALIVE_SECONDS:
@@ -259,7 +259,8 @@ class _Conversation:
             self.send({"type": kind, "text": text})
 
     def _parts(self, message: Message) -> list[ModelRequestPart]:
-        """The parts of the next request. Calls that were never answered, in a conversation that was cut, come first."""
+        """The parts of the next request. If the conversation was interrupted, results for its unanswered calls come
+        first."""
         results = message["results"]
         answered = {result["id"] for result in results}
         parts: list[ModelRequestPart] = []
@@ -274,7 +275,7 @@ class _Conversation:
         return [*parts, *(UserPromptPart(text) for text in message["texts"])]
 
     def _without_key(self, text: str) -> str:
-        """Text of a provider, without our own key, so that it is not stored (SPEC 11.1)."""
+        """The text of a provider without our key, so that the key is not stored (SPEC 11.1)."""
         return text.replace(self.model.key, CUT) if self.model.key else text
 
     def _answer(self, request: ModelRequest, response: ModelResponse) -> Message:

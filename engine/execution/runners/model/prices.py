@@ -1,6 +1,6 @@
 """Looks up prices of models in genai-prices.
 
-Used by the model host, and where prices of models are compared. The list takes half a second to load.
+The model host uses it, and the code that compares the prices of models. The list takes half a second to load.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _SAMPLES = (10_000, 900_000)  # below and above where prices for long prompts be
 
 
 def listed_price(model: Model) -> dict[str, int] | None:
-    """The highest price of a million tokens of prompt and of answer, in micro-dollars; None when unknown."""
+    """The highest prices of a million tokens of prompt and of answer, in micro-dollars; None if they are not known."""
     input_price = output_price = Decimal(0)
     for size in _SAMPLES:
         prices = _lookup_price(Usage(input_tokens=size, output_tokens=size), model)
@@ -43,7 +43,7 @@ def _lookup_price(usage: Usage | RequestUsage, model: Model) -> tuple[Decimal, D
     try:
         price = calc_price(usage, model.name, provider_api_url=model.base_url)
     except LookupError:
-        # An address that nobody knows: a gateway, perhaps, in front of one that is known by its name.
+        # The address is unknown. It may be that of a gateway, in front of a provider that is known by name.
         try:
             price = calc_price(usage, model.name, provider_id=model.provider)
         except LookupError:

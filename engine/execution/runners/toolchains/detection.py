@@ -1,4 +1,7 @@
-"""Detects the package managers, test runners and linters of one folder by the table. Runs no program of the folder."""
+"""Detects the package managers, test runners and linters of one folder, by the rows of `tools.toml`.
+
+It runs no program of the folder.
+"""
 
 from __future__ import annotations
 
@@ -37,17 +40,17 @@ class ProjectFolder:
 
     folder: Path
     workspace: Path
-    """The same folder in the operator's tree; another one than `folder` in a worktree."""
+    """The same folder in the operator's tree. It is different from `folder` if that is in a worktree."""
     root: Path
     """The top of the files."""
     top: Path
     """The top of the operator's repository, in which the tools are installed."""
     pytest_by_interpreter: dict[Path, bool] = field(default_factory=dict)
-    """Whether each interpreter has pytest, shared by the folders of one search."""
+    """Whether each interpreter has pytest. The folders of one search share it."""
     searched: list[str] = field(default_factory=list)
     """The places where tools were searched, in words."""
     missing: list[tuple[str, str]] = field(default_factory=list)
-    """Language and name of each tool that was not found."""
+    """(language, name) of each tool that was not found."""
     _texts: dict[str, str] = field(default_factory=dict)
 
     @classmethod
@@ -57,7 +60,7 @@ class ProjectFolder:
 
     @cached_property
     def names(self) -> frozenset[str]:
-        """The files and links of the folder itself."""
+        """The names of files and links in the folder."""
         try:
             with os.scandir(self.folder) as entries:
                 return frozenset(entry.name for entry in entries if not entry.is_dir(follow_symlinks=False))
@@ -84,7 +87,7 @@ class ProjectFolder:
         return names
 
     def read_file(self, name: str) -> str:
-        """The text of a file of the folder, "" when it cannot be read."""
+        """The text of a file of the folder; "" if it cannot be read."""
         if name not in self._texts:
             self._texts[name] = read_text(self.folder / name)
         return self._texts[name]
@@ -95,7 +98,8 @@ class ProjectFolder:
         return next((match for match in matches if match is not None), None)
 
     def shows(self, evidence: str) -> bool:
-        """Whether the folder has the file of `evidence`: `name`, or `name:regular expression` for its text."""
+        """Whether the folder has the file that `evidence` names. `evidence` is `name`, or `name:regular expression`,
+        which must then match the text of the file."""
         name, _, pattern = evidence.partition(":")
         files = self.find_files((name,))
         return bool(files) and (not pattern or self.search_files(files, pattern) is not None)
@@ -110,7 +114,7 @@ class ProjectFolder:
 
     @cached_property
     def scripts(self) -> dict[str, str]:
-        """The scripts of package.json; {} when it cannot be read, npm will say why in its own words."""
+        """The scripts of package.json; {} if it cannot be read, because npm will report that."""
         try:
             scripts = json.loads(self.read_file("package.json")).get("scripts", {})
             return {str(name): str(script) for name, script in scripts.items()}
@@ -125,12 +129,12 @@ class ProjectFolder:
         return self.pytest_by_interpreter[interpreter]
 
     def find_program(self, name: str, *, own: Iterable[Path] = ()) -> str | None:
-        """A program in one of the folders `own`, else the operator's."""
+        """A program in one of the folders `own`, or else on the operator's PATH."""
         return first_executable(own, name) or which(name, project=self.top)
 
 
 def first_executable(folders: Iterable[Path], name: str) -> str | None:
-    """The first program of that name in `folders`, None when there is none."""
+    """The first program with this name in `folders`; None if there is none."""
     return next((str(folder / name) for folder in folders if os.access(folder / name, os.X_OK)), None)
 
 
@@ -145,16 +149,16 @@ class PackageSetup:
     kind: str
     """The language."""
     folder: str
-    """Where the commands run."""
+    """The folder in which the commands run."""
     manifest: str
     lock: str
-    """The lock file, "" for none."""
+    """The lock file; "" for none."""
     commands: tuple[tuple[str, ...], ...]
-    """Commands that install the packages, one after the other."""
+    """The commands that install the packages, in order."""
     hosts: tuple[str, ...]
-    """The hosts that they need."""
+    """The hosts that the commands need."""
     installed: bool = True
-    """False when the packages are visibly not there."""
+    """False if the packages are certainly not installed."""
 
     @property
     def install(self) -> str:
@@ -163,7 +167,7 @@ class PackageSetup:
 
 
 def detect_packages(folder: ProjectFolder) -> tuple[PackageSetup, ...]:
-    """The package setup of each language of a folder: by the nearest lock file that applies to it, else by its
+    """The package setup of each language of a folder. The nearest lock file that applies to it decides, or else its
     manifest."""
     rows_by_language: dict[str, list[PackageManagerRow]] = {}
     for row in PACKAGE_MANAGERS.values():
@@ -184,11 +188,11 @@ def _choose_manager(folder: ProjectFolder, rows: Sequence[PackageManagerRow]) ->
 
 
 def _named_manager(folder: ProjectFolder, rows: Sequence[PackageManagerRow]) -> PackageManagerRow:
-    """The manager that the manifest names, else the usual one."""
+    """The manager that the manifest names, or else the usual one."""
     patterned = [row for row in rows if row.manifest_pattern]
     named = [row for row in patterned if folder.search_files(folder.find_files(row.manifests), row.manifest_pattern)]
     if named and named[0].name == "uv" and "[tool.uv" not in folder.read_file("pyproject.toml") and _has_pip(folder):
-        named = named[1:]  # groups of dependencies, in a project whose environment pip made
+        named = named[1:]  # the manifest has dependency groups, but pip made the environment
     return next(iter([*named, *(row for row in rows if not row.manifest_pattern)]), rows[0])
 
 
@@ -221,13 +225,13 @@ def _install_commands(folder: ProjectFolder, row: PackageManagerRow, lock: str) 
 
 
 def _own_pip(folder: ProjectFolder) -> str:
-    """The folder of the project's own environment that has pip, "" for none."""
+    """The folder of the project's own environment with pip; "" for none."""
     names = python_projects.ENVIRONMENTS
     return next((name for name in names if (folder.workspace / name / "bin" / "pip").exists()), "")
 
 
 def _has_pip(folder: ProjectFolder) -> bool:
-    """Whether `python3 -m venv` made the project's environment."""
+    """Whether the project has an environment that `python3 -m venv` made."""
     own = _own_pip(folder)
     return bool(own) and "uv = " not in read_text(folder.workspace / own / "pyvenv.cfg")
 
@@ -249,7 +253,8 @@ def _pip_needs(folder: ProjectFolder) -> list[str]:
 
 
 _PYTEST_REQUIREMENT = r"""["']pytest\b|^pytest\s*="""
-"""pytest among a project's requirements; `[tool.pytest.ini_options]` alone installs none."""
+"""Matches pytest among the requirements of a project, but not `[tool.pytest.ini_options]`, which does not install
+it."""
 
 
 def _python_setup(folder: ProjectFolder) -> PackageSetup:
@@ -258,8 +263,7 @@ def _python_setup(folder: ProjectFolder) -> PackageSetup:
 
 
 def environment_command(folder: Path, top: Path) -> str:
-    """The command that makes the environment, with pytest, of the Python project in `folder` of the repository
-    `top`."""
+    """The command that makes an environment with pytest for the Python project in `folder` of the repository `top`."""
     files = ProjectFolder.of_operator(folder, top)
     setup = _python_setup(files)
     requires = files.search_files(files.find_files(("pyproject.toml", "Pipfile")), _PYTEST_REQUIREMENT)
@@ -288,8 +292,8 @@ def _is_installed(folder: ProjectFolder, row: PackageManagerRow) -> bool:
 
 
 def _find_tool(folder: ProjectFolder, row: ToolRow, files: Sequence[str]) -> Placeholders | None:
-    """The placeholders of a tool's commands, None when the folder does not have the tool. `files` are the matching
-    manifests of a test runner, or the files that configure a linter."""
+    """The placeholders of a tool's commands; None if the folder does not have the tool. `files` are the manifests of a
+    test runner, or the files that configure a linter."""
     match row.detected_by:
         case "module":
             return _find_pytest(folder, row)
@@ -318,7 +322,7 @@ def _find_pytest(folder: ProjectFolder, row: ToolRow) -> Placeholders | None:
 
 
 def _find_wrapper(folder: ProjectFolder, row: ToolRow) -> Placeholders | None:
-    """The wrapper script of Gradle or Maven; it runs in the sandbox like every other program of the project."""
+    """The wrapper script of Gradle or Maven. It runs in the sandbox, like every program of the project."""
     for above in folders_up_to(folder.workspace, folder.top):
         if os.access(above / row.wrapper, os.X_OK):
             path = os.path.relpath(above / row.wrapper, folder.workspace)
@@ -327,8 +331,8 @@ def _find_wrapper(folder: ProjectFolder, row: ToolRow) -> Placeholders | None:
 
 
 def _find_program(folder: ProjectFolder, row: ToolRow, files: Sequence[str]) -> Placeholders | None:
-    """A program of the project's own packages, else the operator's. The operator's linter is used only where the
-    project is configured for it, and never one that belongs to the packages of Node."""
+    """A program from the packages of the project, or else from the operator's PATH. A linter of the operator is used
+    only if the project is configured for it, and never for Node."""
     own = _program_folders(folder, row)
     is_own = row.detected_by == "program" and (row.kind == "node" or not files)
     program = first_executable(own, row.program) if is_own else folder.find_program(row.program, own=own)
@@ -342,7 +346,7 @@ def _find_program(folder: ProjectFolder, row: ToolRow, files: Sequence[str]) -> 
 
 
 def _find_unittest(folder: ProjectFolder, files: Sequence[str]) -> Placeholders | None:
-    """The interpreter for unittest, only where nothing says that the project wants pytest."""
+    """The interpreter for unittest; None if something shows that the project uses pytest."""
     settings = folder.find_files(("pyproject.toml", "setup.cfg", "tox.ini", "Pipfile", "requirements*.txt"))
     wants = folder.search_files(settings, "pytest") or folder.search_files(files, r"^\s*(?:import|from) pytest\b")
     if wants or not folder.interpreters:
@@ -365,8 +369,8 @@ def _program_folders(folder: ProjectFolder, row: ToolRow) -> list[Path]:
 
 
 def _find_script(folder: ProjectFolder, row: ToolRow) -> Placeholders | None:
-    """The script `test` of package.json, if it starts this row's runner and nothing else. The row without a program
-    takes every other script. The script that `npm init` writes is no test."""
+    """The script `test` of package.json, if it starts the runner of this row and nothing else. A row without a program
+    accepts any script, except that of `npm init`, which runs no tests."""
     script = folder.scripts.get("test", "")
     if not script or "no test specified" in script:
         folder.searched.append("a test script in package.json")
@@ -389,7 +393,7 @@ def _find_script(folder: ProjectFolder, row: ToolRow) -> Placeholders | None:
 
 
 def _node_manager(folder: ProjectFolder) -> str:
-    """npm, pnpm, yarn or bun: by the lock file of the package, or of a folder above it."""
+    """The package manager of Node: npm, pnpm, yarn or bun. The lock file of the folder or of one above it decides."""
     return next((package.manager for package in detect_packages(folder) if package.kind == "node"), "npm")
 
 
@@ -399,8 +403,8 @@ def _script_words(manager: str) -> Placeholders:
 
 
 def detect_test_tools(folder: ProjectFolder) -> tuple[Toolchain, ...]:
-    """One tool for each language of the folder, in the order of the table. Tools like make count only without any
-    other."""
+    """One tool for each language of the folder, in the order of the table. A fallback such as make is used only if
+    there is no other tool."""
     tools: dict[str, Toolchain] = {}
     for row in TEST_RUNNERS:
         files = [] if row.kind in tools or (row.kind == FALLBACK and tools) else folder.find_files(row.manifests)
@@ -424,7 +428,7 @@ def detect_test_tools(folder: ProjectFolder) -> tuple[Toolchain, ...]:
 
 def detect_linters(folder: ProjectFolder) -> tuple[Linter, ...]:
     """The linters and type checkers that the project uses and that are installed, one for each group. A lint target of
-    a Makefile counts only when there is no other."""
+    a Makefile is used only if there is no other linter."""
     linters: list[Linter] = []
     python_here = bool(folder.find_files(("*.py", "pyproject.toml", "setup.py", "requirements.txt", "tests/*.py")))
     chosen = {row.name for row in LINTERS if row.runs_unconfigured and _is_configured(folder, row)}
@@ -445,7 +449,8 @@ def detect_linters(folder: ProjectFolder) -> tuple[Linter, ...]:
 
 
 def _is_configured(folder: ProjectFolder, row: LinterRow) -> bool:
-    """Whether a file in the folder configures the linter; where it reads parent settings, also in a folder above."""
+    """Whether a file in the folder configures the linter. If the linter uses parent settings, the folders above are
+    searched, too."""
     folders = folder.with_folders_above() if row.uses_parent_settings else [folder]
     return any(here.shows(evidence) for here in folders for evidence in row.configured)
 

@@ -1,9 +1,10 @@
-"""Finds the commands that install a project's packages or update its lock file, with the network that they need and the
-folders that they change. It also puts the folders that the commands filled into the operator's tree. Nothing is started
-here.
+"""Finds the commands that install a project's packages or update its lock file, and puts installed packages into the
+operator's tree.
 
-Packages that lie in the tree (`.venv`, `node_modules`, `vendor`) go there. Packages that tools keep outside of a
-project (Go modules, crates, Maven's repository) go into the cache that checks of the same line of commits share.
+For each command it also says which hosts the command needs and which folders it changes. It starts no command itself.
+
+Packages that belong in the tree (`.venv`, `node_modules`, `vendor`) are put there. Packages that tools keep outside of
+a project (Go modules, crates, Maven's repository) go into the cache that checks of the same line of commits share.
 """
 
 from __future__ import annotations
@@ -47,26 +48,26 @@ class Installation:
     of the repository."""
 
     folder: str
-    """Where the commands run."""
+    """The folder in which the commands run."""
     commands: tuple[tuple[str, ...], ...]
     hosts: tuple[str, ...]
-    """The hosts that they need."""
+    """The hosts that the commands need."""
     created: tuple[str, ...] = ()
-    """Folders of packages that the tree does not have yet."""
+    """Folders of packages that do not exist in the tree yet."""
     updated: tuple[str, ...] = ()
-    """Folders of packages that the tree has."""
+    """Folders of packages that exist in the tree."""
     cache: str = ""
-    """The name of the cache that the packages go to; "" when they go into the tree."""
+    """The name of the cache for the packages; "" if they are put into the tree."""
     kind: str = ""
     """The language."""
     lock: str = ""
     """The lock file."""
     updates_lock: bool = False
-    """The commands update the lock file and install nothing."""
+    """Whether the commands update the lock file and install nothing."""
 
     @property
     def lines(self) -> list[str]:
-        """The commands as the operator would type them: the parameter `command` of the flow."""
+        """The commands as the operator would type them. They are the parameter `command` of the flow."""
         return [shlex.join(command) for command in self.commands]
 
     @property
@@ -107,14 +108,16 @@ class Installation:
         return f"{self.effects}; nothing to undo"
 
     def find_own_environment(self, top: Path) -> str:
-        """The folder of packages from which this program itself runs, "" when the installation changes no such folder.
-        That folder must not be replaced while the program uses it. `top` is the top of the repository."""
+        """The folder of packages from which this program itself runs, if the installation would change it; else "".
+
+        That folder must not be replaced while the program uses it. `top` is the top of the repository.
+        """
         running = Path(sys.prefix).resolve()
         return next((place for place in self.updated if running.is_relative_to((top / place).resolve())), "")
 
     @property
     def environment(self) -> dict[str, str]:
-        """Variables for the commands."""
+        """The environment variables for the commands."""
         return dict(language_of(self.kind).install_environment)
 
 
@@ -123,8 +126,8 @@ def _join_names(names: Sequence[str]) -> str:
 
 
 def find_installations(top: Path, packages_by_path: PackagesByPath, path: str = "") -> tuple[Installation, ...]:
-    """The installations of the project at `path` of the repository `top`, one for each language. Empty when no command
-    is known."""
+    """The installations of the project at `path` of the repository `top`, one for each language with a known
+    command."""
     return tuple(
         _make_installation(packages, packages_by_path, top)
         for packages in packages_by_path.get(path, ())
@@ -134,11 +137,11 @@ def find_installations(top: Path, packages_by_path: PackagesByPath, path: str = 
 
 def _make_installation(packages: PackageSetup, packages_by_path: PackagesByPath, top: Path) -> Installation:
     names = language_of(packages.kind).package_folders
-    if packages.kind == "python":  # pip installs into the environment that is there, whatever its name
+    if packages.kind == "python":  # pip installs into the existing environment, which may have another name
         own = re.match(r"(\.?\w+)/bin/", packages.commands[-1][0])
         names = (own[1],) if own else names
     folders = [packages.folder]
-    if packages.kind == "node":  # a package of a workspace may have some packages for itself alone
+    if packages.kind == "node":  # a member of a workspace may have packages of its own
         members = [
             path
             for path, members_packages in packages_by_path.items()
@@ -166,7 +169,7 @@ def _cache_folder(packages: PackageSetup) -> str:
 
 
 def find_lock_updates(top: Path, packages_by_path: PackagesByPath, path: str = "") -> tuple[Installation, ...]:
-    """The updates of the lock files of the project at `path`, one for each language; as `find_installations`."""
+    """The commands that update the lock files of the project at `path`, one for each language with a lock file."""
     updates = []
     for packages in packages_by_path.get(path, ()):
         update = PACKAGE_MANAGERS[packages.manager].update_lock_command
@@ -188,8 +191,8 @@ def find_lock_updates(top: Path, packages_by_path: PackagesByPath, path: str = "
 
 
 def choose_installation(installations: Sequence[Installation], command: Sequence[str], purpose: str) -> Installation:
-    """The one of `installations` whose commands are exactly the lines of `command`. Raises `FlowError` that names the
-    accepted commands, and `CannotRun` when there is no installation at all."""
+    """The one of `installations` whose commands are exactly the lines of `command`. Raises `FlowError`, which names the
+    accepted commands, and `CannotRun` if `installations` is empty."""
     for installation in installations:
         # A command that the operator typed comes word by word.
         if installation.lines == list(command) or installation.command == " ".join(command):
@@ -202,7 +205,8 @@ def choose_installation(installations: Sequence[Installation], command: Sequence
 
 
 def installation_failure(command: Sequence[str], done: CommandResult, hosts: Sequence[str]) -> FlowError:
-    """The error of an installation that failed: an unreachable host, or the last error that the tool printed."""
+    """The error of an installation that failed. It names a host that was not reached, or else the last error that the
+    tool printed."""
     line = shlex.join(command)
     lines = [text for text in done.output.splitlines() if text.strip() and not _NETWORK_REPORT.match(text)]
     for host, ending, why in _NETWORK_REPORT.findall(done.output):
@@ -218,13 +222,16 @@ def installation_failure(command: Sequence[str], done: CommandResult, hosts: Seq
     return FlowError(f"`{line}` ended with exit code {done.exit_code}: {sanitise(last.strip())[:300]}")
 
 
-# -- Packages that only the operator's tree has, lent to a worktree -------------------------------------------------
+# -- Packages of the operator's tree, linked into a worktree --------------------------------------------------------
 
 
 @contextmanager
 def linked_packages(job: Job, tools: Sequence[ProjectTool]) -> Iterator[None]:
-    """Link folders that only the operator's tree has (`node_modules`) into the worktree of `job` during a run, for the
-    projects of `tools` and the folders above them. The links are removed afterwards, so no change set has them."""
+    """Link folders of packages, such as `node_modules`, from the operator's tree into the worktree of `job`.
+
+    This is done for the projects of `tools` and the folders above them. The links are removed after the block, so that
+    they are in no change set.
+    """
     used = tools if job.folder != job.workspace else ()
     folders = {above for tool in used for above in folders_up_to(tool.folder, job.folder)}
     names = {name for tool in used for name in language_of(tool.row.kind).linked_folders}
@@ -244,8 +251,8 @@ def linked_packages(job: Job, tools: Sequence[ProjectTool]) -> Iterator[None]:
 
 # -- Packages put into the operator's tree --------------------------------------------------------------------------
 #
-# The commands see a folder of packages at its final place, while it lies among the session's own folders. Their other
-# writes are discarded, and after a failure the tree is unchanged.
+# The commands see a folder of packages at its final path, although it is in the session's scratch folder. Everything
+# else that they write is discarded. After a failure the tree is unchanged.
 
 GITIGNORE = "*\n"
 """The `.gitignore` inside an installed folder, for a project that does not ignore it."""
@@ -253,15 +260,17 @@ GITIGNORE = "*\n"
 
 @contextmanager
 def install_into_tree(live: LiveSession, installation: Installation, top: Path) -> Iterator[None]:
-    """Make the folders of an installation beside the operator's tree, and put them in place after the block, if it
-    succeeds. Raises `CannotRun` when one of them is a link, or when all stay empty."""
+    """Make the folders of an installation outside of the operator's tree. If the block succeeds, put them into the
+    tree. Raises `CannotRun` if one of them is a link, or if all of them stay empty."""
     staged: dict[Path, Path] = {}
     root = live.confinement.scratch / "made"
     for number, place in enumerate((*installation.created, *installation.updated)):
         target, fresh = top / place, root / str(number)
         _refuse_links(top, place)
         _finish_swap(target)
-        if place in installation.updated and installation.kind == "python":  # updated; other languages' are replaced
+        if (
+            place in installation.updated and installation.kind == "python"
+        ):  # the folders of other languages start empty
             shutil.copytree(target, fresh, symlinks=True)
         else:
             fresh.mkdir(parents=True)
@@ -287,7 +296,7 @@ def install_into_tree(live: LiveSession, installation: Installation, top: Path) 
 
 
 def keep_out_of_git(top: Path, place: str = "") -> None:
-    """Have git ignore the folder `place` below `top`, if it exists. Raises `CannotRun` when it is a link."""
+    """Make git ignore the folder `place` below `top`, if it exists. Raises `CannotRun` if it is a link."""
     _refuse_links(top, place)
     if (top / place).is_dir():
         with suppress(FileExistsError), (top / place / ".gitignore").open("x") as file:
@@ -304,14 +313,14 @@ def _refuse_links(top: Path, place: str) -> None:
 
 
 def _put_in_place(fresh: Path, target: Path) -> None:
-    """Move a folder to its place, where another one may be, also from another disk."""
+    """Move a folder to its place, even from another disk. A folder that is there is replaced."""
     if not os.path.lexists(target):
         keep_out_of_git(fresh)
     _drop_set_bits(fresh)
     target.parent.mkdir(parents=True, exist_ok=True)
     near, old = _temporary_path(target, "new"), _temporary_path(target, "old")
     _remove_if_present(near)
-    shutil.move(fresh, near)  # a copy where it is another disk; from here on it is two renames
+    shutil.move(fresh, near)  # copies from another disk; after this there are only two renames
     if target.exists():
         _remove_if_present(old)
         target.rename(old)

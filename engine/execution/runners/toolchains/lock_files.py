@@ -1,10 +1,11 @@
-"""Finds lock files that do not fit their manifests: `package.json` asks for what `package-lock.json` does not have.
+"""Finds lock files that do not fit their manifests, for example if a package of `package.json` is not in
+`package-lock.json`.
 
-Only the two files are read; no tool is started and nothing is resolved. A lock file that its own tool calls up to date
-must never be named here. Therefore everything that cannot be compared for certain is left out: a constraint that the
+Only the two files are read. No tool is started and no version is resolved. A lock file that its own tool calls up to
+date must never be reported. So everything that cannot be compared with certainty is left out: a constraint that the
 tool rewrites, a manifest that is a program, a requirement for some machines only. Some lock files do not contain the
 constraints that they were made from. Of these, Poetry's is compared by names; those of PDM, Bundler and Composer are
-not compared. `FORMATS` has a function for each tool, which says what a manifest asks for and what the lock file has.
+not compared. `FORMATS` has a function for each tool, which reads what a manifest asks for and what the lock file has.
 """
 
 from __future__ import annotations
@@ -22,17 +23,17 @@ from engine.frozen import frozen
 from engine.model import sanitise
 
 MAX_NAMED: Final = 5
-"""Differences of one lock file that are named; the rest is counted."""
+"""Maximum number of differences of a lock file that are named. The others are counted."""
 MAX_BYTES: Final = 32_000_000
-"""A larger manifest or lock file is taken for up to date."""
+"""Maximum size of a manifest or lock file. A larger one is not compared."""
 MAX_MEMBERS: Final = 300
-"""Packages of one workspace that are looked at."""
+"""Maximum number of packages of a workspace that are compared."""
 
 _UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError, NotImplementedError)
 """The errors of parsing a file of an unexpected shape."""
 
 Requirements = dict[str, set[str] | None]
-"""Constraints by package; None where the constraint cannot be compared."""
+"""The constraints of each package; None if they cannot be compared."""
 
 Comparison = tuple[str, Requirements, Requirements]
 """The path of a manifest, what it asks for, and what the lock file has for it."""
@@ -40,18 +41,18 @@ Comparison = tuple[str, Requirements, Requirements]
 
 @frozen
 class LockMismatch:
-    """One lock file that does not fit its manifest.
-
-    `folder` is "" for the top. `tool` is the tool that writes the lock file. `differences` are plain sentences, at most
-    `MAX_NAMED`, and `more` is the number of those left out.
-    """
+    """One lock file that does not fit its manifest."""
 
     folder: str
+    """"" for the top."""
     tool: str
+    """The tool that writes the lock file."""
     manifest: str
     lock: str
     differences: tuple[str, ...]
+    """At most `MAX_NAMED` plain sentences."""
     more: int = 0
+    """The number of other differences."""
 
     @property
     def lock_path(self) -> str:
@@ -61,7 +62,7 @@ class LockMismatch:
 
 @frozen
 class LockPair:
-    """A manifest and its lock file, as text, and the folder they lie in."""
+    """The texts of a manifest and of its lock file, and their folder."""
 
     folder: Path
     manifest: str
@@ -69,8 +70,8 @@ class LockPair:
     manifest_name: str
 
     def members(self, folders: Iterable[str]) -> Iterator[tuple[str, str, str]]:
-        """Folder, path and text of the manifests of a workspace's packages. A manifest that is absent, not below the
-        folder, no plain file or too large is left out."""
+        """(folder, path, text) of the manifests of a workspace's packages. A manifest is left out if it does not exist,
+        is not below the folder, is no plain file or is too large."""
         for folder in islice(folders, MAX_MEMBERS):
             name = self.manifest_name if folder in ("", ".") else f"{folder}/{self.manifest_name}"
             if ".." not in name and (text := read_text(self.folder, name)) is not None:
@@ -80,8 +81,8 @@ class LockPair:
 def find_mismatches(root: Path, folders: Iterable[str] = ("",)) -> tuple[LockMismatch, ...]:
     """The lock files in `folders` (relative to `root`, "" for itself) that do not fit their manifests.
 
-    Files that are absent or cannot be read, that lie elsewhere, and what is not understood, are passed over: it never
-    raises. Costs the reading of both files, some ten milliseconds for a lock file of a megabyte.
+    Files that do not exist, cannot be read, are outside of `root`, or have an unknown form are left out, so it never
+    raises. It takes some ten milliseconds for a lock file of a megabyte.
     """
     top = root.resolve()
     mismatches = []
@@ -95,9 +96,9 @@ def find_mismatches(root: Path, folders: Iterable[str] = ("",)) -> tuple[LockMis
                 continue
             try:
                 pair = LockPair(folder, manifest_text, lock_text, manifest)
-                differences = list(dict.fromkeys(_sentences(compare(pair), lock)))
+                differences = list(dict.fromkeys(_describe_differences(compare(pair), lock)))
             except _UNREADABLE:
-                continue  # half-written, or of a form that nobody knows yet
+                continue  # half-written, or of a form that is not known yet
             if differences:
                 shown = tuple(" ".join(sanitise(sentence).split()) for sentence in differences[:MAX_NAMED])
                 mismatches.append(LockMismatch(name, tool, manifest, lock, shown, len(differences) - len(shown)))
@@ -105,7 +106,7 @@ def find_mismatches(root: Path, folders: Iterable[str] = ("",)) -> tuple[LockMis
 
 
 def read_text(folder: Path, name: str) -> str | None:
-    """A file below the folder; None for one that lies elsewhere, by its name or through a link."""
+    """The text of a file below the folder; None if it cannot be read, or is elsewhere because of `..` or a link."""
     try:
         file = (folder / name).resolve(strict=True)
         return read_plain(file, MAX_BYTES, follow=False).decode() if file.is_relative_to(folder.resolve()) else None
@@ -113,8 +114,8 @@ def read_text(folder: Path, name: str) -> str | None:
         return None
 
 
-def _sentences(comparisons: Iterable[Comparison], lock: str) -> Iterator[str]:
-    """A sentence for each difference. A constraint of None on either side fits any."""
+def _describe_differences(comparisons: Iterable[Comparison], lock: str) -> Iterator[str]:
+    """A sentence for each difference. A constraint of None on either side fits all others."""
     for manifest, required, locked in comparisons:
         for name, wanted in required.items():
             constraint = " and ".join(sorted(wanted or ()))
@@ -127,17 +128,17 @@ def _sentences(comparisons: Iterable[Comparison], lock: str) -> Iterator[str]:
                 yield f"{lock} has {name}, but {manifest} no longer asks for it"
 
 
-def _gather(entries: Iterable[tuple[str, str | None]]) -> Requirements:
-    """Names with their constraints, of which a name may have several."""
+def _gather_constraints(entries: Iterable[tuple[str, str | None]]) -> Requirements:
+    """The constraints of each name. A name may have several entries."""
     gathered: dict[str, set[str | None]] = {}
     for name, constraint in entries:
         gathered.setdefault(name, set()).add(constraint)
     return {name: None if None in texts else {*filter(None, texts)} for name, texts in gathered.items()}
 
 
-def _restrict(locked: Mapping[str, set[str] | None], required: Requirements) -> Requirements:
-    """The part of `locked` that the manifest asks for. The lock file also has what those packages need in turn, and
-    does not say which is which."""
+def _select_required(locked: Mapping[str, set[str] | None], required: Requirements) -> Requirements:
+    """The part of `locked` that the manifest asks for. The lock file also contains the dependencies of these packages,
+    and does not mark them."""
     return {name: locked[name] for name in required if name in locked}
 
 
@@ -147,22 +148,22 @@ def _restrict(locked: Mapping[str, set[str] | None], required: Requirements) -> 
 _SECTIONS = ("dependencies", "devDependencies", "optionalDependencies")
 
 
-def _node(manifest: Mapping[str, Any], *sections: str) -> Requirements:
-    """The requirements in these sections of a package.json. Of a path, an address or an alias, which tools write in
-    several ways, only the name counts."""
+def _node_requirements(manifest: Mapping[str, Any], *sections: str) -> Requirements:
+    """The requirements in these sections of a package.json. If one is a path, an address or an alias, only its name is
+    compared, because tools write these in several ways."""
     entries = [item for section in sections for item in (manifest.get(section) or {}).items()]
     plain = [(name, " ".join(text.split()).removeprefix("npm:") or "*") for name, text in entries]
-    return _gather((name, None if re.search(r"[:/@]", text) else text) for name, text in plain)
+    return _gather_constraints((name, None if re.search(r"[:/@]", text) else text) for name, text in plain)
 
 
-def _npm(pair: LockPair) -> Iterator[Comparison]:
+def _compare_npm(pair: LockPair) -> Iterator[Comparison]:
     packages = json.loads(pair.lock).get("packages", {})  # version 1 has none, and keeps no constraints
     for path, name, text in pair.members(path for path in packages if "node_modules" not in path.split("/")):
         sections = (*_SECTIONS, "peerDependencies")
-        yield name, _node(json.loads(text), *sections), _node(packages[path], *sections)
+        yield name, _node_requirements(json.loads(text), *sections), _node_requirements(packages[path], *sections)
 
 
-def _yaml(text: str) -> dict[str, Any]:
+def _parse_yaml(text: str) -> dict[str, Any]:
     import yaml
 
     try:
@@ -172,8 +173,8 @@ def _yaml(text: str) -> dict[str, Any]:
     return document if isinstance(document, dict) else {}
 
 
-def _pnpm(pair: LockPair) -> Iterator[Comparison]:
-    lock = _yaml(pair.lock.split("\npackages:")[0])
+def _compare_pnpm(pair: LockPair) -> Iterator[Comparison]:
+    lock = _parse_yaml(pair.lock.split("\npackages:")[0])
     if {"overrides", "pnpmfileChecksum", "packageExtensionsChecksum", "ignoredOptionalDependencies"} & lock.keys():
         return  # what the manifests ask for was changed
     importers = lock.get("importers", {".": lock})
@@ -181,12 +182,15 @@ def _pnpm(pair: LockPair) -> Iterator[Comparison]:
         manifest = json.loads(text)
         sections = [importers[path].get(section) or {} for section in _SECTIONS]
         specifiers = {key: entry["specifier"] for section in sections for key, entry in section.items()}
-        required, locked = _node(manifest, *_SECTIONS), _node({"specifiers": specifiers}, "specifiers")
+        required, locked = (
+            _node_requirements(manifest, *_SECTIONS),
+            _node_requirements({"specifiers": specifiers}, "specifiers"),
+        )
         peers = manifest.get("peerDependencies") or {}  # pnpm installs those, too
         yield name, required, {key: value for key, value in locked.items() if key in required or key not in peers}
 
 
-def _yarn(pair: LockPair) -> Iterator[Comparison]:
+def _compare_yarn(pair: LockPair) -> Iterator[Comparison]:
     manifest = json.loads(pair.manifest)
     if "resolutions" in manifest:
         return  # they change what is asked for
@@ -196,14 +200,18 @@ def _yarn(pair: LockPair) -> Iterator[Comparison]:
         # a heading for each entry, as `"ms@^2.0.0", ms@^2.1.0:`
         headings = [line.rstrip(":").split(",") for line in pair.lock.splitlines() if line and line[0] not in " #"]
         parts = [heading.strip().strip('"').rpartition("@") for entry in headings for heading in entry]
-        required = _node(manifest, *_SECTIONS)
-        yield pair.manifest_name, required, _restrict(_gather((name, text or "*") for name, _, text in parts), required)
+        required = _node_requirements(manifest, *_SECTIONS)
+        yield (
+            pair.manifest_name,
+            required,
+            _select_required(_gather_constraints((name, text or "*") for name, _, text in parts), required),
+        )
         return
     for block in pair.lock.split("\n\n"):
         if head := re.match(r'\n?"[^"\n]*@workspace:([^",\n]+)":\n', block):
             for _, name, text in pair.members([head[1]]):
-                entry = next(iter(_yaml(block).values()))
-                yield name, _node(json.loads(text), *_SECTIONS), _node(entry, "dependencies")
+                entry = next(iter(_parse_yaml(block).values()))
+                yield name, _node_requirements(json.loads(text), *_SECTIONS), _node_requirements(entry, "dependencies")
 
 
 # -- uv, Poetry
@@ -213,12 +221,13 @@ _REQUIREMENT = re.compile(r"\s*([A-Za-z0-9][\w.-]*)\s*(?:\[[^\]]*\])?\s*\(?([^;@
 _CLAUSE = re.compile(r"(==|>=|<=|!=|~=|<|>)(\d+(?:\.\d+)*)(\.\*)?")
 
 
-def _dashed(name: str) -> str:
+def _normalise_name(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def _specifier(text: str) -> str | None:
-    """A version specifier as it is compared; None for one that a tool may write differently, as pre-releases are."""
+def _normalise_specifier(text: str) -> str | None:
+    """A version specifier in a form that can be compared. None if a tool may write it in another way, as with
+    pre-releases."""
     clauses = []
     for clause in filter(None, ("".join(part.split()) for part in text.split(","))):
         if (match := _CLAUSE.fullmatch(clause)) is None:
@@ -227,26 +236,26 @@ def _specifier(text: str) -> str | None:
     return ",".join(sorted(clauses, reverse=True)) or "any version"
 
 
-def _python(entries: Iterable[Any], own: str, *, markers: bool = True) -> Requirements:
-    """The requirements of a pyproject.toml, without the project itself. If `markers` is False, those that hold only on
-    some machines are left out, too. Raises ValueError for a requirement of another form."""
+def _python_requirements(entries: Iterable[Any], own: str, *, markers: bool = True) -> Requirements:
+    """The requirements of a pyproject.toml, without the project itself. If `markers` is False, requirements for some
+    machines only are left out, too. Raises ValueError for a requirement of an unknown form."""
     constraints = []
     for entry in (entry for entry in entries if isinstance(entry, str)):  # others name a group of dependencies
         if (match := _REQUIREMENT.fullmatch(entry)) is None:
             raise ValueError(entry)
-        if (markers or not match[4]) and _dashed(match[1]) != own:
-            constraints.append((_dashed(match[1]), None if match[3] else _specifier(match[2])))
-    return _gather(constraints)
+        if (markers or not match[4]) and _normalise_name(match[1]) != own:
+            constraints.append((_normalise_name(match[1]), None if match[3] else _normalise_specifier(match[2])))
+    return _gather_constraints(constraints)
 
 
 _PLAIN_ENTRY = {"name", "specifier", "marker", "extra", "extras"}
 """The keys of a requirement that comes from the registry."""
 
 
-def _uv(pair: LockPair) -> Iterator[Comparison]:
+def _compare_uv(pair: LockPair) -> Iterator[Comparison]:
     header, *blocks = re.split(r"^\[\[package\]\]\n", pair.lock, flags=re.MULTILINE)
     top = tomllib.loads(header)
-    listed = {".", *map(_dashed, top.get("manifest", {}).get("members", []))}
+    listed = {".", *map(_normalise_name, top.get("manifest", {}).get("members", []))}
     for block in blocks:
         source = re.search(r'^source = \{ (?:editable|virtual) = "([^"\n]+)"', block[:2000], re.MULTILINE)
         if source is None or top["version"] != 1:
@@ -267,27 +276,33 @@ def _uv(pair: LockPair) -> Iterator[Comparison]:
                 manifest.get("tool", {}).get("uv", {}).get("dev-dependencies", []),
             ]
             entries = [metadata.get("requires-dist", []), *metadata.get("requires-dev", {}).values()]
-            locked = _gather(
-                (entry["name"], _specifier(entry.get("specifier", "")) if entry.keys() <= _PLAIN_ENTRY else None)
+            locked = _gather_constraints(
+                (
+                    entry["name"],
+                    _normalise_specifier(entry.get("specifier", "")) if entry.keys() <= _PLAIN_ENTRY else None,
+                )
                 for entry in chain(*entries)
                 if entry["name"] != own
             )
-            named = _dashed(project.get("name", own))
-            yield name, {**_python(chain(*lists), named), named: None}, {**locked, own: None}
+            named = _normalise_name(project.get("name", own))
+            yield name, {**_python_requirements(chain(*lists), named), named: None}, {**locked, own: None}
 
 
-def _poetry(pair: LockPair) -> Iterator[Comparison]:
-    """A lock file of Poetry keeps no constraints: of what is asked for everywhere the names are compared."""
+def _compare_poetry(pair: LockPair) -> Iterator[Comparison]:
+    """Compare only names, because a lock file of Poetry contains no constraints. Requirements for some machines only
+    are left out."""
     manifest = tomllib.loads(pair.manifest)
     project, table = manifest.get("project", {}), manifest.get("tool", {}).get("poetry", {})
     backend = manifest.get("build-system", {}).get("build-backend", "")
     if not (table or "poetry" in backend) or (pair.folder / "uv.lock").exists():
-        return  # left over from before a move to another tool
-    required = _python(project.get("dependencies", []), _dashed(project.get("name", "")), markers=False)
+        return  # the project has moved to another tool
+    required = _python_requirements(
+        project.get("dependencies", []), _normalise_name(project.get("name", "")), markers=False
+    )
     poetry = [(name, entry) for name, entry in table.get("dependencies", {}).items() if name != "python"]
-    required = dict.fromkeys([*required, *(_dashed(name) for name, entry in poetry if isinstance(entry, str))])
+    required = dict.fromkeys([*required, *(_normalise_name(name) for name, entry in poetry if isinstance(entry, str))])
     names = re.findall(r'^name = "(.+)"$', pair.lock, re.MULTILINE)
-    yield pair.manifest_name, required, _restrict(dict.fromkeys(map(_dashed, names)), required)
+    yield pair.manifest_name, required, _select_required(dict.fromkeys(map(_normalise_name, names)), required)
 
 
 # -- Cargo, Go
@@ -296,7 +311,7 @@ def _poetry(pair: LockPair) -> Iterator[Comparison]:
 _CARGO_SECTION = re.compile(r"(?:dev[-_]|build[-_])?dependencies")
 
 
-def _cargo(pair: LockPair) -> Iterator[Comparison]:
+def _compare_cargo(pair: LockPair) -> Iterator[Comparison]:
     own: dict[str, dict[str, Any]] = {}
     for block in re.split(r"^\[\[package\]\]\n", pair.lock, flags=re.MULTILINE)[1:]:
         if "\nsource = " not in block:
@@ -328,16 +343,16 @@ def _cargo(pair: LockPair) -> Iterator[Comparison]:
         yield name, required, {**dict.fromkeys(dependencies), locked["name"]: {locked["version"]}}
 
 
-def _go(pair: LockPair) -> Iterator[Comparison]:
+def _compare_go(pair: LockPair) -> Iterator[Comparison]:
     if (pair.folder / "vendor").exists() or any((folder / "go.work").exists() for folder in pair.folder.parents):
         return  # go reads another file
     text = re.sub(r"//[^\n]*", "", pair.manifest)
     replaced = {line.split()[0] for line in _go_lines(text, "replace")}
     lines = [line.split() for line in _go_lines(text, "require")]
-    required = _gather((line[0], line[1]) for line in lines if line[0] not in replaced)
+    required = _gather_constraints((line[0], line[1]) for line in lines if line[0] not in replaced)
     sums = [line.split()[:2] for line in pair.lock.splitlines() if line.strip()]
-    locked = _gather((module, version.removesuffix("/go.mod")) for module, version in sums)
-    yield pair.manifest_name, required, _restrict(locked, required)
+    locked = _gather_constraints((module, version.removesuffix("/go.mod")) for module, version in sums)
+    yield pair.manifest_name, required, _select_required(locked, required)
 
 
 def _go_lines(text: str, word: str) -> Iterator[str]:
@@ -347,7 +362,7 @@ def _go_lines(text: str, word: str) -> Iterator[str]:
 
 
 class LockFormat(NamedTuple):
-    """Who writes the lock file, what the two files are called, and what is compared."""
+    """A tool, the names of its two files, and the function that compares them."""
 
     tool: str
     manifest: str
@@ -356,11 +371,11 @@ class LockFormat(NamedTuple):
 
 
 FORMATS: Final = (
-    LockFormat("npm", "package.json", "package-lock.json", _npm),
-    LockFormat("pnpm", "package.json", "pnpm-lock.yaml", _pnpm),
-    LockFormat("yarn", "package.json", "yarn.lock", _yarn),
-    LockFormat("uv", "pyproject.toml", "uv.lock", _uv),
-    LockFormat("poetry", "pyproject.toml", "poetry.lock", _poetry),
-    LockFormat("cargo", "Cargo.toml", "Cargo.lock", _cargo),
-    LockFormat("go", "go.mod", "go.sum", _go),
+    LockFormat("npm", "package.json", "package-lock.json", _compare_npm),
+    LockFormat("pnpm", "package.json", "pnpm-lock.yaml", _compare_pnpm),
+    LockFormat("yarn", "package.json", "yarn.lock", _compare_yarn),
+    LockFormat("uv", "pyproject.toml", "uv.lock", _compare_uv),
+    LockFormat("poetry", "pyproject.toml", "poetry.lock", _compare_poetry),
+    LockFormat("cargo", "Cargo.toml", "Cargo.lock", _compare_cargo),
+    LockFormat("go", "go.mod", "go.sum", _compare_go),
 )

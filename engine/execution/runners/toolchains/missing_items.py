@@ -1,7 +1,7 @@
-"""Names what a run lacked, by what it printed: a program, a package, the network, a service and more (SPEC 2.12).
+"""Recognises in the output of a run what it lacked, such as a program, a package, the network or a service (SPEC 2.12).
 
-Each sentence that some tool prints about a missing item is a row of `tools.toml`. A tool that could not work says
-nothing about the project, so a missing item is never a finding or a failed test.
+Each message that a tool prints about a missing item is a row of `tools.toml`. If a tool could not work, that says
+nothing about the project. So a missing item is neither a finding nor a failed test.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from engine.frozen import frozen
 MISSING_KINDS: Mapping[str, Any] = TABLES["missing"]
 
 PROGRAM_FIXES: Mapping[str, str] = TABLES["programs"]
-"""The commands that install programs which no project keeps with its packages, by program."""
+"""The commands that install programs which are not packages of a project, by program."""
 
 EXECUTION_KINDS = frozenset({"program", "permission"})
-"""Kinds that a shell reports when it could not start a program; they count even where the exit code is 0."""
+"""The kinds that a shell reports if it cannot start a program. They count even if the exit code is 0."""
 
 
 @frozen
@@ -30,7 +30,7 @@ class MissingItem:
     kind: str
     """A key of `MISSING_KINDS`."""
     name: str
-    """Its name as the tool printed it, "" where it printed none."""
+    """Its name as the tool printed it; "" if it printed none."""
 
     @property
     def sentence(self) -> str:
@@ -40,7 +40,7 @@ class MissingItem:
 
 @cache
 def _compile_patterns() -> tuple[tuple[str, re.Pattern[str], str], ...]:
-    """Kind, expression and alias of each sign, in the order in which they are tried."""
+    """(kind, regular expression, alias) of each message, in the order in which they are tried."""
     patterns = []
     for kind, row in MISSING_KINDS.items():
         for sign in row["signs"]:
@@ -52,7 +52,8 @@ def _compile_patterns() -> tuple[tuple[str, re.Pattern[str], str], ...]:
 
 
 def find_missing(text: str) -> Iterator[MissingItem]:
-    """The missing items that `text`, the output of a run or of one failed test, names; in the order of the rows."""
+    """The missing items that are named in `text`, the output of a run or of a failed test. They have the order of the
+    rows."""
     plugins: Mapping[str, str] = TABLES["plugins"]
     for kind, pattern, alias in _compile_patterns():
         for match in pattern.finditer(text):
@@ -61,7 +62,7 @@ def find_missing(text: str) -> Iterator[MissingItem]:
                 yield MissingItem(kind, alias.format(what=name))
             elif kind not in ("fixture", "option"):
                 yield MissingItem(kind, name)
-            elif name in plugins:  # any other name may be a mistake in the project itself
+            elif name in plugins:  # any other name may be a mistake in the project
                 yield MissingItem(kind, plugins[name])
 
 
@@ -71,7 +72,7 @@ def first_missing(text: str, is_valid: Callable[[MissingItem], bool] = lambda mi
 
 
 def missing_fix(missing: MissingItem, install: str) -> str:
-    """The command or advice that brings a missing item. `install` is the command for the project's own packages."""
+    """The command or the advice for a missing item. `install` is the command that installs the project's packages."""
     if missing.kind == "program" and missing.name in PROGRAM_FIXES:
         return PROGRAM_FIXES[missing.name]
     row = MISSING_KINDS[missing.kind]

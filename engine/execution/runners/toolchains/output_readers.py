@@ -1,7 +1,7 @@
-"""Reads the results of tools: from their reports for machines where there are any, else from their printed output.
+"""Reads the results of tools from their reports, or if they write none, from their printed output.
 
-These are pure functions over a `FinishedRun`. Printed output is read by the formats of `tools.toml`; the format `words`
-tries all of them. A reader returns None if it does not recognise the output. Then only the exit code is known.
+The functions are pure. Printed output is read with the formats of `tools.toml`; the format `words` tries all of them. A
+reader returns None if it does not recognise the output. Then only the exit code is known.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from engine.execution.runners.toolchains.tool_table import TABLES, Finding, Fini
 from engine.model import CheckResult
 
 MAX_FAILING = 200
-"""Maximum number of failing ids that are kept of one run; the counts are always whole."""
+"""Maximum number of failing tests of a run that are kept by id. The numbers of tests are always complete."""
 
 USAGE_ERRORS = {2: "collection failed", 3: "pytest crashed", 4: "pytest did not understand its arguments"}
 
@@ -33,7 +33,7 @@ _OUTCOMES = {word: outcome for outcome, words in TABLES["outcomes"].items() for 
 
 
 def read_result(name: str, run: FinishedRun) -> CheckResult | None:
-    """The result of a run, by the reader of that name; None when all that is known is that it succeeded."""
+    """Read the result of a run with the reader `name`. None if it is only known that the run succeeded."""
     if name in _REPORTS:
         return _REPORTS[name](run)
     if name == "words":
@@ -53,7 +53,7 @@ def make_result(
     failing: Iterable[str] = (),
     durations: Mapping[str, float] = MappingProxyType({}),
 ) -> CheckResult:
-    """A `CheckResult` with its lists in order: failing tests without repeats, durations with the slowest first."""
+    """Make a `CheckResult`. Its failing tests have no repeats, and its durations begin with the slowest."""
     slowest = sorted(durations.items(), key=lambda pair: (-pair[1], pair[0]))
     return CheckResult(
         tool=tool,
@@ -68,21 +68,21 @@ def make_result(
 
 
 def uncounted_result(tool: str, title: str, exit_code: int) -> CheckResult:
-    """The result of a command whose output names no tests: all that is known is how it ended."""
+    """The result of a command whose output names no tests, so that only its exit code is known."""
     counts = {"failed" if exit_code else "passed": 1}
     check = make_result(tool, counts, failing=[title] if exit_code else ())
     return replace(check, counted=False)
 
 
 def _broken_run(run: FinishedRun) -> CheckResult | None:
-    """The result of a run that printed none: one error if the command failed, None if it succeeded."""
+    """The result of a run that printed no result. It has one error if the command failed. None if it succeeded."""
     nothing = make_result(run.tool, {})
     return _with_exit_code(run, nothing) if run.exit_code else None
 
 
 def _with_exit_code(run: FinishedRun, check: CheckResult) -> CheckResult:
-    """`check`, with one error if the command failed although no test did: the code did not compile, a linter failed
-    before the tests, or a coverage limit after them."""
+    """Add one error to `check` if the command failed although no test did. Perhaps the code did not compile, a linter
+    failed before the tests, or the coverage was too low."""
     if run.exit_code == 0 or check.failed or check.errors:
         return check
     lines = [line.strip() for line in run.output.splitlines() if line.strip()]
@@ -94,8 +94,8 @@ def _with_exit_code(run: FinishedRun, check: CheckResult) -> CheckResult:
 
 
 def _read_junit(run: FinishedRun) -> CheckResult:
-    """Read pytest's JUnit report, with pytest's own node ids. Without a readable report the run broke: the result has
-    one error, and the failing "id" is the meaning of the exit code."""
+    """Read pytest's JUnit report, with pytest's own node ids. If it cannot be read, the run broke. Then the result has
+    one error, and the meaning of the exit code takes the place of the id."""
     root = _parse_xml(run.report)
     if root is None:
         reason = USAGE_ERRORS.get(run.exit_code, f"pytest ended with code {run.exit_code} and no report")
@@ -105,13 +105,13 @@ def _read_junit(run: FinishedRun) -> CheckResult:
 
 
 def _read_phpunit(run: FinishedRun) -> CheckResult | None:
-    """Read phpunit's JUnit report; ids are `Class::method`, with the name of the data set where there is one."""
+    """Read phpunit's JUnit report. Ids are `Class::method`, followed by the name of the data set if there is one."""
     root = _parse_xml(run.report)
     return _read_junit_cases(run.tool, root, _method_id) if root is not None else _broken_run(run)
 
 
 def _read_rspec(run: FinishedRun) -> CheckResult | None:
-    """Read RSpec's JSON report; ids are its own (`./spec/cart_spec.rb[1:2]`)."""
+    """Read RSpec's JSON report. Ids are those of RSpec (`./spec/cart_spec.rb[1:2]`)."""
     report = _parse_rspec(run.report)
     if report is None:
         return _broken_run(run)
@@ -147,12 +147,15 @@ def _parse_rspec(text: str) -> tuple[list[dict[str, Any]], dict[str, Any]] | Non
 _HEADING = re.compile(
     r"^\s*(?:not ok \d+ - |ok \d+ - |# |[●✖✗✕×✔✓] |--- (?:FAIL|PASS|SKIP): |=== RUN\s+|---- |FAIL\s+|\d+\) )"
 )
-"""The beginnings of a runner's text about one test."""
+"""The beginning of a line after which a runner prints about one test."""
 
 
 def failure_texts(run: FinishedRun, failing: tuple[str, ...]) -> Mapping[str, str]:
-    """The output about each of `failing`, "" where there is none: from the report, or, for runners that only print,
-    from each heading that names the test to the next heading."""
+    """The output about each of the tests `failing`; "" if there is none.
+
+    It comes from the report. For runners that only print, it is the text from each heading that names the test to the
+    next heading.
+    """
     root = _parse_xml(run.report)
     if root is not None:
         return _read_junit_failures(root, run.folder)
@@ -186,7 +189,7 @@ def _read_junit_cases(tool: str, root: ElementTree.Element, name: Callable[[Elem
         node = name(case)
         durations[node] = durations.get(node, 0.0) + _seconds_attribute(case.get("time"))
         tags = [tag for tag in ("failure", "error", "skipped") if case.find(tag) is not None]
-        # A test may have two entries, for its body and its teardown: the worst outcome counts.
+        # A test may have two entries, for its body and its teardown. The worse outcome counts.
         if tags and (tags[0] == "failure" or outcomes.get(node, "skipped") == "skipped"):
             outcomes[node] = tags[0]
     counts = Counter({"failure": "failed", "error": "errors"}.get(outcome, outcome) for outcome in outcomes.values())
@@ -213,9 +216,10 @@ def _method_id(case: ElementTree.Element) -> str:
 
 
 def _pytest_id(case: ElementTree.Element, folder: Path) -> str:
-    """pytest's node id of a case. Its `classname` is the dotted file and classes, which only the files tell apart."""
+    """pytest's node id of a case. Its `classname` has the file and the classes, separated by dots. Which part is the
+    file is found by looking for an existing one."""
     name, parts = case.get("name", ""), [part for part in case.get("classname", "").split(".") if part]
-    if not parts:  # a file that could not be collected: its name is the dotted module
+    if not parts:  # a file that could not be collected, whose name is the dotted module
         dotted = name.replace(".", "/") + ".py"
         return dotted if (folder / dotted).is_file() else name
     for count in range(len(parts), 0, -1):
@@ -236,43 +240,43 @@ def _seconds_attribute(text: str | None) -> float:
 
 
 _Pattern = Annotated[re.Pattern[str], BeforeValidator(lambda parts: re.compile("".join(parts), re.M))]
-"""A regular expression, in the table one text or several."""
+"""A regular expression. In the table it is one text or several."""
 
 _NEVER = re.compile("(?!)")
 
 
 class PrintedFormat(BaseModel):
-    """How a runner prints its results: a table [formats.NAME] of `tools.toml`.
+    """The printed output of a runner, described by regular expressions: a table [formats.NAME] of `tools.toml`.
 
-    Groups of the expressions: `name` and `place` of a test, `what` became of it, `ms` and `seconds`; `passed` and other
-    numbers, or `counts`, a text with several of them.
+    The expressions have these groups: `name` and `place` of a test; `what`, its outcome; `ms` and `seconds`; `passed`
+    and other numbers of tests; `counts`, a text with several numbers.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
 
     total: _Pattern
-    """The numbers of the whole run; without a match the output is not of this format."""
+    """The numbers of the whole run. Without a match, the output does not have this format."""
     sign: _Pattern = re.compile("")
-    """Must match, too."""
+    """A second expression that must match."""
     time: _Pattern = _NEVER
     """The time of the whole run."""
     test: _Pattern = _NEVER
     """One test that ran."""
     until: str = "\0"
-    """Tests are read up to this text."""
+    """The text up to which tests are read."""
     failing: _Pattern = _NEVER
     """One failing test."""
     only_ran: bool = False
-    """Failing tests count only if they are among those that ran."""
+    """Whether failing tests count only if they are among those that ran."""
     between: str = "\n"
-    """Stands between the parts of a name; a space in the id."""
+    """The text between the parts of a name. In the id it becomes a space."""
     joint: str = ""
-    """Stands between place and name in the id."""
+    """The text between place and name in the id."""
     hidden: bool = False
-    """Not among the formats that `words` tries."""
+    """Whether `words` does not try this format."""
 
     def test_id(self, match: re.Match[str]) -> str:
-        """The id of a test: its place, if any, and its name in one line."""
+        """The id of a test, in one line: its place, if it has one, and its name."""
         parts = {group.rstrip("2"): value for group, value in match.groupdict().items() if value is not None}
         name = " ".join(line.strip() for line in parts["name"].splitlines()).replace(self.between, " ")
         return f"{parts['place']}{self.joint}{name}" if "place" in parts else name
@@ -284,7 +288,7 @@ _TIME_GROUPS = frozenset({"ms", "seconds"})
 
 
 def _read_printed(name: str, run: FinishedRun) -> CheckResult | None:
-    """The result in a runner's printed output, by its format; None when the output is not of that format."""
+    """The result in the printed output of a runner; None if the output does not have the format `name`."""
     text = _ANSI.sub("", run.output).replace("\r\n", "\n")
     if name == "go":
         return _read_go(run.tool, text)
@@ -306,7 +310,7 @@ def _read_printed(name: str, run: FinishedRun) -> CheckResult | None:
 
 
 def _read_counts(totals: Iterable[re.Match[str]]) -> Counter[str]:
-    """The numbers of tests by outcome; empty where the totals have none."""
+    """The number of tests by outcome; empty if the totals have no numbers."""
     counts: Counter[str] = Counter()
     for group, value in ((group, value) for total in totals for group, value in total.groupdict("0").items()):
         if group == "counts":
@@ -328,8 +332,8 @@ _TAP_TIME = re.compile(r"^ *duration_ms: (?P<ms>[\d.]+)")
 
 
 def _read_tap(text: str) -> tuple[list[str], dict[str, float]]:
-    """The failing tests, and the seconds of each test. A suite's own line comes after its tests' deeper lines and is
-    left out."""
+    """(failing tests, seconds of each test). The line of a suite comes after those of its tests, which are indented
+    more. It is left out."""
     failing: list[str] = []
     durations: dict[str, float] = {}
     depth, leaf = 0, ""
@@ -350,7 +354,7 @@ _GO_PACKAGE = re.compile(r"^(?P<what>ok|FAIL)\s+(?P<package>\S+)(?:\s+(?P<second
 
 
 def _read_go(tool: str, text: str) -> CheckResult | None:
-    """Read the output of `go test -v`. The tests of a package come before its own `ok` or `FAIL` line. Ids are
+    """Read the output of `go test -v`, in which the tests of a package come before its `ok` or `FAIL` line. Ids are
     `package::TestName`."""
     tests: dict[str, re.Match[str]] = {}
     packages: list[re.Match[str]] = []
@@ -370,7 +374,7 @@ def _read_go(tool: str, text: str) -> CheckResult | None:
     parents = {name.rpartition("/")[0] for name in tests if "/" in name.partition("::")[2]}
     leaves = {name: test for name, test in tests.items() if name not in parents}
     failed = [name for name, test in tests.items() if test["what"] == "FAIL"]
-    # A test with subtests counts as failed only where none of its subtests failed.
+    # A test with subtests counts as failed only if none of its subtests failed.
     failing = [name for name in failed if not any(subtest.startswith(f"{name}/") for subtest in failed)]
     counts = Counter(_OUTCOMES["pass" if test["what"] == "PASS" else test["what"]] for test in leaves.values())
     return make_result(
@@ -392,7 +396,7 @@ _CLIPPY_RULE = re.compile(
 
 
 def read_findings(name: str, output: str) -> list[Finding]:
-    """The findings in the output of a linter or type checker, by its format; [] when it printed no position."""
+    """The findings in the output of a linter or type checker with the format `name`; [] if it printed no position."""
     return list(_read_clippy(output) if name == "clippy" else _read_lines(TABLES["findings"][name], output))
 
 
@@ -410,8 +414,8 @@ def _read_lines(form: Mapping[str, Any], output: str) -> Iterator[Finding]:
 
 
 def _read_clippy(output: str) -> Iterator[Finding]:
-    """Read each `warning:` or `error:` block with a place as one finding, with the rule from its link or its note."""
-    findings: dict[Finding, None] = {}  # --all-targets shows a library's findings once more for its tests
+    """Read each `warning:` or `error:` block with a position as one finding. The rule is in its link or its note."""
+    findings: dict[Finding, None] = {}  # --all-targets prints the findings of a library again for its tests
     for block in re.split(r"\n(?=(?:warning|error)(?:\[\w+\])?: )", output):
         lines = block.splitlines()
         head = _CLIPPY_HEAD.match(lines[0]) if lines else None

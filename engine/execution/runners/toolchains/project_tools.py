@@ -1,4 +1,7 @@
-"""Rows of the table bound to one project: they make its command lines and read the results."""
+"""The test tools and linters of one project. They make its command lines, and read the results of runs.
+
+Each is a row of the table (`tool_table`), together with the folders of the project.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,7 @@ _BRACES = re.compile(r"\{(-*\w*)\}")
 
 
 def fill_command(template: str, words: Placeholders) -> tuple[str, ...] | None:
-    """A command of the table with its placeholders replaced; None when one of them is unknown."""
+    """A command of the table with its placeholders replaced; None if one of them is unknown."""
     argv: list[str] = []
     for word in shlex.split(template):
         if any(name not in words for name in _BRACES.findall(word)):
@@ -53,15 +56,15 @@ def _fill_text(text: str, words: Placeholders) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProjectTool:
-    """A row of the table bound to one project."""
+    """A tool of one project: a row of the table, and the folders of the project."""
 
     row: ToolRow
     folder: Path
-    """The project's files."""
+    """The folder with the project's files."""
     workspace: Path
-    """The same folder in the operator's tree, where the tools are installed; they differ in a worktree."""
+    """The same folder in the operator's tree, where the tools are installed. In a worktree it is not `folder`."""
     placeholders: Placeholders = field(default_factory=dict, hash=False)
-    """The words of its commands that depend on the project."""
+    """The words in its commands that depend on the project."""
     install: str = ""
     """The command that installs the project's packages."""
 
@@ -70,26 +73,26 @@ class ProjectTool:
         return self.row.name
 
     def is_missing(self, missing: MissingItem) -> bool:
-        """Whether an item that the output calls missing really is, and is no mistake in the project itself."""
+        """Whether an item that the output calls missing really is missing, and not a mistake in the project."""
         if missing.kind != "package":
             return True
         if self.row.kind == "python":
             return python_projects.is_external_module(missing.name, self.folder, self.workspace)
         if self.row.kind == "node" and (self.workspace / "node_modules").exists():
-            # A package that package.json does not name, where the others are installed, is a mistake in the project.
+            # The packages are installed. If package.json does not name this one, that is a mistake in the project.
             return f'"{missing.name}"' in read_text(self.workspace / "package.json")
         return True
 
     def fix_for(self, missing: MissingItem) -> str:
-        """The command that brings a missing item. A program that a script of package.json calls comes with the
-        packages, where these are not installed yet."""
+        """The command for a missing item. If a script of package.json lacks a program and no packages are installed,
+        that is the command which installs the packages."""
         is_packaged = missing.kind == "program" and missing.name not in PROGRAM_FIXES
         if is_packaged and self.row.kind == "node" and not (self.workspace / "node_modules").exists():
             return self.install
         return missing_fix(missing, self.install or "install what the project needs")
 
     def _fill_command(self, template: str, words: Placeholders) -> Command | None:
-        """A command of the row with its placeholders replaced, None when one of them is unknown."""
+        """A command of the row with its placeholders replaced; None if one of them is unknown."""
         words = {**self.placeholders, **words}
         argv = fill_command(template, words)
         environment = {name: _fill_text(value, words) for name, value in self.row.environment.items()}
@@ -108,7 +111,7 @@ class Toolchain(ProjectTool):
     title: str
     """The name of its command on screens."""
     below: tuple[str, ...] = ()
-    """Folders whose tests another project runs."""
+    """Folders whose tests other projects run."""
 
     @property
     def runs_single_tests(self) -> bool:
@@ -117,12 +120,12 @@ class Toolchain(ProjectTool):
 
     @property
     def interpreter(self) -> str:
-        """The interpreter that runs the tests, "" where there is only one."""
+        """The Python interpreter that runs the tests; "" for other languages."""
         return self.placeholders.get("python", ("",))[0]
 
     def test_command(self, tests: Sequence[str], report: Path) -> Command:
-        """The command that runs `tests` (ids, files or packages; none = the whole suite). The tool may write to the
-        file `report` in the session's scratch folder."""
+        """The command that runs `tests`, which are ids, files or packages; without any, the whole suite. The tool may
+        write to the file `report` in the session's scratch folder."""
         name, text = self.row.extra_file
         extra = report.parent / name
         if name:
@@ -141,13 +144,13 @@ class Toolchain(ProjectTool):
         return replace(command, argv=argv, environment=environment, report=report if self._writes_report else None)
 
     def parse(self, report: Path, output: str, exit_code: int) -> CheckResult:
-        """The result of a finished run. Its failing ids can be passed to `test_command`. A run that broke before any
-        test has `errors` ≥ 1 and nothing passed."""
+        """The result of a finished run. Its failing ids can be passed to `test_command`. If the run broke before any
+        test, `errors` is at least 1 and `passed` is 0."""
         result = output_readers.read_result(self.row.output_format, self._make_finished_run(report, output, exit_code))
         return result or output_readers.uncounted_result(self.row.name, self.title, exit_code)
 
     def failure_texts(self, report: Path, output: str, failing: tuple[str, ...]) -> Mapping[str, str]:
-        """The output of a finished run about each of `failing`, "" where there is none."""
+        """The output of a finished run about each of the tests `failing`; "" if there is none."""
         return output_readers.failure_texts(self._make_finished_run(report, output, 1), failing)
 
     @property
@@ -159,11 +162,11 @@ class Toolchain(ProjectTool):
         return FinishedRun(self.row.name, self.title, output, exit_code, text, self.folder)
 
     def covers(self, path: str) -> bool:
-        """Whether a changed file concerns it."""
+        """Whether a changed file can concern the tests, by its suffix."""
         return not self.row.suffixes or path.endswith(self.row.suffixes)
 
     def tests_for(self, paths: Sequence[str]) -> dict[str, list[str]]:
-        """For each changed file (relative to `folder`) its tests, as `test_command` takes them; [] when none are
+        """For each changed file (relative to `folder`), its tests in the form for `test_command`; [] if none are
         known."""
         if self.row.output_format == "junit":
             return related_tests.related_tests(
@@ -173,14 +176,14 @@ class Toolchain(ProjectTool):
             )
         if self.row.kind == "go":
             return {path: _go_package(self.folder, path) for path in paths}
-        named_by_file = self.row.name in ("rspec", "mix")  # of all others only the compiler or the script knows
+        named_by_file = self.row.name in ("rspec", "mix")  # for other tools, file names do not show the tests of a file
         return {path: [path] if named_by_file and re.search(self.row.test_files, path) else [] for path in paths}
 
     def existing_tests(self, tests: Sequence[str]) -> list[str]:
-        """Arguments for `test_command` that run those of `tests` that the present files have; [] for none."""
+        """Arguments for `test_command` that run those of `tests` whose files exist; [] for none."""
         if self.row.output_format != "junit":
             return list(tests)
-        files = dict.fromkeys(test.partition("::")[0] for test in tests)  # pytest stops at the first id it lacks
+        files = dict.fromkeys(test.partition("::")[0] for test in tests)  # pytest stops at an id that does not exist
         return [file for file in files if (self.folder / file).is_file()]
 
 
@@ -191,12 +194,13 @@ class Linter(ProjectTool):
     row: LinterRow
 
     def lint_command(self, paths: Sequence[str], scratch: Path) -> Command:
-        """The command that checks `paths` (relative to `folder`; none = everything). It may write to `scratch`."""
+        """The command that checks `paths` (relative to `folder`); without any, the whole project. It may write to
+        `scratch`."""
         return self._fill_paths(self.row.lint_command, paths, scratch) or Command(())
 
     def parse(self, output: str, exit_code: int) -> list[Finding]:
-        """The findings in the output of `lint_command`. A tool that broke has none, and an exit code that is not among
-        those of the command."""
+        """The findings in the output of `lint_command`. A tool that broke has no findings, and an exit code that is not
+        among those of the command."""
         if exit_code == 0 and self.row.kind == FALLBACK:
             return []
         findings = output_readers.read_findings(self.row.output_format, output)
@@ -204,7 +208,7 @@ class Linter(ProjectTool):
         return [replace(finding, path=finding.path.removeprefix(prefix)) for finding in findings]
 
     def fix_commands_for(self, paths: Sequence[str], scratch: Path) -> list[Command]:
-        """The commands that format `paths` and apply safe fixes, in order; [] when it has none."""
+        """The commands that format `paths` and apply safe fixes, in order; [] if it has none."""
         commands = (self._fill_paths(template, paths, scratch) for template in self.row.fix_commands)
         return [command for command in commands if command is not None]
 
@@ -222,7 +226,7 @@ class Linter(ProjectTool):
 
 
 def _test_placeholders(row: TestRunnerRow, tests: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """The placeholders for single tests, in each of the forms that commands take."""
+    """The placeholders for single tests, in all forms that commands use."""
     if row.kind == "go":
         names = [test.partition("::")[2] for test in tests]
         packages = tuple(dict.fromkeys(as_operand(test.partition("::")[0]) for test in tests))
@@ -245,7 +249,7 @@ def _escape_name(name: str) -> str:
 
 
 def _go_pattern(names: Sequence[str]) -> str:
-    """A `-run` expression: exact for one test and its subtests, the top names for several."""
+    """The regular expression for `-run`. For one test it is exact; for several it has the names of the top tests."""
     if len(names) == 1:
         return "/".join(f"^{re.escape(part)}$" for part in names[0].split("/"))
     tops = dict.fromkeys(name.split("/")[0] for name in names)

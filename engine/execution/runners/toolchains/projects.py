@@ -1,16 +1,16 @@
-"""Finds the projects of a repository, a folder with a manifest each, and the tools that each has (SPEC 3.9).
+"""Finds the projects of a repository, which are folders with a manifest, and the tools of each (SPEC 3.9).
 
-The search runs no program of the repository: manifests and environments are read as files, git lists the files, and
+The search runs no program of the repository. Manifests and environments are read as files, git lists the files, and
 only the operator's own Python is asked whether it has pytest.
 
-Which project runs which tests, in a repository that holds several (a monorepo):
+A repository with several projects (a monorepo) has these rules for their tests:
 
-- A runner that collects the tests of the folders below by itself runs them all, and those folders have no tests of
-  their own: `cargo test` and Maven, Gradle, mix and .NET of a workspace, jest, vitest and `node --test` at the top,
-  pytest for the folders that its `testpaths` name.
-- A script that only hands on to the members (`npm test --workspaces`, `pnpm -r test`, turbo, nx, lerna) is not
-  offered: each member is, which is quicker and names single tests.
-- Otherwise every folder runs its own tests, and pytest at the top leaves those of the projects below out.
+- Some runners collect the tests of the folders below by themselves: `cargo test`, Maven, Gradle, mix and .NET in a
+  workspace; jest, vitest and `node --test` at the top; pytest for the folders in its `testpaths`. Such a runner runs
+  all these tests, and the folders below have none of their own.
+- A script that only calls the scripts of its members (`npm test --workspaces`, `pnpm -r test`, turbo, nx, lerna) is
+  not used. Each member runs its own tests, which is faster and gives the names of single tests.
+- Otherwise every folder runs its own tests, and pytest at the top leaves out those of the projects below.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ class Project:
     """Relative to the top of the repository; "" is the top."""
     name: str = ""
     tools: tuple[Toolchain, ...] = ()
-    """The tools that run its tests, one for each language, the main one first. Empty when it has no tests, when they
-    cannot run, or when another project runs them."""
+    """The tools that run its tests, one for each language, the main one first. Empty if it has no tests, if they cannot
+    run, or if another project runs them."""
     linters: tuple[Linter, ...] = ()
     packages: tuple[PackageSetup, ...] = ()
     changelog: str = ""
@@ -83,12 +83,12 @@ class Project:
 
     @property
     def tool(self) -> Toolchain | None:
-        """The main tool that runs its tests, None when there is none."""
+        """The main tool that runs its tests; None if there is none."""
         return self.tools[0] if self.tools else None
 
     @property
     def untested_reason(self) -> str:
-        """Why no tool runs its tests; "" when one does."""
+        """Why the project has no tool for its tests; "" if it has one."""
         if self.tools:
             return ""
         if self.tested_by is not None:
@@ -96,7 +96,7 @@ class Project:
         return f"its tests need {self.missing_tool}" if self.missing_tool else "it has no tests"
 
     def path_inside(self, path: str) -> str | None:
-        """`path`, which is relative to the top, relative to this project's folder; None when it lies elsewhere."""
+        """The path relative to this project, for a `path` relative to the top; None if it is outside of the project."""
         if not self.path:
             return path
         return path.removeprefix(f"{self.path}/") if path.startswith(f"{self.path}/") else None
@@ -111,24 +111,24 @@ class Project:
 
 
 def project_of(projects: Sequence[Project], path: str) -> Project | None:
-    """The innermost of `projects` that holds `path`, a file relative to the top of the repository."""
+    """The innermost of `projects` that contains `path`, which is relative to the top of the repository."""
     holding = [project for project in projects if project.path_inside(path) is not None]
     return max(holding, key=lambda project: len(project.path), default=None)
 
 
 def project_at(folder: Path, workspace: Path | None = None) -> Project:
-    """The project in `folder` alone, without git and without the folders below. `workspace` is where the tools are
-    installed when `folder` is a worktree."""
+    """The project in `folder`, without looking at git or at the folders below. If `folder` is a worktree, `workspace`
+    is the folder in which the tools are installed."""
     installed = workspace or folder
     return _inspect_folder(ProjectFolder(folder, installed, folder, installed), "", lambda kind: True)
 
 
 def find_projects(folder: Path, workspace: Path | None = None, *, git: Git | None = None) -> tuple[Project, ...]:
-    """Every project of the repository whose top is `folder`, the top first, then by path; see the top of this module
-    for which of them run their tests.
+    """All projects of the repository with the top `folder`: the top first, then the others by path. The docstring of
+    the module says which of them run their tests.
 
-    `workspace` is the operator's repository when `folder` is a worktree of it. Takes some tens of milliseconds, since
-    the operator's interpreter is asked whether it has pytest. In a folder without git there is only the top.
+    If `folder` is a worktree, `workspace` is the operator's repository. In a folder without git, there is only the top.
+    It takes some tens of milliseconds, because the operator's interpreter is asked whether it has pytest.
     """
     installed = workspace or folder
     tracked, files = _list_files(git or Git(folder))
@@ -144,8 +144,8 @@ def find_projects(folder: Path, workspace: Path | None = None, *, git: Git | Non
 
 
 def find_packages(folder: Path) -> dict[str, tuple[PackageSetup, ...]]:
-    """The package setups of each folder with a manifest, by its path from the top `folder` of a repository. Quicker
-    than `find_projects`, which also looks for tests."""
+    """The package setups of each folder with a manifest, by its path from the top `folder` of a repository. This is
+    faster than `find_projects`, which also searches for tests."""
     tracked, _ = _list_files(Git(folder))
     folders = {
         path: ProjectFolder(folder / path, folder / path, folder, folder) for path in ["", *_manifest_folders(tracked)]
@@ -154,8 +154,8 @@ def find_packages(folder: Path) -> dict[str, tuple[PackageSetup, ...]]:
 
 
 def _list_files(git: Git) -> tuple[list[str], list[str]]:
-    """The files that git tracks, and these together with untracked files that no rule ignores. Both are empty in a
-    folder that is no repository. Raises `Refusal` when git fails, because "no project below" would then be a guess."""
+    """(files that git tracks, these and the untracked files that are not ignored). Both are empty in a folder that is
+    no repository. Raises `Refusal` if git fails, because it is then not known which projects there are."""
     if find_repository(git.folder) is None:
         return [], []
     output = git.output("ls-files", "-z", "-t", "--cached", "--others", "--exclude-standard")
@@ -164,7 +164,7 @@ def _list_files(git: Git) -> tuple[list[str], list[str]]:
 
 
 def _manifest_folders(tracked: Iterable[str]) -> list[str]:
-    """The folders below the top that hold a manifest which git tracks, in order."""
+    """The folders below the top that contain a tracked manifest, sorted."""
     exact = {name for name in MANIFESTS if "*" not in name}
     endings = tuple(name.removeprefix("*") for name in MANIFESTS if "*" in name)
     folders: set[str] = set()
@@ -178,14 +178,14 @@ def _manifest_folders(tracked: Iterable[str]) -> list[str]:
 
 
 class _TestFiles:
-    """The files of a repository that hold tests, by the naming rules of each language's tools."""
+    """The files of a repository that contain tests, by the naming rules of each language's tools."""
 
     def __init__(self, files: Sequence[str]) -> None:
         self._files = files
         self._matching: dict[str, list[str] | None] = {}
 
     def of_language(self, kind: str) -> list[str] | None:
-        """The test files of a language in order, None when names do not tell."""
+        """The test files of a language, sorted; None if their names do not show it."""
         if kind not in self._matching:
             rows = [row for row in TEST_RUNNERS if row.kind == kind]
             pattern = re.compile("|".join(dict.fromkeys(row.test_files for row in rows)))
@@ -196,14 +196,14 @@ class _TestFiles:
         return self._matching[kind]
 
     def has(self, path: str, kind: str) -> bool:
-        """Whether the folder `path` has test files of a language; True when names do not tell."""
+        """Whether the folder `path` has test files of a language. True if their names do not show it."""
         files = self.of_language(kind)
         begin = f"{path}/" if path else ""
         return files is None or any(file.startswith(begin) for file in files)
 
 
 def _inspect_folder(folder: ProjectFolder, path: str, has_tests: Callable[[str], bool]) -> Project:
-    """The project in one folder, without regard to the others."""
+    """The project in one folder, without considering the other projects."""
     packages = detect_packages(folder)
     detected = detect_test_tools(folder)
     tools = [tool for tool in detected if has_tests(tool.row.kind)]
@@ -233,7 +233,7 @@ def _inspect_folder(folder: ProjectFolder, path: str, has_tests: Callable[[str],
 
 
 def changelog_of(folder: Path) -> str:
-    """The file of a project's change log, "" for none."""
+    """The name of a project's change log; "" for none."""
     return next((name for name in TABLES["changelogs"] if os.path.lexists(folder / name)), "")
 
 
@@ -244,7 +244,7 @@ def _project_name(folder: ProjectFolder) -> str:
 
 
 def _without_member_tests(projects: Sequence[Project]) -> list[Project]:
-    """Each project without the tests that a project above it runs; `projects` has the top first."""
+    """Remove from each project the tools whose tests are run by a project above it. `projects` begins with the top."""
     done: list[Project] = []
     for project in projects:
         tools, tested_by = project.tools, None
@@ -261,7 +261,7 @@ def _without_member_tests(projects: Sequence[Project]) -> list[Project]:
 
 
 def _runs_tests_of(tool: Toolchain, inside: str) -> bool:
-    """Whether a tool runs the tests of the folder `inside` below its own by itself."""
+    """Whether a tool also runs the tests of `inside`, a folder below its own."""
     if tool.row.member_sign:
         return ProjectFolder.of_operator(tool.folder, tool.folder).shows(tool.row.member_sign)
     match tool.row.name:
@@ -277,7 +277,7 @@ def _runs_tests_of(tool: Toolchain, inside: str) -> bool:
 
 
 def _without_nested_tests(project: Project, projects: Sequence[Project], tests: _TestFiles) -> Project:
-    """A project without the tests of the projects below it, which run these themselves."""
+    """Leave out of a project the tests of the projects below it, which run their own tests."""
     members = [member for member in projects if member is not project]
     below = [(member, inside) for member in members if (inside := project.path_inside(member.path))]
     tools: list[Toolchain] = []
@@ -295,17 +295,15 @@ def _without_nested_tests(project: Project, projects: Sequence[Project], tests: 
 
 
 def _has_own_python_tests(project: Project, nested: Sequence[str], tests: _TestFiles) -> bool:
-    """Whether a project has Python test files outside of the folders `nested` below it."""
+    """Whether a project has Python test files outside of the folders `nested`."""
     below = tuple(f"{project.path}/{inside}/" if project.path else f"{inside}/" for inside in nested)
     files = tests.of_language("python") or ()
     return any(project.path_inside(file) and not file.startswith(below) for file in files)
 
 
 class ProjectCache:
-    """Remembers the projects of workspaces for `REFRESH_SECONDS`: a search reads many files and starts an interpreter.
-
-    Where a tool is missing, every call searches again, so that a tool just installed is seen.
-    """
+    """Remembers the projects of workspaces for `REFRESH_SECONDS`, because a search reads many files and starts an
+    interpreter. If a tool is missing, every call searches again, so that a new installation is noticed."""
 
     def __init__(self, clock: Clock, find: Callable[[Path], tuple[Project, ...]]) -> None:
         self._clock = clock

@@ -1,8 +1,8 @@
 """Finds the environments, the interpreters and the settings of a Python project.
 
-Environments of Poetry and Pipenv are found by reading files. Neither tool is started, because each loads plugins and
-configuration of the project. What the project's own files say about the place is not believed either. Where no
-environment is found, the tests still run in the sandbox.
+Environments of Poetry and Pipenv are found by reading the operator's files. Neither tool is started, because both load
+plugins and configuration of the project. For the same reason, settings in the project's files that name the place of an
+environment are ignored.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ from engine.git import Git, GitError
 
 
 def import_roots(folder: Path) -> list[str]:
-    """The folders of PYTHONPATH: the folder under test wins over an editable install of another tree."""
+    """The folders for PYTHONPATH. With these, the code in `folder` is imported, and not that of another tree which is
+    installed as editable."""
     own = [str(folder / name) for name in ("src", "") if (folder / name).is_dir()]
     return [*own, *filter(None, [os.environ.get("PYTHONPATH")])]
 
@@ -51,7 +52,7 @@ def _path_and_parents(path: str) -> list[str]:
 
 
 def is_external_module(module: str, folder: Path, workspace: Path) -> bool:
-    """Whether a module was never part of the project, so that it can only be installed."""
+    """Whether a module was never part of the project, so that it must be installed."""
     folders = [base / name for base in {folder, workspace} for name in ("", "src", "tests")]
     if any((place / module).is_dir() or (place / f"{module}.py").is_file() for place in folders):
         return False
@@ -65,10 +66,10 @@ def is_external_module(module: str, folder: Path, workspace: Path) -> bool:
 # -- Environments and interpreters -----------------------------------------------------------------------------------
 
 ENVIRONMENTS = (".venv", "venv", "env")
-"""Folders that hold a project's environment by custom; uv makes the first."""
+"""The usual folders for the environment of a project. uv makes the first one."""
 
 ON_PATH = " on the PATH"
-"""The end of the place, in words, of an interpreter that is the operator's and not the project's."""
+"""The end of the description of an interpreter that belongs to the operator and not to the project."""
 
 _PACKAGE_FOLDERS = (
     "lib/python3*/site-packages",
@@ -85,7 +86,7 @@ sys.exit(not any(os.path.isfile(os.path.join(place, "pytest", "__init__.py")) fo
 
 
 def managed_environments(workspace: Path) -> Iterator[tuple[str, Path]]:
-    """The package manager and the interpreter of each environment that one keeps for the project at `workspace`."""
+    """(package manager, interpreter) of each environment that Poetry or Pipenv made for the project at `workspace`."""
     for manager, homes in (("poetry", _poetry_environments(workspace)), ("pipenv", _pipenv_environments(workspace))):
         interpreters = [home / "bin" / "python" for home in homes]
         if interpreter := next((path for path in interpreters if path.exists()), None):
@@ -119,7 +120,7 @@ def _pipenv_environments(workspace: Path) -> list[Path]:
 
 
 def _table(document: dict[str, Any], *names: str) -> dict[str, Any]:
-    """A table of a TOML file that others wrote; {} for anything else."""
+    """The table `names` in a document; {} if there is none, or if it is something else."""
     for name in names:
         inner = document.get(name)
         document = inner if isinstance(inner, dict) else {}
@@ -135,12 +136,12 @@ def _python_version(home: Path) -> list[int]:
 
 
 def _list_subfolders(root: Path, begin: str) -> list[Path]:
-    """The folders in `root` whose names begin so."""
+    """The folders in `root` whose names begin with `begin`."""
     return sorted(place for place in root.glob(f"{glob.escape(begin)}*") if place.is_dir())
 
 
 def pytest_group_option(workspace: Path) -> str:
-    """The option of `uv sync` for the group or extra with pytest, "" where it needs none."""
+    """The option of `uv sync` for the group or extra with pytest; "" if none is needed."""
     project = read_toml(workspace / "pyproject.toml")
     groups, extras = _table(project, "dependency-groups"), _table(project, "project", "optional-dependencies")
     needs = {f" --group {name}": group for name, group in groups.items()} | {
@@ -154,11 +155,12 @@ def pytest_group_option(workspace: Path) -> str:
 
 
 def has_pytest(interpreter: Path, *, operators: bool) -> bool:
-    """Whether an interpreter has pytest.
+    """Whether an interpreter has pytest. `operators` says whether it is the operator's own.
 
-    An environment is only read: it came with the repository, or may lead into it, and runs nothing outside a sandbox.
-    The operator's own interpreter (`operators`) is asked where its packages are, without loading any (`-S`: an editable
-    install would lead into the repository) and in a folder that holds nothing to import.
+    For an environment of the project, only files are read. It may have come with the repository, so its programs are
+    never started outside of a sandbox. The operator's own interpreter is started to ask where its packages are. It
+    loads no packages (`-S`), because an editable install could lead into the repository, and it runs in a folder
+    without modules.
     """
     home = interpreter.parent.parent
     if any(next(home.glob(f"{place}/pytest/__init__.py"), None) for place in _PACKAGE_FOLDERS):
@@ -171,7 +173,7 @@ def has_pytest(interpreter: Path, *, operators: bool) -> bool:
 
 
 def _exits_zero(argv: Sequence[str]) -> bool:
-    """Whether a program of the operator, run outside of every project, ends with 0 within 10 seconds."""
+    """Whether a program of the operator ends with exit code 0 within 10 seconds. It is run outside of any project."""
     environment = {name: os.environ[name] for name in ("HOME", "PYENV_ROOT") if name in os.environ}
     environment["PATH"] = os.defpath
     try:
@@ -184,7 +186,8 @@ def _exits_zero(argv: Sequence[str]) -> bool:
 
 
 def is_python_project(folder: Path) -> bool:
-    """Whether Python tests may be expected: a project file, a pytest configuration, or test files near the top."""
+    """Whether a folder may have Python tests, because it has a project file, a configuration of pytest, or test
+    files."""
     names = ("pyproject.toml", "setup.py", "setup.cfg", "pytest.ini", "conftest.py", "tox.ini", "requirements.txt")
     if any((folder / name).is_file() for name in names):
         return True
@@ -193,8 +196,8 @@ def is_python_project(folder: Path) -> bool:
 
 
 def find_interpreters(workspace: Path, top: Path) -> list[tuple[str, Path]]:
-    """Interpreters, each with its place in words: of the project's own environment first, then of the folders above it
-    up to the `top` of the repository, then the operator's."""
+    """(description, interpreter) of each interpreter: that of the project's own environment, then those of the folders
+    above it up to the `top` of the repository, then that of the operator."""
     pairs = [pair for folder in folders_up_to(workspace, top) for pair in _find_environments(folder, top)]
     for program in ("python3", "python"):
         path = which(program, project=top)
@@ -220,7 +223,7 @@ _SETTINGS_FILES = ("pyproject.toml", "setup.cfg", "tox.ini", "pytest.ini", "noxf
 
 
 def measures_coverage(folder: Path, interpreter: str) -> bool:
-    """Whether a project configured coverage and its environment has it. Reads files, starts nothing."""
+    """Whether a project has configured coverage, and has it in its environment. Only files are read."""
     home = Path(interpreter).parent.parent
     if not any(next(home.glob(f"{lib}/site-packages/coverage/__init__.py"), None) for lib in ("lib/python3*", "Lib")):
         return False

@@ -14,7 +14,7 @@ TEST_FILE_PATTERN = r"(^|/)(test_[^/]*|[^/]*_test)\.py$"
 """Names of files that pytest collects by default."""
 
 SKIPPED_FOLDERS = {"venv", "env", "node_modules", "__pycache__", "build", "dist", "target"}
-"""Folders without tests of the project, besides those that begin with a dot."""
+"""Folders that contain no tests of the project. Folders that begin with a dot are skipped as well."""
 
 MAX_TEST_FILES = 3000
 """Maximum number of test files that a scan for imports reads."""
@@ -39,7 +39,7 @@ def read_test_files(folder: Path) -> dict[str, str]:
 
 
 def module_of(path: str) -> str:
-    """The dotted module name of a source file: `src/shop/cart.py` is `shop.cart`, a package its folder."""
+    """The dotted module name of a source file: `shop.cart` for `src/shop/cart.py`, `shop` for `shop/__init__.py`."""
     parts = list(PurePosixPath(path).with_suffix("").parts)
     if len(parts) > 1 and parts[0] in ("src", "lib", "python"):
         parts = parts[1:]
@@ -52,8 +52,8 @@ _IMPORT = re.compile(r"^\s*(?:import\s+([\w., ]+)|from\s+([\w.]+)\s+import\b[ \t
 
 
 def _imported_names(text: str) -> set[str]:
-    """The full dotted names that Python source imports, of modules and of what is in them (a quick look, not a
-    parse)."""
+    """The full dotted names that Python source imports, of modules and of names in modules. The source is searched with
+    an expression and not parsed, because that is faster."""
     names = set()
     for modules, source, taken in _IMPORT.findall(text):
         names |= {source, *(f"{source}.{name}" for name in re.findall(r"\w+", taken))}
@@ -65,12 +65,12 @@ def _imported_names(text: str) -> set[str]:
 def related_tests(
     paths: Sequence[str], tests: Mapping[str, str], reexported: Collection[str] = ()
 ) -> dict[str, list[str]]:
-    """For each changed path the test files that belong to it; `tests` maps test files to their source text.
+    """For each changed path, the test files that belong to it. `tests` has the source of each test file.
 
-    A test file belongs to itself, and all tests of a folder belong to its `conftest.py`. To `x.py` belong `test_x.py`
-    and `x_test.py`, and every test that imports its module or names it in full. Of several files with the same name,
-    the one in the mirrored folder is taken. The names of a module in `reexported` are also names of its package, so
-    tests that import the package belong to it, too.
+    A test file belongs to itself. All tests of a folder belong to its `conftest.py`. To `x.py` belong `test_x.py` and
+    `x_test.py`, and every test that imports its module or contains its full name. If several files have that name, the
+    one in the most similar folder is taken. A module in `reexported` has names that its package exports, so tests that
+    import the package belong to it, too.
     """
     imported = {test: _imported_names(text) for test, text in tests.items()}
     return {path: _tests_of(path, tests, imported, is_reexported=path in reexported) for path in paths}
@@ -99,7 +99,7 @@ def _tests_of(
 
 
 def _closest_folder(named: list[str], source: PurePosixPath) -> list[str]:
-    """The test files of `named` whose folders have the largest overlap with the source's (`a/x.py`, `tests/a/…`)."""
+    """Those of `named` whose path has the most folders in common with the source, as `tests/a/…` with `a/x.py`."""
     folders = set(source.parent.parts)
     shared = {test: len(folders & set(PurePosixPath(test).parent.parts)) for test in named}
     best = max(shared.values(), default=0)

@@ -1,7 +1,7 @@
-"""The tools that Clawpy knows, read from `tools.toml` (SPEC 3.9): a new tool is a new row there.
+"""The tools that Clawpy knows, as rows of `tools.toml` (SPEC 3.9). To add a tool, add a row there.
 
-It has three tables: test runners, linters, package managers. Below them are the values that tools take and return, and
-functions that read files of a project.
+There are rows for test runners, linters and package managers. This module also has the values that tools take and
+return, and functions that read files of a project.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ TABLES: Mapping[str, Any] = read_table(__file__, "tools.toml")
 """The whole file, for its other tables: output formats, missing items and their fixes."""
 
 FALLBACK = "fallback"
-"""The kind of tools that are used only when nothing else tests, or lints, a project."""
+"""The kind of tools that are used only if no other tool tests or lints the project."""
 
 TEST_FILE = re.compile(
     r"(?:^|/)(?:tests?|spec|__tests__)/|(?:^|/)test[_-][^/]*$|[._-](?:test|tests|spec)\.[^/.]+$"
@@ -45,16 +45,16 @@ class ToolRow:
     program: str = ""
     """The name of the program."""
     wrapper: str = ""
-    """A script of the project that runs this program in the right version, where there is one."""
+    """The name of a script in a project that runs this program in the right version; "" for none."""
     manifest_pattern: str = ""
     """A regular expression that one of the manifests must match."""
     suffixes: tuple[str, ...] = ()
-    """Endings of files that matter to it; () = any."""
+    """The endings of files that concern it; () for all files."""
     exit_codes: tuple[int, ...] = (0, 1)
-    """Exit codes with which it did its work."""
+    """The exit codes with which it did its work."""
     environment: Mapping[str, str] = field(default_factory=dict)
     created_files: tuple[str, ...] = ()
-    """Files that it puts into a project without them."""
+    """Files that it makes in a project that does not have them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,23 +62,23 @@ class TestRunnerRow(ToolRow):
     """A tool that runs tests."""
 
     manifests: tuple[str, ...]
-    """Files of which a folder with this tool has one; `*` matches anything but `/`."""
+    """Files of which a folder with this tool has at least one. `*` matches anything but `/`."""
     test_command: str
-    """Runs the whole suite; with `{tests}` also single tests."""
+    """The command that runs the whole suite. If it contains `{tests}`, it also runs single tests."""
     single_test_command: str = ""
-    """Runs single tests, where `test_command` cannot."""
+    """The command that runs single tests, if `test_command` cannot."""
     title: str = ""
-    """The name on screens; "" is made of the package manager."""
+    """The name on screens; "" if it is made of the name of the package manager."""
     test_files: str = ""
-    """A regular expression for files that hold tests; "" = names do not tell."""
+    """A regular expression for files that contain tests; "" if their names do not show it."""
     member_sign: str = ""
-    """`file:regular expression`: shows that it also runs the tests of the folders below."""
+    """`file:regular expression`. A match shows that the tool also runs the tests of the folders below."""
     extra_file: tuple[str, str] = ("", "")
-    """Name and text of a file that must lie in the scratch folder."""
+    """The name and the text of a file that the tool needs in the scratch folder."""
 
     @property
     def single(self) -> str:
-        """The command that runs single tests, "" when it cannot."""
+        """The command that runs single tests; "" if the tool cannot run them."""
         return self.test_command if "{tests}" in self.test_command else self.single_test_command
 
 
@@ -87,15 +87,15 @@ class LinterRow(ToolRow):
     """A linter or type checker."""
 
     configured: tuple[str, ...]
-    """Files (`name`, or `name:regular expression`) one of which shows that the project uses it."""
+    """Files (`name`, or `name:regular expression`) of which each shows that the project uses the linter."""
     lint_command: str
-    """Checks `{paths}`."""
+    """The command that checks `{paths}`."""
     fix_commands: tuple[str, ...] = ()
-    """Change `{paths}`."""
+    """The commands that format and fix `{paths}`."""
     runs_unconfigured: bool = False
-    """It is used without configuration when the project's own environment has it."""
+    """Whether it is used without configuration if the project's own environment has it."""
     uses_parent_settings: bool = False
-    """It may be configured in a folder above."""
+    """Whether it may be configured in a folder above."""
     group: str = ""
     """Only the first linter of one kind and group is used."""
 
@@ -112,21 +112,21 @@ class PackageManagerRow:
     """The hosts that it needs."""
     lock_files: tuple[str, ...] = ()
     install_command: str = ""
-    """Used where there is a lock file."""
+    """The command for a project with a lock file."""
     unlocked_install_command: str = ""
-    """Used where there is no lock file."""
+    """The command for a project without a lock file."""
     update_lock_command: str = ""
-    """Updates the lock file to its manifest, and runs no script of a package."""
+    """The command that updates the lock file to its manifest. It runs no script of a package."""
     add_command: str = ""
-    """Adds a package for development."""
+    """The command that adds a package for development."""
     manifest_pattern: str = ""
     """A regular expression that one of the manifests must match."""
     package_folders: tuple[str, ...] = ()
-    """Folders that exist once packages are installed; () = folders do not tell."""
+    """Folders that exist after packages are installed; () if no folder shows it."""
     workspace_sign: str = ""
-    """`file:regular expression`: shows that a folder also keeps the packages of the folders below it."""
+    """`file:regular expression`. A match shows that a folder also has the packages of the folders below it."""
     program: str = ""
-    """The `{wrapper}` of its commands, where the project has no script `wrapper`."""
+    """The program that replaces `{wrapper}` in its commands, if the project has no script `wrapper`."""
     wrapper: str = ""
 
 
@@ -135,24 +135,24 @@ class Language:
     """Values that the tools of one language share."""
 
     package_folders: tuple[str, ...] = ()
-    """Folders of a project that hold its packages."""
+    """Folders of a project that contain its packages."""
     linked_folders: tuple[str, ...] = ()
     """Folders that are linked into a worktree."""
     install_environment: Mapping[str, str] = field(default_factory=dict)
-    """Variables of the commands that install."""
+    """Environment variables for the commands that install."""
     test_runners: Mapping[str, Any] = field(default_factory=dict)
-    """Values of the rows of its test runners."""
+    """Values that all rows of its test runners have."""
 
 
 _SHARED_VALUES = {"environment": "environments", "suffixes": "suffixes", "hosts": "hosts"}
-"""Keys whose value may be the name of one that several rows share."""
+"""Keys of rows whose value may be the name of a shared value, by the table with the shared values."""
 
 RowType = TypeVar("RowType")
 
 
 def build_row(form: type[RowType], row: Mapping[str, Any]) -> RowType:
-    """A table of the file as a row. Raises `TypeError` for an unknown or a missing key, `KeyError` for the name of a
-    shared value that does not exist."""
+    """Make a row from a table of the file. Raises `TypeError` for an unknown or a missing key, and `KeyError` if a
+    shared value does not exist."""
     values = {}
     for name, value in row.items():
         if name in _SHARED_VALUES and isinstance(value, str):
@@ -163,9 +163,9 @@ def build_row(form: type[RowType], row: Mapping[str, Any]) -> RowType:
     return form(**values)
 
 
-def _test_runner(row: Mapping[str, Any]) -> TestRunnerRow:
+def _build_test_runner(row: Mapping[str, Any]) -> TestRunnerRow:
     program = row.get("program", row["name"])
-    title = "" if row.get("detected_by") == "script" else program  # that of a script names the package manager
+    title = "" if row.get("detected_by") == "script" else program  # the title of a script names the package manager
     return build_row(
         TestRunnerRow, {"program": program, "title": title, **language_of(row["kind"]).test_runners, **row}
     )
@@ -175,11 +175,11 @@ LANGUAGES: Mapping[str, Language] = {kind: build_row(Language, row) for kind, ro
 
 
 def language_of(kind: str) -> Language:
-    """The values of a language; an empty `Language` for one without a table."""
+    """The shared values of a language; an empty `Language` if it has none."""
     return LANGUAGES.get(kind, Language())
 
 
-TEST_RUNNERS: tuple[TestRunnerRow, ...] = tuple(map(_test_runner, TABLES["test_runner"]))
+TEST_RUNNERS: tuple[TestRunnerRow, ...] = tuple(map(_build_test_runner, TABLES["test_runner"]))
 LINTERS: tuple[LinterRow, ...] = tuple(
     build_row(LinterRow, {"program": row["name"], "environment": "quiet", **row}) for row in TABLES["linter"]
 )
@@ -196,13 +196,13 @@ class Command:
 
     argv: tuple[str, ...]
     environment: Mapping[str, str] = field(default_factory=dict)
-    """Variables that are added to the session's."""
+    """Variables that are added to those of the session."""
     exit_codes: tuple[int, ...] = (0, 1)
-    """Exit codes with which the tool did its work; tests may still have failed."""
+    """The exit codes with which the tool did its work. Tests may still have failed."""
     report: Path | None = None
-    """A file that the tool writes for machines; None when it only prints."""
+    """The file to which the tool writes a report; None if it only prints."""
     created_files: tuple[str, ...] = ()
-    """Files that the tool puts into a project without them, and that a check must not leave there."""
+    """Files that the tool makes in a project that does not have them. A check must remove them."""
 
 
 @frozen
@@ -211,7 +211,7 @@ class Finding:
 
     path: str
     line: int
-    """From 1; 0 for the whole file."""
+    """The line from 1; 0 for the whole file."""
     rule: str
     message: str
 
@@ -233,7 +233,7 @@ class FinishedRun:
 
 
 def read_text(file: Path, limit: int = 1_000_000) -> str:
-    """The first `limit` bytes of a file as text; "" when it does not exist, cannot be read or is no regular file."""
+    """The first `limit` bytes of a file as text; "" if it does not exist, cannot be read or is no regular file."""
     try:
         return read_plain(file, limit, cut=True).decode(errors="replace")
     except (OSError, ValueError):
@@ -241,7 +241,8 @@ def read_text(file: Path, limit: int = 1_000_000) -> str:
 
 
 def read_toml(file: Path) -> dict[str, Any]:
-    """A TOML file; {} when it cannot be read or is not TOML, which the project's own tools will report."""
+    """The content of a TOML file; {} if it cannot be read or is not TOML, because the project's tools will report
+    that."""
     try:
         return tomllib.loads(read_text(file))
     except tomllib.TOMLDecodeError:
@@ -249,14 +250,14 @@ def read_toml(file: Path) -> dict[str, Any]:
 
 
 def folders_up_to(folder: Path, top: Path) -> list[Path]:
-    """`folder` and those above it up to `top`; `folder` alone when it lies elsewhere."""
+    """`folder` and the folders above it up to `top`. Only `folder` if it is not below `top`."""
     if not folder.is_relative_to(top):
         return [folder]
     return [folder, *(above for above in folder.parents if above.is_relative_to(top))]
 
 
 def as_operand(path: str) -> str:
-    """A path as a command's operand: one that begins with a dash cannot become an option."""
+    """A path as an operand of a command, changed so that a dash at its beginning does not make it an option."""
     return f"./{path}" if path.startswith("-") else path
 
 
