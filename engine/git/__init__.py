@@ -1,15 +1,15 @@
-"""The only place that runs git. It reads repositories without running any of their code (SPEC 3.9, 11.1).
+"""The only package that runs git. It reads repositories without running any of their code (SPEC 3.9, 11.1).
 
 `Git` (`command`) runs git in a folder. `process` starts it with a fixed environment. `shadow_configuration` gives it a
 configuration that names no program. `repository` finds the repository of a folder by its files.
 
-The other modules read one subject each and return frozen values: `history`, `state` of the working tree, `patch` of
-your own work, and so on. `reader` reads the state of a repository and inspects it (`inspection`), and keeps both until
-something changes. `github` asks the server through `gh`.
+Each of the other modules reads one subject and returns frozen values: `history`, `state` of the working tree, `patch`
+of your own work, and so on. `reader` reads the state of a repository and inspects it (`inspection`), and keeps both
+results until something changes. `github` asks the server through `gh`.
 
-The sensing of cards (SPEC 2.1) and the flows of cards (SPEC 3.9) both read here, so that a card and its result agree.
-Names and paths are as git has them, so sanitise them before they are shown.
-May import engine.model, clock, files and programs.
+The sensing of cards (SPEC 2.1) and the flows of cards (SPEC 3.9) use the same functions, so that a card and its result
+agree. Names and paths are not changed, so sanitise them before they are shown.
+It may import engine.model, clock, files and programs.
 """
 
 from engine.git.command import Git, create, version

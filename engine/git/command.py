@@ -32,7 +32,7 @@ def join_nul(items: Iterable[bytes]) -> bytes:
     return b"".join(item + b"\0" for item in items)
 
 
-_NO_SUBMODULES = "--ignore-submodules=all"  # .gitmodules would win over the configuration
+_NO_SUBMODULES = "--ignore-submodules=all"  # as an option, because .gitmodules overrides the configuration
 _NO_PROGRAMS = ("--no-ext-diff", "--no-textconv")
 
 _OPTIONS_BY_COMMAND: Mapping[str, tuple[str, ...]] = {
@@ -44,7 +44,7 @@ _OPTIONS_BY_COMMAND: Mapping[str, tuple[str, ...]] = {
     "log": _NO_PROGRAMS,
     "show": _NO_PROGRAMS,
 }
-"""Options that these commands always get: they run no program, and do not look into repositories below the folder."""
+"""Options that these commands always get. With them they run no program, and do not look into nested repositories."""
 
 
 class RunOptions(TypedDict, total=False):
@@ -67,9 +67,11 @@ class Git:
     environment: Mapping[str, str] = field(default_factory=dict)
     """Variables that are added to the fixed environment, for example GIT_INDEX_FILE."""
     pinned: Repository | None = None
-    """The repository, even when another one lies in `folder` by now. None to look for it before each command."""
+    """The repository that is always used, even if `folder` has another one by now. None to find it before each
+    command."""
     check: Callable[[], object] = lambda: None
-    """Called before each command and after a failed one. It may raise: a session's git ends with the session."""
+    """Called before each command, and after a command that failed. It may raise an error, so that the git of a session
+    ends with the session."""
 
     @property
     def repository(self) -> Repository:
@@ -95,8 +97,8 @@ class Git:
         return replace(self.pin(), folder=folder, environment={**self.environment, **variables})
 
     def output(self, *arguments: str, **options: Unpack[RunOptions]) -> bytes:
-        """The standard output of `git ARGUMENTS`. Raises `GitError` when the exit code is not among `allowed`, or when
-        it takes longer than `timeout` seconds (exit code -1)."""
+        """The standard output of `git ARGUMENTS`. Raises `GitError` if the exit code is not in `allowed`, and with exit
+        code -1 if the command takes longer than `timeout` seconds."""
         return self.run(*arguments, **options).stdout
 
     def text(self, *arguments: str, **options: Unpack[RunOptions]) -> str:
@@ -119,7 +121,7 @@ class Git:
         allowed: Sequence[int] = (0,),
         timeout: float | None = None,
     ) -> subprocess.CompletedProcess[bytes]:
-        """Run `git ARGUMENTS`; returns the finished process, for callers that need the exit code. Raises as
+        """Run `git ARGUMENTS`. Returns the finished process, for callers that need its exit code. Raises as
         `output`."""
         self.check()
         repository = self.repository
@@ -171,16 +173,16 @@ def create(folder: Path) -> Git:
     return Git(folder)
 
 
-# -- The index is brought up to date as `git add --all` would do it. That command is not used, because it runs `git
-# status` in submodules, with their configuration, and fails at nested repositories.
+# -- Updating the index has the effect of `git add --all`. That command is not used, because it runs `git status` in
+# submodules with their configuration, and fails if there are nested repositories.
 
 
 def update_index(git: Git, *, skip_prefix: str = "", skip_paths: frozenset[bytes] = frozenset()) -> tuple[bytes, ...]:
-    """Bring the index that `git` names up to date with the files. Returns the nested repositories, which are left out.
+    """Update the index of `git` to the present files. Returns the nested repositories, which are left out.
 
-    Untracked files are skipped if their name begins with `skip_prefix` or they are in `skip_paths`. A file that cannot
-    be read stays as it is in the index. A file whose encoding git does not know is added byte for byte. Raises
-    `GitError`.
+    Untracked files are skipped if their name begins with `skip_prefix` or their path is in `skip_paths`. The entry of a
+    file that cannot be read stays unchanged. A file with an encoding that git does not know is added byte for byte.
+    Raises `GitError`.
     """
     untracked = _clear_hidden_flags(git)
     status = split_nul(git.output("diff-files", "--name-status", "--no-renames", "-z"))
@@ -224,8 +226,8 @@ def _run_update(git: Git, paths: list[bytes]) -> None:
 
 
 def _clear_hidden_flags(git: Git) -> list[bytes]:
-    """Have git compare files that the operator marked as unchanged. Sparse files that are not on the disk stay as they
-    are. Returns the untracked files, which the same listing names."""
+    """Remove the marks by which the operator made git ignore changes of files. Sparse files that are not on the disk
+    keep theirs. Returns the untracked files, because the same command lists them."""
     untracked: list[bytes] = []
     hidden: list[bytes] = []
     sparse: list[bytes] = []
@@ -259,7 +261,7 @@ def _can_read(git: Git, path: bytes) -> bool:
 
 
 def _unknown_encodings(git: Git, paths: list[bytes]) -> set[bytes]:
-    """The `paths` whose `working-tree-encoding` is unknown."""
+    """Those of `paths` that have an unknown `working-tree-encoding`."""
     answer = split_nul(git.output("check-attr", "-z", "--stdin", "working-tree-encoding", stdin=join_nul(paths)))
     unknown = set()
     for path, value in zip(answer[0::3], answer[2::3], strict=True):

@@ -1,4 +1,4 @@
-"""Reads open pull requests and failing CI from the `gh` command, if that is installed (SPEC 2.1).
+"""Reads open pull requests and failing checks with the command `gh`, if it is installed (SPEC 2.1).
 
 `gh` asks a server, so no caller waits for it. `latest` returns the last answer, and asks again in the background.
 """
@@ -61,7 +61,7 @@ _FAILED_CONCLUSIONS: Final = {"FAILURE", "ERROR", "TIMED_OUT", "STARTUP_FAILURE"
 
 
 class WaitsFor(StrEnum):
-    """The next step for a pull request."""
+    """The next step of the operator for a pull request."""
 
     REVIEW = "review"
     CHANGES = "changes"
@@ -70,13 +70,13 @@ class WaitsFor(StrEnum):
 
 @frozen
 class Wait:
-    """What a pull request waits for from the operator."""
+    """A pull request waits for the operator."""
 
     what: WaitsFor
     by: str
     """Who asked for it."""
     since: datetime | None
-    """None when the server does not say."""
+    """None if the server does not say it."""
 
 
 @frozen
@@ -90,9 +90,9 @@ class PullRequest:
     """The names of its failing checks."""
     url: str = ""
     mine: bool = False
-    """The operator opened it."""
+    """Whether the operator opened it."""
     wait: Wait | None = None
-    """What it waits for from the operator, None for nothing."""
+    """None if it does not wait for the operator."""
 
 
 @frozen
@@ -121,7 +121,7 @@ class GitHub:
         self._background = Background("gh", self._refresh)
 
     def latest(self, workspace: str) -> GitHubState | None:
-        """The last answer, at once. None while there is none, or when there is no `gh`."""
+        """The last answer, without waiting. None if there is none yet, or if `gh` is not installed."""
         with self._lock:
             asked_at, state = self._states.get(workspace, (float("-inf"), None))
             if self._clock.monotonic() - asked_at >= MAX_AGE_S and programs.find_program(self._program):
@@ -130,7 +130,7 @@ class GitHub:
         return state
 
     def settle(self, timeout: float | None = None) -> None:
-        """Wait until every question so far is answered, at most `timeout` seconds."""
+        """Wait until all questions so far are answered, for at most `timeout` seconds."""
         self._background.wait_for(lambda: not self._asking, timeout)
 
     def _refresh(self) -> None:
@@ -155,9 +155,9 @@ class GitHub:
 
 
 def address_of(workspace: Path) -> str:
-    """HOST/OWNER/NAME of the remote that `gh` would take, "" when there is none. Raises `Refusal`.
+    """HOST/OWNER/NAME of the remote that `gh` would use; "" if there is none. Raises `Refusal`.
 
-    It is read here, because `gh` in the repository would run git with all programs that its configuration names.
+    It is read here, because `gh` in the repository would run git with the programs that the repository configures.
     """
     git = Git(workspace, timeout=TIMEOUT_S)
     names = git.text("remote").split()
@@ -188,7 +188,7 @@ def ask_github(address: str, program: str, me: str = "") -> GitHubState:
 
 
 def read_login(host: str, program: str) -> str:
-    """The operator's name on `host`. "" when `gh` does not say it; then no pull request waits for the operator."""
+    """The operator's name on `host`; "" if `gh` does not say it. Then no pull request waits for the operator."""
     try:
         done = _run_gh(program, host, ["api", "user", "--hostname", host])
         return _Person.model_validate_json(done.stdout).login if done.returncode == 0 else ""
@@ -198,9 +198,9 @@ def read_login(host: str, program: str) -> str:
 
 
 def _run_gh(program: str, host: str, arguments: list[str]) -> subprocess.CompletedProcess[bytes]:
-    """Run `gh` outside of any repository, with an environment of its own."""
+    """Run `gh` outside of any repository, with a limited environment."""
     environment = {name: os.environ[name] for name in _INHERITED_VARIABLES if name in os.environ}
-    if os.environ.get("GH_HOST") == host:  # the token is sent to the host that is asked
+    if os.environ.get("GH_HOST") == host:  # else the token would be sent to another host
         environment |= {name: os.environ[name] for name in _ENTERPRISE_VARIABLES if name in os.environ}
     environment |= {"PATH": os.defpath, "GH_PROMPT_DISABLED": "1", "GH_NO_UPDATE_NOTIFIER": "1", "NO_COLOR": "1"}
     return subprocess.run(
@@ -226,7 +226,7 @@ class _Person(BaseModel):
 
 NOBODY: Final = _Person()
 Author = Annotated[_Person, BeforeValidator(lambda value: NOBODY if value is None else value)]
-"""The author of something. An account that was deleted is nobody."""
+"""The author of something. It is `NOBODY` if the account was deleted."""
 
 
 class _Remark(BaseModel):
@@ -260,7 +260,8 @@ class _Request(BaseModel):
     comments: list[_Remark] | None = None
 
     def wait(self, me: str) -> Wait | None:
-        """What it waits for from the operator `me`; None for nothing, or when the server does not say enough."""
+        """The step for which it waits, if the operator is `me`. None if it does not wait for the operator, or if the
+        server does not say enough."""
         if self.author.login != me:
             is_requested = any(reviewer.login == me for reviewer in self.reviewers or ())
             return Wait(WaitsFor.REVIEW, self.author.login, None) if is_requested and not self.draft else None
@@ -279,7 +280,7 @@ _REQUESTS: Final = TypeAdapter(list[_Request])
 
 
 def parse_answer(document: bytes, me: str = "") -> GitHubState:
-    """The state that `gh pr list --json` describes. Raises `ValidationError` on another shape."""
+    """The state in the output of `gh pr list --json`. Raises `ValidationError` if the output has another form."""
     return GitHubState(
         tuple(
             PullRequest(

@@ -33,7 +33,7 @@ class Commit:
     """The author's address."""
     committer_email: str = ""
     authored: str = ""
-    """When its author wrote it, in seconds since 1970. git stores any number."""
+    """When its author wrote it, in seconds since 1970. git accepts any number, so it may be no valid date."""
 
 
 @frozen
@@ -55,7 +55,7 @@ class Change:
 
 
 def to_datetime(seconds: str | float) -> datetime:
-    """Seconds since 1970 as a time. git stores any number; one that is no date becomes 1970."""
+    """Convert seconds since 1970 to a time. git accepts any number; a number that is no valid date becomes 1970."""
     try:
         return datetime.fromtimestamp(float(seconds), UTC)
     except (ValueError, OverflowError, OSError):
@@ -77,8 +77,8 @@ def log_commits(git: Git, *arguments: str, stdin: bytes | None = None) -> list[C
 
 
 def read_changes(git: Git, head: str = "HEAD") -> tuple[Change, ...]:
-    """The newest `MAX_CHANGES` commits of `head` with their files, oldest first. A renamed file counts as a deleted one
-    and a new one. Raises `GitError`, also before the first commit."""
+    """The newest `MAX_CHANGES` commits of `head` with their files, oldest first. A renamed file appears as a deleted
+    file and a new one. Raises `GitError`, also if there is no commit yet."""
     tags = tags_by_commit(git)
     output = git.output(
         "log", "-z", f"-n{MAX_CHANGES}", "--no-renames", "--name-status", "--no-show-signature",
@@ -138,13 +138,13 @@ def count_apart(git: Git, head: str, other: str) -> tuple[int, int]:
 
 
 class ProjectIds:
-    """Names the project of which a workspace is a clone, by the first commit of the history, which all clones have."""
+    """Finds the id of the project of which a workspace is a clone. It is the first commit, which all clones share."""
 
     def __init__(self) -> None:
         self._cache: dict[str, str] = {}
 
     def of(self, workspace: str) -> str:
-        """The id of the project of a workspace. "" if git cannot say, or if the history is cut off."""
+        """The id of the project of a workspace; "" if git fails, or if the clone is shallow."""
         if not self._cache.get(workspace):
             try:
                 git = Git(Path(workspace), timeout=10)

@@ -1,7 +1,7 @@
-"""Inspects a repository for what is unfinished, lost, in conflict, or about to be pushed. `GitReader` uses it.
+"""Inspects a repository for unfinished operations, lost commits, conflicts, and problems in unpushed work.
 
-Each check has a function, and a field for its result. A check that fails does not stop the others. Its answer is kept
-until the refs or files on which it depends have changed.
+`GitReader` uses it. Each check has a function, and a field for its result. A check that fails does not stop the others.
+The answer of a check is kept until the refs or files on which it depends change.
 """
 
 from __future__ import annotations
@@ -71,22 +71,22 @@ class Inspection:
     own: OwnChanges = NO_OWN_CHANGES
     quarantined: tuple[QuarantinedTest, ...] = ()
     unknown: Mapping[str, str] = field(default_factory=dict)
-    """Why a check failed, by the name of its field. Whether there is anything to find is then unknown."""
+    """Why a check failed, by the name of its field. Its result is then unknown."""
 
 
 NOTHING_INSPECTED: Final = Inspection()
 
 
 class Answers:
-    """Remembers the last answer to each question as long as its key is the same. Thread-safe."""
+    """Remembers the last answer to each question, as long as the key of the question is the same. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._last: dict[object, tuple[object, float, object, Exception | None]] = {}
 
     def latest(self, question: object, key: object, ask: Callable[[], T], *, keep_errors: bool = True) -> T:
-        """The answer to a question. `ask` is called when `key` has changed since the last time. With `keep_errors` an
-        error counts as an answer too, for `RETRY_S` seconds."""
+        """The answer to a question. `ask` is called if `key` has changed since the last time. With `keep_errors`, an
+        error is remembered, too, for `RETRY_S` seconds."""
         with self._lock:
             last = self._last.get(question)
         if last is None or last[0] != key or (last[3] and time.monotonic() - last[1] > RETRY_S):

@@ -1,4 +1,7 @@
-"""Finds what was left in code by mistake or for a while: debugging, conflict markers, TODOs, tests in quarantine."""
+"""Finds leftovers in code: debugging, conflict markers, TODOs, and tests in quarantine.
+
+It also finds and removes debugging statements whose removal cannot break the program.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +42,7 @@ _PRINTING_FOLDERS = {
     "cli",
     "commands",
 }
-"""Folders whose programs are meant to print."""
+"""Folders with programs that print on purpose."""
 
 _DEBUGGING_PATTERNS: tuple[tuple[tuple[str, ...], str, re.Pattern[str]], ...] = (
     (
@@ -107,7 +110,7 @@ _CONTINUING_LINE: Final = re.compile(r"\s*(?:[.?,:)\]+*/&|=-]|else\b)")
 
 
 def parse_python(text: str) -> ast.Module | None:
-    """The syntax tree of a Python file. None when it cannot be parsed."""
+    """The syntax tree of a Python file; None if it cannot be parsed."""
     try:
         return ast.parse(text)
     except (SyntaxError, ValueError, RecursionError):
@@ -126,16 +129,16 @@ def quoted_lines(tree: ast.Module | None) -> frozenset[int]:
 
 
 def breakpoint_lines(tree: ast.Module | None) -> frozenset[int] | None:
-    """The lines of a Python file that really start a debugger. None without a tree."""
+    """The lines of a Python file that start a debugger, and are not in a string; None without a tree."""
     if tree is None:
         return None
     return frozenset(node.lineno for node in ast.walk(tree) if isinstance(node, ast.stmt) and _is_debugging(node))
 
 
 def removable_lines(path: str, text: str, lines: Sequence[int]) -> list[int]:
-    """The `lines` that have nothing but a debugging statement, and can be removed without breaking the program.
+    """Those of `lines` that contain only a debugging statement, and can be removed without breaking the program.
 
-    Python is judged by its syntax tree. In other languages the brackets and quotes of the line must be balanced, and
+    For Python the syntax tree decides. In other languages, the brackets and quotes of the line must be balanced, and
     the line must be between two statements.
     """
     if path.endswith(".py"):
@@ -147,8 +150,8 @@ def removable_lines(path: str, text: str, lines: Sequence[int]) -> list[int]:
 
 
 def without_lines(path: str, text: str, lines: Sequence[int]) -> str:
-    """`text` without these lines, which `removable_lines` returned. A Python block that would be empty gets a `pass`.
-    Raises `SyntaxError` when the result is not valid Python."""
+    """Remove `lines`, which `removable_lines` returned, from `text`. A Python block that would be empty gets a `pass`.
+    Raises `SyntaxError` if the result is not valid Python."""
     rows = text.split("\n")
     empty = _emptied_blocks(text, set(lines)) if path.endswith(".py") else {}
     for number in lines:
@@ -168,7 +171,7 @@ def _is_debugging(node: ast.stmt) -> bool:
 
 
 def _statements(text: str) -> Iterator[tuple[list[ast.stmt], ast.stmt]]:
-    """Every statement, after the block that it is in. None when the text cannot be parsed."""
+    """(block, statement) of every statement; nothing if the text cannot be parsed."""
     tree = parse_python(text)
     for node in ast.walk(tree) if tree is not None else ():
         for name in ("body", "orelse", "finalbody"):
@@ -187,14 +190,14 @@ def _removable_python_lines(text: str) -> set[int]:
             if len(span) == 1 or not hasattr(node, "body"):
                 needed.update(span)
             else:
-                needed.add(node.lineno)  # its block has statements of its own, as in `if x: breakpoint()`
+                needed.add(node.lineno)  # the statements in its block are judged separately
         elif len(span) == 1 and "#" not in rows[node.lineno - 1]:
             removable.add(node.lineno)
     return removable - needed
 
 
 def _emptied_blocks(text: str, lines: set[int]) -> dict[int, str]:
-    """The `pass` for each block that loses all its statements, by the line of the first of them."""
+    """For each block that would lose all its statements, an indented `pass`, by the line of its first statement."""
     replacements: dict[int, str] = {}
     for block, node in _statements(text):
         if block[0] is node and all(statement.lineno in lines for statement in block):
@@ -223,7 +226,7 @@ def _is_balanced(row: str) -> bool:
 
 
 UNTIL: Final = "quarantined until"
-"""The words in a skip's reason that the day follows."""
+"""The words in the reason of a skip mark after which the day stands."""
 
 TIMEOUT_S: Final = 5.0
 MAX_TESTS: Final = 50
@@ -232,7 +235,7 @@ MAX_LINES: Final = 2_000
 MAX_BYTES: Final = 4_000_000
 """Maximum size of the lines of all files together."""
 _QUARANTINE_MARK: Final = re.compile(rf"^\s*(?:@|reason\s*=).*{UNTIL} (\d{{4}}-\d\d-\d\d)")
-"""A decorator, or an argument of one on its own line. The same words in other text do not count."""
+"""Matches a decorator, or an argument of a decorator on its own line, but not the same words in other text."""
 _TEST_DEFINITION: Final = re.compile(r"^(\s*)(?:async\s+)?def\s+(\w+)")
 _CLASS_DEFINITION: Final = re.compile(r"^(\s*)class\s+(\w+)")
 
@@ -248,8 +251,8 @@ class QuarantinedTest:
 
 
 def read_quarantined_tests(git: Git, revision: str) -> tuple[QuarantinedTest, ...]:
-    """The tests of a commit that are in quarantine, or were until their day came. At most `MAX_TESTS`. `revision` is ""
-    before the first commit. Raises `GitError`.
+    """At most `MAX_TESTS` tests of a commit that are in quarantine, including those whose quarantine is over.
+    `revision` is "" if there is no commit yet. Raises `GitError`.
 
     One git process finds the files with quarantined tests, and prints their lines that define tests and classes.
     """
@@ -270,7 +273,8 @@ def read_quarantined_tests(git: Git, revision: str) -> tuple[QuarantinedTest, ..
 
 
 def quarantined_tests_in_file(path: str, rows: Sequence[str]) -> list[QuarantinedTest]:
-    """The tests of one file that are in quarantine. `rows` are its lines that define or mark tests and classes."""
+    """The tests of one file that are in quarantine. `rows` are the lines with marks and definitions of tests and
+    classes."""
     tests: list[QuarantinedTest] = []
     scopes: list[tuple[int, str]] = []
     until: date | None = None

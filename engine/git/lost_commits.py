@@ -1,8 +1,8 @@
-"""Finds commits that no branch, remote branch or tag has, and stashes.
+"""Finds stashes, and lost commits, which are on no branch, remote branch or tag.
 
-Lost commits are known from the reflog, or from a detached HEAD. A commit that was amended, rebased, squashed or
+Lost commits are found in the reflogs, and at a detached HEAD. A commit that was amended, rebased, squashed or
 cherry-picked is not lost, because another commit on a branch has the same work. A commit of somebody else that was only
-checked out here is not lost either, nor one whose work is in the files or on the base.
+checked out here is not lost either, and neither is one whose work is in the files or on the base.
 """
 
 from __future__ import annotations
@@ -128,10 +128,10 @@ MAX_FILES: Final = 20  # compared files of one line of commits
 MAX_DIFF_CHARACTERS: Final = 500_000  # size of the compared patch of one line of commits
 MAX_FILE_BYTES: Final = 1_000_000
 MIN_SURVIVING_SHARE: Final = 0.6
-"""The share of the added lines that must be found for the work to count as present."""
+"""The work of commits counts as present if at least this share of their added lines is found."""
 
 UNREACHABLE: Final = ("--not", "--branches", "--remotes", "--tags")
-"""Arguments of `git rev-list` and `git log` for the commits that no branch or tag has."""
+"""Arguments with which `git rev-list` and `git log` list only commits that are on no branch or tag."""
 
 _MADE_HERE: Final = re.compile(r"(commit|cherry-pick|revert|merge|am|rebase)\b")
 _REWRITES: Final = re.compile(r"commit \(amend\)|.*\((?:start|finish)\)")
@@ -146,11 +146,11 @@ class LostCommits:
     """The last of them."""
     subject: str
     number: int
-    """The number of commits without merges."""
+    """The number of commits, not counting merges."""
     left_at: datetime
     """When HEAD or a branch was last at `tip`."""
     is_checked_out: bool
-    """HEAD is detached and at `tip`."""
+    """Whether HEAD is detached and at `tip`."""
 
 
 def read_lost_commits(git: Git, state: GitState, now: datetime) -> tuple[LostCommits, ...]:
@@ -207,8 +207,8 @@ def _unreachable_commits(git: Git, candidates: Iterable[str]) -> dict[str, Commi
 
 
 def _rewritten_commits(git: Git, reflog: list[ReflogEntry], commits: dict[str, Commit]) -> set[str]:
-    """The `commits` whose work is on a branch in another commit: one with the same subject and author date, or one into
-    which they were amended, rebased or squashed."""
+    """Those of `commits` whose work is in another commit on a branch. That commit has the same subject and author date,
+    or they were amended, rebased or squashed into it."""
     since = int(min(commit.at for commit in commits.values()).timestamp()) - 1
     records = git.items(
         "log", f"-n{MAX_ALIKE}", "-z", "--no-show-signature", f"--since={since}", "--format=%at %s",
@@ -230,10 +230,10 @@ def _rewritten_commits(git: Git, reflog: list[ReflogEntry], commits: dict[str, C
         if _REWRITES.match(entry.action):
             rebased.add(entry.old)
         else:
-            rebased.discard(entry.old)  # HEAD came back to it, and left it in another way
+            rebased.discard(entry.old)  # HEAD came back to it later, and left it in another way
     for tip in (rebased & commits.keys()) - amended:
         rewritten |= {commit.id for commit in _ancestry(commits, tip)}
-    # The last of several amended commits has the work of all, whether it is lost itself or on a branch.
+    # The last of several amended commits has the work of all of them, whether it is lost or on a branch.
     return rewritten | (amended & commits.keys())
 
 
@@ -266,7 +266,7 @@ def _is_work_present(git: Git, state: GitState, commits: dict[str, Commit], tip:
 
 
 def _added_lines(git: Git, old: str, new: str) -> dict[str, set[str]]:
-    """The meaningful lines that the commits from `old` to `new` added, by file. Empty if these are too many to
+    """The meaningful lines that the commits from `old` to `new` added, by file. Empty if there are too many lines to
     compare."""
     paths = git.items("diff-tree", "-r", "-z", "--name-only", "--no-renames", old, new, "--")[:MAX_FILES]
     patch = git.text(
@@ -284,7 +284,7 @@ def _is_meaningful(line: str) -> bool:
 
 
 def _read_lines(git: Git, path: str, commit: str) -> set[str]:
-    """The lines of a file in a commit; on the disk if `commit` is ""."""
+    """The lines of a file in a commit, or on the disk if `commit` is ""."""
     if commit:
         text = read_file_at(git, commit, path)[:MAX_FILE_BYTES]
     else:

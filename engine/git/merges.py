@@ -1,6 +1,6 @@
-"""Tries merges without changing the repository, and says which merges are due and which branches to try.
+"""Tries merges without changing the repository, and finds the merges and pairs of branches that are worth a trial.
 
-What git writes for a merge goes to a temporary folder, so that no file, branch or object of the repository changes.
+git writes the objects of a merge to a temporary folder, so that no file, branch or object of the repository changes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from engine.git.command import split_nul
 from engine.git.state import Branch, GitState
 
 ACTIVE_WITHIN: Final = timedelta(days=90)
-"""A branch is active when its last commit is at most so much older than the newest commit of any branch."""
+"""A branch is active if its last commit is at most this much older than the newest commit of any branch."""
 
 MAX_COMPARED: Final = 5  # branches that are tried with each other: at most ten pairs
 MAX_COLLIDING: Final = 4  # branches that one forecast is about
@@ -39,7 +39,7 @@ class Merge:
     own: int
     """Number of commits that only the branch has."""
     files: tuple[str, ...] | None = None
-    """The files that would conflict; None when git could not tell."""
+    """The files that would conflict; None if git could not merge."""
 
 
 @frozen
@@ -52,17 +52,17 @@ class Collision:
 
 
 def separate_objects(git: Git, folder: Path) -> dict[str, str]:
-    """The environment in which git writes objects to `folder`/objects, not into the repository."""
+    """The environment in which git writes new objects to `folder`/objects, and not into the repository."""
     own = folder / "objects"
     own.mkdir(exist_ok=True)
-    # git reads a path that begins with a quote as C-quoted. Without quotes a `:` would divide the path.
+    # Without quotes, a `:` in the path would separate two paths. Within quotes, git reads escapes as in C.
     quoted = str(git.repository.common / "objects").replace("\\", "\\\\").replace('"', '\\"')
     return {"GIT_OBJECT_DIRECTORY": str(own), "GIT_ALTERNATE_OBJECT_DIRECTORIES": f'"{quoted}"'}
 
 
 def merge_trees(git: Git, ours: str, theirs: str, objects: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:
-    """Merge `theirs` into `ours`. Returns the tree and the files in conflict, which are in the tree with git's markers.
-    Raises `GitError`, also when the two have no common history."""
+    """Merge `theirs` into `ours`. Returns the tree, and the files in conflict, which have git's markers in the tree.
+    Raises `GitError`, also if the two have no common history."""
     done = git.run(
         "merge-tree", "--write-tree", "--name-only", "--no-messages", "-z", ours, theirs,
         environment=objects, allowed=(0, 1),
@@ -76,10 +76,10 @@ class MergeTrial:
     """The outcome of a merge that was tried."""
 
     files: tuple[str, ...] | None
-    """The files that conflict; None when git could not tell."""
+    """The files that conflict; None if git could not merge."""
     adds: bool
-    """Whether the merge would change anything. It would not if the work of the other side is there already, perhaps as
-    other commits."""
+    """Whether the merge would change anything. It changes nothing if the work of the other side is there already,
+    perhaps in other commits."""
 
 
 @lru_cache(MAX_TRIALS)
@@ -107,12 +107,13 @@ def due_merges(state: GitState) -> list[Merge]:
 
 
 def branch_pairs(state: GitState) -> list[tuple[Branch, Branch]]:
-    """The pairs of open branches to try: the newest active ones. At least one of each pair is a local branch."""
+    """The pairs of open branches whose merge should be tried. These are the newest active branches, and at least one of
+    each pair is local."""
     if state.operation or not state.base or not state.branches:
         return []
     newest = max(branch.at for branch in state.branches)
     active = [branch for branch in state.open_branches if newest - branch.at <= ACTIVE_WITHIN]
-    active.sort(key=lambda branch: branch.remote)  # local ones first; among each sort the newest stay first
+    active.sort(key=lambda branch: branch.remote)  # local ones first; within both groups the newest stay first
     return [
         (first, second)
         for first, second in combinations(active[:MAX_COMPARED], 2)

@@ -1,4 +1,4 @@
-"""Reads the unfinished merge, rebase, cherry-pick, revert, `git am` or bisect of a repository."""
+"""Reads the unfinished operation of a repository: a merge, rebase, cherry-pick, revert, `git am` or bisect."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ MAX_REMAINING: Final = 100  # commits still to apply
 MAX_GOOD: Final = 20  # good revisions of a bisect
 
 CONFLICT: Final = "conflict"
-"""The name for files in conflict without an operation, as `git stash pop`, `git merge --squash` and `git checkout -m`
-leave them."""
+"""The name of an operation that has files in conflict and no state of its own. `git stash pop`, `git merge --squash`
+and `git checkout -m` leave such files."""
 
 _OPERATION_BY_FILE: Final = (
     ("rebase-merge", "rebase"),
@@ -46,7 +46,7 @@ class Side:
     """One side of an operation."""
 
     name: str
-    """A branch, or the short id of the commit if no branch is there."""
+    """The name of a branch at the commit, or else the short id of the commit."""
     commit: str
     subject: str = ""
 
@@ -58,9 +58,9 @@ class Operation:
     name: str
     """The name of its git command, or `CONFLICT`."""
     ours: Side
-    """The side of stage 2. In a rebase that is the new base, with the commits that were applied so far."""
+    """The side of stage 2. In a rebase it is the new base, with the commits that were applied so far."""
     theirs: Side | None = None
-    """The side that is brought in. None for a bisect, and if git does not say."""
+    """The side that is merged into ours. None for a bisect, and if git does not record it."""
     base: str = ""
     """The common commit of both sides; "" if it is unknown."""
     unmerged: tuple[str, ...] = ()
@@ -70,7 +70,7 @@ class Operation:
     rebased: str = ""
     """The branch that is rebased."""
     remaining: tuple[str, ...] = ()
-    """At most `MAX_REMAINING` commits that follow the present one."""
+    """At most `MAX_REMAINING` commits that are to be applied after the present one."""
     bad: str = ""
     """The bad revision of a bisect; "" if none is known yet."""
     good: tuple[str, ...] = ()
@@ -88,7 +88,7 @@ class Operation:
 
     @property
     def continue_command(self) -> str:
-        """The command that continues once every file is marked as resolved."""
+        """The command that continues the operation, when all files are marked as resolved."""
         if self.name == CONFLICT:
             return "git commit"
         return f"git bisect {self.terms[1]}" if self.name == "bisect" else f"git {self.name} --continue"
@@ -102,14 +102,14 @@ class Operation:
 
 
 Stage = tuple[str, str]
-"""Mode and id of one version of a file in conflict."""
+"""(mode, id) of one version of a file in conflict."""
 
 
 def operation_name(git_dir: Path, *, conflicted: bool) -> str:
     """The name of the unfinished operation in a repository, "" for none. `conflicted` says whether files are in
     conflict."""
     name = next((name for file, name in _OPERATION_BY_FILE if (git_dir / file).exists()), "")
-    if not name:  # of several commits to pick, the present one was committed by hand
+    if not name:  # several commits are being picked, and the present one was committed by hand
         first_step = _read_state_file(git_dir / "sequencer/todo").partition(" ")[0]
         name = {"pick": "cherry-pick", "revert": "revert"}.get(first_step, "")
     return name or (CONFLICT if conflicted else "")
@@ -145,7 +145,7 @@ def read_operation(git: Git) -> Operation | None:
         todo = _read_state_file(folder / "sequencer/todo")
     remaining = [step[1] for step in map(_TODO_STEP.match, todo.split("\n")) if step]
     if name != "rebase" and remaining and theirs.startswith(remaining[0]):
-        del remaining[0]  # the present one
+        del remaining[0]  # the commit that is being applied
     ours = onto or head
     subjects = _subjects_of(git, [head, onto, theirs])
     our_name = _branch_or_id(git, onto) if onto else git.text("symbolic-ref", "-q", "--short", "HEAD", allowed=(0, 1))
@@ -165,7 +165,7 @@ def read_operation(git: Git) -> Operation | None:
 
 
 def conflicted_files(git: Git) -> dict[str, dict[int, Stage]]:
-    """The files in conflict, sorted, each with its versions: 1 is the common one, 2 ours, 3 theirs."""
+    """The files in conflict, sorted, each with its versions by stage: 1 is the common one, 2 is ours, 3 is theirs."""
     files: dict[str, dict[int, Stage]] = {}
     for entry in git.items("ls-files", "--unmerged", "-z"):
         mode, oid, stage = entry.partition("\t")[0].split()
@@ -200,7 +200,7 @@ def _find_base(git: Git, name: str, head: str, theirs: str) -> str:
 
 
 def _branch_or_id(git: Git, commit: str) -> str:
-    """The name of a branch at `commit`, else its short id."""
+    """The name of a branch at `commit`, or else the short id of the commit."""
     names = git.lines(
         "for-each-ref", "--count=20", f"--points-at={commit}", "--format=%(refname:lstrip=2)", "refs/heads",
         "refs/remotes",
@@ -218,7 +218,7 @@ def _path_of_entry(entry: str) -> str:
 
 
 def _read_commit_id(file: Path) -> str:
-    """The commit that one of git's state files names, "" for none."""
+    """The commit that is named in one of git's state files; "" for none."""
     first = _read_state_file(file).partition("\n")[0]
     return first if _COMMIT_ID.fullmatch(first) else ""
 

@@ -1,4 +1,4 @@
-"""Finds debugging, conflict markers and outdated documentation in your own work (SPEC 2.11)."""
+"""Finds debugging and conflict markers in your own changes, and documentation that they made outdated (SPEC 2.11)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from engine.model.text import text_hash
 
 @frozen
 class LocatedLeftover:
-    """Something that you added and probably did not mean to leave there."""
+    """A line that you added, and that probably should not stay."""
 
     kind: str
     path: str
@@ -38,7 +38,7 @@ class LocatedLeftover:
 
 @frozen
 class Mention:
-    """A line of documentation that names something which does not exist any more."""
+    """A line of documentation with a name that does not exist any more."""
 
     path: str
     line: int
@@ -46,7 +46,7 @@ class Mention:
     old: str
     """The name that is gone."""
     new: str = ""
-    """The name that replaced it; "" if that is not evident."""
+    """The name that replaced it; "" if that is not clear."""
     text: str = ""
     """The whole line."""
 
@@ -60,15 +60,15 @@ class OwnChanges:
     leftovers: tuple[LocatedLeftover, ...] = ()
     mentions: tuple[Mention, ...] = ()
     lines: tuple[tuple[str, tuple[int, ...]], ...] = ()
-    """The numbers of the added lines, after the path of their file."""
+    """(path, numbers of the added lines) of each changed file."""
 
 
 def own_changes(git: Git, state: GitState, since: datetime) -> OwnChanges:
-    """The findings in the work that only HEAD's branch and the working tree have. A TODO counts if it was added after
-    `since`. Raises `GitError`."""
+    """The findings in your own commits and uncommitted files. A TODO counts if it was added after `since`. Raises
+    `GitError`."""
     patch = own_patch(git, state)
     by_path = patch.lines_of.items()
-    is_busy = bool(state.operation)  # in the middle of a merge only the leftovers mean something
+    is_busy = bool(state.operation)  # during a merge or the like, only the leftovers are of interest
     return OwnChanges(
         mark=patch.mark,
         leftovers=_find_leftovers(git, state, patch, since),
@@ -77,7 +77,7 @@ def own_changes(git: Git, state: GitState, since: datetime) -> OwnChanges:
     )
 
 
-# -- Documentation that names what is gone.
+# -- Documentation with names that do not exist any more.
 
 
 MAX_NAMES: Final = 60
@@ -117,9 +117,10 @@ _LOOKS_LIKE_CODE: Final = re.compile(r"_|[a-z0-9][A-Z]|[/.]|^--|\d")
 
 
 def _stale_mentions(git: Git, patch: Patch) -> tuple[Mention, ...]:
-    """The lines of documentation that name what `patch` removed and the sources do not have any more. By path and line.
+    """The lines of documentation with names that `patch` removed and that the sources do not have any more, sorted by
+    path and line.
 
-    Runs at most three git processes, and none if nothing was removed. Raises `GitError`, also when one of them takes
+    Runs at most three git processes, and none if nothing was removed. Raises `GitError`, also if one of them takes
     longer than `TIMEOUT_S`.
     """
     removed = _removed_names(git, patch)
@@ -139,8 +140,8 @@ def _stale_mentions(git: Git, patch: Patch) -> tuple[Mention, ...]:
 
 
 def _removed_names(git: Git, patch: Patch) -> dict[str, str]:
-    """At most `MAX_NAMES` paths and names that the patch removes, paths first. Each with the one that replaced it, or
-    "" if that is not evident."""
+    """At most `MAX_NAMES` paths and names that the patch removes, paths first. The value is the name that replaced it;
+    "" if that is not clear."""
     paths = dict.fromkeys(patch.deleted, "") | dict(patch.renamed)
     gone = {old: new for old, new in paths.items() if not os.path.lexists(git.folder / old)}
     names = {PurePosixPath(old).name: PurePosixPath(new).name for old, new in gone.items()}
@@ -149,8 +150,8 @@ def _removed_names(git: Git, patch: Patch) -> dict[str, str]:
 
 
 def _removed_definitions(patch: Patch) -> dict[str, str]:
-    """The names of removed definitions. Each with the only added definition of the same sort in the same hunk, which
-    replaced it, or "" if there is none."""
+    """The names of removed definitions. The value is the name that replaced it: the only added definition of the same
+    sort in the same hunk, or "" if there is none."""
     hunks: defaultdict[tuple[int, str], tuple[set[str], set[str]]] = defaultdict(lambda: (set(), set()))
     for side, lines in enumerate((patch.removed, patch.added)):
         for line in lines:
@@ -165,7 +166,7 @@ def _removed_definitions(patch: Patch) -> dict[str, str]:
 
 
 def _definitions(line: PatchLine) -> Iterable[tuple[str, str]]:
-    """The definitions in a line: their sort and their name."""
+    """(sort, name) of the definitions in a line."""
     if _CONFIG_FILE.search(line.path):
         if match := _CONFIG_KEY.match(line.text):
             yield "key", match["name"]
@@ -182,7 +183,7 @@ def _definitions(line: PatchLine) -> Iterable[tuple[str, str]]:
 
 
 def _is_mentioned(text: str, name: str) -> bool:
-    """Whether a line of documentation has this name, and means code by it."""
+    """Whether a line of documentation contains this name and means the code with it."""
     word = rf"(?<![\w-]){re.escape(name)}(?![\w-])"
     if _LOOKS_LIKE_CODE.search(name):
         return re.search(word, text) is not None
@@ -201,7 +202,7 @@ def _grep(git: Git, names: list[str], where: tuple[str, ...]) -> list[PatchLine]
 
 
 def _still_used(git: Git, names: set[str]) -> set[str]:
-    """The names that the sources still have, as a word or as the name of a file."""
+    """Those of `names` that the sources still have, as a word or as the name of a file."""
     used: set[str] = set()
     files = [name for name in names if re.search(r"[/.]", name)]
     if files:
@@ -216,7 +217,7 @@ def _still_used(git: Git, names: set[str]) -> set[str]:
             "grep", "-o", "-h", "-w", "-F", "-I", "--untracked", "--no-color", *patterns, "--", ".",
             *_OUTSIDE_DOCUMENTS, allowed=(0, 1), timeout=TIMEOUT_S,
         )  # fmt: skip
-        # git prints only the longest of overlapping names, so that `cart.py` counts for `cart` too.
+        # git prints only the longest of overlapping names, so `cart.py` in the output also counts for `cart`.
         words = " ".join({*output.split("\n")})
         used |= {name for name in names if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", words)}
     return used
@@ -286,7 +287,7 @@ def _leftovers_of_file(git: Git, path: str, lines: Sequence[PatchLine]) -> Itera
 
 def _is_reported(path: str, kind: str) -> bool:
     if kind not in _REPORTED_KINDS or (kind == "debug print" and path.endswith(".py")):
-        return False  # a Python program prints because that is what it does
+        return False  # most Python programs print on purpose
     if path.endswith(DOCUMENTS):
         return kind == CONFLICT_MARKER
     return kind != "dbg!" or not _TEST_PATH.search(path)

@@ -1,7 +1,7 @@
-"""Reads your own work, which nobody else has yet, as one patch of your commits and your uncommitted files.
+"""Reads your own work, which is your unpushed commits and your uncommitted files, as one patch.
 
-The present files are compared with the commit at which your branch left the other side. So a line that a later commit
-removed again is not in the patch.
+The present files are compared with the commit at which your branch left its upstream or its base. So a line that a
+later commit removed again is not in the patch.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _GENERATED_FILE = re.compile(
     r"\.(?:png|jpe?g|gif|ico|pdf|zip|gz|woff2?|ttf|mp[34]|so|lock|min\.(?:js|css)|map|svg|csv|tsv|xml|jsonl?|ndjson)$",
     re.I,
 )
-"""Data, and files that programs write. Nobody leaves debugging there."""
+"""Data, and files that programs write. They are not searched for debugging."""
 
 
 @frozen
@@ -57,7 +57,8 @@ class Patch:
     base: str = ""
     """The commit with which the files are compared; "" before the first commit."""
     added: tuple[PatchLine, ...] = ()
-    """With the lines of untracked files that a person wrote, within `MAX_BYTES` and `MAX_LINES`."""
+    """The added lines. They include the lines of untracked files that a person wrote, up to `MAX_BYTES` and
+    `MAX_LINES`."""
     removed: tuple[PatchLine, ...] = ()
     renamed: tuple[tuple[str, str], ...] = ()
     """The old and the new path of each rename that git sees."""
@@ -80,8 +81,8 @@ class Patch:
 
 
 def base_of(git: Git, state: GitState) -> str:
-    """The commit at which your own work begins. HEAD left its upstream there, or else its base. Without both it is HEAD
-    itself."""
+    """The commit at which your own work begins, because HEAD left its upstream or else its base there. If there is
+    neither, it is HEAD itself."""
     number = state.ahead if state.upstream else state.ahead_of_base
     other_tip = state.upstream_tip or state.base_tip
     if not number or number > MAX_OWN_COMMITS or not other_tip:
@@ -90,8 +91,8 @@ def base_of(git: Git, state: GitState) -> str:
 
 
 def own_patch(git: Git, state: GitState, base: str | None = None) -> Patch:
-    """Your work in `git.folder` since the commit `base`, by default that of `base_of`. Runs two git processes, or none
-    if there is no work of your own. Raises `GitError`."""
+    """Your work in `git.folder` since the commit `base`, by default the one of `base_of`. Runs two git processes, or
+    none if there is no such work. Raises `GitError`."""
     base = base_of(git, state) if base is None else base
     tracked = [file.path for file in state.files if not file.untracked and not file.conflicted] if base else []
     committed = [path for path in state.own_files if path not in set(tracked)] if base != state.head else []
@@ -149,7 +150,7 @@ class FilePatch:
 
 
 def read_patch(rows: Iterable[str]) -> Iterator[FilePatch]:
-    """The patches of the single files in a patch with the options `--patch --unified=0 --no-prefix`.
+    """The patch of each file in a patch that git made with `--patch --unified=0 --no-prefix`.
 
     In the patch of a merge (`--cc`), an added line is one that no parent has.
     """
@@ -181,7 +182,7 @@ def read_patch(rows: Iterable[str]) -> Iterator[FilePatch]:
 
 
 def unquoted(name: str) -> str:
-    """A file name from git's output, where an unusual one is in quotes and has the escapes of C."""
+    """The name of a file in git's output. git puts an unusual name into quotes and escapes it as in C."""
     if len(name) < 2 or not (name.startswith('"') and name.endswith('"')):
         return name
     try:

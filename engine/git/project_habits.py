@@ -19,22 +19,22 @@ from engine.statistics import wilson_lower_bound
 
 
 MAX_FILES: Final = 30
-"""A commit of more files is a sweep, for example by a formatter, and says nothing of habits."""
+"""A commit of more files is called a sweep. It may come from a formatter, and shows no habit."""
 
 MAX_CHANGED: Final = 12
-"""If more files than this have changed, no habit tells which one is missing."""
+"""If more files than this have changed, no missing file is named."""
 
 TIE_COMMITS: Final = 20
 """Number of the last commits of a file from which its ties are computed."""
 
 MIN_TIE: Final = 0.8
-"""The share of commits from which a tie is a habit. The lower bound of the share counts, at one standard deviation, so
-that 4 of 4 or 12 of 13 are enough."""
+"""A tie of at least this strength is a habit. The strength is the lower bound of the share of commits, at one standard
+deviation, so that 4 of 4 or 12 of 13 are enough."""
 
 
 @frozen
 class Partner:
-    """A file that usually changes with what changed."""
+    """A file that usually changes together with the changed files."""
 
     path: str
     because: str
@@ -46,10 +46,11 @@ class Partner:
 
 
 class CoChanges:
-    """Which files usually change together.
+    """Knows which files usually change together.
 
-    Two files are tied by the share of the last commits of the one in which the other changed too. The lower Wilson
-    bound of that share counts, so that 3 of 3 is worth less than 12 of 12. Merges and sweeps are left out.
+    A tie from one file to another is as strong as the share of the last commits of the first file in which the second
+    one changed, too. The lower Wilson bound of that share is used, so that 3 of 3 is weaker than 12 of 12. Merges and
+    sweeps are left out.
     """
 
     def __init__(self, history: Iterable[Change]) -> None:
@@ -63,8 +64,8 @@ class CoChanges:
         self._gone = {path: path in change.deleted for change in changes for path in change.files}
 
     def missing(self, files: Iterable[str], before: int | None = None) -> Partner | None:
-        """The file that most likely should have changed with `files`. None when none is likely enough. `before` is a
-        number of commits: only so many are used, oldest first; by default all."""
+        """The file that most likely should have changed with `files`; None if none is likely enough. Only the oldest
+        `before` commits are used, by default all."""
         present = frozenset(files)
         known = self.length if before is None else before
         partners: list[tuple[float, bool, Partner]] = []
@@ -84,7 +85,7 @@ def is_group(tie: str) -> bool:
 
 
 def _possible_ties(paths: Iterable[str]) -> set[str]:
-    """What a file may be tied to: each of these files, and all files of its folder and ending."""
+    """The starts of possible ties: each of these files, and the group of files with its folder and ending."""
     return {*paths, *(str(PurePosixPath(path).with_name(f"*{PurePosixPath(path).suffix}")) for path in paths)}
 
 
@@ -94,13 +95,13 @@ def _possible_ties(paths: Iterable[str]) -> set[str]:
 DAY: Final = 86_400
 
 MIN_RELEASES: Final = 4
-"""Fewer releases have no rhythm. The next one is then due when a commit prepares it."""
+"""With fewer releases there is no rhythm. The next release is then due only when a commit prepares it."""
 
 INTERVALS: Final = 12
-"""Number of the last intervals between releases that make the rhythm."""
+"""Number of the last intervals between releases from which the rhythm is computed."""
 
 OVERDUE_FACTOR: Final = 1.5
-"""A release is overdue after so many times the usual wait, and so many times the usual number of commits."""
+"""A release is overdue after this many times the usual days, and this many times the usual number of commits."""
 
 _VERSION: Final = re.compile(r"(?:[\w-]*?[-_@/])?v?\d+(?:\.\d+)+(?:\.?post\d+)?", re.IGNORECASE)
 _PREPARES_RELEASE: Final = re.compile(
@@ -132,8 +133,8 @@ class ReleaseRhythm:
     files: frozenset[str]
     """All files that have changed since then."""
     usual_files: frozenset[str]
-    """The files that changed before at least half of the last releases. A change log that nobody keeps is not among
-    them."""
+    """The files that changed before at least half of the last releases. If the change log is not among them, nobody
+    keeps it up to date."""
 
     def days(self, now: float) -> float:
         """Days since the newest release. `now` is in seconds since 1970."""
@@ -164,12 +165,12 @@ def _version_in(subject: str) -> str:
 
 
 def release_rhythm(history: Sequence[Change]) -> ReleaseRhythm | None:
-    """The rhythm up to the newest commit. None without a release. `history` begins with the oldest commit."""
+    """The rhythm up to the newest commit; None without a release. `history` begins with the oldest commit."""
     releases: list[_Release] = []
     commits = 0
     preparing = ""
     files: set[str] = set()
-    versions: set[str] = set()  # by a merge the commit that prepared a release may come after the release
+    versions: set[str] = set()  # because of merges, the commit that prepares a release may come after the release
     for change in history:
         files.update(change.files)
         versions.update(map(_version_in, change.tags))

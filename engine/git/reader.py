@@ -1,7 +1,7 @@
 """Reads the state of a workspace with few git processes, for the sensing of cards (SPEC 2.1).
 
-`git status` and the plain list of refs are read every time. Everything for which commits are walked is bounded, and
-kept until HEAD or a ref moves. Nothing is written, and no hook and no network is used.
+`git status` and the list of refs are read every time. Results for which git must walk through commits are limited, and
+kept until HEAD or a ref moves. Nothing is written, and neither hooks nor the network are used.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _USUAL_BASES: Final = ("main", "master", "trunk", "develop", "devel")
 
 
 class GitReader:
-    """Reads workspaces, and remembers what it read of each until its commits or refs move. Thread-safe."""
+    """Reads workspaces, and remembers the results for each until its HEAD or refs move. Thread-safe."""
 
     def __init__(self) -> None:
         self._answers = Answers()
@@ -90,8 +90,8 @@ class GitReader:
         )
 
     def inspect(self, workspace: Path, state: GitState, now: datetime, today: datetime) -> Inspection:
-        """The results of all checks of a workspace in this state; see `inspection`. Raises `Refusal` when the
-        repository is gone."""
+        """The results of all checks of a workspace in this state (see `inspection`). Raises `Refusal` if the repository
+        does not exist any more."""
         git = Git(workspace, timeout=TIMEOUT_S).pin()
         return inspect(InspectionSubject(git, state, now, today), self._answers)
 
@@ -116,8 +116,8 @@ def in_history(workspace: Path, older: str, newer: str) -> bool:
 
 @lru_cache(MAX_RELATIONS)
 def last_commit_of(workspace: Path, path: str, head: str) -> str:
-    """The newest commit in the history of `head` that changed the file at `path` (from the top), "" without one, or if
-    the history is too long to find it."""
+    """The newest commit in the history of `head` that changed the file `path` (relative to the top); "" if there is
+    none, or if the history is too long to find it."""
     git = Git(workspace, timeout=TIMEOUT_S)
     try:
         done = git.run("log", "-1", "--format=%H", head, "--", f":(top,literal){path}", allowed=(0, 128))
@@ -129,9 +129,9 @@ def last_commit_of(workspace: Path, path: str, head: str) -> str:
 
 @lru_cache(MAX_RELATIONS)
 def files_between(workspace: Path, old: str, new: str) -> tuple[str, ...] | None:
-    """At most 2,000 paths that differ between two commits or trees; None when one of the two does not exist.
+    """At most 2,000 paths that differ between two commits or trees; None if one of the two does not exist.
 
-    Folders that tools fill are left out: a run may have seen a `.venv` that nobody ignores, while HEAD has none.
+    Folders that tools fill are left out, because one tree may contain a `.venv` that is not ignored, and the other not.
     """
     git = Git(workspace, timeout=TIMEOUT_S)
     done = git.run("diff-tree", "-r", "-z", "--name-only", "--no-renames", old, new, "--", allowed=(0, 128))
@@ -182,13 +182,13 @@ def _read_ref_state(git: Git, status: Status, refs: list[str]) -> GitState:
 
 
 def _walk(git: Git, tip: str) -> list[str]:
-    """The newest commits of the history of `tip`. None without a tip."""
+    """The newest commits in the history of `tip`; [] without a tip."""
     return git.text("rev-list", "-n", str(MAX_WALKED), tip).split() if tip else []
 
 
 def _read_branches(git: Git, present: str) -> list[Branch]:
-    """All branches except for those that the changes of sessions became, which wait for the operator anyway. One that
-    is checked out is the operator's by now."""
+    """All branches, except those that were made of a session's changes, because the operator knows about them. If such
+    a branch is checked out, it is the operator's own and is included."""
     output = git.text(
         "for-each-ref",
         "--sort=-committerdate",
@@ -212,16 +212,16 @@ def _read_branches(git: Git, present: str) -> list[Branch]:
 
 
 def _limit_branches(branches: list[Branch], base: str) -> list[Branch]:
-    """The newest `MAX_BRANCHES`, and the base, which may be older."""
+    """The newest `MAX_BRANCHES` branches, and the base, which may be older."""
     older = branches[MAX_BRANCHES:]
     return [*branches[:MAX_BRANCHES], *(branch for branch in older if branch.name == base)]
 
 
 def _choose_base(branches: list[Branch], links: dict[str, str]) -> tuple[str, str]:
-    """The branch that others start from, and its tip; both "" if it is unknown.
+    """(name, tip) of the branch that others start from. Both are "" if it is unknown.
 
-    Its name is what a remote calls its HEAD (origin before others), else a usual name, else that of the only branch. If
-    both a local branch and remote ones have that name, the newest counts; the local one if they are equally new.
+    Its name is that of the HEAD of a remote (of origin first), or else a usual name, or else that of the only branch.
+    If a local branch and remote ones have that name, the newest is chosen, or the local one if they are equally new.
     """
     remote_heads = sorted(
         (name.split("/", 3)[2] != "origin", target.split("/", 3)[3])
@@ -239,9 +239,9 @@ def _choose_base(branches: list[Branch], links: dict[str, str]) -> tuple[str, st
 
 
 def _newest_tags(git: Git, head: str, walked: list[str], tips: dict[str, str]) -> tuple[str, str, int]:
-    """The newest tag in HEAD's history, the one before it, and the number of commits since (see `GitState`).
+    """(newest tag in HEAD's history, the tag before it, number of commits since the newest). See `GitState`.
 
-    `git describe --tags` finds the same tag, but walks through the whole history if that has no tag.
+    `git describe --tags` finds the same tag, but walks through the whole history if there is no tag.
     """
     if not head:
         return "", "", 0
@@ -254,7 +254,7 @@ def _newest_tags(git: Git, head: str, walked: list[str], tips: dict[str, str]) -
 
 
 def _subjects_since(git: Git, head: str, since: str) -> tuple[str, ...]:
-    """The subjects of at most `MAX_RECENT` commits since a tag, without merges. None without a tag."""
+    """The subjects of at most `MAX_RECENT` commits since a tag, without merges; () without a tag."""
     if not since:
         return ()
     span = f"refs/tags/{since}..{head}"
@@ -262,7 +262,7 @@ def _subjects_since(git: Git, head: str, since: str) -> tuple[str, ...]:
 
 
 def _read_own_files(git: Git, head: str, other: str) -> tuple[str, ...]:
-    """The files that the commits of this branch changed and that still exist. None if there is nothing to compare
+    """The files that the commits of this branch changed and that still exist; () if there is no other branch to compare
     with."""
     if not head or not other or head == other:
         return ()
@@ -277,18 +277,18 @@ def _read_habits(git: Git, head: str) -> tuple[CoChanges, ReleaseRhythm | None]:
     """The habits of the project: which files change together, and how it is released."""
     try:
         past = read_changes(git, head) if head else ()
-    except GitError as error:  # the clone has no trees, or the history takes too long: no habits are known
+    except GitError as error:  # the clone has no trees, or the history takes too long, so no habits are known
         log.warning("%s: its history cannot be read: %s", git.folder, error)
         past = ()
     return CoChanges(past), release_rhythm(past)
 
 
 def _find_partner(workspace: Path, habits: CoChanges, status: Status, history: GitState) -> Partner | None:
-    """The file that usually changes with the uncommitted files, or else with those that this branch changed. None if
-    it has changed, too."""
+    """The file that usually changes with the uncommitted files, or if there are none, with those that this branch
+    changed. None if that file has changed, too."""
     if status.more_files:
         return None
-    # If nothing is uncommitted, only the commits before this branch count: its own do not say what it lacks.
+    # If nothing is uncommitted, only the commits before this branch are used, because its own commits are compared.
     before = habits.length if status.files else max(0, habits.length - max(history.ahead, history.ahead_of_base))
     partner = habits.missing([file.path for file in status.files] or history.own_files, before)
     is_there = partner is not None and os.path.lexists(workspace / partner.path)

@@ -14,7 +14,7 @@ from engine.model import Refusal, sanitise
 
 
 def find_repository(folder: Path) -> Repository | None:
-    """The repository whose working tree has `folder`, or None. It is found by its files, without git."""
+    """The repository whose working tree contains `folder`, or None. It is found by its files, without running git."""
     folder = folder.absolute()
     for top in (folder, *folder.parents):
         git_dir = _git_dir(top)
@@ -24,7 +24,7 @@ def find_repository(folder: Path) -> Repository | None:
 
 
 def _git_dir(top: Path) -> Path | None:
-    """The git folder that `.git` in `top` is or names. None if git would not accept it."""
+    """The git folder of `top`, which is `.git` or is named in the file `.git`. None if git would not accept it."""
     entry = top / ".git"
     if os.path.lexists(entry / "HEAD"):
         return Path(os.path.realpath(entry))
@@ -40,15 +40,15 @@ def _common_folder(git_dir: Path) -> Path:
 
 
 _trusted_folders: dict[Path, tuple[Repository, tuple[object, ...]]] = {}
-"""The folders whose repository git accepted. Each is asked about again when a configuration changes."""
+"""The folders whose repository git accepted, with a stamp of the configuration. If that changes, git is asked again."""
 
 
 def repository_root(folder: Path) -> Path:
-    """The top of the working tree that `folder` lies in.
+    """The top of the working tree that contains `folder`.
 
-    Raises `Refusal`: `no_folder`, `no_repository`, `bare_repository`, `unsafe_repository` (owned by someone else),
-    `broken_repository` (git does not accept its `.git`), `unfit_path` (it is not UTF-8, so it can be neither stored nor
-    shown).
+    Raises `Refusal`: `no_folder`, `no_repository`, `bare_repository`, `unsafe_repository` (it belongs to someone else),
+    `broken_repository` (git does not accept its `.git`), `unfit_path` (the path is not UTF-8, so it can be neither
+    stored nor shown).
     """
     folder = folder.absolute()
     shown = sanitise(str(folder))
@@ -58,7 +58,7 @@ def repository_root(folder: Path) -> Path:
     stamp = configuration_stamp(nearest, operators_files()) if nearest else ()
     if nearest is not None and _trusted_folders.get(folder) == (nearest, stamp):
         return nearest.top
-    # Only here git finds the repository itself, because it knows which owners to trust. `rev-parse` runs no program.
+    # Only here git itself finds the repository, because it knows which owners are trusted. `rev-parse` runs no program.
     arguments = ["rev-parse", "--is-bare-repository", "--show-toplevel"]
     without = (nearest.top, nearest.common.parent) if nearest else ()
     done = run_git(arguments, folder, operators_configuration(), without=without, timeout=10)
@@ -90,7 +90,7 @@ def top_folder(folder: str) -> str:
 
 
 def _explain_refusal(folder: Path, nearest: Repository | None, error_text: str) -> Refusal:
-    """The refusal that says why git accepted no repository. `nearest` is the repository that the files suggest."""
+    """The refusal that says why git accepted no repository. `nearest` is the repository that was found by its files."""
     shown = sanitise(str(folder))
     if "dubious ownership" in error_text:
         return Refusal(
@@ -142,7 +142,7 @@ MAX_MODULES_BYTES = 1_000_000
 
 
 def submodule_paths(folder: Path) -> tuple[str, ...]:
-    """The paths that the tree in `folder` lists as submodules. None of them if git would not read the list."""
+    """The paths that the tree in `folder` lists as submodules; () if git cannot read the list."""
     text = read_plain_or_nothing(folder / MODULES_FILE, MAX_MODULES_BYTES, follow=False)
     return _parse_modules(text) if text else ()
 
@@ -154,5 +154,5 @@ def _parse_modules(text: bytes) -> tuple[str, ...]:
         done = run_git(arguments, Path("/"), {"GIT_DIR": os.devnull}, stdin=text, timeout=10)
     except GitError:
         return ()
-    entries = done.stdout.decode(errors="surrogateescape").split("\0")  # up to a fault, as far as it was read
+    entries = done.stdout.decode(errors="surrogateescape").split("\0")  # if the list has an error, the part before it
     return tuple(dict.fromkeys(path for entry in entries if (path := entry.partition("\n")[2])))

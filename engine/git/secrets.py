@@ -1,7 +1,7 @@
-"""Says whether a line of a file looks like a secret, or a file by its name like one that holds keys.
+"""Recognises lines that look like a secret, and names of files that contain keys.
 
-A secret is named by its kind; its text is never returned. Tests, examples, lock files and placeholders are left out,
-because a false alarm costs more trust than it is worth.
+Only the kind of a secret is returned, never its text. Tests, examples, lock files and placeholders are left out,
+because false alarms would cost the operator's trust.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ HINT = re.compile(
     r"-----BEGIN|AKIA|ASIA|gh[pousr]_|github_pat_|glpat-|xox[abeoprs]-|hooks\.slack|k_live_|AIza|sk-|SG\.|pypi-|npm_|://"
     r"|(?i:api[_-]?key|access_?key|secret|token|passw|credential)"
 )
-"""A text without any of these has no secret that can be recognised by its form."""
+"""A text that does not match contains no secret that can be recognised by its form."""
 
 
 _SECRET_PATTERNS: tuple[tuple[str, re.Pattern[str]], ...] = (
@@ -40,7 +40,7 @@ _URL_WITH_PASSWORD = re.compile(r"\b[a-z][a-z0-9+.-]*://([^\s/:@'\"]*):(?![*$<{%
 _HARMLESS_HOST = re.compile(
     r"^(?:localhost|[^.]+|127\..*|0\.0\.0\.0|.*\.(?:localhost|local|test|invalid)|(?:.*\.)?example\.\w+)$"
 )
-"""Hosts where a password does not matter: this machine, a container beside it, an example."""
+"""Hosts for which a password is not secret: this machine, a container on it, an example."""
 _NAMED_SECRET = re.compile(
     r"(?:api[_-]?key|secret|token|passw(?:or)?d|credential)[\w-]*[\"']?\s*(?::|=>?|:=)\s*[\"']([^\"'\s]{12,})[\"']",
     re.I,
@@ -72,11 +72,11 @@ _HARMLESS_PATH = re.compile(
 )
 """Paths where a secret does not count: tests, examples, code of others, lock files."""
 _PROSE_FILE = re.compile(r"(?:^|/)docs?/|\.(?:md|rst|adoc|txt|html?|ipynb)$", re.I)
-"""Paths where only known forms of tokens count, because a manual shows invented values."""
+"""Paths where only known forms of tokens count, because manuals show invented values."""
 MIN_TOKEN_ENTROPY = 2.5
-"""Bits a character. A token with less is not random, as `AKIAAAAAAAAAAAAAAAAA`."""
+"""Bits per character. A token with less is not random, such as `AKIAAAAAAAAAAAAAAAAA`."""
 MIN_VALUE_ENTROPY = 3.2
-"""Bits a character. A quoted value with less looks like a word and not like a secret."""
+"""Bits per character. A quoted value with less is more like a word than like a secret."""
 
 
 def secret_kind(path: str, line: str, after: str = "") -> str:
@@ -105,7 +105,7 @@ def secret_kind(path: str, line: str, after: str = "") -> str:
 
 
 def is_secret_file(path: str) -> bool:
-    """Whether a file of this name holds keys."""
+    """Whether a file with this name contains keys."""
     return bool(_SECRET_FILE.search(path)) and not _HARMLESS_PATH.search(path)
 
 
@@ -119,6 +119,6 @@ def _looks_secret(value: str, min_entropy: float = MIN_VALUE_ENTROPY) -> bool:
 
 
 def _entropy(text: str) -> float:
-    """Shannon entropy in bits a character; 0 for an empty text."""
+    """Shannon entropy in bits per character; 0 for an empty text."""
     counts = Counter(text)
     return -sum(number / len(text) * math.log2(number / len(text)) for number in counts.values()) if text else 0.0

@@ -1,6 +1,6 @@
-"""Describes the state of a working tree as frozen values, and reads the part that `git status` knows.
+"""The state of a working tree as frozen values, and the part of it that `git status` prints.
 
-Names and paths are as git has them and may be hostile text, so sanitise them before they are shown.
+Names and paths come from git unchanged and may be hostile text, so sanitise them before they are shown.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from engine.git.history import Commit, to_datetime
 from engine.git.project_habits import Partner, ReleaseRhythm
 
 STALE_BRANCH = timedelta(days=30)
-"""A branch is stale if it has had no commit for so long."""
+"""A branch without a commit for this long is stale."""
 
 
 @frozen
@@ -30,7 +30,7 @@ class Touch:
     """The last write to a file."""
 
     path: str
-    """Relative to the workspace; also `.git/index` and `.git/HEAD`."""
+    """The path relative to the workspace. It may also be `.git/index` or `.git/HEAD`."""
     at: datetime
     untracked: bool = False
 
@@ -46,7 +46,7 @@ class FileState:
     deleted: bool = False
     conflicted: bool = False
     modified_at: datetime | None = None
-    """None when it is gone or could not be read."""
+    """None if the file is deleted or could not be read."""
 
 
 @frozen
@@ -54,14 +54,14 @@ class Branch:
     """A local or a remote branch."""
 
     name: str
-    """A remote one is `origin/NAME`."""
+    """A remote branch has the name of its remote before its own, as in `origin/main`."""
     tip: str
     at: datetime
     merged: bool = False
-    """Its tip is among the last 5,000 commits of the base branch."""
+    """Whether its tip is among the last 5,000 commits of the base branch."""
     remote: bool = False
     taken: bool = False
-    """A worktree has it checked out."""
+    """Whether it is checked out in a worktree."""
 
 
 @dataclass(frozen=True)
@@ -69,12 +69,12 @@ class GitState:
     """A working tree and its repository at one moment."""
 
     head: str = ""
-    """The commit, "" before the first."""
+    """The commit of HEAD; "" if there is no commit yet."""
     branch: str = ""
-    """Empty when HEAD is detached."""
+    """"" if HEAD is detached."""
     detached: bool = False
     upstream: str = ""
-    """Empty when there is none."""
+    """"" if there is none."""
     upstream_tip: str = ""
     ahead: int = 0
     """Number of commits that the upstream does not have."""
@@ -88,7 +88,7 @@ class GitState:
     files: tuple[FileState, ...] = ()
     """At most 2,000 files that differ from HEAD."""
     more_files: int = 0
-    """Number of the others."""
+    """The number of all other files that differ from HEAD."""
     recent: tuple[Commit, ...] = ()
     """At most 50 commits, newest first."""
     branches: tuple[Branch, ...] = ()
@@ -96,7 +96,7 @@ class GitState:
     tag: str = ""
     """The newest tag among the last 5,000 commits of HEAD."""
     commits_since_tag: int = 0
-    """Number of commits since `tag`; without a tag, all commits up to 301."""
+    """Number of commits since `tag`. Without a tag, the number of all commits, at most 301."""
     subjects: tuple[str, ...] = ()
     """The subjects of at most 50 commits since `tag`, without merges. If HEAD is `tag`, those since the tag before."""
     own_files: tuple[str, ...] = ()
@@ -111,9 +111,9 @@ class GitState:
     on_github: bool = False
     touches: tuple[Touch, ...] = ()
     partner: Partner | None = None
-    """The file that usually changes with `files`, but has not changed. If nothing is uncommitted, with `own_files`."""
+    """A file that usually changes with `files`, or if nothing is uncommitted, with `own_files`, but has not changed."""
     release: ReleaseRhythm | None = None
-    """How the project is released, None when that is unknown."""
+    """How the project is released; None if that is unknown."""
 
     @property
     def clean(self) -> bool:
@@ -154,12 +154,12 @@ def bare_name(branch: Branch) -> str:
     return branch.name.partition("/")[2] if branch.remote else branch.name
 
 
-# -- Branches that the changes of sessions became.
+# -- Branches that are made of the changes of sessions.
 
 
 PREFIXES = ("clawpy/", "clawpy-")
 MAX_LENGTH = 50
-"""Maximum number of characters of a branch's name, before it is numbered."""
+"""Maximum number of characters in the name of a branch, without a number at its end."""
 
 
 def session_branch(title: str, session_id: str, *, below: bool = True) -> str:
@@ -179,8 +179,8 @@ def session_branch(title: str, session_id: str, *, below: bool = True) -> str:
 
 
 def is_session_branch(name: str, session: str) -> bool:
-    """Whether the changes of a session became this branch. `session` is the trailer `Session` of its last commit, ""
-    when that has none, because a branch to which you committed is yours."""
+    """Whether this branch was made of a session's changes. `session` is the trailer `Session` of its last commit; "" if
+    it has none, because a branch to which you have committed is yours."""
     return name.startswith(PREFIXES) and bool(session.strip())
 
 
@@ -193,11 +193,11 @@ MAX_IN_FOLDER: Final = 300  # files named of one untracked folder
 _LITTER_FOLDERS: Final = frozenset(
     ("__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache", ".hypothesis", ".tox", ".venv", "node_modules")
 )
-"""Folders that tools fill. Even if they are not ignored, their files are neither work nor activity of a person."""
+"""Folders that tools fill. Their files are neither work nor activity of a person, even if git does not ignore them."""
 
 
 def is_litter(path: str) -> bool:
-    """Whether `path` lies in a folder that tools fill, such as `.venv` or `node_modules`."""
+    """Whether `path` is in a folder that tools fill, such as `.venv` or `node_modules`."""
     return not _LITTER_FOLDERS.isdisjoint(path.split("/"))
 
 
@@ -210,7 +210,8 @@ _BYPRODUCT: Final = re.compile(
 
 
 def is_byproduct(path: str) -> bool:
-    """Whether an untracked file with this name is nobody's work: output, a log, a backup of an editor, settings."""
+    """Whether an untracked file with this name is not the work of a person, but output, a log, a backup of an editor,
+    or settings."""
     return is_litter(path) or bool(_BYPRODUCT.search(path))
 
 
@@ -254,7 +255,7 @@ def read_status(git: Git) -> Status:
 
 
 def _file_states(root: Path, part: str) -> Iterator[FileState]:
-    """The files of one record of `status --porcelain=v2`. That of an untracked folder stands for the files in it."""
+    """The files of one record of `status --porcelain=v2`. For an untracked folder these are the files in it."""
     kind = part[0]
     if kind == "?":
         path = part[2:]
@@ -276,7 +277,7 @@ def _file_states(root: Path, part: str) -> Iterator[FileState]:
 
 
 def _files_below(root: Path, folder: str) -> Iterator[str]:
-    """At most `MAX_IN_FOLDER` files below an untracked folder. A folder that is a repository itself is one entry."""
+    """At most `MAX_IN_FOLDER` files below an untracked folder. If it is a repository itself, the folder is returned."""
     if (root / folder / ".git").exists():
         yield folder.rstrip("/")
         return
@@ -291,7 +292,7 @@ def _walk_files(root: Path, folder: Path) -> Iterator[str]:
 
 
 def modified_at(path: Path) -> datetime | None:
-    """When a file was written. None when it does not exist."""
+    """When a file was last written; None if it does not exist."""
     try:
         return to_datetime(path.lstat().st_mtime)
     except (OSError, ValueError):
