@@ -1,7 +1,7 @@
-"""The deterministic flows: work that needs no model (SPEC 3.9), a class each.
+"""The deterministic flows, which are work without a model (SPEC 3.9). Each is a class, a `Flow` of `runners.flow`.
 
-Each is a `Flow` of `runners.flow`. They may import `runners.flow`, `runners.toolchains`, engine.git and engine.model;
-all they do to the outside goes through their `Job`.
+Flows may import `runners.flow`, `runners.toolchains`, engine.git and engine.model. They start programs and change files
+only through their `Job`.
 """
 
 from __future__ import annotations

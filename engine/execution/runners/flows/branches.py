@@ -1,4 +1,4 @@
-"""Flows that tidy what git holds: branches, `fixup!` commits, stashes, commits that are on no branch."""
+"""Flows that tidy a repository: its branches, `fixup!` commits, stashes, and commits that are on no branch."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from engine.model.text import count, join_names, last_line
 # -- Report merged and stale branches, with the commands that delete them -------------------------------------------
 
 MAX_BRANCHES = 200
-"""Maximum number of branches; the longest idle ones when there are more."""
+"""Maximum number of branches. If there are more, those with the oldest last commits are taken."""
 
 
 @frozen
@@ -54,17 +54,17 @@ class ComparedBranch:
     ahead: int
     behind: int
     is_checked_out: bool
-    """In some working tree."""
+    """Whether it is checked out in any working tree."""
     state: str
     """"merged", "applied" (rebased or squashed), "stale" or "active"."""
 
     @property
     def command(self) -> str:
-        """The shell command that deletes it; "" when there is nothing to do."""
+        """The shell command that deletes it; "" if it should not be deleted."""
         name = shlex.quote(self.name)
         if self.is_checked_out or self.state == "active":
             return ""
-        # -d refuses what git does not know to be merged; a rebased or squashed branch needs -D
+        # -d deletes only a branch that git knows to be merged. A rebased or squashed branch needs -D.
         return f"git branch {'-d' if self.state == 'merged' else '-D'} -- {name}"
 
 
@@ -130,7 +130,7 @@ class ReportBranches(Flow):
 
 
 def _is_applied(job: Job, base: str, sha: str) -> bool:
-    """Whether the base has every change of a branch, commit for commit or squashed into one."""
+    """Whether the base has all changes of a branch, as separate commits or squashed into one."""
     upstream = f"refs/heads/{base}"
     lines = job.git.text("cherry", upstream, sha).splitlines()
     if lines and all(line.startswith("-") for line in lines):
@@ -144,7 +144,7 @@ MAX_LISTED_COMMITS = 50
 """Maximum number of commits in the transcript."""
 
 _NO_EDITOR = {"GIT_SEQUENCE_EDITOR": ":", "GIT_EDITOR": ":"}
-"""git starts no program for an editor of this name."""
+"""Environment in which git starts no editor: for the name `:` it runs no program."""
 
 
 class RehearseAutosquash(ProjectFlow):
@@ -225,7 +225,7 @@ class LookAtStash(Flow):
             return FlowResult("None of these stashes exists any more")
         states = {stash.name: self._try_stash(job, stash, head) for stash in stashes}
         reset_worktree(job, head)
-        # Dropping one renumbers those above it: the highest number goes first.
+        # Dropping a stash renumbers those with higher numbers, so the highest number is dropped first.
         in_head = [name for name, state in reversed(states.items()) if state == "already in HEAD"]
         if in_head:
             commands = " && ".join(f"git stash drop {name}" for name in in_head)
@@ -238,11 +238,11 @@ class LookAtStash(Flow):
         job.say(f"{stash.name} of {stash.at:%F}, {where}: {stash.words}")
         job.say_list(stash.files, MAX_STASH_FILES, indent="  ")
         reset_worktree(job, head)
-        # As a commit on what it was made on: `git stash apply` itself would look into nested repositories.
+        # The stash is picked like a commit, because `git stash apply` would look into nested repositories.
         applied = try_git(job, "cherry-pick", "--no-commit", "--mainline", "1", stash.commit)
         if applied.error:
             raise FlowError(f"git cannot try {stash.name}: {last_line(applied.error)}")
-        untracked = {}  # whether HEAD has each with these contents; None for a file that it does not have
+        untracked = {}  # by path: whether HEAD has the file with the same content, None if HEAD does not have it
         for entry in job.git.items("ls-tree", "-r", "-z", f"{stash.commit}^3", allowed=(0, 128)):
             about, _, path = entry.partition("\t")
             present = job.git.text("rev-parse", "--verify", "--quiet", f"{head}:{path}", allowed=(0, 1))

@@ -1,4 +1,5 @@
-"""Flows on a test that broke: find the commit that broke it, revert that commit, apply a fix that worked before."""
+"""Flows about a test that broke. They find the commit that broke it, revert that commit, or apply a fix that worked
+before."""
 
 from __future__ import annotations
 
@@ -48,7 +49,7 @@ from engine.model.text import count, join_names, last_line
 _REVISIONS_LEFT = re.compile(r"^Bisecting: (\d+) revisions? left", re.M)
 
 Verdict = Literal["good", "bad", "skip"]
-"""What git is told about a commit."""
+"""A verdict on a commit, as an argument of `git bisect`."""
 
 _FIRST_BAD = re.compile(r"^([0-9a-f]{40,64}) is the first bad commit", re.M)
 
@@ -100,11 +101,12 @@ class Bisect(ProjectFlow):
 
 
 RunTest = Callable[[], CheckResult]
-"""Runs the test on the present files: alone, or with the whole suite where its tool cannot run single tests."""
+"""A function that runs the test on the present files: alone, or with the whole suite if its tool cannot run single
+tests."""
 
 
 def _check_bad_end(job: Job, run_test: RunTest, bad: str) -> CheckResult:
-    """The result of the test at the bad end. Raises `FlowError` when it does not fail there."""
+    """Run the test at the bad end. Raises `FlowError` if it does not fail there."""
     reset_worktree(job, bad)
     job.say(f"Bad end: {read_commit(job.git, bad)}")
     check = run_test()
@@ -116,7 +118,7 @@ def _check_bad_end(job: Job, run_test: RunTest, bad: str) -> CheckResult:
 
 
 def _check_good_end(job: Job, run_test: RunTest, good: str) -> None:
-    """Raises `FlowError` when the test does not pass at the good end."""
+    """Run the test at the good end. Raises `FlowError` if it does not pass there."""
     reset_worktree(job, good)
     job.say(f"Good end: {read_commit(job.git, good)}")
     try:
@@ -130,8 +132,8 @@ def _check_good_end(job: Job, run_test: RunTest, good: str) -> None:
 def _search(
     job: Job, run_test: RunTest, good: str, bad: str, at_bad: CheckResult
 ) -> tuple[list[str], dict[str, Verdict]]:
-    """Test the commits that git chooses, until it names the first bad one or only skipped ones are left. Returns these,
-    and the verdict on each tested commit."""
+    """Test the commits that git chooses, until it names the first bad commit, or only skipped commits are left. Returns
+    these commits, and the verdict on each tested commit."""
     between = int(job.git.text("rev-list", "--count", f"{good}..{bad}"))
     job.say(f"{count(between, 'commit')} between the two ends")
     reset_worktree(job, bad)
@@ -156,15 +158,15 @@ def _search(
 
 
 def verdict_of(check: CheckResult, at_bad: CheckResult) -> Verdict:
-    """The verdict on a commit by the result of the test there and at the bad end. A run with errors alone tested
-    nothing: it is bad only when the bad end has errors alone, too."""
+    """The verdict on a commit, from the results of the test there and at the bad end. A run that has only errors tested
+    nothing. So it is bad only if the run at the bad end has only errors, too."""
     if check.green:
         return "good"
     return "bad" if check.failed or (check.errors and not at_bad.failed) else "skip"
 
 
 def _git_bisect(job: Job, *arguments: str) -> str:
-    """One step of `git bisect`, whose refs belong to this worktree alone; its output."""
+    """Run one step of `git bisect`, and return its output. Its refs belong to this worktree only."""
     try:
         done = job.git.run("bisect", *arguments, allowed=(0, 2))
     except GitError as error:
@@ -200,7 +202,7 @@ class RehearseRevert(ProjectFlow):
         reverted = try_git(job, "revert", "--no-commit", *mainline, culprit)
         if reverted.conflicts:
             report_conflicts(job, reverted.conflicts)
-            reset_worktree(job)  # files with markers in them are nothing to land
+            reset_worktree(job)  # files with conflict markers must not become a change set
             job.say(f"Next: run git revert {culprit[:10]} and resolve these by hand")
             facts["conflicts"] = [*reverted.conflicts]
             return FlowResult(f"Reverting {name} conflicts in {reverted.files}", sound=False, facts=facts)
@@ -250,7 +252,7 @@ class ApplyFix(ProjectFlow):
             job.say(line)
         applied = try_git(job, "apply", "--3way", "--whitespace=nowarn", str(file))
         if not applied.tree:
-            reset_worktree(job)  # files with markers in them are nothing to land
+            reset_worktree(job)  # files with conflict markers must not become a change set
             why = f"it conflicts in {applied.files}" if applied.conflicts else last_line(applied.error)
             return FlowResult(f"The fix does not apply: {why}", sound=False, facts=failed)
         if applied.is_empty:

@@ -1,4 +1,4 @@
-"""Flows that write into a project's documents: its change log in its own style, and its `AGENTS.md`."""
+"""Flows that write into documents of a project: its change log, in its own style, and its `AGENTS.md`."""
 
 from __future__ import annotations
 
@@ -47,20 +47,20 @@ _LIST_ITEM = re.compile(r"^(?P<indent> {0,3})(?P<mark>[-*+])(?P<space> +)\S")
 
 @frozen
 class Style:
-    """The style of one change log; by default that of Keep a Changelog."""
+    """The style of a change log. The default is that of Keep a Changelog."""
 
     marks: str = "##"
-    """`#` marks before a version's heading; "" for an underlined heading."""
+    """The `#` marks before the heading of a version; "" for an underlined heading."""
     rule: str = ""
-    """The character under an underlined heading."""
+    """The character that underlines a heading."""
     bracketed: bool = True
-    """Versions are in brackets."""
+    """Whether versions are in brackets."""
     group: str = "### {}"
-    """The format of a section's heading; "" when the file has plain lists."""
+    """The format of the heading of a section; "" if the file has no sections."""
     bullet: str = "- "
     """The beginning of an entry."""
     names: Mapping[str, str] = field(default_factory=dict)
-    """The file's names for sections, where it has others."""
+    """The names of sections in the file, if they are different."""
 
     def heading_lines(self) -> list[str]:
         """The lines of the heading for unreleased changes."""
@@ -76,7 +76,7 @@ in the manner of [Keep a Changelog](https://keepachangelog.com/en/1.1.0/).
 
 
 def classify(subject: str) -> tuple[str, str] | None:
-    """The section and the entry for a commit's subject, or None when no user of the project would notice it."""
+    """(section, entry) for the subject of a commit; None if no user of the project would notice the commit."""
     subject = subject.strip()
     if not subject or _SILENT_SUBJECT.match(subject):
         return None
@@ -95,15 +95,18 @@ def classify(subject: str) -> tuple[str, str] | None:
 
 
 def _format_entry(text: str) -> str:
-    """A sentence of the change log with a capital letter, unless it begins with a name of code."""
+    """A sentence for the change log. It gets a capital letter, unless it begins with a name from the code."""
     text = text.strip().rstrip(".")
     first = text.partition(" ")[0].rstrip(",;:")
     return text[:1].upper() + text[1:] if first.isalpha() and first.islower() else text
 
 
 def is_mentioned(text: str, sha: str, entry: str) -> bool:
-    """Whether a change log already mentions a commit: by its id (7 digits or more), by an entry that begins with the
-    same words, or, if these are at least four, by the same words anywhere."""
+    """Whether a change log already mentions a commit.
+
+    It does if it contains the id of the commit (7 digits or more), or an entry that begins with the same words. Four
+    words or more may also be anywhere in the text.
+    """
     if any(sha.startswith(word) for word in re.findall(r"\b[0-9a-f]{7,40}\b", text)):
         return True
     words = _normalise_words(entry)
@@ -117,8 +120,8 @@ def _normalise_words(text: str) -> str:
 
 
 def detect_style(lines: Sequence[str], headings: Sequence[tuple[int, re.Match[str]]]) -> Style:
-    """The style of an existing file. `headings` are those of its versions, the newest first. What the file does not
-    show is as in Keep a Changelog."""
+    """The style of an existing file. `headings` are those of its versions, newest first. If the file does not show a
+    part of its style, that part is as in Keep a Changelog."""
     below = lines[headings[0][0] :] if headings else lines[1:]  # the title of a file may be "Changes", too
     items = [match for line in lines if (match := _LIST_ITEM.match(line))]
     bullet = items[0]["indent"] + items[0]["mark"] + items[0]["space"] if items else "- "
@@ -143,7 +146,7 @@ def detect_style(lines: Sequence[str], headings: Sequence[tuple[int, re.Match[st
 
 
 def find_headings(lines: Sequence[str]) -> list[tuple[int, re.Match[str]]]:
-    """The headings of versions, outside of code blocks: the index of each line and its match."""
+    """(index of the line, match) of each heading of a version. Code blocks are skipped."""
     headings = []
     fenced = False
     for number, (line, following) in enumerate(zip(lines, [*lines[1:], ""], strict=True)):
@@ -155,8 +158,11 @@ def find_headings(lines: Sequence[str]) -> list[tuple[int, re.Match[str]]]:
 
 
 def add_entries(text: str, entries: Mapping[str, Sequence[str]]) -> str:
-    """`text` with `entries` (by section) in its unreleased section, which is added above the newest version if it is
-    missing. Sections of released versions, and all other lines, stay byte for byte. "" begins a new file."""
+    """Add `entries` (by section) to the unreleased section of `text`. If `text` is "", a new file is begun.
+
+    If there is no unreleased section, it is added above the newest version. All other lines, such as those of released
+    versions, stay unchanged.
+    """
     newline = "\r\n" if "\r\n" in text else "\n"
     lines = (text or NEW_FILE).replace("\r\n", "\n").splitlines()
     headings = find_headings(lines)
@@ -175,7 +181,7 @@ def add_entries(text: str, entries: Mapping[str, Sequence[str]]) -> str:
 
 
 def _end_of_text(lines: Sequence[str], start: int) -> int:
-    """The index of the link definitions at the end of a file, or of its end."""
+    """The index of the first link definition at the end of a file, or of the end if there is none."""
     end = len(lines)
     while end > start and (not lines[end - 1].strip() or re.match(r"^\[[^\]]+\]: ", lines[end - 1])):
         end -= 1
@@ -185,7 +191,8 @@ def _end_of_text(lines: Sequence[str], start: int) -> int:
 
 
 def _merge_entries(body: Sequence[str], entries: Mapping[str, Sequence[str]], style: Style) -> list[str]:
-    """The unreleased section with new entries, each at the end of its section; new sections come last."""
+    """Add entries to the lines of the unreleased section. Each goes to the end of its section, and new sections come
+    last."""
     text = "\n".join(body).strip("\n")
     lines = text.split("\n") if text else []
     for section in SECTIONS:
@@ -203,7 +210,7 @@ def _merge_entries(body: Sequence[str], entries: Mapping[str, Sequence[str]], st
 
 
 def _end_of_section(lines: Sequence[str], section: str) -> int | None:
-    """The line after a section's last entry, or None when the body has no such section."""
+    """The index of the line after the last entry of a section; None if there is no such section."""
     names = [
         (number, match["name"].lower()) for number, line in enumerate(lines) if (match := _SECTION_HEADING.match(line))
     ]
@@ -217,8 +224,8 @@ def _end_of_section(lines: Sequence[str], section: str) -> int | None:
 
 
 def _read_document(job: Job, name: str, max_bytes: int) -> bytes:
-    """The content of a document, b"" for a new one. Raises `FlowError` for a link out of the repository and a file of
-    more than `max_bytes`."""
+    """The content of a document; b"" if it does not exist. Raises `FlowError` for a link out of the repository, and for
+    a file of more than `max_bytes`."""
     file = job.folder / name
     if not os.path.lexists(file):
         return b""
@@ -293,7 +300,7 @@ class DraftChangelog(Flow):
         return FlowResult(f"Nothing to add to {name}: {why}", facts=facts)
 
     def _read_commits(self, job: Job) -> list[tuple[str, str]]:
-        """Id and subject of each commit, oldest first, merges left out."""
+        """(id, subject) of each commit, oldest first, without merges."""
         until = resolve_commit(job, "HEAD")
         newest_tag = ("describe", "--tags", "--abbrev=0", until)
         since = resolve_commit(job, self.since) if self.since else job.git.text(*newest_tag, allowed=(0, 128))
@@ -306,7 +313,7 @@ class DraftChangelog(Flow):
 
 
 def _sort_commits(commits: Sequence[tuple[str, str]], text: str) -> tuple[dict[str, list[str]], list[str], list[str]]:
-    """The new entries by section; the subjects that no user would notice, and those that `text` mentions already."""
+    """(new entries by section, subjects that no user would notice, subjects that `text` mentions already)."""
     entries: dict[str, list[str]] = {section: [] for section in SECTIONS}
     left_out: list[str] = []
     mentioned: list[str] = []
@@ -380,18 +387,19 @@ class WriteAgentsMd(Flow):
 
 
 def format_section(lessons: list[str]) -> str:
-    """The section's Markdown: a list in which a lesson can be nothing but an item. Pure."""
+    """The Markdown of the section: a list in which each lesson is one item, whatever its text is."""
     return SECTION_HEAD + "\n".join(f"- {_to_markdown(lesson)}" for lesson in lessons)
 
 
 def lessons_in(data: bytes) -> list[str]:
-    """The lessons in a file's section. Pure."""
+    """The lessons in the section of a file."""
     lines = read_section(data, LEARNT).split("\n")
     return [_from_markdown(line.removeprefix("- ")) for line in lines if line.startswith("- ")]
 
 
 def _to_markdown(text: str) -> str:
-    """One line of Markdown that shows `text`: it begins no comment, and its first character has no special meaning."""
+    """One line of Markdown that shows `text`. It is escaped, so that it begins no comment, and its first character has
+    no special meaning."""
     shown = _NEEDS_ESCAPE.sub(lambda match: "&amp;" if match[0] == "&" else "&lt;", text)
     return f"\\{shown}" if _MARKDOWN_SIGN.match(shown) else shown
 

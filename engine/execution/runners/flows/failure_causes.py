@@ -1,4 +1,4 @@
-"""Why tests fail: the cause that a test's output names, and the flow that groups failing tests by it."""
+"""Finds in the output of a failing test why it failed, and has the flow that groups failing tests by their cause."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from engine.execution.runners.toolchains.tool_table import TABLES, TEST_FILE
 from engine.frozen import frozen
 from engine.model.text import capitalised, count, join_names
 
-# -- The cause of a failure, and a signature that similar failures share (pure) -------------------------------------
+# -- The cause of a failure, and a signature that similar failures share --------------------------------------------
 
 MAX_SIGNATURES: Final = 50
 """Maximum number of failing tests of a run that get a signature."""
@@ -44,21 +44,21 @@ _FRAME_PATTERNS: Final = [
     for index, patterns in ((-1, "last_frames"), (0, "first_frames"))
     for pattern in TABLES["causes"][patterns]
 ]
-"""Expressions for places in the code, and the index of the match that is innermost."""
+"""(regular expression for a position in the code, index of the match that is the innermost position)."""
 
 _THIRD_PARTY_FILE: Final = re.compile(r"(?:^|/)(?:site-packages|node_modules|\.venv|lib/python[\d.]+|node:)|^node:|^<")
 
 
 @frozen
 class Cause:
-    """The cause of a failure; equal for failures with the same cause."""
+    """The cause of a failure. Two failures with the same cause have equal values."""
 
     kind: str
-    """The class of the error, "" for an assertion."""
+    """The class of the error; "" for an assertion."""
     message: str
-    """The message, without numbers, addresses and paths that differ from run to run."""
+    """The message without numbers, addresses and paths, because these differ from run to run."""
     where: str
-    """The innermost line of the project's own code, "" when the output names none."""
+    """The innermost line of the project's own code; "" if the output has none."""
     printed: str = field(default="", compare=False)
     """The message as it was printed."""
 
@@ -69,8 +69,10 @@ class Cause:
 
     def signature_of(self, test: str) -> str:
         """The text that similar failures share: the error, its message, and the file that raised it, without the line.
-        An assertion in a test file concerns that `test` alone, which then replaces the file. "" when the output does
-        not tell the error or the file."""
+
+        An assertion in a test file concerns only that `test`, so the test is used instead of the file. "" if the output
+        does not show the error or the file.
+        """
         file = self.where.rpartition(":")[0]
         if not (self.kind or self.message) or not file:
             return ""
@@ -78,7 +80,7 @@ class Cause:
 
 
 def cause_of(text: str, folder: str) -> Cause:
-    """The cause of a failure by its output. Numbers, addresses and paths in its message count as equal."""
+    """The cause of a failure, from its output. Differences in numbers, addresses and paths are ignored."""
     text = text.replace(folder.rstrip("/") + "/", "")
     kind = message = ""
     for pattern in _ERROR_PATTERNS:
@@ -110,8 +112,8 @@ def normalise_message(message: str) -> str:
 def find_signatures(
     texts: Mapping[str, str], failing: Sequence[str], folder: Path
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """The signature of each failing test that has one, and for each signature the cause of its first test, to be shown
-    in its place."""
+    """(signature by failing test, cause by signature). The cause, in words, is that of the first test with the
+    signature. It is shown instead of the signature."""
     signatures: dict[str, str] = {}
     messages: dict[str, str] = {}
     for test in failing[:MAX_SIGNATURES]:
@@ -125,10 +127,10 @@ def find_signatures(
 # -- The flow -------------------------------------------------------------------------------------------------------
 
 CauseGroup = tuple[Cause, list[str]]
-"""A cause and the failing tests that have it."""
+"""(cause, failing tests with this cause)."""
 
 MAX_ALONE = 20
-"""Maximum number of tests that are run alone; the first of each cause comes before others."""
+"""Maximum number of tests that are run alone. The first test of each cause is run before others."""
 
 
 class NarrowFailures(ProjectFlow):
@@ -177,7 +179,7 @@ class NarrowFailures(ProjectFlow):
         return FlowResult(_summarise_causes(groups, dependent), check=check, facts=facts)
 
     def _run_alone(self, job: Job, tool: Toolchain, groups: Sequence[CauseGroup]) -> dict[str, bool]:
-        """Whether each test fails when it runs alone, the first of each cause first."""
+        """Whether each test fails when it runs alone. The first test of each cause is run first."""
         firsts = [failing[0] for _, failing in groups]
         order = [*firsts, *(test for _, failing in groups for test in failing[1:])][:MAX_ALONE]
         if len(self.tests) == 1:
@@ -199,7 +201,7 @@ def _report_groups(job: Job, groups: Sequence[CauseGroup], fails_alone: Mapping[
 
 
 def _summarise_causes(groups: Sequence[CauseGroup], dependent: Sequence[str]) -> str:
-    """The failures and their causes; `dependent` are tests that pass alone."""
+    """The failures and their causes in words. `dependent` are tests that pass alone."""
     failures = sum(len(failing) for _, failing in groups)
     causes = [f"{cause!s} ({len(failing)})" for cause, failing in groups[:3]]
     if len(groups) == 1:

@@ -1,4 +1,4 @@
-"""What flows share of git: commits, trees, and the worktree that they work in."""
+"""Functions with git that several flows share: they read commits, try merges, and reset the worktree of a flow."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ class Commit:
 
 
 def operator_git(job: Job) -> Git:
-    """git in the operator's own tree: where HEAD is the operator's HEAD. Only for reading."""
+    """git in the operator's own tree, whose HEAD is the operator's. Use it only for reading."""
     return replace(job.git, folder=job.workspace, pinned=None)
 
 
 def resolve_commit(job: Job, revision: str) -> str:
     """The full id of the commit that `revision` names in the operator's repository.
 
-    A branch wins over a tag of the same name. Raises `FlowError` when there is no such commit.
+    If a branch and a tag have the same name, the branch is taken. Raises `FlowError` if there is no such commit.
     """
     git = operator_git(job)
     for name in (f"refs/heads/{revision}", f"refs/remotes/{revision}", revision):
@@ -60,7 +60,7 @@ MAX_RECENT_COMMITS = 3
 """Maximum number of commits that are shown for a file in conflict."""
 
 LITERAL_PATHS = {"GIT_LITERAL_PATHSPECS": "1"}
-"""Environment for git: every path is literal, also one that begins with `:`."""
+"""Environment in which git takes every path literally, even one that begins with `:`."""
 
 
 def show_diff(job: Job, sha: str) -> None:
@@ -84,8 +84,8 @@ def _recent_commits(git: Git, path: str, span: str) -> list[str]:
 
 
 def main_branch(job: Job) -> str | None:
-    """The branch that others are merged into: the main branch of the remote, else main, master or trunk, else that of
-    HEAD. None in a repository that has none of these."""
+    """The branch into which others are merged: the main branch of the remote, or else main, master or trunk, or else
+    that of HEAD. None if the repository has none of these."""
     names = job.git.text("for-each-ref", "--format=%(refname)", "refs/heads/").splitlines()
     local = {name.removeprefix("refs/heads/") for name in names}
     remote = job.git.text("symbolic-ref", "--quiet", "refs/remotes/origin/HEAD", allowed=(0, 1))
@@ -99,20 +99,20 @@ REHEARSAL_AUTHOR = {
     for role in ("AUTHOR", "COMMITTER")
     for field, value in (("NAME", "rehearsal"), ("EMAIL", "rehearsal@localhost"))
 }
-"""Environment of git for temporary commits."""
+"""Environment for git with the author of temporary commits."""
 
 MAX_CONFLICT_FILE_BYTES = 50_000_000
-"""Maximum size of a file in conflict whose places are counted."""
+"""Maximum size of a file in conflict in which marked places are counted."""
 
 LINKED_FOLDERS = ("node_modules", "vendor", "deps")
 """Folders that `linked_packages` may have linked into the worktree."""
 
 
 def reset_worktree(job: Job, revision: str = "HEAD", *, tree: str = "") -> None:
-    """Put the worktree at `revision`, without uncommitted files, untracked files or a merge under way. If a `tree` is
-    given, its files replace those of the revision.
+    """Put the worktree at `revision`. Uncommitted and untracked files are removed, and an unfinished merge is aborted.
+    If a `tree` is given, its files replace those of the revision.
 
-    Only for flows that work in a worktree: it refuses to touch the operator's own tree.
+    Raises `FlowError` in the operator's own tree, because it is only for flows that work in a worktree.
     """
     if job.folder.resolve() == job.workspace.resolve():
         raise FlowError("this flow may only run in its own worktree")
@@ -125,18 +125,18 @@ def reset_worktree(job: Job, revision: str = "HEAD", *, tree: str = "") -> None:
 
 @frozen
 class GitTrial:
-    """What a command of git left in the worktree."""
+    """The result of a git command that may end in conflicts."""
 
     tree: str
-    """The files as a tree id; "" when it did not come to its end."""
+    """The id of the tree with the resulting files; "" if the command was not completed."""
     is_empty: bool
-    """It came to its end, and the files are those of HEAD."""
+    """Whether the command was completed and changed no file."""
     conflicts: Mapping[str, int]
-    """The files in conflict, each with its number of marked places, 0 when the whole file is in dispute."""
+    """The files in conflict, each with its number of marked places; 0 if the whole file is in conflict."""
     error: str
-    """The end of what git printed when it failed without a conflict."""
+    """The end of git's error output, if it failed without a conflict."""
     stop: str
-    """Where a rebase stopped, in words; it is aborted."""
+    """The commit at which a rebase stopped, in words. The rebase was then aborted."""
 
     @property
     def files(self) -> str:
@@ -145,7 +145,7 @@ class GitTrial:
 
 
 def try_git(job: Job, *arguments: str, environment: Mapping[str, str] | None = None) -> GitTrial:
-    """Run a command of git in the worktree that may end in conflicts: merge, revert, apply, cherry-pick, rebase."""
+    """Run a git command in the worktree that may end in conflicts: merge, revert, apply, cherry-pick or rebase."""
     environment = {**REHEARSAL_AUTHOR, **(environment or {})}
     done = job.git.run(*arguments, environment=environment, allowed=range(256))
     conflicts = unmerged_files(job.git)
@@ -161,8 +161,8 @@ def try_git(job: Job, *arguments: str, environment: Mapping[str, str] | None = N
 
 
 def report_conflicts(job: Job, conflicts: Mapping[str, int], sides: Mapping[str, str] = MappingProxyType({})) -> None:
-    """Show the files in conflict with their numbers of places, 0 for the whole file, and the newest commits on each
-    side. `sides` has the range of commits of each side by its name."""
+    """Show the files in conflict with their numbers of places, and the newest commits on each side. `sides` has the
+    range of commits of each side by its name."""
     for path, places in conflicts.items():
         job.say(f"conflict  {path}  ({count(places, 'place') if places else 'whole file'})")
         for name, span in sides.items():
@@ -171,7 +171,7 @@ def report_conflicts(job: Job, conflicts: Mapping[str, int], sides: Mapping[str,
 
 
 def unmerged_files(git: Git) -> dict[str, int]:
-    """The files in conflict, each with its number of marked places (0 when the whole file is in dispute)."""
+    """The files in conflict, each with its number of marked places; 0 if the whole file is in conflict."""
     return {path: _count_conflict_markers(git.folder / path) for path in conflicted_files(git)}
 
 
@@ -184,19 +184,20 @@ def _count_conflict_markers(file: Path) -> int:
 
 
 def stage_all_files(job: Job) -> dict[str, str]:
-    """The environment of git for a separate index that has all present files, uncommitted and untracked ones too."""
+    """Make a separate index with all present files, even uncommitted and untracked ones. Returns the environment in
+    which git uses it."""
     environment = {"GIT_INDEX_FILE": str(job.scratch / "flow-index")}
     git = replace(job.git, environment={**job.git.environment, **environment})
-    git.run("read-tree", "HEAD")  # so that tracked files stay which an ignore rule names
+    git.run("read-tree", "HEAD")  # so that tracked files stay, even if they are ignored
     update_index(git)
     return environment
 
 
 def store_tree(job: Job) -> str:
-    """The present files of the worktree, uncommitted and untracked ones included, as a tree id."""
+    """Store the present files of the worktree, even uncommitted and untracked ones, as a tree. Returns its id."""
     return job.git.text("write-tree", environment=stage_all_files(job))
 
 
 def restore_tree(job: Job, tree: str) -> None:
-    """Make the worktree's files those of a tree from `store_tree`."""
+    """Replace the files of the worktree by those of a tree from `store_tree`."""
     job.git.run("read-tree", "--reset", "-u", tree)

@@ -1,4 +1,4 @@
-"""Flows that read git's history: a day's work, files that change together, a pull request, a release."""
+"""Flows that read the history: the work of a day, files that change together, a pull request, a release."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class CommitSummary:
     author: str
     subject: str
     changes: tuple[tuple[str, str, str], ...]
-    """Added lines, removed lines ("-" for a binary file) and path of each file."""
+    """(added lines, removed lines, path) of each file. The numbers are "-" for a binary file."""
 
 
 class SummariseDay(Flow):
@@ -93,7 +93,8 @@ def format_day_summary(
 
 
 def _read_commits(job: Job, since: datetime, until: datetime | None) -> list[CommitSummary]:
-    """The commits of all local branches, newest first; one on the main branch, too, counts as the main branch's."""
+    """The commits of all local branches, newest first. A commit that is also on the main branch belongs to the main
+    branch."""
     span = [f"--max-count={MAX_COMMITS}", f"--since={since.isoformat()}"]
     span += [f"--until={(until - timedelta(seconds=1)).isoformat()}"] if until is not None else []
     if not job.git.text("rev-parse", "--verify", "--quiet", "HEAD", allowed=(0, 1)):
@@ -200,12 +201,12 @@ def _read_joint_change(git: Git, sha: str, partner: str) -> list[str]:
 
 
 def _line_count(lines: str) -> int:
-    """A number of lines as git prints it; 0 for the `-` of a binary file."""
+    """The number of lines that git printed; 0 for a binary file, for which git prints `-`."""
     return int(lines) if lines.isdigit() else 0
 
 
 def _changed_lines(git: Git, sha: str, partner: str) -> list[str]:
-    """The lines of the partner that the commit changed, without the head of the patch."""
+    """The lines of the partner that the commit changed, without the header of the patch."""
     patch = git.text(
         "show", "--no-renames", "--unified=0", "--format=", sha, "--", _make_pathspec(partner)
     ).splitlines()
@@ -214,7 +215,7 @@ def _changed_lines(git: Git, sha: str, partner: str) -> list[str]:
 
 
 def _printable_line(line: str, partner: str) -> str:
-    """A line of a patch for the transcript, with its white space; a line with a likely secret is replaced."""
+    """A line of a patch for the transcript. Its white space stays, and a line with a likely secret is replaced."""
     if any(hit.is_secret for hit in scan_line(partner, line[1:])):
         return f"{line[:1]} (a likely secret, not shown)"
     return line[:1] + sanitise(line[1:].replace("\t", "    "))[:200]
@@ -257,7 +258,8 @@ class LookAtPullRequest(Flow):
         return FlowResult(f"{words}{here}", facts={"number": number, "ref": ref})
 
     def _describe_branch(self, job: Job, branch: str) -> tuple[str, str]:
-        """The changes of the branch since the main one, in words, and its ref; both "" where the branch is not here."""
+        """(changes of the branch against the main branch in words, ref of the branch). Both are "" if the repository
+        does not have the branch."""
         git, base = operator_git(job), main_branch(job)
         refs = git.text("for-each-ref", "--format=%(refname)", "refs/heads", "refs/remotes").splitlines()
         candidates = [f"refs/heads/{branch}", *(name for name in refs if name.split("/", 3)[3:] == [branch])]

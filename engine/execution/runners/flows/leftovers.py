@@ -1,4 +1,4 @@
-"""Flows on leftovers of your changes: debugging, conflict markers, documentation of names that are gone."""
+"""Flows about leftovers of your changes: debugging, conflict markers, and documentation with outdated names."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from engine.git.reader import GitReader
 from engine.model import CheckResult
 from engine.model.text import count, join_names
 
-# -- Show debugging, conflict markers and new TODOs, and remove debugging where that is safe -----------------------
+# -- Show debugging, conflict markers and new TODOs, and remove debugging if that is safe --------------------------
 
 CONTEXT_LINES = 2
 """Number of lines shown before and after."""
@@ -30,7 +30,7 @@ MAX_FILE_BYTES = 5_000_000
 
 
 def check_instant(text: str) -> str:
-    """`text`, if it is a time with its zone in ISO 8601. Raises `ValueError` when not."""
+    """Return `text`, if it is a time with a zone in ISO 8601. Raises `ValueError`."""
     if datetime.fromisoformat(text).tzinfo is None:
         raise ValueError("needs a time zone")
     return text
@@ -128,7 +128,7 @@ class RemoveLeftovers(Flow):
         return FlowResult(summary, check=check, facts={"changed": list(changed)})
 
     def _remove_from_file(self, job: Job, path: str, lines: list[int]) -> list[int]:
-        """Remove statements from one file of the worktree; the numbers of the removed lines."""
+        """Remove statements from one file of the worktree. Returns the numbers of the removed lines."""
         try:
             before = read_plain(job.folder / path, MAX_FILE_BYTES, follow=False).decode()
             removed = removable_lines(path, before, lines)
@@ -142,14 +142,14 @@ class RemoveLeftovers(Flow):
         return removed
 
     def _run_tests_of(self, job: Job, paths: list[str]) -> CheckResult | None:
-        """The result of the tests of the changed files; None where no tool runs them."""
+        """Run the tests of the changed files. Returns their result; None if no tool can run them."""
         projects = find_projects(job.folder, job.workspace, git=job.git)
         plan: TestPlan = []
         for project in projects:
             own = [project.path_inside(path) or path for path in paths if project_of(projects, path) is project]
             for tool in project.tools:
                 if covered := [path for path in own if tool.covers(path)]:
-                    plan.append((tool, all_tests(tool.tests_for(covered))))  # without any the whole suite is run
+                    plan.append((tool, all_tests(tool.tests_for(covered))))  # [] runs the whole suite
         if not plan:
             return None
         try:
@@ -160,7 +160,7 @@ class RemoveLeftovers(Flow):
             return None
 
 
-# -- Show documentation of names that your changes renamed or removed, and put the new names into it ------------------
+# -- Show documentation with names that your changes renamed or removed, and put the new names into it ----------------
 
 MAX_DOCUMENT_BYTES = 5_000_000
 

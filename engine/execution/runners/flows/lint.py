@@ -67,8 +67,8 @@ def _run_linter(job: Job, linter: Linter, targets: list[str]) -> list[Finding]:
 
 
 def _finding_keys(folder: Path, findings: list[Finding], names: dict[str, str]) -> list[tuple[str, ...]]:
-    """The identity of each finding across two states of the files: not the number of its line, but the line's text.
-    `names` has the present name of a file that was renamed since."""
+    """A key for each finding, which is the same in two states of the files. It has the text of the line, because the
+    number of the line may change. `names` has the present names of files that were renamed."""
     texts: dict[str, list[str]] = {}
     keys: list[tuple[str, ...]] = []
     for finding in findings:
@@ -87,16 +87,16 @@ class _LintRun:
     targets: list[str]
     findings: list[Finding]
     known: int | None = None
-    """The number of findings that the base has as well, which are left out; None when it was not compared."""
+    """The number of findings that the base has as well, and that are left out; None if the base was not compared."""
 
 
 class _LintFlow(ProjectFlow):
-    """The base class of both flows: finds the linters, and the files that each reads."""
+    """The base class of both flows. It finds the linters, and the files that each of them reads."""
 
     paths: list[RepoPath] = Field(default=[], max_length=1000, description="changed files; none = the whole project")
 
     def _find_linters(self, job: Job) -> list[Linter]:
-        """The linters of the project. Raises `CannotRun` when it has none."""
+        """The linters of the project. Raises `CannotRun` if it has none."""
         linters = list(find_project(job, self.project).linters)
         if linters:
             return linters
@@ -110,8 +110,8 @@ class _LintFlow(ProjectFlow):
         )
 
     def _select_targets(self, linters: list[Linter]) -> list[tuple[Linter, list[str]]]:
-        """Each linter with the existing files of `paths` that it reads, relative to its folder. A linter that reads
-        none of them is left out."""
+        """(linter, existing files of `paths` that it reads, relative to its folder). A linter that reads none of the
+        files is left out."""
         inside = self.paths_inside(self.paths)
         targets = [
             (linter, [path for path in inside if linter.covers(path) and is_own_file(linter.folder, path)])
@@ -160,7 +160,7 @@ class Lint(_LintFlow):
         return self._make_result(job, runs, "".join(f"; {unable.message}" for unable in errors[:1]))
 
     def _compare_with_base(self, job: Job, runs: list[_LintRun]) -> list[_LintRun]:
-        """`runs` without the findings that the base has as well."""
+        """Remove from `runs` the findings that the base has as well."""
         base, now = resolve_commit(job, self.base), store_tree(job)
         items = job.git.items("diff-tree", "-r", "-M", "--diff-filter=R", "--name-status", "-z", base, now)
         renames = [self.paths_inside(pair) for pair in zip(items[1::3], items[2::3], strict=True)]
@@ -205,8 +205,8 @@ class Lint(_LintFlow):
 
 
 def _without_known(job: Job, run: _LintRun, keys: list[tuple[str, ...]], old_names: dict[str, str]) -> _LintRun:
-    """`run` without the findings that its linter also has in the files of the base. `keys` identify the findings of the
-    run. `old_names` has the names that renamed files have in the base."""
+    """Remove from `run` the findings that its linter also has in the files of the base. `keys` are those of the
+    findings of the run. `old_names` has the names that renamed files have in the base."""
     old_paths = [old_names.get(path, path) for path in run.targets]
     old_paths = [path for path in old_paths if is_own_file(run.linter.folder, path)]
     if not run.findings or not old_paths:

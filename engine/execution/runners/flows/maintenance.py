@@ -40,13 +40,13 @@ class InstallFlow(ProjectFlow):
     )
 
     def installation(self, workspace: Path) -> Installation:
-        """The installation of `command`. Raises `FlowError` when the command is not the project's own, or would change
-        the environment that this program runs from."""
+        """The installation of `command`. Raises `FlowError` if the command is not the project's own, or would change
+        the environment from which this program runs."""
         raise NotImplementedError
 
     def _run_all(self, job: Job, installation: Installation) -> float:
-        """Run the commands one after the other, and return how many seconds they took. Raises `CannotRun` when a host
-        was not reached, `FlowError` when a command failed."""
+        """Run the commands in order. Returns the seconds that they took. Raises `CannotRun` if a host was not reached,
+        and `FlowError` if a command failed."""
         seconds = 0.0
         for command in installation.commands:
             done = job.run(command, cwd=job.folder / installation.folder, env=installation.environment)

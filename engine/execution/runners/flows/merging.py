@@ -1,4 +1,4 @@
-"""Flows on merges and their conflicts: rehearse one, find the best order of several, finish one that is unfinished."""
+"""Flows about merges. They rehearse a merge, find the best order of several merges, or test an unfinished one."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from engine.model.text import count, join_names
 # -- Merge one branch into another, and run the tests on the result -------------------------------------------------
 
 MAX_REBASED_COMMITS = 200
-"""A rebase of more commits than this is not tried."""
+"""Maximum number of commits of a rebase that is tried."""
 
 
 class RehearseMerge(ProjectFlow):
@@ -90,7 +90,7 @@ class RehearseMerge(ProjectFlow):
         return FlowResult(summary, check=check, sound=not merged.conflicts, facts=facts, full=check is not None)
 
     def _try_rebase(self, job: Job, source: str, target: str) -> str:
-        """The outcome of a rebase of the target, in words."""
+        """Try a rebase of the target. Returns its outcome in words."""
         own = int(job.git.text("rev-list", "--count", f"{source}..{target}"))
         merges = job.git.text("rev-list", "--count", "--merges", f"{source}..{target}")
         if own > MAX_REBASED_COMMITS or merges != "0":
@@ -105,7 +105,7 @@ class RehearseMerge(ProjectFlow):
 # -- Find the branches that will conflict, by git's own merge without touching a file -------------------------------
 
 MAX_PAIRED_BRANCHES = 5
-"""Number of newest branches that are also tried with each other: ten pairs."""
+"""Number of the newest branches that are also tried with each other, which are ten pairs."""
 
 
 class ForecastConflicts(Flow):
@@ -146,8 +146,8 @@ class ForecastConflicts(Flow):
         return FlowResult(summary, sound=False, facts=facts | {"order": order})
 
     def _find_order(self, job: Job, base: str, tips: dict[str, str]) -> tuple[list[str], str]:
-        """The order of merging the branches with the fewest conflicts, and its summary. Among equal orders, the one
-        with the oldest branch first is taken."""
+        """(order, summary): the order of merging the branches that has the fewest conflicts. If several orders have
+        equally few, the one that begins with the oldest branch is taken."""
         orders = _try_orders(job, base, tips)
         costs = {names: sum(map(len, files)) for names, files in orders.items()}
         best = min(costs, key=lambda names: costs[names])
@@ -166,15 +166,15 @@ def describe_order(conflicts: int, most: int) -> str:
 
 
 def _try_orders(job: Job, target: str, tips: dict[str, str]) -> dict[tuple[str, ...], list[tuple[str, ...]]]:
-    """For each order of merging the branches, the files in conflict when each branch's turn comes.
+    """For each order of merging the branches, the files that conflict at each of its merges.
 
-    A file in conflict stays in the merged tree with its marks, so a later change to these lines conflicts again.
+    A file in conflict stays in the merged tree with its markers, so a later change of these lines conflicts again.
     """
     environment = separate_objects(job.git, job.scratch) | REHEARSAL_AUTHOR
 
     @cache
     def merge(names: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
-        """The commit in which all are merged in this order, and the files in conflict with the last of them."""
+        """(commit with all branches merged in this order, files that conflict at the last merge)."""
         if not names:
             return target, ()
         onto, theirs = merge(names[:-1])[0], tips[names[-1]]
@@ -251,7 +251,7 @@ class UnfinishedOperation(ProjectFlow):
         return FlowResult(summary, sound=False, facts=facts)
 
     def _test_each_side(self, job: Job, operation: Operation, stages: dict[str, dict[int, Stage]]) -> dict[str, str]:
-        """The outcome of the tests with all conflicts taken from each side, as the rest of a sentence."""
+        """Run the tests with all conflicts resolved to each side. Returns the outcomes as the rest of a sentence."""
         outcomes: dict[str, str] = {}
         theirs = operation.rebased or (operation.theirs.name if operation.theirs else "")
         for side, stage, name in (("ours", 2, operation.ours.name), ("theirs", 3, theirs)):
@@ -289,7 +289,7 @@ def _report_files(job: Job, operation: Operation, conflicts: dict[str, int]) -> 
 
 
 def _commit_ranges(operation: Operation) -> dict[str, str]:
-    """The commits of each side since they parted, as a range for git, by its name."""
+    """For each side by name, the range of its commits since the common base."""
     theirs = operation.theirs
     if theirs is None or not operation.base:
         return {}
@@ -334,10 +334,10 @@ def _report_bisect(job: Job, operation: Operation) -> FlowResult:
 
 
 def _resolve_file(job: Job, path: str, versions: dict[int, Stage], side: str, stage: int) -> None:
-    """Put one side's version of a file in conflict into the worktree, or remove the file if that side removed it.
+    """Resolve a file in conflict to one side in the worktree. The file is removed if that side removed it.
 
-    Where both sides changed the same lines, those of this side are taken. If lines cannot be compared, the whole file
-    is taken.
+    Only lines that both sides changed are taken from that side, if lines can be compared. Otherwise its whole file is
+    taken.
     """
     if any(mode == _SUBMODULE for mode, _ in versions.values()):
         job.say(f"{path} is a submodule and stays as it is")
@@ -359,7 +359,7 @@ def _resolve_file(job: Job, path: str, versions: dict[int, Stage], side: str, st
 
 
 def _count_conflicts(job: Job, git: Git, versions: dict[int, Stage]) -> int:
-    """The number of places in which both sides changed the same lines; 0 when the whole file is in conflict."""
+    """The number of places in which both sides changed the same lines; 0 if the whole file is in conflict."""
     if not {2, 3} <= versions.keys() or any(mode in (_SUBMODULE, _LINK) for mode, _ in versions.values()):
         return 0
     done = git.run("merge-file", "-p", "--quiet", *_write_versions(job, git, versions), allowed=(*range(128), 255))
@@ -367,7 +367,8 @@ def _count_conflicts(job: Job, git: Git, versions: dict[int, Stage]) -> int:
 
 
 def _write_versions(job: Job, git: Git, versions: dict[int, Stage]) -> Sequence[str]:
-    """Write our version, the common one (empty if there is none) and theirs to files, in `git merge-file`'s order."""
+    """Write three versions to files, in the order for `git merge-file`: ours, the common one, theirs. The common file
+    is empty if there is no such version."""
     files: list[Path] = []
     for stage in (2, 1, 3):
         file = job.scratch / f"version-{stage}"

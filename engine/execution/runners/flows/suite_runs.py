@@ -1,4 +1,4 @@
-"""Runs the tests of a project: finds its tools, runs their commands, reads the results, and names what is missing."""
+"""Runs the tests of a project. It finds the tools, runs their commands, reads the results, and names missing items."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from engine.model.text import count, join_names, last_line, seconds_in_words
 
 
 def find_project(job: Job, path: str) -> Project:
-    """The project at `path` of the repository, "" being its top. Raises `FlowError`."""
+    """The project at `path` of the repository; "" is its top. Raises `FlowError` if there is none."""
     projects = find_projects(job.folder, job.workspace, git=job.git)
     chosen = next((project for project in projects if project.path == path), None)
     if chosen is None:
@@ -40,7 +40,8 @@ def find_project(job: Job, path: str) -> Project:
 
 
 def find_toolchains(job: Job, path: str) -> list[Toolchain]:
-    """Every tool that can test the project at `path`. Raises `CannotRun` with the places that were searched."""
+    """All tools that can test the project at `path`. Raises `CannotRun` if there are none, with the places that were
+    searched."""
     project = find_project(job, path)
     if project.tools:
         return list(project.tools)
@@ -52,7 +53,7 @@ def find_toolchains(job: Job, path: str) -> list[Toolchain]:
 
 
 def how_to_run_tests(project: Project, folder: Path) -> str:
-    """How to get a tool that runs the tests of a project, which lies in `folder` of the operator's tree."""
+    """How to get a tool for the tests of a project. `folder` is the folder of the project in the operator's tree."""
     if project.missing_tool in PROGRAM_FIXES:
         return PROGRAM_FIXES[project.missing_tool]
     if project.tested_by is not None:
@@ -65,8 +66,8 @@ def how_to_run_tests(project: Project, folder: Path) -> str:
 
 
 def toolchain_for(tools: Sequence[Toolchain], tests: Sequence[str], *, single: bool = False) -> Toolchain:
-    """The tool that test ids belong to: those of pytest name a `.py` file. Raises `FlowError` where it must run
-    `single` tests and cannot."""
+    """The tool to which test ids belong. Ids of pytest contain `.py`. Raises `FlowError` if `single` tests must be run
+    and the tool cannot do that."""
     python = any(".py" in test for test in tests)
     tool = next((tool for tool in tools if (tool.row.kind == "python") == python), tools[0])
     if single and not tool.runs_single_tests:
@@ -86,11 +87,11 @@ def run_tests(
     texts: dict[str, str] | None = None,
     wrap: Callable[[Command], Command] = lambda command: command,
 ) -> CheckResult:
-    """Run `tests` (none = the whole suite) and return the result. `texts` receives the output about each failing test;
-    `wrap` may change the tool's command.
+    """Run `tests`, by default the whole suite, and return the result. The output about each failing test is put into
+    `texts`. `wrap` may change the command of the tool.
 
-    Raises `CannotRun` when the run says nothing about the project: the tool broke, collected nothing, or every failure
-    has a missing item as its cause (SPEC 2.12).
+    Raises `CannotRun` if the run says nothing about the project, because the tool broke, found no tests, or all
+    failures are caused by missing items (SPEC 2.12).
     """
     report = job.scratch / f"report-{tool.name}.xml"
     report.unlink(missing_ok=True)
@@ -98,7 +99,7 @@ def run_tests(
     result = run_command(job, command, tool.folder, quiet=quiet)
     lacks_report = command.report is not None and result.exit_code in (0, 1) and not report.exists()
     if result.exit_code not in command.exit_codes or lacks_report:
-        # A tool that ran tests wrote its report: without one this is the exit code of another program.
+        # A tool that ran tests has written a report. Without one, the exit code is that of another program.
         raise _not_started(job, tool, result)
     check = tool.parse(report, result.output, result.exit_code)
     if check.passed + check.failed + check.skipped + check.errors == 0:
@@ -125,14 +126,14 @@ def _not_started(job: Job, tool: Toolchain, result: CommandResult) -> CannotRun:
 def _missing_for_tests(
     job: Job, tool: Toolchain, check: CheckResult, report: Path, result: CommandResult
 ) -> CannotRun | None:
-    """The error of a run that failed, or tested nothing, only because of missing items; None for any other."""
+    """The error of a run that failed or tested nothing only because of missing items; None for any other run."""
     if not check.counted:
         missing = _first_missing(job, tool, result.output, EXECUTION_KINDS if result.exit_code == 0 else MISSING_KINDS)
         return None if missing is None else _cannot_run(tool, missing)
     if check.green or not check.failing or len(check.failing) < check.failed + check.errors:
         return None
     texts = tool.failure_texts(report, result.output, check.failing)
-    if not check.passed and not any(texts.values()):  # it broke before any test began, and named none
+    if not check.passed and not any(texts.values()):  # the run broke before the first test
         texts = dict.fromkeys(check.failing, result.output)
     causes = [_first_missing(job, tool, texts.get(test, "")) for test in check.failing]
     named = [missing for missing in causes if missing is not None]
@@ -159,7 +160,7 @@ def _cannot_run(tool: Toolchain, missing: MissingItem, scope: str = "") -> Canno
 
 
 def run_command(job: Job, command: Command, folder: Path, *, quiet: bool = False) -> CommandResult:
-    """Run a tool's command in a project's `folder`, and remove the files that it put into the project."""
+    """Run the command of a tool in the `folder` of a project, and then remove the files that it made there."""
     created = [folder / name for name in command.created_files if not os.path.lexists(folder / name)]
     try:
         return job.run(command.argv, cwd=folder, env=command.environment, quiet=quiet)
@@ -169,12 +170,12 @@ def run_command(job: Job, command: Command, folder: Path, *, quiet: bool = False
 
 
 TestPlan = list[tuple[Toolchain, list[str]]]
-"""Tools with the tests that each runs; [] for its whole suite."""
+"""(tool, tests that it runs). [] is its whole suite."""
 
 
 def run_test_plan(job: Job, plan: TestPlan, texts: dict[str, str] | None = None) -> list[tuple[Toolchain, CheckResult]]:
-    """Run the tests of each tool and report the results. A tool that cannot run is reported and
-    left out. `texts` as in `run_tests`. Raises `CannotRun` when none could run."""
+    """Run the tests of each tool and report the results. A tool that cannot run is reported and left out. `texts` is as
+    in `run_tests`. Raises `CannotRun` if no tool could run."""
     results: list[tuple[Toolchain, CheckResult]] = []
     failures: list[CannotRun] = []
     for tool, tests in plan:
@@ -193,15 +194,15 @@ def run_test_plan(job: Job, plan: TestPlan, texts: dict[str, str] | None = None)
 
 
 def run_whole_suite(job: Job, tools: Sequence[Toolchain]) -> CheckResult:
-    """Run all tests of each tool; as `run_test_plan`."""
+    """Run all tests of each tool, and return the combined result. Raises as `run_test_plan`."""
     return combine_checks(run_test_plan(job, [(tool, []) for tool in tools]))
 
 
 def try_whole_suite(job: Job, path: str) -> tuple[CheckResult | None, str]:
     """Run the whole suite on the present files of the worktree.
 
-    Returns the result, None where the tests cannot run, and the rest of a sentence about it: `, all 5 tests passed`, `,
-    but …`, or `; its tests could not be run: …`.
+    Returns the result (None if the tests cannot run), and the rest of a sentence about it, such as `, all 5 tests
+    passed`, `, but …`, or `; its tests could not be run: …`.
     """
     try:
         tools = find_toolchains(job, path)
@@ -214,7 +215,7 @@ def try_whole_suite(job: Job, path: str) -> tuple[CheckResult | None, str]:
 
 
 def all_tests(tests_by_path: Mapping[str, Iterable[str]]) -> list[str]:
-    """The tests of all changed files, in order, each once."""
+    """The tests of all changed files, sorted and without repeats."""
     return sorted({test for tests in tests_by_path.values() for test in tests})
 
 
@@ -234,7 +235,7 @@ def combine_checks(results: Sequence[tuple[Toolchain, CheckResult]]) -> CheckRes
 
 
 def describe_check(check: CheckResult) -> str:
-    """A result in one sentence without a full stop."""
+    """A result in words, as a sentence without a full stop."""
     skipped = f", {check.skipped} skipped" if check.skipped else ""
     took = f" in {seconds_in_words(check.seconds)}{skipped}"
     if not check.counted:
@@ -248,7 +249,7 @@ def describe_check(check: CheckResult) -> str:
 
 
 def _describe_failures(check: CheckResult) -> str:
-    # An error is no failed test: the tests of a file that cannot be imported did not run.
+    # Errors are counted separately, because the tests of a file that cannot be imported did not run.
     errors = count(check.errors, "error")
     if not check.failed:
         passed = f"{count(check.passed, 'test')} passed" if check.passed else "no tests ran"

@@ -50,7 +50,7 @@ from engine.model.text import capitalised, count, join_names, last_line
 # -- Run the tests that belong to changed files ---------------------------------------------------------------------
 
 MAX_TARGETS = 400
-"""Maximum number of tests in a command; with more the whole suite is run."""
+"""Maximum number of tests in a command. If there are more, the whole suite is run."""
 
 
 class RunTests(ProjectFlow):
@@ -103,8 +103,8 @@ class RunTests(ProjectFlow):
         )
 
     def _plan_changed_paths(self, job: Job, tools: list[Toolchain], tests_by_path: dict[str, list[str]]) -> TestPlan:
-        """The tests that each tool runs for the changed files. A tool runs its whole suite ([]) if these files have no
-        tests of their own. The tests of each file are also put into `tests_by_path`."""
+        """The tests that each tool runs for the changed files. If these files have no tests of their own, a tool runs
+        its whole suite ([]). The tests of each file are also put into `tests_by_path`."""
         plan: TestPlan = []
         for tool in tools:
             covered = [path for path in self.paths_inside(self.paths) if tool.covers(path)]
@@ -127,7 +127,7 @@ class RunTests(ProjectFlow):
 # -- Does HEAD pass without the uncommitted files? ------------------------------------------------------------------
 
 MAX_COMPARED_TESTS = 50
-"""With more failing tests than this they are not run again with the uncommitted files."""
+"""Maximum number of failing tests that are run again with the uncommitted files. If there are more, none is."""
 
 
 class CheckCleanHead(ProjectFlow):
@@ -162,7 +162,7 @@ class CheckCleanHead(ProjectFlow):
                 return FlowResult(f"HEAD is complete: {describe_check(check)}", check=check, facts=facts, full=True)
             tool, own = next((result for result in results if not result[1].green), results[0])
             needed = self._rerun_with_files(job, tool, own.failing, snapshot) if left_out else None
-            reset_worktree(job, head)  # the result is HEAD's: that is the state it is recorded with
+            reset_worktree(job, head)  # the result is recorded for the state of the worktree
         summary = f"On HEAD alone {describe_check(check)}"
         if needed is not None:
             facts["passes_with_files"] = needed
@@ -171,7 +171,7 @@ class CheckCleanHead(ProjectFlow):
         return FlowResult(summary, check=check, facts=facts, full=True)
 
     def _rerun_with_files(self, job: Job, tool: Toolchain, failing: Sequence[str], snapshot: str) -> list[str] | None:
-        """The failing tests of `tool` that pass with the uncommitted files; None when they cannot be run again."""
+        """The failing tests of `tool` that pass with the uncommitted files; None if they cannot be run again."""
         if not tool.runs_single_tests or not failing or len(failing) > MAX_COMPARED_TESTS:
             return None
         job.say("Running the failing tests again, with the uncommitted files")
@@ -244,7 +244,7 @@ class UncoveredLines(ProjectFlow):
 def _measure(
     job: Job, project: str, tool: Toolchain, tests: Sequence[str], paths: Sequence[str]
 ) -> tuple[CheckResult, dict[str, set[int]]]:
-    """The result of the tests, and by file the lines that none of them ran. Raises `CannotRun` without coverage."""
+    """(result of the tests, lines that no test ran by file). Raises `CannotRun` if coverage is not installed."""
     interpreter = tool.test_command([], job.scratch / "report.xml").argv[0]
     listing = job.run([interpreter, "-c", _LIST_INSTALLED], cwd=tool.folder, quiet=True)
     installed = listing.output.split()
@@ -254,7 +254,7 @@ def _measure(
     data = job.scratch / "coverage.data"
     folders = sorted({str(PurePosixPath(path).parent) for path in paths})
     options = [f"--data-file={data}", f"--source={','.join(folders)}"]
-    # pytest-cov would replace our measurement, and workers of xdist would not be measured.
+    # pytest-cov would replace this measurement, and workers of xdist would not be measured.
     disabled = {"pytest_cov": "--no-cov", "xdist": "-n0"}
     addopts = " ".join(option for plugin, option in disabled.items() if plugin in installed)
 
@@ -267,9 +267,9 @@ def _measure(
 
 
 def _uncovered_by_file(job: Job, tool: Toolchain, interpreter: str, data: Path) -> dict[str, set[int]]:
-    """The lines that no test ran, by file, from coverage's `data`. Raises `CannotRun` when there is none."""
+    """The lines that no test ran, by file, from the `data` of coverage. Raises `CannotRun` if it measured nothing."""
     report = job.scratch / "coverage.json"
-    if not data.exists():  # `parallel` is configured: each process wrote a file of its own
+    if not data.exists():  # with the setting `parallel`, each process writes a file of its own
         job.run([interpreter, "-m", "coverage", "combine", f"--data-file={data}"], cwd=tool.folder, quiet=True)
     options = [f"--data-file={data}", "-o", str(report), "--fail-under=0", "--ignore-errors"]
     done = job.run([interpreter, "-m", "coverage", "json", *options], cwd=tool.folder, quiet=True)
@@ -283,7 +283,7 @@ def _uncovered_by_file(job: Job, tool: Toolchain, interpreter: str, data: Path) 
 
 
 def format_line_ranges(lines: Sequence[int]) -> str:
-    """`3, 5-7` for 3, 5, 6, 7, which are in order."""
+    """The ranges of sorted numbers in words: `3, 5-7` for 3, 5, 6, 7."""
     ranges: list[list[int]] = []
     for line in lines:
         if ranges and line == ranges[-1][1] + 1:

@@ -1,4 +1,4 @@
-"""Flows on changes that are not committed or not pushed: how to commit them, and what must not be pushed."""
+"""Flows about changes that are not committed or not pushed: what must not be pushed, and how to commit the changes."""
 
 from __future__ import annotations
 
@@ -75,26 +75,29 @@ class ReviewUnpushed(Flow):
 
 
 def describe_finding(finding: UnpushedProblem) -> str:
-    """A finding in one line, with its place."""
+    """A finding in one line, with its position."""
     where = f"in {finding.sha[:10]}" if finding.sha else "not committed yet"
     note = "  (removed again by a later commit, but still in the history)" if finding.is_removed_later else ""
     return f"{finding_place(finding)}  {finding.kind}{size_note(finding)}  {where}{note}"
 
 
 def finding_place(finding: UnpushedProblem) -> str:
-    """`config.py:12`, `data/dump.bin`."""
+    """The position of a finding, such as `config.py:12` or `data/dump.bin`."""
     return f"{finding.path}:{finding.line}" if finding.line else finding.path
 
 
 def size_note(finding: UnpushedProblem) -> str:
-    """`, 60 MB`, "" where the size does not matter."""
+    """The size of a large file, such as `, 60 MB`; "" if the size is not the problem."""
     decimals = 0 if finding.size >= 10_000_000 else 1
     return f", {finding.size / 1_000_000:.{decimals}f} MB" if finding.size else ""
 
 
 def cleanup_steps(problems: list[UnpushedProblem], head: str, begin: str) -> list[str]:
-    """The next steps against problems: a later commit removes nothing from the history, and somebody may have copied a
-    secret. `begin` is the start of `git rebase -i`."""
+    """The next steps for problems. `begin` is the argument of `git rebase -i`.
+
+    A commit must be changed, because a later commit removes nothing from the history. A secret must be replaced,
+    because somebody may have copied it.
+    """
     serious = [finding for finding in problems if finding.is_secret or not finding.line]
     present = [finding for finding in serious if not finding.is_removed_later]
     steps = [
@@ -115,7 +118,7 @@ def cleanup_steps(problems: list[UnpushedProblem], head: str, begin: str) -> lis
 
 
 def _rebase_start(job: Job, span: Span, problems: list[UnpushedProblem], upstream: str | None) -> str:
-    """The start of a rebase that contains all problems, as an argument for git."""
+    """The argument of a rebase that includes all commits with problems."""
     if upstream:
         return shlex.quote(upstream)
     affected = {finding.sha for finding in problems}
@@ -181,7 +184,7 @@ _SOURCE_FILE = re.compile(
 
 @frozen
 class UncommittedFile:
-    """One uncommitted file with its numbers of lines, 0 for a file that is not text."""
+    """One uncommitted file with its numbers of lines, which are 0 for a file that is not text."""
 
     file: FileState
     added: int
@@ -247,12 +250,13 @@ def _count_lines(job: Job, file: FileState) -> int:
     try:
         data = read_plain(job.folder / file.path, MAX_COUNTED_BYTES, follow=False)
     except (OSError, ValueError):
-        return 0  # a folder, a pipe, or too large: no lines to count
+        return 0  # a folder, a pipe, or too large
     return 0 if b"\0" in data else len(data.splitlines())
 
 
 def group_by_topic(changes: Sequence[UncommittedFile]) -> Mapping[str, list[UncommittedFile]]:
-    """The changes by topic, the largest first: a folder with the tests of its files, documentation, settings."""
+    """The changes by topic, the topic with the most files first. A topic is a folder together with the tests of its
+    files, documentation, or settings."""
     sources = [change.file.path for change in changes if _is_code(change.file.path)]
     folders = {topic_of_file(path): _topic_folder(path) for path in sources}
     groups: dict[str, list[UncommittedFile]] = defaultdict(list)
@@ -278,7 +282,7 @@ def topic_of_file(path: str) -> str:
 
 
 def _is_code(path: str) -> bool:
-    """Whether it is a source file and no test."""
+    """Whether a path is a source file and not a test."""
     return bool(_SOURCE_FILE.search(path)) and not TEST_FILE.search(path)
 
 

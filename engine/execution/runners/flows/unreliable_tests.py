@@ -1,4 +1,4 @@
-"""Flows on tests that fail sometimes or became slow: repeat them, time them, skip them until a day."""
+"""Flows about tests that fail sometimes or became slow. They repeat them, time them, or skip them until a day."""
 
 from __future__ import annotations
 
@@ -54,14 +54,15 @@ class TestTally:
 
     @property
     def verdict(self) -> str:
-        """`steady` for a test that never failed, `broken` for one that always did, else `flaky`."""
+        """`steady` for a test that never failed, `broken` for one that always failed, or else `flaky`."""
         if self.failed == 0:
             return "steady"
         return "broken" if self.failed == self.runs else "flaky"
 
 
 def tally_runs(checks: Sequence[CheckResult]) -> list[TestTally]:
-    """The tally of each test in a series of runs: the highest share of failures first, then the slowest."""
+    """The tally of each test in a series of runs. Tests with the highest share of failures come first, then slow
+    ones."""
     times: dict[str, list[float]] = {}
     failed: dict[str, int] = {}
     for check in checks:
@@ -110,7 +111,7 @@ class HuntFlakes(ProjectFlow):
 
 
 def _tally_without_names(tool: str, tests: Sequence[str], checks: Sequence[CheckResult]) -> list[TestTally]:
-    """One tally for all tests, for a tool that names only failures (cargo) and had none."""
+    """One tally for all tests. It is used if no test failed and the tool names only failures, as cargo does."""
     if not any(check.passed for check in checks):
         raise FlowError(f"{tool} ran none of these tests", "take the ids from the output of a run")
     mean = sum(check.seconds for check in checks) / len(checks)
@@ -132,7 +133,8 @@ def _summarise_tallies(tallies: Sequence[TestTally], times: int) -> str:
 # -- Time tests at HEAD and at a commit where they were fast --------------------------------------------------------
 
 SLOWER_RATIO = 1.5
-"""A test is slower when it takes this many times as long, and longer than every earlier run."""
+"""A test is slower if its median time is at least this many times as long, and each run is longer than every run at the
+other commit."""
 
 
 class TimeTests(ProjectFlow):
@@ -177,7 +179,7 @@ class TimeTests(ProjectFlow):
         return FlowResult("; ".join(comparisons[:3]), sound=not slower, facts=facts)
 
     def _time_tests_at(self, job: Job, tool: Toolchain, revision: str) -> dict[str, list[float]]:
-        """Seconds of each test in each run at a commit."""
+        """The seconds of each test in each run at a commit."""
         reset_worktree(job, revision)
         job.say(f"At {read_commit(job.git, revision)}")
         durations: dict[str, list[float]] = {}
@@ -196,7 +198,7 @@ class TimeTests(ProjectFlow):
 
 
 def _format_spread(seconds: list[float]) -> str:
-    """`2.1 s (2.0 to 2.3)`: the median and both ends."""
+    """The median, the minimum and the maximum, as in `2.10 s (2.00 to 2.30)`."""
     return f"{median(seconds):.2f} s ({min(seconds):.2f} to {max(seconds):.2f})"
 
 
@@ -258,11 +260,11 @@ class Quarantine(ProjectFlow):
 
 
 def add_skip_mark(text: str, names: list[str], until: date, why: str) -> str | None:
-    """The text of a test file with a skip mark above one test, and with the imports that the mark needs. None when the
-    test has the mark already. `names` are the classes of the test and its function. A mark whose day is over is
-    replaced.
+    """Add a skip mark to one test in the `text` of a file, and the imports that the mark needs. An older mark is
+    replaced. Returns None if the test has the same mark already.
 
-    Raises `ValueError` when there is no such test, `SyntaxError` when the file does not parse.
+    `names` are the classes of the test and its function. Raises `ValueError` if there is no such test, and
+    `SyntaxError` if the file cannot be parsed.
     """
     tree = ast.parse(text)
     node = _find_test(tree, names)
@@ -292,8 +294,8 @@ def add_skip_mark(text: str, names: list[str], until: date, why: str) -> str | N
 
 
 def _import_row(tree: ast.Module) -> int:
-    """The index of the row for new imports: before the first import of the file, behind its docstring and those from
-    the future."""
+    """The index of the row for new imports. It is before the first import of the file, but after its docstring and its
+    imports from `__future__`."""
     at = 0
     for statement in tree.body:
         is_docstring = isinstance(statement, ast.Expr) and at == 0
