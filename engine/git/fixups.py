@@ -22,20 +22,21 @@ class Fixups:
     """The fixup commits of a branch."""
 
     subjects: tuple[str, ...]
-    """Their subjects, the newest first."""
+    """Their subjects, newest first."""
     targets: tuple[str, ...]
     """The subjects of the commits that they change."""
     onto: str
-    """The parent of the oldest commit that they change; "" if that is the first commit of all."""
+    """The parent of the oldest commit that they change; "" if that commit has no parent."""
     at: datetime
     """When the oldest fixup was committed."""
 
 
 def read_fixups(git: Git, state: GitState) -> Fixups | None:
-    """The fixup commits of HEAD that no remote branch has, and, unless the base is checked out, that the base does not
-    have. Commits before a merge are left out. Raises `GitError`.
+    """The fixup commits in the history of HEAD that no remote branch has. Raises `GitError`.
 
-    None if there are none, if the commits that they change are pushed already, or while an operation is unfinished.
+    If another branch than the base is checked out, commits that the base has are left out. Commits before a merge are
+    always left out. None if there are no fixup commits, if the commits that they change are pushed already, or while an
+    operation is unfinished.
     """
     if state.operation or not any(FIXUP.match(commit.subject) for commit in state.recent):
         return None

@@ -31,11 +31,11 @@ LARGE_FILE_BYTES: Final = 10_000_000
 """A file with more bytes is large."""
 
 FOLDER_BYTES: Final = 1 << 62
-"""The size that a folder counts as: more than any file has."""
+"""The size that is used for a folder. It is larger than that of any file."""
 
 MAX_PROBLEMS: Final = 500
 RECENT_AGE: Final = timedelta(days=7)
-"""Without a remote and another branch, commits of at most this age can still be changed."""
+"""If there is neither a remote nor another branch, commits of at most this age count as unpushed."""
 
 _PATCH_OPTIONS = ("--unified=0", "--no-color", "--find-renames", "--irreversible-delete", "--no-prefix")
 _SMALL_FILES = ("-c", f"core.bigFileThreshold={MAX_READ_BYTES}")
@@ -47,13 +47,14 @@ _UNWANTED_KINDS: Final = (
     ("archive", 2_000_000, re.compile(r"\.(?:zip|tar|tgz|tar\.(?:gz|bz2|xz|zst)|7z|rar|iso|war)$", re.I)),
     ("core dump", 100_000, re.compile(r"(?:^|/)core(?:\.\d+)?$|\.(?:hprof|dmp|stackdump)$")),
 )
-"""Kinds of files that belong in no repository: the kind, the least number of bytes, and a pattern of names."""
+"""(kind, minimum number of bytes, pattern of names) of files that belong in no repository."""
 _TEST_PATH = re.compile(r"(?:^|/)(?:tests?|testdata|test[-_]data|fixtures?|examples?|samples?)/", re.I)
 
 
 @frozen
 class Span:
-    """Commits that nobody else has: those of `head` that neither `without` nor any remote branch has."""
+    """Commits that nobody else has. They are in the history of `head`, but not in that of `without` or of any remote
+    branch."""
 
     head: str
     without: str = ""
@@ -61,7 +62,7 @@ class Span:
     newest: int = MAX_COMMITS
     """Maximum number of commits."""
     shared: bool = True
-    """The repository has a remote, so that the commits are about to be pushed."""
+    """Whether the repository has a remote, so that the commits will be pushed."""
 
     @property
     def arguments(self) -> tuple[str, ...]:
@@ -72,18 +73,18 @@ class Span:
 
 @frozen
 class UnpushedProblem:
-    """Something that should not be there. The text in which it was found is not kept."""
+    """A secret, a leftover or a file that should not be pushed. The text in which it was found is not kept."""
 
     kind: str
     path: str
     line: int = 0
     """0 for a whole file."""
     sha: str = ""
-    """The commit, "" for what is not committed."""
+    """The commit; "" if it is not committed."""
     is_removed_later: bool = False
-    """A later commit removes it, but it is still in the history."""
+    """Whether a later commit removes it. It is then still in the history."""
     size: int = 0
-    """Bytes of a large file."""
+    """The number of bytes of a large file."""
 
     @property
     def is_secret(self) -> bool:
@@ -119,10 +120,11 @@ class _RawEntry:
 
 
 def span_of(state: GitState, now: datetime) -> Span | None:
-    """The commits that are not pushed. None when there are none.
+    """The commits that are not pushed; None if there are none.
 
-    With an upstream these are the commits that it does not have, and with a remote those that no remote branch has.
-    Without a remote they are the commits that the base does not have; on the base itself, those of the last week.
+    If the branch has an upstream, these are the commits that the upstream does not have. If the repository has a
+    remote, they are the commits that no remote branch has. Otherwise they are the commits that the base does not have,
+    or on the base itself, those of the last week.
     """
     if not state.head:
         return None
@@ -143,8 +145,8 @@ def read_unpushed(git: Git, state: GitState, now: datetime) -> Unpushed:
 
 
 def read_commits(git: Git, span: Span, *, leftovers: bool = False) -> Unpushed:
-    """The problems in the commits of a span. With `leftovers` also debugging and markers that are still there. Raises
-    `GitError`."""
+    """The problems in the commits of a span. With `leftovers`, these include debugging and conflict markers that are
+    still there. Raises `GitError`."""
     shas = git.text("rev-list", *span.arguments).split()
     if not shas:
         return Unpushed(shared=span.shared)
@@ -161,15 +163,15 @@ def read_commits(git: Git, span: Span, *, leftovers: bool = False) -> Unpushed:
         stdin="\n".join(read).encode() + b"\n", allowed=(0, 128),
     )  # fmt: skip
     if patch.returncode:
-        read = []  # a partial clone lacks files for the comparison
+        read = []  # a partial clone does not have all files
     else:
         problems += _scan_patch(git, span.head, patch.stdout, leftovers=leftovers)
     return Unpushed(len(shas), len(shas) - len(read), span.shared, _sort_problems(problems))
 
 
 def read_uncommitted(git: Git, head: str, files: Sequence[FileState]) -> tuple[UnpushedProblem, ...]:
-    """Secrets in staged and changed tracked files, and large or unwanted files in the index. `head` is "" before the
-    first commit. Raises `GitError`."""
+    """Secrets in staged and changed tracked files, and large or unwanted files in the index. `head` is "" if there is
+    no commit yet. Raises `GitError`."""
     if not any(file.staged or file.modified for file in files):
         return ()
     head = head or git.text("hash-object", "-t", "tree", "--stdin", stdin=b"")  # the empty tree
@@ -190,7 +192,7 @@ def read_uncommitted(git: Git, head: str, files: Sequence[FileState]) -> tuple[U
 
 
 def _small_changed_files(git: Git, files: Sequence[FileState]) -> list[str]:
-    """The changed tracked files that are small enough, up to `MAX_BYTES` together."""
+    """The changed tracked files that are small enough to be searched, with at most `MAX_BYTES` together."""
     paths: list[str] = []
     remaining = MAX_BYTES
     for file in files:
@@ -207,8 +209,8 @@ def _small_changed_files(git: Git, files: Sequence[FileState]) -> list[str]:
 
 
 def _parse_raw_diff(listing: bytes) -> Iterator[_RawEntry]:
-    """The files in the output of `--raw -z` for one or many commits. With `-c` a merge has the files that differ from
-    those of each parent; others come from a parent, which is read by itself."""
+    """The files in the output of `--raw -z`, for one or more commits. With `-c`, a merge has only the files that differ
+    from those of all its parents. Its other files come from a parent, which is read separately."""
     fields = iter(listing.split(b"\0"))
     sha = ""
     for field in fields:
@@ -226,8 +228,8 @@ def _parse_raw_diff(listing: bytes) -> Iterator[_RawEntry]:
 def _object_sizes(git: Git, names: Iterable[str]) -> dict[str, int]:
     """The size of each object by its name, which is an id or COMMIT:PATH.
 
-    A folder counts as larger than any file. An object that is not there is left out, for example a file of another
-    commit, or any file in a partial clone.
+    A folder has the size `FOLDER_BYTES`. An object that does not exist is left out, such as a file that is not in a
+    commit, or that a partial clone does not have.
     """
     names = list(names)
     listing = "".join(f"{name}\n" for name in names).encode(errors="surrogateescape")
@@ -257,8 +259,8 @@ def _newest_within_limit(shas: Sequence[str], entries: Iterable[_RawEntry], size
 def _unwanted_files(
     git: Git, entries: Iterable[_RawEntry], sizes: Mapping[str, int], base: str, head: str
 ) -> list[UnpushedProblem]:
-    """Files that do not belong in a repository, one for each path. A file is left out if `base` has one of about that
-    size at the same path."""
+    """The files that do not belong in a repository, one for each path. A file is left out if `base` has one of about
+    the same size at the same path."""
     problems: dict[str, UnpushedProblem] = {}
     for entry in entries:
         size = sizes.get(entry.blob, 0)
@@ -277,7 +279,7 @@ def _unwanted_files(
 
 
 def _classify_file(entry: _RawEntry, size: int) -> tuple[str, str]:
-    """The problem of a file and the path that it is about; both "" for no problem."""
+    """(problem, path) of a file. The path may be that of a folder. Both are "" if there is no problem."""
     if entry.status == "A" and is_secret_file(entry.path) and size:
         return f"{SECRET}: file that holds keys", entry.path
     if not _TEST_PATH.search(entry.path):
@@ -290,8 +292,8 @@ def _classify_file(entry: _RawEntry, size: int) -> tuple[str, str]:
 
 
 def _scan_patch(git: Git, head: str, patch: bytes, *, leftovers: bool) -> list[UnpushedProblem]:
-    """The problems in the lines that commits add, with their line in the present file. If a later commit removed the
-    line again, only a secret counts."""
+    """The problems in the lines that commits add, with the number of their line in the present file. If a later commit
+    removed the line again, it is a problem only if it contains a secret."""
     texts: dict[str, list[str]] = {}
     problems: dict[tuple[str, str, int], UnpushedProblem] = {}
     for sha, added, leftover in _scan_lines(patch, leftovers=leftovers):
@@ -311,8 +313,8 @@ def _scan_patch(git: Git, head: str, patch: bytes, *, leftovers: bool) -> list[U
 
 
 def _sort_problems(problems: Iterable[UnpushedProblem]) -> tuple[UnpushedProblem, ...]:
-    """Sort secrets before others, and lines before whole files. A whole file is left out if a secret is named in one of
-    its lines."""
+    """Sort secrets before other problems, and lines before whole files. A whole file is left out if one of its lines is
+    a problem with a secret."""
     problems = list(problems)
     located = {problem.path for problem in problems if problem.is_secret and problem.line}
     shown = [problem for problem in problems if not problem.is_secret or problem.line or problem.path not in located]
@@ -321,8 +323,8 @@ def _sort_problems(problems: Iterable[UnpushedProblem]) -> tuple[UnpushedProblem
 
 
 def _scan_lines(patch: bytes, *, leftovers: bool) -> Iterator[tuple[str, PatchLine, Leftover]]:
-    """The commit, the line and the finding for each problem in the added lines of a patch. Without `leftovers` only
-    files with a hint of a secret are read, which most do not have."""
+    """(commit, line, finding) for each problem in the added lines of a patch. Without `leftovers`, only the few files
+    with a hint of a secret are read."""
     commit = b""
     for part in re.split(rb"\n(?=\x01|diff --(?:git|cc) )", b"\n" + patch):
         if part.startswith(b"\x01"):

@@ -1,9 +1,9 @@
-"""The hosts that a session may reach: the entries of its list, and which host and address each lets through (SPEC 3.8).
+"""Reads the list of hosts that a session may reach, and decides which hosts and addresses it allows (SPEC 3.8).
 
-An entry is `name`, `*.domain`, `name:port`, an address, or `[address]:port`; without a port it is 443. A name that is
-listed may lie in a private network, since someone wrote it down. One that a `*` lets through may not. Loopback,
-link-local (where clouds keep credentials) and multicast are reached only by an address that is listed itself, or by
-`localhost`.
+An entry is `name`, `*.domain`, `name:port`, an address, or `[address]:port`. Without a port it is for 443. A listed
+name may have an address in a private network, because somebody wrote it down. A name that only a `*` allows may not.
+Loopback, link-local addresses (where clouds keep credentials) and multicast addresses are allowed only if the address
+itself is listed. For loopback, the entry `localhost` is enough.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ class HostRule:
     """One entry of the list of hosts."""
 
     name: str
-    """Lower case, without the `*.` of a `wildcard`; "" for every public host."""
+    """The name or address in lower case, without the `*.` of a `wildcard`; "" for every public host."""
     port: int = HTTPS
     wildcard: bool = False
 
     @property
     def address(self) -> Address | None:
-        """The address, when it was listed as one."""
+        """The address, if the entry is an address; else None."""
         return address_of(self.name)
 
     def matches(self, host: str, port: int) -> bool:
-        """Whether this entry lets `host` through, as `normal_host` has it."""
+        """Whether this entry allows `host`, which has the form of `normal_host`, at this port."""
         if not self.name:
             return True
         if port != self.port:
@@ -46,7 +46,7 @@ class HostRule:
         return host.endswith(f".{self.name}") if self.wildcard else host == self.name
 
     def admits(self, address: Address) -> bool:
-        """Whether the host this entry let through may have this address."""
+        """Whether a host that this entry allows may have this address."""
         address = embedded_ipv4(address)
         if (listed := self.address) is not None:
             return address == embedded_ipv4(listed)
@@ -64,7 +64,7 @@ class HostRule:
 
 
 PUBLIC = HostRule("", wildcard=True)
-"""Every public host, at any port: for a workspace whose network is allowed."""
+"""The rule for a workspace whose network is allowed: every public host at any port."""
 
 
 def host_rules(entries: Iterable[str]) -> tuple[HostRule, ...]:
@@ -73,7 +73,7 @@ def host_rules(entries: Iterable[str]) -> tuple[HostRule, ...]:
 
 
 def local_hosts(entries: Iterable[str]) -> list[str]:
-    """The entries that are on the operator's own loopback, as "host:port"."""
+    """Those entries that are addresses on the operator's own loopback, as "host:port"."""
     return [
         join_address(rule.name, rule.port)
         for rule in host_rules(entries)
@@ -97,7 +97,7 @@ def _parse_rule(entry: str) -> HostRule:
 
 
 def split_address(target: str, default: int | None = None) -> tuple[str, int]:
-    """Split `host:port`; the host as `normal_host` returns it. Raises ValueError for anything else."""
+    """Split `host:port`. The host gets the form of `normal_host`. Raises ValueError for anything else."""
     match = re.fullmatch(r"(\[[0-9a-fA-F:.]+\]|[^\[\]:/@\s]+)(?::(\d{1,5}))?", target)
     if match is None or (match[2] is None and default is None):
         raise ValueError(target)
@@ -108,8 +108,10 @@ def split_address(target: str, default: int | None = None) -> tuple[str, int]:
 
 
 def normal_host(host: str) -> str:
-    """A host for comparison: lower case, without a final dot, an address in its shortest form. Raises ValueError for
-    what is neither a name nor an address, such as 0x7f.1, which a resolver may take for one."""
+    """A host in a form for comparison: in lower case, without a dot at the end, and an address in its shortest form.
+
+    Raises ValueError if it is neither a name nor an address, such as 0x7f.1, which a resolver may accept.
+    """
     bare = host.strip("[]").rstrip(".").lower()
     if (address := address_of(bare)) is not None:
         return str(address)
@@ -120,7 +122,7 @@ def normal_host(host: str) -> str:
 
 
 def address_of(host: str) -> Address | None:
-    """The address that `host` spells, or None."""
+    """The address, if `host` is written as an address; else None."""
     try:
         return ipaddress.ip_address(host)
     except ValueError:
@@ -128,7 +130,8 @@ def address_of(host: str) -> Address | None:
 
 
 def embedded_ipv4(address: Address) -> Address:
-    """The IPv4 address inside an IPv6 one, at which a connection would end; else the address itself."""
+    """The IPv4 address that is embedded in an IPv6 address, because a connection would go there; else the address
+    itself."""
     if isinstance(address, ipaddress.IPv6Address):
         if address.ipv4_mapped is not None:
             return address.ipv4_mapped
@@ -140,5 +143,5 @@ def embedded_ipv4(address: Address) -> Address:
 
 
 def join_address(host: str, port: int) -> str:
-    """`host:port`, with the brackets of IPv6."""
+    """`host:port`, with brackets around an IPv6 address."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -1,5 +1,5 @@
-"""Templates of cards about your recent work: work that waits, the day and a meeting in words, and a file that usually
-changes too."""
+"""Cards about your recent work: unpushed commits and uncommitted changes that wait, summaries of the day and for a
+meeting, and a file that usually changes with others."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from engine.prediction.templates.offers import (
 )
 
 DAY_BEGINS = timedelta(hours=5)
-"""Work before five in the morning belongs to the day before, as `part_of_day` has it."""
+"""Work before five in the morning belongs to the day before, as in `part_of_day`."""
 
 
 MIN_WAIT = timedelta(days=2)
@@ -35,7 +35,7 @@ MIN_WAIT = timedelta(days=2)
 
 @template
 def waiting_work(context: WorkspaceContext) -> Iterator[Offer]:
-    """For days there have been commits that nobody else has, or changes that are in no commit."""
+    """Commits have not been pushed for days, or changes have not been committed for days."""
     git = context.repository
     if git.head and not git.operation:
         yield from _waiting_commits(context, git)
@@ -43,7 +43,7 @@ def waiting_work(context: WorkspaceContext) -> Iterator[Offer]:
 
 
 def _waiting_commits(context: WorkspaceContext, git: GitState) -> Iterator[Offer]:
-    """Without a remote the commits of the base branch wait for nobody."""
+    """Commits that are not pushed; without a remote, commits that the base branch does not have."""
     if git.has_remote:
         number, where = (
             context.inspection.unpushed.commits,
@@ -71,7 +71,7 @@ def _waiting_commits(context: WorkspaceContext, git: GitState) -> Iterator[Offer
 
 
 def _waiting_changes(context: WorkspaceContext, git: GitState) -> Iterator[Offer]:
-    """Files that were changed days ago and are in no commit, unless they are nobody's work."""
+    """Files that were changed days ago and are not committed. Byproducts such as logs are left out."""
     dated = [
         (file.modified_at, file.path)
         for file in git.files
@@ -95,7 +95,8 @@ def _waiting_changes(context: WorkspaceContext, git: GitState) -> Iterator[Offer
 
 
 def _known_breakage(context: WorkspaceContext, git: GitState, number: int) -> list[str]:
-    """The known breakages in the newest `number` commits: commits that a bisect blamed, red tests of HEAD."""
+    """The known problems of the newest `number` commits: commits that broke a test according to a bisect, and failing
+    tests of HEAD."""
     unpushed = [commit.id for commit in git.recent[:number]]
     faults = []
     for session in context.sessions:
@@ -110,7 +111,7 @@ def _known_breakage(context: WorkspaceContext, git: GitState, number: int) -> li
 
 @template
 def summarise_day(context: WorkspaceContext) -> Iterator[Offer]:
-    """In the evening of a day with work of your own (SPEC 2.11)."""
+    """It is the evening of a day on which you committed something (SPEC 2.11)."""
     git = context.repository
     if not git.head or context.part is not PartOfDay.EVENING:
         return
@@ -126,12 +127,13 @@ def summarise_day(context: WorkspaceContext) -> Iterator[Offer]:
 
 
 PREPARATION_TIME = timedelta(hours=1)
-"""Time before a meeting at which its preparation is offered."""
+"""How long before a meeting its preparation is offered."""
 
 
 @template
 def prepare_meeting(context: WorkspaceContext) -> Iterator[Offer]:
-    """Before a meeting: what was done since it was last held, or since the day before began, if that is anything."""
+    """A meeting begins soon, and there are commits since it was last held, or if that is not known, since the day
+    before."""
     git, meeting = context.repository, nearest(context.meetings, context.local)
     if not git.head or meeting is None or meeting.begins - context.local > PREPARATION_TIME:
         return
@@ -164,7 +166,7 @@ def _summary(context: WorkspaceContext, prompt: str, reasoning: str, since: date
 
 
 def _sessions_since(context: WorkspaceContext, since: datetime) -> dict[str, list[str]]:
-    """The sessions and test runs of that time, a line each, oldest first."""
+    """The sessions and test runs since a time, oldest first, each in one line."""
     sessions = [
         f"{plain(session.prompt, 80)}: {plain(session.summary, 80) or session.state.value}"
         for session in context.sessions
@@ -177,30 +179,30 @@ def _sessions_since(context: WorkspaceContext, since: datetime) -> dict[str, lis
 
 
 def default_parameters(flow: str | None, local: datetime) -> dict[str, str]:
-    """The parameters of a flow that is named without any, at `local` time. Defaults of the flow itself are not among
-    them."""
+    """The parameters for a flow that is named without parameters, at the time `local`. Parameters with a default in the
+    flow itself are left out."""
     return {"since": day_begin(local).isoformat()} if flow == "summarise_day" else {}
 
 
 def day_begin(local: datetime) -> datetime:
-    """Five in the morning of the working day that a local time belongs to."""
+    """The beginning of the working day of a local time, which is at five in the morning."""
     return (local - DAY_BEGINS).replace(hour=5, minute=0, second=0, microsecond=0, fold=0)
 
 
 def commits_between(git: GitState, start: datetime, end: datetime | None) -> list[Commit]:
-    """Of the recent commits, those from `start` on and before `end`, newest first."""
+    """The recent commits from `start` up to, but not including, `end`, newest first. Without an `end`, up to now."""
     return [commit for commit in git.recent if commit.at >= start and (end is None or commit.at < end)]
 
 
 def _count_words(commits: list[Commit], git: GitState) -> str:
-    """ "3 commits"; "at least 50 commits" where the oldest is the last that was read and history goes on behind it."""
+    """The number in words: "3 commits". It is "at least 50 commits" if older commits were not read."""
     more = commits[-1] == git.recent[-1] and bool(commits[-1].parents)
     return ("at least " if more else "") + count(len(commits), "commit")
 
 
 @template
 def changes_together(context: WorkspaceContext) -> Iterator[Offer]:
-    """A file has not changed that usually changes together with files that did."""
+    """A file that usually changes together with the changed files has not changed."""
     git = context.repository
     if not git.head or git.partner is None:
         return

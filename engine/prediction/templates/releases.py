@@ -1,4 +1,4 @@
-"""Templates of cards about a release: it is due, or the change log does not mention it yet."""
+"""Cards about a release: it is due, or the change log does not mention it yet."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ ROUTINE = re.compile(
       | (?:version\s+)? bump\b | merge\b
       | version\b \s* v?\d | v?\d+(?:\.\d+)+ \S* (?:\s*\(\S+\))? \s* $ )""",
 )
-"""Subjects of commits that only release, raise a version's number, or merge. A change log does not mention them."""
+"""Matches subjects of commits that only make a release, change a version number, or merge. A change log does not
+mention these."""
 
 WORK_IN_PROGRESS = timedelta(days=30)
 """If nothing was committed for this long, no release is proposed."""
@@ -55,7 +56,7 @@ def _release_offer(context: WorkspaceContext, release: ReleaseRhythm, prompt: st
 
 
 def _change_log_path(context: WorkspaceContext) -> str:
-    """The change log at the top of the repository, "" when there is none."""
+    """The change log at the top of the repository; "" if there is none."""
     return next((part.project.changelog for part in context.parts if not part.project.path), "")
 
 

@@ -1,7 +1,7 @@
-"""Asks models the single questions of services, without tools and outside of any session's conversation.
+"""Asks models single questions for services of the engine, without tools and outside of any session.
 
-A question is stored and paid like every other call. Its cost is reserved within the caps before it is asked, and
-settled when it has ended in any way. Its exact prompt is stored for the X-ray (SPEC 3.4, 9.6).
+A question is stored and counted like every other call. Its cost is reserved within the caps before it is asked, and
+settled when it has ended, however it ended. Its exact prompt is stored for the X-ray (SPEC 3.4, 9.6).
 """
 
 from __future__ import annotations
@@ -45,17 +45,19 @@ POLL_SECONDS = 0.25
 
 
 class ModelAccess(Protocol):
-    """Chooses a named model and its key; the router does, and so does the narrower access of the Twin model."""
+    """Finds a model by its name, and its key. The router has this protocol, and so has the more limited access of the
+    Twin model."""
 
     def choose_named(self, model_id: str, reason: str) -> ModelChoice:
-        """Raises `Refusal` `no_model`."""
+        """The model with this id. Raises `Refusal` `no_model`."""
 
     def key(self, provider: str) -> Key | None:
-        """Raises `Refusal` when it lies where it must not be used."""
+        """The key of a provider; None if it has none. Raises `Refusal` if the key is stored in a place from which it
+        must not be used."""
 
 
 def model_with_key(access: ModelAccess, choice: ModelChoice) -> Model:
-    """A chosen model with what the host needs to reach it. Raises as `ModelAccess.key`."""
+    """The chosen model with its address and key, as the host needs it. Raises as `ModelAccess.key`."""
     key = access.key(choice.provider)
     return Model(choice.provider, choice.model, choice.kind, choice.base_url, key.value if key else "")
 
@@ -66,21 +68,21 @@ class _PendingQuestion:
 
     question: Question
     text: str
-    """Its text as it is sent, without secrets."""
+    """The text that is sent, without secrets."""
     model: Model
     secrets: tuple[str, ...]
-    """Values that are cut out of texts."""
+    """Values that are removed from texts."""
     deadline: float
-    """When the answer must be there, on the clock's monotonic time."""
+    """The monotonic time of the clock up to which the answer must come."""
     price: Price = field(default_factory=lambda: Price(0, 0))
-    """Known once the conversation is open, as is the window."""
+    """The price of the model. It is known when the conversation is open, and so is `window`."""
     window: int | None = None
-    """Tokens that the model reads, None when unknown."""
+    """Maximum number of tokens that the model reads; None if it is unknown."""
 
 
 @frozen
 class _Outcome:
-    """What a request used, and its answer or its problem."""
+    """The usage of a request, and its answer or its problem."""
 
     usage: CallUsage
     text: str = ""
@@ -88,7 +90,7 @@ class _Outcome:
 
 
 class SingleQuestions:
-    """Asks models single questions. From any thread; each call takes as long as its question allows."""
+    """Asks models single questions. Thread-safe. A call may take as long as its question allows."""
 
     def __init__(
         self,
@@ -102,8 +104,8 @@ class SingleQuestions:
         hold_reason: Callable[[], str],
         secrets: Callable[[], Iterable[str]] = tuple,
     ) -> None:
-        """`hold_reason()` says why nothing may be asked now, "" when it may; `secrets` are cut out of questions and
-        answers."""
+        """`hold_reason()` returns why no question may be asked now; "" if one may. `secrets` are removed from questions
+        and answers."""
         self._database = database
         self._host = host
         self._access = access
@@ -114,13 +116,13 @@ class SingleQuestions:
         self._secrets = secrets
 
     def ask(self, model_id: str, question: Question) -> Answer:
-        """Ask `PROVIDER:MODEL`, once. Raises `NoAnswer`: nothing may run now, a cap or the question's budget does not
-        allow it, the model failed, was too slow, or said nothing that can be used."""
+        """Ask the model with the id `PROVIDER:MODEL` once. Raises `NoAnswer` if nothing may run now, if a cap or the
+        budget of the question does not allow it, or if the model fails, is too slow, or gives no usable answer."""
         pending = self._make_pending(model_id, question)
         try:
             conversation = self._host.open_conversation()
             try:
-                self._check_hold()  # again: a stop that came meanwhile has ended an earlier host, not this one
+                self._check_hold()  # checked again, because a stop in the meantime did not end this new host
                 conversation.open(pending.model, instructions=question.instructions, tools=(), history=None)
                 opened, _ = self._await_message(pending, conversation, "opened")
                 if opened["type"] == "failed":
@@ -166,7 +168,7 @@ class SingleQuestions:
             call_id = self._begin(pending)
             outcome = self._send(pending, conversation, allowed)
         finally:
-            # The cost is settled whether the call could be stored or not.
+            # The cost is settled even if the call could not be stored.
             self._database.write(lambda tx: self._costs.settle(tx, entry, outcome.usage.cost))
             if call_id:
                 self._calls.finish(
@@ -213,7 +215,7 @@ class SingleQuestions:
     def _await_message(
         self, pending: _PendingQuestion, conversation: Conversation, expected: str
     ) -> tuple[Message, int]:
-        """The `expected` message or a failure, and how many characters came before it."""
+        """(message, number of characters that came before it). Waits for the `expected` message or a failure."""
         received = 0
         while True:
             message = conversation.next_message(POLL_SECONDS)
@@ -228,7 +230,7 @@ class SingleQuestions:
 
 
 def _request_budget(pending: _PendingQuestion) -> RequestBudget:
-    """The budget of the request. Raises `NoAnswer` when that is too little for an answer."""
+    """The budget of the request. Raises `NoAnswer` if it is too small for an answer."""
     question = pending.question
     text_tokens = budgets.estimate_tokens(question.instructions + pending.text)
     size = PromptSize(estimated=text_tokens + 2 * budgets.MESSAGE_OVERHEAD)
@@ -248,7 +250,7 @@ def _failure_text(pending: _PendingQuestion, failure: Failure) -> str:
 
 
 def _answer_problem(text: str, answer: Message) -> str:
-    """The problem that makes an answer useless, "" for none."""
+    """The problem that makes an answer useless; "" for none."""
     if answer["finish"] == "content_filter":
         return "the provider's content filter ended the answer"
     if answer["finish"] == "length":
@@ -258,7 +260,7 @@ def _answer_problem(text: str, answer: Message) -> str:
 
 @frozen
 class MemoryModel:
-    """Asks the model that the operator named for memory's own questions; see `engine.model.prompts`."""
+    """Asks the questions of memory. The operator names the model for them in the settings (`memory.model`)."""
 
     settings: SettingsSource
     single_questions: SingleQuestions

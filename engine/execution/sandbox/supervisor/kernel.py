@@ -1,6 +1,7 @@
-"""What the supervisor asks of the Linux kernel and Python has no functions for: Landlock, seccomp, capabilities.
+"""Calls of the Linux kernel for which Python has no functions: Landlock, seccomp, capabilities. The supervisor uses
+them.
 
-All functions raise OSError when the kernel refuses. Standard library only, as in the whole package.
+All functions raise OSError if the kernel refuses. As in the whole package, only the standard library is imported.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import os
 import stat
 import struct
 
-TYPE_CHECKING = False  # not imported from `typing`: that import would slow every command down
+TYPE_CHECKING = False  # `typing` is not imported, because that would make each command slower
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -40,23 +41,23 @@ LANDLOCK_IOCTL_DEV = 1 << 15
 _LANDLOCK_FILE_RIGHTS = (
     LANDLOCK_EXECUTE | LANDLOCK_WRITE_FILE | LANDLOCK_READ_FILE | LANDLOCK_TRUNCATE | LANDLOCK_IOCTL_DEV
 )
-"""Rights of Landlock that a single file can have."""
+"""The rights of Landlock that a rule for a single file can have."""
 _RULESET_BYTES, _RULESET_BYTES_WITH_SCOPE = 8, 24
-"""Sizes of `struct landlock_ruleset_attr`: only the rights to files, and (since ABI 6) all three fields."""
+"""Sizes of `struct landlock_ruleset_attr`: with only the rights to files, and since ABI 6 with all three fields."""
 
 libc = ctypes.CDLL(None, use_errno=True)
 _machine = os.uname().machine
 
 
 def raise_errno(result: int, operation: str) -> None:
-    """Raise OSError when the `result` of a call of `libc` says that it failed."""
+    """Raise OSError if `result`, the result of a call of `libc`, says that the call failed."""
     if result < 0:
         number = ctypes.get_errno()
         raise OSError(number, f"{operation}: {os.strerror(number)}")
 
 
 def drop_capabilities() -> None:
-    """Drop all capabilities: root only stays the owner of its files."""
+    """Drop all capabilities. After that root can do no more than other users, but it still owns its files."""
     number = 0
     while libc.prctl(_PR_CAPBSET_DROP, number, 0, 0, 0) == 0:
         number += 1
@@ -65,10 +66,10 @@ def drop_capabilities() -> None:
 
 
 def make_ruleset(handled: int, scope: int, rules: Sequence[tuple[int, str]], writable: Sequence[str]) -> int:
-    """Make the Landlock ruleset that takes the rights `handled` away but for `rules`. Returns its descriptor.
+    """Make a Landlock ruleset that removes the rights `handled`, except those in `rules`. Returns its descriptor.
 
-    A place that is gone by now is left out. Where commands may write, links are not followed: one of the commands may
-    have put a link there.
+    A place that does not exist any more is left out. Links at `writable` places are not followed, because a command may
+    have put them there.
     """
     attributes = struct.pack("QQQ", handled, 0, scope)
     size = _RULESET_BYTES_WITH_SCOPE if scope else _RULESET_BYTES
@@ -90,8 +91,8 @@ def make_ruleset(handled: int, scope: int, rules: Sequence[tuple[int, str]], wri
 
 
 def confine_self(ruleset: int, seccomp_filter: bytes) -> int:
-    """Hold this process, and what it becomes, by a Landlock ruleset and a seccomp filter. Returns the descriptor on
-    which the kernel passes calls on."""
+    """Confine this process, and the program that it becomes, with a Landlock ruleset and a seccomp filter. Returns the
+    descriptor on which the kernel passes on calls."""
     raise_errno(libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no_new_privs")
     raise_errno(libc.syscall(_SYS_LANDLOCK_RESTRICT_SELF, ruleset, 0), "landlock")
     instructions = ctypes.create_string_buffer(seccomp_filter, len(seccomp_filter))
@@ -107,7 +108,7 @@ def confine_self(ruleset: int, seccomp_filter: bytes) -> int:
 
 
 def copy_descriptor(pid: int, descriptor: int) -> int:
-    """A copy of another process's descriptor."""
+    """Copy a descriptor of another process into this one."""
     process = libc.syscall(_SYS_PIDFD_OPEN, pid, 0)
     raise_errno(process, "pidfd_open")
     copied = libc.syscall(_SYS_PIDFD_GETFD, process, descriptor, 0)
