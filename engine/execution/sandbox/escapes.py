@@ -147,8 +147,8 @@ def _make_surroundings(stack: ExitStack, confinement: Confinement) -> _Surroundi
         folder=confinement.folder,
         outside=outside,
         token=token,
-        unix_listener=stack.enter_context(_listen(socket.AF_UNIX, str(outside / "socket"))),
-        port_listener=stack.enter_context(_listen(socket.AF_INET, ("127.0.0.1", 0))),
+        unix_listener=stack.enter_context(_start_listening(socket.AF_UNIX, str(outside / "socket"))),
+        port_listener=stack.enter_context(_start_listening(socket.AF_INET, ("127.0.0.1", 0))),
         victim=stack.enter_context(_start_sleeper(f"8.{token}")),  # the process to be found has another argument
     )
 
@@ -190,7 +190,7 @@ def _start_sleeper(seconds: str) -> Iterator[subprocess.Popen[bytes]]:
             process.kill()
 
 
-def _listen(family: socket.AddressFamily, address: str | tuple[str, int]) -> socket.socket:
+def _start_listening(family: socket.AddressFamily, address: str | tuple[str, int]) -> socket.socket:
     listener = socket.socket(family)
     listener.bind(address)
     listener.listen()

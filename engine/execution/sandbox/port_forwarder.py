@@ -45,12 +45,12 @@ def _proxy_environment(port: int) -> dict[str, str]:
 def main(arguments: Sequence[str]) -> None:
     """Listen on the ports, fork the child that forwards, and become the command."""
     gate, local_hosts, *argv = arguments
-    proxy = _listen("127.0.0.1", 0)
+    proxy = _start_listening("127.0.0.1", 0)
     openings = {proxy: b""}
     for target in filter(None, local_hosts.split(",")):
         host, _, port = target.rpartition(":")
         address = {"[::1]": "::1", "localhost": "127.0.0.1"}.get(host, host)
-        openings[_listen(address, int(port))] = f"CONNECT {target} HTTP/1.1\r\n\r\n".encode()
+        openings[_start_listening(address, int(port))] = f"CONNECT {target} HTTP/1.1\r\n\r\n".encode()
     proxy_port = proxy.getsockname()[1]
     if os.fork() == 0:
         _detach()
@@ -65,7 +65,7 @@ def main(arguments: Sequence[str]) -> None:
         os._exit(127 if isinstance(error, FileNotFoundError) else 126)
 
 
-def _listen(address: str, port: int) -> socket.socket:
+def _start_listening(address: str, port: int) -> socket.socket:
     """A listening socket. With port 0 it gets a free port."""
     server = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)
     server.bind((address, port))

@@ -117,7 +117,7 @@ class Toolbelt:
 
         Raises `Refusal` as `Jail.read`, `Gate.let_through`, and `binary`; `SessionStopped`.
         """
-        with self._reported("read", path):
+        with self._report_refusals("read", path):
             self._begin_read(path)
             text = _decode_text(path, self._jail.read(path).data)
         lines = texts.split_lines(text)
@@ -126,11 +126,11 @@ class Toolbelt:
 
     def write_text(self, path: str, content: str) -> None:
         """Write a text file of the folder for an agent. Raises `Refusal`, `SessionStopped`."""
-        with self._reported("write", path):
+        with self._report_refusals("write", path):
             self._write(check_arguments("write", {"path": path, "content": content}))
 
     @contextmanager
-    def _reported(self, tool: str, path: str) -> Iterator[None]:
+    def _report_refusals(self, tool: str, path: str) -> Iterator[None]:
         """Report a `Refusal` that the block raises, and raise it again. Raises `SessionStopped`."""
         self._live.check_running()
         try:

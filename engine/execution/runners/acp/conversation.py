@@ -174,16 +174,16 @@ class Conversation:
                 )
             return answer.model_validate(pending.result())
         except RequestError as error:
-            raise self._request_refused(error) from None
+            raise self._explain_refused_request(error) from None
         except ConnectionError:
-            raise await self._connection_lost() from None
+            raise await self._explain_lost_connection() from None
         except ValidationError:
             raise FlowError(f"{self._agent.title} answered `{method}` with something outside the protocol") from None
         finally:
             stop.cancel()
             pending.cancel()
 
-    def _request_refused(self, error: RequestError) -> FlowError:
+    def _explain_refused_request(self, error: RequestError) -> FlowError:
         details = error.data.get("details") if isinstance(error.data, dict) else error.data
         message = sanitise(f"{error}: {details}" if details and str(details) != str(error) else str(error))[:500]
         needs_login = error.code == AUTH_REQUIRED or any(hint in message.lower() for hint in _LOGIN_HINTS)
@@ -192,7 +192,7 @@ class Conversation:
         kind = FlowError if self._transcript.has_acted else RetryLater
         return kind(f"{self._agent.title} is not logged in: {message}", self._agent.login)
 
-    async def _connection_lost(self) -> FlowError:
+    async def _explain_lost_connection(self) -> FlowError:
         """The error that says why the connection ended."""
         self._live.check_running()
         if self._pipe is not None and self._pipe.problem:
