@@ -15,13 +15,13 @@ from engine import programs
 from engine.model import Refusal
 
 MIN_VERSION = (2, 38)
-"""The first git whose `merge-tree --write-tree` merges without touching a working tree."""
+"""The first version with `merge-tree --write-tree`, which merges without changing a working tree."""
 
 PASSED_ON = ("HOME", "XDG_CONFIG_HOME", "TMPDIR", "USER", "LOGNAME", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
-"""The variables of the engine's environment that git gets, besides a checked PATH."""
+"""The variables that git gets from the engine's environment, in addition to a checked PATH."""
 
 CONFIGURATION = ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM")
-"""The variables that say where the operator's configuration is. Only commands that read it get them."""
+"""The variables with the places of the operator's configuration. Only commands that read it get them."""
 
 FIXED = {
     "LC_ALL": "C.UTF-8",
@@ -35,11 +35,11 @@ FIXED = {
     "GIT_NO_LAZY_FETCH": "1",  # git 2.44 and newer; older ones find no remote to fetch from, see `repository`
     "GIT_ALLOW_PROTOCOL": "",
 }
-"""Variables with which git asks nothing, opens no editor or pager, and fetches nothing."""
+"""Variables with which git asks no questions, opens no editor or pager, and fetches nothing."""
 
 
 class GitError(Refusal):
-    """A git command failed. `exit_code` and `stderr` are git's own."""
+    """A git command failed. `exit_code` and `stderr` are those of git."""
 
     def __init__(self, arguments: Sequence[str], exit_code: int, stderr: str, folder: Path) -> None:
         super().__init__("git_failed", f"git {' '.join(arguments[:4])} failed in {folder}: {stderr.strip()[-400:]}")
@@ -48,7 +48,7 @@ class GitError(Refusal):
 
 
 def operators_configuration() -> dict[str, str]:
-    """The variables that say where the operator's configuration is, with their present values."""
+    """The variables with the places of the operator's configuration, and their present values."""
     return {name: os.environ[name] for name in CONFIGURATION if name in os.environ}
 
 
@@ -61,8 +61,9 @@ def run_git(
     stdin: bytes | None = None,
     timeout: float = 60.0,
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run git in `folder` with no other variables than `PASSED_ON`, `FIXED` and `environment`. No program from a folder
-    in `without` is used. Raises `GitError` (exit code -1) after `timeout` seconds, `Refusal` `no_folder`, `no_git`."""
+    """Run git in `folder`, with only the variables in `PASSED_ON`, `FIXED` and `environment`. No program from a folder
+    in `without` is used. Raises `GitError` with exit code -1 after `timeout` seconds, and `Refusal` `no_folder`,
+    `no_git`."""
     path = programs.search_path(*without)
     program = programs.find_program("git", *without)
     if program is None:

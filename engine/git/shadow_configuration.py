@@ -2,13 +2,13 @@
 `repository` run git with the environment of a `Repository`.
 
 git runs programs that the configuration of a repository names: filters, hooks, a file-system monitor, text converters,
-diff and merge drivers, signature checkers, transports, and more with each release. A list of those to switch off would
-never be complete. So git does not read that configuration. It reads one that is written here.
+diff and merge drivers, signature checkers, transports, and more with each release. A list of settings to switch off
+would never be complete. So git does not read that configuration, but one that is written here.
 
-That configuration has only settings from an allow-list, which are data: line endings, file modes, who the operator is,
-what a branch follows. They come from the operator's files and from the repository's own. The configuration lies in a
-shadow folder, which replaces the repository's common folder (`GIT_COMMON_DIR`) and links to its objects and refs. The
-shadow folder has no hooks. Attributes may name a filter or a driver, but there is none of that name.
+The written configuration has only settings from an allow-list, which are data, such as line endings, file modes, the
+operator's name, and the upstream of a branch. They come from the operator's files and from those of the repository. The
+configuration is in a shadow folder, which replaces the repository's common folder (`GIT_COMMON_DIR`) and links to its
+objects and refs. The shadow folder has no hooks. Attributes may name a filter or a driver, but none is configured.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ MAX_CONFIG_BYTES = 4_000_000
 """Maximum size of a configuration file. A larger one is refused."""
 
 _LINKED_ENTRIES = ("objects", "refs", "packed-refs", "reftable", "logs", "info", "shallow", "worktrees")
-"""The entries of the common folder that git may see: all but `config` and `hooks`."""
+"""The entries of the common folder that the shadow folder links to. `config` and `hooks` are not among them."""
 
 _ALLOWED_SETTING = re.compile(
     r"core\.(repositoryformatversion|filemode|symlinks|ignorecase|precomposeunicode|protecthfs|protectntfs|autocrlf|eol"
@@ -44,11 +44,11 @@ _ALLOWED_SETTING = re.compile(
     r"|merge\.(renames|renamelimit|directoryrenames)",
     re.DOTALL,
 )
-"""The settings that are taken from any file. None of them names a program. Without `extensions.partialClone` git has no
-remote to fetch a missing object from."""
+"""The settings that are read from any file. None of them names a program. `extensions.partialClone` is not among them,
+so that git has no remote from which it could fetch missing objects."""
 
 _ALLOWED_OPERATOR_SETTING = re.compile(r"core\.(excludesfile|attributesfile)")
-"""Settings that name files. They are taken only from the operator's own configuration."""
+"""Settings that name files. They are read only from the operator's own configuration."""
 
 _FILTER_SETTING = re.compile(r"filter\.(.*)\.(clean|smudge|process|required)", re.DOTALL)
 
@@ -75,7 +75,7 @@ _FIXED_CONFIG = """
 [advice]
 \tdetachedHead = false
 """
-"""The end of every configuration, which wins over what is before it. `mailmap` is off because every log would open a
+"""The end of every configuration, which overrides earlier settings. `mailmap` is off, because every log would open a
 `.mailmap`, which may be a pipe."""
 
 
@@ -92,8 +92,8 @@ class Repository:
     common: Path
 
     def environment(self) -> dict[str, str]:
-        """The variables that make git work on this repository, whatever lies in the folder in which it runs. Raises
-        `GitError` or `Refusal` when the configuration cannot be read."""
+        """The variables that make git work on this repository, in whatever folder it runs. Raises `GitError` or
+        `Refusal` if the configuration cannot be read."""
         shadow = _shadows.of(self)
         return {
             "GIT_DIR": str(self.git_dir),
@@ -105,13 +105,13 @@ class Repository:
 
     @property
     def filters(self) -> frozenset[str]:
-        """The names of the filters for which a configuration names programs. None of them runs."""
+        """The names of the filters that have programs in a configuration. These programs are never run."""
         return _shadows.of(self).filters
 
 
 @frozen
 class _Shadow:
-    """A folder that replaces a common folder, and the files from which it was made."""
+    """A shadow folder, which replaces a common folder, and the files from which it was made."""
 
     folder: Path
     filters: frozenset[str]
@@ -120,7 +120,7 @@ class _Shadow:
 
 
 class _Shadows:
-    """The shadow folders of this process. Each is made again when a configuration has changed."""
+    """The shadow folders of this process. A shadow folder is made again if a configuration has changed."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -148,7 +148,7 @@ _shadows = _Shadows()
 
 
 def _remove_root(process: int, root: Path) -> None:
-    if process == os.getpid():  # not in a fork of it
+    if process == os.getpid():  # a fork must not remove it
         shutil.rmtree(root, ignore_errors=True)
 
 
@@ -242,7 +242,7 @@ def _write_config(folder: Path, items: list[Setting], common: Path | None = None
         lines.append(f"\t{name}" if value is None else f"\t{name} = {_quote(value)}")
     lines.append(_FIXED_CONFIG.format(attributes=_quote(attributes)))
     if common is not None and not (common / "logs").is_dir():
-        lines.append("[core]\n\tlogAllRefUpdates = false\n")  # nothing can be made behind a link that leads nowhere
+        lines.append("[core]\n\tlogAllRefUpdates = false\n")  # the link to `logs` has no target to write to
     replacement = folder / "config.new"
     replacement.write_text("\n".join(lines), errors="surrogateescape")
     replacement.replace(folder / "config")
@@ -263,7 +263,7 @@ def operators_files() -> tuple[Path, ...]:
 
 
 def configuration_stamp(repository: Repository, operators: tuple[Path, ...]) -> tuple[object, ...]:
-    """A value that changes when a configuration does."""
+    """A value that changes whenever a configuration changes."""
     files = (repository.common / "config", repository.git_dir / "config.worktree", *operators)
     has_logs, no_system = (repository.common / "logs").is_dir(), os.environ.get("GIT_CONFIG_NOSYSTEM")
     return *map(_file_stamp, files), has_logs, repository.common, no_system, operators
