@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import sys
+import venv
+from pathlib import Path
 
 import pytest
 
@@ -57,6 +61,36 @@ def test_a_package_that_is_not_installed_is_no_failed_test(project: Repository, 
     with pytest.raises(FlowError) as caught:
         run_flow("run_tests")
     assert caught.value.fix == "uv sync"
+
+
+@pytest.mark.long
+def test_an_environment_without_pytest_is_named_with_the_interpreter_used_instead(
+    project: Repository, run_flow: RunFlow, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit_shop(project)
+    environment = project.path / ".venv"
+    environment.unlink()
+    venv.create(environment)  # without pip and pytest
+    (environment / "bin" / "pip").touch()
+    python3 = tmp_path / "operator" / "python3"
+    python3.parent.mkdir()
+    python3.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+    python3.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{python3.parent}{os.pathsep}{os.environ['PATH']}")
+    used = f".venv has no pytest; {python3} was used instead"
+
+    run = run_flow("run_tests")
+    assert run.check.green
+    assert used in run.transcript
+
+    project.write("shop/cart.py", "import sqlalchemy_not_here\n")
+    project.git("rm", "-q", "tests/test_tax.py")
+    with pytest.raises(FlowError) as caught:
+        run_flow("run_tests")
+    assert caught.value.message == (
+        f"pytest cannot run: {used}, and there the package `sqlalchemy_not_here` is not installed"
+    )
+    assert caught.value.fix == ".venv/bin/pip install pytest"
 
 
 @pytest.mark.long

@@ -43,6 +43,9 @@ def find_toolchains(job: Job, path: str) -> list[Toolchain]:
     """All tools that can test the project at `path`. Raises `CannotRun` if there are none, with the places that were
     searched."""
     project = find_project(job, path)
+    for tool in project.tools:
+        if tool.substitution:
+            job.say(tool.substitution)
     if project.tools:
         return list(project.tools)
     name = project.path or "this project"
@@ -156,7 +159,9 @@ def _first_missing(job: Job, tool: Toolchain, output: str, kinds: Container[str]
 
 
 def _cannot_run(tool: Toolchain, missing: MissingItem, scope: str = "") -> CannotRun:
-    return CannotRun(f"{scope or f'{tool.title} cannot run'}: {missing.sentence}", tool.fix_for(missing))
+    # What another interpreter lacks may well be installed in the project's environment.
+    reason = f"{tool.substitution}, and there {missing.sentence}" if tool.substitution else missing.sentence
+    return CannotRun(f"{scope or f'{tool.title} cannot run'}: {reason}", tool.fix_for(missing))
 
 
 def run_command(job: Job, command: Command, folder: Path, *, quiet: bool = False) -> CommandResult:

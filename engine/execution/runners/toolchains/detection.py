@@ -321,6 +321,15 @@ def _find_pytest(folder: ProjectFolder, row: ToolRow) -> Placeholders | None:
     return None
 
 
+def _environment_without_tool(folder: ProjectFolder, words: Placeholders) -> str:
+    """The project's own environment where the operator's interpreter runs the tests instead, "" for none."""
+    if "python" not in words:
+        return ""
+    own = [where for where, _ in folder.interpreters if not where.endswith(ON_PATH)]
+    used = next(where for where, interpreter in folder.interpreters if str(interpreter) == words["python"][0])
+    return own[0] if own and used.endswith(ON_PATH) else ""
+
+
 def _find_wrapper(folder: ProjectFolder, row: ToolRow) -> Placeholders | None:
     """The wrapper script of Gradle or Maven. It runs in the sandbox, like every program of the project."""
     for above in folders_up_to(folder.workspace, folder.top):
@@ -421,7 +430,13 @@ def detect_test_tools(folder: ProjectFolder) -> tuple[Toolchain, ...]:
             words["workspace"] = ("--workspace",) if folder.search_files(files, r"^\[workspace\]") else ()
         title = f"{row.program} {words['target'][0]}" if "target" in words else row.title or f"{words['run'][0]} test"
         tools[row.kind] = Toolchain(
-            row=row, folder=folder.folder, workspace=folder.workspace, top=folder.top, title=title, placeholders=words
+            row=row,
+            folder=folder.folder,
+            workspace=folder.workspace,
+            top=folder.top,
+            title=title,
+            environment_without_tool=_environment_without_tool(folder, words),
+            placeholders=words,
         )
     return tuple(tools.values())
 

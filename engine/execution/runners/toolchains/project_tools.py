@@ -110,6 +110,8 @@ class Toolchain(ProjectTool):
     """The top of the operator's repository."""
     title: str
     """The name of its command on screens."""
+    environment_without_tool: str = ""
+    """The project's environment that lacks the tool, so that the operator's `interpreter` runs it; "" for none."""
     below: tuple[str, ...] = ()
     """Folders whose tests other projects run."""
 
@@ -122,6 +124,13 @@ class Toolchain(ProjectTool):
     def interpreter(self) -> str:
         """The Python interpreter that runs the tests; "" for other languages."""
         return self.placeholders.get("python", ("",))[0]
+
+    @property
+    def substitution(self) -> str:
+        """A clause that says which interpreter is used instead of the project's own, "" where none is."""
+        if not self.environment_without_tool:
+            return ""
+        return f"{self.environment_without_tool} has no {self.title}; {self.interpreter} was used instead"
 
     def test_command(self, tests: Sequence[str], report: Path) -> Command:
         """The command that runs `tests`, which are ids, files or packages; without any, the whole suite. The tool may
