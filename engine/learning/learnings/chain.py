@@ -114,12 +114,13 @@ class Chain:
             if entry.kind == "SessionEnded":
                 self._end_session(Scope(key, session), ask=is_recent)
             elif entry.kind in LATE_KINDS:
-                self.extraction.late(entry)
+                self.extraction.write_late_findings(entry)
                 if entry.kind not in LANDED_KINDS:
                     self._database.write(lambda tx: self._mark_pending(tx, key))
+            elif is_recent and entry.kind == "SessionStarted":
+                self.extraction.write_risks(session)
             elif is_recent:
-                extract = self.extraction.begin if entry.kind == "SessionStarted" else self.extraction.in_flight
-                extract(session)
+                self.extraction.write_assumptions(session)
 
     def check_gates(self) -> None:
         """Promote within the projects that have new learnings. One check covers many sessions."""
@@ -129,7 +130,7 @@ class Chain:
             failed = []
             for key in project_keys:
                 try:
-                    self.project(Scope(key))
+                    self.promote_to_project(Scope(key))
                 except Exception as error:  # it is reported, and tried again with the next entry
                     log.exception("the gates of %s", key)
                     self._report_once(f"the gates of {key} could not be checked; they will be tried again: {error}")
@@ -148,7 +149,7 @@ class Chain:
             for error in errors:
                 self._report_once(f"{error}; it is ignored until you fix it in an editor")
             projects = sorted({scope_of_path(read.path).project for read in self._files.pages()} - {""})
-            steps: list[Callable[[], None]] = [partial(self.project, Scope(key)) for key in projects]
+            steps: list[Callable[[], None]] = [partial(self.promote_to_project, Scope(key)) for key in projects]
             steps += [partial(self._judge, judged)] if judge else []
             steps.append(partial(self.compact, GLOBAL))
             for step in steps:
@@ -160,7 +161,7 @@ class Chain:
                     errors.append(str(refusal))
             return report_of(before, self._files.entries(), judged, errors)
 
-    def project(self, scope: Scope) -> None:
+    def promote_to_project(self, scope: Scope) -> None:
         """Promote from the sessions to one project, reinforce, and compact. Raises `Refusal`."""
         with self.plan_lock:
             project_entries = self._files.entries(scope, below=False)
@@ -170,10 +171,10 @@ class Chain:
             plan = plan_project(session_entries, project_entries, scope, self._vectors, self._clock.now())
             self._carry_out(plan, "recurrence")
             for item in (*plan.promoted, *(entry for entry, _ in plan.reinforced)):
-                self.offer_up(item)
+                self.offer_to_leaders(item)
             self.compact(scope)
 
-    def offer_up(self, entry: LearningEntry) -> None:
+    def offer_to_leaders(self, entry: LearningEntry) -> None:
         """Offer an entry of a project to the leader of each agent that found it. A quote is offered only after the
         operator approved it, so that the operator is asked only once about a lesson."""
         if not entry.may_guide:
@@ -220,7 +221,7 @@ class Chain:
     def _end_session(self, scope: Scope, *, ask: bool) -> None:
         with self._database.read() as session:
             done = load(session, LearningSession, scope.session) is not None
-        new, fault = self.extraction.end(scope.session, ask=ask and not done)
+        new, fault = self.extraction.write_findings(scope.session, ask=ask and not done)
         if fault:
             self._report_once(fault)
         taught = bool(new) or (not done and bool(self._files.entries(scope)))
@@ -288,7 +289,7 @@ class Chain:
                 self._carry_out(self._global_plan(now), "model")
 
     def _carry_out(self, plan: PromotionPlan, by: str) -> None:
-        self._files.apply(plan.changes(self._clock.now()), plan.facts(by))
+        self._files.apply(plan.changes(self._clock.now()), plan.events(by))
 
 
 def report_of(

@@ -105,7 +105,7 @@ class Extraction:
         self._sessions = sessions
         self._model = model
 
-    def begin(self, session_id: str) -> list[LearningEntry]:
+    def write_risks(self, session_id: str) -> list[LearningEntry]:
         """Write the risks of a session at its start. Raises `NotReady`."""
         erasures, record = self._files.erasures, self._sessions.load_start(session_id)
         if record is None or record.view.flow is not None:
@@ -114,7 +114,7 @@ class Extraction:
         findings = find_risks(record, [entry for entry in entries if entry.session_id != session_id])
         return self._write(record, findings, record.view.started_at or record.view.created_at, erasures)
 
-    def in_flight(self, session_id: str) -> list[LearningEntry]:
+    def write_assumptions(self, session_id: str) -> list[LearningEntry]:
         """Write the assumptions of a session so far. Raises `NotReady`."""
         erasures, record = self._files.erasures, self._sessions.load_start(session_id)
         if record is None or record.view.flow is not None:
@@ -123,7 +123,7 @@ class Extraction:
         at = record.view.ended_at or record.view.started_at or record.view.created_at
         return self._write(record, findings, at, erasures)
 
-    def late(self, fact: LedgerEntry) -> list[LearningEntry]:
+    def write_late_findings(self, fact: LedgerEntry) -> list[LearningEntry]:
         """Write the findings from the operator's decision on a session's changes. The latest decision counts. Raises
         `NotReady`."""
         erasures, record = self._files.erasures, self._sessions.load_start(str(fact.payload.get("session_id", "")))
@@ -137,7 +137,7 @@ class Extraction:
                 self._restore(record, {finding.about for finding in findings})
         return self._write(record, findings, fact.at, erasures)
 
-    def end(self, session_id: str, *, ask: bool = True) -> tuple[list[LearningEntry], str]:
+    def write_findings(self, session_id: str, *, ask: bool = True) -> tuple[list[LearningEntry], str]:
         """Write the findings of a session that is over. Rules find them and, with `ask`, the configured model, if any.
         Returns (new entries, error of the model or ""). Raises `NotReady`."""
         erasures, record = self._files.erasures, self._sessions.load_record(session_id)

@@ -218,7 +218,7 @@ class Learnings:
             self.files.apply([Change(entry.path, entry.id, fields)], [event])
             mark_retracted(self._database, entry.lesson, is_valid=True)
             approved = self._entry(entry.id)
-            self._chain.offer_up(approved)
+            self._chain.offer_to_leaders(approved)
             return approved
 
     def promote(self, id: str) -> LearningEntry:

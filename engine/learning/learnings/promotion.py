@@ -68,7 +68,7 @@ class PromotionPlan:
             changes.append(Change(entry.path, entry.id, fields))
         return changes
 
-    def facts(self, by: str) -> list[Event]:
+    def events(self, by: str) -> list[Event]:
         """The events of the promotion."""
         events: list[Event] = [
             LearningPromoted(
