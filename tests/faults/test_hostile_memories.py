@@ -28,7 +28,7 @@ from engine.memory.recall_in_prompts import BLOCK, RecallPromptPart
 from engine.model import Layer, NewMemory, PromptRequest, RecallQuery, Refusal, sanitise
 from tests.memory.conftest import MakeMemory
 from tests.memory.conftest import make_memory as make_memory
-from tests.memory.test_memory import PIECES
+from tests.memory.test_recall_in_prompts import PIECES
 from tests.support.helpers import wait_until
 
 HOSTILE = int(os.environ.get("CLAWPY_HOSTILE", "10000"))
