@@ -207,9 +207,13 @@ class CardController:
     def predict(self, show_message: ShowMessage) -> None:
         """Run one prediction cycle now; `show_message` gets its result in words."""
 
+        listed = {card.about for card in self.pending(self._app.state.cards)}
+
         def done(report: Any) -> None:
+            # A card whose facts changed was replaced: that is no new card for the operator.
+            number = sum(card.about not in listed for card in report.created)
             errors = f"  ·  {'; '.join(report.errors)}" if report.errors else ""
-            result = f"{formats.count(len(report.created), 'new card')}." if report.created else "Nothing new."
+            result = f"{formats.count(number, 'new card')}." if number else "Nothing new."
             show_message(f"{result}{errors}", "$wants" if errors else "$grey")
             self._app.reload(["cards", "autonomy"])
 

@@ -192,6 +192,9 @@ class InsightsScreen(ConsoleScreen):
 
 def empty_message(read: Insights) -> str:
     """Why there are no figures, and how to get some."""
+    if number := read.metrics.cannot_run:
+        lacking = f"{number:,} could not run, so {'it counts' if number == 1 else 'they count'} in no rate."
+        return f"{lacking} On mission control (1), → approves and ← dismisses."
     if read.metrics.total:
         return "You have not decided any of them. On mission control (1), → approves and ← dismisses."
     when = "yet" if read.days is None else "in this period; p selects a longer one"

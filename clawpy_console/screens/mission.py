@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING
@@ -23,7 +23,7 @@ from clawpy_console.state import AppState
 from clawpy_console.widgets.reflowing_text import ReflowingText
 from clawpy_console.widgets.rows import Rows
 from clawpy_console.widgets.transcript import Transcript
-from engine.model import Card, Refusal, Waiting
+from engine.model import Card, Refusal, Result, Waiting
 
 if TYPE_CHECKING:
     from textual.timer import Timer
@@ -119,7 +119,7 @@ class MissionScreen(ConsoleScreen):
 
     def draw(self, changed: frozenset[str]) -> None:
         state = self.state
-        if not changed or changed & {"cards", "recent", "autonomy", "workspaces"}:
+        if not changed or changed & {"cards", "recent", "autonomy", "workspaces", "waiting", "sessions"}:
             stack = self._stack
             stack.show(self._filter(self.app.cards.pending(state.cards)), empty=self._empty_text(state))
         if self._is_stop_message and not self.app.holds:
@@ -262,8 +262,26 @@ class MissionScreen(ConsoleScreen):
             return "No cards yet: your files are being checked."
         if checked:
             place = workspace_name(self._workspace) if self._workspace else formats.count(len(checked), "workspace")
-            head = f"✓ Nothing needs you\n\nChecked {place} at {formats.moment(min(checked), self.now)}"
+            needs = " · ".join(self._needs(state))
+            title = f"No cards · {needs}" if needs else "No cards" if remark else "✓ Nothing needs you"
+            head = f"{title}\n\nChecked {place} at {formats.moment(min(checked), self.now)}"
         return f"{head}\n{remarks}{when}\n{self.key_of('mission.predict')} checks now"
+
+    def _needs(self, state: AppState) -> Iterator[str]:
+        """What needs the operator although there is no card: items that wait, and the last run if it went wrong. Each
+        ends with the key that leads there."""
+        work_key = self.key_of("app.work")
+        if number := len(state.waiting):
+            are_changes = all(waiting.kind == "change_set" for waiting in state.waiting)
+            what, key = ("change", work_key) if are_changes else ("item", self.key_of("panes.next"))
+            yield f"{formats.count(number, what)} {'waits' if number == 1 else 'wait'}: {key}"
+        over = (
+            session for session in state.sessions if session.state.over and self._workspace in ("", session.workspace)
+        )
+        last = max(over, key=panes.event_time, default=None)
+        if last is not None and not last.discarded_at and last.result in (Result.FAILED, Result.CANNOT_RUN):
+            failed = "found a problem" if last.has_problem else "failed"
+            yield f"the last run {'could not run' if last.result is Result.CANNOT_RUN else failed}: {work_key}"
 
     # Greeting
 

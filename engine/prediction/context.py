@@ -165,12 +165,15 @@ class WorkspaceContext:
         return cache(partial(conversations_signal, self.sessions, (), self.local))
 
     @property
-    def remark(self) -> str:
-        """Why no card can be about its tests, in words; "" if a project has tests that can run."""
-        if any(part.tool for part in self.parts):
-            return ""
+    def reasons_for_no_cards(self) -> tuple[str, ...]:
+        """Why there may be few cards or none, in words: no commit, or no project whose tests can run."""
+        reasons = []
+        if self.git is not None and not self.git.head:
+            reasons.append("no commit yet; most cards need a history, so make a commit")
         lacking = next((part.project for part in self.parts if part.project.missing_tool), None)
-        return f"{lacking.path or 'its tests'}: {lacking.untested_reason}" if lacking else ""
+        if lacking and not any(part.tool for part in self.parts):
+            reasons.append(f"{lacking.path or 'its tests'}: {lacking.untested_reason}")
+        return tuple(reasons)
 
     @cached_property
     def text(self) -> str:

@@ -136,7 +136,8 @@ class CardCycle:
 
     def remarks(self) -> dict[str, str]:
         """By workspace: why there may be no cards, for workspaces where the last cycle found such a reason."""
-        return {workspace: context.remark for workspace, context in self._last_contexts.items() if context.remark}
+        contexts = self._last_contexts.items()
+        return {workspace: reasons[0] for workspace, context in contexts if (reasons := context.reasons_for_no_cards)}
 
     def last_checked(self) -> dict[str, datetime]:
         """By workspace: when it was last checked, also by an earlier engine. Without workspaces that never were."""
@@ -219,7 +220,8 @@ class CardCycle:
         all_findings, rows, is_full = self._plan(active_paths, errors)
         if requested:
             errors[:0] = [f"{path}: autonomy is off, so it gets no cards" for path in paths if path not in active_paths]
-            errors += _reasons_for_no_cards([findings.context for findings in all_findings])
+            for context in (findings.context for findings in all_findings):
+                errors += [f"{context.workspace}: {reason}" for reason in context.reasons_for_no_cards]
             if is_full:
                 errors.append(_no_room(store.settings.current))
 
@@ -325,18 +327,6 @@ class CardCycle:
             self._blocked.add(row.fingerprint)
             rail, word, reason = verdict.rail, verdict.verdict.value, verdict.reason
             tx.record(TriggerBlocked(subject=row.id, workspace=row.workspace, rail=rail, verdict=word, reason=reason))
-
-
-def _reasons_for_no_cards(contexts: Sequence[WorkspaceContext]) -> list[str]:
-    """Why there may be no cards in these workspaces, in words."""
-    without_commit = [context for context in contexts if context.git is not None and not context.git.head]
-    return [
-        *(
-            f"{context.workspace}: no commit yet; most cards need a history, so make a commit"
-            for context in without_commit
-        ),
-        *(f"{context.workspace}: {context.remark}" for context in contexts if context.remark),
-    ]
 
 
 def _no_room(settings: Settings) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -11,7 +12,7 @@ from clawpy_console.app import ConsoleApp
 from clawpy_console.screens.card_lines import KINDS_OF_WORK, kind_of_work, work_facts
 from clawpy_console.widgets.rows import Rows
 from engine.execution.runners.flows import FLOWS
-from engine.model import Card, Phase, RailVerdict, Refusal, Verdict
+from engine.model import Card, CycleReport, Phase, RailVerdict, Refusal, Verdict
 from tests.console import stand_in
 from tests.console.conftest import running, screen_text, until
 from tests.console.stand_in import StandIn
@@ -89,10 +90,21 @@ def tiers(*words: str) -> Until:
     return Until(f"{words}", lambda app: rows(app) == [*words])
 
 
+def finds(cards: Callable[[StandIn], tuple[Card, ...]]) -> Given:
+    """The next check makes these cards."""
+
+    def change(engine: StandIn) -> None:
+        report = CycleReport(created=cards(engine))
+        engine.card_cycle.run_cycle = lambda *, requested: report
+
+    return Given(change)
+
+
 LINT_OFF = "“lint” cards are switched off in shop"
 LACKS = "bisect needs test and good"
 PATHS = 'paths = ["shop/cart.py", "shop/price.py", "shop/tax.py"]'
 NEW = stand_in.card(77, "Something hotter", confidence=0.79)
+OTHER = replace(NEW, subject="another subject")
 
 STORIES: dict[str, tuple[Step, ...]] = {
     "a refusal brings the card back with its reason": (
@@ -128,6 +140,10 @@ STORIES: dict[str, tuple[Step, ...]] = {
     "cards of one workspace, and a check for new ones": (
         "p", called("run_cycle", True), sees("Nothing new."), "w", "w", in_front(BLOG_CARD), sees("only blog"), "w",
         sees("of 5"),
+    ),
+    "a check counts no card that replaces one with other facts": (
+        finds(lambda engine: (replace(engine.cards.all[FIRST], id="pred_000000000088", fingerprint="new"), OTHER)), "p",
+        sees("1 new card."),
     ),
     "an empty stack says when the next check is": (
         Given(lambda engine: engine.cards.all.clear()), sees("Next check: 14:30"), "right", "left", "up", "enter",

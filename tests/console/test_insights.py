@@ -183,6 +183,17 @@ def text(fields: Iterable[Field]) -> str:
     return plain("\n".join(field_lines(fields)))
 
 
+def test_an_approved_card_that_could_not_run_is_not_called_undecided(read: Insights) -> None:
+    message = insights.empty_message(replaced_metrics(read, approved=0, rejected=0, cannot_run=1))
+    assert message.startswith("1 could not run, so it counts in no rate. On mission control (1)")
+    message = insights.empty_message(replaced_metrics(read, approved=0, rejected=0, cannot_run=0))
+    assert message.startswith("You have not decided any of them.")
+
+
+def replaced_metrics(read: Insights, **figures: int) -> Insights:
+    return dataclasses.replace(read, metrics=dataclasses.replace(read.metrics, **figures))  # type: ignore[arg-type]
+
+
 def bucket(stated: float, rate: float, decided: int = 20, unstated: int = 0) -> dict[str, Any]:
     item = ConfidenceBucket(0.6, 0.7, decided, rate, stated, rate - 0.1, rate + 0.1, unstated)
     empty = StandIn().insights.read(30)

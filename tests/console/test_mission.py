@@ -13,7 +13,7 @@ from clawpy_console.widgets.rows import Rows
 from engine.model import RailVerdict, SessionState, Verdict
 from tests.console.conftest import running, screen_text, toasts
 from tests.console.stand_in import StandIn
-from tests.console.stand_in_data import NOW
+from tests.console.stand_in_data import NOW, SHOP
 from tests.console.stories import (
     FIRST,
     SECOND,
@@ -73,6 +73,16 @@ def waits_for(span: timedelta) -> Given:
     return Given(change)
 
 
+def no_card(engine: StandIn) -> None:
+    engine.cards.all = {}
+    engine.sessions.all = engine.sessions.all[:2]  # neither failed
+
+
+def nothing_waits(engine: StandIn) -> None:
+    no_card(engine)
+    engine.changes.all = []
+
+
 LANDED_SESSION = Until("its session", lambda app: app.screen.session.id == "sess_000000000002")
 STORIES: dict[str, tuple[Step, ...]] = {
     "work says how each session ended and when": (
@@ -85,6 +95,21 @@ STORIES: dict[str, tuple[Step, ...]] = {
     "what could not run is not called a failure": (
         session(3, state=SessionState.CANNOT_RUN, error="ruff is not found"),
         row("#sessions", "Lint the 6 files", "could not run", "○"),
+    ),
+    "an empty stack names the changes that wait": (
+        Given(no_card), sees("No cards · 1 change waits: 2"), hides("Nothing needs you"),
+    ),
+    "an empty stack names a last run that went wrong": (
+        Given(nothing_waits), session(1, state=SessionState.CANNOT_RUN, error="ruff is not found"),
+        sees("No cards · the last run could not run: 2"), hides("Nothing needs you"),
+    ),
+    "an empty stack gives the remark of the last check": (
+        Given(nothing_waits),
+        Given(lambda engine: setattr(engine.card_cycle, "remarks", lambda: {SHOP: "no commit yet; make a commit"})),
+        sees("shop: no commit yet"), hides("Nothing needs you"),
+    ),
+    "without cards, failures and items that wait, nothing needs you": (
+        Given(nothing_waits), sees("✓ Nothing needs you")
     ),
     "tasks and agents are shown only while there are any": (
         row("#tasks", "cart rounding", mark="○"), row("#agents", "koji-core"), hides("research"), nothing_to_list,

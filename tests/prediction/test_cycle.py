@@ -67,6 +67,15 @@ def test_a_requested_cycle_says_when_there_is_no_room_for_a_card(world: World) -
     assert world.card_cycle.run_cycle().errors == (), "nobody asked"
 
 
+def test_a_workspace_without_a_commit_is_remarked_until_it_has_one(world: World) -> None:
+    reason = "no commit yet; most cards need a history, so make a commit"
+    assert world.card_cycle.run_cycle(requested=True).errors == (f"{SHOP}: {reason}",)
+    assert world.card_cycle.remarks() == {SHOP: reason}
+    world.state = committed(world)
+    world.cycle()
+    assert world.card_cycle.remarks() == {}
+
+
 def test_snoozed_and_own_cards_take_no_place_and_woken_ones_wait_for_one(world: World, clock: FakeClock) -> None:
     five = world.cycle(*names(*"abcdefgh"))
     world.propose("run_tests")
