@@ -19,9 +19,21 @@ def test_head_does_not_pass_without_the_uncommitted_file(monday: Situation) -> N
     card = monday.card("check_clean_head")
     assert card.tier is Tier.CHECK
     assert card.assignment.prompt == "Does HEAD pass without prices.py?"
+    assert card.reasoning == "It is in no commit: others get main without it."
     done = monday.approve(card)
     assert not done.check.green
     assert "pass with the uncommitted files" in done.summary or "error" in done.summary
+
+
+def test_the_question_about_head_counts_all_files_that_are_left_out(monday: Situation) -> None:
+    monday.commit_shop()
+    monday.record_test_run()
+    monday.commit("Prices have a module", {"cart.py": "from prices import add\ntotal = add\n"}, days_ago=0)
+    monday.write("prices.py", "def add(prices):\n    return sum(prices)\n")
+    monday.write("README.md", "# Shop with prices\n")
+    card = monday.card("check_clean_head")
+    assert card.assignment.prompt == "Does HEAD pass without your 2 uncommitted files?"
+    assert card.reasoning == "prices.py is in no commit: others get main without it."
 
 
 # The tests failed, and you changed something since: the failed ones again.

@@ -181,9 +181,13 @@ def check_clean_head(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
     files = usable_names(file.path for file in new)
     if not files:
         return
+    left_out, missing = listing(files), "It is" if len(files) == 1 else "They are"
+    if len(git.files) > len(files):  # the check leaves out all uncommitted files, not only the new ones
+        left_out = f"your {count(len(git.files), 'uncommitted file')}"
+        missing = f"{listing(files)} {'is' if len(files) == 1 else 'are'}"
     yield Offer(
-        f"Does HEAD pass without {listing(files)}?",
-        f"{'It is' if len(files) == 1 else 'They are'} in no commit: others get "
+        f"Does HEAD pass without {left_out}?",
+        f"{missing} in no commit: others get "
         f"{plain(git.branch, 30) or 'HEAD'} without {'it' if len(files) == 1 else 'them'}.",
         subject=branch_of(git),
         facts={"head": git.head, "files": files},

@@ -137,14 +137,12 @@ class CheckCleanHead(ProjectFlow):
     label = "Check a clean HEAD"
     place = Place.WORKTREE
     files: list[RepoPath] = Field(
-        default=[], description="the uncommitted files, only for the description: all are left out"
+        default=[], description="uncommitted files to name in the description: all are left out"
     )
 
     def describe(self) -> str:
-        files = "the uncommitted files"
-        if self.files:
-            files = f"{count(len(self.files), 'uncommitted file')}: {join_names(self.files, 3)}"
-        return f"Check that HEAD passes{self.where} without {files}"
+        named = f", among them {join_names(self.files, 3)}" if self.files else ""
+        return f"Check that HEAD passes{self.where} without the uncommitted files{named}"
 
     def run(self, job: Job) -> FlowResult:
         snapshot = store_tree(job)
