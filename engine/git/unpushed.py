@@ -37,6 +37,9 @@ MAX_PROBLEMS: Final = 500
 RECENT_AGE: Final = timedelta(days=7)
 """If there is neither a remote nor another branch, commits of at most this age count as unpushed."""
 
+FILLED_FOLDER: Final = "files that a tool fills"
+"""The kind of a folder such as `node_modules`."""
+
 _PATCH_OPTIONS = ("--unified=0", "--no-color", "--find-renames", "--irreversible-delete", "--no-prefix")
 _SMALL_FILES = ("-c", f"core.bigFileThreshold={MAX_READ_BYTES}")
 _SECRET_HINT = re.compile(HINT.pattern.encode())
@@ -90,6 +93,11 @@ class UnpushedProblem:
     def is_secret(self) -> bool:
         """Whether it is a likely secret."""
         return self.kind.startswith(SECRET)
+
+    @property
+    def is_folder(self) -> bool:
+        """Whether it is about a whole folder, so that `size`, of its largest file, says nothing."""
+        return self.kind == FILLED_FOLDER
 
 
 @frozen
@@ -284,7 +292,7 @@ def _classify_file(entry: _RawEntry, size: int) -> tuple[str, str]:
         return f"{SECRET}: file that holds keys", entry.path
     if not _TEST_PATH.search(entry.path):
         if filled := _TOOL_FOLDER.match(entry.path):
-            return f"files that a tool fills, in {filled[1].rpartition('/')[2]}", filled[1]
+            return FILLED_FOLDER, filled[1]
         for kind, least, pattern in _UNWANTED_KINDS:
             if size >= least and pattern.search(entry.path):
                 return kind, entry.path

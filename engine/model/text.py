@@ -92,6 +92,11 @@ def counted(items: Sequence[object], noun: str) -> str:
     return f"the {noun}" if len(items) == 1 else f"the {count(len(items), noun)}"
 
 
+def article(noun: str) -> str:
+    """`a` or `an`, by the first letter: `an archive`. A `u` is read as in `user`."""
+    return "an" if noun[0] in "aeioAEIO" else "a"
+
+
 def span(length: timedelta) -> str:
     """A span of time in one unit, rounded down: `under a minute`, `5 min`, `3 h`, `4 days`. A negative span counts as
     zero."""

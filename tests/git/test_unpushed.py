@@ -98,7 +98,7 @@ def test_a_key_that_was_there_before_is_no_problem(repository: Repository) -> No
 KIND_BY_FILE: dict[str, tuple[int, str]] = {
     ".env": (9, "likely secret: file that holds keys"),
     "web/.env.local": (0, ""),
-    "node_modules/x/a.js": (1, "files that a tool fills, in node_modules"),
+    "node_modules/x/a.js": (1, "files that a tool fills"),
     "dump.sql": (1_000_000, "database dump"),
     "small.sql": (999_999, ""),
     "old.sql": (1_200_000, ""),  # it was there before, half as large

@@ -13,7 +13,7 @@ from engine.git.secrets import SECRET
 from engine.git.state import GitState
 from engine.git.unpushed import UnpushedProblem, span_of
 from engine.model import Tier
-from engine.model.text import count, counted, listing, moment, plain, tail
+from engine.model.text import article, count, counted, listing, moment, plain, tail
 from engine.prediction.context import Part, WorkspaceContext, result_words
 from engine.prediction.templates.offers import (
     MAX_PATHS,
@@ -318,9 +318,9 @@ def _describe(problem: UnpushedProblem) -> str:
         secret_kind = problem.kind.removeprefix(f"{SECRET}: ")
         if not problem.line:
             return f"{where} is a file that holds keys"
-        return f"{where} holds {'an' if secret_kind[0] in 'aeioAEIO' else 'a'} {secret_kind}"
-    if not problem.size or problem.kind.startswith("files"):
-        return f"{where} holds {problem.kind.partition(',')[0]}"
+        return f"{where} holds {article(secret_kind)} {secret_kind}"
+    if problem.is_folder:
+        return f"{where} holds {problem.kind}"
     size = f"{problem.size / 1_000_000:.{0 if problem.size >= 10_000_000 else 1}f} MB"
     return f"{where} is {size}" + ("" if problem.kind == "large file" else f" ({problem.kind})")
 

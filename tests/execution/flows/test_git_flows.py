@@ -129,6 +129,24 @@ def test_leftovers_are_reported_with_their_present_line(repository: Repository, 
     assert "app.py:3  debug print" in run.transcript
 
 
+@pytest.mark.parametrize(
+    ("path", "size", "sentence"),
+    [
+        ("web/node_modules/x/a.js", 17, "web/node_modules holds files that a tool fills"),
+        ("a.zip", 2_000_000, "a.zip is an archive, 2.0 MB"),
+        ("dump.sql", 1_000_000, "dump.sql is a database dump, 1.0 MB"),
+    ],
+)
+def test_a_file_that_belongs_in_no_repository_is_named_in_a_sentence(
+    repository: Repository, run_flow: RunFlow, path: str, size: int, sentence: str
+) -> None:
+    base = repository.commit("begin", {"app.py": "x = 1\n"})
+    repository.commit("add", {path: "x" * size})
+    run = run_flow("review_unpushed", upstream=base)
+    assert run.summary == f"Do not push: {sentence} (in 1 unpushed commit)"
+    assert "0.0 MB" not in run.transcript
+
+
 def test_without_unpushed_problems_it_says_so(repository: Repository, run_flow: RunFlow) -> None:
     head = repository.commit("begin", {"app.py": "x = 1\n"})
     assert run_flow("review_unpushed", upstream=head).summary.startswith("Nothing to review")

@@ -9,6 +9,7 @@ import pytest
 
 from engine.git.unpushed import Unpushed, UnpushedProblem
 from engine.model import Proposal
+from engine.prediction.kinds import kind_title
 from engine.prediction.templates.changes import large_file, leftovers, lint, secret
 from tests.conftest import Repository
 from tests.prediction.sensing import NOW, World, session, touch
@@ -71,7 +72,7 @@ def test_another_secret_in_the_same_file_is_another_subject(world: World, reposi
     ("problem", "prompt"),
     [
         (
-            UnpushedProblem("files that a tool fills, in node_modules", "web/node_modules"),
+            UnpushedProblem("files that a tool fills", "web/node_modules", size=17),
             "web/node_modules holds files that a tool fills",
         ),
         (UnpushedProblem("database dump", "old.sql", size=2_100_000), "old.sql is 2.1 MB (database dump)"),
@@ -83,3 +84,4 @@ def test_a_file_that_belongs_in_no_repository_is_described(world: World, problem
     inspection = replace(context.inspection, unpushed=Unpushed(1, committed=(problem,)))
     [card] = large_file(replace(context, inspection=inspection))
     assert card.prompt == f"Do not push yet: {prompt}"
+    assert kind_title(card.kind) == "Files that belong in no repository"

@@ -26,7 +26,7 @@ from engine.git.unpushed import (
     read_commits,
     read_uncommitted,
 )
-from engine.model.text import capitalised, count, join_names
+from engine.model.text import article, capitalised, count, join_names
 
 # -- Review unpushed commits for secrets, leftovers and large files -----------------------------------------------
 
@@ -89,7 +89,7 @@ def finding_place(finding: UnpushedProblem) -> str:
 def size_note(finding: UnpushedProblem) -> str:
     """The size of a large file, such as `, 60 MB`; "" if the size is not the problem."""
     decimals = 0 if finding.size >= 10_000_000 else 1
-    return f", {finding.size / 1_000_000:.{decimals}f} MB" if finding.size else ""
+    return f", {finding.size / 1_000_000:.{decimals}f} MB" if finding.size and not finding.is_folder else ""
 
 
 def cleanup_steps(problems: list[UnpushedProblem], head: str, begin: str) -> list[str]:
@@ -151,7 +151,7 @@ def _make_result(unpushed: Unpushed, problems: list[UnpushedProblem], branch_pro
     parts = [f"{count(len(secrets), SECRET)}, the first in {finding_place(secrets[0])}"] if secrets else []
     if files:
         more = f", and {count(len(files) - 1, 'other file')}" if len(files) > 1 else ""
-        verb = "is a" if files[0].size else "holds"
+        verb = "holds" if files[0].is_folder else f"is {article(files[0].kind)}"
         parts.append(f"{finding_place(files[0])} {verb} {files[0].kind}{size_note(files[0])}{more}")
     if serious:
         facts["next"] = "secret" if secrets else "large_file"
