@@ -102,7 +102,7 @@ class MissionScreen(ConsoleScreen):
                 with Vertical(id="pane-why", classes="pane"):
                     yield Static("WHY", id="why-title", classes="heading", markup=False)
                     yield ReflowingText(id="why")
-                yield from self._list("queue", Queue(id="queue", empty="Nothing."))
+                yield from self._list("queue", Queue(id="queue", empty="Nothing.", classes="-fit"))
                 yield from self._list("tasks", Rows(id="tasks", classes="-fit"))
                 yield from self._list("agents", Rows(id="agents", classes="-fit"))
             with Vertical(id="pane-live", classes="pane"):

@@ -213,6 +213,19 @@ async def test_the_evidence_says_what_the_rails_say_now(console: ConsoleApp, eng
         await carry_out(pilot, sees(reason))
 
 
+@pytest.mark.long
+async def test_on_a_wide_terminal_the_evidence_gets_the_lines_that_the_queue_leaves(
+    console: ConsoleApp, engine: StandIn
+) -> None:
+    engine.changes.all = []
+    async with running(console, size=(200, 60)) as pilot:
+        await carry_out(pilot, sees("Nothing."))
+        await pilot.pause()
+        why, queue = (console.screen.query_one(name).region for name in ("#pane-why", "#pane-queue"))
+        assert queue.height == 2, "the heading and one line"
+        assert why.bottom == queue.y
+
+
 @pytest.mark.parametrize(("since", "age"), [(timedelta(seconds=59), "just now"), (timedelta(minutes=1), "oldest 1m")])
 async def test_the_folded_queue_says_how_long_its_oldest_item_waits(
     console: ConsoleApp, since: timedelta, age: str
