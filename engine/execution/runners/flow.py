@@ -7,6 +7,7 @@ transcript, and they end with the session.
 
 from __future__ import annotations
 
+import os
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
@@ -19,6 +20,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from engine.clock import Clock, SystemClock
 from engine.execution.housekeeping import Housekeeping
 from engine.execution.runners.toolchains.tool_table import is_inside
+from engine.files import read_plain
 from engine.frozen import frozen
 from engine.git import Git
 from engine.model import CheckResult, sanitise
@@ -191,6 +193,18 @@ class Job:
         """Write one line into the transcript. A line break becomes a space, so that a name cannot begin a new line."""
         self.session.say(sanitise(line).replace("\n", " "))
 
+    def read_document(self, path: str, max_bytes: int) -> bytes:
+        """The content of a document of the repository; b"" if it does not exist. Raises `FlowError` for a link out of
+        the repository, and for a file of more than `max_bytes`."""
+        if not os.path.lexists(self.folder / path):
+            return b""
+        if not is_own_file(self.folder, path):
+            raise FlowError(f"{path} is not a regular file of this repository", "replace it with a regular file")
+        try:
+            return read_plain(self.folder / path, max_bytes)
+        except ValueError as error:
+            raise FlowError(f"{path} {error}", "make it smaller") from error
+
     def say_list(self, lines: Sequence[object], limit: int, *, indent: str = "") -> None:
         """Write at most `limit` lines into the transcript, and the number of the others."""
         for line in lines[:limit]:
@@ -215,6 +229,12 @@ class Job:
         `SessionStopped` when the session is ending.
         """
         return self.session.execute(argv, cwd=cwd or self.folder, env=env, quiet=quiet)
+
+
+def is_own_file(folder: Path, path: str) -> bool:
+    """Whether a path is an ordinary file below `folder`, not a link that leads out of it."""
+    file = folder / path
+    return file.is_file() and Path(os.path.realpath(file)).is_relative_to(folder.resolve())
 
 
 class Flow(BaseModel):

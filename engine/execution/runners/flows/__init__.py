@@ -10,24 +10,26 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from engine.execution.runners.flow import Flow
+from engine.execution.runners.flows.agents_md import WriteAgentsMd
 from engine.execution.runners.flows.branches import KeepCommits, LookAtStash, RehearseAutosquash, ReportBranches
 from engine.execution.runners.flows.broken_tests import ApplyFix, Bisect, RehearseRevert
-from engine.execution.runners.flows.documents import DraftChangelog, WriteAgentsMd
+from engine.execution.runners.flows.changelog import DraftChangelog, LookAtRelease
 from engine.execution.runners.flows.failure_causes import NarrowFailures
-from engine.execution.runners.flows.history import LookAtPullRequest, LookAtRelease, LookTogether, SummariseDay
-from engine.execution.runners.flows.leftovers import LookAtMentions, LookForLeftovers, RemoveLeftovers, UpdateDocs
+from engine.execution.runners.flows.history import FindJointChanges, LookAtPullRequest, SummariseDay
+from engine.execution.runners.flows.leftovers import FindOutdatedDocs, LookForLeftovers, RemoveLeftovers, UpdateDocs
 from engine.execution.runners.flows.lint import FixLint, Lint
-from engine.execution.runners.flows.maintenance import PrepareEnvironment, ReclaimSpace, UndoLanding, UpdateLock
 from engine.execution.runners.flows.merging import ForecastConflicts, RehearseMerge, UnfinishedOperation
+from engine.execution.runners.flows.packages import PrepareEnvironment, UpdateLock
 from engine.execution.runners.flows.testing import CheckCleanHead, RunTests, UncoveredLines
 from engine.execution.runners.flows.unpublished_changes import LookAtChanges, ReviewUnpushed
 from engine.execution.runners.flows.unreliable_tests import HuntFlakes, Quarantine, TimeTests
+from engine.execution.runners.flows.upkeep import ReclaimSpace, UndoLanding
 
 _FLOW_CLASSES: tuple[type[Flow], ...] = (
     RunTests, Bisect, RehearseMerge, RehearseRevert, ApplyFix, HuntFlakes, CheckCleanHead, DraftChangelog, Lint,
     FixLint, ForecastConflicts, ReviewUnpushed, LookAtChanges, UndoLanding, ReclaimSpace, ReportBranches,
-    SummariseDay, PrepareEnvironment, UpdateLock, WriteAgentsMd, LookTogether, LookAtRelease, UnfinishedOperation,
-    KeepCommits, RehearseAutosquash, LookAtStash, LookForLeftovers, RemoveLeftovers, LookAtMentions, UpdateDocs,
+    SummariseDay, PrepareEnvironment, UpdateLock, WriteAgentsMd, FindJointChanges, LookAtRelease, UnfinishedOperation,
+    KeepCommits, RehearseAutosquash, LookAtStash, LookForLeftovers, RemoveLeftovers, FindOutdatedDocs, UpdateDocs,
     NarrowFailures, UncoveredLines, Quarantine, TimeTests, LookAtPullRequest,
 )  # fmt: skip
 

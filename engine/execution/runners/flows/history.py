@@ -1,4 +1,4 @@
-"""Flows that read the history: the work of a day, files that change together, a pull request, a release."""
+"""Flows that read the history: the work of a day, files that changed together, a pull request."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from datetime import datetime, timedelta, tzinfo
 
 from pydantic import AwareDatetime, Field
 
-from engine.execution.runners.flow import Flow, FlowError, FlowResult, Job, Line, Place, RepoPath, Revision
-from engine.execution.runners.flows.documents import SECTIONS, classify
-from engine.execution.runners.flows.git_steps import main_branch, operator_git, resolve_commit
+from engine.execution.runners.flow import Flow, FlowError, FlowResult, Job, Line, Place, RepoPath
+from engine.execution.runners.flows.git_steps import main_branch, operator_git
 from engine.frozen import frozen
 from engine.git import Git
 from engine.git.leftovers import scan_line
@@ -138,7 +137,7 @@ MAX_SEARCHED_COMMITS = 2_000
 """Maximum number of commits of each file that are searched."""
 
 
-class LookTogether(Flow):
+class FindJointChanges(Flow):
     """Shows the last commits in which both files changed."""
 
     name = "look_together"
@@ -278,38 +277,3 @@ class LookAtPullRequest(Flow):
         number = int(git.text("rev-list", "--count", f"{start}..{ref}"))
         changed = f"{count(number, 'commit')}, {count(max(len(files) - 1, 0), 'file')} changed"
         return f"{changed} against {base}", ref
-
-
-# -- List the contents of a release: the commits since the last one, in the sections of a change log ----------------
-
-MAX_SHOWN_ENTRIES = 8
-"""Maximum number of entries of a section in the transcript."""
-
-
-class LookAtRelease(Flow):
-    """Lists the changes since a tag that users of the project would notice."""
-
-    name = "look_at_release"
-    label = "Look at what a release would hold"
-    place = Place.OPERATOR_TREE
-    since: Revision = Field(description="the tag of the last release")
-
-    def describe(self) -> str:
-        return f"List what a release would hold since {self.since}"
-
-    def run(self, job: Job) -> FlowResult:
-        git, since = operator_git(job), self.since
-        span = f"{resolve_commit(job, self.since)}..HEAD"
-        subjects = git.text("log", "--no-merges", "--format=%s", span).splitlines()
-        entries: dict[str, list[str]] = {section: [] for section in SECTIONS}
-        for entry in filter(None, map(classify, subjects)):
-            entries[entry[0]].append(entry[1])
-        for section, lines in entries.items():
-            if lines:
-                job.say(f"{section}:")
-                job.say_list(lines, MAX_SHOWN_ENTRIES, indent="- ")
-        noticed = sum(map(len, entries.values()))
-        sections = ", ".join(f"{len(lines)} {section.lower()}" for section, lines in entries.items() if lines)
-        summary = f"{count(len(subjects), 'commit')} since {since}, {noticed} that users notice"
-        facts = {"since": self.since, "commits": len(subjects), "entries": entries}
-        return FlowResult(f"{summary}: {sections}" if noticed else summary, facts=facts)

@@ -165,7 +165,7 @@ class RemoveLeftovers(Flow):
 MAX_DOCUMENT_BYTES = 5_000_000
 
 
-class LookAtMentions(Flow):
+class FindOutdatedDocs(Flow):
     """Lists each line of documentation with a name that is gone, and the new name where there is one."""
 
     name = "look_at_mentions"
@@ -197,7 +197,7 @@ class LookAtMentions(Flow):
 
 
 class UpdateDocs(Flow):
-    """Replaces old names with new ones on the lines that `LookAtMentions` lists."""
+    """Replaces old names with new ones on the lines that `FindOutdatedDocs` lists."""
 
     name = "update_docs"
     label = "Update the documentation"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections import Counter
 from dataclasses import replace
@@ -21,6 +20,7 @@ from engine.execution.runners.flow import (
     RepoPath,
     Revision,
     as_facts,
+    is_own_file,
 )
 from engine.execution.runners.flows.git_steps import resolve_commit, restore_tree, store_tree
 from engine.execution.runners.flows.suite_runs import find_project, run_command
@@ -36,13 +36,6 @@ from engine.model.text import count, join_names, last_line
 MAX_SHOWN_FINDINGS = 100
 
 _PLACE_IN_MESSAGE = re.compile(r"\bline \d+")
-
-
-def is_own_file(folder: Path, path: str) -> bool:
-    """Whether a path is an ordinary file below `folder`, not a link that leads out of it."""
-    file = folder / path
-    real = Path(os.path.realpath(file))
-    return file.is_file() and real.is_relative_to(folder.resolve())
 
 
 def _linter_failure(linter: Linter, result: CommandResult) -> CannotRun:
