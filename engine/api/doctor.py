@@ -45,7 +45,7 @@ from engine.api.storage_checks import (
 )
 from engine.clock import SystemClock
 from engine.config import FixedSettings, Settings
-from engine.config.notify_settings import DESKTOP, SPEAK, Surface
+from engine.config.notify_settings import DESKTOP_SCHEME, SPEAK_SCHEME, Surface
 from engine.config.setting_keys import VARIABLES, format_key
 from engine.git import MIN_VERSION, Git, repository_root
 from engine.git import version as git_version
@@ -304,7 +304,7 @@ def notification_checks(home: Home, settings: Settings, keys: Keys) -> list[Chec
             checks.append(Check("notify", WARN, refusal.message, refusal.fix))
             continue
         if address is not None:
-            if address.service not in (DESKTOP, SPEAK) and not extras.installed(extras.NOTIFY):
+            if address.service not in (DESKTOP_SCHEME, SPEAK_SCHEME) and not extras.installed(extras.NOTIFY):
                 absent = extras.not_installed(extras.NOTIFY)
                 checks.append(Check("notify", WARN, f"{surface.value}: {absent.message}", absent.fix))
                 continue

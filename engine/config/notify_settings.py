@@ -30,11 +30,11 @@ class Surface(StrEnum):
 STORED_WITH_KEYS = "key"
 """Stands in the place of an address that is stored with the keys."""
 
-DESKTOP, SPEAK = "desktop", "speak"
+DESKTOP_SCHEME, SPEAK_SCHEME = "desktop", "speak"
 """Schemes that only this program knows: notifications on this machine's desktop, and this machine's voice."""
 
 OPEN_SCHEMES = frozenset(
-    {"ntfy", "ntfys", "json", "jsons", "dbus", "glib", "gnome", "macosx", "windows", DESKTOP, SPEAK}
+    {"ntfy", "ntfys", "json", "jsons", "dbus", "glib", "gnome", "macosx", "windows", DESKTOP_SCHEME, SPEAK_SCHEME}
 )
 """Services whose addresses need no secret. The address of any other service contains one."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.events.bus import Event
+from engine.events.event import Event
 from engine.model.text import count, name_list
 
 

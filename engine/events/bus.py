@@ -1,5 +1,4 @@
-"""The base class of events, and the bus that carries them. The bus is in memory, and publishing never waits for a
-subscriber."""
+"""The bus that carries events in memory. Publishing never waits for a subscriber."""
 
 from __future__ import annotations
 
@@ -7,45 +6,10 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, ClassVar, dataclass_transform
+
+from engine.events.event import Event
 
 log = logging.getLogger(__name__)
-
-
-@dataclass_transform(frozen_default=True, kw_only_default=True)
-@dataclass(frozen=True, kw_only=True)
-class Event:
-    """An event. `subject` is the id of the thing that it is about, `workspace` the path of its repository ("" for
-    none).
-
-    Every subclass becomes a frozen dataclass with keyword arguments. Its `topics`, separated by spaces, are the parts
-    of the screen that must be read again after the event. A `volatile` event is only for screens, and is never stored.
-    """
-
-    kinds: ClassVar[dict[str, type[Event]]] = {}
-    """Every class of event by its name."""
-    volatile: ClassVar[bool] = False
-    topics: ClassVar[tuple[str, ...]] = ()
-    subject: str = ""
-    workspace: str = ""
-
-    def __init_subclass__(cls, *, topics: str = "", volatile: bool = False) -> None:
-        cls.topics, cls.volatile = tuple(topics.split()), volatile
-        Event.kinds[cls.__name__] = dataclass(frozen=True, kw_only=True)(cls)
-
-    @property
-    def kind(self) -> str:
-        """The name of its class, under which it is stored, for instance `SessionEnded`."""
-        return type(self).__name__
-
-    def payload(self) -> dict[str, Any]:
-        """All fields but subject and workspace, as JSON."""
-        return {name: value for name, value in vars(self).items() if name not in ("subject", "workspace")}
-
-    def sentence(self) -> str:
-        """A sentence about the event, on one line; "" if another event has the sentence."""
-        return ""
 
 
 class Subscription:

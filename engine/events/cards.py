@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.events.bus import Event
+from engine.events.event import Event
 from engine.model import Tier
 from engine.model.rails import decider
 from engine.model.text import because, count, in_words, local_time

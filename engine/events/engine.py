@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from engine.events.bus import Event
+from engine.events.event import Event
 from engine.model.text import because, count, money
 
 

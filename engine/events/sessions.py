@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.events.bus import Event
+from engine.events.event import Event
 from engine.model.rails import decider
 from engine.model.sessions import outcome_in_words
 from engine.model.text import because, count, in_words, money, name_list

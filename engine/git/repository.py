@@ -1,14 +1,13 @@
-"""Finds the repository that a folder belongs to, and its submodules, and says why git does not accept a repository."""
+"""Finds the repository that a folder belongs to, or says why git does not accept it."""
 
 from __future__ import annotations
 
 import os
 import shlex
-from functools import lru_cache
 from pathlib import Path
 
 from engine.files import read_plain_or_nothing
-from engine.git.process import GitError, operators_configuration, run_git
+from engine.git.process import operators_configuration, run_git
 from engine.git.shadow_configuration import Repository, configuration_stamp, operators_files
 from engine.model import Refusal, sanitise
 
@@ -51,34 +50,40 @@ def repository_root(folder: Path) -> Path:
     stored nor shown).
     """
     folder = folder.absolute()
-    shown = sanitise(str(folder))
     if not folder.is_dir():
-        raise Refusal("no_folder", f"{shown} is not a folder", "name an existing folder with --workspace DIR")
+        message = f"{sanitise(str(folder))} is not a folder"
+        raise Refusal("no_folder", message, "name an existing folder with --workspace DIR")
     nearest = find_repository(folder)
     stamp = configuration_stamp(nearest, operators_files()) if nearest else ()
     if nearest is not None and _trusted_folders.get(folder) == (nearest, stamp):
         return nearest.top
-    # Only here git itself finds the repository, because it knows which owners are trusted. `rev-parse` runs no program.
-    arguments = ["rev-parse", "--is-bare-repository", "--show-toplevel"]
+    root = _require_utf8(_root_by_git(folder, nearest))
+    if nearest is not None and root == nearest.top:
+        _trusted_folders[folder] = nearest, stamp
+    return root
+
+
+def _root_by_git(folder: Path, nearest: Repository | None) -> Path:
+    """The top of the working tree that git itself finds, because it knows which owners are trusted. `nearest` is the
+    repository that was found by its files. Raises `Refusal`."""
+    arguments = ["rev-parse", "--is-bare-repository", "--show-toplevel"]  # this runs no program
     without = (nearest.top, nearest.common.parent) if nearest else ()
     done = run_git(arguments, folder, operators_configuration(), without=without, timeout=10)
     bare, _, top = done.stdout.decode(errors="surrogateescape").partition("\n")
-    error_text = done.stderr.decode(errors="replace")
+    shown = sanitise(str(folder))
     if bare == "true":
         raise Refusal("bare_repository", f"{shown} is a bare repository without working files", "clone it first")
-    if done.returncode == 0 and top:
-        root = Path(top.removesuffix("\n"))
-        repository = find_repository(root)
-        if repository is None or os.path.realpath(repository.top) != os.path.realpath(root):
-            raise Refusal(
-                "no_repository",
-                f"the repository of {shown} has its files elsewhere, in {sanitise(str(root))}",
-                "unset core.worktree in its configuration",
-            )
-        if nearest is not None and root == nearest.top:
-            _trusted_folders[folder] = nearest, stamp
-        return _require_utf8(root)
-    raise _explain_refusal(folder, nearest, error_text)
+    if done.returncode != 0 or not top:
+        raise _explain_refusal(folder, nearest, done.stderr.decode(errors="replace"))
+    root = Path(top.removesuffix("\n"))
+    found = find_repository(root)
+    if found is None or os.path.realpath(found.top) != os.path.realpath(root):
+        raise Refusal(
+            "no_repository",
+            f"the repository of {shown} has its files elsewhere, in {sanitise(str(root))}",
+            "unset core.worktree in its configuration",
+        )
+    return root
 
 
 def top_folder(folder: str) -> str:
@@ -90,7 +95,7 @@ def top_folder(folder: str) -> str:
 
 
 def _explain_refusal(folder: Path, nearest: Repository | None, error_text: str) -> Refusal:
-    """The refusal that says why git accepted no repository. `nearest` is the repository that was found by its files."""
+    """The refusal that says why git accepted no repository."""
     shown = sanitise(str(folder))
     if "dubious ownership" in error_text:
         return Refusal(
@@ -134,25 +139,3 @@ def _require_utf8(path: Path) -> Path:
             "rename the folder, or clone the repository to another",
         ) from error
     return path
-
-
-MODULES_FILE = ".gitmodules"
-MAX_MODULES_BYTES = 1_000_000
-"""Maximum size of a list of submodules. A larger one counts as none."""
-
-
-def submodule_paths(folder: Path) -> tuple[str, ...]:
-    """The paths that the tree in `folder` lists as submodules; () if git cannot read the list."""
-    text = read_plain_or_nothing(folder / MODULES_FILE, MAX_MODULES_BYTES, follow=False)
-    return _parse_modules(text) if text else ()
-
-
-@lru_cache(maxsize=64)
-def _parse_modules(text: bytes) -> tuple[str, ...]:
-    arguments = ["config", "--file", "-", "--no-includes", "--null", "--get-regexp", r"^submodule\..*\.path$"]
-    try:
-        done = run_git(arguments, Path("/"), {"GIT_DIR": os.devnull}, stdin=text, timeout=10)
-    except GitError:
-        return ()
-    entries = done.stdout.decode(errors="surrogateescape").split("\0")  # if the list has an error, the part before it
-    return tuple(dict.fromkeys(path for entry in entries if (path := entry.partition("\n")[2])))

@@ -169,7 +169,7 @@ class ContextReader:
             parts=fetch.all("runs", lambda: self._parts(folder, git, runs, elsewhere, projects)),
             locks=fetch.all("locks", lambda: find_mismatches(folder, _locked_folders(projects))),
             coverage_folders=fetch(
-                "tool", lambda: _coverage_folders(folder, projects) if inspection.own.lines else nothing, nothing
+                "tool", lambda: _coverage_folders(folder, projects) if inspection.own.added_lines else nothing, nothing
             ),
             prompt_runner=fetch("agents", lambda: sources.prompt_runner(workspace), ""),
             ancestors=fetch("runs", lambda: self._ancestors(folder, git, runs), nothing),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -46,6 +47,13 @@ def test_a_damaged_repository_is_called_damaged(tmp_path: Path, file: str, conte
     refusal = refused("broken_repository", lambda: repository_root(folder))
     assert part in refusal.message
     assert "git init" not in refusal.fix
+
+
+def test_a_folder_with_a_name_that_is_not_utf8_is_refused_each_time(tmp_path: Path) -> None:
+    folder = Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9"))
+    subprocess.run(["git", "init", "-q", str(folder)], check=True)
+    for _ in range(2):
+        refused("unfit_path", lambda: repository_root(folder))
 
 
 def test_a_failing_command_tells_what_git_said(repository: Repository) -> None:

@@ -16,9 +16,9 @@ from engine.api.notify.notes import is_switched_on, setting_of
 from engine.clock import SystemClock
 from engine.config import SettingsSource
 from engine.config.notify_settings import (
-    DESKTOP,
+    DESKTOP_SCHEME,
     OPEN_SCHEMES,
-    SPEAK,
+    SPEAK_SCHEME,
     STORED_WITH_KEYS,
     Surface,
     address_key_name,
@@ -117,7 +117,7 @@ def secret_parts(url: str) -> tuple[str, ...]:
 
 def is_known_service(url: str) -> bool:
     """Whether an address is complete and its service is supported. Raises `Refusal` `not_installed` without Apprise."""
-    if url.partition("://")[0] in (DESKTOP, SPEAK):
+    if url.partition("://")[0] in (DESKTOP_SCHEME, SPEAK_SCHEME):
         return True
     if not extras.installed(extras.NOTIFY):
         raise extras.not_installed(extras.NOTIFY)

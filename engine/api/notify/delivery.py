@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from engine import extras
 from engine.api.notify.addresses import Address
 from engine.api.notify.notes import QUIET_FORMS, Form, Note
-from engine.config.notify_settings import DESKTOP, SPEAK
+from engine.config.notify_settings import DESKTOP_SCHEME, SPEAK_SCHEME
 from engine.frozen import frozen
 
 if TYPE_CHECKING:
@@ -82,9 +82,9 @@ def make_buttons(engine: Services, pass_for: PassFor, card_id: str, actions: Seq
 def deliver(address: Address, note: Note, buttons: Mapping[str, Button]) -> Failure | None:
     """Deliver a note; returns None on success. `buttons` are by action. Callable from any thread; takes at most about
     `TIMEOUT_S`."""
-    if address.service == DESKTOP:
+    if address.service == DESKTOP_SCHEME:
         return _run(desktop_command(note))
-    if address.service == SPEAK:
+    if address.service == SPEAK_SCHEME:
         return _run(speech_command(note))
     if not extras.installed(extras.NOTIFY):
         return Failure(str(extras.not_installed(extras.NOTIFY)), lasting=True)

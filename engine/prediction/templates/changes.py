@@ -8,8 +8,9 @@ from pathlib import PurePosixPath
 from typing import Any, Final
 
 from engine.git.leftovers import CONFLICT_MARKER, TODOS
-from engine.git.own_changes import LocatedLeftover, Mention
+from engine.git.own_leftovers import LocatedLeftover
 from engine.git.secrets import SECRET
+from engine.git.stale_mentions import Mention
 from engine.git.state import GitState
 from engine.git.unpushed import UnpushedProblem, span_of
 from engine.model import Tier
@@ -154,11 +155,11 @@ def uncovered_lines(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
     if tool is None or part.project.path not in context.coverage_folders or not part.tree_runs or part.changed:
         return
     last = part.tree_runs[0]
-    paths = usable_names(path for path, _ in context.inspection.own.lines if is_source(path) and part.holds(path))
+    paths = usable_names(path for path in context.inspection.own.added_lines if is_source(path) and part.holds(path))
     if not paths or len(paths) > MAX_PATHS or not last.check.green:
         return
     whole = next((run for run in part.runs if run.full), None)
-    number = sum(len(lines) for path, lines in context.inspection.own.lines if path in paths)
+    number = sum(len(lines) for path, lines in context.inspection.own.added_lines.items() if path in paths)
     yield Offer(
         f"Find the changed lines of {listing(paths)} that no test runs",
         f"The tests pass ({result_words(last.check)} at {moment(last.ran_at, context.local)}); nobody measured the "

@@ -211,7 +211,7 @@ class UncoveredLines(ProjectFlow):
             raise FlowError("only pytest can be measured, and this project's tests run with another tool")
         changed = {
             inside: lines
-            for path, lines in read_own_changes(job).lines
+            for path, lines in read_own_changes(job).added_lines.items()
             if path in self.paths
             for inside in self.paths_inside([path])
         }
