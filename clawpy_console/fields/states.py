@@ -81,7 +81,7 @@ def _rail_reason(card: Card) -> str:
         if verdict.rail == "content" and verdict.verdict is Verdict.ASK:
             return one_line(verdict.reason)
         if "production" in verdict.rule.split(","):
-            reasons = (part for part in verdict.reason.split("; ") if "production" in part)
+            reasons = (reason for reason in verdict.reasons if "production" in reason)
             return one_line(next(reasons, verdict.reason))
     return ""
 

@@ -104,11 +104,13 @@ def _confidence_fields(card: Card) -> Iterator[Field]:
 
 
 def _rails_fields(rails: Sequence[RailVerdict]) -> Iterator[Field]:
-    """Each rail with its reason; the rails that allow without a reason share one line."""
+    """Each rail with its reasons, a line for each; the rails that allow without a reason share one line."""
     for rail in rails:
         sign, tone = states.VERDICT_SIGNS[rail.verdict]
         if rail.reason or rail.verdict is not Verdict.ALLOW:
-            yield Field(rail.rail, f"{sign} {one_line(rail.reason)}", tone)
+            first, *others = rail.reasons or [""]
+            yield Field(rail.rail, f"{sign} {one_line(first)}", tone)
+            yield from (text_line(f"also: {one_line(reason)}", "grey") for reason in others)
     if allowing := [rail.rail for rail in rails if rail.verdict is Verdict.ALLOW and not rail.reason]:
         yield text_line(f"✓ {', '.join(allowing)}: no objection", "grey")
 

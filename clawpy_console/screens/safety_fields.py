@@ -205,7 +205,7 @@ def blocked_fields(entry: LogEntry, now: datetime, key: str) -> Iterator[Field]:
         sign, tone = states.VERDICT_SIGNS[verdict.verdict]
         rule = f"  rule {verdict.rule}" if verdict.rule else ""
         yield text_line(f"{sign} {rail_name(verdict.rail)}{rule}", tone)
-        yield text_line(one_line(verdict.reason), "grey")
+        yield from (text_line(one_line(reason), "grey") for reason in verdict.reasons)
     if entry.lifted:
         yield text_line("◌ Allowed once. Approve the card to run it.", "accent")
     elif content_block(entry) is not None:

@@ -86,10 +86,14 @@ class Assignment:
         return hashlib.sha256(canonical.encode()).hexdigest()
 
 
+REASON_SEPARATOR = "; "
+"""Stands between the reasons of a rail of which several rules apply."""
+
+
 @frozen
 class RailVerdict:
-    """The verdict of one rail on one trigger, with its reason in words. `rule` has the names of the rules that apply,
-    separated by commas."""
+    """The verdict of one rail on one trigger, with its reasons in words, the one that matters most first. `rule` has
+    the names of the rules that apply, separated by commas."""
 
     rail: str
     verdict: Verdict
@@ -99,6 +103,11 @@ class RailVerdict:
     def applies(self, rule: str) -> bool:
         """Whether this rule is among those that apply."""
         return rule in self.rule.split(",")
+
+    @property
+    def reasons(self) -> list[str]:
+        """Its reasons one by one; none if it gives none."""
+        return self.reason.split(REASON_SEPARATOR) if self.reason else []
 
     @property
     def asks_about_content(self) -> bool:

@@ -9,13 +9,13 @@ that no such work can bypass them.
 from __future__ import annotations
 
 from engine.frozen import frozen
-from engine.model import MICRO, NO_SANDBOX, SANDBOX_WAIVED, RailVerdict, Verdict
+from engine.model import MICRO, NO_SANDBOX, REASON_SEPARATOR, SANDBOX_WAIVED, RailVerdict, Verdict
 
 RAIL = "gate"
 MIN_CONFIDENCE = 0.6
 COSTLY_ABOVE = 1 * MICRO
 MAX_REJECTIONS = 3
-NO_CONFINEMENT = "no sandbox on this machine, so nothing confines what this runs; install bubblewrap to get one"
+NO_CONFINEMENT = "no sandbox on this machine, so nothing confines what this runs: install bubblewrap to get one"
 MIN_DECISIONS = 10
 """Minimum number of decisions before anything runs by itself."""
 MIN_APPROVAL_BOUND = 0.8
@@ -30,7 +30,8 @@ class GateFacts:
     estimate: int
     targets: tuple[str, ...]
     """The production targets that it touches, in words."""
-    novel_pair: bool
+    novel_pair: str
+    """In words, that no work between these channels has passed yet; "" if some has."""
     rejections: int
     decisions: int
     content: Verdict
@@ -65,51 +66,53 @@ class GateRule:
 
 
 def gate_rules(facts: GateFacts) -> list[GateRule]:
-    """The rules that apply, in SPEC's order, also for an operator's approval."""
+    """The rules that apply, also for an operator's approval. First come those that an operator must know before an
+    approval, then those that hold for all work, then those about this work alone."""
     is_guess = not facts.ordered  # an order of the operator needs no confidence and no past approvals
     below_threshold = MIN_CONFIDENCE <= facts.confidence < facts.threshold
     table: tuple[tuple[bool, str, str], ...] = (
         (not facts.confined, SANDBOX_WAIVED if facts.waived else NO_SANDBOX, NO_CONFINEMENT),
-        (
-            is_guess and facts.confidence < MIN_CONFIDENCE,
-            "low-confidence",
-            f"confidence {facts.confidence:.2f} is below 0.60",
-        ),
-        (facts.estimate > COSTLY_ABOVE, "costly", f"${facts.estimate / MICRO:.2f} is more than $1.00"),
         (bool(facts.targets), "production", f"touches production: {', '.join(facts.targets[:3])}"),
-        (
-            is_guess and facts.novel_pair,
-            "novel-pair",
-            "NEW: work on one of these two channels has never led to work on the other",
-        ),
-        (facts.rejections >= MAX_REJECTIONS, "rejections", f"{facts.rejections} rejections in a row"),
         (facts.content is not Verdict.ALLOW, "content", _CONTENT_WORDS.get(facts.content, "")),
-        (is_near_cap(facts.day_cost, facts.day_cap), "day-cost", "more than 80 % of the day's cap is spent"),
-        (
-            facts.decisions < MIN_DECISIONS,
-            "onboarding",
-            f"first days: {facts.decisions} of {MIN_DECISIONS} decisions made, so everything waits for you as a card",
-        ),
+        (facts.estimate > COSTLY_ABOVE, "costly", f"${facts.estimate / MICRO:.2f} is more than $1.00"),
         (facts.suggested, "suggested", "somebody else may have written this suggestion or task, so it waits for you"),
         (facts.always_asked, "installs", "it installs packages over the network, so it always waits for you"),
         (
             not facts.autonomous,
             "autonomy-off",
-            "autonomous mode is off: clawpy config set autonomousModeEnabled true",
+            "nothing runs by itself until you turn autonomous mode on: clawpy config set autonomousModeEnabled true",
+        ),
+        (
+            is_guess and facts.phase < 1,
+            "cold-start",
+            "nothing runs by itself in phase 0: there are too few decisions of yours to learn from",
+        ),
+        (
+            facts.decisions < MIN_DECISIONS,
+            "onboarding",
+            f"first days: {facts.decisions} of {MIN_DECISIONS} decisions made, so everything waits for you as a card",
         ),
         (not facts.workspace_acts, "workspace", "the autonomy of this workspace is not set to `act`"),
         (facts.quiet, "quiet", "quiet hours: nothing runs by itself"),
-        (is_guess and facts.phase < 1, "cold-start", "nothing runs by itself in phase 0"),
+        (facts.rejections >= MAX_REJECTIONS, "rejections", f"{facts.rejections} rejections in a row"),
+        (is_near_cap(facts.day_cost, facts.day_cap), "day-cost", "more than 80 % of the day's cap is spent"),
+        (
+            is_guess and facts.confidence < MIN_CONFIDENCE,
+            "low-confidence",
+            f"its confidence {facts.confidence:.2f} is below {MIN_CONFIDENCE:.2f}",
+        ),
         (
             is_guess and below_threshold,
             "below-threshold",
-            f"confidence {facts.confidence:.2f} is below {facts.threshold:.2f}",
+            f"its confidence {facts.confidence:.2f} is below {facts.threshold:.2f}",
         ),
         (
             is_guess and facts.approval_bound < MIN_APPROVAL_BOUND,
             "track-record",
-            f"the lower bound of your approval rate, {facts.approval_bound:.2f}, is below {MIN_APPROVAL_BOUND:.2f}",
+            f"you approved too few cards like it: the lower bound of your approval rate, {facts.approval_bound:.2f}, "
+            f"is below {MIN_APPROVAL_BOUND:.2f}",
         ),
+        (is_guess and bool(facts.novel_pair), "novel-pair", f"NEW: {facts.novel_pair}"),
     )
     verdicts = {"content": facts.content}
     return [GateRule(rule, verdicts.get(rule, Verdict.ASK), words) for applies, rule, words in table if applies]
@@ -126,7 +129,7 @@ def decide_gate(facts: GateFacts) -> RailVerdict:
     among them is the NEW badge."""
     applying = gate_rules(facts)
     rule = ",".join(row.rule for row in applying)
-    words = "; ".join(row.words for row in applying)
+    words = REASON_SEPARATOR.join(row.words for row in applying)
     if facts.by_operator and not (facts.confined or facts.waived or facts.confirmed):
         return RailVerdict(RAIL, Verdict.ASK, words, rule)
     if facts.by_operator:

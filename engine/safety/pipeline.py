@@ -197,7 +197,7 @@ class Pipeline:
             confidence=trigger.confidence,
             estimate=trigger.estimate,
             targets=targets_of_trigger(trigger, settings.production),
-            novel_pair=self._is_novel(session, trigger),
+            novel_pair=self._novel_pair(session, trigger),
             rejections=self._kill_switch.rejections(session),
             decisions=self._kill_switch.decisions.count_all(session),
             content=Verdict.ALLOW,
@@ -265,14 +265,18 @@ class Pipeline:
         )
         return decide_content(verdict, facts)
 
-    def _is_novel(self, session: Session, trigger: Trigger) -> bool:
-        """Whether no trigger between these two channels ever passed. For a trigger within one channel or by a program,
-        only the target channel counts."""
+    def _novel_pair(self, session: Session, trigger: Trigger) -> str:
+        """In words, that no trigger between these two channels ever passed; "" if one did. For a trigger within one
+        channel or by a program, only the target channel counts."""
         channel = trigger.assignment.channel
         start: str | None = trigger_history.chain_start(trigger)
         if start == channel or start not in (trigger_history.OWNER, *self._settings.current.channels):
             start = None
-        return ask(session, _PAIR, {"channel": channel, "start": start}).first() is None
+        if ask(session, _PAIR, {"channel": channel, "start": start}).first() is not None:
+            return ""
+        if start in (None, trigger_history.OWNER):
+            return f"nothing {'that you asked for ' if start else ''}has run on {channel} yet"
+        return f"work on {start} has never led to work on {channel}"
 
     def _record_block(
         self, transaction: Transaction, trigger: Trigger, verdicts: tuple[RailVerdict, ...], first: RailVerdict

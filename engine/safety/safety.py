@@ -260,7 +260,7 @@ class Safety:
         workspaces = self._settings.current.workspaces.values()
         facts = replace(
             self.pipeline.gate_facts(session, SAMPLE_TRIGGER, self.costs.spent(session), by_operator=False),
-            novel_pair=False,
+            novel_pair="",
             workspace_acts=any(workspace.autonomy is WorkspaceAutonomy.ACT for workspace in workspaces),
         )
         verdict = gate.decide_gate(facts)

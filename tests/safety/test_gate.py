@@ -15,7 +15,7 @@ from engine.safety.production import targets_of_trigger
 from tests.safety.helpers import Rails, approval, on, unattended
 
 CLEAR = GateFacts(
-    confidence=0.95, estimate=0, targets=(), novel_pair=False, rejections=0, decisions=10, content=Verdict.ALLOW,
+    confidence=0.95, estimate=0, targets=(), novel_pair="", rejections=0, decisions=10, content=Verdict.ALLOW,
     day_cost=0, day_cap=20 * MICRO, by_operator=False,
 )  # fmt: skip
 
@@ -32,7 +32,7 @@ def asking_rules(**changes: object) -> set[str]:
         ("below-threshold", {"confidence": 0.8}, {"confidence": 0.7999}),
         ("costly", {"estimate": MICRO}, {"estimate": MICRO + 1}),
         ("production", {"targets": ()}, {"targets": ("branch main",)}),
-        ("novel-pair", {"novel_pair": False}, {"novel_pair": True}),
+        ("novel-pair", {"novel_pair": ""}, {"novel_pair": "never"}),
         ("rejections", {"rejections": 2}, {"rejections": 3}),
         ("day-cost", {"day_cost": 16 * MICRO}, {"day_cost": 16 * MICRO + 1}),
         ("onboarding", {"decisions": 10}, {"decisions": 9}),
@@ -56,6 +56,21 @@ def test_a_rule_asks_beyond_its_boundary_and_passes_at_it(
     assert decide_gate(replace(CLEAR, **asks)).verdict == "ask"  # type: ignore[arg-type]
 
 
+def test_the_first_reason_is_the_one_that_holds_for_all_work() -> None:
+    first_days = {"confidence": 0.4, "decisions": 0, "phase": 0, "approval_bound": 0.0, "novel_pair": "never"}
+    reasons = decide_gate(replace(CLEAR, **first_days)).reasons  # type: ignore[arg-type]
+    assert reasons == [
+        "nothing runs by itself in phase 0: there are too few decisions of yours to learn from",
+        "first days: 0 of 10 decisions made, so everything waits for you as a card",
+        "its confidence 0.40 is below 0.60",
+        "you approved too few cards like it: the lower bound of your approval rate, 0.00, is below 0.80",
+        "NEW: never",
+    ]
+    off = decide_gate(replace(CLEAR, **first_days, autonomous=False)).reasons  # type: ignore[arg-type]
+    assert off[0].startswith("nothing runs by itself until you turn autonomous mode on: ")
+    assert off[1:] == reasons
+
+
 def test_the_gate_blocks_what_the_content_filter_blocks() -> None:
     assert decide_gate(replace(CLEAR, content=Verdict.BLOCK)).verdict == "block"
 
@@ -69,7 +84,7 @@ def test_nothing_runs_by_itself_before_ten_decisions(rails: Rails) -> None:
 
 
 def test_an_order_of_the_operator_needs_no_confidence_and_no_past_approvals() -> None:
-    guess = {"confidence": 0.1, "novel_pair": True, "phase": 0, "approval_bound": 0.0}
+    guess = {"confidence": 0.1, "novel_pair": "never", "phase": 0, "approval_bound": 0.0}
     assert asking_rules(**guess, ordered=True) == set()
     assert asking_rules(confidence=0.7, ordered=True) == set(), "nor does the threshold hold it"
     other_rows = {
@@ -85,7 +100,7 @@ def test_an_order_of_the_operator_needs_no_confidence_and_no_past_approvals() ->
 
 @pytest.mark.long
 @given(st.builds(GateFacts, confidence=st.floats(0, 1), estimate=st.integers(0, 10**8), targets=st.just(("x",)),
-                 novel_pair=st.booleans(), rejections=st.integers(0, 9), decisions=st.integers(0, 50),
+                 novel_pair=st.sampled_from(["", "never"]), rejections=st.integers(0, 9), decisions=st.integers(0, 50),
                  content=st.sampled_from(Verdict), day_cost=st.integers(0, 10**8), day_cap=st.integers(0, 10**8),
                  by_operator=st.booleans(), phase=st.integers(0, 2), quiet=st.booleans(), confined=st.booleans(),
                  waived=st.booleans(), confirmed=st.booleans()))  # fmt: skip

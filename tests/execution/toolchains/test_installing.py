@@ -123,7 +123,7 @@ def test_only_the_install_command_of_the_project_is_accepted(world: World) -> No
 def test_an_installation_never_starts_by_itself(flow: str) -> None:
     assert flow in ALWAYS_ASKED
     facts = GateFacts(
-        confidence=1, estimate=0, targets=(), novel_pair=False, rejections=0, decisions=99, content=Verdict.ALLOW,
+        confidence=1, estimate=0, targets=(), novel_pair="", rejections=0, decisions=99, content=Verdict.ALLOW,
         day_cost=0, day_cap=100, by_operator=False, always_asked=True,
     )  # fmt: skip
     assert [(row.rule, row.verdict) for row in gate_rules(facts)] == [("installs", Verdict.ASK)]
