@@ -151,7 +151,7 @@ class ContextReader:
         runs = fetch.all("runs", lambda: sources.runs.latest(workspace))
         sessions = fetch.all("conversations", lambda: sources.sessions.list(workspace=workspace, limit=RECENT_SESSIONS))
         elsewhere = {session.id for session in sessions if session.flow in ELSEWHERE}
-        grown_at = fetch("transcripts", lambda: sources.threads.grew() if sources.threads else None, None)
+        grown_at = fetch("transcripts", lambda: sources.threads.last_growth() if sources.threads else None, None)
         last_sign = max((sign for sign in (last_input, grown_at) if sign is not None), default=None)
         writes = [*ours, *writes_of_sessions(sessions, workspace, now)]
         active_at = last_activity(now, last_sign, git.touches if git else (), writes)

@@ -99,7 +99,7 @@ class Threads:
                 threads.append(thread)
         return threads
 
-    def grew(self) -> datetime | None:
+    def last_growth(self) -> datetime | None:
         """When a conversation of the operator grew last, None if none grew within a day."""
         return max((min(at, self._clock.now()) for at, _ in self._conversations()), default=None)
 

@@ -125,7 +125,7 @@ def _jobs(services: Services) -> tuple[Job, ...]:
             is_stored=False,
         ),
         Job("retention", lambda: RETENTION_CHECK_EVERY, services.memory.housekeeping, is_stored=False),
-        Job("days", lambda: ROW_CHECK_EVERY, services.retention.round, is_stored=False),
+        Job("old_rows", lambda: ROW_CHECK_EVERY, services.retention.round, is_stored=False),
         Job("adaptation", lambda: DIGEST_EVERY, services.adaptation.run_round, is_stored=False),
         Job("training", lambda: TRAINING_CHECK_EVERY, training.step, training.due, is_stored=False),
         Job(
@@ -143,7 +143,7 @@ def _cards_of_new_tasks(services: Services) -> Callable[[], None]:
     """A function that makes cards when a task was added since its last call, instead of with the next cycle."""
 
     def newest() -> int:
-        return next((fact.id for fact in services.ledger.latest(1, kinds=("TaskAdded",))), 0)
+        return next((entry.id for entry in services.ledger.latest(1, kinds=("TaskAdded",))), 0)
 
     last_seen = newest()
 
@@ -180,7 +180,7 @@ def _run_heartbeats(services: Services) -> None:
 def last_operator_activity(services: Services) -> datetime | None:
     """The time when the operator last wrote in a workspace, or talked with another agent whose transcripts are imported
     (SPEC 2.2)."""
-    signs = (last_workspace_activity(services, services.workspaces), services.threads.grew())
+    signs = (last_workspace_activity(services, services.workspaces), services.threads.last_growth())
     return max((sign for sign in signs if sign is not None), default=None)
 
 
@@ -199,12 +199,12 @@ class _AutomaticTraining:
     """Starts trainings that are due, and moves the current one on."""
 
     def __init__(self, services: Services) -> None:
-        self._core = services
+        self._services = services
         self._reported_refusal = ""
 
     def due(self) -> bool:
         """Whether a training is in progress, or one may start by itself."""
-        services = self._core
+        services = self._services
         if services.training.active() is not None:
             return True
         return (
@@ -215,7 +215,7 @@ class _AutomaticTraining:
 
     def step(self) -> None:
         """Start a training, or move the current one on. A refusal is reported once."""
-        services = self._core
+        services = self._services
         if services.training.active() is None:
             try:
                 services.training.begin()

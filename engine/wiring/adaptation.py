@@ -90,19 +90,19 @@ class _Sources:
     """See `engine.learning.candidates.records.Sources`."""
 
     def __init__(self, services: Services) -> None:
-        self._core = services
+        self._services = services
 
     def entries_between(self, start: datetime, end: datetime, kinds: tuple[str, ...], /) -> Sequence[LedgerEntry]:
-        return self._core.ledger.between(start, end, kinds)
+        return self._services.ledger.between(start, end, kinds)
 
     def card_correction(self, card_id: str, /) -> Correction | None:
-        return correction(self._core, card_id)
+        return correction(self._services, card_id)
 
     def kept_fact(self, fact_id: str, /) -> ParaFact | None:
-        return find_or_none(self._core.knowledge.para.get, fact_id)
+        return find_or_none(self._services.knowledge.para.get, fact_id)
 
     def healed_tests(self, session_id: str, /) -> HealedTests | None:
-        services = self._core
+        services = self._services
         runs = services.validation_runs.of_session(session_id)
         if not runs:
             return None
@@ -126,7 +126,7 @@ class _Sources:
         return "" if view is None else str(view.facts.get("signatures", {}).get(test, ""))
 
     def local_day(self, at: datetime, /) -> str:
-        return at.astimezone(self._core.clock.local().tzinfo).date().isoformat()
+        return at.astimezone(self._services.clock.local().tzinfo).date().isoformat()
 
     def session_ended(self, session_id: str, /) -> bool:
         view = self._session(session_id)
@@ -136,16 +136,16 @@ class _Sources:
         view = self._session(session_id)
         if view is None:
             return ()
-        return self._core.sessions.transcript(session_id, after=max(0, view.lines - MAX_LINES), limit=MAX_LINES)
+        return self._services.sessions.transcript(session_id, after=max(0, view.lines - MAX_LINES), limit=MAX_LINES)
 
     def changed_files(self, session_id: str, /) -> Sequence[str]:
-        change = self._core.changes.for_session(session_id)
+        change = self._services.changes.for_session(session_id)
         return [file.path for file in change.files] if change is not None else ()
 
     def patch(self, session_id: str, /, *, landed: bool) -> str:
         if landed:
-            return self._core.changes.patch(session_id)
-        runs = self._core.validation_runs.of_session(session_id)
+            return self._services.changes.patch(session_id)
+        runs = self._services.validation_runs.of_session(session_id)
         red = [run for run in runs[:-1] if not run.check.green and run.tree]
         view = self._session(session_id)
         if not red or not runs[-1].tree or view is None:
@@ -154,7 +154,7 @@ class _Sources:
 
     def title(self, session_id: str, /) -> str:
         """ "" when the operator discarded or undid the work."""
-        change, view = self._core.changes.for_session(session_id), self._session(session_id)
+        change, view = self._services.changes.for_session(session_id), self._session(session_id)
         thrown_away = change is not None and change.state in (ChangeState.DISCARDED, ChangeState.UNDONE)
         return "" if view is None or thrown_away else view.prompt
 
@@ -163,40 +163,40 @@ class _Sources:
         return "" if view is None else view.summary
 
     def corrections(self, session_id: str, /) -> Sequence[str]:
-        captures = self._core.knowledge.captures.of_session(session_id)
+        captures = self._services.knowledge.captures.of_session(session_id)
         texts = [
             capture.text for capture in captures if capture.kind in ("correction", "decision") and not capture.forgotten
         ]
         return texts[-MAX_CORRECTIONS:]
 
     def memory_text(self, memory_id: str, /) -> tuple[str, Trust]:
-        entry = self._core.memory.store.get(memory_id)
+        entry = self._services.memory.store.get(memory_id)
         return ("", Trust.QUOTED) if entry is None or entry.forgotten else (entry.text, entry.trust)
 
     def guidance_text(self, ref: str, /) -> tuple[str, Trust]:
         leader = ref.partition("#")[0]
         try:
-            profile = self._core.profiles.get(leader)
+            profile = self._services.profiles.get(leader)
         except Refusal:
             return "", Trust.QUOTED
         matching = (item for item in guidance_items(profile) if item.ref == ref)
         return next(((item.text, item.trust) for item in matching), ("", Trust.QUOTED))
 
     def models(self, agent: str, /) -> ModelsUsed | None:
-        since = self._core.clock.now() - RECENT
-        models_used = self._core.calls.models_of(agent, since)
+        since = self._services.clock.now() - RECENT
+        models_used = self._services.calls.models_of(agent, since)
         if not models_used:
             return None
         current = models_used[0]
-        own = price(self._core.model_router, current)
+        own = price(self._services.model_router, current)
         if own is None:
             return None
         others = [
             ModelPrice(model, cost)
             for model in self._other_models(current)
-            if (cost := price(self._core.model_router, model)) is not None
+            if (cost := price(self._services.model_router, model)) is not None
         ]
-        worked = self._core.sessions.list(agent=agent, limit=MAX_SESSIONS)
+        worked = self._services.sessions.list(agent=agent, limit=MAX_SESSIONS)
         channels = Counter(view.channel for view in worked)
         prompts = [len(view.prompt) for view in worked]
         return ModelsUsed(
@@ -210,17 +210,17 @@ class _Sources:
         return FLOWS
 
     def phase(self) -> int:
-        return self._core.card_cycle.phase().number
+        return self._services.card_cycle.phase().number
 
     def block_reason(self) -> str:
-        return self._core.safety.kill_switch.block_reason()
+        return self._services.safety.kill_switch.block_reason()
 
     def secrets(self) -> Iterable[str]:
-        return self._core.keys.secrets()
+        return self._services.keys.secrets()
 
     def objection_to(self, candidate: Candidate, /) -> str:
         """The objection of the content filter to texts for every prompt, or to commands (SPEC 3.5); "" for none."""
-        effect, safety = candidate.effect, self._core.safety
+        effect, safety = candidate.effect, self._services.safety
         match effect:
             case PromptFragment():
                 verdicts = [safety.check_prompt(text) for text in effect.guidance]
@@ -233,14 +233,14 @@ class _Sources:
         return next((verdict.reason for verdict in verdicts if verdict.verdict is not Verdict.ALLOW), "")
 
     def max_healing_attempts(self) -> int:
-        return self._core.settings.current.validation.tries
+        return self._services.settings.current.validation.tries
 
     def _session(self, session_id: str) -> SessionView | None:
-        return find_or_none(self._core.sessions.get, session_id)
+        return find_or_none(self._services.sessions.get, session_id)
 
     def _other_models(self, current: str) -> list[str]:
         """Every usable model in the settings except this one."""
-        services = self._core
+        services = self._services
         models = [
             f"{provider.name}:{provider.settings.model}"
             for provider in services.model_router.providers()

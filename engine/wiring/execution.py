@@ -214,7 +214,9 @@ def _record_prompt(
     services.cascade.record_applied(
         tx, provenance, agent=session.agent, call=call_id, session_id=session.id, workspace=session.workspace
     )
-    services.trials.applied(tx, provenance, session_id=session.id, agent=session.agent, workspace=session.workspace)
+    services.trials.record_applied(
+        tx, provenance, session_id=session.id, agent=session.agent, workspace=session.workspace
+    )
     services.learnings.prompt_sent(tx, provenance, call=call_id, session_id=session.id, agent=session.agent)
     memories, origins = from_others(provenance.get("memory_sources", ()))
     if memories:

@@ -67,21 +67,21 @@ class SessionSource:
     """Reads sessions for the chain; see `rules.SessionSource`."""
 
     def __init__(self, services: Services) -> None:
-        self._core = services
+        self._services = services
 
     def load_record(self, session_id: str) -> SessionRecord | None:
         """The record of a session, None for an unknown one."""
-        services, start_record = self._core, self.load_start(session_id)
+        services, start_record = self._services, self.load_start(session_id)
         if start_record is None:
             return None
         view = start_record.view
         until = max(services.clock.now(), view.ended_at or view.created_at) + RECORD_DELAY
-        facts = services.ledger.between(view.created_at, until, ENTRY_KINDS)
+        entries = services.ledger.between(view.created_at, until, ENTRY_KINDS)
         statements = [_to_statement(capture, line) for capture, line in services.knowledge.captures.extract(session_id)]
         return SessionRecord(
             view,
             start_record.leader,
-            tuple(entries_about(facts, session_id)),
+            tuple(entries_about(entries, session_id)),
             tuple(statements),
             self._permission_requests(session_id),
             correction(services, view.prediction_id) if view.flow is None else None,
@@ -93,7 +93,7 @@ class SessionSource:
 
     def load_start(self, session_id: str) -> SessionRecord | None:
         """The record of the session as of its start, None for an unknown one."""
-        services = self._core
+        services = self._services
         view = find_or_none(services.sessions.get, session_id)
         if view is None:
             return None
@@ -111,20 +111,20 @@ class SessionSource:
 
     def transcript(self, session_id: str) -> Iterable[TranscriptLine]:
         """Its transcript."""
-        return _transcript_lines(self._core, session_id)
+        return _transcript_lines(self._services, session_id)
 
     def secrets(self) -> Iterable[str]:
         """Secrets that must not be stored."""
-        return self._core.keys.secrets()
+        return self._services.keys.secrets()
 
     def report(self, where: str, words: str) -> None:
         """Report a fault to the operator."""
-        self._core.report(where, words)
+        self._services.report(where, words)
 
     def offer(self, entry: LearningEntry) -> None:
         """Offer a learning to the agent's leader, where the gates check it. Its category comes from its text and from
         the specialty of its channel."""
-        services = self._core
+        services = self._services
         view = find_or_none(services.sessions.get, entry.session_id)
         channel = None if view is None else services.settings.current.channels.get(view.channel)
         scores = Score(entry.confidence, entry.reasons[:1]), Score(entry.importance, entry.reasons[1:])
@@ -141,7 +141,7 @@ class SessionSource:
 
     def retract(self, lesson: str, reason: str) -> None:
         """Remove a retracted lesson from the leaders, and roll back or reject candidates that contain it."""
-        services = self._core
+        services = self._services
         remove_lesson(lesson, services.bubbles, services.profiles, services.teaching)
         for candidate in services.adaptation.candidates(type=CandidateType.PROMPT_FRAGMENT, limit=ALL_CANDIDATES):
             if not isinstance(candidate.effect, PromptFragment) or lesson not in lessons_of(candidate.effect.guidance):
@@ -154,7 +154,7 @@ class SessionSource:
     def _first_of_chain(self, session_id: str) -> str:
         """The first of the sessions that this one continues; itself when it continues none."""
         for _ in range(MAX_CONTINUED):
-            before = self._core.sessions.continues(session_id)
+            before = self._services.sessions.continues(session_id)
             if not before:
                 break
             session_id = before
@@ -164,13 +164,13 @@ class SessionSource:
         if not agent:
             return ""
         try:
-            leaders = self._core.agents.lineage(agent).leaders
+            leaders = self._services.agents.lineage(agent).leaders
         except Refusal:  # it was retired meanwhile
             return ""
         return leaders[0].id if leaders else ""
 
     def _permission_requests(self, session_id: str) -> tuple[PermissionRequest, ...]:
-        requests = self._core.permissions.latest(MAX_REQUESTS, session_id=session_id)
+        requests = self._services.permissions.latest(MAX_REQUESTS, session_id=session_id)
         return tuple(reversed(requests))
 
 
@@ -178,10 +178,10 @@ class _LateMemoryModel:
     """The model that the settings name for memory; what asks it is built after the learnings."""
 
     def __init__(self, services: Services) -> None:
-        self._core = services
+        self._services = services
 
     def ask(self, question: Question, /) -> Answer | None:
-        return MemoryModel(self._core.settings, self._core.single_questions).ask(question)
+        return MemoryModel(self._services.settings, self._services.single_questions).ask(question)
 
 
 def _has_own_words(services: Services, view: SessionView) -> bool:

@@ -101,8 +101,8 @@ def test_clusters_of_ten_thousand_entries(tmp_path: Path, database: Database, cl
     rereading = Measured(lambda: fresh.entries(PROJECT))
     planning = Measured(lambda: plan_project(reading.result, [], PROJECT, stored_vectors.vectors, MONDAY_MORNING))
     plan = planning.result
-    changes, facts = plan.changes(MONDAY_MORNING), plan.events("recurrence")
-    writing = Measured(lambda: files.apply(changes, facts))
+    changes, events = plan.changes(MONDAY_MORNING), plan.events("recurrence")
+    writing = Measured(lambda: files.apply(changes, events))
 
     slow = baseline.seconds * (ENTRIES / PART) ** 2
     rows: list[tuple[str, Measured[Any]]] = [

@@ -55,13 +55,13 @@ class Overlays:
     def get_prompt_fragments(self, *, agent_id: str, run_kind: str, workspace: str = "") -> Sequence[Overlay]:
         """The fragments for an agent's prompts of a kind of run, oldest first. With `workspace` "", fragments for a
         certain workspace are left out."""
-        return self.of(CandidateType.PROMPT_FRAGMENT, agent_id, run_kind, workspace)
+        return self.find(CandidateType.PROMPT_FRAGMENT, agent_id, run_kind, workspace)
 
     def model(
         self, agent: str, channel: str, run_kind: str, prompt: str, workspace: str = ""
     ) -> tuple[str, str] | None:
         """(model, reason) of the newest routing hint that applies, None for none."""
-        for overlay in reversed(self.of(CandidateType.ROUTING_HINT, agent, run_kind, workspace)):
+        for overlay in reversed(self.find(CandidateType.ROUTING_HINT, agent, run_kind, workspace)):
             hint = overlay.effect
             if not isinstance(hint, RoutingHint) or hint.channel not in ("", channel):
                 continue
@@ -71,14 +71,14 @@ class Overlays:
 
     def tweaks(self, *, agent: str, workspace: str) -> Sequence[PolicyTweak]:
         """Limits of the validation loop for an agent's work in a workspace; all of them apply."""
-        overlays = self.of(CandidateType.POLICY_TWEAK, agent, None, workspace)
+        overlays = self.find(CandidateType.POLICY_TWEAK, agent, None, workspace)
         return [overlay.effect for overlay in overlays if isinstance(overlay.effect, PolicyTweak)]
 
     def flows(self) -> Sequence[Overlay]:
         """The active flows, oldest first."""
         return [overlay for overlay in self.active() if overlay.type is CandidateType.FLOW_OFFLOAD]
 
-    def of(self, type: CandidateType, agent_id: str, run_kind: str | None, workspace: str) -> Sequence[Overlay]:
+    def find(self, type: CandidateType, agent_id: str, run_kind: str | None, workspace: str) -> Sequence[Overlay]:
         """The active effects of a type for an agent, a kind of run (None for all) and a workspace, oldest first."""
         return [
             overlay
@@ -187,7 +187,7 @@ class Trials(SessionFollower[OverlayRun]):
         share = self._settings.current.adaptation.withheld if run_id else 0.0
         return [Draw(overlay, is_withheld(run_id, overlay.id, share), share) for overlay in overlays]
 
-    def applied(
+    def record_applied(
         self, tx: Transaction, provenance: Mapping[str, Any], *, session_id: str, agent: str, workspace: str
     ) -> None:
         """Store the overlays in the provenance of a prompt that is sent, including the withheld ones. Each is stored
@@ -203,14 +203,14 @@ class Trials(SessionFollower[OverlayRun]):
         a share of the runs. Do not call this inside a transaction."""
         matching = [
             overlay
-            for overlay in self.overlays.of(CandidateType.FIX_TEMPLATE, agent, None, workspace)
+            for overlay in self.overlays.find(CandidateType.FIX_TEMPLATE, agent, None, workspace)
             if isinstance(overlay.effect, FixTemplate) and not set(broken).isdisjoint(overlay.effect.failing)
         ]
         draws = self.draw(reversed(matching), session_id)
         if draws and session_id:
             provenance = {PROVENANCE: [draw.to_json() for draw in draws]}
             where = {"session_id": session_id, "agent": agent, "workspace": workspace}
-            self._database.write(lambda tx: self.applied(tx, provenance, **where))
+            self._database.write(lambda tx: self.record_applied(tx, provenance, **where))
         effects = (draw.overlay.effect for draw in draws if not draw.withheld)
         lines = (line for effect in effects if isinstance(effect, FixTemplate) for line in effect.repairs)
         return tuple(dict.fromkeys(lines))[:MAX_REPAIRS]

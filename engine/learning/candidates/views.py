@@ -117,7 +117,7 @@ class CandidateViews:
         """The present behaviour with and without a candidate's effect."""
         healing = self._settings.current.validation
         models = self._sources.models(candidate.agent_id) if candidate.type is CandidateType.ROUTING_HINT else None
-        active = self._trials.overlays.of(candidate.type, candidate.agent_id, candidate.run_kind, candidate.workspace)
+        active = self._trials.overlays.find(candidate.type, candidate.agent_id, candidate.run_kind, candidate.workspace)
         others = [overlay.effect for overlay in active if overlay.candidate_id != candidate.id]
         before, after = (
             preview_lines(

@@ -37,11 +37,11 @@ from engine.learning.decisions.training_runs import (
     RunState,
     TrainingPlan,
     TrainingRun,
+    TrainingViews,
     TwinModel,
     load_run,
     newest_run,
 )
-from engine.learning.decisions.training_views import TrainingViews
 from engine.model import Randomness, Refusal, TrainingOffer, microusd
 from engine.model.text import count
 from engine.storage.database import Database, Transaction
@@ -147,8 +147,8 @@ class Training(TrainingViews):
         if not plan.base_model:
             fix = "clawpy config set training.baseModel MODEL"
             raise Refusal("no_base_model", "no model to train is set", fix)
-        adopted = self._newest(TrainingRun.state == RunState.ADOPTED)
-        declined = self._newest(TrainingRun.state == RunState.KEPT_OLD)
+        adopted = self._load_newest(TrainingRun.state == RunState.ADOPTED)
+        declined = self._load_newest(TrainingRun.state == RunState.KEPT_OLD)
         return plan, make_batch(self._exporter, first=adopted is None and declined is None), adopted
 
     def step(self) -> TrainingRun | None:
@@ -172,7 +172,7 @@ class Training(TrainingViews):
         stop = self._stop_reason() if _may_cost(run) else ""
         hold = "" if stop or run.state == RunState.STARTED else self._hold_reason()  # reading a job is free
         if hold:
-            return self._move(run.id, run.state, note=hold)
+            return self._change_state(run.id, run.state, note=hold)
         try:
             with closing(self._twin.open_provider()) as api:
                 if stop:
@@ -182,11 +182,11 @@ class Training(TrainingViews):
         except TrainingError as error:
             log.warning("training %s: %s", run.id, error)
             if error.transient:
-                self._move(run.id, run.state, note=f"{error}; it will be tried again")
+                self._change_state(run.id, run.state, note=f"{error}; it will be tried again")
             else:
-                self._move(run.id, RunState.FAILED, note=str(error))
+                self._change_state(run.id, RunState.FAILED, note=str(error))
         except Refusal as refusal:  # a missing key or a cap, which the operator can fix
-            self._move(run.id, run.state, note=f"{refusal.message}; {refusal.fix}")
+            self._change_state(run.id, run.state, note=f"{refusal.message}; {refusal.fix}")
         with self._database.read() as session:
             return session.exec(select(TrainingRun).where(TrainingRun.id == run.id)).one()
 
@@ -205,7 +205,7 @@ class Training(TrainingViews):
                         job = self._end_job(run, api)
                 except TrainingError as error:
                     raise Refusal("not_cancelled", str(error), "try again, or cancel it at the provider") from error
-            return self._move(run.id, RunState.CANCELLED, note="cancelled", job=job)
+            return self._change_state(run.id, RunState.CANCELLED, note="cancelled", job=job)
 
     def reserved(self) -> set[int]:
         """The cost entry that reserves money for the run in progress, which goes on after a restart."""
@@ -217,10 +217,10 @@ class Training(TrainingViews):
     def _upload(self, run: TrainingRun, api: Provider) -> None:
         file = self._file(run.id)
         if not file.exists():
-            self._move(run.id, RunState.FAILED, note=f"{file} is gone; start a new training")
+            self._change_state(run.id, RunState.FAILED, note=f"{file} is gone; start a new training")
             return
         file_id = api.find_file(file.name) or api.upload(file)
-        self._move(run.id, RunState.UPLOADED, file_id=file_id)
+        self._change_state(run.id, RunState.UPLOADED, file_id=file_id)
 
     def _start(self, run: TrainingRun, api: Provider) -> None:
         if run.cost_entry is None:
@@ -228,26 +228,26 @@ class Training(TrainingViews):
         job = api.find_job(run.file_id) or api.start(
             run.file_id, model=run.base_model, checkpoint=run.checkpoint, method=run.method, suffix=run.id
         )
-        self._move(run.id, RunState.STARTED, job_id=job.id, note=job.status)
+        self._change_state(run.id, RunState.STARTED, job_id=job.id, note=job.status)
 
     def _follow(self, run: TrainingRun, api: Provider) -> None:
         job = api.job(run.job_id)
         if job.state == "running":
-            self._move(run.id, RunState.STARTED, note=job.status)
+            self._change_state(run.id, RunState.STARTED, note=job.status)
         elif job.state == "done" and job.model:
-            self._move(run.id, RunState.TRAINED, job=job, model=job.model, note="trained; it is measured next")
+            self._change_state(run.id, RunState.TRAINED, job=job, model=job.model, note="trained; it is measured next")
         else:
             state = RunState.CANCELLED if job.state == "cancelled" else RunState.FAILED
-            self._move(run.id, state, note=f"the provider says {job.status}", job=job)
+            self._change_state(run.id, state, note=f"the provider says {job.status}", job=job)
 
     def _stop(self, run: TrainingRun, api: Provider, why: str) -> None:
         """End the job at the provider because of the kill switch (SPEC 3.7), since it would go on costing money. A job
         that is over already is handled as usual."""
         job = self._find_job(run, api)
         if job is not None and job.state != "running":
-            self._follow(self._move(run.id, RunState.STARTED, job_id=job.id), api)
+            self._follow(self._change_state(run.id, RunState.STARTED, job_id=job.id), api)
         else:
-            self._move(run.id, RunState.CANCELLED, note=why, job=self._end_job(run, api))
+            self._change_state(run.id, RunState.CANCELLED, note=why, job=self._end_job(run, api))
 
     @staticmethod
     def _find_job(run: TrainingRun, api: Provider) -> Job | None:
@@ -267,7 +267,7 @@ class Training(TrainingViews):
         if len(pairs) < MIN_MEASURED:
             few = f"only {count(len(pairs), 'pair')} of the {MIN_MEASURED} needed to measure it"
             words = f"{few}; to use it anyway: clawpy train adopt"
-            self._move(run.id, RunState.KEPT_OLD, note=words, held_back=len(pairs))
+            self._change_state(run.id, RunState.KEPT_OLD, note=words, held_back=len(pairs))
             return
         model = f"{run.provider}:{run.model}"
         new = self._agreement(model, pairs)
@@ -280,27 +280,27 @@ class Training(TrainingViews):
         )
         if better:
             self._twin.adopt(model)
-        self._move(
+        self._change_state(
             run.id, RunState.ADOPTED if better else RunState.KEPT_OLD, note=words, held_back=len(pairs),
             agreement=new.share, former_agreement=old.share, former_model=former,
         )  # fmt: skip
 
     def restore_former(self) -> TrainingRun:
         """Use the model again that the newest model replaced. Raises `Refusal` `no_training`."""
-        run = self._last(RunState.ADOPTED, "in use")
-        return self._use(run.former_model, run, RunState.KEPT_OLD, "switched off by you")
+        run = self._find_newest(RunState.ADOPTED, "in use")
+        return self._switch_model(run.former_model, run, RunState.KEPT_OLD, "switched off by you")
 
     def adopt(self) -> TrainingRun:
         """Use the model of the last finished run, which was not adopted by itself. Raises `Refusal` `no_training`."""
-        run = self._last(RunState.KEPT_OLD, "not in use")
-        return self._use(f"{run.provider}:{run.model}", run, RunState.ADOPTED, f"adopted by you; {run.note}")
+        run = self._find_newest(RunState.KEPT_OLD, "not in use")
+        return self._switch_model(f"{run.provider}:{run.model}", run, RunState.ADOPTED, f"adopted by you; {run.note}")
 
-    def _use(self, model: str, run: TrainingRun, state: RunState, note: str) -> TrainingRun:
+    def _switch_model(self, model: str, run: TrainingRun, state: RunState, note: str) -> TrainingRun:
         self._twin.adopt(model)
-        return self._move(run.id, state, note=note)
+        return self._change_state(run.id, state, note=note)
 
-    def _last(self, state: RunState, description: str) -> TrainingRun:
-        run = self._newest(TrainingRun.state == state)
+    def _find_newest(self, state: RunState, description: str) -> TrainingRun:
+        run = self._load_newest(TrainingRun.state == state)
         if run is None:
             raise Refusal("no_training", f"there is no trained model that is {description}")
         return run
@@ -322,7 +322,9 @@ class Training(TrainingViews):
         run.cost_entry = self._budget.reserve_call(tx, "training", self._twin.plan().cost_cap)
         tx.session.add(run)
 
-    def _move(self, run_id: str, state: RunState | str, *, job: Job | None = None, **fields: object) -> TrainingRun:
+    def _change_state(
+        self, run_id: str, state: RunState | str, *, job: Job | None = None, **fields: object
+    ) -> TrainingRun:
         """Set the state and fields of a run. If `job` is over, the reserved money is settled with the provider's price.
         If the provider states no price, the whole amount is settled for a job that is done, and nothing for others."""
 

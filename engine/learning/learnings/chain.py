@@ -266,13 +266,13 @@ class Chain:
         verdict = ask_judge(self._model, entry)
         if verdict is None:
             return {entry.id: NO_JUDGE}
-        word = {True: "generalises", False: "does not", None: "no answer"}[verdict.holds]
+        word = {True: "generalises", False: "does not", None: "no answer"}[verdict.is_valid]
         event = LearningJudged(subject=entry.id, workspace=entry.workspace, verdict=word, reason=verdict.reason)
         with self._files.lock:  # words that are forgotten later are erased from the ledger later, too
             if self._files.erasures != erasures:
                 return {}
             self._database.write(lambda tx: tx.record(event))
-        if verdict.holds is True:
+        if verdict.is_valid is True:
             self._promote_globally(entry)
         return {entry.id: f"{word}: {verdict.reason}"}
 

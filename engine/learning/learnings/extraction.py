@@ -26,7 +26,7 @@ from engine.learning.learnings.entries import (
 )
 from engine.learning.learnings.promotion import Provenance, is_about_own_tools, plan_retraction
 from engine.learning.learnings.questions import ask_learnings
-from engine.learning.learnings.recurrence import names
+from engine.learning.learnings.recurrence import find_names
 from engine.learning.learnings.rules import (
     ABOUT_ONE,
     DISCARDED,
@@ -123,19 +123,19 @@ class Extraction:
         at = record.view.ended_at or record.view.started_at or record.view.created_at
         return self._write(record, findings, at, erasures)
 
-    def write_late_findings(self, fact: LedgerEntry) -> list[LearningEntry]:
+    def write_late_findings(self, entry: LedgerEntry) -> list[LearningEntry]:
         """Write the findings from the operator's decision on a session's changes. The latest decision counts. Raises
         `NotReady`."""
-        erasures, record = self._files.erasures, self._sessions.load_start(str(fact.payload.get("session_id", "")))
+        erasures, record = self._files.erasures, self._sessions.load_start(str(entry.payload.get("session_id", "")))
         if record is None:
             return []
-        findings = findings_of_entry(fact, record)
+        findings = findings_of_entry(entry, record)
         with self._files.lock:
-            if fact.kind in LANDED_KINDS:
-                self._retire_undone(record, fact.at)
+            if entry.kind in LANDED_KINDS:
+                self._retire_undone(record, entry.at)
             else:
                 self._restore(record, {finding.about for finding in findings})
-        return self._write(record, findings, fact.at, erasures)
+        return self._write(record, findings, entry.at, erasures)
 
     def write_findings(self, session_id: str, *, ask: bool = True) -> tuple[list[LearningEntry], str]:
         """Write the findings of a session that is over. Rules find them and, with `ask`, the configured model, if any.
@@ -243,7 +243,7 @@ def find_risks(record: SessionRecord, entries: Iterable[LearningEntry]) -> list[
     """The risks of a session at its start. They are tests that fail, and entries about failures among `entries`, which
     are those of its project and earlier sessions. Such an entry counts if it is in the project scope, has the same
     task, or names a file in the prompt."""
-    task, named = normalise(_task_title(record.view)), names(record.view.prompt)
+    task, named = normalise(_task_title(record.view)), find_names(record.view.prompt)
     findings = [
         _risk(f"Tests are red before anything is changed: `{test}`.", f"red/{test}", Basis.TESTS)
         for test in record.failing
@@ -253,7 +253,7 @@ def find_risks(record: SessionRecord, entries: Iterable[LearningEntry]) -> list[
         if not entry.active or not entry.about.startswith(_RISKY) or entry.about in about:
             continue
         is_of_project = entry.scope is LearningScope.PROJECT
-        if is_of_project or normalise(entry.session_task) == task or named & names(entry.text):
+        if is_of_project or normalise(entry.session_task) == task or named & find_names(entry.text):
             about.add(entry.about)
             basis = Basis.REPEATED if is_of_project else Basis.SINGLE
             findings.append(_risk(f"It may go as before: {entry.text}", entry.about, basis))

@@ -11,7 +11,7 @@ from engine.config import SettingsSource
 from engine.files import read_plain
 from engine.learning.learnings.entries import GLOBAL, Scope, project_key
 from engine.learning.learnings.promotion import is_promotable
-from engine.learning.learnings.recurrence import names
+from engine.learning.learnings.recurrence import find_names
 from engine.learning.learnings.store import LearningFiles
 from engine.model import (
     Contribution,
@@ -123,12 +123,12 @@ class LearningsPart:
 
 def order_entries(entries: Sequence[LearningEntry], task: str) -> list[LearningEntry]:
     """Sort entries: those that name the task's files or words come first, then the most certain and important. Pure."""
-    task_words, task_names = prompt_words(task), names(task)
+    task_words, task_names = prompt_words(task), find_names(task)
 
     def rank(entry: LearningEntry) -> tuple[float, float, str]:
         words = prompt_words(entry.text)
         common_words = len(task_words & words) / len(words) if words else 0.0
-        names_task = bool(task_names & names(entry.text))
+        names_task = bool(task_names & find_names(entry.text))
         return -round(names_task + common_words, 2), -(entry.confidence * entry.importance), entry.id
 
     return sorted(entries, key=rank)

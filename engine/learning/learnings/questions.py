@@ -102,10 +102,10 @@ _KINDS = {"team": LearningKind.INSTITUTIONAL, "task": LearningKind.TASK, "human"
 
 @frozen
 class Verdict:
-    """The answer of a judge. `holds` says whether a learning is valid beyond its project, None without a usable
+    """The answer of a judge. `is_valid` says whether a learning is valid beyond its project, None without a usable
     answer."""
 
-    holds: bool | None
+    is_valid: bool | None
     reason: str
 
 
@@ -184,7 +184,7 @@ def session_text(record: SessionRecord, lines: Iterable[TranscriptLine]) -> str:
         parts.append(f"Tests: {view.check.passed} passed, {view.check.failed + view.check.errors} failed")
     if view.error:
         parts.append(f"Error: {view.error[:600]}")
-    parts += [f"{fact.kind}: {_payload_text(fact.payload)}" for fact in record.entries[:15]]
+    parts += [f"{entry.kind}: {_payload_text(entry.payload)}" for entry in record.entries[:15]]
     parts += [
         f"Asked: {request.title}: {request.answer.value if request.answer else 'unanswered'}"
         for request in record.permissions

@@ -103,18 +103,18 @@ _SIDES = {
 def comparison_key(entry: LearningEntry) -> tuple[object, ...]:
     """The key of an entry: only entries with equal keys can be the same. Quotes are compared only with quotes, because
     a tool that repeats the operator's words adds no evidence."""
-    subject = (entry.about,) if entry.about else (names(entry.text), _NEGATION.search(entry.text) is not None)
+    subject = (entry.about,) if entry.about else (find_names(entry.text), _NEGATION.search(entry.text) is not None)
     return entry.kind, entry.type, entry.trust is Trust.QUOTED, *subject
 
 
 @lru_cache(CACHE_SIZE)
-def names(text: str) -> frozenset[str]:
+def find_names(text: str) -> frozenset[str]:
     """The files, tests, options and numbers that a text names."""
     return frozenset(name.strip("./").lower() for name in _NAMES.findall(text)) - _NO_NAMES
 
 
 @lru_cache(CACHE_SIZE)
-def sides(text: str) -> tuple[int, ...]:
+def find_sides(text: str) -> tuple[int, ...]:
     """The side of a text in each pair of opposites: 1 or -1, or 0 for neither or both. Texts on different sides of a
     pair are not the same."""
     chosen = {_SIDES[word] for word in re.findall(r"[a-z-]+", text.casefold()) if word in _SIDES}
@@ -124,8 +124,10 @@ def sides(text: str) -> tuple[int, ...]:
 def may_be_same(text: str, other: str) -> bool:
     """Whether two texts name the same things, and neither negates or contradicts the other."""
     is_negated, other_is_negated = (_NEGATION.search(each) is not None for each in (text, other))
-    is_contrary = any(side * other_side < 0 for side, other_side in zip(sides(text), sides(other), strict=True))
-    return names(text) == names(other) and is_negated is other_is_negated and not is_contrary
+    is_contrary = any(
+        side * other_side < 0 for side, other_side in zip(find_sides(text), find_sides(other), strict=True)
+    )
+    return find_names(text) == find_names(other) and is_negated is other_is_negated and not is_contrary
 
 
 def sort_entries(entries: Iterable[LearningEntry]) -> list[LearningEntry]:
@@ -155,7 +157,7 @@ class StoredVectors:
     def vectors(self, texts: Sequence[str], /) -> list[bytes | None]:
         """See `Vectors`."""
         model = self._model_name()
-        digests = {text: text_digest(text) for text in texts}
+        digests = {text: hash_text(text) for text in texts}
         query = select(LearningVector.digest, LearningVector.vector).where(
             LearningVector.model == model, col(LearningVector.digest).in_(digests.values())
         )
@@ -175,7 +177,7 @@ class StoredVectors:
 
     def forget(self, texts: Iterable[str]) -> None:
         """Remove the embeddings of these texts, by all models."""
-        removal = delete(LearningVector).where(col(LearningVector.digest).in_(map(text_digest, texts)))
+        removal = delete(LearningVector).where(col(LearningVector.digest).in_(map(hash_text, texts)))
         self._database.write(lambda tx: tx.session.exec(removal))
 
 
@@ -184,7 +186,7 @@ def _store_vectors(tx: Transaction, *, model: str, vectors: Mapping[str, bytes])
         tx.session.merge(LearningVector(digest=digest, model=model, vector=vector))
 
 
-def text_digest(text: str) -> str:
+def hash_text(text: str) -> str:
     """A hash of a text."""
     return hashlib.sha256(text.encode(errors="replace")).hexdigest()[:32]
 
@@ -247,7 +249,7 @@ def find_matches(
     _load_vectors([wording for wordings, others in pairs for wording in (*wordings, *others)], vectors)
     matches: dict[str, LearningEntry] = {}
     for wordings, others in pairs:
-        for wording, similar in zip(wordings, _similar(wordings, others), strict=True):
+        for wording, similar in zip(wordings, _find_similar(wordings, others), strict=True):
             if similar:
                 matches |= {entry.id: others[similar[0]].entries[0] for entry in wording.entries}
     return matches
@@ -272,7 +274,7 @@ def _load_vectors(wordings: Iterable[_Wording], vectors: Vectors) -> None:
 
 def _find_stars(wordings: Sequence[_Wording], min_sessions: int) -> list[Cluster]:
     """The clusters of wordings with the same key."""
-    neighbours = _similar(wordings, wordings)
+    neighbours = _find_similar(wordings, wordings)
 
     def count_sessions(members: Iterable[int]) -> int:
         return len({entry.work for member in members for entry in wordings[member].entries})
@@ -287,18 +289,18 @@ def _find_stars(wordings: Sequence[_Wording], min_sessions: int) -> list[Cluster
         members = free.intersection(neighbours[centre])
         if centre in members and count_sessions(members) >= min_sessions:
             free -= members
-            clusters.append(_cluster([wordings[index] for index in (centre, *sorted(members - {centre}))]))
+            clusters.append(_make_cluster([wordings[index] for index in (centre, *sorted(members - {centre}))]))
     return clusters
 
 
-def _cluster(wordings: Sequence[_Wording]) -> Cluster:
+def _make_cluster(wordings: Sequence[_Wording]) -> Cluster:
     """The cluster of these wordings, the centre first."""
     first = wordings[0].best
     members = [entry for wording in wordings for entry in sort_entries(wording.entries) if entry is not first]
     return Cluster(first, (first, *members), tuple(sorted({member.work for member in (first, *members)})))
 
 
-def _similar(wordings: Sequence[_Wording], others: Sequence[_Wording]) -> list[list[int]]:
+def _find_similar(wordings: Sequence[_Wording], others: Sequence[_Wording]) -> list[list[int]]:
     """For each wording, the indexes of the others that are the same, nearest first."""
     import numpy
 
@@ -307,12 +309,12 @@ def _similar(wordings: Sequence[_Wording], others: Sequence[_Wording]) -> list[l
     rows, columns = ([index for index, each in enumerate(group) if each.vector] for group in (wordings, others))
     if not rows or not columns:
         return similar
-    matrix = _matrix(others, columns)
-    column_sides = numpy.array([sides(others[index].text) for index in columns], dtype=numpy.int8)
+    matrix = _stack_vectors(others, columns)
+    column_sides = numpy.array([find_sides(others[index].text) for index in columns], dtype=numpy.int8)
     for start in range(0, len(rows), BATCH_ROWS):
         batch = rows[start : start + BATCH_ROWS]
-        for row, cosines in zip(batch, _matrix(wordings, batch) @ matrix.T, strict=True):
-            row_sides = numpy.array(sides(wordings[row].text), dtype=numpy.int8)
+        for row, cosines in zip(batch, _stack_vectors(wordings, batch) @ matrix.T, strict=True):
+            row_sides = numpy.array(find_sides(wordings[row].text), dtype=numpy.int8)
             cosines[(column_sides * row_sides < 0).any(axis=1)] = -1.0
             near = numpy.flatnonzero(cosines >= MIN_SIMILARITY - ROUNDING)
             nearest = (columns[place] for place in near[numpy.argsort(-cosines[near], kind="stable")])
@@ -320,7 +322,7 @@ def _similar(wordings: Sequence[_Wording], others: Sequence[_Wording]) -> list[l
     return similar
 
 
-def _matrix(wordings: Sequence[_Wording], indexes: Sequence[int]) -> Any:
+def _stack_vectors(wordings: Sequence[_Wording], indexes: Sequence[int]) -> Any:
     """The vectors of these wordings, a row each."""
     import numpy
 

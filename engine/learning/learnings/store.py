@@ -173,7 +173,7 @@ class LearningFiles:
 
     # -- writing
 
-    def apply(self, changes: Sequence[Change], facts: Sequence[Event] = ()) -> None:
+    def apply(self, changes: Sequence[Change], events: Sequence[Event] = ()) -> None:
         """Make all changes and record their events. After a crash, the next start finishes both.
 
         Raises `Refusal`: `learnings_damaged` (nothing was changed), `unwritable_home`.
@@ -186,10 +186,10 @@ class LearningFiles:
                 self._page(path)
             payload = {
                 "changes": [asdict(change) for change in changes],
-                "facts": [{"kind": fact.kind, **vars(fact)} for fact in facts],
+                "facts": [{"kind": event.kind, **vars(event)} for event in events],
             }
             intent = self._database.write(lambda tx: begin_intent(tx, INTENT, changes[0].entry, payload))
-            self._finish(intent, changes, facts)
+            self._finish(intent, changes, events)
 
     def check(self, scope: Scope) -> None:
         """Make pending changes, and check that all pages of a scope can be read. Raises as `apply`."""
@@ -211,12 +211,12 @@ class LearningFiles:
             changes = [Change(**change) for change in intent.payload["changes"]]
             try:
                 with self.lock:
-                    self._finish(intent.id or 0, changes, [_event(fact) for fact in intent.payload["facts"]])
+                    self._finish(intent.id or 0, changes, [_event(stored) for stored in intent.payload["facts"]])
             except Refusal as refusal:
                 problems.append(f"learnings of {intent.begun_at:%Y-%m-%d} are waiting to be written: {refusal}")
         return problems
 
-    def _finish(self, intent: int, changes: Sequence[Change], facts: Iterable[Event]) -> None:
+    def _finish(self, intent: int, changes: Sequence[Change], events: Iterable[Event]) -> None:
         by_path: dict[str, list[Change]] = {}
         for change in changes:
             by_path.setdefault(change.path, []).append(change)
@@ -232,8 +232,8 @@ class LearningFiles:
 
         def done(tx: Transaction) -> None:
             finish_intent(tx, intent)
-            for fact in facts:
-                tx.record(fact)
+            for event in events:
+                tx.record(event)
 
         self._database.write(done)
         self.changes += 1

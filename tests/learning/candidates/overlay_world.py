@@ -99,7 +99,7 @@ class OverlayWorld:
         """A session whose prompt is sent, and which ends."""
         provenance = self.part(session).provenance
         self.database.write(
-            lambda tx: self.trials.applied(tx, provenance, session_id=session, agent="cto", workspace="")
+            lambda tx: self.trials.record_applied(tx, provenance, session_id=session, agent="cto", workspace="")
         )
         self.end(session, good=good, landed=landed)
 

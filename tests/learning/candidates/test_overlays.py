@@ -52,7 +52,7 @@ def active_ids(
     world: OverlayWorld, type: CandidateType, agent: str = "cto", kind: str = "task", workspace: str = "/w"
 ) -> list[str]:
     run_kind = kind if type in (CandidateType.PROMPT_FRAGMENT, CandidateType.ROUTING_HINT) else None
-    return [overlay.id for overlay in world.overlays.of(type, agent, run_kind, workspace)]
+    return [overlay.id for overlay in world.overlays.find(type, agent, run_kind, workspace)]
 
 
 def test_fragments_apply_by_agent_kind_of_run_and_workspace(world: OverlayWorld) -> None:
@@ -85,7 +85,7 @@ def test_forgotten_words_leave_prompts_at_once_and_commands_go_whole(world: Over
     assert left.effect == PromptFragment(("Test first.",))
     assert alone.id not in active_ids(world, CandidateType.PROMPT_FRAGMENT)
     assert not world.overlays.flows()
-    assert [overlay.effect for overlay in world.overlays.of(CandidateType.FIX_TEMPLATE, "cto", None, "")] == [
+    assert [overlay.effect for overlay in world.overlays.find(CandidateType.FIX_TEMPLATE, "cto", None, "")] == [
         FixTemplate(("t::a",), ("Round once.",))
     ]
     world.roll_back(repair.candidate_id)

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from itertools import pairwise
 from zoneinfo import ZoneInfo
 
 import pytest
 
 from engine.clock import FakeClock
-from engine.learning.decisions.insights import (
+from engine.learning.decisions.insights import Figures
+from engine.learning.decisions.metrics import (
     MIN_DRIFT,
     MIN_DRIFT_KIND,
     MIN_TREND_HALF,
     NEWEST,
     CardFigures,
-    Figures,
-    drift,
-    metrics,
-    over_time,
+    compute_metrics,
+    count_per_slice,
+    find_drift,
 )
 from engine.model import (
     COLD_START,
@@ -46,22 +46,20 @@ Decide = Callable[..., None]
 @pytest.fixture
 def decide(database: Database, clock: FakeClock) -> Decide:
     """Adds cards that were decided `ago`."""
+    names = map(str, itertools.count())
 
     def add(number: int = 1, ago: timedelta = timedelta(0), **more: object) -> None:
         at = clock.now() - ago
-        for _ in range(number):
-            add.count += 1  # type: ignore[attr-defined]
+        for name in itertools.islice(names, number):
             fields = {
-                "id": f"pred_{add.count}",  # type: ignore[attr-defined]
-                "prompt": "run", "target_agent": "a", "target_channel": "koji-core", "confidence": 0.7,
-                "status": Status.EXECUTED, "source": Source.TEMPLATE, "created_at": at, "decided_at": at,
-                "decided_by": DecidedBy.OPERATOR, "kind": "run_tests", "workspace": SHOP, "runner": "flow",
-                "subject": str(add.count), "fingerprint": str(add.count), "expires_at": at,  # type: ignore[attr-defined]
+                "id": f"pred_{name}", "prompt": "run", "target_agent": "a", "target_channel": "koji-core",
+                "confidence": 0.7, "status": Status.EXECUTED, "source": Source.TEMPLATE, "created_at": at,
+                "decided_at": at, "decided_by": DecidedBy.OPERATOR, "kind": "run_tests", "workspace": SHOP,
+                "runner": "flow", "subject": name, "fingerprint": name, "expires_at": at,
             }  # fmt: skip
             row = CardRow(**(fields | more))
             database.write(lambda tx, row=row: tx.session.add(row))  # type: ignore[misc]
 
-    add.count = 0  # type: ignore[attr-defined]
     return add
 
 
@@ -149,7 +147,7 @@ def card(
 
 
 def test_rates_are_of_decisions_of_a_person() -> None:
-    result = metrics(
+    result = compute_metrics(
         [card("approved", 0.7), card("approved", 0.5), card("rejected", 0.4), card("expired", 0.3), card("", 0.6),
          card("approved", 0.9, autonomous=True), card("approved", 0.9, autonomous=True, undone=True)]
     )  # fmt: skip
@@ -165,7 +163,7 @@ def test_rates_are_of_decisions_of_a_person() -> None:
     [(0.3, "0.3-0.4"), (0.3999, "0.3-0.4"), (0.4, "0.4-0.5"), (0.7999, "0.7-0.8"), (0.8, "0.8-1.0"), (1.0, "0.8-1.0")],
 )
 def test_buckets_at_their_bounds(confidence: float, bucket: str) -> None:
-    result = metrics([card("approved", confidence), card("rejected", confidence)])
+    result = compute_metrics([card("approved", confidence), card("rejected", confidence)])
     assert [(each.name, each.approval_rate) for each in result.calibration if each.predictions] == [(bucket, 0.5)]
 
 
@@ -176,12 +174,12 @@ def test_buckets_at_their_bounds(confidence: float, bucket: str) -> None:
 def test_the_trend_compares_the_newer_half_with_the_older(older: int, newer: int, trend: str) -> None:
     halves = [["approved"] * good + ["rejected"] * (MIN_TREND_HALF - good) for good in (older, newer)]
     cards = [card(word) for half in halves for word in half]
-    assert metrics(cards).trend == trend
-    assert metrics(cards[1:]).trend == "unknown"
+    assert compute_metrics(cards).trend == trend
+    assert compute_metrics(cards[1:]).trend == "unknown"
 
 
 def test_the_cost_is_per_card_that_was_approved_and_not_undone() -> None:
-    result = metrics(
+    result = compute_metrics(
         [card("approved", cost=300), card("rejected", cost=100), card("approved", cost=200, undone=True),
          card("approved", source="twin-model", channel="garden")]
     )  # fmt: skip
@@ -194,7 +192,9 @@ def test_the_cost_is_per_card_that_was_approved_and_not_undone() -> None:
 
 
 def test_hours_and_parts_of_the_day_are_in_local_time() -> None:
-    result = metrics([replace(card("approved"), at=datetime(2026, 1, 5, 23, 30, tzinfo=UTC))], ZoneInfo("Asia/Tokyo"))
+    result = compute_metrics(
+        [replace(card("approved"), at=datetime(2026, 1, 5, 23, 30, tzinfo=UTC))], ZoneInfo("Asia/Tokyo")
+    )
     assert [hour.name for hour in result.hours] == ["08"]
     assert [part.name for part in result.parts] == ["morning"]
 
@@ -204,18 +204,18 @@ def test_hours_and_parts_of_the_day_are_in_local_time() -> None:
 def test_slices_of_time_are_equal_and_end_today(days: int, slices: int, each: int) -> None:
     berlin = ZoneInfo("Europe/Berlin")
     until = datetime(2026, 11, 22, 15, tzinfo=berlin)
-    slices_found = over_time([], until - timedelta(days=days - 1), until, berlin)
+    slices_found = count_per_slice([], until - timedelta(days=days - 1), until, berlin)
     assert len(slices_found) == slices
     assert slices_found[-1].end == datetime(2026, 11, 23, tzinfo=berlin)
     assert {(part.end.date() - part.start.date()).days for part in slices_found} == {each}
-    assert all(first.end == second.start for first, second in pairwise(slices_found))
+    assert all(first.end == second.start for first, second in itertools.pairwise(slices_found))
 
 
 def test_a_decision_belongs_to_its_local_day_when_clocks_change() -> None:
     berlin = ZoneInfo("Europe/Berlin")
     late = replace(card("approved"), at=datetime(2026, 10, 25, 22, 30, tzinfo=UTC))  # 23:30 on a day of 25 hours
     early = replace(card("rejected"), at=datetime(2026, 10, 25, 23, 30, tzinfo=UTC))
-    result = over_time([late, early], late.at, early.at, berlin)
+    result = count_per_slice([late, early], late.at, early.at, berlin)
     assert [(each.start.day, each.approved, each.rejected) for each in result] == [(25, 1, 0), (26, 0, 1)]
     assert (result[0].end.timestamp() - result[0].start.timestamp()) / 3600 == 25
 
@@ -223,7 +223,7 @@ def test_a_decision_belongs_to_its_local_day_when_clocks_change() -> None:
 def test_a_changed_taste_is_reported_with_the_share_before() -> None:
     before = [("garden", number % 5 > 0) for number in range(60)]
     now = [("garden", number == 7) for number in range(30)] + [("lint", True)] * 20
-    result = drift([*before, *now])
+    result = find_drift([*before, *now])
     assert result.shifts == (Shift("garden", 1, 30, 0.8),)
     assert "taste changed" in result.words
 
@@ -232,4 +232,4 @@ def test_a_changed_taste_is_reported_with_the_share_before() -> None:
 def test_a_kind_with_too_few_decisions_is_not_compared(recent: int, shifts: int) -> None:
     before = [("garden", True)] * 60
     now = [("garden", False)] * recent + [("lint", True)] * (NEWEST - recent)
-    assert len(drift([*before, *now]).shifts) == shifts
+    assert len(find_drift([*before, *now]).shifts) == shifts

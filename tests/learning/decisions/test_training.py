@@ -15,8 +15,14 @@ from engine.learning.decisions.preferences import check_preferences, import_pair
 from engine.learning.decisions.training import Training
 from engine.learning.decisions.training_examples import MIN_CONVERSATIONS, MIN_PAIRS
 from engine.learning.decisions.training_provider import Job, TrainingError
-from engine.learning.decisions.training_runs import RunState, TrainingPlan, TrainingRun, TwinModel
-from engine.learning.decisions.training_views import AGAIN_AFTER, AGAIN_FROM
+from engine.learning.decisions.training_runs import (
+    AGAIN_AFTER,
+    AGAIN_FROM,
+    RunState,
+    TrainingPlan,
+    TrainingRun,
+    TwinModel,
+)
 from engine.model import Randomness, Refusal
 from engine.storage.database import Database, Transaction
 
@@ -344,7 +350,7 @@ def test_a_crash_after_a_model_was_adopted_does_not_lose_the_former_one(
     world.finish("me/twin-1")
     world.step_until(RunState.TRAINED)
     with monkeypatch.context() as patch:
-        patch.setattr(world.training, "_move", lambda *_, **__: 1 / 0)
+        patch.setattr(world.training, "_change_state", lambda *_, **__: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             world.training.step()
     assert world.current_model == "together:me/twin-1"

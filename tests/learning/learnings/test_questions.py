@@ -14,7 +14,7 @@ CLAIM = {"text": "Amounts are cents", "scope": "corrective", "about": "team", "t
 
 
 @pytest.mark.parametrize(
-    ("answer", "holds"),
+    ("answer", "is_valid"),
     [
         ('{"generalises": true, "reason": "it always helps"}', True),
         ('```\n{"generalises": true}\n```', True),
@@ -28,8 +28,8 @@ CLAIM = {"text": "Amounts are cents", "scope": "corrective", "about": "team", "t
         ("[" * 5000, None),
     ],
 )
-def test_a_verdict_is_the_object_that_was_asked_for_or_none(answer: str, holds: bool | None) -> None:
-    assert read_verdict(answer).holds is holds
+def test_a_verdict_is_the_object_that_was_asked_for_or_none(answer: str, is_valid: bool | None) -> None:
+    assert read_verdict(answer).is_valid is is_valid
 
 
 def test_at_most_six_claims_are_read_with_the_confidence_of_a_claim() -> None:

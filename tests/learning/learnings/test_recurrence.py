@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.learning.learnings.recurrence import Cluster, Vectors, find_clusters, find_matches, names, sides
+from engine.learning.learnings.recurrence import Cluster, Vectors, find_clusters, find_matches, find_names, find_sides
 from tests.learning.learnings.world import angle_vectors, make_entry, no_vectors, word_vectors
 
 RUN_TESTS = "please run the tests of the whole shopping cart before you hand it over"
@@ -60,12 +60,12 @@ def test_an_opposite_is_no_match() -> None:
     keep, keep_now = make_entry(PARSER.format("keep"), "s1"), make_entry(PARSER.format("keep") + " now", "s2")
     assert find_matches([make_entry(PARSER.format("drop"), "s3")], [keep, keep_now], word_vectors) == {}
     assert find_matches([keep], [keep_now], word_vectors) == {keep.id: keep_now}
-    assert [any(sides(text)) for text in ("keep it", "keep it or drop it", "it")] == [True, False, False]
+    assert [any(find_sides(text)) for text in ("keep it", "keep it or drop it", "it")] == [True, False, False]
 
 
 def test_names_are_files_tests_options_and_numbers() -> None:
     text = "run tests/a.py::test_b with --fast on port 8080, e.g. twice and/or in 3 goes"
-    assert names(text) == {"tests/a.py::test_b", "--fast", "8080"}
+    assert find_names(text) == {"tests/a.py::test_b", "--fast", "8080"}
 
 
 @given(st.lists(st.tuples(st.integers(0, 70), st.integers(0, 5)), max_size=25), st.randoms())
