@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from clawpy_console.formats import workspace_name
 from engine.frozen import frozen
 from engine.model import (
+    SANDBOX_FIX,
     AgentView,
     Burn,
     Card,
@@ -253,7 +254,7 @@ def _describe_sandbox(engine: Engine) -> str:
     if sandbox.confines:
         return description
     exempt = [path for path, workspace in engine.settings.current.workspaces.items() if workspace.without_sandbox]
-    how = "you confirm each approval, and nothing runs by itself; install bubblewrap to get a sandbox"
+    how = f"you confirm each approval, and nothing runs by itself; {SANDBOX_FIX} to get a sandbox"
     return f"{description}: {how}" + (f"; no confirmation needed in {', '.join(exempt)}" if exempt else "")
 
 

@@ -18,7 +18,7 @@ from engine.execution.sandbox import Sandbox
 from engine.execution.sandbox.ladder import best_sandbox
 from engine.execution.session_store import SessionStore
 from engine.execution.session_terms import AUTONOMOUS, SessionRails
-from engine.model import Assignment, Refusal, RunnerInfo, microusd
+from engine.model import SANDBOX_FIX, Assignment, Refusal, RunnerInfo, microusd
 from engine.storage.database import Database
 
 log = logging.getLogger(__name__)
@@ -157,9 +157,9 @@ class Admission(SessionStore):
         `workspace_busy`, `stopped`. `without_sandbox` says that it was approved to run unconfined."""
         info = self.runner_of(assignment).check(assignment)
         if not info.available:
-            raise Refusal("no_runner", info.reason)
+            raise Refusal("no_runner", info.reason, "`clawpy doctor` shows what is set up; then approve the card again")
         if mode == AUTONOMOUS and not self.sandbox.confines:
-            raise Refusal("no_sandbox", NOTHING_BY_ITSELF, "install bubblewrap")
+            raise Refusal("no_sandbox", NOTHING_BY_ITSELF, SANDBOX_FIX)
         if not (without_sandbox or self.sandbox.confines):
             raise Refusal("no_sandbox", NOT_CONFIRMED, "look at the card and approve it again")
         if mode == AUTONOMOUS and (reason := self._rails.unattended(assignment.workspace)):

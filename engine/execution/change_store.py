@@ -85,7 +85,8 @@ class ChangeSetRow(Row, table=True):
         """git in its repository, which has all its trees. Raises `Refusal`, also `diff_gone` if git collected one."""
         git = self.open_git()
         if find_missing_objects(git, self.base_tree, self.landed_tree, self.result_tree):
-            raise Refusal("diff_gone", f"git no longer has the contents of {self.id}, which was {self.state}")
+            message = f"git no longer has the contents of {self.id}, which was {self.state}"
+            raise Refusal("diff_gone", message, "to have the work done again: `clawpy propose TEXT`")
         return git
 
     def keep_landed_part(self, note: str) -> bool:

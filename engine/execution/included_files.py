@@ -53,8 +53,11 @@ def copy_included_files(git: Git, folder: Path) -> IncludedFiles:
         patterns = read_plain(top / INCLUDE_FILE, MAX_PATTERN_BYTES, follow=False)
     except FileNotFoundError:
         return NOTHING_INCLUDED
-    except (OSError, ValueError) as error:
-        return IncludedFiles(summary=f"{INCLUDE_FILE} was not used: it {error}")
+    except OSError as error:
+        return IncludedFiles(summary=f"{INCLUDE_FILE} was not used: it cannot be read: {error.strerror}")
+    except ValueError:
+        problem = f"it is not a regular file of at most {MAX_PATTERN_BYTES // 1024} KB"
+        return IncludedFiles(summary=f"{INCLUDE_FILE} was not used: {problem}")
     copied: list[bytes] = []
     left_out: list[str] = []
     size = 0

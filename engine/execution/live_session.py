@@ -107,7 +107,7 @@ class LiveSession:
         when the sandbox cannot filter hosts."""
         if not self.sandbox.can_filter_hosts:
             message = f"this needs the network ({', '.join(hosts)}), and {self.sandbox.name} cannot hold it to that"
-            raise CannotRun(message, "install bubblewrap, or run the command in a terminal")
+            raise CannotRun(message, self.sandbox.way_out("run the command in a terminal"))
         previous = self.confinement
         allowed = tuple(dict.fromkeys((*previous.hosts, *hosts)))
         self.confinement = replace(previous, network=False, hosts=allowed)

@@ -9,6 +9,7 @@ work from a local model to a remote one.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from enum import Enum, auto
 
 from engine import extras
 from engine.config import SettingsSource
@@ -16,6 +17,7 @@ from engine.config.provider_settings import ProviderKind, ProviderSettings, mode
 from engine.frozen import frozen
 from engine.keys import Key, Keys, without_keyring
 from engine.model import Refusal
+from engine.model.adaptation import ModelRun
 
 KEYLESS = "keyless"
 """Stands for the source of a key if a provider needs none."""
@@ -23,9 +25,8 @@ KEYLESS = "keyless"
 DEFAULT = "default"
 """The entry of `models` in `tools.json` for every kind of run that has no entry of its own."""
 
-Hints = Callable[[str, str, str, str, str], tuple[str, str] | None]
-"""Returns the id of a learned model and the reason for it, or None (SPEC 5.4). Its arguments are an agent, a channel, a
-kind of run, a prompt and a workspace."""
+Hints = Callable[[ModelRun], tuple[str, str] | None]
+"""Returns the id of a learned model for a run and the reason for it, or None (SPEC 5.4)."""
 
 
 @frozen
@@ -46,6 +47,18 @@ class ModelChoice:
         return f"{self.provider}:{self.model}"
 
 
+class ProviderProblem(Enum):
+    """The kind of problem because of which a provider cannot be used."""
+
+    NO_KEY = auto()
+    UNREADABLE_KEYS = auto()
+    """The file of keys is damaged, or others can read it."""
+    NOT_CONFIGURED = auto()
+    """It needs no key, but the settings do not name it."""
+    NOT_INSTALLED = auto()
+    """The packages that talk to models are missing."""
+
+
 @frozen
 class ProviderState:
     """The state of one provider."""
@@ -56,6 +69,7 @@ class ProviderState:
     """The source of its key, or `KEYLESS`; "" when it cannot be used."""
     problem: str = ""
     """Why it cannot be used; "" when it can."""
+    problem_kind: ProviderProblem | None = None
     is_configured: bool = False
     """Whether the settings name it."""
 
@@ -78,7 +92,7 @@ class ModelRouter:
         keys: Keys,
         *,
         models: Callable[[str], Mapping[str, str]],
-        hints: Hints = lambda agent, channel, run_kind, prompt, workspace: None,
+        hints: Hints = lambda run: None,
     ) -> None:
         self._settings = settings
         self._keys = keys
@@ -89,7 +103,7 @@ class ModelRouter:
         self, agent: str, channel: str, run_kind: str = "task", prompt: str = "", workspace: str = ""
     ) -> ModelChoice:
         """The model for one run. Raises `Refusal` `no_model`, and as the agent's folder."""
-        hinted = self._hinted_model(self._hints(agent, channel, run_kind, prompt, workspace))
+        hinted = self._hinted_model(self._hints(ModelRun(agent, channel, run_kind, prompt, workspace)))
         if hinted is None:
             return self._configured_model(agent, channel, run_kind)
         if hinted.keyless:
@@ -140,21 +154,22 @@ class ModelRouter:
                 f"known providers: {names}; for another, add [providers.{name}]",
             )
         is_configured = name in current.providers
+
+        def unusable(kind: ProviderProblem, problem: str) -> ProviderState:
+            return ProviderState(name, settings, "", problem, kind, is_configured)
+
         try:
             key = self._keys.get(name)
         except Refusal as refusal:
-            return ProviderState(name, settings, "", f"{refusal.message}: {refusal.fix}", is_configured)
-        source = KEYLESS if settings.keyless and is_configured else ""
-        if key is not None:
-            source = key.source
-        problem = ""
-        if source and not extras.installed(extras.MODELS):
-            source, problem = "", str(extras.not_installed(extras.MODELS))
-        elif not source and settings.keyless:
-            problem = f"not named in the settings: {_set_model_command(name)}"
-        elif not source:
-            problem = f"no key: clawpy key set {name}"
-        return ProviderState(name, settings, source, problem, is_configured)
+            return unusable(ProviderProblem.UNREADABLE_KEYS, f"{refusal.message}: {refusal.fix}")
+        if key is None and not settings.keyless:
+            return unusable(ProviderProblem.NO_KEY, f"no key: clawpy key set {name}")
+        if key is None and not is_configured:
+            return unusable(ProviderProblem.NOT_CONFIGURED, f"not named in the settings: {_set_model_command(name)}")
+        if not extras.installed(extras.MODELS):
+            return unusable(ProviderProblem.NOT_INSTALLED, str(extras.not_installed(extras.MODELS)))
+        source = KEYLESS if key is None else key.source
+        return ProviderState(name, settings, source, is_configured=is_configured)
 
     def key(self, provider: str) -> Key | None:
         """The key of a provider. Raises `Refusal` when its place is not safe."""
@@ -175,8 +190,7 @@ class ModelRouter:
             absent = extras.not_installed(extras.MODELS)
             raise Refusal("no_model", f"{model_id} cannot be used ({reason}): {absent.message}", absent.fix)
         if not (state.usable or keyed):
-            fix = without_keyring(provider) if "no key" in state.problem else _set_model_command(provider)
-            raise Refusal("no_model", f"{model_id} cannot be used ({reason}): {state.problem}", fix)
+            raise Refusal("no_model", f"{model_id} cannot be used ({reason}): {state.problem}", _fix_of(state))
         return _make_choice(state, model, reason)
 
 
@@ -192,6 +206,15 @@ def _make_choice(state: ProviderState, model: str, reason: str) -> ModelChoice:
     return ModelChoice(state.name, model, reason, settings.base_url, settings.kind, settings.host, keyless)
 
 
+def _fix_of(state: ProviderState) -> str:
+    """How to make a provider usable."""
+    if state.problem_kind is ProviderProblem.UNREADABLE_KEYS:
+        return "repair the file of keys; `clawpy key list` shows it"
+    return (
+        without_keyring(state.name) if state.problem_kind is ProviderProblem.NO_KEY else _set_model_command(state.name)
+    )
+
+
 def _why_no_model(states: list[ProviderState]) -> str:
     """Why there is no usable provider with a model."""
     if not extras.installed(extras.MODELS):
@@ -200,8 +223,8 @@ def _why_no_model(states: list[ProviderState]) -> str:
     if without_model:
         name = without_model[0]
         return f"{name} is available, but no model is set: clawpy config set providers.{name}.model NAME"
-    unsafe = [state.problem for state in states if not state.usable and "chmod" in state.problem]
-    return unsafe[0] if unsafe else "no provider has a key"
+    unreadable = [state.problem for state in states if state.problem_kind is ProviderProblem.UNREADABLE_KEYS]
+    return unreadable[0] if unreadable else "no provider has a key"
 
 
 def _set_model_command(provider: str) -> str:

@@ -172,7 +172,8 @@ class Permissions:
                     "an answer cannot be changed; to stop the session: clawpy undo " + row.session_id,
                 )
             if row.state == WITHDRAWN:
-                raise Refusal("permission_withdrawn", f"{request_id} is closed: its session has ended")
+                message = f"{request_id} is closed: its session has ended"
+                raise Refusal("permission_withdrawn", message, "`clawpy permissions list` shows those that wait")
             _store_answer(tx, row, answer, OPERATOR)
             others = _waiting_rows(tx.session, row.session_id) if answer.lasts else []
             matching = [other for other in others if other.key == row.key and other.id != row.id]

@@ -183,7 +183,7 @@ class SessionWorkspaces:
             message = (
                 f"only a sandbox with an overlay may install packages into your tree; {live.sandbox.name} has none"
             )
-            raise CannotRun(message, "install bubblewrap, or run the command in a terminal")
+            raise CannotRun(message, live.sandbox.way_out("run the command in a terminal"))
         reads_tree = place in (Place.OPERATOR_TREE, Place.BRANCH)
         is_confined = live.sandbox.confines
         with ExitStack() as stack:

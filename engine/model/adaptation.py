@@ -133,6 +133,17 @@ class KnownFix:
 
 
 @frozen
+class ModelRun:
+    """A run for which a model is chosen."""
+
+    agent: str
+    channel: str
+    run_kind: str = "task"
+    prompt: str = ""
+    workspace: str = ""
+
+
+@frozen
 class RoutingHint(_Effect):
     """A model, `PROVIDER:MODEL`, for calls on `channel` ("" for any) with a prompt of at most `longest_prompt`
     characters (None for any). `why` is shown with each choice."""

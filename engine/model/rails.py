@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
 from collections.abc import Mapping
 from dataclasses import field
 from datetime import datetime
@@ -42,6 +43,10 @@ class TriggerType(StrEnum):
 
 NO_SANDBOX = "no-sandbox"
 """The gate's rule if no sandbox works: the operator must confirm that at each approval (SPEC 3.8)."""
+
+_SANDBOX_FIXES = {"linux": "install bubblewrap", "darwin": "start clawpy outside of other sandboxes"}
+SANDBOX_FIX = _SANDBOX_FIXES.get(sys.platform, "run clawpy on Linux or macOS")
+"""How to get a sandbox on this machine."""
 
 SANDBOX_WAIVED = "sandbox-waived"
 """The gate's rule if no sandbox works, and the workspace's settings confirm that for all approvals."""

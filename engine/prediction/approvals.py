@@ -19,6 +19,7 @@ from engine.execution.sessions import Sessions
 from engine.frozen import frozen
 from engine.model import (
     NO_SANDBOX,
+    SANDBOX_FIX,
     Assignment,
     Card,
     DecidedBy,
@@ -49,7 +50,7 @@ MAX_PROMPT = 20_000
 """Maximum number of characters of a prompt."""
 
 NO_CONFINEMENT = "no sandbox on this machine, so nothing confines what this runs"
-HOW_TO_CONFIRM = "install bubblewrap to get one; or look at the card and confirm: clawpy approve {} --without-sandbox"
+HOW_TO_CONFIRM = f"{SANDBOX_FIX} to get one; or look at the card and confirm: clawpy approve {{}} --without-sandbox"
 APPROVE_AGAIN = "look at the card and approve it again"
 
 KILL = "kill"

@@ -9,13 +9,13 @@ that no such work can bypass them.
 from __future__ import annotations
 
 from engine.frozen import frozen
-from engine.model import MICRO, NO_SANDBOX, REASON_SEPARATOR, SANDBOX_WAIVED, RailVerdict, Verdict
+from engine.model import MICRO, NO_SANDBOX, REASON_SEPARATOR, SANDBOX_FIX, SANDBOX_WAIVED, RailVerdict, Verdict
 
 RAIL = "gate"
 MIN_CONFIDENCE = 0.6
 COSTLY_ABOVE = 1 * MICRO
 MAX_REJECTIONS = 3
-NO_CONFINEMENT = "no sandbox on this machine, so nothing confines what this runs: install bubblewrap to get one"
+NO_CONFINEMENT = f"no sandbox on this machine, so nothing confines what this runs: {SANDBOX_FIX} to get one"
 MIN_DECISIONS = 10
 """Minimum number of decisions before anything runs by itself."""
 MIN_APPROVAL_BOUND = 0.8

@@ -20,14 +20,14 @@ BOTH = ("openai", "anthropic")
 
 
 class Keys:
-    """Keys of these providers; one with "!" before its name lies in a file that others can read."""
+    """Keys of these providers; one with "!" before its name lies in a file that cannot be used."""
 
     def __init__(self, *providers: str) -> None:
         self.providers = providers
 
     def get(self, provider: str) -> Key | None:
         if f"!{provider}" in self.providers:
-            raise Refusal("loose_keys", "keys.json can be read by others", "chmod 600 'keys.json'")
+            raise Refusal("damaged_keys", "keys.json is not a list of keys", "move it away")
         return Key(provider, "environment", "sk-1") if provider in self.providers else None
 
 
@@ -38,7 +38,7 @@ def make_router(
         FixedSettings(read_settings(config, file="config.toml", environment={})),
         Keys(*keys),
         models=lambda agent: models or {},
-        hints=lambda agent, channel, *_: (hint, f"it did well on {channel}") if hint else None,
+        hints=lambda run: (hint, f"it did well on {run.channel}") if hint else None,
     )
 
 
@@ -140,12 +140,15 @@ def test_a_refusal_says_how_to_set_up_a_provider() -> None:
     assert "channel koji-core names it" in refusal.message
 
 
-def test_a_key_that_others_can_read_makes_no_provider_usable() -> None:
+def test_a_provider_whose_keys_cannot_be_read_is_not_usable_and_its_refusal_is_about_the_keys() -> None:
     router = make_router("!openai")
     state = router.provider("openai")
     assert not state.usable
-    assert "chmod 600" in state.problem
-    assert "others" in refusal_of(router).message
+    assert state.problem == "keys.json is not a list of keys: move it away"
+    assert refusal_of(router).message == state.problem
+    refusal = refusal_of(make_router("!openai", config=CHANNEL.format("openai:gpt-6-sol")))
+    assert state.problem in refusal.message
+    assert "clawpy key list" in refusal.fix
 
 
 def test_providers_of_the_settings_come_first_with_the_source_of_their_key() -> None:

@@ -129,6 +129,7 @@ def test_an_answer_to_a_closed_request_is_refused(world: BeltWorld) -> None:
     def refusal_code(request_id: str) -> str:
         with pytest.raises(Refusal) as refused:
             world.permissions.answer(request_id, PermissionAnswer.ALLOW_ONCE)
+        assert refused.value.fix
         return refused.value.code
 
     assert refusal_code("perm_none") == "unknown_permission"

@@ -71,6 +71,7 @@ def test_a_session_that_cannot_start_uses_no_permit(world: World) -> None:
         with pytest.raises(Refusal) as refusal:
             world.sessions.start(world.permit(bad), bad, agent="builder", without_sandbox=True)
         assert refusal.value.code == code
+        assert refusal.value.fix
     world.kill_switch.reason = "F12 was pressed"
     with pytest.raises(Refusal, match="F12 was pressed"):
         world.start("gate")

@@ -173,6 +173,8 @@ class Sandbox(ABC):
     """Whether it can confine commands to the hosts of a `HostGate`."""
     has_process_namespaces = False
     """Whether each command has a process namespace of its own, which ends with the command."""
+    upgrade = ""
+    """How to get a rung that can do more on this system; "" if there is none."""
 
     @property
     @abstractmethod
@@ -206,6 +208,10 @@ class Sandbox(ABC):
         names = ", ".join(dict.fromkeys(hosts))  # those of a workspace and of its work may be the same
         to = f"network only to {names}" if names and self.can_filter_hosts else "no network"
         return f"{self.name}, {to}"
+
+    def way_out(self, other: str) -> str:
+        """How to do what this rung cannot do: with a better rung, or in an `other` way."""
+        return f"{self.upgrade}, or {other}" if self.upgrade else other
 
     def temporary_folder(self, confinement: Confinement) -> str:
         """TMPDIR as commands see it."""

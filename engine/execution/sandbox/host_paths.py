@@ -43,6 +43,8 @@ class Tool:
     """The parts of the folder that commands may read."""
     variable: str = ""
     """An environment variable that may name another folder."""
+    for_agents: bool = False
+    """Whether `variable` tells the place to coding agents, which have another HOME."""
 
 
 TOOLS = tuple(Tool(**{**row, "pieces": tuple(row.get("pieces", ("",)))}) for row in TABLES["tools"])

@@ -17,6 +17,7 @@ from engine.execution.sandbox.bubblewrap import Bubblewrap
 from engine.execution.sandbox.landlock import Landlock
 from engine.execution.sandbox.seatbelt import Seatbelt
 from engine.frozen import frozen
+from engine.model import SANDBOX_FIX
 
 _SYSTEMS = {"bubblewrap": "Linux", "landlock": "Linux", "seatbelt": "Darwin"}
 """The system of each rung, the best rung first."""
@@ -30,6 +31,7 @@ class NoSandbox(Sandbox):
     confines it. Work that runs by itself executes no command on this rung."""
 
     name = "none"
+    upgrade = SANDBOX_FIX
     confines = False
     problem = ""
 

@@ -27,6 +27,7 @@ from engine.execution.sandbox.supervisor.kernel import (
     LANDLOCK_TRUNCATE,
     LANDLOCK_WRITE_FILE,
 )
+from engine.model import SANDBOX_FIX
 
 _READ_DIR = 1 << 3
 _MAKE_CHAR = 1 << 6
@@ -65,6 +66,7 @@ class Landlock(Sandbox):
     """The rung with version `abi` of Landlock, by default that of the kernel."""
 
     name = "landlock"
+    upgrade = SANDBOX_FIX
 
     def __init__(self, abi: int | None = None) -> None:
         self._abi = min(landlock_version() if abi is None else abi, _NEWEST)
@@ -111,7 +113,7 @@ class Landlock(Sandbox):
 
     @property
     def fix(self) -> str:
-        return "use a kernel of version 5.13 or newer with Landlock, or install bubblewrap"
+        return self.way_out("use a kernel of version 5.13 or newer with Landlock")
 
     @property
     def limitations(self) -> list[str]:

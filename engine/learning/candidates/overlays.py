@@ -32,6 +32,7 @@ from engine.model.adaptation import (
     FixTemplate,
     Lift,
     LiftVerdict,
+    ModelRun,
     Overlay,
     PolicyTweak,
     PromptFragment,
@@ -57,15 +58,13 @@ class Overlays:
         certain workspace are left out."""
         return self.find(CandidateType.PROMPT_FRAGMENT, agent_id, run_kind, workspace)
 
-    def model(
-        self, agent: str, channel: str, run_kind: str, prompt: str, workspace: str = ""
-    ) -> tuple[str, str] | None:
+    def model(self, run: ModelRun) -> tuple[str, str] | None:
         """(model, reason) of the newest routing hint that applies, None for none."""
-        for overlay in reversed(self.find(CandidateType.ROUTING_HINT, agent, run_kind, workspace)):
+        for overlay in reversed(self.find(CandidateType.ROUTING_HINT, run.agent, run.run_kind, run.workspace)):
             hint = overlay.effect
-            if not isinstance(hint, RoutingHint) or hint.channel not in ("", channel):
+            if not isinstance(hint, RoutingHint) or hint.channel not in ("", run.channel):
                 continue
-            if hint.longest_prompt is None or len(prompt) <= hint.longest_prompt:
+            if hint.longest_prompt is None or len(run.prompt) <= hint.longest_prompt:
                 return hint.model, f"{hint.why or 'a hint was learnt'} (candidate {overlay.candidate_id})"
         return None
 

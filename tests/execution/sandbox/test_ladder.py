@@ -13,6 +13,7 @@ from engine.execution.sandbox.bubblewrap import Bubblewrap
 from engine.execution.sandbox.ladder import NoSandbox, RungReport, best_sandbox
 from engine.execution.sandbox.landlock import Landlock, landlock_version
 from engine.execution.sandbox.seatbelt import Seatbelt
+from engine.model import SANDBOX_FIX
 
 
 @pytest.fixture(autouse=True)
@@ -76,6 +77,12 @@ def test_landlock_is_in_force_where_bubblewrap_is_missing(monkeypatch: pytest.Mo
     assert reports()["bubblewrap"].limitations == "it does not work: bwrap is not installed"
     assert reports()["bubblewrap"].fix.startswith("install bubblewrap")
     assert [report.name for report in ladder.ladder_reports() if report.works] == ["landlock", "none"]
+
+
+def test_only_a_rung_that_has_a_better_one_above_it_advises_to_install_that() -> None:
+    other = "run the command in a terminal"
+    assert Seatbelt().way_out(other) == other
+    assert Landlock().way_out(other) == f"{SANDBOX_FIX}, or {other}"
 
 
 @pytest.mark.parametrize("abi", range(1, 8))

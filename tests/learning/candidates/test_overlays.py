@@ -29,6 +29,7 @@ from engine.model.adaptation import (
     CandidateType,
     FixTemplate,
     FlowOffload,
+    ModelRun,
     Overlay,
     PolicyTweak,
     PromptFragment,
@@ -118,20 +119,20 @@ def test_the_newest_repairs_come_first_each_once_and_at_most_eight(world: Overla
 
 
 def test_the_newest_routing_hint_that_applies_is_followed(world: OverlayWorld) -> None:
-    assert world.overlays.model("cto", "koji-core", "task", "short") is None
+    assert world.overlays.model(ModelRun("cto", "koji-core", "task", "short")) is None
     world.activate_effect(RoutingHint("openai:wide", "", None, "for everything"), agent="cto")
     narrow = world.activate_effect(
         RoutingHint("openai:narrow", "koji-core", 5, "short ones"), agent="cto", run_kind="task"
     )
-    assert world.overlays.model("cto", "koji-core", "task", "short") == (
+    assert world.overlays.model(ModelRun("cto", "koji-core", "task", "short")) == (
         "openai:narrow",
         f"short ones (candidate {narrow.candidate_id})",
     )
     for channel, kind, prompt in (("koji-core", "task", "longer"), ("garden", "task", "x"), ("koji-core", "heal", "x")):
-        hint = world.overlays.model("cto", channel, kind, prompt)
+        hint = world.overlays.model(ModelRun("cto", channel, kind, prompt))
         assert hint is not None
         assert hint[0] == "openai:wide"
-    assert world.overlays.model("cfo", "koji-core", "task", "short") is None
+    assert world.overlays.model(ModelRun("cfo", "koji-core", "task", "short")) is None
 
 
 BOUND = st.none() | st.integers(-5, 10**7)

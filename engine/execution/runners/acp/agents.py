@@ -13,6 +13,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict
 
 from engine.config.provider_settings import AcpSettings
 from engine.execution.sandbox import Confinement
+from engine.execution.sandbox.host_paths import TOOLS
 from engine.files import read_table
 from engine.frozen import frozen
 from engine.model import FoundAgent
@@ -116,19 +117,6 @@ class ConfiguredAgent:
         return login_hint(self.name, self.home, self.settings.command)
 
 
-TOOL_HOMES = {
-    "CARGO_HOME": ".cargo",
-    "RUSTUP_HOME": ".rustup",
-    "PYENV_ROOT": ".pyenv",
-    "NVM_DIR": ".nvm",
-    "VOLTA_HOME": ".volta",
-    "GOPATH": "go",
-    "ASDF_DATA_DIR": ".asdf",
-}
-"""Variables by which an agent finds toolchains of the operator, by the folder in the operator's home. They are needed
-because an agent has another HOME."""
-
-
 def agent_confinement(session: Confinement, *, home: Path, command: Sequence[str], hosts: Sequence[str]) -> Confinement:
     """The confinement of the agent. It is that of its session, with the agent's home, its scripts and `hosts` added."""
     return replace(
@@ -157,11 +145,11 @@ def script_paths(command: Sequence[str]) -> list[Path]:
 
 
 def agent_environment(*, home: Path, names: Iterable[str], environment: Mapping[str, str]) -> dict[str, str]:
-    """The variables that are added to a session's clean environment: the agent's HOME, toolchains, and the `names` that
-    the operator configured."""
+    """The variables that are added to a session's clean environment: the agent's HOME, the places of the operator's
+    tools, and the `names` that the operator configured."""
     user = Path(environment.get("HOME") or Path.home())
     added = {"HOME": str(home)}
-    for name, folder in TOOL_HOMES.items():
-        if name not in environment and (user / folder).is_dir():
-            added[name] = str(user / folder)
+    for tool in TOOLS:
+        if tool.for_agents and tool.variable not in environment and (user / tool.folder).is_dir():
+            added[tool.variable] = str(user / tool.folder)
     return added | {name: environment[name] for name in names if name in environment}

@@ -150,7 +150,7 @@ class AcpRunner(AgentRunner):
 def _require_host_limits(live: LiveSession, agent: ConfiguredAgent, confinement: Confinement) -> None:
     """Raises `FlowError` if the sandbox cannot restrict the agent to the hosts of its provider."""
     if agent.settings.hosts and live.sandbox.confines and not (live.sandbox.can_filter_hosts or confinement.network):
-        fix = "install bubblewrap, or set network = true for this workspace"
+        fix = live.sandbox.way_out("set network = true for this workspace")
         raise FlowError(f"{live.sandbox.name} cannot restrict it to the hosts of its provider", fix)
 
 
