@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from engine.execution.runners.model.single_questions import MemoryModel
 from engine.hierarchy.teaching import remove_lesson
 from engine.learning.learnings.learnings import Learnings
-from engine.learning.learnings.rules import ENTRY_KINDS, SessionRecord, Statement, entries_about
+from engine.learning.learnings.session_records import ENTRY_KINDS, SessionRecord, Statement, entries_about
 from engine.memory.capture_rules import CapturedSentence
 from engine.memory.embedding import LOCAL_MODEL, NoEmbedder
 from engine.model import (
@@ -64,7 +64,7 @@ def build_learnings(services: Services) -> None:
 
 
 class SessionSource:
-    """Reads sessions for the chain; see `rules.SessionSource`."""
+    """Reads sessions for the chain; see `session_records.SessionSource`."""
 
     def __init__(self, services: Services) -> None:
         self._services = services

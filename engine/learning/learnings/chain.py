@@ -10,8 +10,10 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
+
+from sqlmodel import Field
 
 from engine.clock import Clock
 from engine.events import LearningJudged, LearningsCompacted
@@ -27,8 +29,8 @@ from engine.learning.learnings.promotion import (
 )
 from engine.learning.learnings.questions import ask_judge
 from engine.learning.learnings.recurrence import Vectors
-from engine.learning.learnings.rules import SessionSource
-from engine.learning.learnings.store import LearningFiles, LearningSession
+from engine.learning.learnings.session_records import SessionSource
+from engine.learning.learnings.store import LearningFiles
 from engine.model import (
     Asks,
     ChainReport,
@@ -41,7 +43,7 @@ from engine.model import (
 from engine.storage import state
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import LedgerEntry, NotReady
-from engine.storage.rows import load
+from engine.storage.rows import Row, load, utc_field
 
 log = logging.getLogger(__name__)
 
@@ -64,6 +66,16 @@ RETRYABLE = frozenset({"unwritable_home", "learnings_damaged"})
 """Refusals that the operator can fix. Until then, ledger entries wait, because skipping them would lose learnings."""
 
 NO_JUDGE = "no model is configured: you decide (clawpy learnings promote ID)"
+
+
+class LearningSession(Row, table=True):
+    """A finished session whose learnings are extracted."""
+
+    __tablename__ = "learning_sessions"
+
+    session_id: str = Field(primary_key=True)
+    entries: int
+    at: datetime = utc_field()
 
 
 class Chain:

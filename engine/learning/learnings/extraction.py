@@ -24,11 +24,7 @@ from engine.learning.learnings.entries import (
     promoted_entry,
     title_of,
 )
-from engine.learning.learnings.promotion import Provenance, is_about_own_tools, plan_retraction
-from engine.learning.learnings.questions import ask_learnings
-from engine.learning.learnings.recurrence import find_names
-from engine.learning.learnings.rules import (
-    ABOUT_ONE,
+from engine.learning.learnings.findings import (
     DISCARDED,
     IN_FLIGHT,
     PROSPECTIVE,
@@ -36,14 +32,16 @@ from engine.learning.learnings.rules import (
     Basis,
     Finding,
     Impact,
-    SessionRecord,
-    SessionSource,
     confidence,
-    find_learnings,
-    findings_of_entry,
     importance,
 )
-from engine.learning.learnings.store import Change, LearningFiles, add_entry, retracted_lessons
+from engine.learning.learnings.promotion import is_about_own_tools
+from engine.learning.learnings.provenance import Provenance, plan_retraction, retracted_lessons
+from engine.learning.learnings.questions import ask_learnings
+from engine.learning.learnings.recurrence import find_names
+from engine.learning.learnings.rules import find_learnings, findings_of_entry
+from engine.learning.learnings.session_records import SessionRecord, SessionSource
+from engine.learning.learnings.store import Change, LearningFiles, add_entry
 from engine.model import (
     Asks,
     EntrySource,
@@ -73,6 +71,8 @@ operator or repetition confirmed them."""
 LANDED_KINDS = frozenset({"ChangeSetLanded", "ChangeSetBranched"})
 LANDED_AFTER_ALL = "its changes were landed after all"
 """The reason for retiring an entry that says that changes were undone or discarded."""
+
+ABOUT_ONE = "about one thing; three tasks must confirm it"
 
 RISK = "risk/"
 """Prefix of the `about` of a risk."""

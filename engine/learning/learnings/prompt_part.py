@@ -1,10 +1,15 @@
-"""The part "learnings" of every prompt (SPEC 6, 9.6)."""
+"""The part "learnings" of every prompt (SPEC 6, 9.6), and the table of the prompts that contained each entry (6.5)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
 from pathlib import Path
 from xml.sax.saxutils import escape
+
+from sqlalchemy import func
+from sqlalchemy.dialects.sqlite import insert
+from sqlmodel import Field, col, desc, select
 
 from engine import tokenizer
 from engine.config import SettingsSource
@@ -16,6 +21,7 @@ from engine.learning.learnings.store import LearningFiles
 from engine.model import (
     Contribution,
     LearningEntry,
+    LearningReach,
     LearningScope,
     PromptLine,
     PromptPart,
@@ -28,6 +34,8 @@ from engine.model import (
 from engine.model.lessons import normalise
 from engine.model.prompts import OWN_TEXT
 from engine.model.text import LEARNT, approved_text, read_section, without_invalid_xml
+from engine.storage.database import Database, Transaction
+from engine.storage.rows import Row, utc_field
 
 BLOCK = "learnt"
 PROVENANCE = "learning_sources"
@@ -42,6 +50,10 @@ MAX_PAGE_BYTES = 1_000_000
 
 MAX_MISSES = 10
 """Number of learnings that do not fit, after which no smaller learning is tried."""
+
+
+MAX_PROMPTS = 20
+"""Maximum number of prompts that are listed for an entry."""
 
 
 class LearningsPart:
@@ -152,3 +164,38 @@ def _agents_md_text(workspace: str) -> str:
         return normalise(read_section(read_plain(Path(workspace) / "AGENTS.md", MAX_PAGE_BYTES), LEARNT))
     except (OSError, ValueError):  # the agent cannot read it either
         return ""
+
+
+# -- prompts that contained an entry
+
+
+class LearningUse(Row, table=True):
+    """A model call whose prompt contained an entry."""
+
+    __tablename__ = "learning_uses"
+
+    call_id: str = Field(primary_key=True)
+    entry_id: str = Field(primary_key=True)
+    session_id: str
+    agent: str
+    at: datetime = utc_field()
+
+
+_NEW = insert(LearningUse).on_conflict_do_nothing()
+
+
+def record_uses(tx: Transaction, entries: Iterable[str], *, call: str, session_id: str, agent: str) -> None:
+    """Store that a model call had these entries in its prompt."""
+    for entry in dict.fromkeys(entries):
+        values = {"call_id": call, "entry_id": entry, "session_id": session_id, "agent": agent, "at": tx.now}
+        tx.session.execute(_NEW, values)
+
+
+def prompts_with(database: Database, entry: str) -> tuple[tuple[LearningReach, ...], int]:
+    """(newest prompts with an entry, number of all such prompts)."""
+    query = select(LearningUse).where(col(LearningUse.entry_id) == entry).order_by(desc(col(LearningUse.at)))
+    number = select(func.count()).select_from(LearningUse).where(col(LearningUse.entry_id) == entry)
+    with database.read() as session:
+        rows = session.exec(query.limit(MAX_PROMPTS)).all()
+        calls = tuple(LearningReach(row.call_id, row.session_id, row.agent, row.at) for row in rows)
+        return calls, int(session.exec(number).one())

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, Field, ValidationError
 
 from engine.frozen import frozen
-from engine.learning.learnings.rules import (
+from engine.learning.learnings.findings import (
     ALIGNMENT,
     CORRECTIVE,
     ESCALATION,
@@ -21,10 +21,10 @@ from engine.learning.learnings.rules import (
     Basis,
     Finding,
     Impact,
-    SessionRecord,
     confidence,
     importance,
 )
+from engine.learning.learnings.session_records import SessionRecord
 from engine.model import (
     Asks,
     LearningEntry,

@@ -19,13 +19,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import Any
 
-from sqlmodel import col, delete, select
+from sqlalchemy import Column, LargeBinary
+from sqlmodel import Field, col, delete, select
 
 from engine.frozen import frozen
-from engine.learning.learnings.store import LearningVector
 from engine.model import LearningEntry, LearningScope, Trust
 from engine.model.lessons import normalise
 from engine.storage.database import Database, Transaction
+from engine.storage.rows import Row
 
 log = logging.getLogger(__name__)
 
@@ -142,6 +143,16 @@ Vectors = Callable[[Sequence[str]], Sequence[bytes | None]]
 
 EmbedTexts = Callable[[Sequence[str]], Sequence[bytes] | None]
 """Computes the embeddings of texts; None if that is not possible now."""
+
+
+class LearningVector(Row, table=True):
+    """The embedding of a text by one model; `digest` is the hash of the text."""
+
+    __tablename__ = "learning_vectors"
+
+    digest: str = Field(primary_key=True)
+    model: str = Field(primary_key=True)
+    vector: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
 
 
 class StoredVectors:

@@ -12,198 +12,31 @@ else's prompt is a quote.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
-from enum import StrEnum
-from typing import Protocol
 
 from engine.frozen import frozen
-from engine.model import (
-    MICRO,
-    LearningEntry,
-    LearningKind,
-    LearningType,
-    PermissionRequest,
-    Score,
-    SessionState,
-    SessionView,
-    TranscriptLine,
-    Trust,
+from engine.learning.learnings.findings import (
+    ALIGNMENT,
+    CORRECTIVE,
+    DISCARDED,
+    ERRED,
+    ESCALATION,
+    OBSERVATIONS,
+    REFUSED,
+    UNDONE,
+    Basis,
+    Finding,
+    Impact,
+    confidence,
+    importance,
 )
+from engine.learning.learnings.session_records import SessionRecord, Statement
+from engine.model import LearningKind, LearningType, PermissionRequest, SessionState, Trust
 from engine.model.base import trust_of_names
 from engine.model.lessons import Correction, Rule, added_sentences, distil, normalise, split_sentences
-from engine.model.text import count, plain
+from engine.model.text import plain
 from engine.storage.ledger import LedgerEntry
-
-# -- the record of a session
-
-ENTRY_KINDS = (
-    "ValidationHealed",
-    "ValidationFailed",
-    "RetryRepeated",
-    "AgentErred",
-    "ToolRefused",
-    "WorkOverlapped",
-)
-"""Kinds of ledger entries about a session from which findings are made."""
-
-
-@frozen
-class Statement:
-    """A sentence from a transcript (SPEC 4.4)."""
-
-    kind: str
-    """ "decision", "fact" or "correction"."""
-    text: str
-    speaker: str
-    """ "agent", "operator" or "program"."""
-    preference: bool = False
-    """Whether the statement is a preference of the operator."""
-
-
-@frozen
-class SessionRecord:
-    """The data about one session that rules read."""
-
-    view: SessionView
-    leader: str = ""
-    """The leader of its agent, "" for none."""
-    entries: tuple[LedgerEntry, ...] = ()
-    """Its ledger entries of `ENTRY_KINDS`."""
-    statements: tuple[Statement, ...] = ()
-    permissions: tuple[PermissionRequest, ...] = ()
-    edit: Correction | None = None
-    failing: tuple[str, ...] = ()
-    """Tests that failed in the workspace when the session began."""
-    continues: str = ""
-    """The first session of the chain that this session continues, "" for none."""
-    own_words: bool = False
-    """Whether the operator wrote its prompt."""
-    reach: int = 1
-    """Number of cards on the same channel among the latest 200 decided ones, at least 1."""
-
-    @property
-    def seconds(self) -> float:
-        """Its duration, 0 if unknown."""
-        view = self.view
-        if view.started_at is None or view.ended_at is None:
-            return 0.0
-        return max(0.0, (view.ended_at - view.started_at).total_seconds())
-
-
-class SessionSource(Protocol):
-    """Reads sessions, and passes lessons on to the rest of the engine."""
-
-    def load_record(self, session_id: str, /) -> SessionRecord | None:
-        """The record of a session, None for an unknown one."""
-
-    def load_start(self, session_id: str, /) -> SessionRecord | None:
-        """The record of a session with the data known at its start, None for an unknown session."""
-
-    def transcript(self, session_id: str, /) -> Iterable[TranscriptLine]:
-        """Its transcript so far."""
-
-    def secrets(self) -> Iterable[str]:
-        """Values that are never written (SPEC 11.1)."""
-
-    def offer(self, entry: LearningEntry, /) -> None:
-        """Offer a lesson to the leader of `entry.agent` (SPEC 1.7). A second offer changes nothing. Raises `Refusal`
-        for an unknown agent."""
-
-    def retract(self, lesson: str, reason: str, /) -> None:
-        """Remove a lesson that the operator retracted from guidance and candidates."""
-
-    def report(self, service: str, message: str, /) -> None:
-        """Report a problem that does not stop work to the operator."""
-
-
-def entries_about(entries: Iterable[LedgerEntry], session_id: str) -> list[LedgerEntry]:
-    """The ledger entries about a session. Pure."""
-    return [entry for entry in entries if session_id in (entry.subject, entry.payload.get("session_id"))]
-
-
-# -- scores
-
-
-class Basis(StrEnum):
-    """The evidence for a learning (SPEC 6.7)."""
-
-    TESTS = "tests"
-    OPERATOR = "operator"
-    REPEATED = "repeated"
-    SINGLE = "single"
-    MODEL = "model"
-
-
-@frozen
-class Impact:
-    """The effects of a learning."""
-
-    failure_avoided: bool = False
-    seconds: float = 0.0
-    """Time that was spent, or could be saved."""
-    cost: int = 0
-    """Micro-dollars that were spent, or could be saved."""
-    reach: int = 1
-    """Number of tests, files or sessions."""
-
-
-CONFIDENCE_BY_BASIS = {
-    Basis.TESTS: (0.9, "tests confirmed it"),
-    Basis.OPERATOR: (0.9, "you confirmed it"),
-    Basis.REPEATED: (0.75, "it was observed repeatedly"),
-    Basis.SINGLE: (0.5, "it was observed once"),
-    Basis.MODEL: (0.4, "a model claims it"),
-}
-
-FAILURE_WEIGHT = 0.4
-TIME_WEIGHT = 0.2
-COST_WEIGHT = 0.15
-REACH_WEIGHT = 0.25
-"""Weights of an avoided failure, half an hour, half a dollar and five affected things. Their sum is 1. An avoided
-failure of four things gives 0.60, which is the minimum of the gate of importance."""
-
-FULL_SECONDS, FULL_COST, FULL_REACH = 1800.0, MICRO // 2, 5
-"""The time in seconds, the cost in micro-dollars and the number of things that give the full weight."""
-
-
-def confidence(basis: Basis, observed: int = 1) -> Score:
-    """The confidence of a learning. `observed` is the number of sessions that observed it. If there is more than one, a
-    single observation counts as repeated."""
-    if basis is Basis.SINGLE and observed > 1:
-        basis = Basis.REPEATED
-    value, reason = CONFIDENCE_BY_BASIS[basis]
-    return Score(value, (f"{reason} ({observed} times)" if basis is Basis.REPEATED and observed > 1 else reason,))
-
-
-def importance(impact: Impact) -> Score:
-    """The importance of a learning, from 0 to 1, rounded to hundredths, by failure, time, cost and reach."""
-    parts = [
-        (FAILURE_WEIGHT if impact.failure_avoided else 0.0, "a failure was avoided"),
-        (TIME_WEIGHT * _share(impact.seconds, FULL_SECONDS), f"{count(round(impact.seconds / 60), 'minute')} of work"),
-        (COST_WEIGHT * _share(impact.cost, FULL_COST), f"${impact.cost / MICRO:.2f} spent on it"),
-        (REACH_WEIGHT * _share(impact.reach, FULL_REACH), f"it concerns {_things(impact.reach)}"),
-    ]
-    return Score(
-        round(sum(value for value, _ in parts), 2),
-        tuple(f"{words}: +{value:.2f}" for value, words in parts if value >= 0.005) or ("it affected nothing",),
-    )
-
-
-def _things(reach: int) -> str:
-    return "one thing" if reach == 1 else f"{reach} things"
-
-
-def _share(amount: float, full: float) -> float:
-    return min(1.0, max(0.0, amount / full))
-
-
-OBSERVATIONS, ESCALATION, ALIGNMENT = "observations", "escalation", "intent-alignment"
-PROSPECTIVE, IN_FLIGHT, CORRECTIVE = "prospective", "in-flight", "corrective"
-
-ERRED, REFUSED = "erred/", "refused/"
-DISCARDED, UNDONE = "discarded/", "undone/"
-"""Prefixes of `about`: an error of a tool, a refusal by a rail, discarded changes and undone changes of a session."""
 
 MAX_PER_ENTRY = 5
 """Maximum number of tests or files of one ledger entry that become findings."""
@@ -219,25 +52,6 @@ _PREFERENCE = re.compile(r"\bI\b[^.!?]*\b(?:dis)?(?:like|prefer|want|insist)\b")
 
 NOBODY = "nobody"
 """The value of `answered_by` of permission requests in a session that runs by itself."""
-
-ABOUT_ONE = "about one thing; three tasks must confirm it"
-
-
-@frozen
-class Finding:
-    """A learning before it becomes an entry of a scope. `general` says why it is valid beyond its session, "" if three
-    tasks must confirm it first (SPEC 6.8)."""
-
-    kind: LearningKind
-    type: LearningType
-    text: str
-    phase: str
-    confidence: Score
-    importance: Score
-    about: str = ""
-    title: str = ""
-    trust: Trust = Trust.QUOTED
-    general: str = ""
 
 
 @frozen

@@ -14,24 +14,17 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, field
-from datetime import datetime
 from pathlib import Path
 from typing import Any
-
-from sqlalchemy import Column, LargeBinary, func
-from sqlalchemy.dialects.sqlite import insert
-from sqlmodel import Field, col, desc, select
 
 from engine.events import Event
 from engine.files import read_plain, write_atomic
 from engine.frozen import frozen
 from engine.learning.learnings.entries import ROOT, Scope, front_matter, page_location, read_entry
 from engine.learning.learnings.page import Page, Value
-from engine.model import LearningEntry, LearningReach, LearningStatus, Refusal, sanitise
-from engine.storage import state
+from engine.model import LearningEntry, LearningStatus, Refusal, sanitise
 from engine.storage.database import Database, Transaction
 from engine.storage.erasing import SearchTerms
-from engine.storage.rows import Row, utc_field
 from engine.storage.state import begin_intent, finish_intent, unfinished_intents
 
 log = logging.getLogger(__name__)
@@ -282,81 +275,6 @@ def texts_of(entry: LearningEntry) -> list[str]:
 def _event(stored: Mapping[str, Any]) -> Event:
     fields: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in stored.items()}
     return Event.kinds[fields.pop("kind")](**fields)
-
-
-class LearningVector(Row, table=True):
-    """The embedding of a text by one model; `digest` is the hash of the text."""
-
-    __tablename__ = "learning_vectors"
-
-    digest: str = Field(primary_key=True)
-    model: str = Field(primary_key=True)
-    vector: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
-
-
-class LearningUse(Row, table=True):
-    """A model call whose prompt contained an entry."""
-
-    __tablename__ = "learning_uses"
-
-    call_id: str = Field(primary_key=True)
-    entry_id: str = Field(primary_key=True)
-    session_id: str
-    agent: str
-    at: datetime = utc_field()
-
-
-class LearningSession(Row, table=True):
-    """A finished session whose learnings are extracted."""
-
-    __tablename__ = "learning_sessions"
-
-    session_id: str = Field(primary_key=True)
-    entries: int
-    at: datetime = utc_field()
-
-
-RETRACTED = "learnings.retracted"
-"""Key in the state table: the ids of the lessons that the operator retracted."""
-
-MAX_PROMPTS = 20
-"""Maximum number of prompts that are listed for an entry."""
-
-
-def retracted_lessons(database: Database) -> frozenset[str]:
-    """The lessons that the operator retracted."""
-    with database.read() as session:
-        return frozenset(state.get(session, RETRACTED, ()))
-
-
-def mark_retracted(database: Database, lesson: str, *, is_valid: bool) -> None:
-    """Store that a lesson is retracted, or that it `is_valid` again."""
-
-    def update(tx: Transaction) -> None:
-        others = set(state.get(tx.session, RETRACTED, ())) - {lesson}
-        state.put(tx, RETRACTED, sorted(others if is_valid else {*others, lesson}))
-
-    database.write(update)
-
-
-_NEW = insert(LearningUse).on_conflict_do_nothing()
-
-
-def record_uses(tx: Transaction, entries: Iterable[str], *, call: str, session_id: str, agent: str) -> None:
-    """Store that a model call had these entries in its prompt."""
-    for entry in dict.fromkeys(entries):
-        values = {"call_id": call, "entry_id": entry, "session_id": session_id, "agent": agent, "at": tx.now}
-        tx.session.execute(_NEW, values)
-
-
-def prompts_with(database: Database, entry: str) -> tuple[tuple[LearningReach, ...], int]:
-    """(newest prompts with an entry, number of all such prompts)."""
-    query = select(LearningUse).where(col(LearningUse.entry_id) == entry).order_by(desc(col(LearningUse.at)))
-    number = select(func.count()).select_from(LearningUse).where(col(LearningUse.entry_id) == entry)
-    with database.read() as session:
-        rows = session.exec(query.limit(MAX_PROMPTS)).all()
-        calls = tuple(LearningReach(row.call_id, row.session_id, row.agent, row.at) for row in rows)
-        return calls, int(session.exec(number).one())
 
 
 FORGOTTEN = "forgotten"

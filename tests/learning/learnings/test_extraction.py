@@ -11,7 +11,7 @@ import pytest
 from engine.clock import FakeClock
 from engine.events import ChangeSetLanded, LandingUndone, PermissionAsked, SessionStarted
 from engine.learning.learnings.extraction import find_risks
-from engine.learning.learnings.rules import SessionRecord
+from engine.learning.learnings.session_records import SessionRecord
 from engine.learning.learnings.store import LearningTexts
 from engine.model import Answer, LearningScope, Question, TranscriptLine
 from engine.storage.database import Database

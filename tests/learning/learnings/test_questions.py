@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from engine.learning.learnings.findings import Impact
 from engine.learning.learnings.questions import read_claims, read_verdict
-from engine.learning.learnings.rules import Impact
 
 CLAIM = {"text": "Amounts are cents", "scope": "corrective", "about": "team", "type": "directive"}
 

@@ -1,0 +1,106 @@
+"""A finding: a learning before it becomes an entry, with its confidence and importance (SPEC 6.6, 6.7). Pure."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from engine.frozen import frozen
+from engine.model import MICRO, LearningKind, LearningType, Score, Trust
+from engine.model.text import count
+
+OBSERVATIONS, ESCALATION, ALIGNMENT = "observations", "escalation", "intent-alignment"
+PROSPECTIVE, IN_FLIGHT, CORRECTIVE = "prospective", "in-flight", "corrective"
+
+ERRED, REFUSED = "erred/", "refused/"
+DISCARDED, UNDONE = "discarded/", "undone/"
+"""Prefixes of `about`: an error of a tool, a refusal by a rail, discarded changes and undone changes of a session."""
+
+
+@frozen
+class Finding:
+    """A learning before it becomes an entry of a scope. `general` says why it is valid beyond its session, "" if three
+    tasks must confirm it first (SPEC 6.8)."""
+
+    kind: LearningKind
+    type: LearningType
+    text: str
+    phase: str
+    confidence: Score
+    importance: Score
+    about: str = ""
+    title: str = ""
+    trust: Trust = Trust.QUOTED
+    general: str = ""
+
+
+class Basis(StrEnum):
+    """The evidence for a learning (SPEC 6.7)."""
+
+    TESTS = "tests"
+    OPERATOR = "operator"
+    REPEATED = "repeated"
+    SINGLE = "single"
+    MODEL = "model"
+
+
+@frozen
+class Impact:
+    """The effects of a learning."""
+
+    failure_avoided: bool = False
+    seconds: float = 0.0
+    """Time that was spent, or could be saved."""
+    cost: int = 0
+    """Micro-dollars that were spent, or could be saved."""
+    reach: int = 1
+    """Number of tests, files or sessions."""
+
+
+CONFIDENCE_BY_BASIS = {
+    Basis.TESTS: (0.9, "tests confirmed it"),
+    Basis.OPERATOR: (0.9, "you confirmed it"),
+    Basis.REPEATED: (0.75, "it was observed repeatedly"),
+    Basis.SINGLE: (0.5, "it was observed once"),
+    Basis.MODEL: (0.4, "a model claims it"),
+}
+
+FAILURE_WEIGHT = 0.4
+TIME_WEIGHT = 0.2
+COST_WEIGHT = 0.15
+REACH_WEIGHT = 0.25
+"""Weights of an avoided failure, half an hour, half a dollar and five affected things. Their sum is 1. An avoided
+failure of four things gives 0.60, which is the minimum of the gate of importance."""
+
+FULL_SECONDS, FULL_COST, FULL_REACH = 1800.0, MICRO // 2, 5
+"""The time in seconds, the cost in micro-dollars and the number of things that give the full weight."""
+
+
+def confidence(basis: Basis, observed: int = 1) -> Score:
+    """The confidence of a learning. `observed` is the number of sessions that observed it. If there is more than one, a
+    single observation counts as repeated."""
+    if basis is Basis.SINGLE and observed > 1:
+        basis = Basis.REPEATED
+    value, reason = CONFIDENCE_BY_BASIS[basis]
+    return Score(value, (f"{reason} ({observed} times)" if basis is Basis.REPEATED and observed > 1 else reason,))
+
+
+def importance(impact: Impact) -> Score:
+    """The importance of a learning, from 0 to 1, rounded to hundredths, by failure, time, cost and reach."""
+    parts = [
+        (FAILURE_WEIGHT if impact.failure_avoided else 0.0, "a failure was avoided"),
+        (TIME_WEIGHT * _share(impact.seconds, FULL_SECONDS), f"{count(round(impact.seconds / 60), 'minute')} of work"),
+        (COST_WEIGHT * _share(impact.cost, FULL_COST), f"${impact.cost / MICRO:.2f} spent on it"),
+        (REACH_WEIGHT * _share(impact.reach, FULL_REACH), f"it concerns {_things(impact.reach)}"),
+    ]
+    return Score(
+        round(sum(value for value, _ in parts), 2),
+        tuple(f"{words}: +{value:.2f}" for value, words in parts if value >= 0.005) or ("it affected nothing",),
+    )
+
+
+def _things(reach: int) -> str:
+    return "one thing" if reach == 1 else f"{reach} things"
+
+
+def _share(amount: float, full: float) -> float:
+    return min(1.0, max(0.0, amount / full))
