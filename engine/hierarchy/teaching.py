@@ -18,7 +18,8 @@ from engine.events import SoulRewritten, TeachingRefreshed
 from engine.files import read_plain, write_atomic
 from engine.hierarchy.agents import Agents
 from engine.hierarchy.bubbles import Bubbles
-from engine.hierarchy.guidance import Cascade, with_approval
+from engine.hierarchy.guidance import Cascade
+from engine.hierarchy.guidance_block import with_approval
 from engine.hierarchy.guided_sessions import GuidedSessions
 from engine.hierarchy.profiles import Profiles
 from engine.hierarchy.tiers import is_leader

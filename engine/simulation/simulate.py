@@ -21,7 +21,7 @@ from engine.clock import FakeClock
 from engine.config import Settings
 from engine.engine import Engine, open_engine
 from engine.frozen import frozen
-from engine.hierarchy.bubbles import GATES
+from engine.hierarchy.gates import GATES
 from engine.home import Home
 from engine.model import (
     BubbleState,

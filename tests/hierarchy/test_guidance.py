@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from engine import tokenizer
 from engine.clock import FakeClock
-from engine.hierarchy.guidance import MAX_KEY_PATTERNS, SECTIONS_BY_HOP, budget_shares, compose
+from engine.hierarchy.guidance_block import MAX_KEY_PATTERNS, SECTIONS_BY_HOP, budget_shares, compose
 from engine.model import (
     Guidance,
     GuidanceHop,

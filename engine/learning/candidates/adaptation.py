@@ -28,17 +28,14 @@ from engine.learning.candidates.candidates import (
 )
 from engine.learning.candidates.drafting import NothingToDraft, StillRunning, draft_candidate
 from engine.learning.candidates.evaluation import (
-    MAX_DRAFTS,
     PROPOSED,
-    Opportunity,
     evaluate,
     has_new_evidence,
     same_change,
-    select_opportunities,
 )
 from engine.learning.candidates.overlays import Trials
-from engine.learning.candidates.reading import OPPORTUNITY
-from engine.learning.candidates.records import Sources
+from engine.learning.candidates.reading import Sources
+from engine.learning.candidates.records import OPPORTUNITY, Opportunity, select_opportunities
 from engine.learning.candidates.reflection import Reflection
 from engine.learning.candidates.views import CandidateViews, describe_lift
 from engine.model import Randomness, Refusal, Trust
@@ -57,6 +54,9 @@ MAX_AGE = timedelta(days=90)
 
 MAX_RECORDS = 2_000
 """Maximum number of such records that are read."""
+
+MAX_DRAFTS = 5
+"""Maximum number of candidates drafted in a round."""
 
 COUNTER_EVIDENCE = {
     CandidateType.POLICY_TWEAK: RecordKind.SUCCESSFUL_HEAL,

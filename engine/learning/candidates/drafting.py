@@ -13,8 +13,8 @@ from dataclasses import replace
 
 from engine.frozen import frozen
 from engine.learning.candidates.effects import map_texts, validate_effect
-from engine.learning.candidates.evaluation import Opportunity
-from engine.learning.candidates.records import Sources
+from engine.learning.candidates.reading import Sources
+from engine.learning.candidates.records import Opportunity
 from engine.learning.candidates.remedies import calls_after_error, common_commands, healing_lines
 from engine.model import Trust, dollars
 from engine.model.adaptation import (

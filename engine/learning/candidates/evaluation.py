@@ -1,5 +1,4 @@
-"""Selects the records from which candidates are drafted, and evaluates candidates by other records (SPEC 5.2, 5.3).
-Pure.
+"""Evaluates candidates by records (SPEC 5.3). Pure.
 
 Records from which the candidate was drafted do not count, and each session counts once. Records against a candidate are
 listed but do not change its score: the operator compares both.
@@ -7,18 +6,16 @@ listed but do not change its score: the operator compares both.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from difflib import SequenceMatcher
 from statistics import fmean
 
 from engine.frozen import frozen
-from engine.learning.candidates.reading import OPPORTUNITY
 from engine.learning.learnings.recurrence import may_be_same
 from engine.model.adaptation import (
     Candidate,
     CandidateStatus,
-    CandidateType,
     Effect,
     FixTemplate,
     FlowOffload,
@@ -27,88 +24,12 @@ from engine.model.adaptation import (
     PromptFragment,
     RecordKind,
     RoutingHint,
-    dedupe_key,
 )
 from engine.model.lessons import content_words, normalise
 from engine.model.text import jaccard
 
 PROPOSED = (CandidateStatus.DRAFTED, CandidateStatus.REVIEW, CandidateStatus.ACTIVE)
 """Statuses of candidates that were neither rejected nor rolled back."""
-
-MAX_DRAFTS = 5
-"""Maximum number of candidates drafted in a round."""
-
-MAX_OPPORTUNITIES = 25
-"""Maximum number of opportunities that a round tries, until it has `MAX_DRAFTS` drafts."""
-
-RECORD_KINDS: Mapping[CandidateType, frozenset[RecordKind]] = {
-    CandidateType.PROMPT_FRAGMENT: frozenset(
-        {
-            RecordKind.HUMAN_APPROVAL,
-            RecordKind.AGENT_ERROR,
-            RecordKind.GUIDANCE_APPLIED,
-            RecordKind.GUIDANCE_NOISY,
-            RecordKind.STALE_GUIDANCE,
-            RecordKind.TEACHING_REFRESH,
-            RecordKind.CLOUD_MEMORY_RECALL_HIT,
-        }
-    ),
-    CandidateType.FIX_TEMPLATE: frozenset({RecordKind.FAILED_TDD, RecordKind.SUCCESSFUL_HEAL}),
-    CandidateType.ROUTING_HINT: frozenset(
-        {RecordKind.BUDGET_INCIDENT, RecordKind.TASK_CONFLICT, RecordKind.SUCCESSFUL_BUBBLE}
-    ),
-    CandidateType.POLICY_TWEAK: frozenset(
-        {
-            RecordKind.REPEATED_RETRY,
-            RecordKind.STALE_GUIDANCE,
-            RecordKind.GUIDANCE_NOISY,
-            RecordKind.CLOUD_SYNC_FAILURE,
-        }
-    ),
-    CandidateType.FLOW_OFFLOAD: frozenset({RecordKind.TOOL_SEQUENCE}),
-}
-"""The kinds of records from which each type of candidate is drafted (SPEC 5.2). Every kind is used, some twice.
-
-SPEC 5.2 names sources of prompt fragments that have no kind of their own in SPEC 5.1. Memory extraction and summaries
-of research are in `human_approval` (facts that the operator keeps) and `cloud_memory_recall_hit` (summaries that were
-useful). Drafts and evaluations are in `human_approval` (edits of prompts). Repeated errors are an additional source.
-"""
-
-
-@frozen
-class Opportunity:
-    """A record from which a candidate of this type could be drafted."""
-
-    type: CandidateType
-    record: LearningRecord
-
-    @property
-    def key(self) -> str:
-        """The unique key of the candidate that is drafted from it."""
-        return dedupe_key(self.type, self.record.scope_type, self.record.scope_id, self.record.source_label)
-
-
-def types_of(kind: RecordKind) -> tuple[CandidateType, ...]:
-    """The types that can be drafted from a kind of record."""
-    return tuple(type for type, kinds in RECORD_KINDS.items() if kind in kinds)
-
-
-def select_opportunities(records: Iterable[LearningRecord], known_keys: Collection[str] = ()) -> list[Opportunity]:
-    """The best `MAX_OPPORTUNITIES` opportunities from records with `OPPORTUNITY` points or more, best first.
-
-    Opportunities with `known_keys` are left out. Each key has one opportunity: that of the record with the highest
-    score, and of several such records the newest. The other records of the key can support the candidate.
-    """
-    strong = (record for record in records if record.score >= OPPORTUNITY)
-    opportunities = (Opportunity(type, record) for record in strong for type in types_of(record.kind))
-    new = (opportunity for opportunity in opportunities if opportunity.key not in known_keys)
-    best_by_key = {opportunity.key: opportunity for opportunity in sorted(new, key=_rank)}
-    return sorted(best_by_key.values(), key=_rank, reverse=True)[:MAX_OPPORTUNITIES]
-
-
-def _rank(opportunity: Opportunity) -> tuple[float, object, str]:
-    return opportunity.record.score, opportunity.record.at, opportunity.key + opportunity.record.id
-
 
 MIN_REVIEW_SCORE = 60.0
 """Minimum score of a candidate in review."""

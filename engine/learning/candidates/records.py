@@ -1,25 +1,22 @@
-"""The append-only table of learning records (SPEC 4.2, 5.1), and the protocol `Sources`, by which adaptation reads from
-packages above it. `engine.wiring.adaptation` implements `Sources`.
+"""The append-only table of learning records (SPEC 4.2, 5.1), and the selection of those from which candidates can be
+drafted (5.2, 5.3).
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any
 
 from sqlalchemy import Select, bindparam
 from sqlalchemy.dialects.sqlite import insert
 from sqlmodel import Field, col, func, select
 
 from engine.frozen import frozen
-from engine.model import ParaFact, TranscriptLine, Trust
-from engine.model.adaptation import Candidate, LearningRecord, RecordKind
-from engine.model.lessons import Correction
+from engine.model.adaptation import CandidateType, LearningRecord, RecordKind, dedupe_key
 from engine.storage.database import Database, Transaction
-from engine.storage.ledger import LedgerEntry
 from engine.storage.rows import (
     Row,
     ask,
@@ -32,119 +29,6 @@ from engine.storage.rows import (
     utc_field,
     value_of,
 )
-
-# -- data from packages above
-
-
-@frozen
-class ModelPrice:
-    """A model and its price."""
-
-    model: str
-    """`PROVIDER:MODEL`."""
-    price: int
-    """Micro-dollars for a million tokens: four parts of prompt and one part of answer, as is usual."""
-
-
-@frozen
-class ModelsUsed:
-    """The models of an agent's recent calls."""
-
-    current: ModelPrice
-    """The model of most calls."""
-    channel: str
-    """The channel of most sessions."""
-    others: tuple[ModelPrice, ...]
-    """Other usable models."""
-    median_prompt: int | None = None
-    """Median length of its prompts in characters, None if unknown."""
-
-
-@frozen
-class HealedTests:
-    """Tests that failed when a session began and passed with its changes."""
-
-    tests: Mapping[str, str]
-    """Signatures (see `FixTemplate.causes`) by test name, "" for unknown."""
-    project: str
-    agent: str
-    cost: int
-    """Cost of the session in micro-dollars."""
-
-
-class Sources(Protocol):
-    """Reads cards, sessions, memory, guidance, models and rails."""
-
-    # -- about ledger entries
-
-    def entries_between(self, start: datetime, end: datetime, kinds: tuple[str, ...], /) -> Sequence[LedgerEntry]:
-        """Ledger entries of these kinds with start <= time < end, oldest first."""
-
-    def card_correction(self, card_id: str, /) -> Correction | None:
-        """The operator's edit of a card's prompt, with the session that it led to; None if it was not edited."""
-
-    def kept_fact(self, fact_id: str, /) -> ParaFact | None:
-        """The fact of layer G, None if it no longer exists."""
-
-    def healed_tests(self, session_id: str, /) -> HealedTests | None:
-        """The tests that a session fixed, None for none."""
-
-    def local_day(self, at: datetime, /) -> str:
-        """The day of an instant in the operator's time zone, as `2026-01-05`."""
-
-    # -- about sessions
-
-    def session_ended(self, session_id: str, /) -> bool:
-        """Whether the session is over, so that its transcript no longer grows."""
-
-    def transcript(self, session_id: str, /) -> Sequence[TranscriptLine]:
-        """The newest lines, empty for an unknown session."""
-
-    def patch(self, session_id: str, /, *, landed: bool) -> str:
-        """The diff that fixed the tests, in a form that git can apply: the whole change set if `landed`, else the
-        changes between the last failed run and the passed run. "" if git no longer has it."""
-
-    def changed_files(self, session_id: str, /) -> Sequence[str]:
-        """The paths in its change set; empty without one."""
-
-    def title(self, session_id: str, /) -> str:
-        """The prompt of a session; "" if the operator discarded or undid its work."""
-
-    def summary(self, session_id: str, /) -> str: ...
-
-    def corrections(self, session_id: str, /) -> Sequence[str]:
-        """The corrections and decisions captured from its transcript (SPEC 4.4)."""
-
-    def memory_text(self, memory_id: str, /) -> tuple[str, Trust]:
-        """The text of a memory, "" if it was forgotten, and its trust."""
-
-    def guidance_text(self, ref: str, /) -> tuple[str, Trust]:
-        """The guidance with this reference, "" if it no longer exists, and its trust."""
-
-    # -- about the present state
-
-    def models(self, agent: str, /) -> ModelsUsed | None:
-        """The models of an agent, None without a call or without a price of its model."""
-
-    def max_healing_attempts(self) -> int:
-        """Maximum number of healing attempts in the settings."""
-
-    def flows(self) -> Collection[str]:
-        """Names of the built-in flows, which new flows may not have."""
-
-    def phase(self) -> int:
-        """The number of the phase (SPEC 2.6)."""
-
-    def block_reason(self) -> str:
-        """Why nothing may run by itself now, "" if it may."""
-
-    def objection_to(self, candidate: Candidate, /) -> str:
-        """The objection of the content rules because of which only the operator may activate a candidate, "" for
-        none."""
-
-    def secrets(self) -> Iterable[str]:
-        """Values that no candidate may contain."""
-
 
 MAX_PER_SCOPE = 500
 """Maximum number of records of one scope that are read, the newest first."""
@@ -238,3 +122,80 @@ class Records:
         with self._database.read() as session:
             rows = read_all(session, LearningRecordRow, statement, values)
         return [value_of(row, LearningRecord) for row in rows]
+
+
+# -- opportunities
+
+OPPORTUNITY = 60.0
+"""Minimum score of a record from which a candidate can be drafted."""
+
+MAX_OPPORTUNITIES = 25
+"""Maximum number of opportunities that a round tries, until it has `MAX_DRAFTS` drafts."""
+
+RECORD_KINDS: Mapping[CandidateType, frozenset[RecordKind]] = {
+    CandidateType.PROMPT_FRAGMENT: frozenset(
+        {
+            RecordKind.HUMAN_APPROVAL,
+            RecordKind.AGENT_ERROR,
+            RecordKind.GUIDANCE_APPLIED,
+            RecordKind.GUIDANCE_NOISY,
+            RecordKind.STALE_GUIDANCE,
+            RecordKind.TEACHING_REFRESH,
+            RecordKind.CLOUD_MEMORY_RECALL_HIT,
+        }
+    ),
+    CandidateType.FIX_TEMPLATE: frozenset({RecordKind.FAILED_TDD, RecordKind.SUCCESSFUL_HEAL}),
+    CandidateType.ROUTING_HINT: frozenset(
+        {RecordKind.BUDGET_INCIDENT, RecordKind.TASK_CONFLICT, RecordKind.SUCCESSFUL_BUBBLE}
+    ),
+    CandidateType.POLICY_TWEAK: frozenset(
+        {
+            RecordKind.REPEATED_RETRY,
+            RecordKind.STALE_GUIDANCE,
+            RecordKind.GUIDANCE_NOISY,
+            RecordKind.CLOUD_SYNC_FAILURE,
+        }
+    ),
+    CandidateType.FLOW_OFFLOAD: frozenset({RecordKind.TOOL_SEQUENCE}),
+}
+"""The kinds of records from which each type of candidate is drafted (SPEC 5.2). Every kind is used, some twice.
+
+SPEC 5.2 names sources of prompt fragments that have no kind of their own in SPEC 5.1. Memory extraction and summaries
+of research are in `human_approval` (facts that the operator keeps) and `cloud_memory_recall_hit` (summaries that were
+useful). Drafts and evaluations are in `human_approval` (edits of prompts). Repeated errors are an additional source.
+"""
+
+
+@frozen
+class Opportunity:
+    """A record from which a candidate of this type could be drafted."""
+
+    type: CandidateType
+    record: LearningRecord
+
+    @property
+    def key(self) -> str:
+        """The unique key of the candidate that is drafted from it."""
+        return dedupe_key(self.type, self.record.scope_type, self.record.scope_id, self.record.source_label)
+
+
+def types_of(kind: RecordKind) -> tuple[CandidateType, ...]:
+    """The types that can be drafted from a kind of record."""
+    return tuple(type for type, kinds in RECORD_KINDS.items() if kind in kinds)
+
+
+def select_opportunities(records: Iterable[LearningRecord], known_keys: Collection[str] = ()) -> list[Opportunity]:
+    """The best `MAX_OPPORTUNITIES` opportunities from records with `OPPORTUNITY` points or more, best first.
+
+    Opportunities with `known_keys` are left out. Each key has one opportunity: that of the record with the highest
+    score, and of several such records the newest. The other records of the key can support the candidate.
+    """
+    strong = (record for record in records if record.score >= OPPORTUNITY)
+    opportunities = (Opportunity(type, record) for record in strong for type in types_of(record.kind))
+    new = (opportunity for opportunity in opportunities if opportunity.key not in known_keys)
+    best_by_key = {opportunity.key: opportunity for opportunity in sorted(new, key=_rank)}
+    return sorted(best_by_key.values(), key=_rank, reverse=True)[:MAX_OPPORTUNITIES]
+
+
+def _rank(opportunity: Opportunity) -> tuple[float, object, str]:
+    return opportunity.record.score, opportunity.record.at, opportunity.key + opportunity.record.id

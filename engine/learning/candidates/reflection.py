@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 
 from engine.learning.candidates.entry_readers import READERS
-from engine.learning.candidates.reading import Reading, Scope, share
-from engine.learning.candidates.records import Records, Sources
+from engine.learning.candidates.reading import Reading, Scope, Sources, share
+from engine.learning.candidates.records import Records
 from engine.learning.candidates.sequences import MIN_RUNS, CallSequence, find_sequences
 from engine.model.adaptation import LearningRecord, RecordKind
 from engine.model.text import count

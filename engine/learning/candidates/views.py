@@ -15,7 +15,8 @@ from engine.learning.candidates.candidates import CandidateRow, find_candidate, 
 from engine.learning.candidates.effects import effect_texts, preview_lines
 from engine.learning.candidates.evaluation import MIN_REVIEW_SCORE, PROPOSED
 from engine.learning.candidates.overlays import Trials
-from engine.learning.candidates.records import Records, Sources
+from engine.learning.candidates.reading import Sources
+from engine.learning.candidates.records import Records
 from engine.model import Refusal, Waiting, microusd
 from engine.model.adaptation import (
     Candidate,

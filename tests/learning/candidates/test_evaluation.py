@@ -15,11 +15,10 @@ from engine.learning.candidates.evaluation import (
     evaluate,
     has_new_evidence,
     same_change,
-    select_opportunities,
     speaks_against,
     supporting_records,
-    types_of,
 )
+from engine.learning.candidates.records import select_opportunities, types_of
 from engine.model.adaptation import (
     Candidate,
     CandidateStatus,

@@ -26,8 +26,8 @@ from engine.events import (
     TeachingRefreshed,
     WorkOverlapped,
 )
-from engine.learning.candidates.reading import OPPORTUNITY
-from engine.learning.candidates.records import HealedTests
+from engine.learning.candidates.reading import HealedTests
+from engine.learning.candidates.records import OPPORTUNITY
 from engine.learning.candidates.reflection import ENTRY_CURSOR
 from engine.storage import state
 from tests.learning.candidates.world import (
