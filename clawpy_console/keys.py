@@ -94,11 +94,14 @@ def shown_key(action_id: str, keymap: Mapping[str, str]) -> str:
     return _SHORT.get(first) or key_to_character(first) or re.sub(r"^ctrl\+", "^", first)
 
 
-def find_key_line_action(mode: str, keys: Collection[str], keymap: Mapping[str, str]) -> Action | None:
-    """The action of the key line that one of `keys` does somewhere on the screen `mode`, or everywhere."""
-    groups = {"app"}.union(*(live for live in _LIVE_TOGETHER if mode in live))
-    actions = (action for action in KEY_LINE if action.group in groups)
-    return next((action for action in actions if not _keys_of(action, keymap).isdisjoint(keys)), None)
+def find_key_line_actions(keys: Collection[str], keymap: Mapping[str, str]) -> list[Action]:
+    """The actions of the key line that one of `keys` does on any screen."""
+    return [action for action in KEY_LINE if not _keys_of(action, keymap).isdisjoint(keys)]
+
+
+def is_on_screen(action: Action, mode: str) -> bool:
+    """Whether an action can be done somewhere on the screen `mode`."""
+    return action.group == "app" or any({mode, action.group} <= live for live in _LIVE_TOGETHER)
 
 
 def shown_keys(action_id: str, keymap: Mapping[str, str]) -> str:

@@ -11,7 +11,7 @@ from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Input, Static
 
-from clawpy_console.keys import GROUPS, bindings, find_key_line_action
+from clawpy_console.keys import GROUPS, bindings, find_key_line_actions, is_on_screen
 from clawpy_console.state import AppState
 from clawpy_console.widgets.bars import Columns, Filter, KeyLine
 from clawpy_console.widgets.base_screen import BaseScreen
@@ -203,10 +203,13 @@ class ConsoleScreen(BaseScreen[None]):
             self.app.show_toast(f"copied {text}")
 
     def disabled_key_message(self, key: str, character: str) -> str:
-        """What a key does, and that it cannot be done now; "" for a key that works or is not in the key line."""
-        action = find_key_line_action(self.MODE, {key, character}, self.app.keymap)
-        if action is None or key in self.active_bindings:
+        """What a key does, and that it cannot be done now; "" for a key that works or is in no key line."""
+        actions = find_key_line_actions({key, character}, self.app.keymap)
+        if not actions or key in self.active_bindings:
             return ""
+        action = next((action for action in actions if is_on_screen(action, self.MODE)), None)
+        if action is None:
+            return f"{character} does nothing on this screen. {self.key_of('app.help')} shows the keys that do."
         place = GROUPS[action.group].partition(", ")[2]
         reason = f"It works {place}." if place else "There is nothing here to do that with."
         return f"{self.key_of(action.id)}: {action.tooltip}. {reason}"

@@ -167,8 +167,8 @@ class CardStack(Widget, can_focus=True):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Keys that can do nothing now are not offered."""
-        if action in ("approve", "decide", "turn"):
-            at_least = 2 if action == "turn" else 1
+        if action in ("approve", "decide", "turn", "turn_to"):
+            at_least = 2 if action in ("turn", "turn_to") else 1
             return len(self.cards) >= at_least
         if action == "why":
             return bool(self.reason_card_id)
@@ -234,7 +234,11 @@ class CardStack(Widget, can_focus=True):
 
     def action_turn(self, by: int) -> None:
         """Show the next card, or with -1 the previous one; the first follows the last."""
-        self._replace(self.cards, (self._front_index + by) % len(self.cards), by_key=True)
+        self.action_turn_to(self._front_index + by)
+
+    def action_turn_to(self, index: int) -> None:
+        """Show the card with this index; -1 is the last one, and the first follows the last."""
+        self._replace(self.cards, index % len(self.cards), by_key=True)
 
     def select(self, card_id: str) -> None:
         """Show the card `card_id`, if it is pending."""

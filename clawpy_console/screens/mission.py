@@ -23,7 +23,7 @@ from clawpy_console.state import AppState
 from clawpy_console.widgets.reflowing_text import ReflowingText
 from clawpy_console.widgets.rows import Rows
 from clawpy_console.widgets.transcript import Transcript
-from engine.model import Card, Refusal, Result, Waiting
+from engine.model import Card, Refusal, Result, SessionView, Waiting
 
 if TYPE_CHECKING:
     from textual.timer import Timer
@@ -264,6 +264,8 @@ class MissionScreen(ConsoleScreen):
             place = workspace_name(self._workspace) if self._workspace else formats.count(len(checked), "workspace")
             needs = " · ".join(self._needs(state))
             title = f"No cards · {needs}" if needs else "No cards" if remark else "✓ Nothing needs you"
+            if last := self._last_bad_run(state):
+                title += f"\n\n{last.error or last.summary}"
             head = f"{title}\n\nChecked {place} at {formats.moment(min(checked), self.now)}"
         return f"{head}\n{remarks}{when}\n{self.key_of('mission.predict')} checks now"
 
@@ -275,13 +277,18 @@ class MissionScreen(ConsoleScreen):
             are_changes = all(waiting.kind == "change_set" for waiting in state.waiting)
             what, key = ("change", work_key) if are_changes else ("item", self.key_of("panes.next"))
             yield f"{formats.count(number, what)} {'waits' if number == 1 else 'wait'}: {key}"
+        if last := self._last_bad_run(state):
+            failed = "found a problem" if last.has_problem else "failed"
+            yield f"the last run {'could not run' if last.result is Result.CANNOT_RUN else failed}: {work_key}"
+
+    def _last_bad_run(self, state: AppState) -> SessionView | None:
+        """The last run, if it went wrong."""
         over = (
             session for session in state.sessions if session.state.over and self._workspace in ("", session.workspace)
         )
         last = max(over, key=panes.event_time, default=None)
-        if last is not None and not last.discarded_at and last.result in (Result.FAILED, Result.CANNOT_RUN):
-            failed = "found a problem" if last.has_problem else "failed"
-            yield f"the last run {'could not run' if last.result is Result.CANNOT_RUN else failed}: {work_key}"
+        is_bad = last is not None and not last.discarded_at and last.result in (Result.FAILED, Result.CANNOT_RUN)
+        return last if is_bad else None
 
     # Greeting
 

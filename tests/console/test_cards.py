@@ -127,11 +127,11 @@ STORIES: dict[str, tuple[Step, ...]] = {
     "a new card never takes the place of the one on screen": (
         engine_says(NEW), sees("CARDS  2 of 6"), in_front(FIRST)
     ),
-    "down, j and k show another card, and keys decide the one that is shown": (
+    "down, j, k, g and G show another card, and keys decide the one that is shown": (
         sees("CARDS  1 of 5"), tiers("BROKEN", "BLOCKS", "BLOCKS", "CHECK", "UPKEEP"), "j", "down",
         sees("CARDS  3 of 5"), in_front(RISKY), cursor("#cards", RISKY), "k", in_front(SECOND), "k", "k",
-        sees("CARDS  5 of 5"), UNDECIDED, "j", "j", "left", called("dismiss", SECOND), sees("CARDS  2 of 4"),
-        cursor("#cards", RISKY),
+        sees("CARDS  5 of 5"), "g", in_front(FIRST), "G", sees("CARDS  5 of 5"), UNDECIDED, "j", "j",
+        "left", called("dismiss", SECOND), sees("CARDS  2 of 4"), cursor("#cards", RISKY),
     ),
     "the count is of what is pending: another is decided elsewhere": (
         "j", "j", engine_says(None, FIRST), sees("CARDS  2 of 4"), in_front(RISKY)

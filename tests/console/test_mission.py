@@ -99,9 +99,10 @@ STORIES: dict[str, tuple[Step, ...]] = {
     "an empty stack names the changes that wait": (
         Given(no_card), sees("No cards · 1 change waits: 2"), hides("Nothing needs you"),
     ),
-    "an empty stack names a last run that went wrong": (
-        Given(nothing_waits), session(1, state=SessionState.CANNOT_RUN, error="ruff is not found"),
-        sees("No cards · the last run could not run: 2"), hides("Nothing needs you"),
+    "an empty stack says why the last run went wrong, and what mends it": (
+        Given(nothing_waits), session(1, state=SessionState.CANNOT_RUN, error="ruff is not found (pip install ruff)"),
+        sees("No cards · the last run could not run: 2", "ruff is not found (pip install ruff)"),
+        hides("Nothing needs you"),
     ),
     "an empty stack gives the remark of the last check": (
         Given(nothing_waits),
@@ -149,9 +150,9 @@ async def test_every_pane_has_the_common_keys_and_escape_leads_back_to_the_cards
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60)])
 @pytest.mark.parametrize("keys", [(), ("2",), ("2", "f"), *((digit,) for digit in "34567")])
-async def test_toasts_cover_nothing_beside_narrow_columns(
+async def test_toasts_cover_nothing(
     console: ConsoleApp, engine: StandIn, keys: tuple[str, ...], size: tuple[int, int]
 ) -> None:
     engine.with_agent()

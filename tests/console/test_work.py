@@ -115,6 +115,7 @@ STORIES = {
     "a key that can do nothing says so": (
         Given(bare), "2", "L", sees("L: land the changes"), "c", sees("It works in the diff."),
         "f", sees("There is nothing here to do that with."),
+        "p", sees("p does nothing on this screen. ? shows the keys"),
     ),
 }  # fmt: skip
 
