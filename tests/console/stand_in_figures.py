@@ -7,7 +7,14 @@ from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
 
-from engine.learning.decisions.insights import CardFigures, bucket, by_person, drift, metrics, over_time
+from engine.learning.decisions.metrics import (
+    CardFigures,
+    compute_metrics,
+    count_per_slice,
+    find_drift,
+    make_bucket,
+    select_decided,
+)
 from engine.model import (
     CalibrationCheck,
     ChainStep,
@@ -192,12 +199,13 @@ class Figures(StandInService):
         self.note("insights", days, workspace)
         cards = [card for card in self.cards if days is None or card.at > NOW - timedelta(days=days)]
         since = NOW - timedelta(days=days - 1) if days else cards[0].at if cards else NOW
-        newest = [(item.kind, item.outcome == "approved") for item in by_person(self.cards)]
+        newest = [(item.kind, item.outcome == "approved") for item in select_decided(self.cards)]
         return Insights(
-            days, workspace, metrics(cards, UTC), over_time(cards, since, NOW, UTC), self.phase, self.check, 0.8,
-            bucket(0.8, 1.0, by_person(cards)),
+            days, workspace, compute_metrics(cards, UTC), count_per_slice(cards, since, NOW, UTC), self.phase,
+            self.check, 0.8,
+            make_bucket(0.8, 1.0, select_decided(cards)),
             "does not act by itself yet: autonomous mode is off, no workspace is `act` (all are `cards`)",
-            drift(newest), self.training,
+            find_drift(newest), self.training,
         )  # fmt: skip
 
 
