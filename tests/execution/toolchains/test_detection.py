@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from engine.execution.runners.flows.suite_runs import how_to_run_tests
-from engine.execution.runners.toolchains.detection import environment_command
-from engine.execution.runners.toolchains.projects import find_projects, project_at
+from engine.execution.runners.toolchains.installing import find_installations
+from engine.execution.runners.toolchains.package_managers import environment_command
+from engine.execution.runners.toolchains.projects import find_packages, find_projects, project_at
 from tests.conftest import Repository
 from tests.support.helpers import read_table
 
@@ -124,6 +126,29 @@ def test_missing_pytest_is_named_with_the_command_that_installs_it(
     repository.write("uv.lock", "")
     assert environment_command(folder, folder) == "uv add --dev pytest"
     assert how_to_run_tests(find_projects(folder)[0], folder) == "uv add --dev pytest"
+
+
+@pytest.mark.parametrize(
+    ("maker", "command"),
+    [
+        ("", "{place}/bin/python -m ensurepip && {place}/bin/python -m pip install pytest -e ."),
+        ("uv = 0.9.0", "uv pip install --python {place} pytest -e ."),
+    ],
+)
+@pytest.mark.parametrize(("path", "place"), [("", ".venv"), ("packages/py", "../../.venv")])
+def test_pytest_is_installed_into_the_nearest_environment_even_if_it_has_no_pip(
+    repository: Repository, path: str, place: str, maker: str, command: str
+) -> None:
+    top, folder = repository.path, repository.path / path
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", top / ".venv"], check=True)
+    with (top / ".venv" / "pyvenv.cfg").open("a") as settings:
+        settings.write(maker)
+    files = {"pyproject.toml": '[project]\nname = "py"\n', "test_a.py": ""}
+    repository.commit("begin", {str(Path(path, name)): text for name, text in files.items()})
+    assert environment_command(folder, top) == command.format(place=place)
+    [installation] = find_installations(top, find_packages(top), path)
+    assert installation.command == command.format(place=place)
+    assert (installation.created, installation.updated) == ((), (".venv",))
 
 
 def test_an_environment_without_pytest_gives_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

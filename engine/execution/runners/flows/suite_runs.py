@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from engine.execution.runners.flow import CannotRun, CommandResult, FlowError, Job
-from engine.execution.runners.toolchains.detection import environment_command
 from engine.execution.runners.toolchains.installing import linked_packages
 from engine.execution.runners.toolchains.missing_items import (
     EXECUTION_KINDS,
@@ -17,6 +16,7 @@ from engine.execution.runners.toolchains.missing_items import (
     MissingItem,
     first_missing,
 )
+from engine.execution.runners.toolchains.package_managers import environment_command
 from engine.execution.runners.toolchains.project_tools import Toolchain
 from engine.execution.runners.toolchains.projects import Project, find_projects
 from engine.execution.runners.toolchains.python_projects import is_python_project
@@ -50,13 +50,12 @@ def find_toolchains(job: Job, path: str) -> list[Toolchain]:
         return list(project.tools)
     name = project.path or "this project"
     why = f"looked for {', '.join(project.searched)}" if project.searched else project.untested_reason
-    raise CannotRun(
-        f"no way to run the tests of {name}: {why}", how_to_run_tests(project, job.workspace / project.path)
-    )
+    raise CannotRun(f"no way to run the tests of {name}: {why}", how_to_run_tests(project, job.workspace))
 
 
-def how_to_run_tests(project: Project, folder: Path) -> str:
-    """How to get a tool for the tests of a project. `folder` is the folder of the project in the operator's tree."""
+def how_to_run_tests(project: Project, top: Path) -> str:
+    """How to get a tool for the tests of a project. `top` is the top of the operator's repository."""
+    folder = top / project.path
     if project.missing_tool in PROGRAM_FIXES:
         return PROGRAM_FIXES[project.missing_tool]
     if project.tested_by is not None:
@@ -64,7 +63,7 @@ def how_to_run_tests(project: Project, folder: Path) -> str:
     if (folder / "package.json").is_file():
         return 'give package.json a "test" script'
     if is_python_project(folder):
-        return environment_command(folder, folder)
+        return environment_command(folder, top)
     return "write tests for a tool that `clawpy` supports, or add a `test` target to a Makefile"
 
 

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from engine.execution.live_session import LiveSession
 from engine.execution.runners.flow import CannotRun, CommandResult, FlowError, Job, RetryLater
-from engine.execution.runners.toolchains.detection import PackageSetup
+from engine.execution.runners.toolchains.package_managers import PackageSetup
 from engine.execution.runners.toolchains.project_tools import ProjectTool
 from engine.execution.runners.toolchains.tool_table import PACKAGE_MANAGERS, folders_up_to, language_of
 from engine.execution.sandbox.host_paths import TABLES
@@ -137,9 +137,6 @@ def find_installations(top: Path, packages_by_path: PackagesByPath, path: str = 
 
 def _make_installation(packages: PackageSetup, packages_by_path: PackagesByPath, top: Path) -> Installation:
     names = language_of(packages.kind).package_folders
-    if packages.kind == "python":  # pip installs into the existing environment, which may have another name
-        own = re.match(r"(\.?\w+)/bin/", packages.commands[-1][0])
-        names = (own[1],) if own else names
     folders = [packages.folder]
     if packages.kind == "node":  # a member of a workspace may have packages of its own
         members = [
@@ -149,6 +146,8 @@ def _make_installation(packages: PackageSetup, packages_by_path: PackagesByPath,
         ]
         folders += [path for path in members if (top / path / "package.json").is_file()]
     folders_of_packages = [f"{folder}/{name}".removeprefix("/") for folder in dict.fromkeys(folders) for name in names]
+    if packages.environment:
+        folders_of_packages = [packages.environment]
     missing = [place for place in folders_of_packages if not os.path.lexists(top / place)]
     if packages.manager != "pnpm":  # every other tool keeps the packages of a whole workspace at its top
         missing = [place for place in missing if place == folders_of_packages[0]]

@@ -23,16 +23,11 @@ from functools import partial
 from pathlib import Path
 
 from engine.clock import Clock
-from engine.execution.runners.toolchains.detection import (
-    PackageSetup,
-    ProjectFolder,
-    detect_linters,
-    detect_packages,
-    detect_test_tools,
-    environment_command,
-)
+from engine.execution.runners.toolchains.detection import detect_linters, detect_test_tools
+from engine.execution.runners.toolchains.package_managers import PackageSetup, detect_packages, environment_command
+from engine.execution.runners.toolchains.project_folder import ProjectFolder
 from engine.execution.runners.toolchains.project_tools import Linter, Toolchain
-from engine.execution.runners.toolchains.python_projects import is_collected
+from engine.execution.runners.toolchains.python_projects import Interpreter, is_collected
 from engine.execution.runners.toolchains.tool_table import MANIFESTS, PACKAGE_MANAGERS, TABLES, TEST_RUNNERS
 from engine.frozen import frozen
 from engine.git import Git
@@ -133,7 +128,7 @@ def find_projects(folder: Path, workspace: Path | None = None, *, git: Git | Non
     installed = workspace or folder
     tracked, files = _list_files(git or Git(folder))
     tests = _TestFiles(files)
-    pytest_by_interpreter: dict[Path, bool] = {}
+    pytest_by_interpreter: dict[Interpreter, bool] = {}
     projects: list[Project] = []
     for path in ["", *_manifest_folders(tracked)]:
         inspected = ProjectFolder(folder / path, installed / path, folder, installed, pytest_by_interpreter)

@@ -23,6 +23,7 @@ import platformdirs
 from engine.execution.runners.toolchains.related_tests import is_test_file
 from engine.execution.runners.toolchains.tool_table import folders_up_to, read_text, read_toml
 from engine.execution.sandbox.host_paths import which
+from engine.frozen import frozen
 from engine.git import Git, GitError
 
 
@@ -154,21 +155,37 @@ def pytest_group_option(workspace: Path) -> str:
     return ""
 
 
-def has_pytest(interpreter: Path, *, operators: bool) -> bool:
-    """Whether an interpreter has pytest. `operators` says whether it is the operator's own.
+@frozen
+class Interpreter:
+    """A Python interpreter with which a project may run."""
+
+    where: str
+    """Its place in words."""
+    program: Path
+    is_operators: bool = False
+    """Whether it is the operator's own, and belongs to no environment of the project."""
+
+    @property
+    def home(self) -> Path:
+        """The folder of its environment."""
+        return self.program.parent.parent
+
+
+def has_pytest(interpreter: Interpreter) -> bool:
+    """Whether an interpreter has pytest.
 
     For an environment of the project, only files are read. It may have come with the repository, so its programs are
     never started outside of a sandbox. The operator's own interpreter is started to ask where its packages are. It
     loads no packages (`-S`), because an editable install could lead into the repository, and it runs in a folder
     without modules.
     """
-    home = interpreter.parent.parent
+    home, is_operators = interpreter.home, interpreter.is_operators
     if any(next(home.glob(f"{place}/pytest/__init__.py"), None) for place in _PACKAGE_FOLDERS):
         return True
     settings = read_text(home / "pyvenv.cfg")
-    if (settings or not operators) and "include-system-site-packages = true" not in settings:
+    if (settings or not is_operators) and "include-system-site-packages = true" not in settings:
         return False
-    program = str(interpreter) if operators else which("python3", project=home.parent)
+    program = str(interpreter.program) if is_operators else which("python3", project=home.parent)
     return program is not None and _exits_zero([program, "-I", "-S", "-c", _HAS_PYTEST])
 
 
@@ -195,25 +212,30 @@ def is_python_project(folder: Path) -> bool:
     return any(is_test_file(file.name) for place in near if place.is_dir() for file in place.iterdir())
 
 
-def find_interpreters(workspace: Path, top: Path) -> list[tuple[str, Path]]:
-    """(description, interpreter) of each interpreter: that of the project's own environment, then those of the folders
+def find_environment(workspace: Path, top: Path) -> Path | None:
+    """The folder of the environment of a project: its own, or that of the nearest folder above it up to the `top` of
+    the repository. None if there is none."""
+    places = (folder / name for folder in folders_up_to(workspace, top) for name in ENVIRONMENTS)
+    return next((place for place in places if (place / "bin").is_dir()), None)
+
+
+def find_interpreters(workspace: Path, top: Path) -> list[Interpreter]:
+    """The interpreters of a project: that of the project's own environment, then those of the folders
     above it up to the `top` of the repository, then that of the operator."""
-    pairs = [pair for folder in folders_up_to(workspace, top) for pair in _find_environments(folder, top)]
+    interpreters = [own for folder in folders_up_to(workspace, top) for own in _find_environments(folder, top)]
     for program in ("python3", "python"):
-        path = which(program, project=top)
-        if path:
-            pairs.append((f"{program}{ON_PATH}", Path(path)))
-            break
-    return pairs
+        if path := which(program, project=top):
+            return [*interpreters, Interpreter(f"{program}{ON_PATH}", Path(path), is_operators=True)]
+    return interpreters
 
 
-def _find_environments(folder: Path, top: Path) -> Iterator[tuple[str, Path]]:
+def _find_environments(folder: Path, top: Path) -> Iterator[Interpreter]:
     for name in filter(None, [*ENVIRONMENTS, os.environ.get("UV_PROJECT_ENVIRONMENT", "")]):
         for program in ("bin/python", "bin/python3", "Scripts/python.exe"):
             if (place := folder / name / program).exists():
-                yield str(folder.relative_to(top) / name) if folder.is_relative_to(top) else name, place
+                yield Interpreter(str(folder.relative_to(top) / name) if folder.is_relative_to(top) else name, place)
                 break
-    yield from ((f"{manager}'s environment", place) for manager, place in managed_environments(folder))
+    yield from (Interpreter(f"{manager}'s environment", place) for manager, place in managed_environments(folder))
 
 
 _COVERAGE_SETTING = re.compile(r"^\[(?:tool\.)?coverage\b|--cov\b|pytest-cov", re.M)
