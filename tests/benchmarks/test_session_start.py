@@ -25,7 +25,7 @@ from engine.execution.sandbox.host_paths import link_tools, session_environment
 from engine.storage.database import Database
 from tests.benchmarks.measuring import print_table, time_in_turns
 from tests.conftest import Repository
-from tests.execution.test_flow_runner import World
+from tests.execution.test_flow_runner import FlowWorld
 
 pytestmark = pytest.mark.benchmark
 
@@ -68,7 +68,7 @@ def test_starting_a_command(tmp_path: Path, repository: Repository) -> None:
 def test_starting_a_session(
     tmp_path: Path, database: Database, clock: FakeClock, bus: EventBus, repository: Repository
 ) -> None:
-    world = World(tmp_path, database, clock, bus, repository)
+    world = FlowWorld(tmp_path, database, clock, bus, repository)
 
     def work(job: Job) -> FlowResult:
         job.run(["true"])

@@ -11,7 +11,7 @@ from engine.clock import FakeClock
 from engine.events import EventBus
 from engine.storage.database import Database
 from tests.execution import landing_world as landing
-from tests.execution.session_world import MakeWorld, World
+from tests.execution.session_world import MakeWorld, SessionWorld, World
 
 
 @pytest.fixture
@@ -25,10 +25,10 @@ def landing_world(tmp_path: Path) -> Iterator[landing.World]:
 @pytest.fixture
 def make_world(tmp_path: Path, database: Database, clock: FakeClock, bus: EventBus) -> Iterator[MakeWorld]:
     """Makes worlds on one database: the second one is the next engine of that home."""
-    worlds: list[World] = []
+    worlds: list[SessionWorld] = []
 
-    def make(**options: object) -> World:
-        worlds.append(World(tmp_path, database, clock, bus, **options))  # type: ignore[arg-type]
+    def make(kind: type[SessionWorld] = World, **options: object) -> SessionWorld:
+        worlds.append(kind(tmp_path, database, clock, bus, **options))
         return worlds[-1]
 
     yield make

@@ -1,4 +1,4 @@
-"""Sessions in a real home with real processes; the rails are stubs: permits, kill switch, content filter."""
+"""Sessions in a real home with real processes. The rails are stubs: permits, kill switch, content filter."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import itertools
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -17,8 +17,7 @@ from engine.events import EventBus
 from engine.execution.changesets import ChangeSets
 from engine.execution.housekeeping import Caches
 from engine.execution.live_session import LiveSession
-from engine.execution.runners.runner import RunnerResult
-from engine.execution.sandbox import Sandbox
+from engine.execution.runners.runner import Runner, RunnerResult
 from engine.execution.sandbox.ladder import NoSandbox
 from engine.execution.session_terms import SessionRails
 from engine.execution.session_workspace import SessionWorkspaces
@@ -26,6 +25,7 @@ from engine.execution.sessions import Sessions
 from engine.home import Home
 from engine.model import (
     Assignment,
+    ChangeSet,
     Permit,
     RailVerdict,
     Randomness,
@@ -58,25 +58,11 @@ class Permits:
         self.used.add(permit.id)
 
 
-def permit_for(assignment: Assignment, number: int, clock: Clock) -> Permit:
-    until = clock.now() + timedelta(minutes=15)
-    card_id = f"pred_{number}"
-    return Permit(f"permit_{number}", card_id, assignment.digest, TriggerType.MANUAL, clock.now(), until)
-
-
 @dataclass
 class ChangingSettings:
     """Settings that a test may change."""
 
     current: Settings
-
-
-@dataclass
-class KillSwitchStub:
-    reason: str = ""
-
-    def stop_reason(self) -> str:
-        return self.reason
 
 
 def rails(verdict: Callable[[str], Verdict] = lambda command: Verdict.ALLOW, **others: Any) -> SessionRails:
@@ -87,18 +73,6 @@ def rails(verdict: Callable[[str], Verdict] = lambda command: Verdict.ALLOW, **o
         "check": lambda command: RailVerdict("content", verdict(command), "a rule says so"),
     }
     return SessionRails(**arguments | others)
-
-
-@dataclass
-class SessionRecorder:
-    """Observes sessions and keeps their views."""
-
-    started: list[SessionView] = field(default_factory=list)
-    ended: list[SessionView] = field(default_factory=list)
-
-    def observe(self, sessions: Sessions) -> None:
-        sessions.observe_start(lambda tx, view: self.started.append(view))
-        sessions.observe_end(lambda tx, view: self.ended.append(view))
 
 
 class ScriptRunner:
@@ -121,7 +95,6 @@ class ScriptRunner:
 
     def run(self, live: LiveSession, view: SessionView) -> RunnerResult:
         self.started_ids.append(view.id)
-        assert live.assignment.flow is not None
         if not live.sandbox.can_overlay(live.confinement):
             live.confinement = replace(live.confinement, tree=None)  # as where a session works in a copy
         if live.assignment.flow == "gate":
@@ -138,8 +111,9 @@ def run_python(live: LiveSession, script: str, **options: object) -> str:
     return live.execute([PYTHON, "-c", script], cwd=live.folder, **options).output  # type: ignore[arg-type]
 
 
-class World:
-    """A home, a workspace, and sessions in it."""
+class SessionWorld:
+    """A home, a workspace and sessions in it. What runs them is up to `make_runners` of a subclass. A second world on
+    the same database is the next engine of that home."""
 
     def __init__(
         self,
@@ -147,53 +121,55 @@ class World:
         database: Database,
         clock: Clock,
         bus: EventBus,
+        repository: Repository | None = None,
         *,
-        sandbox: Sandbox | None = None,
         settings: Settings | None = None,
         channel: Mapping[str, object] | None = None,
-        verdict: Callable[[str], Verdict] = lambda command: Verdict.ALLOW,
-        secrets: Callable[[], Sequence[str]] = tuple,
+        **other_rails: Any,
     ) -> None:
+        """Without a `repository` the workspace is a plain folder. `other_rails` are those of `rails`."""
+        self.root, self.database, self.clock, self.repository = root, database, clock, repository
         self.home = Home.locate(root / "home")
-        self.workspace = root / "work space ü"
+        self.workspace = repository.path if repository else root / "work space ü"
         self.workspace.mkdir(exist_ok=True)
-        self.clock = clock
         self.permits = Permits()
-        self.kill_switch = KillSwitchStub()
-        self.recorder = SessionRecorder()
-        self.runner = ScriptRunner()
+        self.stop_reason = ""
+        """Why the kill switch stops everything."""
+        self.started: list[SessionView] = []
+        self.ended: list[SessionView] = []
         channels = {"koji-core": ChannelSettings.model_validate({"agent": "builder", **(channel or {})})}
         self.settings = ChangingSettings((settings or Settings()).model_copy(update={"channels": channels}))
         self._numbers = itertools.count(1)
+        randomness = Randomness()  # worlds of parallel tests must not end each other's processes
+        self.changes = ChangeSets(home=self.home, database=database, clock=clock, randomness=randomness)
+        self.worktrees = self.changes.worktrees
+        caches = Caches(self.home.cache / "build")
+        self.workspaces = SessionWorkspaces(database, self.settings, self.changes, caches)
+        stubs = {"consume": self.permits.consume, "stop_signal": lambda: self.stop_reason, "sandbox": NoSandbox()}
         self.sessions = Sessions(
             database,
             home=self.home,
             clock=clock,
             bus=bus,
-            randomness=Randomness(),  # worlds of parallel tests must not end each other's processes
+            randomness=randomness,
             settings=self.settings,
-            rails=rails(
-                verdict,
-                consume=self.permits.consume,
-                stop_signal=self.kill_switch.stop_reason,
-                secrets=secrets,
-                sandbox=sandbox or NoSandbox(),
-            ),
-            runners=[self.runner],
+            rails=rails(**stubs | other_rails),
+            runners=self.make_runners(),
         )
-        self.recorder.observe(self.sessions)
+        self.sessions.observe_start(lambda tx, view: self.started.append(view))
+        self.sessions.observe_end(lambda tx, view: self.ended.append(view))
+
+    def make_runners(self) -> list[Runner]:
+        """What carries out assignments here."""
+        raise NotImplementedError
 
     def permit(self, assignment: Assignment) -> Permit:
-        return permit_for(assignment, next(self._numbers), self.clock)
+        now, number = self.clock.now(), next(self._numbers)
+        until = now + timedelta(minutes=15)
+        return Permit(f"permit_{number}", f"pred_{number}", assignment.digest, TriggerType.MANUAL, now, until)
 
-    def assignment(self, work: str | Callable[[LiveSession], str], prompt: str = "do it") -> Assignment:
-        name = work if isinstance(work, str) else f"work_{len(self.runner.works)}"
-        if not isinstance(work, str):
-            self.runner.works[name] = work
-        return Assignment(prompt, "koji-core", str(self.workspace), "flow", name)
-
-    def start(self, work: str | Callable[[LiveSession], str], mode: str = "approved") -> SessionView:
-        assignment = self.assignment(work)
+    def begin(self, assignment: Assignment, mode: str = "approved") -> SessionView:
+        """Start a session of an assignment, with a permit for it."""
         return self.sessions.start(
             self.permit(assignment),
             assignment,
@@ -203,28 +179,55 @@ class World:
             without_sandbox=not self.sessions.sandbox.confines,
         )
 
-    def run(self, work: str | Callable[[LiveSession], str], mode: str = "approved") -> SessionView:
-        return self.wait(self.start(work, mode))
+    def begin_prose(self, prompt: str = "write it") -> SessionView:
+        """Start a session of a text prompt."""
+        return self.begin(Assignment(prompt, "koji-core", str(self.workspace), "model"))
 
-    def wait(self, view: SessionView) -> SessionView:
+    def wait(self, view: SessionView, seconds: float = 10) -> SessionView:
         """The session when it has ended."""
-        ended = self.sessions.wait(view.id, 10)
-        assert ended.state.over, "did not end in time"
+        ended = self.sessions.wait(view.id, seconds)
+        assert ended.state.over, f"did not end in time: {self.texts(view, ())[-5:]}"
         return ended
 
     def texts(self, view: SessionView, kinds: Sequence[str] = ("output",)) -> list[str]:
-        return [line.text for line in self.sessions.transcript(view.id, limit=10**6) if line.kind in kinds]
+        """The lines of these kinds in its transcript; without a kind all."""
+        lines = self.sessions.transcript(view.id, limit=10**6)
+        return [line.text for line in lines if not kinds or line.kind in kinds]
 
     def state(self, view: SessionView) -> SessionState:
         return self.sessions.get(view.id).state
 
+    def change_of(self, view: SessionView) -> ChangeSet | None:
+        """The change set of a session."""
+        return self.changes.for_session(view.id)
 
-MakeWorld = Callable[..., World]
-"""Makes a world, with options as `World` takes them."""
+
+class World(SessionWorld):
+    """Sessions whose work a test gives."""
+
+    def make_runners(self) -> list[Runner]:
+        self.runner = ScriptRunner()
+        return [self.runner]
+
+    def assignment(self, work: str | Callable[[LiveSession], str]) -> Assignment:
+        name = work if isinstance(work, str) else f"work_{len(self.runner.works)}"
+        if not isinstance(work, str):
+            self.runner.works[name] = work
+        return Assignment("do it", "koji-core", str(self.workspace), "flow", name)
+
+    def start(self, work: str | Callable[[LiveSession], str]) -> SessionView:
+        return self.begin(self.assignment(work))
+
+    def run(self, work: str | Callable[[LiveSession], str]) -> SessionView:
+        return self.wait(self.start(work))
+
+
+MakeWorld = Callable[..., Any]
+"""Makes a world of a class, `World` unless named, with the options that it takes."""
 
 
 class ProseRunner:
-    """What takes prose here; a test says how it works."""
+    """What takes prose here; a subclass says how it works."""
 
     name = "model"
 
@@ -234,34 +237,5 @@ class ProseRunner:
     def check(self, assignment: Assignment) -> RunnerInfo:
         return RunnerInfo(available=True, check_only=False)
 
-    def apply_edit(self, assignment: Assignment, edit: str) -> Assignment:
-        raise AssertionError("nothing is edited here")
-
     def recover(self) -> list[str]:
         return self.workspaces.recover()
-
-
-class RepositoryWorld(World):
-    """Sessions in worktrees of a real repository; a second world on the same database is the next engine."""
-
-    def __init__(
-        self,
-        root: Path,
-        database: Database,
-        clock: Clock,
-        bus: EventBus,
-        repository: Repository,
-        sandbox: Sandbox | None = None,
-        **options: Any,
-    ) -> None:
-        super().__init__(root, database, clock, bus, sandbox=sandbox, **options)
-        self.repository, self.workspace, self.database = repository, repository.path, database
-        self.changes = ChangeSets(home=self.home, database=database, clock=clock, randomness=Randomness())
-        self.worktrees = self.changes.worktrees
-        caches = Caches(self.home.cache / "build")
-        self.workspaces = SessionWorkspaces(database, self.settings, self.changes, caches)
-
-    def prose(self, runner: ProseRunner, prompt: str = "write it") -> SessionView:
-        self.sessions._runners = {"model": runner}
-        assignment = Assignment(prompt, "koji-core", str(self.workspace), "model")
-        return self.sessions.start(self.permit(assignment), assignment, agent="builder", without_sandbox=True)

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from engine.clock import FakeClock
 from engine.config import Settings, WorkspaceSettings
-from engine.events import EventBus
 from engine.execution.runners.flow import Flow, FlowError, FlowResult, Job, Place
 from engine.execution.runners.flow_runner import FlowRunner
 from engine.execution.runners.flows import FLOWS
+from engine.execution.runners.runner import Runner
 from engine.execution.sandbox.ladder import best_sandbox
 from engine.model import (
     Assignment,
@@ -25,10 +24,9 @@ from engine.model import (
     SessionView,
     Verdict,
 )
-from engine.storage.database import Database
 from engine.storage.validation_runs import ValidationRun, ValidationRuns
 from tests.conftest import Repository
-from tests.execution.session_world import RepositoryWorld
+from tests.execution.session_world import MakeWorld, SessionWorld
 from tests.execution.test_flow_registry import RerunTests
 from tests.support.helpers import refused, wait_until
 
@@ -46,48 +44,42 @@ def verdict_of(command: str) -> Verdict:
     return Verdict.BLOCK if "rm -rf" in command else Verdict.ALLOW
 
 
-class World(RepositoryWorld):
+class FlowWorld(SessionWorld):
     """Sessions of flows, in the best sandbox of this machine."""
 
-    def __init__(self, root: Path, database: Database, clock: FakeClock, bus: EventBus, repository: Repository) -> None:
-        super().__init__(root, database, clock, bus, repository, best_sandbox(), verdict=verdict_of)
+    def __init__(self, *parts: Any, **options: Any) -> None:
+        super().__init__(*parts, sandbox=best_sandbox(), verdict=verdict_of, **options)
+        self.runs = ValidationRuns(self.database)
+
+    def make_runners(self) -> list[Runner]:
         self.flows: dict[str, Any] = dict(FLOWS)
-        self.flow_runner = FlowRunner(self.flows, workspaces=self.workspaces)
-        self.sessions._runners = {"flow": self.flow_runner}
-        self.runs = ValidationRuns(database)
+        return [FlowRunner(self.flows, workspaces=self.workspaces)]
 
     def flow(self, name: str | None, **parameters: Any) -> Assignment:
-        return Assignment("do it", "koji-core", str(self.repository.path), "flow", name, parameters)
+        return Assignment("do it", "koji-core", str(self.workspace), "flow", name, parameters)
 
     def start_flow(self, name: str | None, **parameters: Any) -> SessionView:
-        assignment = self.flow(name, **parameters)
-        return self.sessions.start(self.permit(assignment), assignment, agent="builder", without_sandbox=True)
+        return self.begin(self.flow(name, **parameters))
 
     def run_flow(self, name: str | None, **parameters: Any) -> SessionView:
-        view = self.sessions.wait(self.start_flow(name, **parameters).id, 300)
-        assert view.state.over
-        return view
+        return self.wait(self.start_flow(name, **parameters), 300)
 
     def script(self, place: Place, perform: Callable[[Job], FlowResult]) -> SessionView:
         self.flows["scripted"] = scripted(place, perform)
         return self.run_flow("scripted", tests=["a"])
 
     def only_run(self) -> ValidationRun:
-        (run,) = self.runs.latest(str(self.repository.path))
+        (run,) = self.runs.latest(str(self.workspace))
         return run
 
     def transcript(self, view: SessionView) -> str:
-        return "\n".join(line.text for line in self.sessions.transcript(view.id))
+        return "\n".join(self.texts(view, ()))
 
 
 @pytest.fixture
-def world(
-    tmp_path: Path, database: Database, clock: FakeClock, bus: EventBus, repository: Repository
-) -> Iterator[World]:
+def world(make_world: MakeWorld, repository: Repository) -> FlowWorld:
     repository.commit("begin", {"cart.py": "total = 1\n", ".gitignore": ".venv\n"})
-    world = World(tmp_path, database, clock, bus, repository)
-    yield world
-    world.sessions.close()
+    return make_world(FlowWorld, repository=repository)
 
 
 def write(job: Job, name: str, text: str = "x\n") -> None:
@@ -97,7 +89,7 @@ def write(job: Job, name: str, text: str = "x\n") -> None:
 # Places
 
 
-def test_a_check_runs_in_the_operators_tree(world: World) -> None:
+def test_a_check_runs_in_the_operators_tree(world: FlowWorld) -> None:
     jobs: list[Job] = []
 
     def perform(job: Job) -> FlowResult:
@@ -117,10 +109,10 @@ def test_a_check_runs_in_the_operators_tree(world: World) -> None:
     assert run.full
     assert run.check == CHECK
     assert world.changes.list() == []
-    assert world.recorder.ended[0].check == CHECK
+    assert world.ended[0].check == CHECK
 
 
-def test_uncommitted_files_are_part_of_the_state_that_was_checked(world: World) -> None:
+def test_uncommitted_files_are_part_of_the_state_that_was_checked(world: FlowWorld) -> None:
     world.repository.write("cart.py", "total = 2\n")
     world.repository.write("new.py", "")
     world.script(Place.CHECK, lambda job: FlowResult("fine", check=CHECK))
@@ -131,7 +123,7 @@ def test_uncommitted_files_are_part_of_the_state_that_was_checked(world: World) 
     assert "new.py" in world.repository.git("ls-tree", "--name-only", run.tree)
 
 
-def test_a_check_of_a_tree_that_changed_meanwhile_is_recorded_for_no_state(world: World) -> None:
+def test_a_check_of_a_tree_that_changed_meanwhile_is_recorded_for_no_state(world: FlowWorld) -> None:
     def perform(job: Job) -> FlowResult:
         world.repository.write("cart.py", "total = 3\n")
         return FlowResult("fine", check=CHECK, full=True)
@@ -141,7 +133,7 @@ def test_a_check_of_a_tree_that_changed_meanwhile_is_recorded_for_no_state(world
     assert (run.tree, run.clean) == ("", False)
 
 
-def test_a_worktree_has_the_present_files_and_is_removed(world: World) -> None:
+def test_a_worktree_has_the_present_files_and_is_removed(world: FlowWorld) -> None:
     world.repository.write("draft.py", "draft\n")
     before = world.repository.git("status", "--porcelain")
     folders: list[Path] = []
@@ -167,7 +159,7 @@ def test_a_worktree_has_the_present_files_and_is_removed(world: World) -> None:
 
 
 @pytest.mark.long
-def test_a_diff_becomes_a_change_set_that_waits(world: World) -> None:
+def test_a_diff_becomes_a_change_set_that_waits(world: FlowWorld) -> None:
     def perform(job: Job) -> FlowResult:
         write(job, "CHANGES.md", "# 1.0\n")
         return FlowResult("drafted", check=CHECK)
@@ -178,14 +170,14 @@ def test_a_diff_becomes_a_change_set_that_waits(world: World) -> None:
     assert view.change_set_id == change.id
     assert (change.session_id, change.title, change.check) == (view.id, "do it", CHECK)
     assert [file.path for file in change.files] == ["CHANGES.md"]
-    assert world.recorder.ended[0].change_set_id == change.id
+    assert world.ended[0].change_set_id == change.id
     assert not (world.repository.path / "CHANGES.md").exists()
     world.changes.land(change.id)
     assert (world.repository.path / "CHANGES.md").read_text() == "# 1.0\n"
 
 
 @pytest.mark.long
-def test_a_flow_that_changes_nothing_leaves_no_change_set(world: World) -> None:
+def test_a_flow_that_changes_nothing_leaves_no_change_set(world: FlowWorld) -> None:
     view = world.script(Place.CHANGE_SET, lambda job: FlowResult("nothing to do"))
     assert view.change_set_id is None
     assert world.changes.list() == []
@@ -194,7 +186,7 @@ def test_a_flow_that_changes_nothing_leaves_no_change_set(world: World) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("place", [Place.WORKTREE, Place.CHANGE_SET])
-def test_a_flow_that_fails_leaves_nothing(world: World, place: Place) -> None:
+def test_a_flow_that_fails_leaves_nothing(world: FlowWorld, place: Place) -> None:
     def perform(job: Job) -> FlowResult:
         write(job, "half.py")
         raise FlowError("no tool", "install one")
@@ -207,7 +199,7 @@ def test_a_flow_that_fails_leaves_nothing(world: World, place: Place) -> None:
 
 
 @pytest.mark.long
-def test_a_stopped_flow_leaves_nothing(world: World) -> None:
+def test_a_stopped_flow_leaves_nothing(world: FlowWorld) -> None:
     def perform(job: Job) -> FlowResult:
         write(job, "half.py")
         job.run(["sh", "-c", "echo ready; sleep 60"])
@@ -223,7 +215,7 @@ def test_a_stopped_flow_leaves_nothing(world: World) -> None:
 
 
 @pytest.mark.long
-def test_the_setup_command_prepares_the_worktree(world: World) -> None:
+def test_the_setup_command_prepares_the_worktree(world: FlowWorld) -> None:
     def settings(setup: str) -> Settings:
         return Settings(workspaces={str(world.repository.path): WorkspaceSettings(setup=setup)})
 
@@ -238,7 +230,7 @@ def test_the_setup_command_prepares_the_worktree(world: World) -> None:
 
 
 @pytest.mark.long
-def test_real_flows_in_a_real_sandbox(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_real_flows_in_a_real_sandbox(world: FlowWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     (world.repository.path / ".venv").symlink_to(sys.prefix, target_is_directory=True)
     world.repository.commit(
         "tests",
@@ -261,7 +253,7 @@ def test_real_flows_in_a_real_sandbox(world: World, monkeypatch: pytest.MonkeyPa
 # Launcher
 
 
-def test_the_launcher_reports_the_effects_of_an_assignment(world: World) -> None:
+def test_the_launcher_reports_the_effects_of_an_assignment(world: FlowWorld) -> None:
     info = world.sessions.check(world.flow("run_tests", paths=[]))
     assert info.available
     assert info.check_only
@@ -283,7 +275,7 @@ def test_the_launcher_reports_the_effects_of_an_assignment(world: World) -> None
     assert world.sessions.of_card("pred_3") is None
 
 
-def test_an_edit_changes_parameters_prompt_and_digest(world: World) -> None:
+def test_an_edit_changes_parameters_prompt_and_digest(world: FlowWorld) -> None:
     world.flows["scripted"] = scripted(Place.CHECK, lambda job: FlowResult(""))
     before = world.flow("scripted", tests=["a"])
     after = world.sessions.apply_edit(before, "times=5")

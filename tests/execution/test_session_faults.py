@@ -64,7 +64,7 @@ def test_stop_ends_all_processes_of_a_session_within_a_second(world: World) -> N
     assert marked_processes(view.id) == []
     assert ended.state is SessionState.CANCELLED
     assert ended.summary == "the operator said so"
-    assert world.recorder.ended[0].state is SessionState.CANCELLED
+    assert world.ended[0].state is SessionState.CANCELLED
     world.sessions.stop(view.id, "again")
     assert world.sessions.get(view.id).summary == "the operator said so"
 
@@ -78,7 +78,7 @@ def test_stop_all_ends_running_and_queued_sessions_within_a_second(world: World)
     assert {world.state(view) for view in views} == {SessionState.CANCELLED}
     assert len(world.runner.started_ids) == 2
     assert [world.sessions.get(view.id).started_at is None for view in views] == [False, False, True, True]
-    assert len(world.recorder.ended) == 4
+    assert len(world.ended) == 4
 
 
 @pytest.mark.long
@@ -101,7 +101,7 @@ def test_a_session_whose_thread_does_not_return_is_ended_without_it(world: World
     wait_until(lambda: not any(thread.name == f"clawpy-{view.id}" for thread in threading.enumerate()))
     assert world.sessions.get(view.id).summary == "enough"
     assert world.sessions.get(view.id).cost == 40_000, "a call without a price counts as reserved"
-    assert len(world.recorder.ended) == 1
+    assert len(world.ended) == 1
 
 
 def test_tool_calls_and_errors_are_recorded_however_the_session_ended(world: World, database: Database) -> None:
@@ -127,7 +127,7 @@ def test_the_kill_switch_ends_running_sessions(world: World) -> None:
     view = world.start(lambda live: run_python(live, SLEEP))
     wait_until(lambda: world.texts(view))
     with at_most(1.0):
-        world.kill_switch.reason = "clawpy stop"
+        world.stop_reason = "clawpy stop"
         assert world.wait(view).state is SessionState.CANCELLED
     assert world.sessions.get(view.id).summary == "clawpy stop"
 
@@ -195,7 +195,7 @@ def test_after_kill_minus_nine_no_session_is_lost_and_none_runs_twice(
         view = world.sessions.get(row.id)
         assert view.state is SessionState.INTERRUPTED
         assert view.lines == len(world.sessions.transcript(row.id)) > 1
-    ended = {view.state for view in world.recorder.ended if view.id != queued[0].id}
+    ended = {view.state for view in world.ended if view.id != queued[0].id}
     assert ended == {SessionState.INTERRUPTED}
     assert world.sessions.wait(queued[0].id, 5).summary == "run after the crash"
     assert world.runner.started_ids == [queued[0].id]
@@ -211,7 +211,7 @@ def test_a_transcript_that_cannot_be_made_fails_the_session(world: World) -> Non
     assert view.state is SessionState.FAILED
     assert view.summary.startswith("it could not be started")
     assert world.runner.started_ids == []
-    assert world.recorder.ended[0].state is SessionState.FAILED
+    assert world.ended[0].state is SessionState.FAILED
 
 
 def refuse_ends(patched: pytest.MonkeyPatch, database: Database) -> list[str]:
@@ -242,7 +242,7 @@ def test_an_end_that_cannot_be_stored_is_retried_and_reported(
         assert world.sessions.wait(view.id, 0).state is SessionState.SUCCEEDED, "its outcome is known"
     wait_until(lambda: not world.sessions._late_ends._results)
     assert world.sessions.row(view.id).summary == "fine"
-    assert len(world.recorder.ended) == 1
+    assert len(world.ended) == 1
     messages = [event.message for event in events.drain() if isinstance(event, FaultReported)]
     assert ["tried again" in messages[0], "is stored now" in messages[-1]] == [True, True]
 
@@ -302,7 +302,7 @@ def test_limits_hold_after_a_fault_in_the_watch(
     monkeypatch.setattr(world.sessions._watch, "publish_output", faulty)
     assert watched.wait(5)
     monkeypatch.undo()
-    world.kill_switch.reason = "stopped"
+    world.stop_reason = "stopped"
     assert world.wait(view).state is SessionState.CANCELLED
 
 
@@ -322,5 +322,5 @@ def test_sessions_started_from_many_threads_each_end_once(world: World) -> None:
     views = [world.sessions.wait(session_id, 20) for session_id in started]
     assert len(views) == 30
     assert {view.state for view in views} <= {SessionState.SUCCEEDED, SessionState.CANCELLED}
-    assert len(world.recorder.ended) == 30
+    assert len(world.ended) == 30
     assert len(set(world.runner.started_ids)) == len(world.runner.started_ids)

@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import shutil
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from engine.clock import FakeClock
-from engine.events import EventBus
 from engine.execution import sessions as sessions_module
 from engine.execution.live_session import LiveSession
 from engine.execution.runners.flow import Place
-from engine.execution.runners.runner import RunnerResult
+from engine.execution.runners.runner import Runner, RunnerResult
 from engine.execution.session_store import SessionRow
-from engine.execution.session_workspace import SessionWorkspace, SessionWorkspaces
+from engine.execution.session_workspace import SessionWorkspace
 from engine.model import UNDONE, ChangeState, SessionState, SessionView
-from engine.storage.database import Database, Transaction
+from engine.storage.database import Transaction
 from engine.storage.state import unfinished_intents
 from tests.conftest import Repository
-from tests.execution.session_world import ProseRunner, RepositoryWorld
+from tests.execution.session_world import MakeWorld, ProseRunner, SessionWorld
 from tests.support.helpers import wait_until
 
 AgentWork = Callable[[LiveSession, SessionWorkspace], None]
@@ -30,36 +28,28 @@ AgentWork = Callable[[LiveSession, SessionWorkspace], None]
 class Agent(ProseRunner):
     """Works as a test says; its changes are kept."""
 
-    def __init__(self, workspaces: SessionWorkspaces, work: AgentWork) -> None:
-        super().__init__(workspaces)
-        self._work = work
+    work: AgentWork
 
     def run(self, live: LiveSession, view: SessionView) -> RunnerResult:
         with self.workspaces.open(live, view, Place.CHANGE_SET, for_agent=True) as workspace:
-            self._work(live, workspace)
+            self.work(live, workspace)
             write = self.workspaces.keep(live, view, workspace, Place.CHANGE_SET)
         return RunnerResult("done", write=write)
 
 
-class AgentWorld(RepositoryWorld):
-    """Sessions of one agent; a second world on the same database is the next engine."""
+class AgentWorld(SessionWorld):
+    """Sessions of one agent."""
 
-    def __init__(
-        self, root: Path, database: Database, clock: FakeClock, bus: EventBus, repository: Repository, work: AgentWork
-    ) -> None:
-        super().__init__(root, database, clock, bus, repository)
-        self.agent = Agent(self.workspaces, work)
-        self.sessions._runners = {"model": self.agent}
-
-    def start_session(self) -> SessionView:
-        return self.prose(self.agent)
+    def make_runners(self) -> list[Runner]:
+        self.agent = Agent(self.workspaces)
+        return [self.agent]
 
     def interrupt_session(self, *files: str) -> str:
         """Leave a session that wrote `files` as a crash leaves it; its id."""
-        session_id = self.start_session().id
+        session_id = self.begin_prose().id
         self.sessions.wait(session_id, 10)
         folder = self.worktrees.folder_of(session_id)
-        if (change := self.changes.for_session(session_id)) is not None:
+        if change := self.changes.for_session(session_id):
             self.changes.discard(change.id)
         worktree = self.worktrees.create(session_id, self.workspace)
         self.worktrees.mark_worth_keeping(worktree)
@@ -68,7 +58,6 @@ class AgentWorld(RepositoryWorld):
 
         def forget(tx: Transaction) -> None:
             row = tx.session.get(SessionRow, session_id)
-            assert row is not None
             row.state, row.ended_at, row.change_set_id = "running", None, None
             row.summary = row.error = ""
             tx.session.add(row)
@@ -96,24 +85,20 @@ def do_nothing(live: LiveSession, workspace: SessionWorkspace) -> None:
 
 
 @pytest.fixture
-def make_agent_world(
-    tmp_path: Path, database: Database, clock: FakeClock, bus: EventBus, repository: Repository
-) -> Iterator[MakeAgentWorld]:
+def make_agent_world(make_world: MakeWorld, repository: Repository) -> MakeAgentWorld:
     repository.commit("one", {"a.txt": "a\n"})
-    worlds: list[AgentWorld] = []
 
-    def build(work: AgentWork) -> AgentWorld:
-        worlds.append(AgentWorld(tmp_path, database, clock, bus, repository, work))
-        return worlds[-1]
+    def make(work: AgentWork) -> AgentWorld:
+        world = make_world(AgentWorld, repository=repository)
+        world.agent.work = work
+        return world
 
-    yield build
-    for world in worlds:
-        world.sessions.close()
+    return make
 
 
 def stop_session(world: AgentWorld, reason: str) -> SessionView:
     """Stop a session once it wrote a file."""
-    view = world.start_session()
+    view = world.begin_prose()
     wait_until(lambda: "half is written" in world.texts(view, ("note",)))
     world.sessions.stop(view.id, reason)
     return world.wait(view)
@@ -126,7 +111,6 @@ def test_changes_of_a_stopped_session_wait(make_agent_world: MakeAgentWorld) -> 
     assert (view.state, view.error) == (SessionState.CANCELLED, "stopped by you")
     assert view.summary == "stopped by you; its changes until then are waiting"
     assert world.files(view.id) == ["half.txt"]
-    assert view.change_set_id is not None
     assert (Path(view.cwd).is_dir(), view.gone) == (True, "")
     world.changes.land(view.change_set_id)
     assert (world.workspace / "half.txt").read_text() == "half\n"
@@ -181,7 +165,6 @@ def test_changes_of_an_interrupted_session_wait_after_the_next_start(
     assert Path(view.cwd) == world.worktrees.folder_of(session_id)
     assert make_agent_world(do_nothing).sessions.recover() == []
     change = world.changes.for_session(session_id)
-    assert change is not None
     assert change.state is ChangeState.WAITING
     world.changes.land(change.id)
     assert (world.workspace / "half.txt").read_text() == "half\n"

@@ -41,8 +41,8 @@ def test_a_session_from_permit_to_summary(world: World, database: Database) -> N
     assert [line.kind for line in world.sessions.transcript(view.id)] == ["command", "output", "output", "exit", "note"]
     assert view.lines == 5
     assert kinds(database) == ["SessionQueued", "SessionStarted", "SessionEnded"]
-    assert [started.state for started in world.recorder.started] == [SessionState.RUNNING]
-    ended, *repeated = world.recorder.ended
+    assert [started.state for started in world.started] == [SessionState.RUNNING]
+    ended, *repeated = world.ended
     assert (ended.id, ended.state, repeated) == (view.id, SessionState.SUCCEEDED, [])
     wait_until(lambda: not (world.home.cache / "scratch" / view.id).exists())
 
@@ -72,7 +72,7 @@ def test_a_session_that_cannot_start_uses_no_permit(world: World) -> None:
             world.sessions.start(world.permit(bad), bad, agent="builder", without_sandbox=True)
         assert refusal.value.code == code
         assert refusal.value.fix
-    world.kill_switch.reason = "F12 was pressed"
+    world.stop_reason = "F12 was pressed"
     with pytest.raises(Refusal, match="F12 was pressed"):
         world.start("gate")
     assert not world.permits.used

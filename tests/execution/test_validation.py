@@ -4,36 +4,26 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from sqlmodel import col, select
 
-from engine.clock import FakeClock
 from engine.config import FixedSettings, Settings, ValidationSettings
-from engine.events import EventBus
 from engine.execution.live_session import LiveSession
 from engine.execution.prompts import HOW_TO_WORK
 from engine.execution.runners.flow import FlowError, Place
-from engine.execution.runners.runner import RunnerResult
+from engine.execution.runners.runner import Runner, RunnerResult
 from engine.execution.sandbox.ladder import best_sandbox
-from engine.execution.session_workspace import SessionWorkspace, SessionWorkspaces
+from engine.execution.session_workspace import SessionWorkspace
 from engine.execution.validation import Attempt, Caps, Validation, give_up_reason, heal_prompt
-from engine.model import (
-    ChangeSet,
-    ChangeState,
-    CheckResult,
-    SessionState,
-    SessionView,
-)
+from engine.model import ChangeState, CheckResult, SessionState, SessionView
 from engine.model.secrets import CUT
-from engine.storage.database import Database
 from engine.storage.ledger import Ledger
 from engine.storage.validation_runs import ValidationRun, ValidationRuns
 from tests.conftest import Repository
-from tests.execution.session_world import ProseRunner, RepositoryWorld
+from tests.execution.session_world import MakeWorld, ProseRunner, SessionWorld
 
 Turn = Callable[[LiveSession, SessionWorkspace], None]
 
@@ -47,42 +37,34 @@ DISABLED = ValidationSettings(enabled=False)
 class Agent(ProseRunner):
     """An agent whose turns a test gives: the first does the task, each further one answers a heal prompt."""
 
-    def __init__(self, workspaces: SessionWorkspaces, validation: Validation, turns: list[Turn]) -> None:
-        super().__init__(workspaces)
-        self._validation, self._turns = validation, turns
-        self.prompts: list[str] = []
+    validation: Validation
+    turns: Iterator[Turn]
+    prompts: list[str]
 
     def run(self, live: LiveSession, view: SessionView) -> RunnerResult:
-        turns = iter(self._turns)
         with self.workspaces.open(live, view, Place.CHANGE_SET, for_agent=True) as workspace:
-            next(turns)(live, workspace)
+            next(self.turns)(live, workspace)
 
             def heal(text: str) -> None:
                 self.prompts.append(text)
-                next(turns)(live, workspace)
+                next(self.turns)(live, workspace)
 
-            validated = self._validation.validate(live, view, workspace, heal)
+            validated = self.validation.validate(live, view, workspace, heal)
             write = self.workspaces.keep(live, view, workspace, Place.CHANGE_SET, check=validated.check)
         return RunnerResult(summary=validated.summary, check=validated.check, write=write)
 
 
-class World(RepositoryWorld):
-    def __init__(self, root: Path, database: Database, clock: FakeClock, bus: EventBus, repository: Repository) -> None:
-        super().__init__(root, database, clock, bus, repository, best_sandbox())
-        self.runs = ValidationRuns(database)
+class World(SessionWorld):
+    def make_runners(self) -> list[Runner]:
+        self.agent = Agent(self.workspaces)
+        return [self.agent]
 
     def work(self, *turns: Turn, validation: ValidationSettings | None = None) -> tuple[SessionView, list[str]]:
         """One session of an agent with these turns, to its end; and the prompts between the turns."""
         settings = FixedSettings(Settings(validation=validation or ValidationSettings()))
-        agent = Agent(self.workspaces, Validation(self.database, settings=settings), list(turns))
-        view = self.sessions.wait(self.prose(agent, f"make it right {len(self.recorder.started) + 1}").id, 60)
-        assert view.state.over
-        return view, agent.prompts
-
-    def change_of(self, view: SessionView) -> ChangeSet:
-        change = self.changes.for_session(view.id)
-        assert change is not None
-        return change
+        self.agent.validation = Validation(self.database, settings=settings)
+        self.agent.turns, self.agent.prompts = iter(turns), []
+        return self.wait(self.begin_prose("make it right"), 60), self.agent.prompts
 
     def events(self, *kinds: str) -> list[str]:
         return [row.kind for row in reversed(Ledger(self.database).latest(50, kinds=kinds))]
@@ -94,20 +76,12 @@ class World(RepositoryWorld):
 
 
 @pytest.fixture
-def world(
-    tmp_path: Path,
-    database: Database,
-    clock: FakeClock,
-    bus: EventBus,
-    repository: Repository,
-) -> Iterator[World]:
+def world(make_world: MakeWorld, repository: Repository) -> World:
     (repository.path / ".venv").symlink_to(sys.prefix, target_is_directory=True)
     quick = "[pytest]\naddopts = --disable-plugin-autoload\n"  # our plugins take longer than these tests
     files = {"cart.py": RIGHT, "test_cart.py": PASSING_TEST, ".gitignore": ".venv\n", "pytest.ini": quick}
     repository.commit("begin", files)
-    world = World(tmp_path, database, clock, bus, repository)
-    yield world
-    world.sessions.close()
+    return make_world(World, repository=repository, sandbox=best_sandbox())
 
 
 def write_files(**files: str) -> Turn:
@@ -122,7 +96,6 @@ def write_files(**files: str) -> Turn:
 def test_a_change_that_breaks_nothing_waits_with_a_passed_check(world: World) -> None:
     view, prompts = world.work(write_files(cart="def total():\n    return 1 + 2\n"))
     assert (view.state, prompts) == (SessionState.SUCCEEDED, [])
-    assert view.check is not None
     assert view.check.green
     change = world.change_of(view)
     assert change.check == view.check
@@ -132,7 +105,6 @@ def test_a_change_that_breaks_nothing_waits_with_a_passed_check(world: World) ->
 @pytest.mark.long
 def test_a_test_that_the_agent_broke_goes_back_to_it_with_the_output(world: World) -> None:
     view, prompts = world.work(write_files(cart=WRONG), write_files(cart=RIGHT + "# rounded\n"))
-    assert view.check is not None
     assert view.check.green
     assert "fixed at attempt 1" in view.summary
     assert "test_cart.py::test_total" in prompts[0]
@@ -146,7 +118,6 @@ def test_after_the_last_attempt_the_change_waits_with_a_failed_check(world: Worl
     wrong = [write_files(cart=WRONG + f"# {n}\n") for n in range(3)]
     view, prompts = world.work(*wrong, validation=ValidationSettings(tries=2))
     assert (view.state, len(prompts)) == (SessionState.SUCCEEDED, 2)
-    assert view.check is not None
     assert view.check.failed == 1
     change = world.change_of(view)
     assert change.state is ChangeState.WAITING
@@ -186,7 +157,6 @@ def test_a_new_test_that_fails_did_not_fail_before(world: World) -> None:
         write_files(cart=RIGHT + "\n\ndef half():\n    return 1.5\n"),
     )
     assert len(prompts) == 1
-    assert view.check is not None
     assert view.check.green
     change = world.change_of(view)
     assert {file.path for file in change.files} == {"cart.py", "test_half.py"}
@@ -210,7 +180,7 @@ def test_without_changes_the_summary_has_no_word_on_tests(world: World) -> None:
 def test_the_check_of_an_agent_is_no_check_of_the_operators_files(world: World) -> None:
     world.work(write_files(cart=WRONG), write_files(cart=RIGHT + "# fixed\n"))
     assert len(world.attempts()) == 2
-    assert world.runs.latest(str(world.repository.path)) == []
+    assert ValidationRuns(world.database).latest(str(world.workspace)) == []
 
 
 def test_validation_can_be_turned_off(world: World) -> None:

@@ -1,8 +1,8 @@
 """A small coding agent that speaks the Agent Client Protocol and does what its prompt says. Standard library only.
 
 A line `SCRIPT [...]` in the prompt is a list of steps, each an object with one verb, which is a method `do_VERB` of
-`Agent`; a prompt without a script is echoed. Options of the command line spoil the beginning (--silent, --garbage,
---login, --old, --die, --chatter) or the end (--stubborn).
+`Agent`; `tests/execution/acp/steps.py` makes them. A prompt without a script is echoed. Options of the command line
+spoil the beginning (--silent, --garbage, --login, --old, --die, --chatter) or the end (--stubborn).
 """
 
 from __future__ import annotations
@@ -144,8 +144,7 @@ class Agent:
         self.say(f"read {answer['result']['content'] if 'result' in answer else answer['error']['message']}\n")
 
     def do_write(self, params: dict[str, Any]) -> None:
-        content = params["content"] * params.get("repeat", 1)
-        answer = self.ask("fs/write_text_file", {"path": params["path"], "content": content})
+        answer = self.ask("fs/write_text_file", params)
         self.say(f"wrote {'ok' if 'result' in answer else answer['error']['message']}\n")
 
     def do_own_write(self, file: dict[str, str]) -> None:
@@ -164,15 +163,8 @@ class Agent:
     def do_raw(self, text: str) -> None:
         self.raw(text.encode("utf-8", "surrogateescape").replace(b"<FF>", b"\xff"))
 
-    def do_long(self, length: int) -> None:
-        self.say("x" * length)
-
     def do_bytes(self, length: int) -> None:
         self.raw(b"y" * length)
-
-    def do_flood(self, lines: int) -> None:
-        for number in range(lines):
-            self.say(f"line {number}\n")
 
     def do_flood_requests(self, count: int) -> None:
         numbers = range(1_000_000, 1_000_000 + count)
@@ -209,29 +201,18 @@ class Agent:
         print("oh no, out of memory", file=sys.stderr, flush=True)
         os._exit(code)
 
-    def do_close(self, _: Any) -> None:
-        os.close(1)
-        time.sleep(3600)
-
     def do_stop(self, reason: str) -> dict[str, Any]:
         return {"result": {"stopReason": reason}}
 
     def do_usage(self, usage: dict[str, Any]) -> dict[str, Any]:
         return {"result": {"stopReason": "end_turn", "usage": usage}}
 
-    def do_error(self, error: Any) -> dict[str, Any]:
-        return {"error": error}
-
-    def do_answer(self, result: Any) -> dict[str, Any]:
-        return {"result": result}
-
-    def permission(self, value: dict[str, Any]) -> str:
-        options = value.pop("options", OPTIONS)
-        answer = self.ask("session/request_permission", {"toolCall": {"toolCallId": "t1", **value}, "options": options})
+    def permission(self, call: dict[str, Any]) -> str:
+        answer = self.ask("session/request_permission", {"toolCall": {"toolCallId": "t1", **call}, "options": OPTIONS})
         if "error" in answer:
             return str(answer["error"]["message"])
         outcome = answer["result"]["outcome"]
-        kinds = {option["optionId"]: option["kind"] for option in options}
+        kinds = {option["optionId"]: option["kind"] for option in OPTIONS}
         return str(kinds[outcome["optionId"]] if outcome["outcome"] == "selected" else outcome["outcome"])
 
     def do_terminal(self, request: dict[str, Any]) -> None:

@@ -1,35 +1,28 @@
-"""An ACP world for each test, closed after it."""
+"""Worlds with a coding agent, for each test."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from engine.clock import FakeClock
-from engine.events import EventBus
-from engine.storage.database import Database
 from tests.conftest import Repository
 from tests.execution.acp.acp_world import AcpWorld
+from tests.execution.session_world import MakeWorld
 
-Make = Callable[..., AcpWorld]
+Make = Callable[..., Any]
 
 
 @pytest.fixture
-def make(tmp_path: Path, database: Database, clock: FakeClock, bus: EventBus, repository: Repository) -> Iterator[Make]:
+def make(make_world: MakeWorld, repository: Repository) -> Make:
     """Makes a world as the test wants it; the repository has one file."""
     repository.commit("first", {"a.txt": "one\ntwo\nthree\n"})
-    worlds: list[AcpWorld] = []
 
-    def make(**how: Any) -> AcpWorld:
-        worlds.append(AcpWorld(tmp_path, database, clock, bus, repository, **how))
-        return worlds[-1]
+    def make(kind: type[AcpWorld] = AcpWorld, **options: Any) -> AcpWorld:
+        return make_world(kind, repository=repository, **options)
 
-    yield make
-    for world in worlds:
-        world.sessions.close()
+    return make
 
 
 @pytest.fixture

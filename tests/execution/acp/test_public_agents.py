@@ -16,17 +16,8 @@ import pytest
 
 from engine.execution.sandbox.ladder import best_sandbox
 from engine.execution.session_processes import marked_processes
-from engine.model import (
-    Prompt,
-    PromptLine,
-    PromptPart,
-    PromptRequest,
-    PromptSource,
-    SessionState,
-    SessionView,
-    SourceKind,
-)
-from tests.execution.acp.acp_world import AcpWorld
+from engine.model import SessionState, SessionView
+from tests.execution.acp.acp_world import AcpWorld, Prompts
 from tests.execution.acp.conftest import Make
 from tests.support.helpers import wait_until
 
@@ -38,11 +29,8 @@ pytestmark = [
 NODE = ("@agentclientprotocol/claude-agent-acp", "opencode-ai")
 
 
-class TaskAlone:
-    """No more than the task, so that its first word is a command."""
-
-    def assemble(self, request: PromptRequest) -> Prompt:
-        return Prompt((PromptPart("task", (PromptLine(request.task, PromptSource(SourceKind.TASK)),), role="user"),))
+TASK_ALONE = Prompts(soul="")
+"""No more than the task, so that its first word is a command."""
 
 
 @pytest.fixture(scope="session")
@@ -71,7 +59,7 @@ def talk(request: pytest.FixtureRequest, make: Make, fast_agent: Path) -> AcpWor
     # It keeps its own files away from the work.
     command = [str(fast_agent), "acp", "--model", "passthrough", "--home", "/tmp/fast-agent-home"]
     sandbox = best_sandbox() if request.param == "sandbox" else None
-    return make(command=command, sandbox=sandbox, prompts=TaskAlone(), start_seconds=90)
+    return make(command=command, sandbox=sandbox, prompts=TASK_ALONE, start_seconds=90)
 
 
 def lap(world: AcpWorld, prompt: str) -> SessionView:
@@ -80,21 +68,19 @@ def lap(world: AcpWorld, prompt: str) -> SessionView:
 
 def test_an_agent_answers_a_prompt(talk: AcpWorld) -> None:
     view = lap(talk, "hello there")
-    assert view.state is SessionState.SUCCEEDED, talk.texts(view, None)
+    assert view.state is SessionState.SUCCEEDED, talk.texts(view, ())
     assert any("hello there" in line for line in talk.texts(view))
     assert talk.calls.begun[0]["model"].startswith("fast-agent")
 
 
 def test_an_agent_writes_with_permission_and_reads(talk: AcpWorld) -> None:
     view = lap(talk, '***CALL_TOOL write_text_file {"path": "new.txt", "content": "by fast-agent\\n"}')
-    assert view.state is SessionState.SUCCEEDED, talk.texts(view, None)
+    assert view.state is SessionState.SUCCEEDED, talk.texts(view, ())
     assert talk.permission_requests
-    change = talk.changes.for_session(view.id)
-    assert change is not None
-    assert [file.path for file in change.files] == ["new.txt"]
+    assert [file.path for file in talk.change_of(view).files] == ["new.txt"]
     view = lap(talk, '***CALL_TOOL read_text_file {"path": "a.txt"}')
-    assert view.state is SessionState.SUCCEEDED, talk.texts(view, None)
-    assert any("two" in line for line in talk.texts(view, None))
+    assert view.state is SessionState.SUCCEEDED, talk.texts(view, ())
+    assert any("two" in line for line in talk.texts(view, ()))
 
 
 def test_a_denied_write_leaves_no_changes(talk: AcpWorld) -> None:
@@ -102,7 +88,7 @@ def test_a_denied_write_leaves_no_changes(talk: AcpWorld) -> None:
     view = lap(talk, '***CALL_TOOL write_text_file {"path": "new.txt", "content": "no\\n"}')
     assert talk.permission_requests
     assert view.state.over
-    assert talk.changes.for_session(view.id) is None
+    assert talk.change_of(view) is None
 
 
 def test_a_stopped_agent_leaves_no_process(talk: AcpWorld) -> None:
@@ -112,16 +98,16 @@ def test_a_stopped_agent_leaves_no_process(talk: AcpWorld) -> None:
     talk.sessions.stop(view.id, "enough")
     assert talk.finish(view).state is SessionState.CANCELLED
     assert marked_processes(view.id) == []
-    assert talk.changes.for_session(view.id) is None
+    assert talk.change_of(view) is None
 
 
 @pytest.mark.parametrize("command", [("claude-agent-acp",), ("opencode", "acp")])
 def test_agents_without_a_login_start_and_report_what_is_missing(
     make: Make, node_agents: Path, command: tuple[str, ...]
 ) -> None:
-    world = make(command=[str(node_agents / command[0]), *command[1:]], prompts=TaskAlone(), start_seconds=90)
+    world = make(command=[str(node_agents / command[0]), *command[1:]], prompts=TASK_ALONE, start_seconds=90)
     view = world.finish(world.start(prompt="hello"), 120)
-    transcript = "\n".join(world.texts(view, None))
+    transcript = "\n".join(world.texts(view, ()))
     assert world.calls.begun, transcript  # it answered initialize and session/new
     assert view.state.over
     print(view.state, view.error or view.summary)

@@ -22,46 +22,55 @@ from engine.model import CheckResult, PermissionAnswer, Refusal, SessionState, S
 from tests.conftest import Repository
 from tests.execution.acp.acp_world import AGENT, AcpWorld
 from tests.execution.acp.conftest import Make
+from tests.execution.acp.steps import (
+    ask_permission,
+    ask_to_execute,
+    end_turn,
+    read,
+    read_by_itself,
+    run_in_terminal,
+    say,
+    script,
+    send_update,
+    tell_environment,
+    write,
+    write_by_itself,
+)
 from tests.support.helpers import wait_until
 
+pytestmark = pytest.mark.long
 
-@pytest.mark.long
+
 def test_text_is_shown_and_written_files_become_a_change_set(world: AcpWorld) -> None:
     view = world.run(
-        {"say": "I look "},
-        {"say": "around.\nThen"},
-        {"update": {"sessionUpdate": "agent_thought_chunk", "content": {"type": "text", "text": "hm"}}},
-        {"read": {"path": "a.txt", "line": 2, "limit": 1}},
-        {"write": {"path": "b.txt", "content": "new\n"}},
-        {"say": "All done."},
+        say("I look "),
+        say("around.\nThen"),
+        send_update("agent_thought_chunk", content={"type": "text", "text": "hm"}),
+        read("a.txt", line=2, limit=1),
+        write("b.txt", "new\n"),
+        say("All done."),
     )
-    assert view.state is SessionState.SUCCEEDED, world.texts(view, None)
+    assert view.state is SessionState.SUCCEEDED, world.texts(view, ())
     assert world.texts(view) == ["I look around.", "Then", "read two", "", "wrote ok", "All done."]
     assert world.texts(view, ["thought"]) == ["hm"]
-    change = world.changes.for_session(view.id)
-    assert change is not None
+    change = world.change_of(view)
     assert [file.path for file in change.files] == ["b.txt"]
     assert change.id == view.change_set_id
-    assert not (world.repository.path / "b.txt").exists()
+    assert not (world.workspace / "b.txt").exists()
     assert view.summary.endswith("All done.")
 
 
-@pytest.mark.long
 def test_tool_calls_and_the_plan_are_shown_as_they_happen(world: AcpWorld) -> None:
-    def tool(**about: Any) -> dict[str, Any]:
-        return {"update": {"sessionUpdate": "tool_call_update", "toolCallId": "c1", **about}}
-
     diff = {"type": "diff", "path": "a.txt", "oldText": "one\ntwo\n", "newText": "one\n2\n"}
-    steps = [("look", "completed"), ("write", "in_progress")]
-    entries = [{"content": text, "priority": "high", "status": status} for text, status in steps]
-    later = [entries[0], {**entries[1], "status": "completed"}]
+    look = {"content": "look", "priority": "high", "status": "completed"}
+    started = {"content": "write", "priority": "high", "status": "in_progress"}
     view = world.run(
-        {"update": {"sessionUpdate": "plan", "entries": entries}},
-        {"update": {"sessionUpdate": "tool_call", "toolCallId": "c1", "title": "Edit a.txt", "kind": "edit"}},
-        tool(status="in_progress"),
-        tool(status="in_progress"),
-        tool(status="completed", content=[diff]),
-        {"update": {"sessionUpdate": "plan", "entries": later}},
+        send_update("plan", entries=[look, started]),
+        send_update("tool_call", toolCallId="c1", title="Edit a.txt", kind="edit"),
+        send_update("tool_call_update", toolCallId="c1", status="in_progress"),
+        send_update("tool_call_update", toolCallId="c1", status="in_progress"),
+        send_update("tool_call_update", toolCallId="c1", status="completed", content=[diff]),
+        send_update("plan", entries=[look, started | {"status": "completed"}]),
     )
     assert world.texts(view, ["tool"]) == ["Edit a.txt · waits", "Edit a.txt · runs", "Edit a.txt · done"]
     assert world.texts(view, ["output"]) == ["--- a.txt", "+++ a.txt", "@@ -1,2 +1,2 @@", " one", "-two", "+2"]
@@ -69,15 +78,13 @@ def test_tool_calls_and_the_plan_are_shown_as_they_happen(world: AcpWorld) -> No
     assert plan == ["plan 1/2 ✓ look", "plan 2/2 → write", "plan 2/2 ✓ write"]
 
 
-@pytest.mark.long
 def test_the_rails_check_everything_that_a_request_names(world: AcpWorld) -> None:
-    requests: list[dict[str, Any]] = [
-        {"kind": "other", "rawInput": {"command": "curl x"}},
-        {"kind": "execute", "title": "`make test`"},
-        {"kind": "edit", "locations": [{"path": "a.txt"}], "rawInput": {"file_path": "/etc/passwd"}},
-        {"kind": "fetch", "rawInput": {"url": "https://x"}},
-    ]
-    world.run(*({"permission": {"title": "do it", **request}} for request in requests))
+    world.run(
+        ask_permission(rawInput={"command": "curl x"}),
+        ask_permission("`make test`", "execute"),
+        ask_permission(kind="edit", locations=[{"path": "a.txt"}], rawInput={"file_path": "/etc/passwd"}),
+        ask_permission(kind="fetch", rawInput={"url": "https://x"}),
+    )
     assert world.permission_requests == [
         AgentToolCall("execute", "do it", "curl x", command="curl x"),
         AgentToolCall("execute", "`make test`", "make test", command="make test"),
@@ -89,49 +96,42 @@ def test_the_rails_check_everything_that_a_request_names(world: AcpWorld) -> Non
 # Terminals
 
 
-def terminal(*argv: str, **more: Any) -> dict[str, Any]:
-    return {"terminal": {"command": argv[0], "args": list(argv[1:]), **more}}
-
-
 def terminal_answers(world: AcpWorld, view: SessionView) -> list[Any]:
     line = next(line for line in world.texts(view) if line.startswith("terminal ["))
     answers: list[Any] = json.loads(line.removeprefix("terminal "))
     return answers
 
 
-@pytest.mark.long
 def test_a_terminal_runs_in_the_worktree_with_its_output_and_exit(world: AcpWorld) -> None:
     env = [{"name": name, "value": "hi"} for name in ("WORD", "LD_LIBRARY_PATH")]
-    view = world.run(terminal("sh", "-c", "pwd; echo $WORD$LD_LIBRARY_PATH; exit 3", env=env))
+    view = world.run(run_in_terminal("sh", "-c", "pwd; echo $WORD$LD_LIBRARY_PATH; exit 3", env=env))
     ended, output, released = terminal_answers(world, view)
     assert ended["exitCode"] == 3
     assert output["exitStatus"]["exitCode"] == 3
-    assert output["output"] == f"{world.folder(view)}\nhi\n"
+    assert output["output"] == f"{world.worktrees.folder_of(view.id)}\nhi\n"
     assert output["truncated"] is False
     assert released
     assert "exit 3" in "".join(world.texts(view, ["exit"]))
 
 
-@pytest.mark.long
 def test_a_terminal_is_killed_alone(world: AcpWorld) -> None:
-    script = "echo ready; sleep 3600"
-    view = world.run(terminal("sh", "-c", script, kill=True), {"say": "still here"})
+    view = world.run(run_in_terminal("sh", "-c", "echo ready; sleep 3600", kill=True), say("still here"))
     assert terminal_answers(world, view)[0]["signal"] == "SIGTERM"
     assert world.texts(view)[-1] == "still here"
 
 
-@pytest.mark.long
 def test_an_allowed_command_is_not_asked_about_again(world: AcpWorld) -> None:
-    ask = {"permission": {"title": "hello", "kind": "execute", "rawInput": {"command": "echo hello"}}}
-    view = world.run(ask, terminal("bash", "-c", "echo hello"), terminal("bash", "-c", "echo hello"))
+    echo = run_in_terminal("bash", "-c", "echo hello")
+    view = world.run(ask_to_execute("echo hello"), echo, echo)
     assert [call.detail for call in world.permission_requests] == ["echo hello", "echo hello"]  # the second run asks
     assert view.state is SessionState.SUCCEEDED
 
 
-@pytest.mark.long
 def test_a_terminal_that_is_denied_or_outside_the_folder_does_not_run(world: AcpWorld) -> None:
     world.answer = lambda title: "rm" not in title
-    view = world.run(terminal("rm", "-rf", "a.txt"), terminal("ls", cwd="/etc"), terminal("no-such-program"))
+    view = world.run(
+        run_in_terminal("rm", "-rf", "a.txt"), run_in_terminal("ls", cwd="/etc"), run_in_terminal("no-such-program")
+    )
     lines = world.texts(view)
     assert "not allowed" in lines[0]
     assert "is not a folder of this session" in lines[1]
@@ -142,11 +142,10 @@ def test_a_terminal_that_is_denied_or_outside_the_folder_does_not_run(world: Acp
 # Talking with it
 
 
-@pytest.mark.long
 def test_replies_are_further_turns(world: AcpWorld) -> None:
     gate = threading.Event()
     world.answer = lambda title: True if gate.is_set() else None
-    view = world.start({"permission": {"title": "go on?", "kind": "edit"}})
+    view = world.start(ask_permission("go on?", "edit"))
     wait_until(lambda: world.permission_requests)
     world.sessions.reply(view.id, "and then the second thing")
     gate.set()
@@ -158,38 +157,34 @@ def test_replies_are_further_turns(world: AcpWorld) -> None:
         world.sessions.reply(view.id, "too late")
 
 
-@pytest.mark.long
 def test_the_validation_loop_gives_it_further_turns(make: Make) -> None:
     class Validation:
         def validate(
             self, live: LiveSession, view: SessionView, workspace: SessionWorkspace, heal: Callable[[str], None]
         ) -> ValidationResult:
             before = (workspace.folder / "b.txt").read_text()
-            heal('SCRIPT [{"write": {"path": "b.txt", "content": "right\\n"}}]')
+            heal(script(write("b.txt", "right\n")))
             assert (before, (workspace.folder / "b.txt").read_text()) == ("wrong\n", "right\n")
             return ValidationResult("1 passed", CheckResult("pytest", passed=1, failed=0))
 
     world = make(validation=Validation())
-    view = world.run({"write": {"path": "b.txt", "content": "wrong\n"}})
+    view = world.run(write("b.txt", "wrong\n"))
     assert view.summary.endswith("1 passed")
-    assert view.check is not None
     assert view.check.passed == 1
     assert [entry["run_kind"] for entry in world.calls.begun] == ["task", "heal"]
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(("reason", "words"), [("max_tokens", "token limit"), ("max_turn_requests", "request limit")])
 def test_work_that_was_cut_short_is_kept_and_says_so(world: AcpWorld, reason: str, words: str) -> None:
-    view = world.run({"write": {"path": "b.txt", "content": "half\n"}}, {"stop": reason})
+    view = world.run(write("b.txt", "half\n"), end_turn(reason))
     assert view.state is SessionState.SUCCEEDED
     assert words in view.summary
     assert view.change_set_id
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(("reason", "words"), [("refusal", "refused"), ("cancelled", "ended the turn early")])
 def test_a_turn_that_did_not_end_well_fails_the_session(world: AcpWorld, reason: str, words: str) -> None:
-    view = world.run({"stop": reason})
+    view = world.run(end_turn(reason))
     assert view.state is SessionState.FAILED
     assert words in view.error
 
@@ -197,28 +192,24 @@ def test_a_turn_that_did_not_end_well_fails_the_session(world: AcpWorld, reason:
 # In the sandbox
 
 
-@pytest.mark.long
 @pytest.mark.skipif(not best_sandbox().confines, reason="no sandbox works here")
 def test_in_the_sandbox_it_writes_by_itself_only_where_it_may(make: Make) -> None:
     world = make(sandbox=best_sandbox())
     secret = world.root / "outside.txt"
     secret.write_text("secret")
-    view = world.start(
-        {"own_read": str(secret)},
-        {"own_read": str(world.home.config / "config.toml")},
-        {"environment": ["HOME", "XDG_CACHE_HOME"]},
-        {"own_write": {"path": "mine.txt", "content": "mine\n"}},
-        terminal("sh", "-c", "echo from the terminal > term.txt; ls $HOME"),
+    view = world.run(
+        read_by_itself(secret),
+        read_by_itself(world.home.config / "config.toml"),
+        tell_environment("HOME"),
+        write_by_itself("mine.txt", "mine\n"),
+        run_in_terminal("sh", "-c", "echo from the terminal > term.txt; ls $HOME"),
     )
-    view = world.finish(view)
-    assert view.state is SessionState.SUCCEEDED, world.texts(view, None)
+    assert view.state is SessionState.SUCCEEDED, world.texts(view, ())
     lines = world.texts(view)
     assert lines[0] == lines[1] == "own read FileNotFoundError"
     place = world.home.data / "acp" / "small"
     assert json.loads(lines[2].removeprefix("environment "))["HOME"] == str(place)
-    change = world.changes.for_session(view.id)
-    assert change is not None
-    assert [file.path for file in change.files] == ["mine.txt", "term.txt"]
+    assert [file.path for file in world.change_of(view).files] == ["mine.txt", "term.txt"]
 
 
 # The whole engine with an agent: card, approval, session, X-ray, landing, undo (SPEC 2.4, 9.2, 9.4, 9.6).
@@ -238,14 +229,8 @@ def engine(tmp_path: Path, repository: Repository) -> Iterator[Any]:
     opened.close()
 
 
-@pytest.mark.long
 def test_from_a_card_to_a_landing(engine: Any, repository: Repository) -> None:
-    steps = [
-        {"write": {"path": "b.txt", "content": "by the agent\n"}},
-        {"permission": {"title": "Something of its own", "kind": "other"}},
-        {"say": "Done."},
-    ]
-    task = "SCRIPT " + json.dumps(steps)
+    task = script(write("b.txt", "by the agent\n"), ask_permission("Something of its own"), say("Done."))
     card = engine.cards.propose(task, workspace=str(repository.path), channel="koji-core")
     assert card.assignment.runner == "acp:small"
     engine.cards.approve(card.id)

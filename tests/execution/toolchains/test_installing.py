@@ -9,19 +9,16 @@ import stat
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
-from engine.clock import FakeClock
 from engine.config import Settings, WorkspaceSettings
-from engine.events import EventBus
 from engine.execution.live_session import LiveSession
 from engine.execution.runners.flow import CommandResult, FlowResult, Job, Place, RetryLater
 from engine.execution.runners.flow_runner import FlowRunner
-from engine.execution.runners.runner import RunnerResult
+from engine.execution.runners.runner import Runner, RunnerResult
 from engine.execution.runners.toolchains.installing import (
     Installation,
     _finish_swap,
@@ -36,9 +33,9 @@ from engine.execution.runners.toolchains.projects import find_packages, project_
 from engine.execution.sandbox.ladder import best_sandbox
 from engine.model import ALWAYS_ASKED, Assignment, RunnerInfo, SessionState, SessionView, Verdict
 from engine.safety.gate import GateFacts, gate_rules
-from engine.storage.database import Database
 from tests.conftest import Repository
-from tests.execution.test_flow_runner import World
+from tests.execution.session_world import MakeWorld
+from tests.execution.test_flow_runner import FlowWorld
 from tests.execution.toolchains.test_lock_files import run
 from tests.support.helpers import needs
 
@@ -54,12 +51,8 @@ NPM_PROJECT = {"package.json": {"name": "a", "dependencies": {"ms": "2"}}, "pack
 
 
 @pytest.fixture
-def world(
-    tmp_path: Path, database: Database, clock: FakeClock, bus: EventBus, repository: Repository
-) -> Iterator[World]:
-    world = World(tmp_path, database, clock, bus, repository)
-    yield world
-    world.sessions.close()
+def world(make_world: MakeWorld, repository: Repository) -> FlowWorld:
+    return make_world(FlowWorld, repository=repository)
 
 
 @pytest.fixture(autouse=True)
@@ -68,7 +61,7 @@ def _needs_a_sandbox_with_a_gate() -> None:
         pytest.skip("no sandbox here holds commands to some hosts")
 
 
-def project(world: World, files: dict[str, Any], ignored: str = "node_modules\n.venv\n") -> Path:
+def project(world: FlowWorld, files: dict[str, Any], ignored: str = "node_modules\n.venv\n") -> Path:
     texts = {name: text if isinstance(text, str) else json.dumps(text) for name, text in files.items()}
     world.repository.commit("begin", {".gitignore": ignored, **texts})
     return world.repository.path
@@ -79,20 +72,20 @@ def command_of(top: Path, path: str = "") -> list[str]:
     return installation.lines
 
 
-def succeed(world: World, flow: str, command: list[str]) -> SessionView:
+def succeed(world: FlowWorld, flow: str, command: list[str]) -> SessionView:
     view = world.run_flow(flow, command=command)
     assert view.state is SessionState.SUCCEEDED, outcome_of(world, view)
     return view
 
 
-def outcome_of(world: World, view: SessionView) -> str:
+def outcome_of(world: FlowWorld, view: SessionView) -> str:
     return f"{view.state} {view.summary}\n{world.transcript(view)}"
 
 
 # -- what a card says -----------------------------------------------------------------------------------------------
 
 
-def test_a_card_names_the_command_the_network_and_the_changes_to_the_tree(world: World) -> None:
+def test_a_card_names_the_command_the_network_and_the_changes_to_the_tree(world: FlowWorld) -> None:
     top = project(world, NPM_PROJECT)
 
     info = world.sessions.check(world.flow("prepare_environment", command=["npm ci"]))
@@ -107,7 +100,7 @@ def test_a_card_names_the_command_the_network_and_the_changes_to_the_tree(world:
     assert info.learned_commands.endswith("updates your node_modules")
 
 
-def test_only_the_install_command_of_the_project_is_accepted(world: World) -> None:
+def test_only_the_install_command_of_the_project_is_accepted(world: FlowWorld) -> None:
     project(world, NPM_PROJECT)
 
     info = world.sessions.check(world.flow("prepare_environment", command=["npm install evil"]))
@@ -133,7 +126,7 @@ def test_an_installation_never_starts_by_itself(flow: str) -> None:
 
 
 @pytest.mark.long
-def test_npm_installs_into_the_tree(world: World) -> None:
+def test_npm_installs_into_the_tree(world: FlowWorld) -> None:
     needs("npm", "node", host=NPM)
     manifest = {
         "name": "shop", "version": "1.0.0", "dependencies": {"left-pad": "1.3.0"}, "scripts": {"test": "node --test"}
@@ -160,7 +153,7 @@ def test_npm_installs_into_the_tree(world: World) -> None:
     )
     assert (top / "node_modules/left-pad/package.json").is_file()
     assert (top / "node_modules/.gitignore").read_text() == "*\n"
-    assert world.recorder.ended[-1].facts["next"] == "run_tests"
+    assert world.ended[-1].facts["next"] == "run_tests"
     assert world.repository.git("status", "--porcelain") == ""
     tests = world.run_flow("run_tests")
     assert tests.check is not None, outcome_of(world, tests)
@@ -174,7 +167,7 @@ def test_npm_installs_into_the_tree(world: World) -> None:
 
 
 @pytest.mark.long
-def test_pip_installs_into_a_new_environment(world: World) -> None:
+def test_pip_installs_into_a_new_environment(world: FlowWorld) -> None:
     needs("python3", host=PYPI)
     top = project(
         world,
@@ -191,7 +184,7 @@ def test_pip_installs_into_a_new_environment(world: World) -> None:
     assert (tests.check.passed, tests.check.failed, tests.check.errors) == (1, 0, 0)
 
 
-def test_uv_updates_the_lock_file_and_installs(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_uv_updates_the_lock_file_and_installs(world: FlowWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     uv = shutil.which("uv") or os.environ.get("UV", "")
     if not uv:
         pytest.skip("uv is not installed here")
@@ -222,14 +215,20 @@ class AgentLike(FlowRunner):
         return RunnerResult(found.output.strip(), write=write)
 
 
+class AgentWorld(FlowWorld):
+    """Sessions that get the place of an agent."""
+
+    def make_runners(self) -> list[Runner]:
+        return [AgentLike({}, workspaces=self.workspaces)]
+
+
 @pytest.fixture
-def agents(world: World) -> World:
-    world.sessions._runners["flow"] = AgentLike({}, workspaces=world.workspaces)
-    return world
+def agents(make_world: MakeWorld, repository: Repository) -> AgentWorld:
+    return make_world(AgentWorld, repository=repository)
 
 
 @pytest.mark.long
-def test_the_worktree_of_an_agent_gets_packages_where_the_settings_allow_it(agents: World) -> None:
+def test_the_worktree_of_an_agent_gets_packages_where_the_settings_allow_it(agents: AgentWorld) -> None:
     needs("python3", host=PYPI)
     top = project(agents, {"requirements.txt": "iniconfig==2.0.0\n", "test_shop.py": "def test_it():\n    pass\n"}, "")
     (top / ".venv/bin").mkdir(parents=True)
@@ -246,7 +245,7 @@ def test_the_worktree_of_an_agent_gets_packages_where_the_settings_allow_it(agen
 
 
 @pytest.mark.long
-def test_an_agent_works_without_packages_that_cannot_be_installed(agents: World) -> None:
+def test_an_agent_works_without_packages_that_cannot_be_installed(agents: AgentWorld) -> None:
     needs("npm")
     top = project(agents, NPM_PROJECT)
     agents.settings.current = Settings(workspaces={str(top): WorkspaceSettings(prepare=True)})
@@ -257,7 +256,7 @@ def test_an_agent_works_without_packages_that_cannot_be_installed(agents: World)
     assert "not prepared: `npm ci` ended with exit code 1" in agents.transcript(view)
 
 
-def test_the_tests_of_a_prepared_worktree_run_with_its_own_packages(agents: World, tmp_path: Path) -> None:
+def test_the_tests_of_a_prepared_worktree_run_with_its_own_packages(agents: AgentWorld, tmp_path: Path) -> None:
     needs("python3", host=PYPI)
     top = project(agents, {"requirements.txt": "iniconfig==2.0.0\n", "test_shop.py": "def test_it():\n    pass\n"})
     run(top, "git", "worktree", "add", "-q", "--detach", str(tmp_path / "tree"))
@@ -273,7 +272,7 @@ def test_the_tests_of_a_prepared_worktree_run_with_its_own_packages(agents: Worl
 
 
 @pytest.mark.long
-def test_go_and_cargo_use_the_cached_packages(agents: World) -> None:
+def test_go_and_cargo_use_the_cached_packages(world: FlowWorld) -> None:
     def show_caches(job: Job) -> FlowResult:
         caches = cast(LiveSession, job.session).confinement.caches
         before = job.run(["sh", "-c", "echo $GOMODCACHE,$CARGO_HOME"]).output.strip()
@@ -281,15 +280,14 @@ def test_go_and_cargo_use_the_cached_packages(agents: World) -> None:
         after = job.run(["sh", "-c", "echo $GOMODCACHE,$CARGO_HOME"]).output.strip()
         return FlowResult(f"{before} {after.removeprefix(str(caches))}")
 
-    project(agents, {"a": "1"})
-    agents.sessions._runners["flow"] = agents.flow_runner
-    assert agents.script(Place.CHECK, show_caches).summary == ", /go-mod,"
+    project(world, {"a": "1"})
+    assert world.script(Place.CHECK, show_caches).summary == ", /go-mod,"
 
 
 # -- when it cannot be done -----------------------------------------------------------------------------------------
 
 
-def bare(world: World) -> Path:
+def bare(world: FlowWorld) -> Path:
     """A project whose only package lies at a registry that is none of npm's own."""
     lock = {
         "name": "a", "lockfileVersion": 3, "packages": {
@@ -302,7 +300,7 @@ def bare(world: World) -> Path:
 
 
 @pytest.mark.long
-def test_another_registry_is_not_reached_and_the_tree_is_unchanged(world: World) -> None:
+def test_another_registry_is_not_reached_and_the_tree_is_unchanged(world: FlowWorld) -> None:
     needs("npm")
     top = bare(world)
     (top / "node_modules/mine").mkdir(parents=True)
@@ -323,7 +321,7 @@ def test_without_network_the_card_is_offered_again() -> None:
     assert error.message == "registry.npmjs.org cannot be reached: Network is unreachable"
 
 
-def test_an_environment_that_is_a_link_is_left_alone(world: World, tmp_path: Path) -> None:
+def test_an_environment_that_is_a_link_is_left_alone(world: FlowWorld, tmp_path: Path) -> None:
     top = project(world, NPM_PROJECT, ignored="node_modules\n")
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
@@ -337,7 +335,7 @@ def test_an_environment_that_is_a_link_is_left_alone(world: World, tmp_path: Pat
 
 
 @pytest.mark.long
-def test_the_environment_that_clawpy_runs_from_is_not_replaced(world: World, tmp_path: Path) -> None:
+def test_the_environment_that_clawpy_runs_from_is_not_replaced(world: FlowWorld, tmp_path: Path) -> None:
     top = project(world, PYTEST_PROJECT)
     home, python = tmp_path / "a home", top / ".venv/bin/python"
     subprocess.run([sys.executable, "-m", "venv", top / ".venv"], check=True)
@@ -357,7 +355,7 @@ def test_the_environment_that_clawpy_runs_from_is_not_replaced(world: World, tmp
 
 
 @pytest.mark.long
-def test_files_that_a_package_writes_elsewhere_are_discarded(world: World) -> None:
+def test_files_that_a_package_writes_elsewhere_are_discarded(world: FlowWorld) -> None:
     needs("npm", "node")
     script = (
         "node -e \"require('fs').writeFileSync('cart.js', 'evil'); require('fs').writeFileSync('.git/hooks/x', '')\""
@@ -372,7 +370,7 @@ def test_files_that_a_package_writes_elsewhere_are_discarded(world: World) -> No
     assert not (top / ".git/hooks/x").exists()
 
 
-def test_a_command_that_installs_nothing_changes_nothing(world: World) -> None:
+def test_a_command_that_installs_nothing_changes_nothing(world: FlowWorld) -> None:
     top = project(world, {"package.json": {"name": "a"}})
     (top / "node_modules/mine").mkdir(parents=True)
     nothing = Installation("", (("true",),), (), (), ("node_modules",))
@@ -418,7 +416,7 @@ def test_an_installed_folder_replaces_the_old_one(tmp_path: Path, elsewhere: boo
 # -- what each tool does --------------------------------------------------------------------------------------------
 
 
-def test_go_modules_are_installed_into_the_cache(world: World) -> None:
+def test_go_modules_are_installed_into_the_cache(world: FlowWorld) -> None:
     top = project(world, {"go.mod": "module example.org/shop\n\ngo 1.19\n", "go.sum": ""})
 
     [installation] = find_installations(top, find_packages(top))
@@ -440,7 +438,7 @@ def test_go_modules_are_installed_into_the_cache(world: World) -> None:
         ("pnpm-lock.yaml", "pnpm install --lockfile-only --ignore-scripts --no-frozen-lockfile"),
     ],
 )
-def test_the_lock_file_is_updated_by_the_tool_that_made_it(world: World, lock: str, command: str) -> None:
+def test_the_lock_file_is_updated_by_the_tool_that_made_it(world: FlowWorld, lock: str, command: str) -> None:
     top = project(world, {"web/package.json": {"name": "web", "dependencies": {"ms": "2"}}, f"web/{lock}": "{}"})
 
     [update] = find_lock_updates(top, find_packages(top), "web")
@@ -450,7 +448,7 @@ def test_the_lock_file_is_updated_by_the_tool_that_made_it(world: World, lock: s
 
 
 @pytest.mark.long
-def test_cargo_updates_the_lock_file_of_the_workspace(world: World) -> None:
+def test_cargo_updates_the_lock_file_of_the_workspace(world: FlowWorld) -> None:
     needs("cargo")
     files = {
         "Cargo.toml": '[package]\nname = "shop"\nversion = "0.2.0"\nedition = "2021"\n',

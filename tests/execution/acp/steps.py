@@ -1,0 +1,139 @@
+"""The steps of a script for the agent of `tests/support/acp_agent.py`: what it does in its turn, one after the other.
+
+What it is answered, it says: "wrote ok", "read TEXT", "answer allow_once", "terminal [...]", "got {...}".
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+Step = dict[str, Any]
+
+
+def script(*steps: Step) -> str:
+    """A prompt that tells it to do these steps."""
+    return "SCRIPT " + json.dumps(steps)
+
+
+def say(text: str) -> Step:
+    return {"say": text}
+
+
+def say_elsewhere(text: str) -> Step:
+    """It says something in the session of somebody else."""
+    return {"foreign": text}
+
+
+def send_update(update: str, **fields: Any) -> Step:
+    """It sends the client an update of this kind, as the protocol names it."""
+    return {"update": {"sessionUpdate": update, **fields}}
+
+
+def report_usage(used: int, amount: float | None = None, currency: str = "USD") -> Step:
+    """It reports the tokens that are used so far, and what they cost if it knows."""
+    cost = {} if amount is None else {"cost": {"amount": amount, "currency": currency}}
+    return send_update("usage_update", used=used, size=200_000, **cost)
+
+
+def read(path: str, **lines: int) -> Step:
+    """It reads a file through the client: all of it, or `limit` lines from the line `line`."""
+    return {"read": {"path": path, **lines}}
+
+
+def read_and_listen_to_nothing(path: str, times: int) -> Step:
+    """It reads a file so many times, and reads nothing of what the client answers, then or later."""
+    return {"deaf": {"path": path, "times": times}}
+
+
+def write(path: str, content: str) -> Step:
+    """It writes a file through the client."""
+    return {"write": {"path": path, "content": content}}
+
+
+def request(method: str, *, session: str = "", **params: Any) -> Step:
+    """It sends the client a request, in its own session unless another is named."""
+    return {"request": {"method": method, "params": params, **({"session": session} if session else {})}}
+
+
+def ask_permission(title: str = "do it", kind: str = "other", **call: Any) -> Step:
+    """It asks whether it may carry out a tool call."""
+    return {"permission": {"title": title, "kind": kind, **call}}
+
+
+def ask_to_execute(command: str) -> Step:
+    return ask_permission("run it", "execute", rawInput={"command": command})
+
+
+def ask_all_at_once(*steps: Step) -> Step:
+    """It asks for several permissions, and waits for none before the next."""
+    return {"permissions": [step["permission"] for step in steps]}
+
+
+def flood_with_requests(count: int) -> Step:
+    """It asks for so many permissions at once, and then says how many were refused."""
+    return {"flood_requests": count}
+
+
+def run_in_terminal(*argv: str, **more: Any) -> Step:
+    """It runs a command in a terminal of the client, to the end or until it `kill`s it."""
+    return {"terminal": {"command": argv[0], "args": list(argv[1:]), **more}}
+
+
+def read_by_itself(path: object) -> Step:
+    """It reads a file without the client."""
+    return {"own_read": str(path)}
+
+
+def write_by_itself(path: str, content: str) -> Step:
+    """It writes a file without the client, as Claude Code does."""
+    return {"own_write": {"path": path, "content": content}}
+
+
+def tell_environment(*names: str) -> Step:
+    """It says which values these variables have in its process."""
+    return {"environment": names}
+
+
+def send_raw(text: str) -> Step:
+    """It writes a text into its output as it stands; `<FF>` is a byte that is no text."""
+    return {"raw": text}
+
+
+def send_line_without_end(length: int) -> Step:
+    """It writes so many bytes into its output, and no line break."""
+    return {"bytes": length}
+
+
+def keep_answer(path: object) -> Step:
+    """It writes what it was answered last into a file, where a test finds it after the end."""
+    return {"told": str(path)}
+
+
+def wait_for_cancel(path: object) -> Step:
+    """It waits until its turn is cancelled, and writes "cancelled" into a file."""
+    return {"wait_cancel": str(path)}
+
+
+def start_child() -> Step:
+    """It starts a process that does not end with it."""
+    return {"child": True}
+
+
+def hang() -> Step:
+    return {"hang": True}
+
+
+def die(exit_code: int) -> Step:
+    return {"die": exit_code}
+
+
+def end_turn(reason: str) -> Step:
+    """Its turn ends for a reason, as the protocol names it."""
+    return {"stop": reason}
+
+
+def end_turn_with_usage(input_tokens: int, output_tokens: int) -> Step:
+    """Its turn ends well, and it says what it used in all."""
+    used = {"inputTokens": input_tokens, "outputTokens": output_tokens, "totalTokens": input_tokens + output_tokens}
+    return {"usage": used}
