@@ -7,7 +7,6 @@ of a first run are in `organisation.toml`.
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -18,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from pydantic_core import PydanticCustomError
 
 from engine.config.provider_settings import model_problem
-from engine.files import create_filled_folder, json_bytes, read_plain, sync_folder
+from engine.files import create_filled_folder, json_bytes, read_plain, read_table, sync_folder
 from engine.frozen import frozen
 from engine.hierarchy.tiers import OWNER
 from engine.model import Refusal, sanitise
@@ -44,7 +43,7 @@ def first_organisation() -> tuple[Role, ...]:
 
 @cache
 def _texts() -> dict[str, Any]:
-    return tomllib.loads(Path(__file__).with_name("organisation.toml").read_text(encoding="utf-8"))
+    return read_table(__file__, "organisation.toml")
 
 
 def soul(role: Role) -> str:

@@ -5,39 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
+from engine.files import read_table
 from engine.frozen import frozen
 from engine.model.text import count
 
 DEFAULT_TIER = 4
 
-ARCHETYPES: Mapping[str, int] = {
-    "core_identity": 1,
-    "butler": 1,
-    "ceo": 1,
-    "executive": 2,
-    "senior_executive": 2,
-    "builder_senior": 2,
-    "junior_leader": 3,
-    "lead": 3,
-    "manager": 3,
-    "builder": 4,
-    "specialist": 4,
-    "worker": 4,
-    "builder_junior": 5,
-    "junior": 5,
-    "junior_worker": 5,
-}
-"""Archetype keys of `tools.json` and their tiers."""
+_TABLE = read_table(__file__, "tiers.toml")
 
-_WORDS = {
-    1: {"alfred", "ceo"},
-    2: {"cto", "cfo", "coo", "cmo", "cino", "cro", "oeo"},
-    3: {"lead", "leader", "manager", "head"},
-    5: {"junior", "jr", "intern", "trainee"},
-    4: {"builder", "worker"},
-}
-"""Words in an id, by the tier that they mean. The first tier with a matching word counts: `cto` 2, `frontend_lead` 3,
-`junior_builder` 5."""
+ARCHETYPES: Mapping[str, int] = _TABLE["archetypes"]
+"""Archetype keys of `tools.json` and their tiers."""
 
 
 def resolve_tier(agent_id: str, *, assigned: int | None, archetype: str) -> tuple[int, str]:
@@ -50,10 +27,10 @@ def resolve_tier(agent_id: str, *, assigned: int | None, archetype: str) -> tupl
         return assigned, "tier_assignments in wisdom_cascade_config.json"
     if archetype in ARCHETYPES:
         return ARCHETYPES[archetype], f"archetype {archetype} in tools.json"
-    for tier, names in _WORDS.items():
+    for tier, names in _TABLE["words"].items():
         for word in re.split(r"[_-]+", agent_id):
             if word in names:
-                return tier, f"the name: {word!r} in {agent_id}"
+                return int(tier), f"the name: {word!r} in {agent_id}"
     return DEFAULT_TIER, "default; no other rule applies"
 
 

@@ -1,14 +1,14 @@
 """Reads ledger entries into learning records: a function for each kind of entry, with its formula (SPEC 5.1).
 
 A record with `OPPORTUNITY` points or more can become a candidate (SPEC 5.3). The formulas give that many points to
-events after which an agent could act differently, and fewer to plain success. `Sources` supplies facts that an entry
-does not have.
+events after which an agent could act differently, and fewer to plain success. `Sources` supplies what an entry does not
+have.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from engine.config.provider_settings import ACP, MODEL
@@ -38,17 +38,21 @@ def _read_validation(reading: Reading) -> NewRecords:
     points, 10 for each attempt to fix them up to 30, up to 15 for the cost, up to 10 for the number of failing
     tests."""
     attempts, cost, failing, agent = reading.values("attempts", "cost", "failing", "agent")
-    details, tries = reading.select("attempts", "cost"), max(0, attempts - 1)
-    kind, parts = RecordKind.SUCCESSFUL_HEAL, heal_parts(attempts, cost, len(failing))
-    if reading.entry.kind == "ValidationFailed":
-        details["gave_up"] = reading.entry.payload["reason"]
-        kind, parts = RecordKind.FAILED_TDD, (
-            (45.0, "tests still failed"),
-            (10.0 * min(3, tries), f"{count(tries, 'attempt')} to fix them"),
-            (15.0 * share(cost, FULL_COST), _spent(cost)),
-            (10.0 * share(len(failing), FULL_BREADTH), count(len(failing), "test")),
-        )  # fmt: skip
-    yield from _test_records(reading, kind, parts, failing, agent, reading.entry.subject, details)
+    session_id = reading.entry.subject
+    details = reading.select("attempts", "cost")
+    if reading.entry.kind == "ValidationHealed":
+        parts = heal_parts(attempts, cost, len(failing))
+        yield from _test_records(reading, RecordKind.SUCCESSFUL_HEAL, parts, failing, agent, session_id, details)
+        return
+    tries = max(0, attempts - 1)
+    parts = (
+        (45.0, "tests still failed"),
+        (10.0 * min(3, tries), f"{count(tries, 'attempt')} to fix them"),
+        (15.0 * share(cost, FULL_COST), _spent(cost)),
+        (10.0 * share(len(failing), FULL_BREADTH), count(len(failing), "test")),
+    )
+    details["gave_up"] = reading.entry.payload["reason"]
+    yield from _test_records(reading, RecordKind.FAILED_TDD, parts, failing, agent, session_id, details)
 
 
 def heal_parts(attempts: int, cost: int, failing: int) -> tuple[Part, ...]:
@@ -66,7 +70,7 @@ def heal_parts(attempts: int, cost: int, failing: int) -> tuple[Part, ...]:
 def _test_records(
     reading: Reading,
     kind: RecordKind,
-    parts: Iterable[Part],
+    parts: Sequence[Part],
     tests: Iterable[str],
     agent: str,
     session_id: str,
@@ -74,12 +78,18 @@ def _test_records(
 ) -> NewRecords:
     """A record for each test, in the scope of its workspace. A change set that was `landed` gives each test one record,
     however often it is read."""
-    failing, parts = sorted(map(str, tests)), tuple(parts)
+    failing = sorted(map(str, tests))
     for test in failing[:MAX_TESTS]:
-        once = f"{details['landed']}/{test}" if "landed" in details else ""
-        found = {"test": test, "failing": failing, **details}
-        yield reading.in_workspace(
-            kind, parts, found, cause=test, key=test, once=once, agent=agent, session_id=session_id
+        yield reading.record(
+            kind,
+            reading.workspace_scope,
+            parts,
+            {"test": test, "failing": failing, **details},
+            cause=test,
+            key=test,
+            once=f"{details['landed']}/{test}" if "landed" in details else "",
+            agent=agent,
+            session_id=session_id,
         )
 
 
@@ -115,7 +125,8 @@ def _read_overlap(reading: Reading) -> NewRecords:
 def _read_exceeded_budget(reading: Reading) -> NewRecords:
     """A budget blocked work: 50 points, up to 10 for the share that was spent, up to 40 for the amount above it. There
     is one record a day, even if the budget blocks the agent many times."""
-    agent, day = reading.entry.subject, reading.sources.local_day(reading.entry.at)
+    agent = reading.entry.subject
+    day = reading.sources.local_day(reading.entry.at)
     spent, budget = reading.values("spent", "budget")
     parts = (
         (50.0, f"the day's budget of ${dollars(budget):.2f} blocked work"),
@@ -129,13 +140,13 @@ def _read_exceeded_budget(reading: Reading) -> NewRecords:
 def _read_card_approval(reading: Reading) -> NewRecords:
     """The operator approved a card. Unchanged: 20 points, since nothing needs to change. After an edit of its prompt,
     each added sentence gets 50 points, up to 40 for the share of words that changed, and 10 if words were added."""
-    (by,) = reading.values("decided_by")
+    by = reading.entry.payload["decided_by"]
     if by == "autonomy":
         return
     edit = reading.sources.card_correction(reading.entry.subject) if reading.entry.payload.get("edited") else None
     if edit is None:
         part = (20.0, "a card was approved unchanged")
-        yield reading.in_workspace(RecordKind.HUMAN_APPROVAL, [part], {"by": by}, cause="card")
+        yield reading.record(RecordKind.HUMAN_APPROVAL, reading.workspace_scope, [part], {"by": by}, cause="card")
         return
     changed = 1.0 - jaccard(edit.original.lower().split(), edit.edited.lower().split())
     for number, sentence in enumerate(added_sentences(edit.original, edit.edited)[:MAX_ADDED]):
@@ -173,8 +184,13 @@ def _read_permission(reading: Reading) -> NewRecords:
     part = (25.0, "a tool was allowed once")
     if answer == PermissionAnswer.ALLOW_SESSION:
         part = (30.0, "a tool was allowed for the whole session")
-    yield reading.in_workspace(
-        RecordKind.HUMAN_APPROVAL, [part], {"tool": tool}, cause=f"permission:{tool}", session_id=session_id
+    yield reading.record(
+        RecordKind.HUMAN_APPROVAL,
+        reading.workspace_scope,
+        [part],
+        {"tool": tool},
+        cause=f"permission:{tool}",
+        session_id=session_id,
     )
 
 
@@ -186,10 +202,17 @@ def _read_landing(reading: Reading) -> NewRecords:
     files = payload.get("landed", 0) if is_branch else payload["files"]
     if payload.get("left") or (is_branch and not files):  # the operator has not decided on the rest yet
         return
-    session_id, change_set = str(payload["session_id"]), reading.entry.subject
-    parts = (25.0, "changes were landed"), (2.0 * min(FULL_BREADTH, files), count(files, "file"))
-    how = {"cause": "change_set", "once": change_set, "session_id": session_id}
-    yield reading.in_workspace(RecordKind.HUMAN_APPROVAL, parts, {"files": files}, **how)
+    session_id = str(payload["session_id"])
+    change_set = reading.entry.subject
+    yield reading.record(
+        RecordKind.HUMAN_APPROVAL,
+        reading.workspace_scope,
+        [(25.0, "changes were landed"), (2.0 * min(FULL_BREADTH, files), count(files, "file"))],
+        {"files": files},
+        cause="change_set",
+        once=change_set,
+        session_id=session_id,
+    )
     repair = reading.sources.healed_tests(session_id)
     if repair is not None:
         causes = sorted({cause for cause in repair.tests.values() if cause})
@@ -203,18 +226,18 @@ def _read_landing(reading: Reading) -> NewRecords:
 def _read_kept_fact(reading: Reading) -> NewRecords:
     """The operator kept a fact: 65 points, 10 if it is in the operator's own words or was measured, 5 for each time
     that the same fact was kept before, up to 20."""
-    kept = reading.sources.kept_fact(reading.entry.subject) if reading.values("by") == ["operator"] else None
+    kept = reading.sources.kept_fact(reading.entry.subject) if reading.entry.payload["by"] == "operator" else None
     if kept is None or not kept.fact:
         return
     cause = f"fact:{'-'.join(normalise(kept.fact).split())[:80]}"
-    before = reading.before(RecordKind.HUMAN_APPROVAL, cause, ("workspace", reading.entry.workspace))
+    before = reading.before(RecordKind.HUMAN_APPROVAL, cause, reading.workspace_scope)
     parts = (
         (65.0, f"you kept {quote(kept.fact, 120)} as a fact"),
         (10.0 * (kept.trust is not Trust.QUOTED), "in your own words, or measured"),
         (5.0 * min(4, before), _before("the same fact was kept", before)),
     )
     details = {"kept": reading.entry.subject, "text": kept.fact, "trust": kept.trust.value}
-    yield reading.in_workspace(RecordKind.HUMAN_APPROVAL, parts, details, cause=cause)
+    yield reading.record(RecordKind.HUMAN_APPROVAL, reading.workspace_scope, parts, details, cause=cause)
 
 
 def _read_error(reading: Reading) -> NewRecords:
@@ -222,21 +245,32 @@ def _read_error(reading: Reading) -> NewRecords:
     for a model or program that failed, since guidance cannot prevent that. 10 more if it has an error code, and 5 for
     each time that it happened before, up to 20."""
     agent, tool, message = map(str, reading.values("agent", "tool", "message"))
-    coded = _CODE.match(message)
-    points, words = 50.0, f"{tool} refused the call" if coded else f"a call of {tool} was wrong"
+    coded = None if tool == "exec" else _CODE.match(message)
     if tool == "exec":
-        points, words, coded = 45.0, "a command could not run or did not finish", None
-    elif not coded and (tool == MODEL or tool.startswith(ACP)):
-        points, words = 30.0, "a model or program failed"
-    scope, cause = ("agent", agent), f"{tool}/{coded[1] if coded else slug(message)}"
+        part = (45.0, "a command could not run or did not finish")
+    elif coded:
+        part = (50.0, f"{tool} refused the call")
+    elif tool == MODEL or tool.startswith(ACP):
+        part = (30.0, "a model or program failed")
+    else:
+        part = (50.0, f"a call of {tool} was wrong")
+    scope = ("agent", agent)
+    cause = f"{tool}/{coded[1] if coded else slug(message)}"
     before = reading.before(RecordKind.AGENT_ERROR, cause, scope)
     parts = (
-        (points, words),
+        part,
         (10.0 * (coded is not None), "the tool said what was wrong"),
         (5.0 * min(4, before), _before("it happened", before)),
     )
-    how = {"cause": cause, "key": f"{tool}/{message}", "session_id": reading.entry.subject}
-    yield reading.record(RecordKind.AGENT_ERROR, scope, parts, {"tool": tool, "message": message}, **how)
+    yield reading.record(
+        RecordKind.AGENT_ERROR,
+        scope,
+        parts,
+        {"tool": tool, "message": message},
+        cause=cause,
+        key=f"{tool}/{message}",
+        session_id=reading.entry.subject,
+    )
 
 
 def _read_findings(reading: Reading) -> NewRecords:
@@ -259,7 +293,8 @@ def _read_guidance(reading: Reading) -> NewRecords:
         (2.0 * min(10, len(items)), count(len(items), "item")),
         (5.0 * min(3, len(leaders)), f"by {count(len(leaders), 'leader')}"),
     )
-    scope, details = ("agent", reading.entry.subject), reading.select("call", "sources", "items")
+    details = reading.select("call", "sources", "items")
+    scope = ("agent", reading.entry.subject)
     yield reading.record(RecordKind.GUIDANCE_APPLIED, scope, parts, details, session_id=session_id)
 
 
@@ -273,8 +308,8 @@ def _read_harm(reading: Reading) -> NewRecords:
         (60.0, "work with it fails more often than by chance"),
         (40.0 * share(harm, 0.5), f"by {harm:.0%} at least"),
     )
-    scope, cause = ("agent", payload["agent"]), "overlay" if is_overlay else ""
-    yield reading.record(RecordKind.GUIDANCE_NOISY, scope, parts, _with_ref(reading), cause=cause)
+    cause = "overlay" if is_overlay else ""
+    yield reading.record(RecordKind.GUIDANCE_NOISY, ("agent", payload["agent"]), parts, _with_ref(reading), cause=cause)
 
 
 def _read_stale_guidance(reading: Reading) -> NewRecords:
@@ -307,8 +342,10 @@ def _read_teaching(reading: Reading) -> NewRecords:
 def _read_sync_failure(reading: Reading) -> NewRecords:
     """The shared database could not be reached: 40 points, 2 for each unsent row up to 30, 5 for each earlier outage
     up to 30."""
-    scope, cause = ("leader", ""), reading.entry.subject
-    (unsent,), before = reading.values("unsent"), reading.before(RecordKind.CLOUD_SYNC_FAILURE, cause, scope)
+    scope = ("leader", "")
+    cause = reading.entry.subject
+    unsent = reading.entry.payload["unsent"]
+    before = reading.before(RecordKind.CLOUD_SYNC_FAILURE, cause, scope)
     parts = (
         (40.0, "the shared database could not be reached"),
         (2.0 * min(15, unsent), f"{unsent} unsent"),
@@ -327,9 +364,15 @@ def _read_recall(reading: Reading) -> NewRecords:
             (45.0, "another machine's finding was useful"),
             (5.0 * min(8, before), _before("it was useful", before)),
         )
-        how = {"cause": memory, "key": memory, "session_id": session_id}
-        details = {"memory": memory, "origin": origin}
-        yield reading.record(RecordKind.CLOUD_MEMORY_RECALL_HIT, scope, parts, details, **how)
+        yield reading.record(
+            RecordKind.CLOUD_MEMORY_RECALL_HIT,
+            scope,
+            parts,
+            {"memory": memory, "origin": origin},
+            cause=memory,
+            key=memory,
+            session_id=session_id,
+        )
 
 
 def _common(files: list[str]) -> str:

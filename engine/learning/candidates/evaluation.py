@@ -152,29 +152,37 @@ def speaks_against(
     fragment it is other guidance of the agent with which work went worse. Against a flow it is a command of the flow
     that could not run. The last three count only after `begin`, the time of the first record of the draft.
     """
-    details, effect = record.details, candidate.effect
     if candidate.agent_id and record.agent != candidate.agent_id:
         return False
-    match effect:
-        case FixTemplate():
-            red = record.kind is RecordKind.FAILED_TDD and details.get("test") in effect.failing
-            return red and active_since is not None and record.at > active_since
-        case PolicyTweak() if record.kind is RecordKind.SUCCESSFUL_HEAL and "landed" not in details:
-            tries, cost = int(details.get("attempts", 1)) - 1, int(details.get("cost", 0))
-            return (effect.tries is not None and tries > effect.tries) or (
-                effect.cost is not None and cost > effect.cost
-            )
-        case RoutingHint():
-            return record.kind is RecordKind.FAILED_TDD and record.at >= begin
-        case PromptFragment():
-            noisy = record.kind is RecordKind.GUIDANCE_NOISY and record.source_label != candidate.source_label
-            return noisy and record.at >= begin
-        case FlowOffload() if record.kind is RecordKind.AGENT_ERROR and details.get("tool") == "exec":
-            message = str(details.get("message", ""))
-            return record.at >= begin and any(
-                message.startswith(f"exec:{' '.join(command.split()[:2])}") for command in effect.commands
-            )
+    is_after_draft = record.at >= begin
+    match candidate.effect, record.kind:
+        case FixTemplate() as template, RecordKind.FAILED_TDD:
+            was_active = active_since is not None and record.at > active_since
+            return was_active and record.details["test"] in template.failing
+        case PolicyTweak() as tweak, RecordKind.SUCCESSFUL_HEAL:
+            return _exceeds_limit(record, tweak)
+        case RoutingHint(), RecordKind.FAILED_TDD:
+            return is_after_draft
+        case PromptFragment(), RecordKind.GUIDANCE_NOISY:
+            return is_after_draft and record.source_label != candidate.source_label
+        case FlowOffload() as flow, RecordKind.AGENT_ERROR:
+            return is_after_draft and _is_error_of_flow(record, flow)
     return False
+
+
+def _exceeds_limit(heal: LearningRecord, tweak: PolicyTweak) -> bool:
+    """Whether a repair by an agent needed more than a limit allows. A landed change set has no number of attempts."""
+    if "landed" in heal.details:
+        return False
+    needs_more_tries = tweak.tries is not None and heal.details["attempts"] - 1 > tweak.tries
+    needs_more_money = tweak.cost is not None and heal.details["cost"] > tweak.cost
+    return needs_more_tries or needs_more_money
+
+
+def _is_error_of_flow(error: LearningRecord, flow: FlowOffload) -> bool:
+    """Whether a command of a flow could not run."""
+    programs = tuple(f"exec:{' '.join(command.split()[:2])}" for command in flow.commands)
+    return error.details["tool"] == "exec" and str(error.details["message"]).startswith(programs)
 
 
 def has_new_evidence(

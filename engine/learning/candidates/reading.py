@@ -160,6 +160,11 @@ class Reading:
     sources: Sources
     count_before: CountBefore
 
+    @property
+    def workspace_scope(self) -> Scope:
+        """The scope of the entry's workspace."""
+        return "workspace", self.entry.workspace
+
     def values(self, *names: str) -> list[Any]:
         """The values of these fields of the entry."""
         return [self.entry.payload[name] for name in names]
@@ -201,10 +206,6 @@ class Reading:
             fact=self.entry.id,
             details=details,
         )
-
-    def in_workspace(self, kind: RecordKind, parts: Iterable[Part], details: Mapping[str, Any], **how: str) -> Any:
-        """The record in the scope of its workspace."""
-        return self.record(kind, ("workspace", self.entry.workspace), parts, details, **how)
 
     def before(self, kind: RecordKind, cause: str, scope: Scope) -> int:
         """The number of earlier records with the same cause."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from datetime import datetime
 from typing import Any
 
@@ -14,6 +14,7 @@ from sqlalchemy import Select, bindparam
 from sqlalchemy.dialects.sqlite import insert
 from sqlmodel import Field, col, func, select
 
+from engine.files import read_table
 from engine.frozen import frozen
 from engine.model.adaptation import CandidateType, LearningRecord, RecordKind, dedupe_key
 from engine.storage.database import Database, Transaction
@@ -132,38 +133,11 @@ OPPORTUNITY = 60.0
 MAX_OPPORTUNITIES = 25
 """Maximum number of opportunities that a round tries, until it has `MAX_DRAFTS` drafts."""
 
-RECORD_KINDS: Mapping[CandidateType, frozenset[RecordKind]] = {
-    CandidateType.PROMPT_FRAGMENT: frozenset(
-        {
-            RecordKind.HUMAN_APPROVAL,
-            RecordKind.AGENT_ERROR,
-            RecordKind.GUIDANCE_APPLIED,
-            RecordKind.GUIDANCE_NOISY,
-            RecordKind.STALE_GUIDANCE,
-            RecordKind.TEACHING_REFRESH,
-            RecordKind.CLOUD_MEMORY_RECALL_HIT,
-        }
-    ),
-    CandidateType.FIX_TEMPLATE: frozenset({RecordKind.FAILED_TDD, RecordKind.SUCCESSFUL_HEAL}),
-    CandidateType.ROUTING_HINT: frozenset(
-        {RecordKind.BUDGET_INCIDENT, RecordKind.TASK_CONFLICT, RecordKind.SUCCESSFUL_BUBBLE}
-    ),
-    CandidateType.POLICY_TWEAK: frozenset(
-        {
-            RecordKind.REPEATED_RETRY,
-            RecordKind.STALE_GUIDANCE,
-            RecordKind.GUIDANCE_NOISY,
-            RecordKind.CLOUD_SYNC_FAILURE,
-        }
-    ),
-    CandidateType.FLOW_OFFLOAD: frozenset({RecordKind.TOOL_SEQUENCE}),
+RECORD_KINDS = {
+    CandidateType(type): frozenset(map(RecordKind, kinds))
+    for type, kinds in read_table(__file__, "record_kinds.toml").items()
 }
-"""The kinds of records from which each type of candidate is drafted (SPEC 5.2). Every kind is used, some twice.
-
-SPEC 5.2 names sources of prompt fragments that have no kind of their own in SPEC 5.1. Memory extraction and summaries
-of research are in `human_approval` (facts that the operator keeps) and `cloud_memory_recall_hit` (summaries that were
-useful). Drafts and evaluations are in `human_approval` (edits of prompts). Repeated errors are an additional source.
-"""
+"""The kinds of records from which each type of candidate is drafted (SPEC 5.2)."""
 
 
 @frozen

@@ -119,7 +119,9 @@ def _sequence_record(
 ) -> LearningRecord:
     """The record of a sequence that is in `runs`; `all_runs` is the number of sessions that were searched. 40 points,
     up to 20 for `z` (all 20 at 10), up to 20 for the share of sessions that have it, 4 for each step."""
-    calls, steps, in_runs = sequence.calls, " > ".join(sequence.calls), len(runs) / all_runs
+    calls = sequence.calls
+    steps = " > ".join(calls)
+    in_runs = len(runs) / all_runs
     parts = (
         (40.0, "the same steps recur"),
         (20.0 * share(sequence.z, 10.0), f"{sequence.z:.1f} standard deviations beyond chance"),
@@ -133,5 +135,12 @@ def _sequence_record(
         "z": round(sequence.z, 2),
         "sessions": [run.subject for run in runs],
     }
-    how = {"cause": steps, "key": steps, "session_id": reading.entry.subject}
-    return reading.record(RecordKind.TOOL_SEQUENCE, ("agent", agent), parts, details, **how)
+    return reading.record(
+        RecordKind.TOOL_SEQUENCE,
+        ("agent", agent),
+        parts,
+        details,
+        cause=steps,
+        key=steps,
+        session_id=reading.entry.subject,
+    )

@@ -22,6 +22,7 @@ from typing import Any
 from sqlalchemy import Column, LargeBinary
 from sqlmodel import Field, col, delete, select
 
+from engine.files import read_table
 from engine.frozen import frozen
 from engine.model import LearningEntry, LearningScope, Trust
 from engine.model.lessons import normalise
@@ -63,34 +64,8 @@ _NEGATION = re.compile(
     re.IGNORECASE,
 )
 
-_OPPOSITES: tuple[tuple[str, str], ...] = (
-    ("keep keeps kept retain", "drop drops dropped remove removes removed delete deletes discard discards abandon"),
-    ("staging test-environment", "production prod live"),
-    ("tab tabs", "space spaces"),
-    ("before first", "after afterwards last"),
-    ("enable enables enabled on", "disable disables disabled off"),
-    ("allow allows allowed permit permits accept accepts", "deny denies forbid forbids refuse refuses reject rejects"),
-    ("add adds added insert include includes", "exclude excludes omit omits strip strips"),
-    ("sync synchronous blocking", "async asynchronous nonblocking"),
-    ("local locally offline", "remote remotely online"),
-    ("old former legacy", "new newest modern"),
-    ("increase raise raises grow", "decrease lower lowers shrink reduce"),
-    ("public exported", "private internal hidden"),
-    ("read reads reading", "write writes writing"),
-    ("start starts begin open opens", "stop stops end close closes"),
-    ("client frontend", "server backend"),
-    ("minimum least min", "maximum most max"),
-    ("short brief", "long verbose"),
-    ("single one", "multiple many several"),
-    ("required mandatory must", "optional may"),
-    ("true yes", "false no"),
-    ("upper uppercase", "lowercase"),
-    ("merge merges", "rebase rebases"),
-    ("automatic automatically", "manual manually hand"),
-    ("ascending", "descending"),
-    ("net", "gross"),
-)
-"""Words and their opposites."""
+_OPPOSITES: list[list[str]] = read_table(__file__, "opposites.toml")["pairs"]
+"""Words and their opposites, separated by spaces."""
 
 _SIDES = {
     word: (number, side)
