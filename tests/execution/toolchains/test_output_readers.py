@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from engine.execution.runners.toolchains import output_readers
-from engine.execution.runners.toolchains.tool_table import (
-    Finding,
-    FinishedRun,
-)
+from engine.execution.runners.toolchains.lint_findings import Finding, read_findings
+from engine.execution.runners.toolchains.printed_results import read_printed
+from engine.execution.runners.toolchains.reports import REPORT_READERS
+from engine.execution.runners.toolchains.test_results import FinishedRun
 from engine.model import CheckResult
 from tests.support.helpers import read_table
 
@@ -32,7 +31,7 @@ def finished_run(output: str = "", exit_code: int = 1, *, report: str = "", fold
 
 
 def read(reader: str, run: FinishedRun) -> CheckResult:
-    check = output_readers.read_result(reader, run)
+    check = REPORT_READERS[reader](run) if reader in REPORT_READERS else read_printed(reader, run)
     assert check is not None
     return check
 
@@ -71,10 +70,10 @@ def test_the_time_of_each_go_test_is_read() -> None:
 
 
 def test_output_without_results_is_no_result_when_the_command_succeeded() -> None:
-    assert output_readers.read_result("words", finished_run("compiled with great success\n", 0)) is None
+    assert read_printed("words", finished_run("compiled with great success\n", 0)) is None
 
 
 @pytest.mark.parametrize("row", TABLE["linter"], ids=lambda row: row["format"])
 def test_the_findings_of_a_linter_are_read(row: dict[str, Any]) -> None:
-    findings = output_readers.read_findings(row["format"], row["output"])
+    findings = read_findings(row["format"], row["output"])
     assert findings == [Finding(*finding) for finding in row["findings"]]

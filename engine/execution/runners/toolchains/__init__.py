@@ -2,7 +2,8 @@
 
 The tools are data: `tools.toml` is their table, and `tool_table` reads it. `project_folder` reads one folder, in which
 `detection` finds test runners and linters, and `package_managers` finds what installs its packages. `project_tools`
-makes the command lines of tools, `output_readers` reads their output, and `missing_items` names what a run lacked.
+makes the command lines of tools. `reports` and `printed_results` read the results of tests, `lint_findings` reads those
+of linters, and `missing_items` names what a run lacked.
 `python_projects` finds the environments of Python, and `related_tests` the tests of a changed Python file. `projects`
 combines the folders of a repository; sensing and flows use it. `installing` finds the commands that install packages,
 and links packages into a worktree. `lock_files` compares lock files with manifests.

@@ -12,13 +12,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
-from engine.execution.runners.toolchains import output_readers, python_projects, related_tests
+from engine.execution.runners.toolchains import printed_results, python_projects, related_tests, reports
+from engine.execution.runners.toolchains.lint_findings import Finding, read_findings
 from engine.execution.runners.toolchains.missing_items import PROGRAM_FIXES, MissingItem, missing_fix
+from engine.execution.runners.toolchains.test_results import FinishedRun, uncounted_result
 from engine.execution.runners.toolchains.tool_table import (
     FALLBACK,
     Command,
-    Finding,
-    FinishedRun,
     LinterRow,
     TestRunnerRow,
     ToolRow,
@@ -155,12 +155,15 @@ class Toolchain(ProjectTool):
     def parse(self, report: Path, output: str, exit_code: int) -> CheckResult:
         """The result of a finished run. Its failing ids can be passed to `test_command`. If the run broke before any
         test, `errors` is at least 1 and `passed` is 0."""
-        result = output_readers.read_result(self.row.output_format, self._make_finished_run(report, output, exit_code))
-        return result or output_readers.uncounted_result(self.row.name, self.title, exit_code)
+        name, run = self.row.output_format, self._make_finished_run(report, output, exit_code)
+        read_report = reports.REPORT_READERS.get(name)
+        result = read_report(run) if read_report else printed_results.read_printed(name, run)
+        return result or uncounted_result(self.row.name, self.title, exit_code)
 
     def failure_texts(self, report: Path, output: str, failing: tuple[str, ...]) -> Mapping[str, str]:
         """The output of a finished run about each of the tests `failing`; "" if there is none."""
-        return output_readers.failure_texts(self._make_finished_run(report, output, 1), failing)
+        reported = reports.read_failures(self._make_finished_run(report, output, 1))
+        return printed_results.read_failures(output, failing) if reported is None else reported
 
     @property
     def _writes_report(self) -> bool:
@@ -212,7 +215,7 @@ class Linter(ProjectTool):
         among those of the command."""
         if exit_code == 0 and self.row.kind == FALLBACK:
             return []
-        findings = output_readers.read_findings(self.row.output_format, output)
+        findings = read_findings(self.row.output_format, output)
         prefix = f"{self.folder}/"
         return [replace(finding, path=finding.path.removeprefix(prefix)) for finding in findings]
 

@@ -41,7 +41,7 @@ class ToolRow:
     detected_by: str = "program"
     """How the tool is found: a case of `detection._find_tool`."""
     output_format: str = "words"
-    """A reader of `output_readers`."""
+    """A format of reports or of printed output."""
     program: str = ""
     """The name of the program."""
     wrapper: str = ""
@@ -203,33 +203,6 @@ class Command:
     """The file to which the tool writes a report; None if it only prints."""
     created_files: tuple[str, ...] = ()
     """Files that the tool makes in a project that does not have them. A check must remove them."""
-
-
-@frozen
-class Finding:
-    """One finding of a linter."""
-
-    path: str
-    line: int
-    """The line from 1; 0 for the whole file."""
-    rule: str
-    message: str
-
-
-@frozen
-class FinishedRun:
-    """The output of a run that ended."""
-
-    tool: str
-    """The name of the tool in its result."""
-    title: str
-    """The name of its command on screens."""
-    output: str
-    exit_code: int
-    report: str
-    """The text of its report, "" without one."""
-    folder: Path
-    """The folder to which test ids are relative."""
 
 
 def read_text(file: Path, limit: int = 1_000_000) -> str:
