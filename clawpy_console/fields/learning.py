@@ -207,7 +207,12 @@ def scope_words(document: Document) -> str:
 
 def title(learning: Document) -> str:
     """A learning in one line."""
-    return one_line(learning["title"] or learning["text"][:200]) or "forgotten"
+    return short_title(learning["title"], learning["text"])
+
+
+def short_title(title: str, text: str) -> str:
+    """The title of a learning in one line, else the beginning of its text."""
+    return one_line(title or text[:200]) or "forgotten"
 
 
 def learning_fields(learned: Document, now: datetime) -> Iterator[Field]:

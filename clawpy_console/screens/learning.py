@@ -2,76 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 from textual import getters, on
 from textual.app import ComposeResult
-from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.containers import Horizontal, Vertical
 from textual.content import Content
-from textual.widgets import Input, Static
+from textual.widgets import Static
 
 from clawpy_console import formats
-from clawpy_console.dialogs.base import PreviewDialog
-from clawpy_console.dialogs.question import confirm
-from clawpy_console.fields import Document, Field, text_line
+from clawpy_console.fields import Field, text_line
 from clawpy_console.fields import learning as learning_fields
-from clawpy_console.formats import crop, one_line
+from clawpy_console.formats import one_line
 from clawpy_console.keys import bindings
+from clawpy_console.screens import learning_decisions as decisions
 from clawpy_console.screens.base import ConsoleScreen, next_choice
-from clawpy_console.screens.learning_rows import FAULT, GROUPS, YOURS, Item, link_rows, read_items, shown_rows
-from clawpy_console.widgets.bars import Filter, KeyLine
-from clawpy_console.widgets.reflowing_text import ReflowingText, render_fields
+from clawpy_console.screens.learning_decisions import View, subject_of
+from clawpy_console.screens.learning_rows import (
+    CANDIDATE_HEADINGS,
+    FAULT,
+    NEEDS_DECISION,
+    ListedRow,
+    link_rows,
+    read_list,
+    shown_rows,
+)
+from clawpy_console.widgets.bars import Filter
+from clawpy_console.widgets.reflowing_text import ReflowingText
 from clawpy_console.widgets.row_view import ScrollPane
 from clawpy_console.widgets.rows import Rows, grouped
 from engine import document
-from engine.frozen import frozen
-from engine.model.adaptation import CANDIDATE_MOVES
+from engine.model.adaptation import CandidateView, LearningRecord
 from engine.model.learnings import ChainReport, RetractReport
-
-if TYPE_CHECKING:
-    from engine import Engine
-
-
-class DecisionDialog(PreviewDialog[str | None]):
-    """Asks for the reason of a decision. Gives the reason, "" for none; None on Escape.
-
-    Enter does nothing and says so, because one key too many would decide.
-    """
-
-    BINDINGS = bindings("deciding", "preview")
-    AUTO_FOCUS = "#reason"
-    DEFAULT_CSS = """
-    DecisionDialog .dialog { width: 100; }
-    DecisionDialog #pane { height: auto; max-height: 60vh; padding: 0; }
-    DecisionDialog #reason { height: 3; margin: 1 0 0 0; }
-    DecisionDialog KeyLine { dock: none; margin: 1 0 0 0; }
-    """
-
-    def __init__(self, title: str, preview: Sequence[Field]) -> None:
-        """`preview`: what the decision changes."""
-        super().__init__()
-        self._title, self._preview = title, preview
-
-    def compose(self) -> ComposeResult:
-        with self.frame(self._title):
-            with VerticalScroll(id="pane", can_focus=False):
-                yield ReflowingText(id="change")
-            hint = "Reason, in a few words (kept with it)"
-            yield Input(placeholder=hint, id="reason", max_length=400)
-            yield KeyLine()
-
-    def on_mount(self) -> None:
-        self.show(self._preview)
-
-    @on(Input.Submitted)
-    def _explain_enter(self) -> None:
-        self.show_enter_hint(f"{self.key_of('deciding.decide')} confirms")
-
-    def action_decide(self) -> None:
-        self.dismiss(self.query_one("#reason", Input).value.strip())
-
 
 EMPTY_TEXT = "Learnings come from sessions. A candidate appears when the same thing happens repeatedly."
 """The text in place of the details while there is nothing to list."""
@@ -81,33 +45,6 @@ CURSOR_DEBOUNCE_S = 0.06
 
 TYPING_DEBOUNCE_S = 0.15
 """Seconds without a key after which the list is filtered again."""
-
-UNWRAPPED_CELLS = 10_000
-"""A width at which no line wraps: the dialog wraps the text itself."""
-
-
-@frozen
-class Decision:
-    """A decision about a candidate or a learning."""
-
-    question: str
-    """Asked before, "" for no question."""
-    message: str
-    """Shown when it is done."""
-    takes_reason: bool = False
-    verb: str = ""
-    """The answer that confirms it, where no reason is asked for."""
-
-
-DECISIONS = {
-    "approve": Decision("Activate it?", "Active now", verb="activate"),
-    "reject": Decision("Reject it?", "Rejected", takes_reason=True),
-    "roll back": Decision("Roll it back?", "Rolled back: its changes are removed", takes_reason=True),
-    "retract": Decision("Retract it?", "Retracted", takes_reason=True),
-    "keep": Decision("", "It stays valid"),
-    "promote": Decision("Apply it in all projects?", "It now applies in all projects", verb="apply everywhere"),
-}
-"""The decisions by their name in the table of keys."""
 
 
 class LearningScreen(ConsoleScreen):
@@ -126,9 +63,9 @@ class LearningScreen(ConsoleScreen):
 
     def __init__(self) -> None:
         super().__init__()
-        self._items: list[Item] | None = None
-        self._group_filter = ""  # the only heading or kind of learning that is shown, "" for all
-        self._view: Document | None = None  # the entry that was read last
+        self._listed: list[ListedRow] | None = None  # None until they were read
+        self._shown_only = ""  # the only heading or kind of learning that is shown, "" for all
+        self._view: View | None = None  # the candidate or learning that was read last
         self._id_to_select = ""  # as soon as it is listed
         self._last_decided_id = ""  # the candidate that was decided last, "" for none
         self._is_undoing = False  # from the undo until the candidate was read again
@@ -155,7 +92,7 @@ class LearningScreen(ConsoleScreen):
         self.read_again()
 
     def draw(self, changed: frozenset[str]) -> None:
-        if self._items is None:
+        if self._listed is None:
             self.read_again()
 
     def columns(self) -> Mapping[str, str]:
@@ -169,10 +106,10 @@ class LearningScreen(ConsoleScreen):
     def read_again(self, wait: float = 0.0) -> None:
         """Read the list again, after `wait` seconds."""
         words, id = " ".join(self.filter_words), self._id_to_select
-        self.read(lambda engine: read_items(engine, words, id), self._show_items, group="items", wait=wait)
+        self.read(lambda engine: read_list(engine, words, id), self._show_list, group="list", wait=wait)
 
-    def _show_items(self, items: list[Item]) -> None:
-        self._items = items
+    def _show_list(self, listed: list[ListedRow]) -> None:
+        self._listed = listed
         self._draw_list()
         if self._id_to_select:
             self._list.select(self._id_to_select)
@@ -187,16 +124,17 @@ class LearningScreen(ConsoleScreen):
             self._show_view(None)
             return
 
-        def read_view(engine: Engine) -> Document:
-            view = engine.adaptation.view(id) if id.startswith("cand_") else engine.learnings.view(id)
-            return cast("Document", document(view))
+        self.read(
+            lambda engine: engine.adaptation.view(id) if id.startswith("cand_") else engine.learnings.view(id),
+            self._show_view,
+            group="view",
+            wait=wait,
+        )
 
-        self.read(read_view, self._show_view, group="view", wait=wait)
-
-    def _show_view(self, view: Document | None) -> None:
+    def _show_view(self, view: View | None) -> None:
         before, self._view, self._is_undoing = self._view, view, False
         self._draw_view()
-        if before is None or view is None or _id(before) != _id(view):
+        if before is None or view is None or subject_of(before).id != subject_of(view).id:
             self.query_one("#detail").scroll_home(animate=False)
 
     # What is under the cursor
@@ -207,13 +145,13 @@ class LearningScreen(ConsoleScreen):
         return self._list.current
 
     @property
-    def view(self) -> Document | None:
-        """The document of the row under the cursor, None until it was read."""
-        return self._view if self._view and _id(self._view) == self.current else None
+    def view(self) -> View | None:
+        """The candidate or learning under the cursor, None until it was read."""
+        return self._view if self._view is not None and subject_of(self._view).id == self.current else None
 
     def show(self, id: str) -> None:
         """Put the cursor on a candidate or a learning as soon as it was read; the filters are cleared."""
-        self._id_to_select, self._group_filter = id, ""
+        self._id_to_select, self._shown_only = id, ""
         self.filter.close()
         self.read_again()
         self.go_to("list")
@@ -225,11 +163,11 @@ class LearningScreen(ConsoleScreen):
         self.read_again(TYPING_DEBOUNCE_S)
 
     def _draw_list(self) -> None:
-        groups = shown_rows(self._items or (), self.filter_words, self._group_filter)
-        empty = "No match." if self.filter_words or self._group_filter else "Nothing yet."
+        groups = shown_rows(self._listed or (), self.filter_words, self._shown_only)
+        empty = "No match." if self.filter_words or self._shown_only else "Nothing yet."
         rows = grouped({f"{title}  {len(members):,}": members for title, members in groups.items()})
         self._list.show(rows, empty=empty)
-        _, only = learning_fields.KINDS.get(self._group_filter, ("", self._group_filter))
+        _, only = learning_fields.KINDS.get(self._shown_only, ("", self._shown_only))
         total = f"  {sum(map(len, groups.values())):,}" if groups else ""
         title = Content.assemble("LEARNING", (total, "$grey"), (only and f"  only: {only}", "not bold $accent"))
         self.update_static("#list-title", title)
@@ -237,13 +175,13 @@ class LearningScreen(ConsoleScreen):
     def _draw_view(self) -> None:
         view, current, now = self.view, self.current, self.now
         fields: list[Field] = []
-        if view is not None and "candidate" in view:
-            fields = [*learning_fields.candidate_fields(view, now)]
+        if isinstance(view, CandidateView):
+            fields = [*learning_fields.candidate_fields(document(view), now)]
         elif view is not None:
-            fields = [*learning_fields.learning_fields(view, now)]
+            fields = [*learning_fields.learning_fields(document(view), now)]
         elif current.startswith(FAULT):
             fields = [text_line("A learning cannot be read", "title"), text_line(current.removeprefix(FAULT), "wants")]
-        elif self._items is not None and not current:
+        elif self._listed is not None and not current:
             fields = [text_line(EMPTY_TEXT, "faint")]
         self.show_fields("#detail-text", fields)
         links = self._links
@@ -256,15 +194,15 @@ class LearningScreen(ConsoleScreen):
         self.refresh_bindings()
 
     @property
-    def _record(self) -> Document | None:
+    def _record(self) -> LearningRecord | None:
         """The record of a candidate under the cursor of the links, None for another link."""
-        id = self._links.current.removeprefix("record:")
-        return next((record for record in (self.view or {}).get("records", ()) if record["id"] == id), None)
+        records = self.view.records if isinstance(self.view, CandidateView) else ()
+        return next((record for record in records if f"record:{record.id}" == self._links.current), None)
 
     @on(Rows.Moved, "#links")
     def _draw_record(self) -> None:
         record = self._record
-        self.show_fields("#record", learning_fields.record_fields(record, self.now) if record else ())
+        self.show_fields("#record", learning_fields.record_fields(document(record), self.now) if record else ())
         self.query_one("#record").display = record is not None and (self.pane == "links" or not self.has_class("-low"))
 
     # Moving about
@@ -286,22 +224,22 @@ class LearningScreen(ConsoleScreen):
         if kind == "learning":
             self.show(id)
             return
-        session = (self._record or {}).get("session", "") if kind == "record" else id
-        if session:
+        record = self._record
+        if session := record.session_id if record is not None else id:
             self.app.open("work", session)
         else:
             self.app.show_toast("It does not come from a session.", "warning")
 
     def action_only(self, filter_by: str) -> None:
         """Show the next "group", or the next "kind" of learning, alone; after the last, all."""
-        choices = dict.fromkeys(GROUPS.values()) if filter_by == "group" else learning_fields.KINDS
-        self._group_filter = next_choice(["", *choices], self._group_filter if self._group_filter in choices else "")
+        choices = dict.fromkeys(CANDIDATE_HEADINGS.values()) if filter_by == "group" else learning_fields.KINDS
+        self._shown_only = next_choice(["", *choices], self._shown_only if self._shown_only in choices else "")
         self._draw_list()
         self.go_to("list")
 
     def leave(self) -> bool:
         if self.pane == "list":
-            self._group_filter = ""
+            self._shown_only = ""
             self._draw_list()
         return self.go_to("list")
 
@@ -317,42 +255,28 @@ class LearningScreen(ConsoleScreen):
         if action != "decide":
             return super().check_action(action, parameters)
         view = self.view if self.ready else None
-        if view is None:
-            return False
-        name = str(parameters[0])
-        if "candidate" in view:
-            return (view["candidate"]["status"], name) in CANDIDATE_MOVES
-        if view["status"] != "active":
-            return False
-        if name == "promote":
-            return bool(view["scope"] == "project" and view["kind"] != "proxy")
-        return name == "retract" or (name == "keep" and bool(view["review"]))
+        return view is not None and decisions.is_possible(str(parameters[0]), view)
 
     def action_decide(self, name: str) -> None:
         """Carry out the decision `name`, after a question that shows what it changes."""
-        view, decision = self.view, DECISIONS[name]
+        view = self.view
         if view is None or self._warn_if_undoing():
             return
-        id = _id(view)
+        id = subject_of(view).id
 
         def decide(reason: str) -> None:
             self.app.call_engine(
-                lambda engine: carry_out(engine, name, id, reason), partial(self._on_decided, name, id)
+                lambda engine: decisions.carry_out(engine, name, id, reason), partial(self._on_decided, name, id)
             )
 
-        title = f"{decision.question} {crop(learning_fields.title(view.get('candidate', view)), 60)}"
-        if not decision.question:
-            decide("")
-        elif decision.takes_reason:
-            self.app.ask(DecisionDialog(title, preview_fields(view, name)), decide)
-        else:
-            text = Content("\n").join(render_fields(preview_fields(view, name), UNWRAPPED_CELLS))
-            confirm(self.app, title, text, decision.verb, partial(decide, ""))
+        decisions.ask(self.app, name, view, decide)
 
     def _on_decided(self, name: str, id: str, result: object) -> None:
-        message = DECISIONS[name].message
+        message = decisions.DECISIONS[name].message
         if isinstance(result, RetractReport) and result.queued:
-            message += f"; {formats.count(len(result.queued), 'learning')} promoted from it: check below “{YOURS}”"
+            message += (
+                f"; {formats.count(len(result.queued), 'learning')} promoted from it: check below “{NEEDS_DECISION}”"
+            )
         if id.startswith("cand_"):
             self._last_decided_id = id
             message += f". Undo: {self.key_of('candidates.undo')}"
@@ -400,23 +324,3 @@ class LearningScreen(ConsoleScreen):
     def _renew(self) -> None:
         self.app.reload(["changes"])
         self.read_again()
-
-
-def _id(view: Document) -> str:
-    return str(view.get("candidate", view)["id"])
-
-
-def preview_fields(view: Document, name: str) -> list[Field]:
-    """The effect of the decision `name`."""
-    if name == "retract":
-        return list(learning_fields.retraction_fields(view))
-    if name == "promote":
-        return list(learning_fields.promotion_fields(view))
-    return list(learning_fields.decision_fields(view, name))
-
-
-def carry_out(engine: Engine, name: str, id: str, reason: str) -> object:
-    """Carry out the decision `name`. Blocking. Raises the engine's refusals."""
-    service = engine.adaptation if name in ("approve", "reject", "roll back") else engine.learnings
-    call: Callable[..., object] = getattr(service, name.replace(" ", "_"))
-    return call(id, reason) if DECISIONS[name].takes_reason else call(id)

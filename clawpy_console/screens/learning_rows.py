@@ -2,139 +2,173 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
 
 from clawpy_console import formats
-from clawpy_console.fields import Document, when
 from clawpy_console.fields import learning as fields
 from clawpy_console.formats import one_line
 from clawpy_console.widgets.bars import has_words
 from clawpy_console.widgets.rows import Row
-from engine import document
+from engine.model import LearningEntry, LearningScope, LearningView
+from engine.model.adaptation import Candidate, CandidateStatus, CandidateView, LearningRecord, Lift, LiftVerdict
 
 if TYPE_CHECKING:
     from engine import Engine
 
-MAX_ITEMS = 500
+MAX_LISTED = 500
 """Maximum number of candidates, and of learnings, that are listed, newest first. The filter finds older ones too."""
 
-YOURS = "Needs your decision"
-GROUPS = {
-    "review": YOURS, "promoted": "Active", "drafted": "Needs more evidence", "rejected": "Rejected / rolled back",
-    "rolled_back": "Rejected / rolled back",
+NEEDS_DECISION = "Needs your decision"
+"""The heading of what waits for you."""
+
+CANDIDATE_HEADINGS = {
+    "review": NEEDS_DECISION, "promoted": "Active", "drafted": "Needs more evidence",
+    "rejected": "Rejected / rolled back", "rolled_back": "Rejected / rolled back",
 }  # fmt: skip
 """The headings of candidates by their status, in the order of the list; learnings follow by scope."""
 
-SCOPES = ("global", "project", "session", "team")
 FAULT = "fault: "
 """The prefix of the id of a row for a file that cannot be read."""
 
 
-class Item(NamedTuple):
+class ListedRow(NamedTuple):
     """A row of the list, with what it is filtered by."""
 
-    group: str
-    """Its heading."""
+    heading: str
     kind: str
     """The kind of a learning, "" for a candidate."""
-    text: str
+    searched_text: str
     row: Row
 
 
-def read_items(engine: Engine, words: str, required_id: str) -> list[Item]:
-    """The items in their order, with the learning `required_id` however old it is. Blocking: call it in a thread."""
-    now = engine.clock.now()
-    items: list[Item] = []
-    candidates = [document(candidate) for candidate in engine.adaptation.candidates(limit=MAX_ITEMS)]
-    for item in sorted(candidates, key=lambda candidate: (-candidate["score"], candidate["title"])):
-        lift = document(engine.adaptation.view(item["id"]))["lift"] if item["status"] == "promoted" else None
-        harms = lift is not None and lift["verdict"] == "harms"
-        text = _texts(item, fields.CANDIDATE_STATUS)
-        items.append(Item(YOURS if harms else GROUPS[item["status"]], "", text, candidate_row(item, lift)))
-    learnings = list(engine.learnings.entries(words=words, limit=MAX_ITEMS))
-    if required_id and not required_id.startswith("cand_") and required_id not in {entry.id for entry in learnings}:
-        learnings.append(engine.learnings.view(required_id).entry)
-    for item in sorted(map(document, learnings), key=lambda learning: SCOPES.index(learning["scope"])):
-        group = YOURS if _needs_review(item) else f"Learned: {fields.scope_words(item)}"
-        items.append(Item(group, item["kind"], _texts(item, fields.STATUS), entry_row(item, now)))
-    for fault in (fault for scope in engine.learnings.scopes() for fault in scope.faults):
-        items.append(Item("Cannot be read", "", fault, Row(FAULT + fault, fault, "▲", mark_style="wants")))
-    return items
+def read_list(engine: Engine, words: str, required_id: str) -> list[ListedRow]:
+    """The rows of the list in their order, with the learning `required_id` however old it is. Blocking: call it in a
+    thread."""
+    return [*_candidates(engine), *_learnings(engine, words, required_id), *_faults(engine)]
 
 
-def _texts(item: Document, status: Mapping[str, tuple[str, str, str]]) -> str:
-    return " ".join([*(value for value in item.values() if isinstance(value, str)), status[item["status"]][2]])
+def _candidates(engine: Engine) -> Iterator[ListedRow]:
+    """The candidates, those with the highest score first. One that does harm waits for you."""
+    candidates = engine.adaptation.candidates(limit=MAX_LISTED)
+    for candidate in sorted(candidates, key=lambda candidate: (-candidate.score, candidate.title)):
+        is_active = candidate.status is CandidateStatus.ACTIVE
+        lift = engine.adaptation.view(candidate.id).lift if is_active else None
+        heading = NEEDS_DECISION if _does_harm(lift) else CANDIDATE_HEADINGS[candidate.status]
+        label = fields.CANDIDATE_STATUS[candidate.status][2]
+        yield ListedRow(heading, "", _searched_text(candidate, label), candidate_row(candidate, lift))
 
 
-def _needs_review(learning: Document) -> bool:
-    return bool(learning["review"]) and learning["status"] == "active"
+def _learnings(engine: Engine, words: str, required_id: str) -> Iterator[ListedRow]:
+    """The learnings by scope, those of all projects first."""
+    entries, now = list(engine.learnings.entries(words=words, limit=MAX_LISTED)), engine.clock.now()
+    if required_id and not required_id.startswith("cand_") and required_id not in {entry.id for entry in entries}:
+        entries.append(engine.learnings.view(required_id).entry)
+    scopes = [*LearningScope][::-1]
+    for entry in sorted(entries, key=lambda entry: scopes.index(entry.scope)):
+        task = entry.session_task if entry.scope is LearningScope.SESSION else ""
+        scope = fields.scope_title(entry.scope, entry.scope_id, entry.workspace, task)
+        heading = NEEDS_DECISION if _needs_review(entry) else f"Learned: {scope}"
+        text = _searched_text(entry, fields.STATUS[entry.status][2])
+        yield ListedRow(heading, entry.kind, text, learning_row(entry, now))
 
 
-def shown_rows(items: Sequence[Item], words: Sequence[str], only: str) -> dict[str, list[Row]]:
+def _faults(engine: Engine) -> Iterator[ListedRow]:
+    """The errors of files with learnings."""
+    for scope in engine.learnings.scopes():
+        for fault in scope.faults:
+            yield ListedRow("Cannot be read", "", fault, Row(FAULT + fault, fault, "▲", mark_style="wants"))
+
+
+def _searched_text(value: Candidate | LearningEntry, label: str) -> str:
+    """All texts of a candidate or a learning, and the words of its status."""
+    values = (getattr(value, field.name) for field in dataclasses.fields(value))
+    return " ".join([*(text for text in values if isinstance(text, str)), label])
+
+
+def _needs_review(entry: LearningEntry) -> bool:
+    return bool(entry.review) and entry.active
+
+
+def _does_harm(lift: Lift | None) -> bool:
+    return lift is not None and lift.verdict is LiftVerdict.HARMS
+
+
+def shown_rows(listed: Sequence[ListedRow], words: Sequence[str], only: str) -> dict[str, list[Row]]:
     """The rows by their headings: those that have `words`, and the heading or kind of learning `only`, if any."""
-    groups: dict[str, list[Row]] = {title: [] for title in GROUPS.values()}
-    for group, kind, text, row in items:
+    groups: dict[str, list[Row]] = {heading: [] for heading in CANDIDATE_HEADINGS.values()}
+    for heading, kind, text, row in listed:
         is_fault = row.id.startswith(FAULT)
-        if only in ("", group, kind) and (is_fault or has_words(text, words)):
-            groups.setdefault(group, []).append(row)
-    return {title: rows for title, rows in groups.items() if rows}
+        if only in ("", heading, kind) and (is_fault or has_words(text, words)):
+            groups.setdefault(heading, []).append(row)
+    return {heading: rows for heading, rows in groups.items() if rows}
 
 
-def candidate_row(proposal: Document, lift: Document | None) -> Row:
+def candidate_row(candidate: Candidate, lift: Lift | None) -> Row:
     """A candidate in the list: its type, what it proposes, its lift or its score."""
-    sign, style, _ = fields.CANDIDATE_STATUS[proposal["status"]]
-    right, harms = f"score {proposal['score']:.0f}", lift is not None and lift["verdict"] == "harms"
+    sign, style, _ = fields.CANDIDATE_STATUS[candidate.status]
+    right = f"score {candidate.score:.0f}"
     if lift is not None:
-        is_measured = lift["verdict"] != "not enough evidence"
-        right = f"lift {fields.points(lift['difference']) if is_measured else '…'}"
-    if harms:
+        is_measured = lift.verdict is not LiftVerdict.NOT_ENOUGH
+        right = f"lift {fields.points(lift.difference) if is_measured else '…'}"
+    if harms := _does_harm(lift):
         sign, style = "▲", "wants"  # you may want to roll it back
-    text_style = "ink" if proposal["status"] in ("review", "promoted") else "grey"
-    text = f"{fields.TYPES[proposal['type']][0]:<8}{one_line(proposal['title'])}"
-    return Row(proposal["id"], text, sign, right, text_style, style, "wrong" if harms else "grey")
+    text_style = "ink" if candidate.status in (CandidateStatus.REVIEW, CandidateStatus.ACTIVE) else "grey"
+    text = f"{fields.TYPES[candidate.type][0]:<8}{one_line(candidate.title)}"
+    return Row(candidate.id, text, sign, right, text_style, style, "wrong" if harms else "grey")
 
 
-def entry_row(learning: Document, now: datetime, prefix: str = "") -> Row:
+def learning_row(entry: LearningEntry, now: datetime, prefix: str = "") -> Row:
     """A learning in a list: its kind, its title, when it was found."""
-    sign, style, _ = fields.STATUS[learning["status"]]
-    if _needs_review(learning):
+    sign, style, _ = fields.STATUS[entry.status]
+    if _needs_review(entry):
         sign, style = "▲", "wants"
-    text = f"{fields.KINDS[learning['kind']][0]:<6}{fields.title(learning)}"
-    text_style = "ink" if learning["status"] == "active" else "faint"
-    return Row(prefix + learning["id"], text, sign, when(learning["createdAt"], now), text_style, style, "grey")
+    text = f"{fields.KINDS[entry.kind][0]:<6}{fields.short_title(entry.title, entry.text)}"
+    found = formats.moment(entry.created_at, now) if entry.created_at else ""
+    return Row(prefix + entry.id, text, sign, found, "ink" if entry.active else "faint", style, "grey")
 
 
-def link_rows(view: Document, prompts: Mapping[str, str], now: datetime) -> Iterator[Row]:
+def link_rows(view: CandidateView | LearningView, prompts: Mapping[str, str], now: datetime) -> Iterator[Row]:
     """The links of a candidate (its records) or a learning (its sources, its copies, the prompts that contained it).
 
     The ids of the rows are `record:ID`, `learning:ID` and `session:ID`. `prompts` are those of sessions, by id.
     """
-    groups: dict[str, list[Row]] = {}
-    if "candidate" in view:
-        for name, title in fields.EVIDENCE.items():
-            mark, style = ("✗", "wants") if name == "against" else ("✓", "good")
-            groups[title] = [
-                Row(
-                    f"record:{record['id']}", f"{record['kind']}: {one_line(record['reason'])}", mark,
-                    f"{record['score']:.0f}  {when(record['createdAt'], now):>9}", mark_style=style,
-                )
-                for record in view["records"] if record["id"] in view["candidate"][name]
-            ]  # fmt: skip
-    else:
-        groups["came from"] = [entry_row(item, now, "learning:") for item in view["from"]]
-        groups["became"] = [entry_row(item, now, "learning:") for item in view["became"]]
-        groups["sessions"] = [Row(f"session:{id}", prompts.get(id, id), "○") for id in view["sessions"]]
-        groups[f"reached {formats.count(view['prompts'], 'prompt')}, the newest"] = [
-            Row(
-                f"session:{call['session']}:{number}",
-                f"{call['targetAgent'] or 'an agent'}: {prompts.get(call['session'], call['session'])}",
-                "▸",
-                when(call["at"], now),
-            )
-            for number, call in enumerate(view["reached"])
-        ]
+    groups = _record_rows(view, now) if isinstance(view, CandidateView) else _provenance_rows(view, prompts, now)
     for title, rows in groups.items():
         if rows:
             yield from (Row("", f" {title.upper()}  {len(rows):,}"), *rows)
+
+
+def _record_rows(view: CandidateView, now: datetime) -> dict[str, list[Row]]:
+    """The records of a candidate by what they say of it."""
+    candidate, titles = view.candidate, fields.EVIDENCE.values()
+    evidence = zip(titles, (candidate.drafted_from, candidate.corroborated_by, candidate.against), strict=True)
+    return {title: [_record_row(record, candidate, now) for record in view.records if record.id in ids]
+            for title, ids in evidence}  # fmt: skip
+
+
+def _record_row(record: LearningRecord, candidate: Candidate, now: datetime) -> Row:
+    mark, style = ("✗", "wants") if record.id in candidate.against else ("✓", "good")
+    right = f"{record.score:.0f}  {formats.moment(record.at, now):>9}"
+    return Row(f"record:{record.id}", f"{record.kind}: {one_line(record.reason)}", mark, right, mark_style=style)
+
+
+def _provenance_rows(view: LearningView, prompts: Mapping[str, str], now: datetime) -> dict[str, list[Row]]:
+    """The sources of a learning, and where it went."""
+    reached = [
+        Row(
+            f"session:{call.session}:{number}",
+            f"{call.agent or 'an agent'}: {prompts.get(call.session, call.session)}",
+            "▸",
+            formats.moment(call.at, now),
+        )
+        for number, call in enumerate(view.reached)
+    ]
+    return {
+        "came from": [learning_row(entry, now, "learning:") for entry in view.promoted_from],
+        "became": [learning_row(entry, now, "learning:") for entry in view.promoted_to],
+        "sessions": [Row(f"session:{id}", prompts.get(id, id), "○") for id in view.sessions],
+        f"reached {formats.count(view.prompts, 'prompt')}, the newest": reached,
+    }

@@ -104,7 +104,7 @@ def test_lift_shows_runs_share_difference_and_interval(candidates: Adaptation) -
 
 
 def test_a_learning_is_linked_both_ways(learnings: Learnings) -> None:
-    rows = list(link_rows(document(learnings.view(PROJECT.id)), {SESSIONS[1]: "Round totals"}, NOW))
+    rows = list(link_rows(learnings.view(PROJECT.id), {SESSIONS[1]: "Round totals"}, NOW))
     headings = [row.text for row in rows if not row.id]
     assert headings == [" CAME FROM  3", " BECAME  1", " SESSIONS  3", " REACHED 12 PROMPTS, THE NEWEST  3"]
     assert f"learning:{GLOBAL.id}" in [row.id for row in rows]

@@ -9,7 +9,8 @@ from textual.pilot import Pilot
 
 from clawpy_console.app import ConsoleApp
 from clawpy_console.dialogs.question import Question
-from clawpy_console.screens.learning import DecisionDialog, LearningScreen
+from clawpy_console.screens.learning import LearningScreen
+from clawpy_console.screens.learning_decisions import DecisionDialog
 from clawpy_console.screens.prompt_views import open_source
 from clawpy_console.widgets.rows import Rows
 from engine.model import PromptSource, SourceKind

@@ -12,6 +12,7 @@ import pytest
 from clawpy_console.app import ConsoleApp
 from clawpy_console.cli import demo
 from clawpy_console.cli.demo import make_project
+from clawpy_console.screens.learning_decisions import subject_of
 from clawpy_console.screens.mission_panes import absence_lines
 from engine import open_engine
 from engine.clock import FakeClock
@@ -65,23 +66,23 @@ async def test_an_activated_candidate_reaches_the_prompt_until_it_is_undone(engi
         screen = app.screen
         await until(pilot, lambda: screen.view is not None, "for a candidate")
         view = screen.view
-        assert view["candidate"]["status"] == CandidateStatus.REVIEW
-        assert {record["kind"] for record in view["records"]} == {RecordKind.HUMAN_APPROVAL}
-        [line] = view["candidate"]["effect"]["guidance"]
+        assert view.candidate.status == CandidateStatus.REVIEW
+        assert {record.kind for record in view.records} == {RecordKind.HUMAN_APPROVAL}
+        [line] = view.candidate.effect.guidance
         assert line.startswith("Decision: ")
         block = "<learned-guidance>\nLearnt from earlier work of this kind here"
         assert block not in prompt(engine)
         await pilot.press("a", "y")
-        await until(pilot, lambda: screen.view and screen.view["candidate"]["status"] == CandidateStatus.ACTIVE)
+        await until(pilot, lambda: screen.view and screen.view.candidate.status == CandidateStatus.ACTIVE)
         assert block in prompt(engine)
         await pilot.press("u")
-        await until(pilot, lambda: screen.view and screen.view["candidate"]["status"] == CandidateStatus.REVIEW)
+        await until(pilot, lambda: screen.view and screen.view.candidate.status == CandidateStatus.REVIEW)
         assert block not in prompt(engine)
         learning = engine.learnings.entries("project")[0]
         app.open("learning", learning.id)
-        await until(pilot, lambda: screen.view and screen.view["id"] == learning.id, "for the learning")
-        assert screen.view["scope"] == LearningScope.PROJECT
-        assert len(screen.view["from"]) == len(screen.view["sessions"]) == len(demo.RECURRING_DAYS)
+        await until(pilot, lambda: screen.view and subject_of(screen.view).id == learning.id, "for the learning")
+        assert screen.view.entry.scope == LearningScope.PROJECT
+        assert len(screen.view.promoted_from) == len(screen.view.sessions) == len(demo.RECURRING_DAYS)
 
 
 @pytest.mark.long
