@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from clawpy_console.attach.client import signal_handlers
 from clawpy_console.attach.consoles import Consoles
+from clawpy_console.cli.printing.engine import print_new_token
 from clawpy_console.formats import workspace_name
 from engine import Home, Refusal, open_engine, read_holder
 from engine.events import Event
@@ -81,7 +82,7 @@ def run(
             watched = ", ".join(map(workspace_name, engine.workspaces)) or "no workspace"
             printer.note(f"watching {watched}; {engine.autonomy.state().state.value}")
             if gateway is not None:
-                show_new_token(engine.gateway.open(**gateway), engine.gateway.state().token)
+                print_new_token(engine.gateway.open(**gateway), engine.gateway.state().token)
             _print_until_ending(engine, printer, ending, seconds)
             _wind_down(engine, printer, ending, with_gateway=gateway is not None)
         finally:
@@ -114,7 +115,7 @@ def _print_until_ending(engine: Engine, printer: EventPrinter, ending: _Ending, 
     while not ending.reason:
         feed.drain()  # only its waking counts: what happened is read from the ledger
         printer.print_new_facts()
-        show_new_token(engine.gateway.take_new_token(), engine.gateway.state().token)
+        print_new_token(engine.gateway.take_new_token(), engine.gateway.state().token)
         timeout = POLL_S if until is None else min(POLL_S, until - time.monotonic())
         if timeout <= 0:
             ending.end("the time set by --for is over", finish=True)
@@ -127,25 +128,11 @@ def _wind_down(engine: Engine, printer: EventPrinter, ending: _Ending, *, with_g
     """Say why the engine ends, and end its work."""
     running = len(engine.sessions.running())
     finish = f"; {running} running; they finish first" if running and ending.finish else ""
-    api = "; the gateway stops too" if with_gateway and not engine.settings.current.gateway.enabled else ""
-    printer.note(f"stopping: {ending.reason}{finish}{api}")
+    gateway = "; the gateway stops too" if with_gateway and not engine.settings.current.gateway.enabled else ""
+    printer.note(f"stopping: {ending.reason}{finish}{gateway}")
     for card in engine.wind_down(finish=ending.finish, hurry=lambda: ending.hurry):
         printer.note(f"stopped, and its card is pending again: {card.assignment.prompt}", card.id)
     printer.print_new_facts()
-
-
-def show_new_token(token: str, source: str) -> None:
-    """Show a token that was made now, on a terminal only, never in a file. `source` is where it is stored: "keyring",
-    "file", "environment", or "this run" for nowhere."""
-    if not token:
-        return
-    note = f"it is stored in the {source}; `clawpy token` shows it"
-    if source == "this run":
-        lasts = "`clawpy token new --store file` makes a permanent one, in a file that only you can read"
-        note = f"it is valid for this run only; {lasts}, and it is valid here within 15 s"
-    screen = next((stream for stream in (sys.stdout, sys.stderr) if stream.isatty()), None)
-    shown = f"the token, shown once: {token}" if screen else "created a token; without a terminal it is not shown"
-    print(f"{shown}\n{note}", file=screen or sys.stderr, flush=True)
 
 
 def _ending_signals() -> list[signal.Signals]:

@@ -34,7 +34,9 @@ class ReflowingText(Widget):
 
     def show(self, renderer: LineRenderer) -> None:
         """Draw with `renderer` from now on; nothing happens on screen when the lines are the same."""
-        before, self._renderer, self._lines = self._lines, renderer, renderer(self._width)
+        before = self._lines
+        self._renderer = renderer
+        self._lines = renderer(self._width)
         is_as_high = len(before) == len(self._lines)
         if not (is_as_high and all(line.is_same(other) for line, other in zip(before, self._lines, strict=True))):
             self.refresh(layout=not is_as_high and self.styles.is_auto_height)

@@ -17,7 +17,7 @@ from typing import Any
 import httpx
 import pytest
 
-from clawpy_console.cli.headless import show_new_token
+from clawpy_console.cli.printing.engine import print_new_token
 from engine import read_holder
 from engine.home import Home
 from tests.cli.conftest import Clawpy
@@ -145,7 +145,7 @@ def test_a_new_token_is_shown_on_a_terminal_only(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], output: io.StringIO, shown: bool
 ) -> None:
     monkeypatch.setattr("sys.stdout", output)
-    show_new_token("clawpy_secret", "keyring")
+    print_new_token("clawpy_secret", "keyring")
     printed = output.getvalue() + capsys.readouterr().err
     assert ("clawpy_secret" in printed) is shown
     assert "it is stored in the keyring" in printed

@@ -1,4 +1,4 @@
-"""Stories: tests as a list of keys to press, texts to see and calls of the engine to expect."""
+"""Stories: tests as a list of steps. A step presses keys, or waits for a text on the screen or a call of the engine."""
 
 from __future__ import annotations
 
@@ -23,6 +23,23 @@ CHANGE = "chg_000000000001"
 
 
 @frozen
+class Press:
+    """Keys that are pressed one after the other."""
+
+    keys: tuple[str, ...]
+
+
+def press(keys: str, times: int = 1) -> Press:
+    """Press these keys, which are separated by spaces, so many times."""
+    return Press((*keys.split(),) * times)
+
+
+def type_text(text: str) -> Press:
+    """Type a text."""
+    return Press(tuple(text))
+
+
+@frozen
 class Given:
     """A change of the stand-in engine before the console starts."""
 
@@ -37,8 +54,8 @@ class Until:
     holds: Callable[[ConsoleApp], object]
 
 
-Step = str | Given | Until | Callable[[ConsoleApp], object]
-"""A key to press, a change before the start, a condition to wait for, or a function to call."""
+Step = Press | Given | Until | Callable[[ConsoleApp], object]
+"""Keys to press, a change before the start, a condition to wait for, or a function to call."""
 
 
 async def carry_out(pilot: Pilot[Any], *steps: Step) -> None:
@@ -46,8 +63,8 @@ async def carry_out(pilot: Pilot[Any], *steps: Step) -> None:
     app = pilot.app
     assert isinstance(app, ConsoleApp)
     for step in steps:
-        if isinstance(step, str):
-            await pilot.press(step)
+        if isinstance(step, Press):
+            await pilot.press(*step.keys)
         elif isinstance(step, Until):
             await until(pilot, lambda step=step: step.holds(app), f"for {step.what}")
         elif not isinstance(step, Given):

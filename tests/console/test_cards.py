@@ -35,6 +35,7 @@ from tests.console.stories import (
     never_called,
     on_screen,
     play,
+    press,
     refused,
     sees,
     stack,
@@ -47,7 +48,7 @@ UNDECIDED = never_called("approve", "dismiss", "snooze")
 EDITOR = Until("the editor", lambda app: app.screen.query("#editor:focus"))
 
 
-def first(**more: object) -> Given:
+def with_first_card(**more: object) -> Given:
     """The first card is like this."""
 
     def change(engine: StandIn) -> None:
@@ -90,7 +91,7 @@ def tiers(*words: str) -> Until:
     return Until(f"{words}", lambda app: rows(app) == [*words])
 
 
-def finds(cards: Callable[[StandIn], tuple[Card, ...]]) -> Given:
+def next_check_finds(cards: Callable[[StandIn], tuple[Card, ...]]) -> Given:
     """The next check makes these cards."""
 
     def change(engine: StandIn) -> None:
@@ -108,75 +109,78 @@ OTHER = replace(NEW, subject="another subject")
 
 STORIES: dict[str, tuple[Step, ...]] = {
     "a refusal brings the card back with its reason": (
-        refused("approve", "cost: the hour's cap is reached", "wait until 15:00"), "right", in_front(FIRST),
+        refused("approve", "cost: the hour's cap is reached", "wait until 15:00"), press("right"), in_front(FIRST),
         sees("the hour's cap is reached", "wait until 15:00"),
     ),
     "undo takes back the last decision, then the one before": (
-        "left", "left", called("dismiss", SECOND), sees("CARDS  1 of 3"), "u", "u", undone(SECOND, FIRST),
-        sees("CARDS  1 of 5"), "u", sees("Nothing to undo."),
+        press("left left"), called("dismiss", SECOND), sees("CARDS  1 of 3"), press("u u"), undone(SECOND, FIRST),
+        sees("CARDS  1 of 5"), press("u"), sees("Nothing to undo."),
     ),
     "an undo that is refused leaves again with its reason": (
-        refused("undo", "it ran to its end already"), "left", called("dismiss", FIRST), "u", in_front(SECOND),
-        sees("it ran to its end already", "CARDS  1 of 4"),
+        refused("undo", "it ran to its end already"), press("left"), called("dismiss", FIRST), press("u"),
+        in_front(SECOND), sees("it ran to its end already", "CARDS  1 of 4"),
     ),
     "a risky card needs its own second key, and never Enter": (
-        "left", "left", in_front(RISKY), sees("touches production"), "A", "right", "right", "l", in_front(RISKY),
-        Until("armed", lambda app: stack(app).armed), "enter", "enter", "escape", never_called("approve"),
-        in_front(RISKY), "right", "A", approved(RISKY, None),
+        press("left left"), in_front(RISKY), sees("touches production"), press("A right right l"), in_front(RISKY),
+        Until("armed", lambda app: stack(app).armed), press("enter enter escape"), never_called("approve"),
+        in_front(RISKY), press("right A"), approved(RISKY, None),
     ),
     "a new card never takes the place of the one on screen": (
         engine_says(NEW), sees("CARDS  2 of 6"), in_front(FIRST)
     ),
     "down, j, k, g and G show another card, and keys decide the one that is shown": (
-        sees("CARDS  1 of 5"), tiers("BROKEN", "BLOCKS", "BLOCKS", "CHECK", "UPKEEP"), "j", "down",
-        sees("CARDS  3 of 5"), in_front(RISKY), cursor("#cards", RISKY), "k", in_front(SECOND), "k", "k",
-        sees("CARDS  5 of 5"), "g", in_front(FIRST), "G", sees("CARDS  5 of 5"), UNDECIDED, "j", "j",
-        "left", called("dismiss", SECOND), sees("CARDS  2 of 4"), cursor("#cards", RISKY),
+        sees("CARDS  1 of 5"), tiers("BROKEN", "BLOCKS", "BLOCKS", "CHECK", "UPKEEP"), press("j down"),
+        sees("CARDS  3 of 5"), in_front(RISKY), cursor("#cards", RISKY), press("k"), in_front(SECOND), press("k k"),
+        sees("CARDS  5 of 5"), press("g"), in_front(FIRST), press("G"), sees("CARDS  5 of 5"), UNDECIDED,
+        press("j j left"), called("dismiss", SECOND), sees("CARDS  2 of 4"), cursor("#cards", RISKY),
     ),
     "the count is of what is pending: another is decided elsewhere": (
-        "j", "j", engine_says(None, FIRST), sees("CARDS  2 of 4"), in_front(RISKY)
+        press("j j"), engine_says(None, FIRST), sees("CARDS  2 of 4"), in_front(RISKY)
     ),
     "what is decided elsewhere makes room": (engine_says(None, FIRST), in_front(SECOND)),
     "cards of one workspace, and a check for new ones": (
-        "p", called("run_cycle", True), sees("Nothing new."), "w", "w", in_front(BLOG_CARD), sees("only blog"), "w",
-        sees("of 5"),
+        press("p"), called("run_cycle", True), sees("Nothing new."), press("w w"), in_front(BLOG_CARD),
+        sees("only blog"), press("w"), sees("of 5"),
     ),
     "a check counts no card that replaces one with other facts": (
-        finds(lambda engine: (replace(engine.cards.all[FIRST], id="pred_000000000088", fingerprint="new"), OTHER)), "p",
-        sees("1 new card."),
+        next_check_finds(
+            lambda engine: (replace(engine.cards.all[FIRST], id="pred_000000000088", fingerprint="new"), OTHER)
+        ),
+        press("p"), sees("1 new card."),
     ),
     "an empty stack says when the next check is": (
-        Given(lambda engine: engine.cards.all.clear()), sees("Next check: 14:30"), "right", "left", "up", "enter",
+        Given(lambda engine: engine.cards.all.clear()), sees("Next check: 14:30"), press("right left up enter"),
         UNDECIDED,
     ),
     "a card on screen counts as shown once": (
-        "left", called("mark_shown", SECOND), called("mark_shown", FIRST)
+        press("left"), called("mark_shown", SECOND), called("mark_shown", FIRST)
     ),
     "a kind that a reason switches off is told with the way back": (
-        first(note=LINT_OFF), "left", "4", sees(f"{LINT_OFF} · Undo: u"), "u", undone(FIRST), in_front(FIRST)
+        with_first_card(note=LINT_OFF), press("left 4"), sees(f"{LINT_OFF} · Undo: u"), press("u"), undone(FIRST),
+        in_front(FIRST)
     ),
     "a reason belongs to the last dismissal": (
-        "left", "left", "2", called("explain", SECOND, "wrong"), called("explain", FIRST, "wrong", times=0)
+        press("left left 2"), called("explain", SECOND, "wrong"), called("explain", FIRST, "wrong", times=0)
     ),
     "details approve with edited parameters": (
-        "j", "enter", "e", EDITOR, Until("parameters", lambda app: app.screen.query_one("#editor").text == PATHS),
-        write('paths = ["shop/cart.py"]'), "ctrl+s", approved(SECOND, {"paths": ["shop/cart.py"]}), CLOSED,
+        press("j enter e"), EDITOR, Until("parameters", lambda app: app.screen.query_one("#editor").text == PATHS),
+        write('paths = ["shop/cart.py"]'), press("ctrl+s"), approved(SECOND, {"paths": ["shop/cart.py"]}), CLOSED,
         in_front(RISKY),
     ),
     "details hand a sentence in place of parameters to the engine": (
-        "enter", "e", EDITOR, write("only the cart, and say why"), "ctrl+s",
+        press("enter e"), EDITOR, write("only the cart, and say why"), press("ctrl+s"),
         approved(FIRST, "only the cart, and say why"),
     ),
     "before the Twin has learnt a card shows its tier, and no confidence": (
-        Given(unlearned), tiers("BROKEN", "BLOCKS", "CHECK", "CHECK", "UPKEEP"), hides("40%"), "enter",
+        Given(unlearned), tiers("BROKEN", "BLOCKS", "CHECK", "CHECK", "UPKEEP"), hides("40%"), press("enter"),
         sees("PLACE IN THE STACK", "something is broken or about to be lost (group 1 of 4)"),
         hides("CONFIDENCE"),
     ),
     "details say why a card was moved, and what its confidence is made of": (
-        hides("Learning"), "j", "enter", sees("moved up to “blocks soon”: you approved 19 of 19 like it"),
-        sees("72%  SUGGESTED"), "z", "end", sees("sum         = 0.720"),
+        hides("Learning"), press("j enter"), sees("moved up to “blocks soon”: you approved 19 of 19 like it"),
+        sees("72%  SUGGESTED"), press("z end"), sees("sum         = 0.720"),
     ),
-    "details say what a card lacks": (first(note=LACKS), "enter", sees(f"▲ {LACKS}")),
+    "details say what a card lacks": (with_first_card(note=LACKS), press("enter"), sees(f"▲ {LACKS}")),
 }  # fmt: skip
 
 
@@ -266,7 +270,7 @@ async def test_a_click_on_a_row_shows_its_card_and_a_second_one_its_details(
         await carry_out(pilot, in_front(RISKY), sees("CARDS  3 of 5"))
         assert stack(console).has_focus  # the keys of the cards work at once
         await click("Rehearse merging")
-        await carry_out(pilot, sees("Card details"), "escape")
+        await carry_out(pilot, sees("Card details"), press("escape"))
         await click("← dismiss")  # a key of the footer
         await carry_out(pilot, called("dismiss", RISKY))
 
@@ -281,7 +285,8 @@ async def test_a_digit_just_after_a_dismissal_is_its_reason(console: ConsoleApp,
         on_screen("mission"),
         sees(f"noted: {REASONS[key]}".replace("-", " ")),
     )
-    await play(console, "left", key, *told, "2", on_screen("work"))  # once said, digits lead to screens again
+    # Once it is said, digits lead to screens again.
+    await play(console, press(f"left {key}"), *told, press("2"), on_screen("work"))
 
 
 @pytest.mark.long
@@ -294,11 +299,11 @@ async def test_any_other_key_ends_the_question_for_a_reason(console: ConsoleApp,
         if between == "wait":
             moment[0] += 60.0
         elif between != "no dismissal":
-            await carry_out(pilot, sees("5 never"), between, hides("5 never"))
-        await carry_out(pilot, "4", on_screen("memory"), never_called("explain"))
+            await carry_out(pilot, sees("5 never"), press(between), hides("5 never"))
+        await carry_out(pilot, press("4"), on_screen("memory"), never_called("explain"))
 
 
-@pytest.mark.parametrize("steps", [("enter", sees("Card details")), (sees("WHY"),)], ids=["details", "beside"])
+@pytest.mark.parametrize("steps", [(press("enter"), sees("Card details")), (sees("WHY"),)], ids=["details", "beside"])
 async def test_the_evidence_names_the_hosts_that_the_work_may_reach(
     console: ConsoleApp, engine: StandIn, steps: tuple[Step, ...]
 ) -> None:
@@ -307,7 +312,7 @@ async def test_the_evidence_names_the_hosts_that_the_work_may_reach(
 
 
 async def test_details_say_that_there_is_more_below_until_it_is_in_sight(console: ConsoleApp) -> None:
-    more = ("enter", sees("▼ more below: PgDn"), *["pagedown"] * 9, hides("▼ more below"))
+    more = (press("enter"), sees("▼ more below: PgDn"), press("pagedown", times=9), hides("▼ more below"))
     await play(console, *more, size=(80, 24))
 
 

@@ -27,8 +27,10 @@ from tests.console.stories import (
     hides,
     never_called,
     play,
+    press,
     sees,
     story_test,
+    type_text,
 )
 
 HUNKS = """@@ -1,4 +1,5 @@ def total(cart):
@@ -183,57 +185,61 @@ def place_of_comment(app: ConsoleApp) -> tuple[str, int, bool]:
     return comment.path, comment.line, comment.old
 
 
-IN_DIFF: tuple[Step, ...] = ("2", Until("the diff", lambda app: len(view(app).files) > 0), "tab", "tab", "tab")
+IN_DIFF: tuple[Step, ...] = (press("2"), Until("the diff", lambda app: len(view(app).files) > 0), press("tab tab tab"))
 HUNK_1 = ("shop/cart.py", 1)
 LOST = sees("lost hunks that you had marked. Look at")
 
 STORIES = {
     "hunks and files fold and are gone through": (
-        "]", "]", Until("hunk 2", lambda app: view(app).current.hunk.number == 2), "enter",
-        sees("▸ hunk 2 of 2  3 lines"), "enter", "[", "}", cursor("#files", "shop/price.py"), "enter", "{",
-        cursor("#files", "shop/cart.py"), sees("▸ shop/price.py"), "G", "g",
+        press("] ]"), Until("hunk 2", lambda app: view(app).current.hunk.number == 2), press("enter"),
+        sees("▸ hunk 2 of 2  3 lines"), press("enter [ }"), cursor("#files", "shop/price.py"), press("enter {"),
+        cursor("#files", "shop/cart.py"), sees("▸ shop/price.py"), press("G g"),
         Until("the top", lambda app: view(app).cursor == 0),
     ),
     "what is marked lands alone": (
-        "]", "space", "}", "space", marked(HUNK_1, ("shop/price.py", 1), ("shop/price.py", 2)),
+        press("] space } space"), marked(HUNK_1, ("shop/price.py", 1), ("shop/price.py", 2)),
         sees("2 of 3 files marked, some only in part (1 hunk): only these land", "Landing changes 2 files in shop"),
-        "L", called("landed part", ("shop/cart.py", (1,)), ("shop/price.py", ())),
-        sees("2 files landed, 3 files to land"), marked(), "u", called("undone", CHANGE),
+        press("L"), called("landed part", ("shop/cart.py", (1,)), ("shop/price.py", ())),
+        sees("2 files landed, 3 files to land"), marked(), press("u"), called("undone", CHANGE),
     ),
     "marks whose hunks landed elsewhere are said before all of it lands": (
-        "]", "space", without_first_hunk, LOST, marked(), "L", sees("Land again to land all of it"),
-        never_called("landed"), "L", called("landed", CHANGE),
+        press("] space"), without_first_hunk, LOST, marked(), press("L"), sees("Land again to land all of it"),
+        never_called("landed"), press("L"), called("landed", CHANGE),
     ),
     "marks stay when their landing is refused": (
-        Given(refuse_to_land), "]", "space", "L", sees("you changed the same lines"), marked(HUNK_1),
+        Given(refuse_to_land), press("] space L"), sees("you changed the same lines"), marked(HUNK_1),
         without_first_hunk, LOST,
     ),
     "marks stay while you look at another session": (
-        "]", "space", lambda app: app.screen.go_to("sessions"), "j", Until("none", lambda app: not view(app).files),
-        "k", marked(HUNK_1), "L", called("landed part", ("shop/cart.py", (1,))),
+        press("] space"), lambda app: app.screen.go_to("sessions"), press("j"),
+        Until("none", lambda app: not view(app).files),
+        press("k"), marked(HUNK_1), press("L"), called("landed part", ("shop/cart.py", (1,))),
     ),
     "a folder is marked in the tree": (
-        "shift+tab", "g", "space", parts("shop/cart.py", "shop/price.py", "shop/rounding.py"), "down", "space",
+        press("shift+tab g space"), parts("shop/cart.py", "shop/price.py", "shop/rounding.py"), press("down space"),
         sees("○ ~ cart.py"),
     ),
     "a comment is written, shown and removed": (
-        "]", "down", "down", "c", sees("comment on shop/cart.py:13 before the change"), *"why?", "enter",
+        press("] down down c"), sees("comment on shop/cart.py:13 before the change"), type_text("why?"), press("enter"),
         sees("┃ why?"), Until("its place", lambda app: place_of_comment(app) == ("shop/cart.py", 13, True)),
         hides("C send comments"),  # a flow made the changes: it is a note
-        "down", "delete", hides("┃ why?"),
+        press("down delete"), hides("┃ why?"),
     ),
     "the cursor stays on its line when a comment comes below it": (
-        "]", "down", "down", "c", *"why?", "enter", sees("┃ why?"), "c", sees("comment on shop/cart.py:13 before"),
+        press("] down down c"), type_text("why?"), press("enter"), sees("┃ why?"), press("c"),
+        sees("comment on shop/cart.py:13 before"),
     ),
     "the cursor stays on an added line below the line that it replaces": (
-        "]", "down", "down", "down", "c", *"why?", "enter", sees("┃ why?"),
+        press("] down down down c"), type_text("why?"), press("enter"), sees("┃ why?"),
         Until("its line", lambda app: view(app).current.line_row.sign == "+"),
     ),
     "a comment that was begun is there again, for its line alone": (
-        "]", "down", "down", "c", *"why", "escape", "c", reply_line("why"), "escape", "up", "c", reply_line(""),
+        press("] down down c"), type_text("why"), press("escape c"), reply_line("why"), press("escape up c"),
+        reply_line(""),
     ),
     "comments go to the agent as a card that continues its session": (
-        Given(of_an_agent), "]", "down", "c", *"use Decimal", "enter", sees("C send comments"), "C",
+        Given(of_an_agent), press("] down c"), type_text("use Decimal"), press("enter"), sees("C send comments"),
+        press("C"),
         Until("the card", lambda app: any(call[0] == "propose" and "use Decimal" in call for call in call_log(app))),
         Until("sent", lambda app: app.engine.changes.all[0].comments[0].sent),
     ),
@@ -245,14 +251,19 @@ test_story = pytest.mark.long(story_test(STORIES, *IN_DIFF))
 
 async def test_every_sort_of_change_is_described(console: ConsoleApp) -> None:
     await play(
-        console, Given(every_sort), *IN_DIFF, "z", sees(*(words for *_, words in SORTS.values())), size=(120, 100)
+        console,
+        Given(every_sort),
+        *IN_DIFF,
+        press("z"),
+        sees(*(words for *_, words in SORTS.values())),
+        size=(120, 100),
     )
 
 
 async def test_very_long_lines_are_moved(console: ConsoleApp) -> None:
     long = Given(lambda engine: hunks(engine, f"@@ -0,0 +1 @@\n+{'x' * 300}the end\n"))
-    moved = (sees("xxx…"), *[">"] * 20, sees("the end"), *["<"] * 30, hides("the end"))
-    await play(console, long, *IN_DIFF, "z", *moved, size=(80, 24))
+    moved = (sees("xxx…"), press(">", times=20), sees("the end"), press("<", times=30), hides("the end"))
+    await play(console, long, *IN_DIFF, press("z"), *moved, size=(80, 24))
 
 
 @pytest.mark.parametrize(("size", "split"), [((160, 50), True), ((159, 50), False)])
@@ -261,7 +272,7 @@ async def test_side_by_side_where_there_is_room(console: ConsoleApp, size: tuple
         line = next(item for item in screen_text(app).split("\n") if "round(sum(lines),2)" in item)
         return ("round(sum(lines), 2)" in line) is split
 
-    await play(console, *IN_DIFF, "z", Until("both sides", side_by_side), size=size)
+    await play(console, *IN_DIFF, press("z"), Until("both sides", side_by_side), size=size)
 
 
 @pytest.mark.long
@@ -275,6 +286,13 @@ async def test_nothing_lands_and_no_other_session_changes_while_a_diff_is_read(
         change_set(engine, landed=1, landings=1)
         app.reload(["changes"])
 
-    steps = ("]", "space", read_again, hides("hunk 1"), "L", sees("The diff is not read yet"), never_called("landed"))
-    away = (lambda app: app.screen.go_to("sessions"), "up", lambda app: go_on.set(), hides("hunk 1"))
-    await play(console, *IN_DIFF, *steps, *away, "down", marked(HUNK_1), size=(160, 50))
+    steps = (
+        press("] space"),
+        read_again,
+        hides("hunk 1"),
+        press("L"),
+        sees("The diff is not read yet"),
+        never_called("landed"),
+    )
+    away = (lambda app: app.screen.go_to("sessions"), press("up"), lambda app: go_on.set(), hides("hunk 1"))
+    await play(console, *IN_DIFF, *steps, *away, press("down"), marked(HUNK_1), size=(160, 50))

@@ -14,10 +14,21 @@ from engine.model import LocalModels
 from tests.console.conftest import make_console
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import NOW, found_agent
-from tests.console.stories import CLOSED, Given, Step, called, hides, never_called, play, sees, story_test
+from tests.console.stories import (
+    CLOSED,
+    Given,
+    Step,
+    called,
+    hides,
+    never_called,
+    play,
+    press,
+    sees,
+    story_test,
+)
 
 
-def served(by: str = "", agents: bool = False, **local: tuple[str, ...]) -> Given:
+def koji_core_served_by(by: str = "", agents: bool = False, **local: tuple[str, ...]) -> Given:
     """This serves koji-core; these coding agents and models are on this machine."""
 
     def change(engine: StandIn) -> None:
@@ -31,19 +42,24 @@ def served(by: str = "", agents: bool = False, **local: tuple[str, ...]) -> Give
 FAULT = "ollama at 127.0.0.1:11434 did not list its models within 0.5 s"
 STORIES: dict[str, tuple[Step, ...]] = {
     "who could take text, and a key connects it": (
-        served(agents=True), sees("H connects Claude Code"), "H", sees("once its adapter is installed: npm i"),
-        never_called("assign_agent"), "1", called("assign_agent", "claude"), sees("run claude"), "escape", CLOSED,
+        koji_core_served_by(agents=True), sees("H connects Claude Code"), press("H"),
+        sees("once its adapter is installed: npm i"),
+        never_called("assign_agent"), press("1"), called("assign_agent", "claude"), sees("run claude"),
+        press("escape"), CLOSED,
     ),
     "which models of this machine could": (
-        served(ids=("ollama:qwen3", "ollama:llama3.2:3b")), sees("H connects ollama:qwen3 or"), "H",
-        sees("a model on this machine"), "2", sees("koji-core is served by ollama:llama3.2:3b"),
+        koji_core_served_by(ids=("ollama:qwen3", "ollama:llama3.2:3b")), sees("H connects ollama:qwen3 or"), press("H"),
+        sees("a model on this machine"), press("2"), sees("koji-core is served by ollama:llama3.2:3b"),
         called("assign_model", "ollama:llama3.2:3b"), called("refresh_runners"), CLOSED,
     ),
-    "what listens and tells no model": (served(faults=(FAULT,)), "H", sees(FAULT, "No coding agent on the PATH")),
-    "who takes text": (
-        served("ollama:qwen3"), sees("hides this", "text prompts go to ollama:qwen3"), hides("no model configured")
+    "what listens and tells no model": (
+        koji_core_served_by(faults=(FAULT,)), press("H"), sees(FAULT, "No coding agent on the PATH"),
     ),
-    "the hints stay until Escape": ("left", sees("hides this"), "escape", hides("hides this")),
+    "who takes text": (
+        koji_core_served_by("ollama:qwen3"), sees("hides this", "text prompts go to ollama:qwen3"),
+        hides("no model configured")
+    ),
+    "the hints stay until Escape": (press("left"), sees("hides this"), press("escape"), hides("hides this")),
 }  # fmt: skip
 
 
@@ -61,11 +77,11 @@ async def test_the_hints_of_a_first_run_fit_their_lines(
         "n writes your own prompt; no model configured: clawpy key set openai",
         "--workspace DIR adds folders · nothing runs by itself · esc hides this",
     )
-    await play(console, served(), sees(*lines), size=size)
+    await play(console, koji_core_served_by(), sees(*lines), size=size)
 
 
 async def test_a_summary_after_an_absence_stays_until_a_key(home: Home, engine: StandIn) -> None:
     since = last_screen.LastScreen(AppState(), welcomed=True, saved_at=NOW - timedelta(hours=3))
     last_screen.save(home.last_screen, since)
     words = ("While you were away, 3h", "done", "approved", "dismissed", "2 learnings promoted", "spent")
-    await play(make_console(home, lambda: engine), sees(*words), "y", hides("While you were away"))
+    await play(make_console(home, lambda: engine), sees(*words), press("y"), hides("While you were away"))

@@ -21,7 +21,18 @@ from tests.console.conftest import running, screen_text
 from tests.console.snapshots import SIZES, CompareSnapshot
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_organisation import make_organisation, with_organisation
-from tests.console.stories import CLOSED, Given, Step, Until, carry_out, play, sees, story_test
+from tests.console.stories import (
+    CLOSED,
+    Given,
+    Step,
+    Until,
+    carry_out,
+    play,
+    press,
+    sees,
+    story_test,
+    type_text,
+)
 from tests.hierarchy.guidance_world import World
 from tests.support.helpers import assert_contains
 
@@ -59,7 +70,12 @@ def shows(agent: str) -> Until:
 
 def agent(name: str, tab: str = "who") -> tuple[Step, ...]:
     """The hierarchy screen with the cursor on an agent that was read, in this tab."""
-    return "3", lambda app: app.screen.show(name), shows(name), *["right_square_bracket"] * TABS.index(tab)
+    return (
+        press("3"),
+        lambda app: app.screen.show(name),
+        shows(name),
+        press("right_square_bracket", times=TABS.index(tab)),
+    )
 
 
 def rows(app: ConsoleApp) -> list[str]:
@@ -138,78 +154,83 @@ STORIES: dict[str, tuple[Step, ...]] = {
         *agent("backend_builder"),
         sees("ORGANISATION  20  1 working  1 waiting", "▾ 4 backend_builder", "working 182.4k", "4 researcher",
              "waiting  95.0k", "not used yet: cfo, "),
-        unlisted("junior_frontend"), "a", listed("junior_frontend"), "a", unlisted("junior_frontend"),
+        unlisted("junior_frontend"), press("a"), listed("junior_frontend"), press("a"), unlisted("junior_frontend"),
         click("+ceo"), click("+ceo"), listed("cfo", "cmo", "oeo"),
     ),
     "rows fold with keys": (
-        *agent("backend_lead"), "left", unlisted("backend_builder"), "left", "left", unlisted("backend_lead"), "right",
-        "right", AT_TREE, "space", listed("backend_builder"),
+        *agent("backend_lead"), press("left"), unlisted("backend_builder"), press("left left"),
+        unlisted("backend_lead"), press("right right"), AT_TREE, press("space"), listed("backend_builder"),
     ),
     "words filter as one types": (
-        *agent("ceo"), "slash", *"chronicle-hub",
+        *agent("ceo"), press("slash"), type_text("chronicle-hub"),
         Until("the chain", lambda app: rows(app) == ["owner", "ceo", "coo", "chronicler"]), shows("chronicler"),
-        "enter", "escape", listed("backend_builder"), shows("chronicler"),
+        press("enter escape"), listed("backend_builder"), shows("chronicler"),
     ),
     "findings are sent up after a question": (
-        *agent("backend_builder"), "f", sees("Reserve stock before the payment"), "y", sees("1 finding sent up"),
+        *agent("backend_builder"), press("f"), sees("Reserve stock before the payment"), press("y"),
+        sees("1 finding sent up"),
         Until("none waits", lambda app: world_of(app).bubbles.list(state=BubbleState.QUEUED) == []),
     ),
     "teaching shows the change, and is done after a question": (
         *agent("backend_builder", "teaching"),
-        sees("last round never", "when you ask: enable_m2 is off", "+## Inherited Wisdom"), "T", "y", sees("taught"),
-        soul("backend_builder", "Inherited Wisdom"), sees("No changes"),
+        sees("last round never", "when you ask: enable_m2 is off", "+## Inherited Wisdom"), press("T y"),
+        sees("taught"), soul("backend_builder", "Inherited Wisdom"), sees("No changes"),
     ),
     "its sessions lead to work": (
-        *agent("chronicler"), "left_square_bracket", "enter",
-        sees("12 sessions  48,000 tokens  $0.41", "Summarise the day so far"), "enter",
+        *agent("chronicler"), press("left_square_bracket enter"),
+        sees("12 sessions  48,000 tokens  $0.41", "Summarise the day so far"), press("enter"),
         Until("work", lambda app: app.current_mode == "work" and app.screen.session.agent == "chronicler"),
     ),
     "a move is shown before it is done, and undone": (
-        *agent("dreamer"), "m", sees("Its guidance does not change."), *"backend_lead",
+        *agent("dreamer"), press("m"), sees("Its guidance does not change."), type_text("backend_lead"),
         sees("+ backend_lead → cto → ceo → owner", "chain - cino → ceo → owner",
              '+ <leader id="backend_lead" tier="3" hop="0">'),
-        under("dreamer", "cino"), "enter", under("dreamer", "backend_lead"), CLOSED, sees("Undo: u"), "u",
+        under("dreamer", "cino"), press("enter"), under("dreamer", "backend_lead"), CLOSED, sees("Undo: u"), press("u"),
         under("dreamer", "cino"),
     ),
     "a place it cannot take says why": (
-        *agent("cto"), "m", Until("a preview", lambda app: app.screen._has_preview),
+        *agent("cto"), press("m"), Until("a preview", lambda app: app.screen._has_preview),
         Until("not below it", lambda app: "backend_builder" not in
               [row.id for row in app.screen.query_one("#leaders", Rows).rows]),
         lambda app: world_of(app).agents.move("cfo", "backend_builder"),  # meanwhile, elsewhere
-        *"cfo", sees("cto leads cfo, so it cannot report to it"), "enter", "escape", CLOSED, under("cto", "ceo"),
+        type_text("cfo"), sees("cto leads cfo, so it cannot report to it"), press("enter escape"), CLOSED,
+        under("cto", "ceo"),
     ),
     "a tier is given and taken back": (
-        *agent("dreamer"), "t", "3", tier("dreamer", 3), sees("by tier_assignments in wisdom_cascade_config.json"), "t",
-        "a", tier("dreamer", 4), "u", tier("dreamer", 3),
+        *agent("dreamer"), press("t 3"), tier("dreamer", 3), sees("by tier_assignments in wisdom_cascade_config.json"),
+        press("t a"), tier("dreamer", 4), press("u"), tier("dreamer", 3),
     ),
     "a soul is edited here": (
-        *agent("dreamer"), "e", *write("# Dreamer\n\nDreams in colour.\n"), "ctrl+s", sees("Dreams in colour."), CLOSED,
-        soul("dreamer", "Dreams in colour."),
+        *agent("dreamer"), press("e"), *write("# Dreamer\n\nDreams in colour.\n"), press("ctrl+s"),
+        sees("Dreams in colour."), CLOSED, soul("dreamer", "Dreams in colour."),
     ),
     "a leader's guidance is edited beside the prompts it changes": (
-        *agent("cto", "guidance"), "e", *write("Plain beats clever.", "Simple beats clever."),
+        *agent("cto", "guidance"), press("e"), *write("Plain beats clever.", "Simple beats clever."),
         sees("+ cto, principles: Plain beats clever.", "- cto, principles: Simple beats clever.", "backend_builder, "),
-        block("Simple beats clever."), "escape", sees("Not saved"), "ctrl+s", CLOSED, block("Plain beats clever."),
-        sees("Plain beats clever."), "u", block("Simple beats clever."),
+        block("Simple beats clever."), press("escape"), sees("Not saved"), press("ctrl+s"), CLOSED,
+        block("Plain beats clever."), sees("Plain beats clever."), press("u"), block("Simple beats clever."),
     ),
     "an agent is created, retired and brought back": (
-        *agent("cro"), "n", Until("the form", lambda app: app.screen.query("#id")), *"Librarian", "ctrl+s",
-        sees("is not an agent id"), fill("id", "librarian"), "ctrl+s", shows("librarian"), under("librarian", "cro"),
-        "D", sees("Retire librarian?"), "y", unlisted("librarian"), listed("=retired"),
-        Until("retired", lambda app: "librarian" in [item.id for item in world_of(app).agents.retired()]), "u",
+        *agent("cro"), press("n"), Until("the form", lambda app: app.screen.query("#id")), type_text("Librarian"),
+        press("ctrl+s"),
+        sees("is not an agent id"), fill("id", "librarian"), press("ctrl+s"), shows("librarian"),
+        under("librarian", "cro"),
+        press("D"), sees("Retire librarian?"), press("y"), unlisted("librarian"), listed("=retired"),
+        Until("retired", lambda app: "librarian" in [item.id for item in world_of(app).agents.retired()]), press("u"),
         listed("librarian"),
     ),
     "who was retired can be brought back": (
-        *agent("ceo"), "G", "enter", "down", shows("night_watch"), sees("Retired: it runs nothing."), "B", retired(),
-        Until("idle", lambda app: app.screen.agent.state == "idle"),
+        *agent("ceo"), press("G enter down"), shows("night_watch"), sees("Retired: it runs nothing."), press("B"),
+        retired(), Until("idle", lambda app: app.screen.agent.state == "idle"),
     ),
     "who may not be retired says why before anything is asked": (
-        *agent("researcher"), "D", sees("researcher serves research"), CLOSED, under("researcher", "cro")
+        *agent("researcher"), press("D"), sees("researcher serves research"), CLOSED, under("researcher", "cro")
     ),
     "broken folders show what to mend, and outside edits appear": (
         *agent("dreamer"), breaks, sees("✗ comms.json: reports_to", "1 broken",
-             "→ fix /home/ada/.local/share/clawpy/agents/dreamer/comms.json"), offers("move", False), "e",
-        *write(COMMS), "ctrl+s", CLOSED, Until("mended", lambda app: not world_of(app).agents.get("dreamer").broken),
+             "→ fix /home/ada/.local/share/clawpy/agents/dreamer/comms.json"), offers("move", False), press("e"),
+        *write(COMMS), press("ctrl+s"), CLOSED,
+        Until("mended", lambda app: not world_of(app).agents.get("dreamer").broken),
     ),
     "circles and missing leaders are drawn as such": (
         Given(strays), *agent("a"),
@@ -233,13 +254,13 @@ async def test_guidance_is_the_block_the_next_prompt_carries(console: ConsoleApp
         f"{guidance.tokens} of 300 tokens from", "▼ left out (budget)", *(text for hop in hops for text in hop)
     )
     # into the block, and from its line to the leader that says it
-    leads = ("enter", "enter", shows("backend_lead"), sees("tier 3 leads and receives no guidance", "found by 1"))
+    leads = (press("enter enter"), shows("backend_lead"), sees("tier 3 leads and receives no guidance", "found by 1"))
     await play(console, *agent("backend_builder", "guidance"), is_shown, words, *leads, size=WIDE)
 
 
 async def test_findings_show_each_gate_with_its_figures(console: ConsoleApp, world: World) -> None:
     async with running(console, size=WIDE) as pilot:
-        await carry_out(pilot, *agent("backend_builder", "findings"), "enter")
+        await carry_out(pilot, *agent("backend_builder", "findings"), press("enter"))
         assert "FOUND BY IT  1 waiting to be sent up  ·  2 refused  ·  1 delivered" in screen_text(console)
         findings = world.bubbles.list(agent="backend_builder")
         for finding in findings:
@@ -257,7 +278,7 @@ async def test_an_empty_organisation_shows_its_owner_and_offers_a_new_agent(
         tmp_path / "agents", cascade_config=world.config, settings=FixedSettings(), database=world.database
     )
     alone = Until("the owner alone", lambda app: rows(app) == ["owner"])
-    await play(console, "3", shows("owner"), alone, offers("new", True), offers("retire", False), size=(80, 24))
+    await play(console, press("3"), shows("owner"), alone, offers("new", True), offers("retire", False), size=(80, 24))
 
 
 SHOTS = {

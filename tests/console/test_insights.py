@@ -43,6 +43,7 @@ from tests.console.stories import (
     hides,
     never_called,
     play,
+    press,
     refused,
     sees,
     story_test,
@@ -86,7 +87,7 @@ def test_before_any_card(console: ConsoleApp, engine: StandIn, compare_snapshot:
     compare_snapshot(console, size, go=open_insights)
 
 
-def training(**more: object) -> Given:
+def with_training(**more: object) -> Given:
     """The training is like this; `newer` is its last run."""
 
     def change(engine: StandIn) -> None:
@@ -97,7 +98,7 @@ def training(**more: object) -> Given:
     return Given(change)
 
 
-def outcomes(*outcomes: Outcome) -> Given:
+def with_outcomes(*outcomes: Outcome) -> Given:
     def change(engine: StandIn) -> None:
         newest = engine.insights.cards[-1]
         engine.insights.cards = [dataclasses.replace(newest, outcome=outcome) for outcome in outcomes]
@@ -105,8 +106,8 @@ def outcomes(*outcomes: Outcome) -> Given:
     return Given(change)
 
 
-def swappable(state: str) -> Given:
-    return training(newer=run(2, state, updated_at=NOW - timedelta(days=1), former_model="together:me/twin-1"))
+def with_swappable_model(state: str) -> Given:
+    return with_training(newer=run(2, state, updated_at=NOW - timedelta(days=1), former_model="together:me/twin-1"))
 
 
 READ = Until("the figures", lambda app: app.screen._insights)
@@ -116,34 +117,37 @@ STORIES: dict[str, tuple[Step, ...]] = {
              "phase       2: its calibration holds on 212"),
     ),
     "cards that were withdrawn are told, so that all add up": (
-        outcomes(Outcome.WITHDRAWN, Outcome.WITHDRAWN, Outcome.EXPIRED, Outcome.CANNOT_RUN),
+        with_outcomes(Outcome.WITHDRAWN, Outcome.WITHDRAWN, Outcome.EXPIRED, Outcome.CANNOT_RUN),
         Until("the counts", lambda app: "0 approved, 0 dismissed, 1 expired, 2 withdrawn, 1 could not run"
               in " ".join(app.screen.query_one("#left-text").render().plain.split())),
     ),
     "period and workspace change what is read": (
-        called("insights", 30, ""), "p", sees("last 90 days:"), "p", sees("all time:"), "w",
+        called("insights", 30, ""), press("p"), sees("last 90 days:"), press("p"), sees("all time:"), press("w"),
         called("insights", None, SHOP), sees("Cards of shop"),
     ),
     "nothing is sent before it is said what and where": (
-        "t", sees("Train a Twin model?", "112 preference pairs, 184 kB", "(https://api.together.xyz/v1)",
+        press("t"), sees("Train a Twin model?", "112 preference pairs, 184 kB", "(https://api.together.xyz/v1)",
                   "Qwen/Qwen3-8B", "$1.00 is reserved", "26 decisions"),
-        "up", "enter", "t", never_called("launch"), "X", called("launch"),
+        press("up enter t"), never_called("launch"), press("X"), called("launch"),
     ),
     "what is missing for a training is said": (
-        refused("offer", "together has no key", "clawpy key set together"), "t", sees("clawpy key set together")
+        refused("offer", "together has no key", "clawpy key set together"), press("t"), sees("clawpy key set together")
     ),
     "a training under way is stopped by the same key": (
-        training(newer=run(2, "started"), active=run(2, "started")), "s", hides("Swap"), "t",
-        sees("Stop the training?"), "X", called("cancel"),
+        with_training(newer=run(2, "started"), active=run(2, "started")), press("s"), hides("Swap"), press("t"),
+        sees("Stop the training?"), press("X"), called("cancel"),
     ),
     "a model is swapped in": (
-        swappable("kept_old"), "s", sees("me/twin-2"), never_called("adopt"), "y", called("adopt")
+        with_swappable_model("kept_old"), press("s"), sees("me/twin-2"), never_called("adopt"), press("y"),
+        called("adopt")
     ),
-    "a model is swapped out": (swappable("adopted"), "s", sees("me/twin-2"), "y", called("restore_former")),
+    "a model is swapped out": (
+        with_swappable_model("adopted"), press("s"), sees("me/twin-2"), press("y"), called("restore_former"),
+    ),
 }  # fmt: skip
 
 
-test_story = pytest.mark.long(story_test(STORIES, "7", READ))
+test_story = pytest.mark.long(story_test(STORIES, press("7"), READ))
 
 
 @pytest.mark.long
@@ -153,7 +157,18 @@ async def test_a_key_pressed_twice_opens_one_dialog(console: ConsoleApp, engine:
     one_dialog = Until(
         "one dialog", lambda app: len(app.screen_stack) == 2 and not any(item.is_running for item in app.workers)
     )
-    await play(console, "7", READ, "t", "t", lambda app: looked.set(), one_dialog, "escape", CLOSED, "t", one_dialog)
+    await play(
+        console,
+        press("7"),
+        READ,
+        press("t t"),
+        lambda app: looked.set(),
+        one_dialog,
+        press("escape"),
+        CLOSED,
+        press("t"),
+        one_dialog,
+    )
 
 
 async def test_the_end_of_a_training_is_a_toast_and_new_figures(
@@ -166,7 +181,7 @@ async def test_the_end_of_a_training_is_a_toast_and_new_figures(
         engine.bus.publish(TrainingMoved(subject="train_1", state="kept_old", note="agrees with 71% of 23"))
 
     lines = sees("training: the new model is not used; agrees with 71%")
-    await play(console, "7", READ, ends, lines, "shift+tab", sees("7 of 100 new"))
+    await play(console, press("7"), READ, ends, lines, press("shift+tab"), sees("7 of 100 new"))
 
 
 # Fields

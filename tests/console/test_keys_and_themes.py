@@ -25,8 +25,10 @@ from tests.console.stories import (
     choose,
     hides,
     never_called,
+    press,
     sees,
     story_test,
+    type_text,
 )
 
 OWN = """
@@ -89,7 +91,7 @@ def test_every_key_is_printable() -> None:
     assert not [action.id for action in ACTIONS if not shown_key(action.id, {}).isprintable()]
 
 
-def keys(**keys: str) -> Given:
+def with_keys(**keys: str) -> Given:
     return Given(
         lambda engine: setattr(
             engine.settings.current, "keys", {name.replace("__", "."): key for name, key in keys.items()}
@@ -110,23 +112,25 @@ IN_ORDER = Until(
 DND = "do not disturb for 2 hours; again"
 STORIES: dict[str, tuple[Step, ...]] = {
     "the help begins with the keys of the pane, and finds others": (
-        "6", "question_mark", sees(DND), IN_ORDER, *"undo a landing", sees("undo a landing", "esc clear"), hides(DND),
-        "escape", sees("esc close", DND), *["pagedown"] * 9, sees("close; the text is kept"), "question_mark", CLOSED,
+        press("6 question_mark"), sees(DND), IN_ORDER, type_text("undo a landing"),
+        sees("undo a landing", "esc clear"), hides(DND),
+        press("escape"), sees("esc close", DND), press("pagedown", times=9), sees("close; the text is kept"),
+        press("question_mark"), CLOSED,
     ),
     "the palette copies the id too": (choose("Copy the id"), COPIED),
     "q leaves, and is a letter while one types": (
-        Given(lambda engine: engine.sessions.all.pop(0)), sees("? keys  q quit"), "n", "q", sees("New prompt"),
-        "escape",
-        "q", ENDED,
+        Given(lambda engine: engine.sessions.all.pop(0)), sees("? keys  q quit"), press("n q"), sees("New prompt"),
+        press("escape q"), ENDED,
     ),
     "Ctrl+C ends nothing, and names the key that leaves": (
-        keys(app__quit_typing="f10"), "ctrl+c", sees("F10 quits, F12 stops everything")
+        with_keys(app__quit_typing="f10"), press("ctrl+c"), sees("F10 quits, F12 stops everything")
     ),
     "remapped keys work and are shown, and a bad one is named": (
-        keys(stack__dismiss="x", stack__nope="y"), sees("stack.nope"), "left", never_called("dismiss"), "x",
-        called("dismiss", FIRST), sees("x dismiss"),
+        with_keys(stack__dismiss="x", stack__nope="y"), sees("stack.nope"), press("left"), never_called("dismiss"),
+        press("x"), called("dismiss", FIRST), sees("x dismiss"),
     ),
-    **{f"y copies the id on screen {screen}": (screen, COPY_TEXT, "y", COPIED, sees("copied")) for screen in "124567"},
+    **{f"y copies the id on screen {screen}": (press(screen), COPY_TEXT, press("y"), COPIED, sees("copied"))
+       for screen in "124567"},
 }  # fmt: skip
 
 

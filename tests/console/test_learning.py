@@ -41,10 +41,12 @@ from tests.console.stories import (
     never_called,
     on_screen,
     play,
+    press,
     refused,
     sees,
     select,
     story_test,
+    type_text,
 )
 
 WIDE = (150, 50)
@@ -98,55 +100,58 @@ UNDECIDED = never_called("approve_candidate", "reject_candidate", "roll_back")
 
 STORIES: dict[str, tuple[Step, ...]] = {
     "words and groups filter both": (
-        *opened(ROUNDING.id), "slash", *"chronicler", listed(CHEAP.id, EMOJI.id), "enter", "s", only(CHEAP.id),
-        sees("only: Needs your decision"), "escape", "escape", "slash", *"one process", "enter", listed(TASK.id),
-        "escape", "t", "t", "t", listed(PROXY.id), sees("only: about you"), "escape", listed(ROUNDING.id),
+        *opened(ROUNDING.id), press("slash"), type_text("chronicler"), listed(CHEAP.id, EMOJI.id), press("enter s"),
+        only(CHEAP.id),
+        sees("only: Needs your decision"), press("escape escape slash"), type_text("one process"), press("enter"),
+        listed(TASK.id),
+        press("escape t t t"), listed(PROXY.id), sees("only: about you"), press("escape"), listed(ROUNDING.id),
     ),
     "activating shows what changes, and can be undone": (
-        *opened(ROUNDING.id), "a", QUESTION,
-        sees("for backend_builder, coding runs in shop", "- 2. Look at what changed since it was green."), "enter",
-        UNDECIDED, "a", "y", called("approve_candidate", ROUNDING.id), sees("● active by you"), "u",
+        *opened(ROUNDING.id), press("a"), QUESTION,
+        sees("for backend_builder, coding runs in shop", "- 2. Look at what changed since it was green."),
+        press("enter"),
+        UNDECIDED, press("a y"), called("approve_candidate", ROUNDING.id), sees("● active by you"), press("u"),
         called("undo_candidate", ROUNDING.id), sees("▲ needs your decision"),
         Until("no undo", lambda app: not app.screen.check_action("undo", ())),
     ),
     "leaving the question decides nothing": (
-        *opened(ROUNDING.id), "a", "escape", "a", "n", "x", "n", "o", "escape", on_screen("learning"), UNDECIDED
+        *opened(ROUNDING.id), press("a escape a n x n o escape"), on_screen("learning"), UNDECIDED
     ),
     "rejecting keeps the reason, and Enter decides nothing": (
-        *opened(TRIES.id), "x", sees("Nothing changes in how agents act."), *"yes few", "enter",
-        Until("the dialog", lambda app: isinstance(app.screen, DecisionDialog)), UNDECIDED, "ctrl+s",
+        *opened(TRIES.id), press("x"), sees("Nothing changes in how agents act."), type_text("yes few"), press("enter"),
+        Until("the dialog", lambda app: isinstance(app.screen, DecisionDialog)), UNDECIDED, press("ctrl+s"),
         called("reject_candidate", TRIES.id, "yes few"), sees("✗ rejected by you"),
     ),
     "a refusal to activate is said": (
-        refused("approve_candidate", "decided meanwhile"), *opened(ROUNDING.id), "a", "y", sees("decided meanwhile")
+        refused("approve_candidate", "decided meanwhile"), *opened(ROUNDING.id), press("a y"), sees("decided meanwhile")
     ),
     "a refusal to promote is said": (
-        refused("promote", "decided meanwhile"), *opened(TASK.id), "p", "y", sees("decided meanwhile")
+        refused("promote", "decided meanwhile"), *opened(TASK.id), press("p y"), sees("decided meanwhile")
     ),
     "a record leads to its session": (
-        *opened(ROUNDING.id), "enter", "down", "enter", sees("It does not come from a session."), "up", "enter",
+        *opened(ROUNDING.id), press("enter down enter"), sees("It does not come from a session."), press("up enter"),
         work_on("sess_000000000002"),
     ),
     "a learning leads to its sources and sessions": (
-        *opened(PROJECT.id), sees("confidence  ▇▇▇▇▇▇▇▇▇· 0.90", "reached     12 prompts"), "enter", "enter",
-        at(FOUND[0].id), select("#links", f"learning:{PROJECT.id}"), "enter", at(PROJECT.id),
-        select("#links", f"session:{SESSIONS[1]}"), "enter", work_on(SESSIONS[1]),
+        *opened(PROJECT.id), sees("confidence  ▇▇▇▇▇▇▇▇▇· 0.90", "reached     12 prompts"), press("enter enter"),
+        at(FOUND[0].id), select("#links", f"learning:{PROJECT.id}"), press("enter"), at(PROJECT.id),
+        select("#links", f"session:{SESSIONS[1]}"), press("enter"), work_on(SESSIONS[1]),
     ),
     "retracting says what it queues, and that can be kept": (
-        *opened(PROJECT.id), "x", sees("1 learning promoted from it will wait for your decision:"), *"wrong", "ctrl+s",
-        called("retract", PROJECT.id, "wrong"),
+        *opened(PROJECT.id), press("x"), sees("1 learning promoted from it will wait for your decision:"),
+        type_text("wrong"), press("ctrl+s"), called("retract", PROJECT.id, "wrong"),
         sees("1 learning promoted from it: check below “Needs your decision”", "Needs your decision  3"),
-        *opened(GLOBAL.id), "a", called("keep", GLOBAL.id),
+        *opened(GLOBAL.id), press("a"), called("keep", GLOBAL.id),
     ),
     "a learning of a project is applied everywhere": (
-        *opened(TASK.id), "p", sees("If you confirm, a copy goes"), "y", called("promote", TASK.id)
+        *opened(TASK.id), press("p"), sees("If you confirm, a copy goes"), press("y"), called("promote", TASK.id)
     ),
-    "what recurs is promoted now": (*opened(PROJECT.id), "C", sees("2 found, 1 promoted")),
+    "what recurs is promoted now": (*opened(PROJECT.id), press("C"), sees("2 found, 1 promoted")),
     "a line of a prompt leads to a candidate": (follow(SourceKind.OVERLAY, STOCK.id), at(STOCK.id)),
     "a line of a prompt leads to a learning": (follow(SourceKind.LEARNING, PROJECT.id), at(PROJECT.id)),
-    "the queue of mission control leads here": (select("#queue", CHEAP.id), "enter", at(CHEAP.id)),
+    "the queue of mission control leads here": (select("#queue", CHEAP.id), press("enter"), at(CHEAP.id)),
     "what is gone is said": (lambda app: app.open("learning", "cand_gone"), sees("cand_gone no longer exists")),
-    "an empty list says how it fills": (Given(nothing_learned), "5", sees("Learnings come from sessions")),
+    "an empty list says how it fills": (Given(nothing_learned), press("5"), sees("Learnings come from sessions")),
 }  # fmt: skip
 
 
@@ -158,8 +163,8 @@ async def test_keys_during_an_undo_say_that_it_is_still_running(console: Console
     answered, undo = threading.Event(), engine.adaptation.undo
     engine.adaptation.undo = lambda id: (answered.wait(5), undo(id))[1]  # type: ignore[method-assign]
     removed = sees("Its changes are removed:", "- 3. Look at what changed since it was green.")
-    rolled_back = ("b", removed, "ctrl+s", sees("▼ rolled back by you"))
-    busy = ("u", "a", "u", sees("Undo is still running. Try again in a moment."), lambda app: answered.set())
+    rolled_back = (press("b"), removed, press("ctrl+s"), sees("▼ rolled back by you"))
+    busy = (press("u a u"), sees("Undo is still running. Try again in a moment."), lambda app: answered.set())
     done = (sees("● active"), called("undo_candidate", STOCK.id))
     await play(console, *opened(STOCK.id), *rolled_back, *busy, *done, size=WIDE)
 

@@ -29,10 +29,12 @@ from tests.console.stories import (
     hides,
     never_called,
     play,
+    press,
     refused,
     sees,
     select,
     story_test,
+    type_text,
 )
 
 pytestmark = pytest.mark.long
@@ -54,7 +56,14 @@ def detail(id: str = "") -> Until:
 def layer(layer: Layer) -> tuple[Step, ...]:
     """To the entries of a layer."""
     is_read = Until(layer, lambda app: app.screen.entry is not None and app.screen.entry.layer is layer)
-    return "4", lambda app: app.screen.go_to("layers"), select("#layers", layer.value), "enter", is_read, detail()
+    return (
+        press("4"),
+        lambda app: app.screen.go_to("layers"),
+        select("#layers", layer.value),
+        press("enter"),
+        is_read,
+        detail(),
+    )
 
 
 def entries(count: int) -> Until:
@@ -125,30 +134,31 @@ STORIES: dict[str, tuple[Step, ...]] = {
         step for item in Layer for step in (*layer(item), sees(SHOWS[item]))
     ),
     "words filter as one types": (
-        *layer(Layer.VECTORS), "slash", *"rounded once", entries(1), "enter", "escape", entries(5),
+        *layer(Layer.VECTORS), press("slash"), type_text("rounded once"), entries(1), press("enter escape"), entries(5),
         Until("not once a key", lambda app: len({call[2] for call in call_log(app) if call[0] == "entries"}) < 6),
     ),
     "a search by meaning has a key of its own": (
-        *layer(Layer.VECTORS), "m", *"cents", never_called("recall"), "enter",
+        *layer(Layer.VECTORS), press("m"), type_text("cents"), never_called("recall"), press("enter"),
         called("recall", "cents", frozenset({Layer.VECTORS})), sees("without graph: no answer", "0.90", "tags"),
     ),
     "the next page is read at the end of the last": (
-        *layer(Layer.LEDGER), entries(200), "end", entries(400), "end", entries(450),
+        *layer(Layer.LEDGER), entries(200), press("end"), entries(400), press("end"), entries(450),
         Until("no more", lambda app: not app.screen._has_more),
     ),
     "an outside edit shows up at once": (*layer(Layer.MARKDOWN), edited_outside, sees("# Theirs")),
     "around a task edges are named, and one can walk on": (
-        *layer(Layer.GRAPH), "down", detail("sess_000000000003"),
+        *layer(Layer.GRAPH), press("down"), detail("sess_000000000003"),
         sees("AROUND THIS TASK", "✓ blocked Format and fix", "○ led to Hunt flakes", "· formerly similar to Round per"),
-        link("sess_000000000002"), "enter", detail("sess_000000000002"), sees("was blocked by"), "escape", entries(4),
+        link("sess_000000000002"), press("enter"), detail("sess_000000000002"), sees("was blocked by"),
+        press("escape"), entries(4),
     ),
     "the chain of corrections of a fact is walked": (
         *layer(Layer.PARA), show(Layer.PARA, "fact_0002"), detail("fact_0002"),
         sees("this one Cart totals are rounded once", "replaced Cart totals are rounded per line"),
-        link("fact_0003"), "enter", detail("fact_0003"),
+        link("fact_0003"), press("enter"), detail("fact_0003"),
     ),
     "who used a memory leads to the session": (
-        Given(StandIn.with_agent), *layer(Layer.VECTORS), sees("USED BY"), link("sess_000000000009"), "enter",
+        Given(StandIn.with_agent), *layer(Layer.VECTORS), sees("USED BY"), link("sess_000000000009"), press("enter"),
         Until("work", lambda app: app.current_mode == "work" and app.screen.session.id == "sess_000000000009"),
     ),
     "a line of a prompt leads to its memory": (
@@ -158,34 +168,42 @@ STORIES: dict[str, tuple[Step, ...]] = {
         *layer(Layer.VECTORS), show(Layer.CONTEXT, "mem_gone"), sees("layer E has no mem_gone")
     ),
     "a preview of recall shows each line, its score and what fell out": (
-        *layer(Layer.VECTORS), "r",
+        *layer(Layer.VECTORS), press("r"),
         sees("212 of 600 tokens", "<recalled-memory>", "left out (budget)", "▲ without graph"),
-        "tab", sees("meaning", "▇▇▇▇▇▇▇▇·· 0.82 × 0.60"), "slash", "end", *" now", "enter", ASKED_NOW, "down", "enter",
-        CLOSED, Until("a single one", lambda app: app.screen._is_single),
+        press("tab"), sees("meaning", "▇▇▇▇▇▇▇▇·· 0.82 × 0.60"), press("slash end"), type_text(" now"), press("enter"),
+        ASKED_NOW, press("down enter"), CLOSED, Until("a single one", lambda app: app.screen._is_single),
     ),
-    "a recall that fails says so": (Given(recall_fails), *layer(Layer.VECTORS), "r", sees("the database is damaged")),
+    "a recall that fails says so": (
+        Given(recall_fails), *layer(Layer.VECTORS), press("r"), sees("the database is damaged"),
+    ),
     "a file is edited and saved": (
-        *layer(Layer.MARKDOWN), "e", text("# Builder"), *"New ", "ctrl+s", saved("New # Builder"), sees("New # Builder")
+        *layer(Layer.MARKDOWN), press("e"), text("# Builder"), type_text("New "), press("ctrl+s"),
+        saved("New # Builder"), sees("New # Builder")
     ),
     "an edit of what changed meanwhile shows both texts": (
-        *layer(Layer.MARKDOWN), "e", text("# Builder"), lambda app: soul(app.engine, "# Theirs\n"), *"Mine ", "ctrl+s",
-        sees("Another program changed the file", "# Theirs"), never_called("wrote"), "ctrl+t", text("# Theirs\n"),
-        "ctrl+z", text("Mine # Builder"), "ctrl+s", saved("Mine # Builder"),
+        *layer(Layer.MARKDOWN), press("e"), text("# Builder"), lambda app: soul(app.engine, "# Theirs\n"),
+        type_text("Mine "), press("ctrl+s"),
+        sees("Another program changed the file", "# Theirs"), never_called("wrote"), press("ctrl+t"),
+        text("# Theirs\n"),
+        press("ctrl+z"), text("Mine # Builder"), press("ctrl+s"), saved("Mine # Builder"),
     ),
     "a file that is refused stays open, and closes at the second key": (
-        refused("wrote", "line 2, column 3: there is a comma too many here"), *layer(Layer.MARKDOWN), "e",
-        text("# Builder"), "x", "ctrl+s", sees("line 2, column 3"), "escape", sees("Not saved"), "escape", CLOSED,
+        refused("wrote", "line 2, column 3: there is a comma too many here"), *layer(Layer.MARKDOWN), press("e"),
+        text("# Builder"), press("x ctrl+s"), sees("line 2, column 3"), press("escape"), sees("Not saved"),
+        press("escape"), CLOSED,
     ),
     "drafts are kept or turned down, and the queue leads to them": (
-        Given(a_draft_waits), select("#queue", "draft_2"), "enter", detail("draft_2"), "n", called("reject", "draft_2"),
-        detail("draft_1"), "a", called("promote", "draft_1"), hides("DRAFTS"), "a", "n", called("promote", "draft_1"),
+        Given(a_draft_waits), select("#queue", "draft_2"), press("enter"), detail("draft_2"), press("n"),
+        called("reject", "draft_2"),
+        detail("draft_1"), press("a"), called("promote", "draft_1"), hides("DRAFTS"), press("a n"),
+        called("promote", "draft_1"),
     ),
     "forgetting shows what it touches and asks for a second key": (
-        *layer(Layer.VECTORS), "x", sees("Forget it in 3 places", "stays: prompts that were sent already"),
-        "y", "up", "enter", "x", "enter", never_called("forget"), "X", hides("We take Decimal"),
+        *layer(Layer.VECTORS), press("x"), sees("Forget it in 3 places", "stays: prompts that were sent already"),
+        press("y up enter x enter"), never_called("forget"), press("X"), hides("We take Decimal"),
         Until("it is forgotten", lambda app: len([call for call in call_log(app) if call[0] == "forget"]) == 1),
     ),
-    "rows of the ledger are not forgotten": (*layer(Layer.LEDGER), "x", CLOSED, hides("x forget")),
+    "rows of the ledger are not forgotten": (*layer(Layer.LEDGER), press("x"), CLOSED, hides("x forget")),
 }  # fmt: skip
 
 
@@ -203,7 +221,7 @@ async def test_a_layer_that_is_built_shows_its_progress(console: ConsoleApp, eng
 
 async def test_the_first_preview_is_for_the_first_card(console: ConsoleApp, engine: StandIn) -> None:
     first = engine.cards.pending()[0]
-    await play(console, *layer(Layer.VECTORS), "r", sees("212 of 600 tokens"))
+    await play(console, *layer(Layer.VECTORS), press("r"), sees("212 of 600 tokens"))
     assert calls_of(engine, "preview") == [
         ("preview", first.assignment.prompt, first.assignment.workspace, first.agent)
     ]
@@ -214,7 +232,7 @@ async def test_the_operators_editor_gets_the_file(
 ) -> None:
     opened: list[str] = []
     monkeypatch.setattr("clawpy_console.external_programs.open_editor", lambda app, path: opened.append(path))
-    await play(console, *layer(Layer.MARKDOWN), "E", size=WIDE)
+    await play(console, *layer(Layer.MARKDOWN), press("E"), size=WIDE)
     assert opened == [str(engine.agent_files.folder / "/".join(SOUL))]
 
 

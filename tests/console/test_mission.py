@@ -27,6 +27,7 @@ from tests.console.stories import (
     never_called,
     on_screen,
     play,
+    press,
     sees,
     story_test,
 )
@@ -53,7 +54,7 @@ def row(rows: str, start: str, below: str = "", mark: str = "") -> Until:
     return Until(start, holds)
 
 
-def session(number: int, **more: object) -> Given:
+def with_session(number: int, **more: object) -> Given:
     def change(engine: StandIn) -> None:
         engine.sessions.all[number] = dataclasses.replace(engine.sessions.all[number], **more)  # type: ignore[arg-type]
 
@@ -66,7 +67,7 @@ def nothing_to_list(app: ConsoleApp) -> None:
     app.reload(["tasks", "settings"])
 
 
-def waits_for(span: timedelta) -> Given:
+def with_changes_that_wait_for(span: timedelta) -> Given:
     def change(engine: StandIn) -> None:
         engine.changes.all = [dataclasses.replace(item, created_at=engine.now - span) for item in engine.changes.all]
 
@@ -86,21 +87,22 @@ def nothing_waits(engine: StandIn) -> None:
 LANDED_SESSION = Until("its session", lambda app: app.screen.session.id == "sess_000000000002")
 STORIES: dict[str, tuple[Step, ...]] = {
     "work says how each session ended and when": (
-        Given(lambda engine: session(1, discarded_at=engine.now - timedelta(minutes=2)).change(engine)),
+        Given(lambda engine: with_session(1, discarded_at=engine.now - timedelta(minutes=2)).change(engine)),
         row("#sessions", "shop: Hunt flakes: 4 slowest", "15s · running", "◐"),
         row("#sessions", "Format and fix", "14:10 · 1m 00s · discarded"),  # when it was discarded, not when it ended
         row("#sessions", "Run the tests of", "13:51 · 1m 00s · 1 test failed"),
         row("#sessions", "Summarise the day", "13:09 · 1m 00s · 4 commits, 2 test"), hides("succeeded"),
     ),
     "what could not run is not called a failure": (
-        session(3, state=SessionState.CANNOT_RUN, error="ruff is not found"),
+        with_session(3, state=SessionState.CANNOT_RUN, error="ruff is not found"),
         row("#sessions", "Lint the 6 files", "could not run", "○"),
     ),
     "an empty stack names the changes that wait": (
         Given(no_card), sees("No cards · 1 change waits: 2"), hides("Nothing needs you"),
     ),
     "an empty stack says why the last run went wrong, and what mends it": (
-        Given(nothing_waits), session(1, state=SessionState.CANNOT_RUN, error="ruff is not found (pip install ruff)"),
+        Given(nothing_waits),
+        with_session(1, state=SessionState.CANNOT_RUN, error="ruff is not found (pip install ruff)"),
         sees("No cards · the last run could not run: 2", "ruff is not found (pip install ruff)"),
         hides("Nothing needs you"),
     ),
@@ -117,12 +119,12 @@ STORIES: dict[str, tuple[Step, ...]] = {
         hides("TASKS", "AGENTS"),
     ),
     "keys of the stack do nothing while another pane has the focus": (
-        "tab", pane("queue"), "l", "h", "right", "left", "s", "j", "k", in_front(FIRST),
+        press("tab"), pane("queue"), press("l h right left s j k"), in_front(FIRST),
         never_called("approve", "dismiss", "snooze"),
     ),
-    "the queue leads to the session": ("tab", "enter", on_screen("work"), LANDED_SESSION),
+    "the queue leads to the session": (press("tab enter"), on_screen("work"), LANDED_SESSION),
     "an agent that never worked is shown in the hierarchy": (
-        Given(lambda engine: engine.sessions.all.clear()), to("agents"), "enter", on_screen("hierarchy")
+        Given(lambda engine: engine.sessions.all.clear()), to("agents"), press("enter"), on_screen("hierarchy")
     ),
 }  # fmt: skip
 
@@ -132,9 +134,9 @@ test_story = story_test(STORIES)
 
 @pytest.mark.long
 async def test_tab_walks_through_all_panes_of_a_narrow_terminal(console: ConsoleApp) -> None:
-    walk = [step for name in (*PANES, "stack") for step in ("tab", pane(name))]
+    walk = [step for name in (*PANES, "stack") for step in (press("tab"), pane(name))]
     high = Until("its height", lambda app: app.screen.query_one("#live").region.height > 3)
-    await play(console, *walk, "shift+tab", pane("live"), high, size=(80, 24))
+    await play(console, *walk, press("shift+tab"), pane("live"), high, size=(80, 24))
 
 
 @pytest.mark.long
@@ -144,8 +146,8 @@ async def test_every_pane_has_the_common_keys_and_escape_leads_back_to_the_cards
     console: ConsoleApp, name: str, size: tuple[int, int]
 ) -> None:
     useless = Until("no key of cards", lambda app: "→ approve" not in screen_text(app).split("\n")[-1])
-    common = ("w", "p", called("run_cycle", True), "n", sees("New prompt"), "escape")
-    leave = ("escape", pane("stack"), sees("only shop"), "right", called("approve", FIRST, None))
+    common = (press("w p"), called("run_cycle", True), press("n"), sees("New prompt"), press("escape"))
+    leave = (press("escape"), pane("stack"), sees("only shop"), press("right"), called("approve", FIRST, None))
     await play(console, to(name), pane(name), useless, *common, *leave, size=size)
 
 
@@ -232,7 +234,7 @@ async def test_on_a_wide_terminal_the_evidence_gets_the_lines_that_the_queue_lea
 async def test_the_folded_queue_says_how_long_its_oldest_item_waits(
     console: ConsoleApp, since: timedelta, age: str
 ) -> None:
-    await play(console, waits_for(since), sees(f", {age}"), size=(80, 24))
+    await play(console, with_changes_that_wait_for(since), sees(f", {age}"), size=(80, 24))
 
 
 @pytest.mark.parametrize(
@@ -241,12 +243,12 @@ async def test_the_folded_queue_says_how_long_its_oldest_item_waits(
 async def test_output_below_the_cards_is_called_live_while_its_session_runs(
     console: ConsoleApp, state: SessionState, label: str
 ) -> None:
-    await play(console, session(0, state=state, ended_at=NOW), sees(label), size=(80, 24))
+    await play(console, with_session(0, state=state, ended_at=NOW), sees(label), size=(80, 24))
 
 
 async def test_a_message_is_removed_after_a_while(console: ConsoleApp, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("clawpy_console.screens.mission.MESSAGE_S", 0.3)
-    await play(console, "escape", "up", sees("Snoozed"), hides("Snoozed"))
+    await play(console, press("escape up"), sees("Snoozed"), hides("Snoozed"))
 
 
 async def test_the_first_check_is_not_called_no_check(console: ConsoleApp, engine: StandIn) -> None:

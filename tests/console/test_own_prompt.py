@@ -20,7 +20,18 @@ from tests.console import stand_in
 from tests.console.conftest import until_loaded
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import BLOG, SHOP, found_agent
-from tests.console.stories import Given, Step, Until, called, in_front, never_called, sees, story_test
+from tests.console.stories import (
+    Given,
+    Step,
+    Until,
+    called,
+    in_front,
+    never_called,
+    press,
+    sees,
+    story_test,
+    type_text,
+)
 
 FORMS = FlowRegistry(FLOWS, list).forms()
 OWN_CARD = in_front(stand_in.card(90, "").id)
@@ -33,7 +44,11 @@ def area(app: ConsoleApp) -> TextArea:
 
 def box(text: str = "") -> tuple[Step, ...]:
     """The prompt box was opened by its key, with this text."""
-    return "n", Until("the box", lambda app: isinstance(app.screen, OwnPrompt) and app.screen.query("#text")), has(text)
+    return (
+        press("n"),
+        Until("the box", lambda app: isinstance(app.screen, OwnPrompt) and app.screen.query("#text")),
+        has(text),
+    )
 
 
 def has(text: str) -> Until:
@@ -44,7 +59,7 @@ def saved(draft: str, *prompts: str) -> Until:
     return Until(f"{draft!r} {prompts}", lambda app: (app.last.draft, app.last.prompts) == (draft, prompts))
 
 
-def becomes_flow(**more: Any) -> Given:
+def next_prompt_becomes_flow(**more: Any) -> Given:
     """The engine makes a card of a flow of the next prompt."""
 
     def change(engine: StandIn) -> None:
@@ -88,53 +103,56 @@ def type_at_once(app: ConsoleApp) -> None:
 SECRET = "sk-ant-api03-" + "a1B2" * 20
 STORIES: dict[str, tuple[Step, ...]] = {
     "a prompt that names a flow runs at once": (
-        becomes_flow(), *box(), *"run the tests", "enter", called("propose", "run the tests", SHOP),
-        sees("✓ Started: run the tests"),
+        next_prompt_becomes_flow(), *box(), type_text("run the tests"), press("enter"),
+        called("propose", "run the tests", SHOP), sees("✓ Started: run the tests"),
     ),
     "a flow that needs the network is a card first": (
-        becomes_flow(served="installs with uv; network: pypi.org for it alone"), *box(), *"tests", "enter", OWN_CARD,
-        never_called("approve"),
+        next_prompt_becomes_flow(served="installs with uv; network: pypi.org for it alone"), *box(),
+        type_text("tests"), press("enter"), OWN_CARD, never_called("approve"),
     ),
     "a flow that lacks something is a card first": (
-        becomes_flow(note="needs test"), *box(), *"tests", "enter", OWN_CARD, never_called("approve")
+        next_prompt_becomes_flow(note="needs test"), *box(), type_text("tests"), press("enter"), OWN_CARD,
+        never_called("approve")
     ),
     "text becomes a card on top of the workspace that was chosen": (
-        *box(), *"look", "ctrl+j", *"twice", "ctrl+t", has("look\ntwice"), "enter", OWN_CARD,
-        called("propose", "look\ntwice", BLOG), never_called("approve"),
+        *box(), type_text("look"), press("ctrl+j"), type_text("twice"), press("ctrl+t"), has("look\ntwice"),
+        press("enter"), OWN_CARD, called("propose", "look\ntwice", BLOG), never_called("approve"),
     ),
     "without a model that is said before the text is sent, and an agent is offered": (
-        Given(no_model), *box(), sees("no model configured: ^o connects Claude Code"), *"explain", "enter",
-        sees("No model or agent is set up, so this text cannot", "esc close"), UNSENT, "ctrl+o",
-        sees("Which agent or model"), served_by("claude"), "1", sees("koji-core is served by Claude Code"), "escape",
-        "enter", called("propose", "explain", SHOP),
+        Given(no_model), *box(), sees("no model configured: ^o connects Claude Code"), type_text("explain"),
+        press("enter"), sees("No model or agent is set up, so this text cannot", "esc close"), UNSENT, press("ctrl+o"),
+        sees("Which agent or model"), served_by("claude"), press("1"), sees("koji-core is served by Claude Code"),
+        press("escape enter"), called("propose", "explain", SHOP),
     ),
     "without a model a second Enter keeps the text as a card": (
-        Given(no_model), *box(), *"explain", "enter", sees("to keep it as a card"), "enter",
+        Given(no_model), *box(), type_text("explain"), press("enter"), sees("to keep it as a card"), press("enter"),
         called("propose", "explain", SHOP),
     ),
     "what was typed is never lost": (
-        *box(), *"look", "escape", *box("look"), *"cook", "escape",  # typing replaces what was kept
-        *box("cook"), "home", "delete", "l", "end", *"er", "enter", called("propose", "looker", SHOP), *box(), *"half",
-        "up", has("looker"), "down", has("half"), saved("half", "looker"),
+        *box(), type_text("look"), press("escape"), *box("look"), type_text("cook"), press("escape"),
+         # typing replaces what was kept
+        *box("cook"), press("home delete l end"), type_text("er"), press("enter"), called("propose", "looker", SHOP),
+        *box(), type_text("half"), press("up"), has("looker"), press("down"), has("half"), saved("half", "looker"),
     ),
     "a draft is offered where it was written": (
-        *box(), sees("in shop  (1 of 2; ^t: the next)"), "ctrl+t", *"look", "escape", *box(), "up", has("look")
+        *box(), sees("in shop  (1 of 2; ^t: the next)"), press("ctrl+t"), type_text("look"), press("escape"), *box(),
+        press("up"), has("look")
     ),
     "what is typed before the box is there goes into it": (
         type_at_once, Until("the box", lambda app: isinstance(app.screen, OwnPrompt) and app.screen.query("#text")),
         has("look"),
     ),
     "what may be a key is not written down": (
-        *box(), lambda app: setattr(area(app), "text", f"use {SECRET}"), "end", "escape", saved("")
+        *box(), lambda app: setattr(area(app), "text", f"use {SECRET}"), press("end escape"), saved("")
     ),
     "a prompt that is refused stays with what would be right": (
-        Given(wants_parameters), *box(), *"bisect a.py", "enter", sees("`bisect test=… good=… [bad=…]`"), "=", "b",
-        "enter", called("propose", "bisect a.py=b", SHOP),
+        Given(wants_parameters), *box(), type_text("bisect a.py"), press("enter"),
+        sees("`bisect test=… good=… [bad=…]`"), press("= b enter"), called("propose", "bisect a.py=b", SHOP),
     ),
     "Tab completes a flow and its parameters": (
-        *box(), sees("run_tests"), *"bis", "tab", has("bisect "),
-        sees("id of the test that fails, as its tool names it (required)"), "tab", "tab", has("bisect good="), *"v1",
-        "space", "tab", has("bisect good=v1 test="),
+        *box(), sees("run_tests"), type_text("bis"), press("tab"), has("bisect "),
+        sees("id of the test that fails, as its tool names it (required)"), press("tab tab"), has("bisect good="),
+        type_text("v1"), press("space tab"), has("bisect good=v1 test="),
     ),
 }  # fmt: skip
 

@@ -33,14 +33,16 @@ from tests.console.stories import (
     hides,
     never_called,
     play,
+    press,
     refused,
     sees,
     story_test,
+    type_text,
 )
 from tests.support.helpers import assert_contains
 
 SMALL = (80, 24)
-OPEN = ("6", Until("the rails", lambda app: app.state.rails and not app._is_reading))
+OPEN = (press("6"), Until("the rails", lambda app: app.state.rails and not app._is_reading))
 HOLDS = Given(
     lambda engine: (
         engine.safety.kill_switch.hold("month", "cost: the month's cap"),
@@ -50,42 +52,43 @@ HOLDS = Given(
 SECOND_IS_PAUSE = Until("the pause", lambda app: [hold.word for hold in app.holds] == ["pause"])
 STORIES = {
     "the rail under the cursor says why": (
-        "down", "down", "down", sees("checks every prompt"), "up", sees("costs $0.05")
+        press("down down down"), sees("checks every prompt"), press("up"), sees("costs $0.05")
     ),
     "blocked work says rule and reason literally": (
-        "tab", sees("rm -rf / [/not markup]", "rule destructive.rm"),
-        "down", sees("follow-up · shop → koji-core from research"),
+        press("tab"), sees("rm -rf / [/not markup]", "rule destructive.rm"),
+        press("down"), sees("follow-up · shop → koji-core from research"),
     ),
     "allow once says what it lifts and asks for a second key": (
-        "tab", "a", sees("Allow this once?", "content (destructive.rm)"), "a", "y", "enter", CLOSED,
-        never_called("allow_once"), "a", "X", called("allow_once", "pred_000000000002"),
-        sees("Allowed once. Approve the card"), "a", CLOSED,
+        press("tab a"), sees("Allow this once?", "content (destructive.rm)"), press("a y enter"), CLOSED,
+        never_called("allow_once"), press("a X"), called("allow_once", "pred_000000000002"),
+        sees("Allowed once. Approve the card"), press("a"), CLOSED,
     ),
-    "only a block of the content filter can be allowed": ("tab", "down", "a", CLOSED, hides("a allow once")),
+    "only a block of the content filter can be allowed": (press("tab down a"), CLOSED, hides("a allow once")),
     "a refusal is said": (
-        refused("allow_once", "the content filter did not block it"), "tab", "a", "X", sees("did not block it")
+        refused("allow_once", "the content filter did not block it"), press("tab a X"), sees("did not block it")
     ),
     "the list is filtered as one types, and escape ends that": (
-        "slash", *"quiet", sees("1 of 3", "Draft the change log"), "enter", "slash", "escape", sees("rm -rf /"),
+        press("slash"), type_text("quiet"), sees("1 of 3", "Draft the change log"), press("enter slash escape"),
+        sees("rm -rf /"),
     ),
     "the gravest hold ends first, a stop and a month stop after a question": (
         HOLDS, sees("■ month stop  Press R to resume", "■ pause       Press R to resume, over in 1h 03m"),
-        "R", "R", "enter", never_called("resume"), "R", "y", called("resume", "month"), SECOND_IS_PAUSE,
-        "R", called("resume", "pause"),
+        press("R R enter"), never_called("resume"), press("R y"), called("resume", "month"), SECOND_IS_PAUSE,
+        press("R"), called("resume", "pause"),
     ),
     "do not disturb begins and ends with one key": (
-        sees("quiet hours 23:00–08:00"), "d", sees("do not disturb until 16:12"), "d", called("dnd", None),
-        sees("quiet hours 23:00–08:00"),
+        sees("quiet hours 23:00–08:00"), press("d"), sees("do not disturb until 16:12"), press("d"),
+        called("dnd", None), sees("quiet hours 23:00–08:00"),
     ),
     "acting by itself is explained before it is turned on": (
-        "tab", "tab", "down", "enter", sees("may start work without asking"), "enter", "enter", "escape",
-        never_called("set"), "enter", "y", called("set", "autonomousModeEnabled", True),
-        "up", "enter", called("set", "crossPollEnabled", False),
+        press("tab tab down enter"), sees("may start work without asking"), press("enter enter escape"),
+        never_called("set"), press("enter y"), called("set", "autonomousModeEnabled", True),
+        press("up enter"), called("set", "crossPollEnabled", False),
     ),
     "the autonomy of a workspace is chosen": (
-        "tab", "tab", *["down"] * 4, "enter", sees("What may the engine do in shop?"), "c", "enter", "a",
-        never_called("set"), "A", called("set", f'workspaces."{SHOP}".autonomy', "act"),
-        "down", "enter", "o", called("set", f'workspaces."{BLOG}".autonomy', "off"),
+        press("tab tab"), press("down", times=4), press("enter"), sees("What may the engine do in shop?"),
+        press("c enter a"), never_called("set"), press("A"), called("set", f'workspaces."{SHOP}".autonomy', "act"),
+        press("down enter o"), called("set", f'workspaces."{BLOG}".autonomy', "off"),
     ),
 }  # fmt: skip
 
@@ -98,9 +101,9 @@ async def test_a_narrow_terminal_shows_one_column_and_its_cursor_brings_the_rest
     console: ConsoleApp,
 ) -> None:
     await play(
-        console, *OPEN, sees("[rails]"), "tab", sees("[blocked 3]"), hides("kill switch  open"), "right",
-        sees("[switches]", "AUTONOMY BY WORKSPACE"), hides("owner → koji-core"), "end", sees("owner → koji-core"),
-        size=SMALL,
+        console, *OPEN, sees("[rails]"), press("tab"), sees("[blocked 3]"), hides("kill switch  open"), press("right"),
+        sees("[switches]", "AUTONOMY BY WORKSPACE"), hides("owner → koji-core"), press("end"),
+        sees("owner → koji-core"), size=SMALL,
     )  # fmt: skip
 
 
@@ -224,8 +227,10 @@ async def test_blocked_work_of_a_real_engine_is_shown_and_allowed_once(
             patch.setattr("engine.safety.pipeline.check_assignment", lambda *arguments, **more: block)
             with pytest.raises(Refusal, match="deletes everything"):
                 engine.cards.approve(card.id)
-            await carry_out(pilot, "6", "tab", sees("rule test-rule", "✗ content", "first 10"), hides("■ DISABLED"))
-            await carry_out(pilot, "a", "X", sees("Allowed once. Approve the card"), "f12", sees("■ stop"), "R", "y")
+            await carry_out(pilot, press("6 tab"), sees("rule test-rule", "✗ content", "first 10"), hides("■ DISABLED"))
+            await carry_out(
+                pilot, press("a X"), sees("Allowed once. Approve the card"), press("f12"), sees("■ stop"), press("R y")
+            )
             await until(pilot, lambda: not engine.safety.kill_switch.holds(), "for the end of the stop")
             await pilot.press("tab", "down", "enter", "y")
             await until(pilot, lambda: engine.settings.current.autonomous_mode_enabled, "for the switch")

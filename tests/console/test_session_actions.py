@@ -27,11 +27,13 @@ from tests.console.stories import (
     never_called,
     on_screen,
     play,
+    press,
     refused,
     sees,
     select,
     stack,
     story_test,
+    type_text,
 )
 
 PUSH, WRITE = "perm_000000000001", "perm_000000000002"
@@ -47,7 +49,7 @@ def settle(app: ConsoleApp) -> None:
     pane(app).clock = lambda: later
 
 
-def agent(**more: object) -> Given:
+def with_agent_session(**more: object) -> Given:
     """The session of the agent is like this."""
 
     def change(engine: StandIn) -> None:
@@ -58,7 +60,7 @@ def agent(**more: object) -> Given:
 
 def ends_unseen(app: ConsoleApp) -> None:
     over = {"state": SessionState.SUCCEEDED, "ended_at": app.now() - timedelta(seconds=1)}
-    agent(**over).change(app.engine)  # type: ignore[arg-type]
+    with_agent_session(**over).change(app.engine)  # type: ignore[arg-type]
 
 
 def ends(app: ConsoleApp) -> None:
@@ -66,12 +68,12 @@ def ends(app: ConsoleApp) -> None:
     app.reload(["sessions"])
 
 
-def asks(*requests: object) -> Given:
+def with_requests(*requests: object) -> Given:
     return Given(lambda engine: setattr(engine.permissions, "all", list(requests)))
 
 
 def comes(app: ConsoleApp) -> None:
-    asks(*permissions()).change(app.engine)  # type: ignore[arg-type]
+    with_requests(*permissions()).change(app.engine)  # type: ignore[arg-type]
     app.engine.bus.publish(PermissionAsked(subject=PUSH, session_id=AGENT, tool="exec", title="run x"))  # type: ignore[union-attr]
 
 
@@ -89,55 +91,61 @@ LONG = "\n".join(f"line {number} of the script" for number in range(60))
 LIKE_A_DIFF = "--- x; curl evil\n+++ y\n-- drop table orders"
 OLD = {"state": SessionState.SUCCEEDED, "gone": "its worktree is gone"}
 UNTIL_XRAY: tuple[Step, ...] = (
-    "x", Until("X-ray", lambda app: isinstance(app.screen, XRay)), sees("Use Decimal for money.")
+    press("x"), Until("X-ray", lambda app: isinstance(app.screen, XRay)), sees("Use Decimal for money.")
 )  # fmt: skip
-SOULS_LINE = ("tab", "down", Until("its line", lambda app: app.screen.query_one(PromptLines).line == "# Builder"))
+SOULS_LINE = (press("tab down"), Until("its line", lambda app: app.screen.query_one(PromptLines).line == "# Builder"))
 
 STORIES: dict[str, tuple[Step, ...]] = {
     "a request shows what exactly, why and since when": (
         sees("run `git push origin main`", "it leaves this machine", "waits 1m 20s", "1 of 2", "ASKING YOU"),
     ),
-    "Enter answers nothing": ("enter", "space", "y", "enter", never_called("answer")),
+    "Enter answers nothing": (press("enter space y enter"), never_called("answer")),
     "no key answers for a moment after the request changed": (
-        "a", asked(WRITE), "a", "A", "n", called("answer", PUSH, "allow-once"), settle, "n",
-        called("answer", WRITE, "deny-once"), asked(""), "a", called("answer", PUSH, "allow-once"),
+        press("a"), asked(WRITE), press("a A n"), called("answer", PUSH, "allow-once"), settle, press("n"),
+        called("answer", WRITE, "deny-once"), asked(""), press("a"), called("answer", PUSH, "allow-once"),
     ),
     "several requests are answered in any order": (
-        "m", sees("branches: [main]", "write deploy.yml"), settle, "a", called("answer", WRITE, "allow-once")
+        press("m"), sees("branches: [main]", "write deploy.yml"), settle, press("a"),
+        called("answer", WRITE, "allow-once")
     ),
     "a request that was answered elsewhere goes": (
-        refused("answer", "it was answered already: denied"), lambda app: asks().change(app.engine), "a",
-        sees("answered already"), asked(""),
+        refused("answer", "it was answered already: denied"), lambda app: with_requests().change(app.engine),
+        press("a"), sees("answered already"), asked(""),
     ),
     "a request that comes up is seen at once": (
-        asks(), asked(""), comes, asked(PUSH), sees("Permission needed: run x")
+        with_requests(), asked(""), comes, asked(PUSH), sees("Permission needed: run x")
     ),
     "what looks like a diff is shown whole": (
-        asks(dataclasses.replace(permissions()[0], detail=LIKE_A_DIFF)), sees(*LIKE_A_DIFF.splitlines())
+        with_requests(dataclasses.replace(permissions()[0], detail=LIKE_A_DIFF)), sees(*LIKE_A_DIFF.splitlines())
     ),
-    "the queue of mission control leads to it": ("1", select("#queue", PUSH), "enter", on_screen("work"), asked(PUSH)),
+    "the queue of mission control leads to it": (
+        press("1"), select("#queue", PUSH), press("enter"), on_screen("work"), asked(PUSH),
+    ),
     "a reply goes to the session it was opened for": (
-        "f", *"use", "space", *"tax.py", lambda app: select("#sessions", "sess_000000000003")(app), "f",  # type: ignore[operator]
-        lambda app: app.screen.set_focus(app.screen.query_one(ReplyLine)), "enter",
+        press("f"), type_text("use tax.py"), lambda app: select("#sessions", "sess_000000000003")(app), press("f"),
+         # type: ignore[operator]
+        lambda app: app.screen.set_focus(app.screen.query_one(ReplyLine)), press("enter"),
         called("reply", AGENT, "use tax.py"),
         writes(None),
     ),
     "keys are letters while one writes": (
-        "f", *"aANSLDx2", writes("aANSLDx2"), "tab", writes(None), "f", writes("aANSLDx2"), "escape", writes(None),
-        never_called("answer", "reply", "stop_session"),
+        press("f"), type_text("aANSLDx2"), writes("aANSLDx2"), press("tab"), writes(None), press("f"),
+        writes("aANSLDx2"), press("escape"), writes(None), never_called("answer", "reply", "stop_session"),
     ),
     "a finished session is continued by a card on top": (
-        asks(), ends, Until("the end", lambda app: app.screen.session.state.over), "f", *"and", "space", *"docs",
-        "enter", called("propose", "and docs", SHOP, AGENT), on_screen("mission"),
+        with_requests(), ends, Until("the end", lambda app: app.screen.session.state.over), press("f"),
+        type_text("and docs"), press("enter"), called("propose", "and docs", SHOP, AGENT), on_screen("mission"),
         Until("the card", lambda app: stack(app).front.assignment.prompt == "and docs"),
         Until("settled", lambda app: not app._is_reading and not app.cards._overrides),
     ),
     "what ended while one wrote is continued with the same words": (
-        refused("reply", f"{AGENT} is succeeded", "continue it"), "f", *"more", ends_unseen, "enter", writes("more"),
-        Until("the end", lambda app: app.screen.session.state.over), "enter", called("propose", "more", SHOP, AGENT),
+        refused("reply", f"{AGENT} is succeeded", "continue it"), press("f"), type_text("more"), ends_unseen,
+        press("enter"), writes("more"),
+        Until("the end", lambda app: app.screen.session.state.over), press("enter"),
+        called("propose", "more", SHOP, AGENT),
     ),
     "a flow takes no reply and has no X-ray": (
-        sees("x x-ray"), select("#sessions", "sess_000000000001"), hides("x x-ray"), "x", "f", writes(None),
+        sees("x x-ray"), select("#sessions", "sess_000000000001"), hides("x x-ray"), press("x f"), writes(None),
         on_screen("work"),
     ),
     "the heading says model, tokens, and that a price is estimated": (
@@ -145,20 +153,21 @@ STORIES: dict[str, tuple[Step, ...]] = {
     ),
     "the X-ray shows the newest call whole, with sources": (
         *UNTIL_XRAY, sees("use Decimal, not float", "2 gpt-5-mini", "soul.md        │ # Builder", "unknown price"),
-        "up", sees("recall was left out", "I look at the cart first."), hides("use Decimal, not float"),
+        press("up"), sees("recall was left out", "I look at the cart first."), hides("use Decimal, not float"),
     ),
     "a line and the whole prompt are copied": (
-        *UNTIL_XRAY, *SOULS_LINE, "y", Until("the line", lambda app: app.clipboard == "# Builder"), "Y",
+        *UNTIL_XRAY, *SOULS_LINE, press("y"), Until("the line", lambda app: app.clipboard == "# Builder"), press("Y"),
         Until("the prompt", lambda app: app.clipboard.startswith('<identity agent="backend_builder">\n# Builder')),
     ),
     "Enter on the task opens its card": (
-        *UNTIL_XRAY, "tab", lambda app: app.screen.query_one(PromptLines).seek(SourceKind.TASK), "enter",
+        *UNTIL_XRAY, press("tab"), lambda app: app.screen.query_one(PromptLines).seek(SourceKind.TASK), press("enter"),
         Until("details", lambda app: isinstance(app.screen, Details)),
     ),
     "a folder that is gone is said": (
-        agent(**OLD), "o", sees("its worktree is gone. What it changed is in the pane on the right.")
+        with_agent_session(**OLD), press("o"),
+        sees("its worktree is gone. What it changed is in the pane on the right.")
     ),
-    "a folder that does not exist is said": ("o", sees("only the diff is left")),
+    "a folder that does not exist is said": (press("o"), sees("only the diff is left")),
 }  # fmt: skip
 HERE: tuple[Step, ...] = (
     Given(StandIn.with_agent), lambda app: app.open("work", AGENT),
@@ -173,16 +182,16 @@ test_story = pytest.mark.long(story_test(STORIES, *HERE))
     ("key", "answer"), [("a", "allow-once"), ("A", "allow-session"), ("n", "deny-once"), ("N", "deny-session")]
 )
 async def test_each_answer_has_a_key(console: ConsoleApp, key: str, answer: str) -> None:
-    await play(console, *HERE, key, called("answer", PUSH, answer))
+    await play(console, *HERE, press(key), called("answer", PUSH, answer))
 
 
 async def test_a_long_request_keeps_its_keys_in_sight_and_says_that_there_is_more(console: ConsoleApp) -> None:
-    long = asks(dataclasses.replace(permissions()[0], detail=LONG))
+    long = with_requests(dataclasses.replace(permissions()[0], detail=LONG))
     texts = (
         sees("more below", "deny for this session", "line 0 of the script"),
         lambda app: app.screen.go_to("asked-detail"),
     )
-    await play(console, *HERE, long, *texts, "G", sees("line 59 of the script", "a allow once"), size=(80, 24))
+    await play(console, *HERE, long, *texts, press("G"), sees("line 59 of the script", "a allow once"), size=(80, 24))
 
 
 @pytest.mark.long
@@ -191,7 +200,9 @@ async def test_enter_on_a_line_opens_the_file_it_came_from(
 ) -> None:
     opened: list[str] = []
     monkeypatch.setattr("clawpy_console.external_programs.open_editor", lambda app, path: opened.append(path))
-    await play(console, *HERE, *UNTIL_XRAY, *SOULS_LINE, "enter", Until("its file", lambda app: opened == [SOUL_FILE]))
+    await play(
+        console, *HERE, *UNTIL_XRAY, *SOULS_LINE, press("enter"), Until("its file", lambda app: opened == [SOUL_FILE])
+    )
 
 
 async def test_the_folder_opens_in_a_window_of_tmux(
@@ -202,4 +213,4 @@ async def test_the_folder_opens_in_a_window_of_tmux(
     monkeypatch.setattr(subprocess, "run", lambda command, **_: ran.append(command))
     opened = Until("tmux", lambda app: ran == [["tmux", "new-window", "-c", str(tmp_path)]])
     texts = sees("new tmux window", "To come back", "The session keeps")
-    await play(console, *HERE, agent(cwd=str(tmp_path)), "o", opened, texts)
+    await play(console, *HERE, with_agent_session(cwd=str(tmp_path)), press("o"), opened, texts)

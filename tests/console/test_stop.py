@@ -24,6 +24,7 @@ from tests.console.stories import (
     hides,
     never_called,
     play,
+    press,
     refused,
     sees,
     story_test,
@@ -33,10 +34,10 @@ STOPPED = Until("the stop", lambda app: any(hold.word == "stop" for hold in app.
 NOT_RESUMED = never_called("resume")
 
 PLACES = {
-    "mission": (), "work": ("2",), "safety": ("6",), "details": ("1", "enter"), "editor": ("1", "enter", "e", "x"),
-    "prompt": ("1", "n", "x"), "help": ("question_mark",), "filter": ("2", "slash", "x"), "palette": ("ctrl+p", "x"),
-    "quit": ("ctrl+q",), "confirm": ("2", "D"),
+    "mission": "", "work": "2", "safety": "6", "details": "1 enter", "editor": "1 enter e x", "prompt": "1 n x",
+    "help": "question_mark", "filter": "2 slash x", "palette": "ctrl+p x", "quit": "ctrl+q", "confirm": "2 D",
 }  # fmt: skip
+"""The keys that lead to each place."""
 
 
 @pytest.mark.long
@@ -46,7 +47,8 @@ async def test_f12_stops_on_every_screen_and_in_every_dialog_and_text_field(
     async with running(console) as pilot:
         for keys in PLACES.values():
             stopped = called("stop", "F12 pressed in the console")
-            await carry_out(pilot, *keys, "f12", stopped, STOPPED, sees("■ STOPPED"), lambda app: app.resume("stop"))
+            await carry_out(pilot, press(f"{keys} f12"), stopped, STOPPED, sees("■ STOPPED"))
+            await carry_out(pilot, lambda app: app.resume("stop"))
             await carry_out(pilot, sees("● WATCHING"))  # live again, also below a dialog
             while len(console.screen_stack) > 1:
                 console.pop_screen()
@@ -57,7 +59,7 @@ async def test_f12_stops_on_every_screen_and_in_every_dialog_and_text_field(
 async def test_f12_shows_at_once_without_waiting_for_the_engine(console: ConsoleApp, engine: StandIn) -> None:
     hang = threading.Event()
     engine.safety.kill_switch.stop = lambda reason, by: hang.wait(10)  # type: ignore[assignment, method-assign]
-    await play(console, "f12", sees("STOPPED"), lambda app: hang.set())
+    await play(console, press("f12"), sees("STOPPED"), lambda app: hang.set())
 
 
 @pytest.mark.long
@@ -79,12 +81,12 @@ PLACED = HoldPlaced(subject="stop", reason="F12 pressed in the console")
 COST = CostWarned(subject="hour", window="hour", spent=1_600_000, cap=2_000_000)
 STORIES: dict[str, tuple[Step, ...]] = {
     "a stop that fails says what else stops": (
-        refused("stop", "the database is full"), "f12", sees("clawpy stop"), hides("STOPPED"), "R", NOT_RESUMED, "f12",
-        STOPPED,
+        refused("stop", "the database is full"), press("f12"), sees("clawpy stop"), hides("STOPPED"), press("R"),
+        NOT_RESUMED, press("f12"), STOPPED,
     ),
     "one key resumes, after a question": (
-        "R", NOT_RESUMED, "f12", STOPPED, sees("Press R to resume"), "R", "R", "enter", NOT_RESUMED, "R", "y",
-        called("resume", "stop"), hides("STOPPED"),
+        press("R"), NOT_RESUMED, press("f12"), STOPPED, sees("Press R to resume"), press("R R enter"), NOT_RESUMED,
+        press("R y"), called("resume", "stop"), hides("STOPPED"),
     ),
     "what was said of a stop goes when it ends": (
         publish(PLACED, COST), sees("stop: F12 pressed", "cost: 80 %"),
@@ -92,11 +94,11 @@ STORIES: dict[str, tuple[Step, ...]] = {
         hides("stop: F12 pressed"), sees("cost: 80 %"),
     ),
     "a card that a stop refused says so until that ends": (
-        refused("approve", LUNCH), "f12", STOPPED, "right", sees(f"✗ {LUNCH}"), lambda app: app.resume("stop"),
-        hides(LUNCH),
+        refused("approve", LUNCH), press("f12"), STOPPED, press("right"), sees(f"✗ {LUNCH}"),
+        lambda app: app.resume("stop"), hides(LUNCH),
     ),
     "what no hold refused stays told": (
-        refused("approve", SETTINGS), "right", sees(f"✗ {SETTINGS}"),
+        refused("approve", SETTINGS), press("right"), sees(f"✗ {SETTINGS}"),
         lambda app: app.screen.draw(frozenset({"cards"})), sees(f"✗ {SETTINGS}"),
     ),
 }  # fmt: skip
@@ -109,7 +111,8 @@ test_story = story_test(STORIES)
 @pytest.mark.parametrize("screen", ["1", "6"])
 async def test_the_palette_resumes_only_after_y(console: ConsoleApp, screen: str) -> None:
     question = Until("a question", lambda app: len(app.screen_stack) == 2)
-    await play(console, screen, "f12", STOPPED, choose("Resume after the stop"), question, "enter", CLOSED, NOT_RESUMED)
+    resume = (choose("Resume after the stop"), question, press("enter"), CLOSED, NOT_RESUMED)
+    await play(console, press(f"{screen} f12"), STOPPED, *resume)
 
 
 # Leaving
@@ -133,7 +136,8 @@ async def test_quitting_asks_whether_the_engine_keeps_running(
     home: Home, engine: StandIn, consoles: Consoles, key: str, keeps_running: bool
 ) -> None:
     app = make_console(home, lambda: engine, host=consoles)
-    await play(app, "ctrl+q", ASKED, "enter", CLOSED, "ctrl+q", ASKED, key, LEFT)  # Enter gives the safe answer
+    enter_is_safe = (press("ctrl+q"), ASKED, press("enter"), CLOSED)
+    await play(app, *enter_is_safe, press("ctrl+q"), ASKED, press(key), LEFT)
     assert consoles.keeps_running is keeps_running
 
 
@@ -142,4 +146,4 @@ async def test_quitting_asks_nothing_if_the_engine_outlives_the_console(
 ) -> None:
     """That of `clawpy run`, or one that has another console."""
     consoles.owns_engine = False
-    await play(make_console(home, lambda: engine, host=consoles), "ctrl+q", LEFT)
+    await play(make_console(home, lambda: engine, host=consoles), press("ctrl+q"), LEFT)

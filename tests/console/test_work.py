@@ -28,9 +28,11 @@ from tests.console.stories import (
     hides,
     never_called,
     play,
+    press,
     refused,
     sees,
     story_test,
+    type_text,
 )
 
 RUNS, LANDS, RED, LINT = (f"sess_{number:012}" for number in range(1, 5))
@@ -65,57 +67,65 @@ READ = sees("return round(sum(lines)")
 """The diff has been read."""
 
 STORIES = {
-    "the diff and the result of the tests": ("2", READ, sees("pytest: 24 passed", "+18 -0")),
-    "what waits to land has a mark that is not the cursor's": ("2", sees("▸▼ "), hides("▸▸"), "1", "tab", sees("▸▼ ")),
-    "it opens on what asks before what can be landed": (Given(StandIn.with_agent), "2", session(AGENT)),
+    "the diff and the result of the tests": (press("2"), READ, sees("pytest: 24 passed", "+18 -0")),
+    "what waits to land has a mark that is not the cursor's": (
+        press("2"), sees("▸▼ "), hides("▸▸"), press("1 tab"), sees("▸▼ "),
+    ),
+    "it opens on what asks before what can be landed": (Given(StandIn.with_agent), press("2"), session(AGENT)),
     "it opens on the next that waits until one is chosen": (
-        Given(also_waits), "2", session(LANDS), "1", lambda app: change(app.engine, state=ChangeState.DISCARDED),
-        lambda app: app.reload(["changes"]),
+        Given(also_waits), press("2"), session(LANDS), press("1"),
+        lambda app: change(app.engine, state=ChangeState.DISCARDED), lambda app: app.reload(["changes"]),
         Until("one", lambda app: app.state.changes[0].state is ChangeState.DISCARDED),
-        "2", session(RED), "up", "1", "2", session(RUNS),
+        press("2"), session(RED), press("up 1 2"), session(RUNS),
     ),
     "who landed something finds it again": (
-        Given(also_waits), "2", READ, "L", sees("3 files landed"), "1", "2", "u", called("undone", CHANGE)
+        Given(also_waits), press("2"), READ, press("L"), sees("3 files landed"), press("1 2 u"),
+        called("undone", CHANGE)
     ),
     "what is landed can be undone, and landed again": (
-        "2", READ, "u", never_called("undone"), "L", called("landed", CHANGE), sees("3 files landed"),
-        "u", called("undone", CHANGE), sees("L lands it again"), READ, "L", called("landed", CHANGE, times=2),
+        press("2"), READ, press("u"), never_called("undone"), press("L"), called("landed", CHANGE),
+        sees("3 files landed"),
+        press("u"), called("undone", CHANGE), sees("L lands it again"), READ, press("L"),
+        called("landed", CHANGE, times=2),
     ),
     "an undo that is refused can be tried again": (
-        refused("undone", "shop/cart.py was edited since", "commit it first"), "2", READ, "L", sees("3 files landed"),
-        "u", sees("was edited since"), "u", sees("anding undone"),
+        refused("undone", "shop/cart.py was edited since", "commit it first"), press("2"), READ, press("L"),
+        sees("3 files landed"), press("u"), sees("was edited since"), press("u"), sees("anding undone"),
     ),
     "a landing that conflicts changes nothing": (
-        refused("landed", "shop/cart.py was changed by both"), "2", READ, "L", sees("changed by both", "to land")
+        refused("landed", "shop/cart.py was changed by both"), press("2"), READ, press("L"),
+        sees("changed by both", "to land")
     ),
-    "branch": ("2", "b", called("branched", CHANGE)),
+    "branch": (press("2 b"), called("branched", CHANGE)),
     "discard asks for a key of its own": (
-        "2", "D", "y", "up", "enter", "D", never_called("discarded"), "escape", CLOSED, "D", "X",
+        press("2 D y up enter D"), never_called("discarded"), press("escape"), CLOSED, press("D X"),
         called("discarded", CHANGE),
     ),
     "discard is of the changes that were asked about": (
-        "2", "D", lambda app: app.screen_stack[0].query_one("#sessions", Rows).action_first(),
-        Until("another session", lambda app: app.screen_stack[0].change is None), "X", called("discarded", CHANGE),
+        press("2 D"), lambda app: app.screen_stack[0].query_one("#sessions", Rows).action_first(),
+        Until("another session", lambda app: app.screen_stack[0].change is None), press("X"),
+        called("discarded", CHANGE),
     ),
     "stop the running session": (
-        "2", "up", "S", called("stop_session", RUNS), "down", "S", called("stop_session", RUNS)
+        press("2 up S"), called("stop_session", RUNS), press("down S"), called("stop_session", RUNS)
     ),
     "the filter keeps the sessions with these words": (
-        "2", "slash", *"lint", "space", *"failed", "enter", session(LINT),
+        press("2 slash"), type_text("lint failed"), press("enter"), session(LINT),
         sees("SESSIONS  1 of 5"), hides("Summarise the day"),
     ),
     "older sessions are listed at the end of the list": (
-        Given(old_sessions), "2", sees("SESSIONS  60+"), "G", sees("older: ⏎ lists 60 more"), "enter",
-        session("sess_old_055"), sees("SESSIONS  75 "), "G", session("sess_old_069"), hides("older:"),
+        Given(old_sessions), press("2"), sees("SESSIONS  60+"), press("G"), sees("older: ⏎ lists 60 more"),
+        press("enter"),
+        session("sess_old_055"), sees("SESSIONS  75 "), press("G"), session("sess_old_069"), hides("older:"),
     ),
     "a filter says that it looked among the newest only": (
-        Given(old_sessions), "2", "slash", *"one 69", "enter", sees("older: ⏎ looks further"), "G", "enter",
-        sees("old one 69"),
+        Given(old_sessions), press("2 slash"), type_text("one 69"), press("enter"), sees("older: ⏎ looks further"),
+        press("G enter"), sees("old one 69"),
     ),
     "a key that can do nothing says so": (
-        Given(bare), "2", "L", sees("L: land the changes"), "c", sees("It works in the diff."),
-        "f", sees("There is nothing here to do that with."),
-        "p", sees("p does nothing on this screen. ? shows the keys"),
+        Given(bare), press("2 L"), sees("L: land the changes"), press("c"), sees("It works in the diff."),
+        press("f"), sees("There is nothing here to do that with."),
+        press("p"), sees("p does nothing on this screen. ? shows the keys"),
     ),
 }  # fmt: skip
 
@@ -124,8 +134,8 @@ test_story = pytest.mark.long(story_test(STORIES))
 
 
 async def test_commands_and_exit_codes_differ_from_output(console: ConsoleApp) -> None:
-    texts = (sees("$ python -m pytest", "✗ exit 1"), "down", sees("→ exit 0"))
-    await play(console, "2", "up", *texts, size=(200, 60))
+    texts = (sees("$ python -m pytest", "✗ exit 1"), press("down"), sees("→ exit 0"))
+    await play(console, press("2 up"), *texts, size=(200, 60))
 
 
 @pytest.mark.long
@@ -135,7 +145,7 @@ async def test_sessions_name_their_repository_where_there_are_several(console: C
         engine.sessions.all = [dataclasses.replace(item, workspace=place) for item in engine.sessions.all]
         app.reload(["sessions"])
 
-    await play(console, "2", sees("shop: Hunt flakes"), one_repository, hides("shop: Hunt"), size=(80, 24))
+    await play(console, press("2"), sees("shop: Hunt flakes"), one_repository, hides("shop: Hunt"), size=(80, 24))
 
 
 async def test_after_an_approval_it_opens_on_the_new_session_once(console: ConsoleApp, engine: StandIn) -> None:
@@ -145,7 +155,7 @@ async def test_after_an_approval_it_opens_on_the_new_session_once(console: Conso
 
     steps = ("right", "2", lambda app: app.reload(["sessions"]), session("sess_000000000777"), "down", "1", "2")
     other = Until("another", lambda app: app.screen.session.id != "sess_000000000777")
-    await play(console, "2", "down", "1", begin, *steps, other)
+    await play(console, press("2 down 1"), begin, *steps, other)
 
 
 @pytest.mark.long
@@ -153,8 +163,23 @@ async def test_keys_during_an_undo_say_that_it_is_still_running(console: Console
     answered, undo = threading.Event(), engine.changes.undo
     engine.changes.undo = lambda id: (answered.wait(5), undo(id))[1]  # type: ignore[method-assign]
     busy = sees("is still running. Try again in a moment.")
-    steps = ("2", READ, "L", sees("3 files landed"), "u", "b", busy, "u", lambda app: answered.set())
-    done = (sees("anding undone"), called("undone", CHANGE), never_called("branched"), "b", called("branched", CHANGE))
+    steps = (
+        press("2"),
+        READ,
+        press("L"),
+        sees("3 files landed"),
+        press("u b"),
+        busy,
+        press("u"),
+        lambda app: answered.set(),
+    )
+    done = (
+        sees("anding undone"),
+        called("undone", CHANGE),
+        never_called("branched"),
+        press("b"),
+        called("branched", CHANGE),
+    )
     await play(console, *steps, *done)
 
 

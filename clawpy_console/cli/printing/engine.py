@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -187,6 +188,20 @@ def key(document: Document) -> Lines:
 
 def token(document: Document) -> Lines:
     yield document["token"]
+
+
+def print_new_token(token: str, source: str) -> None:
+    """Print a token that was made now, on a terminal only, never in a file. `source` is where it is stored: "keyring",
+    "file", "environment", or "this run" for nowhere."""
+    if not token:
+        return
+    note = f"it is stored in the {source}; `clawpy token` shows it"
+    if source == "this run":
+        lasts = "`clawpy token new --store file` makes a permanent one, in a file that only you can read"
+        note = f"it is valid for this run only; {lasts}, and it is valid here within 15 s"
+    screen = next((stream for stream in (sys.stdout, sys.stderr) if stream.isatty()), None)
+    shown = f"the token, shown once: {token}" if screen else "created a token; without a terminal it is not shown"
+    print(f"{shown}\n{note}", file=screen or sys.stderr, flush=True)
 
 
 HELD = {"held": "good", "not held": "wrong"}
