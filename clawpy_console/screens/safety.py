@@ -224,7 +224,9 @@ class SafetyScreen(ConsoleScreen):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action == "allow_once":
             entry = self._blocked_entry
-            return bool(entry and not entry.lifted and self.pane == "blocked" and safety_fields.content_block(entry))
+            return bool(
+                entry and not entry.allowed_once and self.pane == "blocked" and safety_fields.content_block(entry)
+            )
         return super().check_action(action, parameters)
 
     def action_dnd(self) -> None:

@@ -206,7 +206,7 @@ def blocked_fields(entry: LogEntry, now: datetime, key: str) -> Iterator[Field]:
         rule = f"  rule {verdict.rule}" if verdict.rule else ""
         yield text_line(f"{sign} {rail_name(verdict.rail)}{rule}", tone)
         yield from (text_line(one_line(reason), "grey") for reason in verdict.reasons)
-    if entry.lifted:
+    if entry.allowed_once:
         yield text_line("◌ Allowed once. Approve the card to run it.", "accent")
     elif content_block(entry) is not None:
         yield text_line(f"{key}: allow exactly this once", "accent")
@@ -253,7 +253,7 @@ def blocked_row(entry: LogEntry, now: datetime) -> Row:
     """A row for a decision that did not allow work: the rail, the prompt, the time."""
     decisive = decisive_verdict(entry.verdicts)
     sign, style = states.VERDICT_SIGNS[decisive.verdict if decisive else Verdict.BLOCK]
-    if entry.lifted:
+    if entry.allowed_once:
         sign, style = "◌", "accent"
     text = f"{rail_name(decisive.rail) if decisive else '':<11} {one_line(entry.prompt)}"
     return Row(str(entry.id), text, sign, formats.moment(entry.at, now), "ink", style)

@@ -15,8 +15,8 @@ from functools import partial
 from pathlib import Path
 
 from engine.config import SettingsSource
+from engine.execution.caches import Caches
 from engine.execution.changesets import CapturedChanges, ChangeSets
-from engine.execution.housekeeping import Caches
 from engine.execution.live_session import LiveSession
 from engine.execution.runners.flow import CannotRun, Place, RetryLater, RunScope
 from engine.execution.sandbox.mounts import written_files

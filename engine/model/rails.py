@@ -278,7 +278,7 @@ class StopLevel:
 class LogEntry:
     """One decision of the rails. `estimate` is in micro-dollars.
 
-    `lifted` says that the operator allowed one run of exactly this, and that it did not run since.
+    `allowed_once` says that the operator allowed one run of exactly this, and that it did not run since.
     """
 
     id: int
@@ -294,4 +294,4 @@ class LogEntry:
     reason: str
     decided_by: str
     verdicts: tuple[RailVerdict, ...]
-    lifted: bool = False
+    allowed_once: bool = False

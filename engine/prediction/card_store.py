@@ -177,7 +177,7 @@ class CardStore:
         if by is not DecidedBy.AUTONOMY:
             self.decisions.record(tx, DecisionSignal.APPROVED, decided_card(row, by))
             restart_count(tx, row.workspace, row.kind)
-            self.safety.kill_switch.decided(tx)
+            self.safety.kill_switch.pause_after_rejections(tx)
         _record(tx, row, PredictionConfirmed, decided_by=by.value, edited=row.edited)
 
     def dismiss(self, tx: Transaction, row: CardRow, by: DecidedBy, reason: DismissReason | None) -> None:
@@ -210,7 +210,7 @@ class CardStore:
                 self.decisions.record(tx, DecisionSignal.DISMISSED, decided_card(row, by))
             if reason is not None:
                 self.decisions.set_weight(tx, row.id, NOT_NOW if reason is DismissReason.NOT_NOW else 1.0)
-        self.safety.kill_switch.decided(tx)
+        self.safety.kill_switch.pause_after_rejections(tx)
         if row.source == Source.OPERATOR:
             return  # the operator's own prompts are never proposed
         store_dismissal(tx, row, reason)

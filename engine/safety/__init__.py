@@ -2,7 +2,8 @@
 
 Each rail is a pure function that returns a `RailVerdict`: `trigger_history` has two, for loops and for the rate, and
 `costs`, `content`, `gate` and `kill_switch` have one each. `pipeline` asks all six, and issues permits, which `permits`
-stores. `production` finds production targets for the human gate and the gate of tools. `safety` is the service.
+stores. `production` finds production targets for the human gate and the gate of tools. `safety` is the service, and
+`rail_states` has what the safety screen shows.
 `stop_file` imports little, so that `clawpy stop` works while the engine hangs.
 It may import learning.decisions, storage, config, events, clock and model.
 """

@@ -7,8 +7,10 @@ Money is in micro-dollars.
 from __future__ import annotations
 
 from bisect import bisect_right
+from calendar import monthrange
 from collections.abc import Sequence
 from datetime import UTC, date, datetime, time, timedelta
+from math import ceil
 
 from engine.frozen import frozen
 from engine.model import Burn
@@ -31,9 +33,8 @@ def cost_windows(local: datetime) -> Windows:
     Midnight is a time of the wall clock, so a day may have 23 or 25 hours. If midnight does not exist, the day begins
     with the clock change.
     """
-    midnight = datetime.combine(local.date(), time.min, tzinfo=local.tzinfo)
-    first = datetime.combine(local.date().replace(day=1), time.min, tzinfo=local.tzinfo)
-    return Windows(local.astimezone(UTC) - HOUR, midnight.astimezone(UTC), first.astimezone(UTC))
+    today = local.date()
+    return Windows(local.astimezone(UTC) - HOUR, _midnight(today, local), _midnight(today.replace(day=1), local))
 
 
 BUCKET_LENGTH = timedelta(minutes=5)
@@ -49,17 +50,15 @@ def bucket_edges(window: str, local: datetime) -> list[datetime]:
 
     The hour ends now; day and month end at local midnight, so a day of 23 or 25 hours has as many buckets.
     """
-    begin = cost_windows(local)
+    windows, today = cost_windows(local), local.date()
     if window == "hour":
-        return [begin.hour + number * BUCKET_LENGTH for number in range(13)]
-    today = local.date()
+        return [windows.hour + number * BUCKET_LENGTH for number in range(13)]
     if window == "day":
         end = _midnight(today + timedelta(days=1), local)
-        steps = -(-(end - begin.day) // HOUR)
-        return [*(begin.day + number * HOUR for number in range(steps)), end]
-    first = today.replace(day=1)
-    days = (first.replace(day=28) + timedelta(days=4)).replace(day=1) - first
-    return [_midnight(first + timedelta(days=number), local) for number in range(days.days + 1)]
+        hours = ceil((end - windows.day) / HOUR)
+        return [*(windows.day + number * HOUR for number in range(hours)), end]
+    _, days = monthrange(today.year, today.month)
+    return [_midnight(today.replace(day=1) + timedelta(days=number), local) for number in range(days + 1)]
 
 
 def burn(window: str, local: datetime, spent: Sequence[Spent], reserved: int, cap: int) -> Burn:

@@ -367,8 +367,8 @@ class Costs:
 
     def _sums(self, session: Session, agent: str | None = None) -> tuple[int, int, int]:
         """The sums of the hour, the day and the month. Each includes all reservations, however old they are."""
-        begin = cost_windows(self._clock.local())
-        values = {name: as_stored(getattr(begin, name)) for name in ("hour", "day", "month")}
+        windows = cost_windows(self._clock.local())
+        values = {name: as_stored(getattr(windows, name)) for name in ("hour", "day", "month")}
         reserved, hour, day, month = ask(session, _SUMS, values | {"agent": agent}).one()
         return reserved + hour, reserved + day, reserved + month
 

@@ -272,7 +272,7 @@ class KillSwitch:
         after = state.get(session, _LAST_AT_RESUME, 0)
         return self.decisions.consecutive_rejections(session, after)
 
-    def decided(self, transaction: Transaction) -> None:
+    def pause_after_rejections(self, transaction: Transaction) -> None:
         """Place a pause after the third rejection in a row (SPEC 3.6), if cards may run by themselves. Call it in the
         transaction of a decision."""
         if not self._settings.current.acts_by_itself:

@@ -88,7 +88,7 @@ class CrosspollLog(Row, table=True):
 
 
 class Allowance(Row, table=True):
-    """The operator's *allow once* (SPEC 3.5): it lifts a block of the content filter for one digest, once."""
+    """The operator's *allow once* (SPEC 3.5): content that the filter blocks, by its digest, may run one time."""
 
     __tablename__ = "content_allowances"
 
@@ -295,7 +295,7 @@ class Pipeline:
             if verdict.rail == costs.RAIL:
                 self._costs.handle_reached_cap(transaction, verdict.rule, trigger.agent)
             if verdict.rail == gate.RAIL and verdict.applies("rejections"):
-                self._kill_switch.decided(transaction)
+                self._kill_switch.pause_after_rejections(transaction)
 
 
 def _ask_rail(name: str, rail: Callable[[], RailVerdict]) -> RailVerdict:

@@ -1,75 +1,29 @@
-"""The service of the rails for other packages, and the state of each rail for the safety screen (SPEC 9.1).
-
-The state of a rail is its verdict on a sample trigger that breaks no other rule. So the screen cannot differ from the
-decisions.
-"""
+"""The service of the rails for other packages (SPEC 3)."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Sequence, Set
-from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from collections.abc import Callable, Set
+from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
-from sqlmodel import Session, col, desc, func, select
+from sqlmodel import col, desc, select
 
 from engine.clock import Clock
-from engine.config import SettingsSource, WorkspaceAutonomy
+from engine.config import SettingsSource
 from engine.learning.decisions.decisions import Decisions
-from engine.model import (
-    MICRO,
-    Assignment,
-    ChainStep,
-    DecidedBy,
-    LogEntry,
-    RailState,
-    RailVerdict,
-    Randomness,
-    SessionView,
-    Trigger,
-    TriggerType,
-    Verdict,
-    microusd,
-)
-from engine.model.text import count
-from engine.safety import costs, gate, trigger_history
+from engine.model import ChainStep, LogEntry, RailState, RailVerdict, Randomness, SessionView, microusd
+from engine.safety import trigger_history
 from engine.safety.content import OwnRules, check_command, check_prompt, own_rules
 from engine.safety.costs import Costs
 from engine.safety.kill_switch import KillSwitch
 from engine.safety.permits import Permits
 from engine.safety.pipeline import LOOP_COUNT_KEY, Allowance, CrosspollLog, Pipeline
-from engine.safety.trigger_history import Link
+from engine.safety.rail_states import RailStates
 from engine.storage import state
 from engine.storage.database import Database, Transaction
-from engine.storage.rows import as_stored, ask, value_of
+from engine.storage.rows import ask, value_of
 
-BLOCKS_COUNTED_FOR = timedelta(hours=24)
-"""Time during which the screen counts a blocked trigger."""
-MAX_BLOCKS_COUNTED = 2000
-
-GATE_BRIEF = {
-    "rejections": "rejected", "day-cost": "day 80 %", "onboarding": "first 10", "autonomy-off": "asks you",
-    "workspace": "asks you", "no-sandbox": "no sandbox", "quiet": "quiet",
-}  # fmt: skip
-KILL_BRIEF = {"stop-file": "stop", "config": "off", "api": "api off"}
-
-SAMPLE_TRIGGER = Trigger(
-    prediction_id="",
-    type=TriggerType.AUTONOMOUS,
-    assignment=Assignment("", "", "", ""),
-    agent="",
-    confidence=1.0,
-    estimate=0,
-    decided_by=DecidedBy.AUTONOMY,
-    phase=1,
-    approval_bound=1.0,
-)
-"""Work by the engine itself that no rail stops."""
-
-_BLOCK_REASONS = """
-    SELECT block_reason FROM crosspoll_log WHERE blocked IS 1 AND created_at > :since ORDER BY id DESC LIMIT :limit
-"""
 _PASSED = "SELECT count(*), max(created_at) FROM crosspoll_log WHERE blocked IS 0"
 
 
@@ -133,6 +87,14 @@ class Safety:
             quiet=hooks.quiet,
             confined=hooks.confined,
         )
+        self._rail_states = RailStates(
+            database,
+            settings,
+            clock,
+            costs=self.costs,
+            kill_switch=self.kill_switch,
+            pipeline=self.pipeline,
+        )
 
     def recover(self, session_of: Callable[[str], SessionView | None], lasting: Set[int] = frozenset()) -> int:
         """Release reservations that a crash left, but not the `lasting` ones; returns how many. Call it at start-up,
@@ -185,95 +147,19 @@ class Safety:
             query = query.where(col(CrosspollLog.blocked).is_(True))
         with self._database.read() as session:
             rows = session.exec(query).all()
-            lifted = set(session.exec(select(Allowance.digest).where(col(Allowance.used_at).is_(None))))
-        return [_entry(row, row.blocked and row.digest in lifted) for row in rows]
+            allowed = set(session.exec(select(Allowance.digest).where(col(Allowance.used_at).is_(None))))
+        return [_entry(row, row.blocked and row.digest in allowed) for row in rows]
 
     def rails(self) -> tuple[RailState, ...]:
         """The state of every rail in the pipeline's order, with its verdict on the newest trigger."""
-        now = self._clock.now()
-        with self._database.read() as session:
-            states = (
-                self._loop_state(session, now),
-                self._rate_state(session, now),
-                self._cost_state(session),
-                self._content_state(session),
-                self._gate_state(session),
-                self._kill_state(),
-            )
-            newest = session.exec(
-                select(CrosspollLog.created_at, CrosspollLog.verdicts).order_by(desc(col(CrosspollLog.id))).limit(1)
-            ).first()
-            blocks = _count_blocks(session, now - BLOCKS_COUNTED_FOR)
-        at, verdicts = newest if newest is not None else (None, ())
-        last = {verdict.rail: verdict for verdict in verdicts}
-        return tuple(
-            replace(
-                shown,
-                last=last.get(shown.rail),
-                last_at=at if shown.rail in last else None,
-                stopped=blocks[shown.rail],
-            )
-            for shown in states
-        )
+        return self._rail_states.read()
 
     def chain(self, limit: int = 20) -> list[ChainStep]:
         """The links of the loop detector, newest first, each with its effect on a decision now."""
-        now = self._clock.now()
-        with self._database.read() as session:
-            links = [link for link in trigger_history.recent_links(session, now) if link.ran]
-        steps = [_chain_step(link, links[: place + 1], now) for place, link in enumerate(links)]
-        return steps[::-1][:limit]
-
-    def _rate_state(self, session: Session, now: datetime) -> RailState:
-        interval = timedelta(milliseconds=self._settings.current.cross_poll_interval_ms)
-        last = trigger_history.last_unattended(session)
-        verdict = trigger_history.decide_rate(SAMPLE_TRIGGER, last, now, interval)
-        until = last + interval if last is not None and verdict.verdict is Verdict.BLOCK else None
-        return _rail_state(verdict, "waits" if until else "free", until)
-
-    def _loop_state(self, session: Session, now: datetime) -> RailState:
-        counted = [
-            link
-            for link in trigger_history.recent_links(session, now)
-            if link.from_channel != trigger_history.OWNER and now - link.at < trigger_history.PAIR_WINDOW
-        ]
-        stopped = state.get(session, LOOP_COUNT_KEY, 0)
-        words = f"{count(len(counted), 'link')} in the last 10 min; {count(stopped, 'loop')} stopped so far"
-        brief = count(len(counted), "link") if counted else "clear"
-        return _rail_state(RailVerdict(trigger_history.LOOP, Verdict.ALLOW, words), brief)
-
-    def _cost_state(self, session: Session) -> RailState:
-        spent, estimate = self.costs.spent(session), microusd(self._settings.current.cost_per_trigger)
-        verdict = costs.decide_cost(spent, estimate, costs.AgentBudget(""))
-        remaining = min(spent.hour_cap - spent.hour, spent.day_cap - spent.day, spent.month_cap - spent.month)
-        brief = f"${max(0, remaining) / MICRO:.2f}" if verdict.verdict is Verdict.ALLOW else verdict.rule
-        return _rail_state(verdict, brief)
-
-    def _content_state(self, session: Session) -> RailState:
-        allowances = session.exec(select(func.count()).where(col(Allowance.used_at).is_(None))).one()
-        words = "checks every prompt, edit and command of a session"
-        if allowances:
-            words += f"; {allowances} allowed once and not used yet"
-        return _rail_state(RailVerdict("content", Verdict.ALLOW, words), f"{allowances} lifted" if allowances else "on")
-
-    def _gate_state(self, session: Session) -> RailState:
-        workspaces = self._settings.current.workspaces.values()
-        facts = replace(
-            self.pipeline.gate_facts(session, SAMPLE_TRIGGER, self.costs.spent(session), by_operator=False),
-            novel_pair="",
-            workspace_acts=any(workspace.autonomy is WorkspaceAutonomy.ACT for workspace in workspaces),
-        )
-        verdict = gate.decide_gate(facts)
-        first = verdict.rule.partition(",")[0]
-        return _rail_state(verdict, GATE_BRIEF.get(first, "asks") if first else "free")
-
-    def _kill_state(self) -> RailState:
-        verdict = self.kill_switch.current_verdict()
-        until = next((hold.until for hold in self.kill_switch.holds() if hold.word == verdict.rule), None)
-        return _rail_state(verdict, KILL_BRIEF.get(verdict.rule, verdict.rule) if verdict.rule else "open", until)
+        return self._rail_states.read_chain(limit)
 
 
-def _entry(row: CrosspollLog, lifted: bool) -> LogEntry:
+def _entry(row: CrosspollLog, allowed_once: bool) -> LogEntry:
     return value_of(
         row,
         LogEntry,
@@ -282,32 +168,5 @@ def _entry(row: CrosspollLog, lifted: bool) -> LogEntry:
         channel=row.target_channel,
         estimate=microusd(row.cost_estimate),
         reason=row.block_reason or "",
-        lifted=lifted,
-    )
-
-
-def _rail_state(verdict: RailVerdict, brief: str, until: datetime | None = None) -> RailState:
-    return RailState(verdict.rail, verdict.verdict, brief, verdict.reason, until)
-
-
-def _count_blocks(session: Session, since: datetime) -> Counter[str]:
-    """How many triggers each rail was the first to block after `since`."""
-    reasons = ask(session, _BLOCK_REASONS, {"since": as_stored(since), "limit": MAX_BLOCKS_COUNTED})
-    return Counter(reason.partition(":")[0] for (reason,) in reasons)
-
-
-def _chain_step(link: Link, links: Sequence[Link], now: datetime) -> ChainStep:
-    """A link for display; `links` are those up to it, oldest first."""
-    same_workspace = [earlier for earlier in links if earlier.workspace == link.workspace]
-    is_counted = link.from_channel != trigger_history.OWNER
-    until = link.at + trigger_history.REVERSE_WINDOW
-    return ChainStep(
-        link.from_channel,
-        link.to_channel,
-        link.prediction_id,
-        link.workspace,
-        link.at,
-        depth=trigger_history.chain_depth(same_workspace, link.to_channel),
-        runs=trigger_history.count_repeats(same_workspace, link.pair, now) if is_counted else 0,
-        answer_until=until if is_counted and now < until else None,
+        allowed_once=allowed_once,
     )

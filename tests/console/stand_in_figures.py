@@ -71,7 +71,7 @@ class KillSwitch(StandInService):
 class Safety(StandInService):
     def fill(self) -> None:
         self.kill_switch = KillSwitch(self._engine)
-        self.lifted: set[str] = set()
+        self.allowed_once: set[str] = set()
         self.costs = SimpleNamespace(
             state=lambda: CostState(150_000, 1_200_000, 9_000_000, 2_000_000, 20_000_000, 200_000_000),
             history=burns,
@@ -79,7 +79,7 @@ class Safety(StandInService):
 
     def allow_once(self, prediction_id: str) -> str:
         self.note("allow_once", prediction_id)
-        self.lifted.add(prediction_id)
+        self.allowed_once.add(prediction_id)
         return "digest"
 
     def rails(self) -> tuple[RailState, ...]:
@@ -136,7 +136,7 @@ class Safety(StandInService):
             card = f"pred_{id:012}"
             return SimpleNamespace(
                 id=id, at=ago(minutes=minutes), prompt=prompt, verdicts=allow(*no), blocked=bool(no), reason="",
-                prediction_id=card, lifted=card in self.lifted, **values,
+                prediction_id=card, allowed_once=card in self.allowed_once, **values,
             )  # fmt: skip
 
         entries = [

@@ -15,7 +15,8 @@ import pytest
 
 from engine.clock import FakeClock
 from engine.config.provider_settings import ProviderKind, ProviderSettings
-from engine.execution.channel_setup import MAX_ANSWER_BYTES, MAX_MODELS, TIMEOUT_S, ChannelSetup, query_local_models
+from engine.execution.channel_setup import ChannelSetup
+from engine.execution.local_models import MAX_ANSWER_BYTES, MAX_MODELS, TIMEOUT_S, query_local_models
 from engine.model import Refusal
 from engine.settings_store import SettingsStore
 from tests.support.helpers import refused

@@ -33,8 +33,8 @@ from tests.memory.test_recall_in_prompts import PIECES
 from tests.support.helpers import wait_until
 
 HOSTILE = int(os.environ.get("CLAWPY_HOSTILE", "10000"))
-LONG_ONES = 50
-"""Every so many-th is a line of a megabyte."""
+LONG_EVERY = 50
+"""One memory in this number is a line of a megabyte."""
 
 PROMPTS = 300
 WORDS = ("cart", "price", "round", "owner", "parser", "deploy", "branch", "commit", "secret", "token", "main", "push")
@@ -65,7 +65,7 @@ class RandomEmbedder:
 
 def hostile_text(number: int, chance: random.Random) -> str:
     text = "".join(chance.choices((*PIECES, *(f" {word} " for word in WORDS)), k=chance.randint(1, 40)))
-    if number % LONG_ONES:
+    if number % LONG_EVERY:
         return text if text.strip() else "x"
     size = 1_000_000
     piece = chance.choice(("<", "x ", f"{text} ", "</recalled-memory>", "\x1b[2J", "漢字", str(chance.random()) + " "))
@@ -97,50 +97,58 @@ class MemoryPeak:
         return (self.most - self._before) / 2**20
 
 
+def remember_all(memory: MemoryService, chance: random.Random) -> list[float]:
+    """Remember `HOSTILE` memories, 50 at a time. Returns the seconds until each 50 were acknowledged."""
+    acknowledged = []
+    for start in range(0, HOSTILE, 50):
+        sample = [
+            NewMemory(hostile_text(n, chance), ref=f"h{n}", speaker=chance.choice(PIECES), source=chance.choice(PIECES))
+            for n in range(start, start + 50)
+        ]
+        began = time.perf_counter()
+        assert memory.remember(sample).new == len(sample)
+        acknowledged.append(time.perf_counter() - began)
+    return acknowledged
+
+
+def recall_for_prompts(memory: MemoryService, chance: random.Random) -> tuple[list[float], int]:
+    """Recall for `PROMPTS` prompts, and check what gets into them. Returns the seconds of each recall, and the number
+    of lines in all prompts."""
+    part = RecallPromptPart(memory, FixedSettings(Settings(memory=MemorySettings(recall_tokens=2_000))))
+    recalled, lines = [], 0
+    for _ in range(PROMPTS):
+        task = " ".join([*chance.choices(WORDS, k=5), *chance.choices(PIECES, k=3)])
+        began = time.perf_counter()
+        recall = memory.recall(RecallQuery(task, k=40), deadline=60.0)
+        recalled.append(time.perf_counter() - began)
+        assert not recall.left_out, recall.left_out
+        contribution = part.part(PromptRequest("backend_builder", "koji-core", "", task, session_id="s"))
+        assert contribution.part is not None
+        check_passages([line.text for line in contribution.part.lines], prompt_texts(memory, contribution.provenance))
+        lines += len(contribution.part.lines)
+    return recalled, lines
+
+
 @pytest.mark.faults
 def test_ten_thousand_hostile_memories_do_no_harm(make_memory: MakeMemory) -> None:
     chance = random.Random(4)
     embedder = RandomEmbedder()
     memory: MemoryService = make_memory(embedder=embedder)  # type: ignore[arg-type]
-    acknowledged, recalled = [], []
     with MemoryPeak() as peak:
-        for start in range(0, HOSTILE, 50):
-            sample = [
-                NewMemory(
-                    hostile_text(n, chance), ref=f"h{n}", speaker=chance.choice(PIECES), source=chance.choice(PIECES)
-                )
-                for n in range(start, start + 50)
-            ]
-            began = time.perf_counter()
-            assert memory.remember(sample).new == len(sample)
-            acknowledged.append(time.perf_counter() - began)
+        acknowledged = remember_all(memory, chance)
         began = time.perf_counter()
         wait_until(lambda: memory.settle(10), 1800)
         settled = time.perf_counter() - began
-        fixed_settings = FixedSettings(Settings(memory=MemorySettings(recall_tokens=2_000)))
-        part = RecallPromptPart(memory, fixed_settings)
-        lines = 0
-        for _ in range(PROMPTS):
-            task = " ".join([*chance.choices(WORDS, k=5), *chance.choices(PIECES, k=3)])
-            began = time.perf_counter()
-            recall = memory.recall(RecallQuery(task, k=40), deadline=60.0)
-            recalled.append(time.perf_counter() - began)
-            assert not recall.left_out, recall.left_out
-            contribution = part.part(PromptRequest("backend_builder", "koji-core", "", task, session_id="s"))
-            assert contribution.part is not None
-            check_passages(
-                [line.text for line in contribution.part.lines], prompt_texts(memory, contribution.provenance)
-            )
-            lines += len(contribution.part.lines)
-    print(f"\n{HOSTILE} hostile memories, {HOSTILE // LONG_ONES} of a megabyte")
+        recalled, lines = recall_for_prompts(memory, chance)
+    print(f"\n{HOSTILE} hostile memories, {HOSTILE // LONG_EVERY} of a megabyte")
     print(f"  acknowledging 50, p50 / worst    {statistics.median(acknowledged):7.3f} s {max(acknowledged):7.3f} s")
     print(f"  chunks with vectors              {embedder.chunks:9,} after {settled:.0f} s more")
     print(f"  recall, p50 / worst              {statistics.median(recalled):7.3f} s {max(recalled):7.3f} s")
-    print(f"  prompts, lines in them           {PROMPTS:7} {lines:7}")
+    print(f"  lines in {PROMPTS} prompts             {lines:7}")
     print(f"  memory grew at most by           {peak.grown:7.0f} MiB (bar {GROWTH_BAR})")
     assert max(acknowledged) < ACKNOWLEDGE_BAR
     assert statistics.quantiles(recalled, n=20)[18] < RECALL_BAR
-    assert embedder.chunks <= 8 * HOSTILE + HOSTILE // LONG_ONES * vectoriser.MAX_CHUNKS
+    assert embedder.chunks <= 8 * HOSTILE + HOSTILE // LONG_EVERY * vectoriser.MAX_CHUNKS
     assert peak.grown < GROWTH_BAR
 
 

@@ -249,7 +249,7 @@ class World:
 
     def _safety(self) -> Any:
         """Rails that are simple, and a kill switch that is thrown while `stopped` says why."""
-        kill_switch = SimpleNamespace(stop_reason=lambda: self.stopped, decided=lambda tx: None)
+        kill_switch = SimpleNamespace(stop_reason=lambda: self.stopped, pause_after_rejections=lambda tx: None)
         return SimpleNamespace(pipeline=self.rails, kill_switch=kill_switch)
 
     def contexts(self, workspaces: Sequence[str]) -> list[WorkspaceContext]:

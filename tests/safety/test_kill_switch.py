@@ -217,7 +217,7 @@ def test_who_ended_the_last_pause_is_known_after_a_restart(
 
 def test_a_pause_ends_after_two_hours_and_starts_a_new_count(rails: Rails) -> None:
     rails.decisions.rejections = 3
-    rails.write(rails.switch.decided)
+    rails.write(rails.switch.pause_after_rejections)
     rails.clock.advance(PAUSE_DURATION - timedelta(microseconds=1))
     assert rails.hold_words() != []
     assert rails.decide(unattended()).permit is None
@@ -240,7 +240,7 @@ def test_undoing_an_older_decision_after_a_resume_changes_no_count_of_rejections
 
         def work(tx: Transaction) -> None:
             decisions.record(tx, signal, card)
-            rails.switch.decided(tx)
+            rails.switch.pause_after_rejections(tx)
 
         database.write(work)
 
@@ -282,7 +282,7 @@ def test_a_permit_is_not_consumed_while_stopped(rails: Rails) -> None:
 def test_rejections_pause_nothing_where_nothing_runs_by_itself(rails: Rails, settings: Settings) -> None:
     rails.settings.current = settings
     rails.decisions.rejections, rails.decisions.decisions = 3, 103
-    rails.write(rails.switch.decided)
+    rails.write(rails.switch.pause_after_rejections)
     assert rails.hold_words() == []
     assert rails.decide(unattended()).permit is None, "what a program asks for waits for the operator all the same"
     assert rails.hold_words() == []
@@ -293,17 +293,17 @@ def test_rejections_pause_nothing_where_nothing_runs_by_itself(rails: Rails, set
 
 def test_the_third_rejection_in_a_row_pauses_and_resuming_starts_a_new_count(rails: Rails) -> None:
     rails.decisions.rejections = 2
-    rails.write(rails.switch.decided)
+    rails.write(rails.switch.pause_after_rejections)
     assert rails.hold_words() == []
     rails.decisions.rejections, rails.decisions.decisions = 3, 103
-    rails.write(rails.switch.decided)
+    rails.write(rails.switch.pause_after_rejections)
     assert rails.hold_words() == ["pause"]
     assert rails.decide(unattended()).permit is None
     assert rails.decide(approval()).permit, "a pause does not stop what the operator approves"
     rails.switch.resume("pause")
-    rails.write(rails.switch.decided)
+    rails.write(rails.switch.pause_after_rejections)
     assert rails.hold_words() == []
     assert rails.decide(unattended(prediction_id="b")).permit
     rails.decisions.rejections, rails.decisions.decisions = 6, 106
-    rails.write(rails.switch.decided)
+    rails.write(rails.switch.pause_after_rejections)
     assert rails.hold_words() == ["pause"]

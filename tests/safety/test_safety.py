@@ -48,13 +48,13 @@ def test_each_rail_shows_its_last_verdict_and_how_many_triggers_it_blocked_first
 def test_an_allowance_is_shown_until_it_is_used(rails: Rails) -> None:
     trigger = approval("clean up with rm -rf /")
     rails.decide(trigger)
-    assert not rails.safety.log()[0].lifted
+    assert not rails.safety.log()[0].allowed_once
     rails.safety.allow_once(trigger.prediction_id)
-    assert rail(rails, "content").brief == "1 lifted"
-    assert rails.safety.log(blocked_only=True)[0].lifted
+    assert rail(rails, "content").brief == "1 allowed once"
+    assert rails.safety.log(blocked_only=True)[0].allowed_once
     assert rails.decide(trigger).permit is not None
     assert rail(rails, "content").brief == "on"
-    assert not rails.safety.log(blocked_only=True)[0].lifted
+    assert not rails.safety.log(blocked_only=True)[0].allowed_once
 
 
 def test_the_chain_shows_depth_repeats_and_how_long_a_link_back_is_blocked(rails: Rails) -> None:

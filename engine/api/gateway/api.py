@@ -18,8 +18,7 @@ from engine.api.documents import Document
 from engine.api.gateway import replies
 from engine.api.gateway.access import Access
 from engine.api.gateway.address import ListenAddress
-from engine.api.gateway.calls import INVALID_REQUEST, NO_JSON, Calls
-from engine.api.gateway.calls import fault as rpc_fault
+from engine.api.gateway.calls import INVALID_REQUEST, PARSE_ERROR, Calls, error_reply
 from engine.api.gateway.guard import Guard
 from engine.api.gateway.limits import ClientCounts, Limits
 from engine.api.gateway.pulse import Pulse
@@ -211,8 +210,8 @@ def _add_error_handlers(app: FastAPI) -> None:
         if fault["type"] == NOT_AN_OBJECT and "json" not in request.headers.get("content-type", ""):
             words, fix = "the body is not declared as JSON", "send the header Content-Type: application/json with it"
         if request.url.path == f"{API_PATH}/rpc":
-            code = NO_JSON if fault["type"] == "json_invalid" else INVALID_REQUEST
-            return JSONResponse(rpc_fault(None, code, f"{words}; {fix}"), status_code=400)
+            code = PARSE_ERROR if fault["type"] == "json_invalid" else INVALID_REQUEST
+            return JSONResponse(error_reply(None, code, f"{words}; {fix}"), status_code=400)
         if fault["type"] == "json_invalid":
             return _error_response(400, "bad_request", "the body is not JSON", fix)
         return _error_response(422, "bad_arguments", words, fix)

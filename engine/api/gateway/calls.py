@@ -20,7 +20,10 @@ from engine.model.secrets import redact
 
 log = logging.getLogger(__name__)
 
-NO_JSON, INVALID_REQUEST, UNKNOWN_METHOD, BAD_PARAMS, INTERNAL, REFUSED = -32700, -32600, -32601, -32602, -32603, -32000
+# The codes of JSON-RPC 2.0. A server may choose its own from -32000 to -32099.
+PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS, INTERNAL_ERROR = -32700, -32600, -32601, -32602, -32603
+REFUSED = -32000
+"""The code of an operation's refusal."""
 
 METHODS = {
     "pulse.crosspoll.trigger": "trigger",
@@ -55,20 +58,20 @@ class Calls:
     def answer(self, method: str, params: Mapping[str, Any] | None, call_id: str | int | None) -> Document:
         """Carry out one call of JSON-RPC. Never raises."""
         if method not in METHODS:
-            return fault(call_id, UNKNOWN_METHOD, "there is no such method; one of " + ", ".join(METHODS))
+            return error_reply(call_id, METHOD_NOT_FOUND, "there is no such method; one of " + ", ".join(METHODS))
         name = METHODS[method]
         try:
             arguments = validate_arguments(OPERATIONS[name].arguments, params or {})
             return {"jsonrpc": "2.0", "id": call_id, "result": self.carry_out(name, dict(arguments))}
         except Refusal as refusal:
-            code = BAD_PARAMS if refusal.code == "bad_arguments" else REFUSED
-            return fault(call_id, code, refusal.message, refusal.document()["error"])
+            code = INVALID_PARAMS if refusal.code == "bad_arguments" else REFUSED
+            return error_reply(call_id, code, refusal.message, refusal.document()["error"])
         except Exception as error:
             log.error("a call over the gateway failed\n%s", redact(traceback.format_exc()))
-            return fault(call_id, INTERNAL, f"{type(error).__name__}: this is a bug; see the log")
+            return error_reply(call_id, INTERNAL_ERROR, f"{type(error).__name__}: this is a bug; see the log")
 
 
-def fault(call_id: str | int | None, code: int, message: str, data: Document | None = None) -> Document:
-    """An error of JSON-RPC."""
+def error_reply(call_id: str | int | None, code: int, message: str, data: Document | None = None) -> Document:
+    """The reply to a call of JSON-RPC that failed."""
     error: Document = {"code": code, "message": message}
     return {"jsonrpc": "2.0", "id": call_id, "error": error | ({"data": data} if data else {})}

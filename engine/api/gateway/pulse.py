@@ -25,7 +25,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from engine.api.documents import Document, document, instant
 from engine.api.gateway.access import Access
-from engine.api.gateway.calls import INVALID_REQUEST, Calls, fault
+from engine.api.gateway.calls import INVALID_REQUEST, Calls, error_reply
 from engine.api.gateway.limits import ClientCounts, Limits, TokenBucket
 from engine.api.gateway.replies import RpcCall
 from engine.api.operations.operation import describe_fault
@@ -276,7 +276,7 @@ class _Client:
         try:
             call = RpcCall.model_validate(message)
         except ValidationError as error:
-            return fault(None, INVALID_REQUEST, describe_fault(error.errors()[0]))
+            return error_reply(None, INVALID_REQUEST, describe_fault(error.errors()[0]))
         # Not in the threads that read the ledger, because a trigger may take a minute.
         return await run_in_threadpool(self._pulse.calls.answer, call.method, call.params, call.id)
 

@@ -270,8 +270,18 @@ class TwinReply(ApiModel):
     source: str
 
 
+class RpcError(ApiModel):
+    """The error of a call. `data` is the refusal of the operation."""
+
+    code: int
+    message: str
+    data: ErrorDetails | None = None
+
+
 class RpcReply(ApiModel):
-    """JSON-RPC 2.0: `result` or `error`."""
+    """JSON-RPC 2.0: the `result` of the operation, or an `error`."""
 
     jsonrpc: Literal["2.0"]
     id: str | int | None
+    result: dict[str, Any] | None = None
+    error: RpcError | None = None

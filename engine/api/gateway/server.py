@@ -9,8 +9,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import fcntl
 import logging
 import socket
+import sys
+import termios
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
@@ -190,11 +193,18 @@ class _WebSocket(WebSocketsSansIOProtocol):
             self._cut_off_timer.cancel()
 
     def _start_timer(self) -> None:
-        waiting = self.transport.get_write_buffer_size()
+        waiting = self._count_waiting_bytes()
         self._cut_off_timer = self.loop.call_later(self.limits.stall_seconds, self._cut_off_unless_read, waiting)
 
+    def _count_waiting_bytes(self) -> int:
+        """The bytes that the client has not received, in the buffers of this process and of the system."""
+        in_system = b""
+        with contextlib.suppress(OSError):  # a system that does not tell, such as macOS
+            in_system = fcntl.ioctl(self.transport.get_extra_info("socket"), termios.TIOCOUTQ, bytes(4))
+        return self.transport.get_write_buffer_size() + int.from_bytes(in_system, sys.byteorder)
+
     def _cut_off_unless_read(self, waiting_before: int) -> None:
-        if self.transport.get_write_buffer_size() < waiting_before:  # the client reads slowly
+        if self._count_waiting_bytes() < waiting_before:  # the client reads slowly
             self._start_timer()
             return
         self.counts.dropped += 1

@@ -62,7 +62,7 @@ class Addresses:
 
     def is_configured(self, surface: Surface) -> bool:
         """Whether an address is set. Quick."""
-        return bool(self._environment.get(address_variable(surface), "").strip() or self._url_in_settings(surface))
+        return bool(self._url_in_environment(surface) or self._url_in_settings(surface))
 
     def of(self, surface: Surface) -> Address | None:
         """The address of a surface, None if none is set.
@@ -70,7 +70,7 @@ class Addresses:
         Raises `Refusal`: `no_address` if the settings say that it is stored and it is not, `bad_address` if it is
         malformed, and as `KeyFile.get`.
         """
-        url, source = self._environment.get(address_variable(surface), "").strip(), ENVIRONMENT
+        url, source = self._url_in_environment(surface), ENVIRONMENT
         if not url:
             url, source = self._url_in_settings(surface), "settings"
         if url == STORED_WITH_KEYS:
@@ -89,9 +89,11 @@ class Addresses:
 
     def secrets(self) -> tuple[str, ...]:
         """Parts of all known addresses that may be secret, to be removed from what is sent."""
-        urls = [self._environment.get(address_variable(surface), "").strip() for surface in Surface]
-        urls += self._stored_urls.values()
+        urls = [*map(self._url_in_environment, Surface), *self._stored_urls.values()]
         return tuple(part for url in urls if url for part in secret_parts(url))
+
+    def _url_in_environment(self, surface: Surface) -> str:
+        return self._environment.get(address_variable(surface), "").strip()
 
     def _url_in_settings(self, surface: Surface) -> str:
         return self._settings.current.notify.of(surface).url

@@ -6,26 +6,19 @@ in our own words.
 
 from __future__ import annotations
 
-import html
-import json
+import logging
 import re
-import shutil
 import subprocess
-import sys
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field, replace
-from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from engine import extras
 from engine.api.notify.addresses import Address
-from engine.api.notify.notes import QUIET_FORMS, Form, Note
+from engine.api.notify.local_programs import desktop_command, speech_command
+from engine.api.notify.notes import Note
+from engine.api.notify.service_messages import Button, adapt
 from engine.config.notify_settings import DESKTOP_SCHEME, SPEAK_SCHEME
 from engine.frozen import frozen
-
-if TYPE_CHECKING:
-    from engine.services import Services
-
 
 TIMEOUT_S = 15.0
 """Maximum number of seconds of one delivery."""
@@ -33,19 +26,10 @@ TIMEOUT_S = 15.0
 RETRYABLE_STATUS = frozenset({408, 425, 429})
 """Status codes below 500 after which a delivery is tried again."""
 
-BUTTON_LIFETIME = timedelta(hours=4)
-"""Time during which a button works. After that, the card can be decided in the console."""
-
-ACTION_PATHS = {"approve": "confirm", "reject": "reject", "snooze": "snooze"}
-"""The last part of the gateway's path for each action."""
-
-ACTION_LABELS = {"approve": "Approve", "reject": "Dismiss", "snooze": "Later"}
-
-PassFor = Callable[..., str]
-"""The type of `Gateway.pass_for`, which returns a credential for a single request, "" if nothing listens."""
-
-_MARKDOWN = re.compile(r"([*_`~|>#\\\[\]])")
-"""Characters that have a meaning in Discord's Markdown."""
+# Apprise's log may contain addresses, and would be printed over the screen. Its result is enough.
+_apprise_log = logging.getLogger("apprise")
+_apprise_log.propagate = False
+_apprise_log.addHandler(logging.NullHandler())
 
 
 @frozen
@@ -54,29 +38,6 @@ class Failure:
 
     words: str
     lasting: bool = False
-
-
-@frozen
-class Button:
-    """A button that sends a POST request to `url` with this credential."""
-
-    url: str
-    credential: str = field(repr=False)
-
-
-def make_buttons(engine: Services, pass_for: PassFor, card_id: str, actions: Sequence[str]) -> Mapping[str, Button]:
-    """Make a button for each action on a card. Buttons call the gateway; if it does not listen, there are none.
-
-    A notification passes through foreign servers, so it never has the token. Each button has a pass for one action on
-    one card, valid for a few hours.
-    """
-    base = engine.settings.current.notify.gateway
-    if not base or not card_id:
-        return {}
-    until = (engine.clock.now() + BUTTON_LIFETIME).timestamp()
-    paths = {action: f"/api/v1/predictions/{card_id}/{ACTION_PATHS[action]}" for action in actions}
-    passes = {action: pass_for("POST", path, until=until) for action, path in paths.items()}
-    return {action: Button(base + paths[action], word) for action, word in passes.items() if word}
 
 
 def deliver(address: Address, note: Note, buttons: Mapping[str, Button]) -> Failure | None:
@@ -92,16 +53,9 @@ def deliver(address: Address, note: Note, buttons: Mapping[str, Button]) -> Fail
 
 
 def _send(address: Address, note: Note, buttons: Mapping[str, Button]) -> Failure | None:
-    import logging
-
     import apprise
     from apprise import plugins
 
-    # Apprise's log may contain addresses, and would be printed over the screen. Its result is enough.
-    apprise_logger = logging.getLogger("apprise")
-    apprise_logger.propagate = False
-    if not apprise_logger.handlers:
-        apprise_logger.addHandler(logging.NullHandler())
     asset = apprise.AppriseAsset(
         app_id="clawpy", app_desc="Clawpy Console", app_url="", async_mode=False, http_redirects=False,
         image_url_mask=None, image_url_logo=None, service_timeout=TIMEOUT_S, allow_templates=False,
@@ -109,7 +63,7 @@ def _send(address: Address, note: Note, buttons: Mapping[str, Button]) -> Failur
     fields: dict[str, Any] | None = plugins.url_to_dict(address.url)  # type: ignore[no-untyped-call]
     if fields is None:
         return Failure("there is no such service, or its address is incomplete", lasting=True)
-    title, body = _adapt(note, buttons, fields)
+    title, body = adapt(note, buttons, fields)
     service = apprise.Apprise.instantiate(fields, asset=asset)
     if service is None:
         return Failure("its address is incomplete, or the service cannot be used on this machine", lasting=True)
@@ -126,27 +80,6 @@ def _send(address: Address, note: Note, buttons: Mapping[str, Button]) -> Failur
     return describe_failure([entry.message for entry in result.logs()])
 
 
-def _adapt(note: Note, buttons: Mapping[str, Button], fields: dict[str, Any]) -> tuple[str, str]:
-    """Add the options of a service to the `fields` of Apprise. Returns (title, body) in the form that it shows."""
-    match fields["schema"]:
-        case "ntfy" | "ntfys":
-            fields |= ntfy_fields(note, buttons)
-        case "json" | "jsons":
-            if buttons and note.ask:  # the program that receives the push can answer the question
-                note = replace(note, body=f"{note.body} {note.ask}")
-            answers = {
-                name: {"url": button.url, "authorization": f"Bearer {button.credential}"}
-                for name, button in buttons.items()
-            }
-            fields["payload"] = fields.get("payload", {}) | note.payload | ({"answers": answers} if answers else {})
-        case "discord":
-            is_embed = note.form in (Form.EMBED, Form.RESULT)  # Apprise sends Markdown as an embed
-            fields |= {"avatar": False} | ({"format": "markdown"} if is_embed else {})
-            title, body = (text if is_embed else escape_markdown(text) for text in (note.title, note.text))
-            return without_mentions(title), without_mentions(body)
-    return note.title, note.text
-
-
 def describe_failure(messages: Sequence[str]) -> Failure:
     """The failure that the log lines of Apprise report, in our own words."""
     for line in messages:
@@ -158,64 +91,6 @@ def describe_failure(messages: Sequence[str]) -> Failure:
         if "onnection error" in line:
             return Failure("it cannot be reached")
     return Failure("it did not accept the notification")
-
-
-def ntfy_fields(note: Note, buttons: Mapping[str, Button]) -> dict[str, Any]:
-    """The fields of ntfy: its priority, and buttons that call an address."""
-    priority = "min" if note.form in (Form.SILENT, Form.REFRESH) else "low" if note.form in QUIET_FORMS else "default"
-    if note.haptic in ("notice", "failure") or note.form is Form.PAUSE:
-        priority = "high"
-    elif note.haptic:
-        priority = "default"
-    actions = [
-        {
-            "action": "http",
-            "label": ACTION_LABELS[name],
-            "url": buttons[name].url,
-            "method": "POST",
-            "headers": {"Authorization": f"Bearer {buttons[name].credential}"},
-            "clear": True,
-        }
-        for name in note.actions
-        if name in buttons
-    ]
-    return {"priority": priority, "include_image": False} | ({"actions": json.dumps(actions)} if actions else {})
-
-
-def escape_markdown(text: str) -> str:
-    """The text with escapes, so that Discord shows it literally."""
-    return _MARKDOWN.sub(r"\\\1", text)
-
-
-def without_mentions(text: str) -> str:
-    """The text with mentions changed, so that they notify nobody on Discord."""
-    return text.replace("@", "@\u200b")
-
-
-def desktop_command(note: Note) -> list[str]:
-    """The command that shows a note on the desktop; empty if this machine has none."""
-    if sys.platform == "darwin":
-        script = "on run argv\ndisplay notification (item 2 of argv) with title (item 1 of argv)\nend run"
-        return ["osascript", "-e", script, note.title or "clawpy", note.text]
-    if program := shutil.which("notify-send"):
-        urgency = "low" if note.form in QUIET_FORMS else "normal"
-        return [
-            program,
-            "--app-name=clawpy",
-            f"--urgency={urgency}",
-            "--",
-            note.title or "clawpy",
-            html.escape(note.text, quote=False),
-        ]
-    return []
-
-
-def speech_command(note: Note) -> list[str]:
-    """The command that reads a note aloud; empty if this machine has none."""
-    for name, options in (("say", []), ("spd-say", ["--wait", "--"]), ("espeak-ng", ["--"]), ("espeak", ["--"])):
-        if program := shutil.which(name):
-            return [program, *options, note.text.lstrip("-")]
-    return []
 
 
 def _run(command: Sequence[str]) -> Failure | None:

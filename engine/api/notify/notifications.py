@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from engine.api.documents import Document, instant
 from engine.api.notify.addresses import EXAMPLE_FIX, Address, Addresses
-from engine.api.notify.delivery import Button, Failure, PassFor, deliver, make_buttons
+from engine.api.notify.delivery import Failure, deliver
 from engine.api.notify.notes import (
     FACT_KINDS,
     FORMS,
@@ -39,6 +39,7 @@ from engine.api.notify.outbox import (
     Outbox,
     plan_delivery,
 )
+from engine.api.notify.service_messages import Button, PassFor, make_buttons
 from engine.background import Background
 from engine.config.notify_settings import Surface, address_variable
 from engine.events import Subscription
@@ -149,10 +150,10 @@ class Notifications:
             NotificationRow(
                 fact_id=fact.id,
                 surface=surface.value,
-                happening=kind.value,
+                kind=kind.value,
                 subject=fact.subject,
                 urgent=is_urgent,
-                gathered=is_quiet or bool(window),
+                is_collected=is_quiet or bool(window),
                 created_at=now,
                 due_at=now + window,
                 changed_at=now,
@@ -173,7 +174,7 @@ class Notifications:
 
     def note_of(self, row: NotificationRow) -> Note | None:
         """The present note of a row, None if it is no longer needed."""
-        engine, form = self.engine, FORMS[NotificationKind(row.happening)].get(Surface(row.surface))
+        engine, form = self.engine, FORMS[NotificationKind(row.kind)].get(Surface(row.surface))
         fact = next(iter(engine.ledger.since(row.fact_id - 1, 1)), None)
         if form is None or fact is None or fact.id != row.fact_id:
             return None

@@ -29,13 +29,13 @@ class DeliveryState(StrEnum):
     WAITING = "waiting"
     SENT = "sent"
     DROPPED = "dropped"  # not needed any more
-    DEAD = "dead"  # given up
+    GIVEN_UP = "dead"  # it was not delivered
 
 
 KEPT_FOR = {
     DeliveryState.SENT: timedelta(days=7),
     DeliveryState.DROPPED: timedelta(days=7),
-    DeliveryState.DEAD: timedelta(days=28),
+    DeliveryState.GIVEN_UP: timedelta(days=28),
 }
 """Time for which a finished row is kept."""
 
@@ -49,11 +49,11 @@ class NotificationRow(SQLModel, table=True):
     id: int | None = Field(default=None, primary_key=True)
     fact_id: int
     surface: str
-    happening: str
+    kind: str = Field(sa_column_kwargs={"name": "happening"})
     subject: str
     urgent: bool
-    gathered: bool
-    standing: str = DeliveryState.WAITING.value
+    is_collected: bool = Field(sa_column_kwargs={"name": "gathered"})
+    state: str = Field(default=DeliveryState.WAITING.value, sa_column_kwargs={"name": "standing"})
     tries: int = 0
     note: str = ""
     created_at: datetime = utc_field()
@@ -78,9 +78,9 @@ class UndeliveredNotes:
         return f"{self.surface} missed {number}: {self.note}"
 
 
-_state, _surface, _id = col(NotificationRow.standing), col(NotificationRow.surface), col(NotificationRow.id)
+_state, _surface, _id = col(NotificationRow.state), col(NotificationRow.surface), col(NotificationRow.id)
 _IS_WAITING = _state == DeliveryState.WAITING
-_IS_DEAD = _state == DeliveryState.DEAD
+_IS_GIVEN_UP = _state == DeliveryState.GIVEN_UP
 
 
 class Outbox:
@@ -95,13 +95,14 @@ class Outbox:
             return 0
 
         def work(tx: Transaction) -> int:
-            connection = tx.session.connection()
             for state, age in KEPT_FOR.items():
                 is_old = col(NotificationRow.changed_at) < tx.now - age
-                connection.execute(sa.delete(NotificationRow).where(_state == state, is_old))
-            statement = insert(NotificationRow).on_conflict_do_nothing(index_elements=["fact_id", "surface"])
+                tx.session.execute(sa.delete(NotificationRow).where(_state == state, is_old))
+            statement = (
+                insert(NotificationRow).on_conflict_do_nothing(index_elements=["fact_id", "surface"]).returning(_id)
+            )
             values = [row.model_dump(exclude={"id"}) | {"changed_at": tx.now} for row in rows]
-            return sum(connection.execute(statement, row).rowcount for row in values)
+            return sum(len(tx.session.execute(statement.values(row)).all()) for row in values)
 
         return self._database.write(work)
 
@@ -119,21 +120,21 @@ class Outbox:
     def undelivered(self) -> list[UndeliveredNotes]:
         """Notifications that were given up, by surface."""
         with self._database.read() as session:
-            dead = session.exec(select(NotificationRow).where(_IS_DEAD).order_by(_surface, _id)).all()
+            given_up = session.exec(select(NotificationRow).where(_IS_GIVEN_UP).order_by(_surface, _id)).all()
         return [
             UndeliveredNotes(Surface(name), len(rows), min(row.created_at for row in rows), rows[-1].note)
-            for name, group in groupby(dead, key=lambda row: row.surface)
+            for name, group in groupby(given_up, key=lambda row: row.surface)
             if (rows := list(group))
         ]
 
     def finish(self, rows: Sequence[NotificationRow], state: DeliveryState, note: str = "") -> None:
         """Mark rows as sent or dropped. `note` is the reason, without the text of the notification."""
-        self._update_waiting(rows, standing=state, note=note)
+        self._update_waiting(rows, state=state, note=note)
 
     def give_up(self, surface: Surface, rows: Sequence[NotificationRow], note: str) -> None:
         """Mark rows as given up, and record that."""
         event = NotificationsGivenUp(subject=surface.value, number=len(rows), reason=note)
-        self._update_waiting(rows, event, standing=DeliveryState.DEAD, note=note)
+        self._update_waiting(rows, event, state=DeliveryState.GIVEN_UP, note=note)
 
     def postpone(self, rows: Sequence[NotificationRow], due_at: datetime, note: str) -> None:
         """Count a failed attempt; the rows are tried again at `due_at`."""
@@ -141,12 +142,12 @@ class Outbox:
 
     def revive(self, surface: Surface | None) -> int:
         """Let rows that were given up wait again, on one surface or all. Returns their number."""
-        changes = {"standing": DeliveryState.WAITING, "tries": 0, "gathered": True}
-        return self._update(_dead_on(surface), changes, now=("due_at", "created_at"))
+        changes = {"state": DeliveryState.WAITING, "tries": 0, "is_collected": True}
+        return self._update(_given_up_on(surface), changes, now=("due_at", "created_at"))
 
     def dismiss(self, surface: Surface | None) -> int:
         """Drop rows that were given up. Returns their number."""
-        return self._update(_dead_on(surface), {"standing": DeliveryState.DROPPED, "note": "dismissed by you"})
+        return self._update(_given_up_on(surface), {"state": DeliveryState.DROPPED, "note": "dismissed by you"})
 
     def _update_waiting(self, rows: Sequence[NotificationRow], event: Event | None = None, **changes: object) -> None:
         if rows:
@@ -164,16 +165,16 @@ class Outbox:
 
         def work(tx: Transaction) -> int:
             times = dict.fromkeys(("changed_at", *now), tx.now)
-            statement = sa.update(NotificationRow).where(chosen).values(**changes, **times)
+            statement = sa.update(NotificationRow).where(chosen).values(**changes, **times).returning(_id)
             if event is not None:
                 tx.record(event)
-            return tx.session.connection().execute(statement).rowcount
+            return len(tx.session.execute(statement).all())
 
         return self._database.write(work)
 
 
-def _dead_on(surface: Surface | None) -> sa.ColumnElement[bool]:
-    return _IS_DEAD if surface is None else _IS_DEAD & (_surface == surface)
+def _given_up_on(surface: Surface | None) -> sa.ColumnElement[bool]:
+    return _IS_GIVEN_UP if surface is None else _IS_GIVEN_UP & (_surface == surface)
 
 
 # Timing
@@ -206,7 +207,7 @@ def plan_delivery(
     sendable = sorted((row for row in waiting if row.urgent or not quiet), key=lambda row: (not row.urgent, row.id))
     first = next((row for row in sendable if row.due_at <= now), None)
     if first is not None:
-        return ([row for row in sendable if row.gathered] if first.gathered else [first])[:MAX_BATCH], 0.0
+        return ([row for row in sendable if row.is_collected] if first.is_collected else [first])[:MAX_BATCH], 0.0
     waits = [(row.due_at - now).total_seconds() for row in sendable]
     waits += [QUIET_POLL_S] if len(sendable) < len(waiting) else []
     return (), min(waits, default=None)

@@ -2,10 +2,10 @@
 
 To judge a command, `shell` splits its text into simple commands, and `calls` finds the programs that really run.
 `outputs` finds what a pipe feeds into them, and `carried_commands` finds commands in their arguments. Then the rules
-are applied: `rulebook` has the built-in rules and the operator's own, `targets` and `deletions` judge the files and
-devices that a program changes, `leaks` judges secrets that are sent and packages of unknown origin, and `program_text`
-judges code and SQL. To judge a prompt, `prose` reads its sentences; commands in it are judged as above. Rules that are
-only data are in the folder `rules`.
+are applied: `rulebook` has the built-in rules, `operator_rules` the operator's own. `targets` and `deletions` judge the
+files and devices that a program changes, `leaks` judges secrets that are sent and packages of unknown origin, and
+`program_text` judges code and SQL. To judge a prompt, `prose` reads its sentences; commands in it are judged as above.
+Rules that are only data are in the folder `rules`.
 
 A verdict depends on the text and the operator's rules only, and takes at most 50 ms. If a text cannot be judged, for
 instance because a program's name is computed, the verdict is `ask`. May import engine.model only.
@@ -21,10 +21,10 @@ from engine.frozen import frozen
 from engine.model import Assignment, PromptPart, RailVerdict, Trust, Verdict
 from engine.safety.content import leaks, rulebook, targets
 from engine.safety.content.calls import Call, Unwrapped, unwrap
+from engine.safety.content.operator_rules import NO_RULES, OwnRules, own_rules
 from engine.safety.content.outputs import decode_base64
 from engine.safety.content.program_text import commands_in, decoded_in, judge_code, judge_statement
 from engine.safety.content.prose import Clause, judge_clause, split_clauses
-from engine.safety.content.rulebook import NO_RULES, OwnRules, own_rules
 from engine.safety.content.rules import ASK, BLOCK, INTERPRETERS, Hit
 from engine.safety.content.shell import MAX_LENGTH, fold
 
@@ -48,7 +48,7 @@ _CLEAN = RailVerdict(RAIL, Verdict.ALLOW, "nothing found")
 @frozen
 class ContentFacts:
     """The conditions of the content rail for one digest: `acknowledged` if the operator saw its `ask`, `allowed_once`
-    if the operator lifted its `block` for one run."""
+    if the operator allowed what it blocks for one run."""
 
     by_operator: bool
     acknowledged: bool

@@ -1,4 +1,4 @@
-"""The rules on commands (SPEC 3.5): those of `rules/commands.toml`, and the operator's own.
+"""The rules on commands (SPEC 3.5): the language of their patterns, and the rules of `rules/commands.toml`.
 
 A pattern is words separated by spaces: the programs (`git`, alternatives with `|`), then the sub-commands that must
 follow each other (globs, alternatives), then options. `--force|-f` must be there, `!--dry-run` must not, `@*x*` wants
@@ -11,18 +11,19 @@ If no rule names a program, the verdict is `ask` if its sub-command is a verb th
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase, translate
+from fnmatch import translate
 from functools import cache, lru_cache
 
-from engine.frozen import frozen
 from engine.safety.content.calls import Call
-from engine.safety.content.rules import ASK, BLOCK, RUNNERS, Hit, Rule, option_lists, read_rules, word_list
+from engine.safety.content.rules import ASK, RUNNERS, Hit, Rule, option_lists, read_rules, word_list
 
-_FIRST = option_lists("values_first")
-_ANYWHERE = option_lists("values_anywhere")
+_VALUED_BEFORE_SUBCOMMAND = option_lists("values_first")
+_VALUED_ANYWHERE = option_lists("values_anywhere")
 _LATEST_SUBCOMMAND = 3
+"""The last index among the plain words at which the sub-command of other programs may begin. Some of the words before
+it may be values of options."""
 _UNABBREVIATED = frozenset(
     {"--force", "--delete", "--remove", "--prune", "--clean", "--reset", "--volume", "--replace"}
 )
@@ -43,16 +44,18 @@ class Pattern:
     def parse(cls, text: str) -> Pattern:
         rest = text.split()[1:]
         return cls(
-            tuple(glob(word.split("|")) for word in rest if word[0] not in "-!@"),
+            tuple(compile_globs(word) for word in rest if word[0] not in "-!@"),
             tuple(tuple(word.split("|")) for word in rest if word[0] == "-" and word != "--"),
             tuple(tuple(word[1:].split("|")) for word in rest if word[0] == "!"),
-            tuple(glob(word[1:].split("|")) for word in rest if word[0] == "@"),
+            tuple(compile_globs(word[1:]) for word in rest if word[0] == "@"),
             "--" in rest,
         )
 
     def matches(self, call: Call, words: list[str]) -> bool:
         """Whether the arguments of a call match. `words` are its plain words. Its program was compared before."""
-        if self.words and not _follow_each_other(words, self.words, latest_position(call)):
+        has_known_values = call.base in _VALUED_BEFORE_SUBCOMMAND or call.base in _VALUED_ANYWHERE
+        latest = 0 if has_known_values else _LATEST_SUBCOMMAND
+        if self.words and not _follow_each_other(words, self.words, latest):
             return False
         if self.dashes and "--" not in call.args:
             return False
@@ -64,24 +67,16 @@ class Pattern:
 
 
 @cache
-def _glob(text: str) -> re.Pattern[str]:
-    return re.compile(text, re.IGNORECASE)
-
-
-def glob(alternatives: Iterable[str]) -> re.Pattern[str]:
-    """A regular expression for whole words that match one of the globs, ignoring case."""
-    return _glob("|".join(translate(alternative) for alternative in alternatives))
-
-
-def latest_position(call: Call) -> int:
-    """The last index among the plain words at which a program's sub-commands may begin."""
-    return 0 if call.base in _FIRST or call.base in _ANYWHERE else _LATEST_SUBCOMMAND
+def compile_globs(globs: str) -> re.Pattern[str]:
+    """A regular expression for whole words that match one of the `globs`, which are separated by `|`. Case does not
+    matter."""
+    return re.compile("|".join(map(translate, globs.split("|"))), re.IGNORECASE)
 
 
 def plain_words(call: Call) -> list[str]:
     """The arguments that are not options and not values of options that are known to take one."""
-    first = _FIRST.get(call.base, frozenset())
-    anywhere = _ANYWHERE.get(call.base, frozenset())
+    before_subcommand = _VALUED_BEFORE_SUBCOMMAND.get(call.base, frozenset())
+    anywhere = _VALUED_ANYWHERE.get(call.base, frozenset())
     words: list[str] = []
     skip = False
     for word in call.args:
@@ -90,8 +85,8 @@ def plain_words(call: Call) -> list[str]:
         elif word[:1] != "-":
             words.append(word)
             if len(words) == 1:
-                anywhere |= _ANYWHERE.get(f"{call.base} {word}", frozenset())
-        elif word in anywhere or (not words and word in first):
+                anywhere |= _VALUED_ANYWHERE.get(f"{call.base} {word}", frozenset())
+        elif word in anywhere or (not words and word in before_subcommand):
             skip = True
     return words
 
@@ -162,7 +157,7 @@ def _by_program() -> tuple[dict[str, list[_Entry]], list[tuple[re.Pattern[str], 
             for program in text.partition(" ")[0].split("|"):
                 table = globs if set(program) & set("*?[") else named
                 table.setdefault(program, []).append((rule, text))
-    return named, [(glob([program]), entries) for program, entries in globs.items()]
+    return named, [(compile_globs(program), entries) for program, entries in globs.items()]
 
 
 @lru_cache(maxsize=4096)
@@ -186,7 +181,7 @@ def judge(call: Call) -> Hit | None:
 
 
 _VERBS = frozenset(verb for verb in word_list("destroying_verbs") if "*" not in verb)
-_VERB_GLOBS = glob(sorted(verb for verb in word_list("destroying_verbs") if "*" in verb))
+_VERB_GLOBS = compile_globs("|".join(sorted(verb for verb in word_list("destroying_verbs") if "*" in verb)))
 _LATEST_VERB = 4
 """Maximum number of plain words of an unlisted program that are read."""
 _TEXT_PROGRAMS = word_list("text_programs")
@@ -211,85 +206,3 @@ def _judge_unlisted(base: str, words: Sequence[str]) -> Hit | None:
         ):
             return ASK, "unlisted", f"{base} {lower[:40]}: its name says that it destroys something"
     return None
-
-
-_PROMPT = "prompt:"
-_UNPREDICTABLE = ("..", "$", "`", "()", "~", "{")
-
-
-@frozen
-class OwnRules:
-    """The operator's own rules (`[content]` in the settings): commands that are always blocked, and commands that pass
-    although a rule stops them. Both are compared with each program that really runs, so wrappers hide nothing.
-
-    A `block` pattern matches whatever else is in the command. An `allow` pattern must match all words of a command, so
-    that nothing can hide behind it: `*` stands for anything within one word, a last `**` for any further words.
-    `prompt: …` is a pattern for the words of a whole prompt.
-    """
-
-    allow: tuple[tuple[str, ...], ...] = ()
-    block: tuple[tuple[str, Pattern], ...] = ()
-    allowed_prompts: tuple[str, ...] = ()
-    blocked_prompts: tuple[str, ...] = ()
-
-    def blocks(self, call: Call) -> Hit | None:
-        """The objection by an operator's `block` that a call matches, None for none."""
-        for text, pattern in self.block:
-            if glob(text.split()[0].split("|")).match(call.base) and pattern.matches(call, plain_words(call)):
-                return BLOCK, "own-block", f"your rule: {text[:120]}"
-        return None
-
-    def allows(self, call: Call) -> bool:
-        """Whether an operator's `allow` matches a call."""
-        return any(_matches(words, [call.base, *call.args]) for words in self.allow)
-
-    def blocks_prompt(self, text: str) -> Hit | None:
-        """The objection by an operator's `block` that a prompt matches, None for none."""
-        for pattern in self.blocked_prompts:
-            if fnmatchcase(_normalised(text), pattern):
-                return BLOCK, "own-block", f"your rule: {_PROMPT} {pattern[:120]}"
-        return None
-
-    def allows_prompt(self, text: str) -> bool:
-        """Whether an operator's `allow` matches a prompt. Commands in the prompt are judged nevertheless."""
-        return any(fnmatchcase(_normalised(text), pattern) for pattern in self.allowed_prompts)
-
-
-NO_RULES = OwnRules()
-
-
-@lru_cache(maxsize=16)
-def own_rules(allow: tuple[str, ...], block: tuple[str, ...]) -> OwnRules:
-    """The rules of the patterns in the settings, which are validated already."""
-    if not allow and not block:
-        return NO_RULES
-    return OwnRules(
-        tuple(tuple(text.split()) for text in allow if not _is_prompt(text)),
-        tuple((text, Pattern.parse(text)) for text in block if not _is_prompt(text)),
-        tuple(_normalised(text[len(_PROMPT) :]) for text in allow if _is_prompt(text)),
-        tuple(_normalised(text[len(_PROMPT) :]) for text in block if _is_prompt(text)),
-    )
-
-
-def _is_prompt(text: str) -> bool:
-    return text.lower().startswith(_PROMPT)
-
-
-def _normalised(text: str) -> str:
-    return " ".join(text[:4000].lower().split())
-
-
-def _matches(pattern: tuple[str, ...], words: list[str]) -> bool:
-    if pattern[-1] == "**":
-        pattern, words = pattern[:-1], words[: len(pattern) - 1]
-    return len(words) == len(pattern) and all(
-        _matches_word(expected, word) for expected, word in zip(pattern, words, strict=True)
-    )
-
-
-def _matches_word(pattern: str, word: str) -> bool:
-    if pattern == word:
-        return True
-    if not set(pattern) & set("*?[") or (word[:1] == "-") != (pattern[:1] == "-"):
-        return False
-    return not any(sign in word for sign in _UNPREDICTABLE) and fnmatchcase(word, pattern)

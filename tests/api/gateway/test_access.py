@@ -236,7 +236,7 @@ def test_a_card_is_decided_from_the_phone_once(serve: Serve) -> None:
     assert press(buttons_of[first]["Approve"]).status_code == 401, "a pass opens once"
     assert press(buttons_of[first]["Dismiss"]).status_code == 409, "and a card is decided once"
 
-    assert press(buttons_of[second]["Later"]).status_code == 200
+    assert press(buttons_of[second]["Snooze"]).status_code == 200
     assert engine.cards.get(second).snoozed_until is not None
     swapped = buttons_of[second]["Dismiss"] | {"headers": buttons_of[second]["Approve"]["headers"]}
     assert press(swapped).status_code == 401, "the pass of one button opens no other door"

@@ -15,8 +15,9 @@ from apprise.plugins.discord import NotifyDiscord
 
 from engine.api.notify import delivery
 from engine.api.notify.addresses import Address, Addresses, store_address
-from engine.api.notify.delivery import Button, Failure, deliver, describe_failure
+from engine.api.notify.delivery import Failure, deliver, describe_failure
 from engine.api.notify.notes import Form, Note, NotificationContent, NotificationKind, make_note
+from engine.api.notify.service_messages import Button
 from engine.config import Settings
 from engine.config.notify_settings import NotifySettings, Surface, SurfaceSettings, address_problem
 from engine.config.settings_file import BadConfig, read_settings
@@ -144,7 +145,7 @@ def test_a_card_on_ntfy_with_its_buttons(server: NotificationServer) -> None:
     assert [(action["label"], action["url"], action["headers"]["Authorization"]) for action in actions] == [
         ("Approve", f"{base}/confirm", "Bearer pass_approve"),
         ("Dismiss", f"{base}/reject", "Bearer pass_reject"),
-        ("Later", f"{base}/snooze", "Bearer pass_snooze"),
+        ("Snooze", f"{base}/snooze", "Bearer pass_snooze"),
     ]
     assert {(action["action"], action["method"], action["clear"]) for action in actions} == {("http", "POST", True)}
 

@@ -12,14 +12,14 @@ from engine.api.notify.outbox import MAX_BATCH, QUIET_POLL_S, NotificationRow, p
 NOW = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
 
 
-def row(number: int, *, urgent: bool = False, gathered: bool = False, due: float = 0) -> NotificationRow:
+def row(number: int, *, urgent: bool = False, collected: bool = False, due: float = 0) -> NotificationRow:
     due_at = NOW + timedelta(seconds=due)
-    return NotificationRow(id=number, urgent=urgent, gathered=gathered, due_at=due_at)  # type: ignore[call-arg]
+    return NotificationRow(id=number, urgent=urgent, is_collected=collected, due_at=due_at)  # type: ignore[call-arg]
 
 
 NORMAL, URGENT = row(1), row(2, urgent=True)
-LOW, LATER = row(1, gathered=True, due=300), row(2, gathered=True, due=420)
-MANY = [row(number, gathered=True) for number in range(MAX_BATCH + 3)]
+LOW, LATER = row(1, collected=True, due=300), row(2, collected=True, due=420)
+MANY = [row(number, collected=True) for number in range(MAX_BATCH + 3)]
 
 
 @pytest.mark.parametrize(
