@@ -8,11 +8,12 @@
 | `summaries` | what layer E contains: a summary of each session |
 | `graph`, `graph_producer` | layer F: the task graph, and how events get into it |
 | `para`, `drafts` | layer G: facts, and those that wait for the operator |
-| `embedding`, `vectoriser`, `vectors`, `token_vectors` | who makes vectors, when, how they are searched, single words |
+| `embedding`, `vectoriser` | who makes vectors, and when |
+| `vectors`, `vector_matrix`, `token_vectors` | how vectors are searched and compared; those of single words |
 | `helper`, `helper_main`, `local_model`, `chroma_index` | the helper process, and the two things that run in it |
 | `index` | keeps Chroma in step with SQLite |
 | `recall`, `search`, `search_reader` | recall asks all layers; `search` finds in C and E |
-| `question`, `ranking` | the rules of recall |
+| `question`, `features`, `ranking` | the rules of recall |
 | `recall_in_prompts` | what recall puts into prompts |
 | `knowledge` | the services of layers D to G |
 | `nightly`, `day` | the work of the night; what a day consists of |

@@ -11,17 +11,14 @@ import json
 import math
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from engine.frozen import frozen
 from engine.helper_processes import HelperGone
 from engine.memory.helper import Helper, HelperFailed
 
 if TYPE_CHECKING:
-    import numpy
-
-    Vector = numpy.ndarray[Any, numpy.dtype[numpy.float32]]
-    Matrix = numpy.ndarray[Any, numpy.dtype[numpy.float32]]
+    from engine.memory.vector_matrix import Vector
 
 LOCAL_MODEL = "minilm-int8-1.0.0"
 

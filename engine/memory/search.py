@@ -14,29 +14,18 @@ from engine.background import run_in_thread
 from engine.memory.embedding import Embedding
 from engine.memory.graph import SEMANTIC_WEIGHT, recency
 from engine.memory.question import STOP_WORDS, read_question
-from engine.memory.ranking import (
-    MAX_FOUND,
-    MEANING_SHARE,
-    MIN_RELEVANCE,
-    WORDS_SHARE,
-    Candidates,
-    Near,
-    RankedCandidate,
-    add_text_features,
-    rank,
-    select_candidates,
-)
 from engine.memory.recall import LayerResult
 from engine.memory.search_reader import Passage, open_reader
 from engine.memory.store import LAYERS, MemoryStore
-from engine.memory.token_vectors import maxsim
 from engine.memory.vectors import NoIndex, Vectors
 from engine.model import Layer, Memory, RecallMatch, RecallQuery, ScorePart
 from engine.model.memory import weighted_sum
 from engine.storage.database import Database
 
 if TYPE_CHECKING:
-    from engine.memory.ranking import Vector
+    from engine.memory.features import Candidates, Selection
+    from engine.memory.ranking import RankedCandidate
+    from engine.memory.vector_matrix import Near, Vector
 
 SUMMARY = "summary:"
 """Prefix of the `ref` of a session's summary; the session's id follows."""
@@ -47,9 +36,6 @@ because the vector search knows no such limits, and many of its candidates are l
 
 CHUNKS_PER_MEMORY = 3
 """Chunks that are read of each memory that is compared closely: those nearest to the question."""
-
-MAX_POOL = 160
-"""Memories that are read of the candidates of both searches. The turns before and after each are read, too."""
 
 MAX_WHOLE = 800
 """Characters up to which a memory is returned whole even if passages are asked for."""
@@ -74,6 +60,8 @@ class MemorySearch:
     def find(self, query: RecallQuery, now: datetime, timeout: float) -> LayerResult:
         """The `query.k` best. If the embedder does not answer within `timeout` seconds, they are found by their words
         alone, and the result says so."""
+        from engine.memory.ranking import rank  # late, because it imports numpy
+
         candidates, passages, warning = self.collect_candidates(query, now, timeout)
         ranked = rank(candidates, limit=query.k)
         memories = self._store.by_seq(passages[hit.index].seq for hit in ranked)
@@ -92,6 +80,8 @@ class MemorySearch:
     ) -> tuple[Candidates, list[Passage], str]:
         """The candidates of both searches with all features; the passage of each that fits best; and why only words
         were searched, "" if vectors were searched, too. Full text is searched while the question is embedded."""
+        from engine.memory.features import MAX_FOUND, choose_pool, select_candidates
+
         layers = LAYERS if query.layers is None else LAYERS & query.layers
         is_unscoped = query.workspace is query.agent is query.session is None and layers == LAYERS
         limit = MAX_FOUND if is_unscoped else MAX_SCOPED
@@ -101,16 +91,18 @@ class MemorySearch:
             word_scores = reader.by_words(question.words, limit)
         embedding, similarities, warning = self._search_vectors(pending, timeout, limit, layers)
         with open_reader(self._database, query) as reader:
-            rows, previous = reader.rows_with_neighbours(_fused_best(word_scores, similarities))
+            rows, previous = reader.rows_with_neighbours(choose_pool(word_scores, similarities))
             near = [] if embedding is None else self._vectors.near(embedding.array, [row.seq for row in rows])
-            candidates = select_candidates(question, rows, previous, word_scores, near, now)
-            nearest = _nearest_chunks(near, [row.seq for row in candidates.rows])
+            selection = select_candidates(question, rows, previous, word_scores, near, now)
+            nearest = _nearest_chunks(near, [row.seq for row in selection.rows])
             passages = reader.passages(nearest)
-        return candidates, _add_passages(candidates, passages, embedding, nearest), warning
+        return *_add_passages(selection, passages, embedding, nearest), warning
 
     def sessions_near(self, text: str, k: int) -> dict[str, float]:
         """The sessions whose summaries are nearest to a text, nearest first, with their cosines; {} if vectors cannot
         be searched."""
+        from engine.memory.ranking import MIN_RELEVANCE
+
         question = self._vectors.embed(text)
         return {} if question is None else self._sessions(question.vector, k, MIN_RELEVANCE)
 
@@ -152,17 +144,6 @@ class MemorySearch:
             return embedding, {}, str(error)
 
 
-def _fused_best(word_scores: Mapping[int, float], similarities: Mapping[int, float]) -> list[int]:
-    """The `seq` of the `MAX_POOL` best by the sum of both searches; `similarities` is best first."""
-    best = max(word_scores.values(), default=1.0) or 1.0
-    ordered = list(similarities.values())[:MAX_FOUND] or [1.0]
-    floor, span = ordered[-1], max(ordered[0] - ordered[-1], 1e-6)
-    fused = {seq: MEANING_SHARE * max(0.0, (value - floor) / span) for seq, value in similarities.items()}
-    for seq, value in word_scores.items():
-        fused[seq] = fused.get(seq, 0.0) + WORDS_SHARE * value / best
-    return [seq for _, seq in sorted((-score, seq) for seq, score in fused.items())[:MAX_POOL]]
-
-
 def _nearest_chunks(near: Iterable[Near], seqs: Sequence[int]) -> dict[int, list[Near]]:
     """The nearest chunks of each memory, at most `CHUNKS_PER_MEMORY`; `near` is nearest first."""
     chunks: dict[int, list[Near]] = {seq: [] for seq in seqs}
@@ -174,14 +155,14 @@ def _nearest_chunks(near: Iterable[Near], seqs: Sequence[int]) -> dict[int, list
 
 
 def _add_passages(
-    candidates: Candidates,
+    selection: Selection,
     passages: Sequence[Passage],
     embedding: Embedding | None,
     nearest: Mapping[int, Sequence[Near]],
-) -> list[Passage]:
-    """Add the features that need texts to the candidates, and return the passage of each that fits the question best.
-    `nearest` has the nearest chunks of each."""
-    import numpy
+) -> tuple[Candidates, list[Passage]]:
+    """The candidates of a selection with all features, and the passage of each that fits the question best. `nearest`
+    has the nearest chunks of each."""
+    from engine.memory.features import add_text_features
 
     nearest_chunks = {chunk_id for chunks in nearest.values() for _, chunk_id, _ in chunks[:1]}
     similarities = [
@@ -193,13 +174,14 @@ def _add_passages(
         passages_of[passage.seq].append((score, passage.chunk_id in nearest_chunks, passage))
     best = [max(scored, key=lambda item: item[:2]) for scored in passages_of.values()]
     texts = ["\n".join(passage.text for *_, passage in scored) for scored in passages_of.values()]
-    token_scores = numpy.array([score for score, *_ in best], numpy.float32)
-    add_text_features(candidates, texts, token_scores, numpy.array(similarities, numpy.float32).clip(0.0, 1.0))
-    return [passage for *_, passage in best]
+    candidates = add_text_features(selection, texts, [score for score, *_ in best], similarities)
+    return candidates, [passage for *_, passage in best]
 
 
 def _token_scores(embedding: Embedding | None, packed: list[bytes | None]) -> Vector:
     """The score of each passage: how near its tokens come to those of the question, stop words left out."""
+    from engine.memory.token_vectors import maxsim
+
     if embedding is None or not embedding.packed_tokens:
         return maxsim(b"", [], packed)
     counted = [row for row, piece in enumerate(embedding.tokens) if piece[:1].isalnum() and piece not in STOP_WORDS]

@@ -10,13 +10,15 @@ import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from engine.memory.ranking import Near, Row
 from engine.memory.store import IN_ARRAY, LAYERS, json_array, quote_words
 from engine.model import RecallQuery
 from engine.storage.database import Database
 from engine.storage.rows import driver_of
+
+if TYPE_CHECKING:
+    from engine.memory.vector_matrix import Near
 
 MAX_CHARACTERS = 2_000
 """Characters that are read of a memory without chunks."""
@@ -28,6 +30,15 @@ memories."""
 
 MAX_SPEAKERS = 2_000
 """A store with more speakers than this is no conversation; their names are not looked for in a question."""
+
+
+class Row(NamedTuple):
+    """A memory without its text. `at` is as it is stored: ISO 8601 in UTC."""
+
+    seq: int
+    speaker: str
+    session: str
+    at: str
 
 
 class Passage(NamedTuple):

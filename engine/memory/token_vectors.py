@@ -2,7 +2,7 @@
 
 This is late interaction: each word of a question is compared with the nearest word of a text, which is more precise
 than the comparison of one vector for each sentence. Token vectors are packed when a text is embedded, about a kilobyte
-a turn, so that ranking needs no model.
+a turn, so that ranking needs no model. This module imports numpy, so import it late.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from engine.memory.embedding import Matrix, Vector
+import numpy
+
+from engine.memory.vector_matrix import Matrix, Vector
 
 TOKEN_DIMENSIONS = 32
 """Dimensions of a packed token vector, one signed byte each."""
@@ -28,8 +28,6 @@ the projected mean, then 384 rows of directions."""
 
 def pack_tokens(vectors: Matrix) -> bytes:
     """The token vectors of a text (the rows) as they are stored, b"" if they are of another model."""
-    import numpy
-
     mean, directions = _projection()
     if not len(vectors) or vectors.shape[1] != len(directions):
         return b""
@@ -38,16 +36,12 @@ def pack_tokens(vectors: Matrix) -> bytes:
 
 
 def _unit_rows(rows: Matrix) -> Matrix:
-    import numpy
-
     lengths: Matrix = numpy.maximum(numpy.linalg.norm(rows, axis=1, keepdims=True), 1e-9)
     return numpy.asarray(rows / lengths, numpy.float32)
 
 
 @functools.cache
 def _projection() -> tuple[Vector, Matrix]:
-    import numpy
-
     rows = numpy.load(PROJECTION).astype(numpy.float32)
     return rows[0], rows[1:]
 
@@ -59,8 +53,6 @@ def maxsim(question: bytes, counted: Sequence[int], texts: Sequence[bytes | None
     `question` and `texts` are packed by `pack_tokens`. `counted` are the rows of the question that count, all if it is
     empty.
     """
-    import numpy
-
     scores = numpy.zeros(len(texts), numpy.float32)
     question_rows = _unpacked(question)
     if len(counted):
@@ -70,15 +62,13 @@ def maxsim(question: bytes, counted: Sequence[int], texts: Sequence[bytes | None
         return scores
     rows = _unpacked(b"".join(texts[position] or b"" for position in positions))
     starts = numpy.cumsum([0] + [len(texts[position] or b"") // TOKEN_DIMENSIONS for position in positions[:-1]])
-    similarity = numpy.einsum("ij,kj->ik", rows, question_rows)  # not `@`: see `vectors.products`
+    similarity = numpy.einsum("ij,kj->ik", rows, question_rows)  # not `@`: see `vector_matrix.products`
     best = numpy.maximum.reduceat(similarity, starts, axis=0)
     scores[positions] = numpy.clip(best.mean(axis=1), 0.0, 1.0)
     return scores
 
 
 def _unpacked(packed: bytes) -> Matrix:
-    import numpy
-
     return numpy.frombuffer(packed, numpy.int8).reshape(-1, TOKEN_DIMENSIONS).astype(numpy.float32) / numpy.float32(
         TOKEN_SCALE
     )

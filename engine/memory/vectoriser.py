@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
 
 from engine.background import Background
 from engine.helper_processes import HelperGone
@@ -19,12 +18,6 @@ from engine.memory.question import MONTHS
 from engine.memory.store import MemoryStore, NewPassage
 from engine.model import Memory, Refusal
 from engine.storage.database import Database
-
-if TYPE_CHECKING:
-    import numpy
-
-    Matrix = numpy.ndarray[Any, numpy.dtype[numpy.float32]]
-
 
 log = logging.getLogger(__name__)
 

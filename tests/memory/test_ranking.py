@@ -6,21 +6,14 @@ import itertools
 import math
 from datetime import UTC, datetime
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.memory.features import Feature, add_text_features, select_candidates
 from engine.memory.question import read_question
-from engine.memory.ranking import (
-    COMPANION_DIVISOR,
-    MIN_RELEVANCE,
-    RankedCandidate,
-    Row,
-    add_text_features,
-    rank,
-    select_candidates,
-)
+from engine.memory.ranking import COMPANION_DIVISOR, MIN_RELEVANCE, RankedCandidate, rank
+from engine.memory.search_reader import Row
 
 NOW = datetime(2025, 6, 15, 12, tzinfo=UTC)
 LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
@@ -37,10 +30,11 @@ def ask(text: str, turns: list[tuple[str, str]], *, session: str = "s", meaning:
     near = sorted(((value, n, n) for n, value in enumerate(meaning or [0.5] * size)), reverse=True)
     question = read_question(text, {who for who, _ in turns}, now=NOW)
     near = [chunk for chunk in near if not math.isnan(chunk[0])]
-    candidates = select_candidates(question, rows, previous, dict(enumerate(words or [0.0] * size)), near, NOW)
-    places = [row.seq for row in candidates.rows]
-    token_scores = np.array(tokens or [0.0] * size, np.float32)[places]
-    add_text_features(candidates, [turns[place][1] for place in places], token_scores, candidates.features["meaning"])
+    selection = select_candidates(question, rows, previous, dict(enumerate(words or [0.0] * size)), near, NOW)
+    places = [row.seq for row in selection.rows]
+    token_scores = [tokens[place] if tokens else 0.0 for place in places]
+    texts = [turns[place][1] for place in places]
+    candidates = add_text_features(selection, texts, token_scores, selection.features[Feature.MEANING].tolist())
     return [(places[ranked.index], ranked) for ranked in rank(candidates)]
 
 

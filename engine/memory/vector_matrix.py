@@ -1,0 +1,96 @@
+"""Compares vectors with a question. This module imports numpy, so import it late.
+
+Vectors are unit vectors: their similarity is their product, in [-1, 1], and Chroma's squared L2 is 2 - 2 * similarity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy
+
+from engine.memory.store import LAYERS
+from engine.model import Layer
+
+Vector = numpy.ndarray[Any, numpy.dtype[numpy.float32]]
+Matrix = Vector
+
+Near = tuple[float, int, int]
+"""The similarity of a chunk to the question, its id, and the `seq` of its memory. A plain tuple, because a recall makes
+thousands of them."""
+
+
+def compare_chunks(query: Matrix, chunks: Sequence[tuple[int, int, bytes]]) -> list[Near]:
+    """The similarity of chunks, which are given as (id, `seq` of the memory, vector)."""
+    chunks = [chunk for chunk in chunks if len(chunk[2]) == query.nbytes]  # not those of a former embedder
+    if not chunks:
+        return []
+    matrix = numpy.frombuffer(b"".join(vector for _, _, vector in chunks), dtype="<f4").reshape(len(chunks), -1)
+    near = products(matrix, query).tolist()
+    return [(value, chunk_id, seq) for (chunk_id, seq, _), value in zip(chunks, near, strict=True)]
+
+
+def first_hits(hits: Iterable[tuple[int, float]], k: int) -> dict[int, float]:
+    """The first `k` memories of pairs (`seq`, similarity), each memory once."""
+    first: dict[int, float] = {}
+    for seq, value in hits:
+        first.setdefault(seq, value)
+        if len(first) == k:
+            break
+    return first
+
+
+def products(matrix: Matrix, vector: Matrix) -> Matrix:
+    """The product of each row with a vector, in the calling thread. `@` would use several threads that wait for each
+    other: on a busy machine that takes ten times as long, and the screen gets no processor."""
+    return numpy.asarray(numpy.einsum("ij,j->i", matrix, vector))
+
+
+class VectorMatrix:
+    """All vectors of a model, as the rows of a matrix. Rows are added at the end, and a search uses the rows that were
+    there when it began."""
+
+    def __init__(self) -> None:
+        self.last = 0
+        """The id of the last chunk."""
+        self._matrix: Matrix = numpy.empty((0, 1), "<f4")  # with room for rows to come
+        self._chunks: list[int] = []
+        self._seqs: list[int] = []
+        self._is_summary = bytearray()
+        self._rows_of: dict[int, list[int]] = {}
+
+    def add(self, page: Sequence[tuple[int, int, Layer, bytes]]) -> None:
+        """Add (chunk id, `seq` of the memory, layer, vector) of chunks."""
+        start, stop = len(self._chunks), len(self._chunks) + len(page)
+        vectors = numpy.frombuffer(b"".join(vector for *_, vector in page), dtype="<f4").reshape(len(page), -1)
+        if stop > len(self._matrix):
+            matrix = numpy.empty((max(256, 2 * stop), vectors.shape[1]), "<f4")
+            matrix[:start] = self._matrix[:start]
+            self._matrix = matrix
+        self._matrix[start:stop] = vectors
+        for row, (chunk, seq, layer, _) in enumerate(page, start):
+            self._seqs.append(seq)
+            self._is_summary.append(layer is Layer.CONTEXT)
+            self._chunks.append(chunk)
+            self._rows_of.setdefault(seq, []).append(row)
+        self.last = self._chunks[-1]
+
+    def near(self, query: Matrix, seqs: Iterable[int]) -> list[Near]:
+        """All chunks of these memories, in no order."""
+        rows = [row for seq in seqs for row in self._rows_of.get(seq, ())]
+        near = products(self._matrix[rows], query).tolist() if rows else []
+        return [(value, self._chunks[row], self._seqs[row]) for value, row in zip(near, rows, strict=True)]
+
+    def search(self, query: Matrix, k: int, layers: frozenset[Layer], min_similarity: float) -> dict[int, float]:
+        """As `vectors.Vectors.search`."""
+        size = len(self._chunks)
+        if not size:
+            return {}
+        near = products(self._matrix[:size], query)
+        if not layers >= LAYERS:
+            is_summary = numpy.frombuffer(bytes(self._is_summary[:size]), bool)
+            near[is_summary != (Layer.CONTEXT in layers)] = -numpy.inf
+        rows = numpy.flatnonzero(near >= min_similarity)
+        rows = rows[numpy.argsort(-near[rows], kind="stable")]
+        return first_hits(((self._seqs[row], float(near[row])) for row in rows), k)
