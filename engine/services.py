@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     from engine.memory.knowledge import Knowledge
     from engine.memory.memory import MemoryService
     from engine.memory.recall_in_prompts import RecallPromptPart
-    from engine.memory.summaries import SummarySharing
+    from engine.memory.summary_sharing import SummarySharing
     from engine.memory.transcript_import import Importer
     from engine.prediction.cards import Cards
     from engine.prediction.cycle import CardCycle

@@ -18,10 +18,11 @@ import keyring.backends.null
 import pytest
 from keyring.backend import KeyringBackend
 
-from engine import keys
 from engine.clock import FakeClock
 from engine.home import Home
-from engine.keys import KeyFile, Keyring, Keys, NoKeyring, system_keyring
+from engine.key_file import KeyFile
+from engine.keyring import KEYRING_TIMEOUT_S, Keyring, NoKeyring, system_keyring
+from engine.keys import Keys
 from engine.model import Refusal
 from tests.support.helpers import MemoryKeyring
 
@@ -263,4 +264,4 @@ def test_secrets_are_known_before_they_are_used(home: Home):
 def test_the_keyring_library_is_imported_only_when_it_is_used(home: Home):
     code = "import sys, engine.keys; sys.exit('keyring' in sys.modules or 'filelock' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-    assert keys.KEYRING_TIMEOUT_S == 3.0
+    assert KEYRING_TIMEOUT_S == 3.0

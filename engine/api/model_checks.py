@@ -23,7 +23,8 @@ from engine.execution.model_router import ModelRouter, ProviderState, setup_comm
 from engine.frozen import frozen
 from engine.hierarchy.agents import Agents
 from engine.home import Home
-from engine.keys import ENVIRONMENT, TWIN, Keys, NoKeyring, check_name, variable
+from engine.keyring import NoKeyring
+from engine.keys import ENVIRONMENT, TWIN, Keys, check_name, variable
 from engine.memory.index import KEY as CHROMA
 from engine.model import Refusal
 from engine.settings_store import SettingsStore

@@ -53,9 +53,9 @@ class WorkReader:
             return None
 
 
-def session_of(fact: LedgerEntry) -> str:
+def session_of(entry: LedgerEntry) -> str:
     """The session that an event of `ENDED` is about."""
-    return str(fact.payload.get("session_id") or fact.subject)
+    return str(entry.payload.get("session_id") or entry.subject)
 
 
 PAGE = 2_000
@@ -134,10 +134,10 @@ class Captures:
         self._remember = remember
         self._secrets = secrets
 
-    def handle(self, fact: LedgerEntry) -> None:
+    def handle(self, entry: LedgerEntry) -> None:
         """A session ended, or its changes were discarded: capture what was said in it, with its outcome. A second call
         changes nothing."""
-        self.capture_session(session_of(fact))
+        self.capture_session(session_of(entry))
 
     def capture_session(self, session_id: str) -> list[Capture]:
         """Store and remember the captures of a session, and return them; none for an unknown session."""

@@ -11,7 +11,10 @@ from contextlib import contextmanager, suppress
 from typing import Any
 from urllib.parse import urlsplit
 
-COLLECTIONS = {"C": "clawpy_memory", "E": "clawpy_agent_memory"}
+from engine.model import Layer
+
+COLLECTIONS = {Layer.VECTORS.value: "clawpy_memory", Layer.CONTEXT.value: "clawpy_agent_memory"}
+"""The name of the collection of each layer (C, E)."""
 
 SYNC_THRESHOLD = 20_000
 """Number of changes after which Chroma writes its graph to disk. An index that is killed meanwhile may never open
@@ -25,7 +28,7 @@ class ServerUnreachable(Exception):
     """The server cannot be reached, or refuses access."""
 
 
-class Chroma:
+class ChromaIndex:
     """The index of one home."""
 
     def __init__(self) -> None:

@@ -41,33 +41,33 @@ class GraphProducer:
         self._work = work
         self._similar_sessions = similar_sessions
 
-    def handle(self, fact: LedgerEntry) -> None:
+    def handle(self, entry: LedgerEntry) -> None:
         """Put what an event of `KINDS` says into the graph. A second call changes nothing."""
         try:
-            if fact.kind in ENDED or fact.kind == "SessionStarted":
-                self._session(session_of(fact))
-            elif fact.kind == "WorkOverlapped":
-                self._relate(fact.payload["session_id"], Relation.RELATED_TO, fact.payload["other_session_id"])
+            if entry.kind in ENDED or entry.kind == "SessionStarted":
+                self._session(session_of(entry))
+            elif entry.kind == "WorkOverlapped":
+                self._relate(entry.payload["session_id"], Relation.RELATED_TO, entry.payload["other_session_id"])
             else:
-                self._task(self._work.task(fact.subject))
+                self._task(self._work.task(entry.subject))
         except Refusal as refusal:
             if refusal.code not in ("unknown_session", "unknown_task"):
                 raise
-        self._graph.flush(whole=fact.kind in ENDED)
+        self._graph.flush(whole=entry.kind in ENDED)
 
-    def link_similar(self, fact: LedgerEntry) -> None:
+    def link_similar(self, entry: LedgerEntry) -> None:
         """Link a session that ended to those whose summaries resemble its own. Raises `NotReady` while its vector is
         still to be made."""
-        if self._graph.get(fact.subject) is None:
+        if self._graph.get(entry.subject) is None:
             return
-        similar = self._similar_sessions(fact.subject, 20, SIMILAR)
+        similar = self._similar_sessions(entry.subject, 20, SIMILAR)
         if similar is None:
             raise NotReady
-        linked = {edge.source for edge in self._edges(fact.subject) if edge.relation is Relation.SIMILAR_TO}
-        for other_id in [session for session in similar if session != fact.subject][:MAX_SIMILAR]:
+        linked = {edge.source for edge in self._edges(entry.subject) if edge.relation is Relation.SIMILAR_TO}
+        for other_id in [session for session in similar if session != entry.subject][:MAX_SIMILAR]:
             other_node = self._graph.get(other_id)
             if other_node is not None and other_node.invalidated_at is None and other_id not in linked:
-                self._graph.relate(fact.subject, Relation.SIMILAR_TO, other_id, similar[other_id])
+                self._graph.relate(entry.subject, Relation.SIMILAR_TO, other_id, similar[other_id])
         self._graph.flush()
 
     def _session(self, session_id: str) -> None:

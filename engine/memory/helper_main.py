@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable
 from queue import PriorityQueue
 
-from engine.memory.chroma_index import Chroma
+from engine.memory.chroma_index import ChromaIndex
 from engine.memory.helper import Answer, Request
 from engine.memory.local_model import MiniLM
 
@@ -34,14 +34,14 @@ class RequestLanes:
         model = MiniLM()
         self._questions = self._start_lane(model)
         self._bulk = self._start_lane(model, threads=BULK_THREADS, nice=BULK_NICE)
-        self._indexing = self._start_lane(Chroma())
+        self._indexing = self._start_lane(ChromaIndex())
 
     def submit(self, request: Request) -> None:
         """Put a request on its lane."""
         lane = self._bulk if request.bulk else self._questions
         (lane if request.method in MODEL_METHODS else self._indexing).put(request)
 
-    def _start_lane(self, target: MiniLM | Chroma, *, threads: int = 1, nice: int = 0) -> PriorityQueue[Request]:
+    def _start_lane(self, target: MiniLM | ChromaIndex, *, threads: int = 1, nice: int = 0) -> PriorityQueue[Request]:
         requests: PriorityQueue[Request] = PriorityQueue()
 
         def run() -> None:

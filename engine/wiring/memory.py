@@ -19,7 +19,7 @@ from engine.memory.embedding import Endpoint
 from engine.memory.index import KEY, URL_VARIABLE, ChromaServer
 from engine.memory.knowledge import Knowledge
 from engine.memory.memory import MemoryService
-from engine.memory.summaries import SummarySharing
+from engine.memory.summary_sharing import SummarySharing
 from engine.memory.transcript_import import Importer
 from engine.prediction.approvals import link_session
 from engine.services import Overrides

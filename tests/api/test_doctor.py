@@ -23,7 +23,8 @@ from engine.config import GatewaySettings, MemorySettings, Settings
 from engine.config.notify_settings import NotifySettings, SurfaceSettings
 from engine.config.provider_settings import PROVIDERS
 from engine.home import Home
-from engine.keys import Keyring, Keys
+from engine.keyring import Keyring
+from engine.keys import Keys
 from engine.lock import HomeLock
 from engine.storage import database
 from tests.api.notify.notification_server import NotificationServer

@@ -13,7 +13,8 @@ from engine.api.gateway.access import THIS_RUN, TOKEN_NAME, USED_PASSES_KEY, Acc
 from engine.api.gateway.limits import Limits
 from engine.config.notify_settings import Surface
 from engine.home import Home
-from engine.keys import Keyring, Keys
+from engine.keyring import Keyring
+from engine.keys import Keys
 from engine.model import DecidedBy, Refusal, Status
 from engine.storage import state
 from engine.storage.database import Database
