@@ -17,6 +17,7 @@ from pathlib import Path
 from queue import SimpleQueue
 
 from engine.clock import Clock, Stopwatch
+from engine.execution.output_lines import LineSplitter, Tail
 from engine.execution.processes import GroupClosed, Processes
 from engine.execution.runners.flow import (
     MAX_OUTPUT_CHARACTERS,
@@ -27,10 +28,11 @@ from engine.execution.runners.flow import (
 )
 from engine.execution.runners.toolchains.missing_items import MissingItem, missing_fix
 from engine.execution.sandbox import Confinement, Sandbox
+from engine.execution.sandbox.command_environment import session_environment
 from engine.execution.sandbox.host_gate import HostGate
-from engine.execution.sandbox.host_paths import session_environment
 from engine.execution.session_terms import Limits, SessionRails, StopRequest
-from engine.execution.transcripts import Journal, LineSplitter, Tail, TranscriptWriter
+from engine.execution.tools.tool_journal import ToolJournal
+from engine.execution.transcripts import TranscriptWriter
 from engine.git import Git
 from engine.model import Assignment, RailVerdict, SessionState, Verdict, dollars, sanitise
 from engine.model.secrets import Redactor, redact
@@ -66,7 +68,7 @@ class LiveSession:
         self.ended = threading.Event()
         self.tokens = 0
         self.cost = 0
-        self.journal = Journal(rails.secrets)
+        self.journal = ToolJournal(rails.secrets)
         self.replies: SimpleQueue[str] = SimpleQueue()
         """The operator's replies while it runs (SPEC 9.4), in order."""
         self.is_listening = False

@@ -33,17 +33,6 @@ from engine.storage.validation_runs import ValidationRuns
 
 log = logging.getLogger(__name__)
 
-UNDO_NOTES = {
-    Place.OPERATOR_TREE: "nothing to undo: it only reads your tree",
-    Place.CHECK: "nothing to undo: files that the run writes are discarded",
-    Place.INSTALL: "installs packages; see what it creates",
-    Place.WORKTREE: "nothing to undo: it works in a temporary copy of your tree",
-    Place.BRANCH: "delete the branch; the result shows the command",
-    Place.ENGINE: "a landing that was undone can be landed again",
-    Place.CHANGE_SET: "you decide whether to land the diff, and landing can be undone",
-}
-"""The undo note of a card for each place (SPEC 9.2)."""
-
 MAX_NAMED_FILES = 50
 """Maximum number of discarded files in the transcript of a check."""
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from engine.execution.pid_files import pid_folder
 from engine.execution.processes import Processes
 from engine.execution.sandbox import Confinement
-from engine.execution.sandbox.host_paths import session_environment
+from engine.execution.sandbox.command_environment import session_environment
 from engine.execution.sandbox.ladder import find_rungs
 from engine.home import Home
 

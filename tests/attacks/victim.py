@@ -27,7 +27,8 @@ from pathlib import Path
 import pytest
 
 from engine.execution.sandbox import PRIVATE_FOLDERS, Confinement, Sandbox
-from engine.execution.sandbox.host_paths import link_tools, secret_places, session_environment
+from engine.execution.sandbox.command_environment import session_environment
+from engine.execution.sandbox.host_paths import link_tools, secret_places
 from engine.files import remove_folder
 from engine.home import Home
 from tests.conftest import Repository

@@ -19,7 +19,8 @@ import pytest
 
 from engine.execution.sandbox import Confinement
 from engine.execution.sandbox.bubblewrap import Bubblewrap
-from engine.execution.sandbox.host_paths import link_tools, session_environment
+from engine.execution.sandbox.command_environment import session_environment
+from engine.execution.sandbox.host_paths import link_tools
 
 pytestmark = pytest.mark.benchmark
 

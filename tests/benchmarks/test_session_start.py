@@ -21,7 +21,8 @@ from engine.events import EventBus
 from engine.execution.runners.flow import FlowResult, Job, Place
 from engine.execution.sandbox import Confinement
 from engine.execution.sandbox.bubblewrap import Bubblewrap
-from engine.execution.sandbox.host_paths import link_tools, session_environment
+from engine.execution.sandbox.command_environment import session_environment
+from engine.execution.sandbox.host_paths import link_tools
 from engine.storage.database import Database
 from tests.benchmarks.measuring import print_table, time_in_turns
 from tests.conftest import Repository

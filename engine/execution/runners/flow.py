@@ -49,6 +49,18 @@ class Place(StrEnum):
     """Works in a worktree whose diff becomes a change set."""
 
 
+UNDO_NOTES = {
+    Place.OPERATOR_TREE: "nothing to undo: it only reads your tree",
+    Place.CHECK: "nothing to undo: files that the run writes are discarded",
+    Place.INSTALL: "installs packages; see what it creates",
+    Place.WORKTREE: "nothing to undo: it works in a temporary copy of your tree",
+    Place.BRANCH: "delete the branch; the result shows the command",
+    Place.ENGINE: "a landing that was undone can be landed again",
+    Place.CHANGE_SET: "you decide whether to land the diff, and landing can be undone",
+}
+"""The undo note of a card for each place (SPEC 9.2)."""
+
+
 class FlowError(Exception):
     """The flow cannot do its work: a tool is missing, or the state does not allow it. The session fails with it."""
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from engine.execution.housekeeping import Housekeeping
 from engine.execution.live_session import LiveSession
-from engine.execution.runners.flow import Flow, FlowError, Job, Place, ProjectFlow, RunScope
+from engine.execution.runners.flow import UNDO_NOTES, Flow, FlowError, Job, Place, ProjectFlow, RunScope
 from engine.execution.runners.flow_registry import (
     LearnedFlow,
     edit_parameters,
@@ -19,7 +19,7 @@ from engine.execution.runners.flow_registry import (
 from engine.execution.runners.flows.packages import InstallFlow
 from engine.execution.runners.runner import RunnerResult
 from engine.execution.runners.toolchains.installing import Installation, install_into_tree
-from engine.execution.session_workspace import UNDO_NOTES, SessionWorkspaces
+from engine.execution.session_workspace import SessionWorkspaces
 from engine.model import (
     Assignment,
     Refusal,

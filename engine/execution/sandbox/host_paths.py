@@ -1,7 +1,6 @@
-"""Finds the places of this machine that commands may read, their environment variables, and the places of secrets (SPEC
-3.8).
+"""Finds the places of this machine that commands may read, and the places of secrets (SPEC 3.8).
 
-Places and variables are allow-lists. Of the operator's home, commands may read only the rows of `TOOLS`, installations
+The readable places are an allow-list. Of the operator's home, commands may read only the rows of `TOOLS`, installations
 that are on the PATH, and the installation of the command itself. Commands have a HOME of their own, with links at the
 paths where tools look for their files.
 """
@@ -12,19 +11,15 @@ import os
 import re
 import shutil
 import stat
-import sys
-import tomllib
-from collections.abc import Iterable, Iterator, Mapping
-from functools import lru_cache
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
-from engine.execution.sandbox import SESSION_MARK, Confinement, Sandbox
+from engine.execution.sandbox import Confinement
+from engine.files import read_table
 from engine.frozen import frozen
 from engine.home import Home
-from engine.programs import search_path
 
-TABLES: dict[str, Any] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text())
+TABLES = read_table(__file__, "host_paths.toml")
 """The lists of `host_paths.toml`."""
 
 SYSTEM = tuple(map(Path, TABLES["system"]))
@@ -199,30 +194,7 @@ def _git_identity(config: Path) -> str:
     return "[user]\n" + "".join(f"\t{name} = {value}\n" for name, value in identity.items()) if identity else ""
 
 
-# Environment variables and secrets
-
-
-def own_environment() -> Path | None:
-    """The virtual environment that the engine runs in, or None."""
-    return Path(sys.prefix) if sys.prefix != sys.base_prefix else None
-
-
-def without_programs_of(folders: Iterable[str], environment: Path | None) -> list[str]:
-    """The `folders` of a PATH without the programs of `environment`."""
-    if environment is None:
-        return list(folders)
-    programs = os.path.realpath(environment / "bin")
-    return [folder for folder in folders if not (folder and os.path.realpath(folder) == programs)]
-
-
-def which(program: str, *, project: Path) -> str | None:
-    """The path of a program on the operator's PATH, None if there is none. Programs in the folder `project` and in the
-    engine's own environment are left out."""
-    path = without_programs_of(search_path(project).split(os.pathsep), own_environment())
-    return shutil.which(program, path=os.pathsep.join(path))
-
-
-_CREDENTIALS_IN_URL = re.compile(r"[a-z][a-z0-9+.-]*://[^/\s@]+@", re.IGNORECASE)
+# Secrets
 
 
 def secret_places(home: Home, environment: Mapping[str, str] = os.environ) -> tuple[Path, ...]:
@@ -232,7 +204,7 @@ def secret_places(home: Home, environment: Mapping[str, str] = os.environ) -> tu
     scratch folders and caches of other sessions.
     """
     user = home_of(environment)
-    named = [*_secret_places_of(user), *system_secrets()]
+    named = [user / place for place in TABLES["secrets"]] + system_secrets()
     for pointer in TABLES["secret_pointers"]:
         named += [Path(part).expanduser() for part in environment.get(pointer, "").split(os.pathsep) if part]
     named += [home.config, home.data, home.cache, home.logs]
@@ -248,70 +220,3 @@ def secret_places(home: Home, environment: Mapping[str, str] = os.environ) -> tu
         if real != user and real != Path("/"):
             paths.add(real)
     return tuple(sorted(paths))
-
-
-@lru_cache(4)
-def _secret_places_of(user: Path) -> tuple[Path, ...]:
-    return tuple(user / place for place in TABLES["secrets"])
-
-
-def session_environment(
-    confinement: Confinement, sandbox: Sandbox, session_id: str, inherited: Mapping[str, str] = os.environ
-) -> dict[str, str]:
-    """The environment of a session's commands (SPEC 3.9).
-
-    It has an allow-list of the engine's own variables, without secrets. It makes tools write line by line and without
-    colours, and keep their caches outside of the operator's tree. The virtual environment of the engine itself (as with
-    `uv run clawpy`) is removed, unless it is that of the workspace. The `.venv` of the workspace, with which its tests
-    run, comes first on the PATH.
-    """
-    variables = {
-        name: value
-        for name, value in inherited.items()
-        if (name in TABLES["inherited"] or name in confinement.variables or name.startswith("LC_"))
-        and not _CREDENTIALS_IN_URL.search(value)
-    }
-    variables = _use_project_environment(variables, confinement)
-    places = {
-        "caches": confinement.caches,
-        "files": confinement.files,
-        "home": confinement.home,
-        "temporary": sandbox.temporary_folder(confinement),
-    }
-    fixed = {name: template.format(**places) for name, template in TABLES["environment"].items()}
-    return variables | fixed | {SESSION_MARK: session_id} | _package_variables(confinement)
-
-
-def _package_variables(confinement: Confinement) -> dict[str, str]:
-    """Variables by which tools find the packages that were installed into the caches or into `vendor`."""
-    variables = {
-        row["variable"]: row["value"].format(confinement.caches / row["folder"])
-        for row in TABLES["cached_packages"].values()
-        if (confinement.caches / row["folder"]).is_dir()
-    }
-    for place in (confinement.folder, confinement.tree or confinement.folder):
-        if "BUNDLE_PATH" not in variables and (place / "vendor" / "bundle" / "ruby").is_dir():
-            variables["BUNDLE_PATH"] = str(place / "vendor" / "bundle")
-    return variables
-
-
-def _use_project_environment(variables: dict[str, str], confinement: Confinement) -> dict[str, str]:
-    """Replace the engine's virtual environment in `variables` by that of the project, if it has one."""
-    folders = [confinement.tree or confinement.folder, confinement.folder]
-    if confinement.prepared:
-        folders.reverse()
-    project_env = next((place / ".venv" for place in folders if (place / ".venv" / "bin" / "python").exists()), None)
-    engine_env = own_environment()
-    path = variables.get("PATH", "").split(os.pathsep)
-    if engine_env is not None and not (project_env is not None and _is_same_place(engine_env, project_env)):
-        path = without_programs_of(path, engine_env)
-        if _is_same_place(Path(variables.get("VIRTUAL_ENV") or os.devnull), engine_env):
-            variables = {name: value for name, value in variables.items() if name != "VIRTUAL_ENV"}
-    if project_env is not None:
-        path = [str(project_env / "bin"), *(part for part in path if part != str(project_env / "bin"))]
-        variables = variables | {"VIRTUAL_ENV": str(project_env)}
-    return variables | {"PATH": os.pathsep.join(path)} if path != [""] else variables
-
-
-def _is_same_place(first: Path, second: Path) -> bool:
-    return os.path.realpath(first) == os.path.realpath(second)

@@ -33,8 +33,8 @@ from engine.execution.tools.tool_arguments import (
     check_plain_text,
 )
 from engine.execution.tools.tool_gate import RAIL_REFUSALS, AgentToolCall, Gate, ToolServices
+from engine.execution.tools.tool_journal import command_used
 from engine.execution.tools.web import Target, Web, parse_url
-from engine.execution.transcripts import command_used
 from engine.hierarchy.organisation import Tools
 from engine.model import Refusal, SessionView, ToolResult, ToolSpec, sanitise
 from engine.model.secrets import CUT

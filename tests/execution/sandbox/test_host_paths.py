@@ -10,7 +10,8 @@ import pytest
 
 from engine.execution.sandbox import SESSION_MARK, Confinement
 from engine.execution.sandbox.bubblewrap import Bubblewrap
-from engine.execution.sandbox.host_paths import link_tools, readable_places, secret_places, session_environment
+from engine.execution.sandbox.command_environment import session_environment
+from engine.execution.sandbox.host_paths import link_tools, readable_places, secret_places
 from engine.execution.sandbox.ladder import NoSandbox
 from engine.home import Home
 

@@ -12,7 +12,8 @@ from sqlmodel import select
 from engine import tokenizer
 from engine.clock import FakeClock
 from engine.config import Settings
-from engine.execution.prompts import PromptAssembly, RulesPart
+from engine.execution.prompt_parts import RulesPart
+from engine.execution.prompts import PromptAssembly
 from engine.execution.validation import Caps
 from engine.learning.candidates.candidates import CandidateTexts
 from engine.learning.candidates.learned_guidance import BLOCK, fragment_lines

@@ -20,10 +20,9 @@ from engine.execution.runners.acp.agents import (
     command_confinement,
     find_known_agent,
 )
-from engine.execution.runners.flow import FlowError, Place, RetryLater
+from engine.execution.runners.flow import UNDO_NOTES, FlowError, Place, RetryLater
 from engine.execution.runners.runner import REPLY, TASK, AgentRunner, AgentServices, RunnerResult
 from engine.execution.sandbox import Confinement
-from engine.execution.session_workspace import UNDO_NOTES
 from engine.model import Assignment, Refusal, RunnerInfo, SessionView, microusd
 
 if TYPE_CHECKING:

@@ -18,6 +18,7 @@ from engine.clock import Clock
 from engine.execution.live_session import LiveSession
 from engine.execution.model_calls import NOTHING_USED, CallState, CallUsage
 from engine.execution.model_router import ModelRouter
+from engine.execution.output_lines import StreamedText
 from engine.execution.runners.flow import FlowError, RetryLater, SessionStopped
 from engine.execution.runners.model import budgets, failures, host_protocol
 from engine.execution.runners.model.budgets import Price, PromptSize, RequestBudget
@@ -26,7 +27,6 @@ from engine.execution.runners.model.host_client import Conversation, ModelHost
 from engine.execution.runners.model.host_protocol import Failure, FailureKind, Message, Model
 from engine.execution.runners.runner import REPLY, AgentServices, assistant_part, operator_part, result_part
 from engine.execution.tools.toolbelt import Toolbelt
-from engine.execution.transcripts import StreamedText
 from engine.frozen import frozen
 from engine.helper_processes import HelperGone
 from engine.model import Prompt, PromptPart, Randomness, SessionView, ToolResult, microusd

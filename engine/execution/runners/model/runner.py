@@ -8,7 +8,7 @@ from dataclasses import replace
 from engine.execution.live_session import LiveSession
 from engine.execution.model_calls import CallState
 from engine.execution.model_router import ModelChoice
-from engine.execution.runners.flow import Place
+from engine.execution.runners.flow import UNDO_NOTES, Place
 from engine.execution.runners.model.agent_loop import AgentLoop, Providers
 from engine.execution.runners.model.single_questions import model_with_key
 from engine.execution.runners.runner import (
@@ -22,7 +22,7 @@ from engine.execution.runners.runner import (
     operator_part,
 )
 from engine.execution.session_store import continued_session
-from engine.execution.session_workspace import UNDO_NOTES, SessionWorkspace
+from engine.execution.session_workspace import SessionWorkspace
 from engine.helper_processes import HelperGone
 from engine.model import Assignment, Prompt, Refusal, RunnerInfo, SessionView
 

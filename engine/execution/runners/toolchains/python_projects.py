@@ -22,7 +22,7 @@ import platformdirs
 
 from engine.execution.runners.toolchains.related_tests import is_test_file
 from engine.execution.runners.toolchains.tool_table import folders_up_to, read_text, read_toml
-from engine.execution.sandbox.host_paths import which
+from engine.execution.sandbox.command_environment import which
 from engine.frozen import frozen
 from engine.git import Git, GitError
 
