@@ -5,6 +5,7 @@ The functions are pure. `card_store` and the cycle apply them.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -137,10 +138,12 @@ class Room:
     def take(self, card: Card, may_displace: MayDisplace = MayDisplace.LOWER_TIERS) -> list[str] | None:
         """Take a place for this card; returns the ids of the cards that it displaces, or None if there is no place.
 
-        A workspace has at most one upkeep card (SPEC 2.11), which only a next step may displace. If all places are
-        taken, the last card that may be displaced gives its place, preferably one that was not shown yet.
+        A workspace has at most one upkeep card (SPEC 2.11), which only a next step may displace, and one card for each
+        run, which only a card of a higher tier may displace. If all places are taken, the last card that may be
+        displaced gives its place, preferably one that was not shown yet.
         """
-        displaced = self._displaced_upkeep(card, may_displace)
+        upkeep, same_run = self._displaced_upkeep(card, may_displace), self._displaced_of_run(card, may_displace)
+        displaced = None if upkeep is None or same_run is None else list(dict.fromkeys(upkeep + same_run))
         if displaced is not None and takes_place(card, self._now):
             displaced = self._displaced_for_place(card, may_displace, displaced)
         if displaced is not None:
@@ -156,14 +159,24 @@ class Room:
         is_next_step = card.source is Source.FOLLOW_UP and may_displace is not MayDisplace.NONE
         return upkeep if not upkeep or is_next_step or may_displace is MayDisplace.ANY else None
 
+    def _displaced_of_run(self, card: Card, may_displace: MayDisplace) -> list[str] | None:
+        """The ids of the cards for the same run that `card` displaces. None if one of them keeps its place."""
+        others = self.for_same_run(card)
+        highest = _highest_kept(card, may_displace)
+        return [other.id for other in others] if all(other.tier > highest for other in others) else None
+
+    def for_same_run(self, card: Card) -> list[Card]:
+        """The other cards that would run the same."""
+        run = _run_of(card)
+        return [other for other in self._awake if run is not None and other.id != card.id and _run_of(other) == run]
+
     def _displaced_for_place(self, card: Card, may_displace: MayDisplace, displaced: list[str]) -> list[str] | None:
         """Add to `displaced` one card for each limit that is reached. None if no card may be displaced."""
         seated = [other for other in self._awake if takes_place(other, self._now)]
         alike = sum((other.workspace, other.kind) == (card.workspace, card.kind) for other in seated)
         if alike >= MAX_SAME_KIND and may_displace is not MayDisplace.ANY:
             return None
-        highest = {MayDisplace.NONE: Tier.UPKEEP, MayDisplace.LOWER_TIERS: card.tier, MayDisplace.ANY: 0}[may_displace]
-        settings = self._settings
+        highest, settings = _highest_kept(card, may_displace), self._settings
         for limit, workspaces in (
             (settings.max_pending_cards, {card.workspace}),
             (settings.max_pending_cards_in_all, {other.workspace for other in seated}),
@@ -181,10 +194,24 @@ class Room:
         self._awake.remove(card)
 
 
+def _highest_kept(card: Card, may_displace: MayDisplace) -> int:
+    """The number of the last tier whose cards keep their places when `card` takes one; 0 if none do."""
+    return {MayDisplace.NONE: Tier.UPKEEP, MayDisplace.LOWER_TIERS: card.tier, MayDisplace.ANY: 0}[may_displace]
+
+
 def takes_place(card: Card, now: datetime) -> bool:
     """Whether a card takes a place. Snoozed cards, the operator's own prompts and orders, and follow-ups do not."""
     exempt = card.source in (Source.OPERATOR, Source.FOLLOW_UP) or is_ordered(card.kind)
     return not (exempt or card.snoozed(now))
+
+
+def _run_of(card: Card) -> tuple[str, str, str] | None:
+    """The workspace, the flow and the parameters of what a card would run. None for a text prompt, and for what you
+    wrote or ordered, which has a card of its own."""
+    flow, parameters = card.assignment.flow, dict(card.assignment.parameters)
+    if flow is None or card.source is Source.OPERATOR or is_ordered(card.kind):
+        return None
+    return card.workspace, flow, json.dumps(parameters, sort_keys=True)
 
 
 def sort_cards(cards: Iterable[Card], now: datetime) -> list[Card]:

@@ -14,7 +14,7 @@ from engine.model import PartOfDay
 from engine.model.text import because, count, listing, moment, plain, tail, text_hash
 from engine.prediction.context import WorkspaceContext, result_words
 from engine.prediction.signals import nearest
-from engine.prediction.templates.changes import review_range
+from engine.prediction.templates.changes import find_review, review_range
 from engine.prediction.templates.failures import find_culprit
 from engine.prediction.templates.offers import (
     Offer,
@@ -52,7 +52,7 @@ def _waiting_commits(context: WorkspaceContext, git: GitState) -> Iterator[Offer
     else:
         number = git.ahead_of_base if git.base and git.branch else 0
         where = f"on this branch alone, not in {plain(git.base, 30)}"
-    if not number:
+    if not number or find_review(context) is not None:
         return
     oldest_at = git.recent[min(number, len(git.recent)) - 1].at
     if context.now - oldest_at < MIN_WAIT:
