@@ -22,7 +22,7 @@ from engine.clock import FakeClock
 from engine.events import EventBus
 from engine.execution.runners.model.host_client import ModelHost
 from engine.home import Home
-from engine.storage import database as storage
+from engine.storage import connections, database_file
 from engine.storage.database import Database
 from tests.support.fork_server import ForkServer
 
@@ -109,13 +109,13 @@ def _no_keys_of_the_developer(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="session")
 def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], bytes]:
     """Returns the bytes of an empty database, which is made once, when the first test needs it."""
-    create = storage._create
+    create = database_file._create
 
     @cache
     def make() -> bytes:
         path = tmp_path_factory.mktemp("empty") / "clawpy.db"
         create(path)
-        storage.use_write_ahead_log(path)
+        database_file.use_write_ahead_log(path)
         return path.read_bytes()
 
     return make
@@ -136,7 +136,7 @@ def _quick_homes(empty_database: Callable[[], bytes], compiled: Engine, monkeypa
 
     The folders that test exactly this override the fixture.
     """
-    create, connect = storage._create, storage.open_sqlite
+    create, connect = database_file._create, connections.open_sqlite
 
     def copy_empty_database(path: Path) -> None:
         try:
@@ -150,8 +150,8 @@ def _quick_homes(empty_database: Callable[[], bytes], compiled: Engine, monkeypa
         engine.dialect, engine._compiled_cache = compiled.dialect, compiled._compiled_cache
         return engine
 
-    monkeypatch.setattr(storage, "_create", copy_empty_database)
-    monkeypatch.setattr(storage, "open_sqlite", open_quickly)
+    monkeypatch.setattr(database_file, "_create", copy_empty_database)
+    monkeypatch.setattr("engine.storage.database.open_sqlite", open_quickly)
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
 
 

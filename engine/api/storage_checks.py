@@ -18,7 +18,7 @@ from engine.memory.index import URL_VARIABLE
 from engine.model import Refusal
 from engine.model.secrets import redact
 from engine.model.text import count
-from engine.storage import database
+from engine.storage import database_file
 from engine.storage.shared import SHARED_URL, SharedDatabase
 
 MAX_NAMED_FILES = 3
@@ -38,15 +38,15 @@ def check_database(path: Path) -> Check:
     if not path.exists():
         return Check("database", OK, "does not exist yet; the first start creates it")
     if path.stat().st_size == 0:
-        return Check("database", FAIL, f"{path} is damaged: it is empty", database.recovery_hint(path))
+        return Check("database", FAIL, f"{path} is damaged: it is empty", database_file.recovery_hint(path))
     try:
         [(result,)] = read_rows(path, "PRAGMA quick_check(1)")
-        version, refusal = database.stored_version(path), database.version_refusal(path)
+        version, refusal = database_file.stored_version(path), database_file.version_refusal(path)
     except (sqlite3.Error, ValueError) as error:
-        return Check("database", FAIL, f"{path} cannot be read: {error}", database.recovery_hint(path))
+        return Check("database", FAIL, f"{path} cannot be read: {error}", database_file.recovery_hint(path))
     size = path.stat().st_size / 1024 / 1024
     if result != "ok":
-        return Check("database", FAIL, f"{path} is damaged: {result}", database.recovery_hint(path))
+        return Check("database", FAIL, f"{path} is damaged: {result}", database_file.recovery_hint(path))
     if refusal is not None:
         return Check("database", FAIL, refusal.message, refusal.fix)
     return Check("database", OK, f"intact, {size:.1f} MB, format {version}, SQLite {sqlite3.sqlite_version}")

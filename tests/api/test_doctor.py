@@ -26,7 +26,7 @@ from engine.home import Home
 from engine.keyring import Keyring
 from engine.keys import Keys
 from engine.lock import HomeLock
-from engine.storage import database
+from engine.storage import database_file
 from tests.api.notify.notification_server import NotificationServer
 from tests.api.stand_in import StandIn
 from tests.conftest import Repository
@@ -191,7 +191,7 @@ def test_the_shared_database_is_asked_only_online(monkeypatch: pytest.MonkeyPatc
 def test_addresses_and_undelivered_notifications_are_listed(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CLAWPY_NOTIFY_DISCORD_URL", "discord://4242/hunter2hunter2")
     home.data.mkdir(parents=True)
-    database.make_or_check(home.database)
+    database_file.make_or_check(home.database)
     with closing(sqlite3.connect(home.database)) as connection:
         connection.execute(
             "INSERT INTO notifications (fact_id, surface, happening, subject, urgent, gathered, standing, tries, note,"

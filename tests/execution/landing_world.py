@@ -20,7 +20,7 @@ from engine.execution.changesets import ChangeSets
 from engine.execution.worktrees import Worktree
 from engine.home import Home
 from engine.model import ChangeSet, ChangeState, CheckResult, Randomness, Refusal
-from engine.storage import database
+from engine.storage import database_file
 from engine.storage.database import Database
 from tests.conftest import Repository
 from tests.support.helpers import refused
@@ -31,7 +31,7 @@ def fresh_database() -> bytes:
     """An empty database, made once: a test of landing needs many."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "fresh.db")
-        database.make_or_check(path)
+        database_file.make_or_check(path)
         return path.read_bytes()
 
 
