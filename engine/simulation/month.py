@@ -72,8 +72,8 @@ class SimulatedMonth:
         operator.finish_sessions = self._finish_sessions
         self._runner = runner
         self._busy_until = clock.now()
-        self._finished_at = -1
-        """The number of recorded events at which no session was running. While it is unchanged, none has begun."""
+        self._events_when_idle = -1
+        """How many events were recorded when last no session was running. If no more are, no session has begun."""
         self._chance = random.Random(f"{seed}/days")
         self._oddities = OddityDeck(self._chance)
         self._last_holds: dict[str, str] = {}
@@ -123,19 +123,19 @@ class SimulatedMonth:
 
     def _act(self, action: OperatorAction) -> None:
         engine, odd = self._engine, self._day.odd
-        if action is OperatorAction.COMES:
+        if action is OperatorAction.ARRIVE:
             self._operator.arrive()
-        elif action is OperatorAction.WORKS:
+        elif action is OperatorAction.WORK:
             if Oddity.CHATTY in odd:
                 self._trigger_cards_as_programs()
             self._operator.work(odd)
-        elif action is OperatorAction.GOES and Oddity.DND in odd:
+        elif action is OperatorAction.LEAVE and Oddity.DND in odd:
             engine.autonomy.dnd(timedelta(hours=2))
-        elif action is OperatorAction.KILLS:
+        elif action is OperatorAction.STOP:
             engine.safety.kill_switch.stop("F12", "console")
             self._finish_sessions()
             self._operator.decide_cards(odd)
-        elif action is OperatorAction.RESUMES:
+        elif action is OperatorAction.RESUME:
             self._resume("stop")
             if self._chance.random() < 0.5:
                 self._resume("month")
@@ -202,7 +202,7 @@ class SimulatedMonth:
 
     def _finish_sessions(self) -> None:
         """Let all running sessions end, and those that follow from them."""
-        if self._engine.database.recorded == self._finished_at:
+        if self._engine.database.recorded == self._events_when_idle:
             return
         sessions, begun = self._engine.sessions, False
         self._runner.gate.set()
@@ -211,7 +211,7 @@ class SimulatedMonth:
             if not sessions.wait(running[0].id, HANG_TIMEOUT_S).state.over:
                 raise RuntimeError(f"the simulation hangs: {running[0].id}")
         self._runner.gate.clear()
-        self._finished_at = self._engine.database.recorded
+        self._events_when_idle = self._engine.database.recorded
         if begun:
             self._note_cost(self._engine.safety.costs.state())
             self._engine.learnings.catch_up()

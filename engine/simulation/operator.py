@@ -49,11 +49,11 @@ SECOND_ODDITY = 0.3
 class OperatorAction(StrEnum):
     """An action of the operator."""
 
-    COMES = "comes"
-    WORKS = "works"
-    GOES = "goes"
-    KILLS = "presses F12"
-    RESUMES = "resumes"
+    ARRIVE = "arrive"
+    WORK = "work"
+    LEAVE = "leave"
+    STOP = "press F12"
+    RESUME = "resume"
 
 
 @frozen
@@ -101,15 +101,15 @@ def make_day(number: int, begin: datetime, odd: frozenset[Oddity], chance: rando
     for hour, minutes in stretches:
         at = begin + timedelta(hours=hour, minutes=chance.randint(0, 15))
         until = at + timedelta(minutes=minutes)
-        moments.append((at, OperatorAction.COMES))
+        moments.append((at, OperatorAction.ARRIVE))
         while (at := at + timedelta(minutes=chance.randint(*ACTION_MINUTES))) < until:
-            moments.append((at, OperatorAction.WORKS))
-        moments.append((until, OperatorAction.GOES))
+            moments.append((at, OperatorAction.WORK))
+        moments.append((until, OperatorAction.LEAVE))
     if Oddity.KILL in odd:
         place = chance.randrange(1, len(moments))
         pressed = moments[place][0] + timedelta(minutes=1)
         resumed = pressed + timedelta(minutes=chance.randint(20, 90))
-        moments += [(pressed, OperatorAction.KILLS), (resumed, OperatorAction.RESUMES)]
+        moments += [(pressed, OperatorAction.STOP), (resumed, OperatorAction.RESUME)]
     return Day(number, begin, odd, tuple(sorted(moments)), _plan_sleeps(begin, odd, chance))
 
 
