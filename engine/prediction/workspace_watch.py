@@ -79,7 +79,8 @@ class WorkspaceWatch:
         self._workspaces = workspaces
         self._check = check
         self._report = report
-        self._changed = ChangedWorkspaces()
+        self.changed = ChangedWorkspaces()
+        """The changes that were noticed and not checked yet."""
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self.is_watching = threading.Event()
@@ -117,7 +118,7 @@ class WorkspaceWatch:
             for folder in listed:
                 owners.setdefault(folder, []).append(workspace)
         if not owners:
-            self._check_due()
+            self.check_due()
             self._stop.wait(POLL_MS / 1000)
             return
         batches = watch(
@@ -135,18 +136,18 @@ class WorkspaceWatch:
             for batch in batches:
                 self.is_watching.set()
                 for workspace in changed_workspaces((path for _, path in batch), owners):
-                    self._changed.add(workspace, self._clock.now())
-                due = self._check_due()
+                    self.changed.add(workspace, self._clock.now())
+                due = self.check_due()
                 if workspaces != tuple(self._workspaces()) or any(folders[key] != list_folders(key) for key in due):
                     break
         except FileNotFoundError:  # a folder was removed after it was listed
             self._stop.wait(POLL_MS / 1000)
         for workspace in workspaces:  # what changes until the next watch begins is not reported
-            self._changed.add(workspace, self._clock.now())
+            self.changed.add(workspace, self._clock.now())
 
-    def _check_due(self) -> list[str]:
+    def check_due(self) -> list[str]:
         """Check the workspaces that are due, and return them."""
-        due = self._changed.take_due(self._clock.now())
+        due = self.changed.take_due(self._clock.now())
         if due:
             try:
                 self._check(due)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -55,28 +54,42 @@ def test_a_workspace_that_the_settings_switch_off_cannot_be_added(world: World, 
         assert engine.workspaces == [world.workspace]
 
 
+def switch(world: World, autonomy: str, job: str) -> None:
+    """Set the autonomy of the workspace, and run the job that applies it."""
+    world.engine.settings.set(f"workspaces.{json.dumps(world.workspace)}.autonomy", autonomy)
+    world.engine.autonomy.schedule.run(job)
+
+
 @pytest.mark.parametrize("job", [STATE, CARDS])
-def test_cards_of_a_workspace_that_is_switched_off_are_withdrawn_except_your_own(world: World, job: str) -> None:
+def test_the_cards_of_a_workspace_that_is_switched_off_are_withdrawn(world: World, job: str) -> None:
     with world.opened() as engine:
         engine.card_cycle.run_cycle()
-        predicted = [card.id for card in engine.cards.pending()]
-        assert predicted
-        asleep = engine.cards.snooze(predicted[0], span=timedelta(hours=2)).id
-        engine.cards.mark_shown(predicted)
-        own = engine.cards.propose(FLOW, workspace=world.workspace).id
-        decided = len(engine.decisions.load_newest())
-        key = f"workspaces.{json.dumps(world.workspace)}.autonomy"
-        engine.settings.set(key, "off")
-        engine.autonomy.schedule.run(job)
-        assert [card.id for card in engine.cards.pending(include_snoozed=True)] == [own]
-        for card in map(engine.cards.get, (asleep, *predicted)):
+        cards = engine.cards.pending()
+        engine.cards.snooze(cards[0].id)
+        engine.cards.mark_shown([card.id for card in cards])
+        switch(world, "off", job)
+        assert cards
+        for card in (engine.cards.get(card.id) for card in cards):
             assert (card.status, card.outcome) == (Status.EXPIRED, Outcome.WITHDRAWN)
-            assert "off" in card.note
-        assert len(engine.decisions.load_newest()) == decided, "that says nothing about the cards"
-        engine.settings.set(key, "cards")
-        engine.autonomy.schedule.run(job)
+            assert card.note == "autonomy is off in this workspace"
+        assert engine.decisions.load_newest() == [], "that says nothing about the cards"
+
+
+def test_your_own_card_stays_in_a_workspace_that_is_switched_off(world: World) -> None:
+    with world.opened() as engine:
+        own = engine.cards.propose(FLOW, workspace=world.workspace)
+        switch(world, "off", STATE)
+        assert [card.id for card in engine.cards.pending()] == [own.id]
+
+
+def test_a_workspace_that_is_switched_on_again_gets_its_cards_back(world: World) -> None:
+    with world.opened() as engine:
         engine.card_cycle.run_cycle()
-        assert {card.kind for card in engine.cards.pending()} >= {engine.cards.get(predicted[-1]).kind}
+        kinds = {card.kind for card in engine.cards.pending()}
+        switch(world, "off", STATE)
+        switch(world, "cards", STATE)
+        engine.card_cycle.run_cycle()
+        assert {card.kind for card in engine.cards.pending()} == kinds
 
 
 @pytest.mark.long
@@ -101,11 +114,18 @@ def test_a_workspace_whose_files_change_is_checked_within_seconds(
         assert [path for path in before if after[path] != before[path]] == [str(second_repository.path)]
 
 
+def change_files(world: World) -> None:
+    """A file of the workspace changes, and no other one for long enough."""
+    world.engine.workspace_watch.changed.add(world.workspace, world.clock.now())
+    world.clock.advance(SETTLE_TIME)
+    assert world.engine.workspace_watch.check_due() == [world.workspace]
+
+
 def test_while_everything_is_stopped_changed_files_lead_to_no_check(world: World) -> None:
     with world.opened() as engine:
         engine.safety.kill_switch.stop("enough", by="operator")
-        engine.workspace_watch._check([world.workspace])
+        change_files(world)
         assert engine.card_cycle.last_checked() == {}
         engine.safety.kill_switch.resume("stop")
-        engine.workspace_watch._check([world.workspace])
+        change_files(world)
         assert [*engine.card_cycle.last_checked()] == [world.workspace]
