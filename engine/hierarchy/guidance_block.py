@@ -49,7 +49,7 @@ INLINE_SECTIONS = ("principles", "recent-decisions")
 """Sections whose items are on one line, separated by a bar."""
 
 
-def budget_shares(hops: Sequence[int], budget: int) -> list[int]:
+def split_budget(hops: Sequence[int], budget: int) -> list[int]:
     """The token budget of each of the leaders at these distances. The sum is at most `budget`."""
     ratios = [RATIOS[min(hop, len(RATIOS) - 1)] for hop in hops]
     return [int(budget * ratio / sum(ratios)) for ratio in ratios]
@@ -68,11 +68,11 @@ def compose(
     """
     frame = tokenizer.count(f"<{BLOCK}>") + tokenizer.count(f"</{BLOCK}>")
     speaking = [hop.hop for hop in hops if hop.leader in profiles]
-    shares = dict(zip(speaking, budget_shares(speaking, budget - frame), strict=True))
+    shares = dict(zip(speaking, split_budget(speaking, budget - frame), strict=True))
     filled = []
     for hop in hops:
         if hop.leader in profiles:
-            items = guidance_items(profiles[hop.leader], hop.hop)
+            items = select_items(profiles[hop.leader], hop.hop)
             hop = _fill(replace(hop, share=max(0, shares[hop.hop])), items, excluded_lessons)
             excluded_lessons = excluded_lessons.union(item.lesson for item in hop.kept)
         filled.append(hop)
@@ -80,7 +80,7 @@ def compose(
         lines = [line for hop in filled if hop.kept for line in _render(hop)]
         if lines:
             lines = [PromptLine(f"<{BLOCK}>", OWN_TEXT), *lines, PromptLine(f"</{BLOCK}>", OWN_TEXT)]
-        tokens = _count(lines)
+        tokens = _count_tokens(lines)
         if tokens <= budget:
             return lines, list(map(_with_result, filled)), tokens
         farthest = max(place for place, hop in enumerate(filled) if hop.kept)
@@ -88,7 +88,7 @@ def compose(
         filled[farthest] = replace(filled[farthest], kept=tuple(kept), cut=(dropped, *filled[farthest].cut))
 
 
-def guidance_items(profile: LeaderProfile, hop: int = 0) -> list[GuidanceItem]:
+def select_items(profile: LeaderProfile, hop: int = 0) -> list[GuidanceItem]:
     """The guidance of a leader at its distance, the most important first."""
     items: list[GuidanceItem] = []
     for section in SECTIONS_BY_HOP[min(hop, len(SECTIONS_BY_HOP) - 1)]:
@@ -117,7 +117,7 @@ def _section_items(
 
 def _fill(hop: GuidanceHop, items: Sequence[GuidanceItem], excluded_lessons: frozenset[str]) -> GuidanceHop:
     """Give a leader the items that fit its share. A later, smaller item may fit where a larger one did not."""
-    tokens = sum(map(tokenizer.count, _tags(hop)))
+    tokens = sum(map(tokenizer.count, _make_tags(hop)))
     kept: list[GuidanceItem] = []
     cut: list[GuidanceItem] = []
     for item in items:
@@ -135,39 +135,39 @@ def _fill(hop: GuidanceHop, items: Sequence[GuidanceItem], excluded_lessons: fro
 def _with_result(hop: GuidanceHop) -> GuidanceHop:
     """A leader with the tokens of its items in the block, or with the reason why it has none there."""
     if hop.kept:
-        return replace(hop, tokens=_count(_render(hop)))
+        return replace(hop, tokens=_count_tokens(_render(hop)))
     return replace(hop, why=hop.why or ("no room in its share" if hop.cut else "it has no guidance"))
 
 
-def _count(lines: Sequence[PromptLine]) -> int:
+def _count_tokens(lines: Sequence[PromptLine]) -> int:
     return tokenizer.count("\n".join(line.text for line in lines)) if lines else 0
 
 
 def _render(hop: GuidanceHop) -> list[PromptLine]:
-    opening, closing = _tags(hop)
+    opening, closing = _make_tags(hop)
     lines = [PromptLine(f"  {opening}", OWN_TEXT)]
     for section in SECTION_ORDER:
         items = [item for item in hop.kept if item.section == section]
-        texts = [escape(with_approval(item)) for item in items]
+        texts = [escape(format_item(item)) for item in items]
         if items and section in INLINE_SECTIONS:
-            source = _source(f"{hop.leader}#{section}", hop, lowest_trust(item.trust for item in items))
+            source = _make_source(f"{hop.leader}#{section}", hop, lowest_trust(item.trust for item in items))
             lines.append(PromptLine(f"    <{section}>{' | '.join(texts)}</{section}>", source))
         elif items:
-            sources = [_source(item.ref, hop, item.trust) for item in items]
+            sources = [_make_source(item.ref, hop, item.trust) for item in items]
             lines.append(PromptLine(f"    <{section}>", OWN_TEXT))
             lines += [PromptLine(f"      - {text}", source) for text, source in zip(texts, sources, strict=True)]
             lines.append(PromptLine(f"    </{section}>", OWN_TEXT))
     return [*lines, PromptLine(f"  {closing}", OWN_TEXT)]
 
 
-def with_approval(item: GuidanceItem) -> str:
+def format_item(item: GuidanceItem) -> str:
     """The text of an item; a quote says that the operator approved it."""
     return approved_text(item.text, is_quote=item.trust is Trust.QUOTED)
 
 
-def _tags(hop: GuidanceHop) -> tuple[str, str]:
+def _make_tags(hop: GuidanceHop) -> tuple[str, str]:
     return f'<leader id={quoteattr(hop.leader)} tier="{hop.tier}" hop="{hop.hop}">', "</leader>"
 
 
-def _source(ref: str, hop: GuidanceHop, trust: Trust) -> PromptSource:
+def _make_source(ref: str, hop: GuidanceHop, trust: Trust) -> PromptSource:
     return PromptSource(SourceKind.LEADER, ref, f"{hop.leader}, {hop.hop + 1} up", trust, trust is Trust.QUOTED)

@@ -16,7 +16,7 @@ from sqlmodel import Field, col, delete, select
 from engine.clock import Clock
 from engine.events import Event, GuidanceFoundNoisy, GuidanceFoundStale
 from engine.frozen import frozen
-from engine.hierarchy.guidance_block import guidance_items
+from engine.hierarchy.guidance_block import select_items
 from engine.hierarchy.outcomes import SessionFollower
 from engine.hierarchy.profiles import Profiles
 from engine.model import LeaderDecision, LeaderProfile, Pattern
@@ -67,7 +67,7 @@ class Tally:
         return self.harm > 0
 
 
-def tallies(sessions: Iterable[tuple[Mapping[str, str], bool]]) -> dict[tuple[str, str], Tally]:
+def count_tallies(sessions: Iterable[tuple[Mapping[str, str], bool]]) -> dict[tuple[str, str], Tally]:
     """Count an agent's sessions with and without each item of guidance, by item and wording. `sessions` are (wording of
     each item, whether the session ended badly)."""
     ended_sessions = list(sessions)
@@ -82,7 +82,7 @@ def tallies(sessions: Iterable[tuple[Mapping[str, str], bool]]) -> dict[tuple[st
     }
 
 
-def outdated_age(pattern: Pattern | LeaderDecision, now: datetime) -> tuple[int, int] | None:
+def find_outdated_age(pattern: Pattern | LeaderDecision, now: datetime) -> tuple[int, int] | None:
     """(age of an outdated item, maximum age of its kind), in whole days. None for an item that is not outdated or has
     no date."""
     most = MAX_PATTERN_AGE if isinstance(pattern, Pattern) else MAX_DECISION_AGE
@@ -165,8 +165,8 @@ class GuidedSessions(SessionFollower[GuidedSession]):
         carried = Counter(item for row in sessions for item in row.items.items())
         stale = []
         for leader, profile in self._profiles.load(sorted({ref.partition("#")[0] for ref, _ in carried})).items():
-            outdated = _outdated_items(leader, profile, now)
-            for item in guidance_items(profile):
+            outdated = _find_outdated(leader, profile, now)
+            for item in select_items(profile):
                 key = item.ref, item.wording
                 if key in carried and item.ref in outdated:
                     days, most = outdated[item.ref]
@@ -177,10 +177,12 @@ class GuidedSessions(SessionFollower[GuidedSession]):
         return stale
 
 
-def _outdated_items(leader: str, profile: LeaderProfile, now: datetime) -> dict[str, tuple[int, int]]:
+def _find_outdated(leader: str, profile: LeaderProfile, now: datetime) -> dict[str, tuple[int, int]]:
     """The outdated items of a profile."""
-    dated = {f"{leader}#patterns/{pattern.key}": outdated_age(pattern, now) for pattern in profile.patterns}
-    dated |= {f"{leader}#recent-decisions/{decision.id}": outdated_age(decision, now) for decision in profile.decisions}
+    dated = {f"{leader}#patterns/{pattern.key}": find_outdated_age(pattern, now) for pattern in profile.patterns}
+    dated |= {
+        f"{leader}#recent-decisions/{decision.id}": find_outdated_age(decision, now) for decision in profile.decisions
+    }
     return {ref: age for ref, age in dated.items() if age is not None}
 
 
@@ -191,7 +193,7 @@ def _record_noisy(tx: Transaction, agent: str) -> None:
         .where(col(GuidedSession.agent) == agent, col(GuidedSession.at) > tx.now - MAX_SESSION_AGE)
         .where(col(GuidedSession.state).in_(("good", "bad")))
     ).all()
-    items = tallies((row.items, row.state == "bad") for row in rows)
+    items = count_tallies((row.items, row.state == "bad") for row in rows)
     for (ref, wording), tally in sorted(items.items()):
         if tally.is_noisy:
             event = GuidanceFoundNoisy(

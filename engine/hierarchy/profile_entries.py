@@ -103,7 +103,7 @@ def make_entry(
     )
 
 
-def newest_versions(entries: Iterable[ProfileEntry]) -> dict[tuple[str, str], ProfileEntry]:
+def select_newest(entries: Iterable[ProfileEntry]) -> dict[tuple[str, str], ProfileEntry]:
     """The newest version of each item, by section and key."""
     return {
         (entry.section, entry.key): entry
@@ -122,7 +122,7 @@ def merge_profile(
     patterns = {pattern.key: pattern for pattern in seed.patterns}
     decisions = {decision.id: decision for decision in seed.decisions}
     whole: dict[str, Any] = {}
-    for (section, key), entry in newest_versions(entries).items():
+    for (section, key), entry in select_newest(entries).items():
         text = entry.text
         if section == "patterns":
             patterns.pop(key, None)
@@ -150,10 +150,10 @@ def _newest_first(at: datetime | None) -> tuple[bool, float]:
     return at is None, -at.timestamp() if at else 0.0
 
 
-def is_item(leader: str, section: str, key: str) -> tuple[Any, Any, Any]:
+def match_item(leader: str, section: str, key: str) -> tuple[Any, Any, Any]:
     return col(ProfileEntry.leader) == leader, col(ProfileEntry.section) == section, col(ProfileEntry.key) == key
 
 
-def newest_time(session: Session, leader: str, section: str, key: str) -> datetime | None:
+def find_newest_time(session: Session, leader: str, section: str, key: str) -> datetime | None:
     """The time of the newest version of an item."""
-    return session.exec(select(func.max(col(ProfileEntry.at))).where(*is_item(leader, section, key))).one()
+    return session.exec(select(func.max(col(ProfileEntry.at))).where(*match_item(leader, section, key))).one()

@@ -27,11 +27,11 @@ from engine.hierarchy.profile_entries import (
     TRUST,
     PatternUse,
     ProfileEntry,
-    is_item,
+    find_newest_time,
     make_entry,
+    match_item,
     merge_profile,
-    newest_time,
-    newest_versions,
+    select_newest,
 )
 from engine.hierarchy.profile_items import NAMED_ITEM, format_profile, item_text, parse_edits, seed_profile, slug
 from engine.model import (
@@ -107,7 +107,7 @@ class Profiles:
     def history(self, leader: str, key: str) -> list[PatternVersion]:
         """All versions of a pattern, newest first."""
         with self._database.read() as session:
-            query = select(ProfileEntry).where(*is_item(leader, "patterns", key))
+            query = select(ProfileEntry).where(*match_item(leader, "patterns", key))
             entries = sorted(session.exec(query), key=lambda entry: (entry.at, entry.version), reverse=True)
         return [
             PatternVersion(entry.key, entry.text, entry.at, entry.origin, number == 0, entry.findings)
@@ -119,7 +119,7 @@ class Profiles:
         changes = self._bodies(self.get(leader), edits)
 
         def store_edits(tx: Transaction) -> None:
-            current = newest_versions(tx.session.exec(select(ProfileEntry).where(ProfileEntry.leader == leader)))
+            current = select_newest(tx.session.exec(select(ProfileEntry).where(ProfileEntry.leader == leader)))
             before = {(section, key): current.get((section, key)) for section, key, _ in changes}
             versions = [[*item, entry.version if entry else ""] for item, entry in before.items()]
             state.put(tx, f"{LAST_EDIT}{leader}", versions)
@@ -220,7 +220,7 @@ class Profiles:
         sources: tuple[PatternSource, ...] = (),
     ) -> None:
         """Write a new version of an item, newer than all stored ones."""
-        last = newest_time(tx.session, leader, section, key)
+        last = find_newest_time(tx.session, leader, section, key)
         at = tx.now if last is None else max(tx.now, last + MICROSECOND)
         self.merge_rows(tx, [make_entry(leader, section, key, body, at, self.origin, sources)], unsent=True)
 
@@ -335,11 +335,11 @@ class ProfileTexts:
             rows = _matching_entries(tx.session, query)
             items = {(row.leader, row.section, row.key): row for row in sorted(rows, key=lambda row: row.at)}
             for row in rows:
-                where = *is_item(row.leader, row.section, row.key), col(ProfileEntry.version) == row.version
+                where = *match_item(row.leader, row.section, row.key), col(ProfileEntry.version) == row.version
                 emptied = sqlalchemy.update(ProfileEntry).where(*where)
                 tx.session.connection().execute(emptied.values(body={}, unsent=True))
             for (leader, section, key), row in items.items():
-                if row.at == newest_time(tx.session, leader, section, key):
+                if row.at == find_newest_time(tx.session, leader, section, key):
                     self._profiles.write(tx, leader, section, key, _remaining_body(row.body, query))
             tx.after_commit(self._profiles.bump_version)  # even without rows: captured decisions may be erased
             return len(rows)

@@ -19,7 +19,7 @@ from engine.files import read_plain, write_atomic
 from engine.hierarchy.agents import Agents
 from engine.hierarchy.bubbles import Bubbles
 from engine.hierarchy.guidance import Cascade
-from engine.hierarchy.guidance_block import with_approval
+from engine.hierarchy.guidance_block import format_item
 from engine.hierarchy.guided_sessions import GuidedSessions
 from engine.hierarchy.profiles import Profiles
 from engine.hierarchy.tiers import is_leader
@@ -36,7 +36,7 @@ MAX_SOUL_BYTES = 256 * 1024
 TITLES = {"principles": "Principles", "patterns": "Patterns", "guardrails": "Guardrails"}
 
 
-def inherited_section(guidance: Guidance) -> str:
+def format_inherited_section(guidance: Guidance) -> str:
     """The text of the inherited section of one agent, "" if its leaders have no guidance for it. Pure."""
     lines: list[str] = []
     for hop in guidance.hops:
@@ -45,7 +45,7 @@ def inherited_section(guidance: Guidance) -> str:
             lines += ["", f"### From {hop.leader}"]
         for title, of_section in items.items():
             if of_section:
-                lines += ["", f"{title}:", "", *(f"- {with_approval(item)}" for item in of_section)]
+                lines += ["", f"{title}:", "", *(f"- {format_item(item)}" for item in of_section)]
     head = ["## Inherited Wisdom", "", "Written by Clawpy from what your leaders know; edits here are overwritten."]
     return "\n".join(head + lines) if lines else ""
 
@@ -131,7 +131,7 @@ class Teaching:
             before = read_plain(file, MAX_SOUL_BYTES)
         except ValueError as error:
             raise ValueError(f"{file} {error}") from error
-        return before, write_section(before, inherited_section(self._guidance(agent_id)), INHERITED)
+        return before, write_section(before, format_inherited_section(self._guidance(agent_id)), INHERITED)
 
 
 def run_round(bubbles: Bubbles, guided_sessions: GuidedSessions, teaching: Teaching) -> FlushReport:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
@@ -17,7 +17,7 @@ from engine.execution.runners.flows import FLOWS
 from engine.execution.runners.model.host_protocol import Model
 from engine.execution.tree_diffs import make_patch
 from engine.git import Git
-from engine.hierarchy.guidance_block import guidance_items
+from engine.hierarchy.guidance_block import select_items
 from engine.learning.candidates.adaptation import Adaptation
 from engine.learning.candidates.effects import split_command
 from engine.learning.candidates.learned_guidance import LearnedGuidance
@@ -27,7 +27,6 @@ from engine.model import ChangeState, ParaFact, Refusal, SessionView, Transcript
 from engine.model.adaptation import Candidate, FixTemplate, FlowOffload, Overlay, PromptFragment
 from engine.model.lessons import Correction
 from engine.prediction.templates.work import LearnedWork
-from engine.storage.ledger import LedgerEntry
 from engine.storage.validation_runs import mended_tests
 from engine.wiring.lookups import correction, find_or_none
 
@@ -93,9 +92,6 @@ class _Sources:
     def __init__(self, services: Services) -> None:
         self._services = services
 
-    def entries_between(self, start: datetime, end: datetime, kinds: tuple[str, ...], /) -> Sequence[LedgerEntry]:
-        return self._services.ledger.between(start, end, kinds)
-
     def card_correction(self, card_id: str, /) -> Correction | None:
         return correction(self._services, card_id)
 
@@ -125,9 +121,6 @@ class _Sources:
     def _signature(self, session_id: str, test: str) -> str:
         view = self._session(session_id)
         return "" if view is None else str(view.facts.get("signatures", {}).get(test, ""))
-
-    def local_day(self, at: datetime, /) -> str:
-        return at.astimezone(self._services.clock.local().tzinfo).date().isoformat()
 
     def session_ended(self, session_id: str, /) -> bool:
         view = self._session(session_id)
@@ -180,7 +173,7 @@ class _Sources:
             profile = self._services.profiles.get(leader)
         except Refusal:
             return "", Trust.QUOTED
-        matching = (item for item in guidance_items(profile) if item.ref == ref)
+        matching = (item for item in select_items(profile) if item.ref == ref)
         return next(((item.text, item.trust) for item in matching), ("", Trust.QUOTED))
 
     def models(self, agent: str, /) -> ModelsUsed | None:

@@ -91,7 +91,7 @@ def test_clusters_of_ten_thousand_entries(tmp_path: Path, database: Database, cl
     entries = make_entries(topics)
     files = LearningFiles(tmp_path, database)
     files.apply([add_entry(measured) for measured in entries])
-    StoredVectors(database, topics.embed, lambda: "made").vectors([measured.text for measured in entries])
+    StoredVectors(database, topics.embed, lambda: "made").load([measured.text for measured in entries])
     fresh = LearningFiles(tmp_path, database)
     stored_vectors = StoredVectors(database, topics.embed, lambda: "made")
 
@@ -99,7 +99,7 @@ def test_clusters_of_ten_thousand_entries(tmp_path: Path, database: Database, cl
     baseline = Measured(lambda: cluster_pairwise(entries[:PART], topics))
     reading = Measured(lambda: fresh.entries(PROJECT))
     rereading = Measured(lambda: fresh.entries(PROJECT))
-    planning = Measured(lambda: plan_project(reading.result, [], PROJECT, stored_vectors.vectors, MONDAY_MORNING))
+    planning = Measured(lambda: plan_project(reading.result, [], PROJECT, stored_vectors.load, MONDAY_MORNING))
     plan = planning.result
     changes, events = plan.changes(MONDAY_MORNING), plan.events("recurrence")
     writing = Measured(lambda: files.apply(changes, events))

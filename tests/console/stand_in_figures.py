@@ -201,7 +201,7 @@ class Figures(StandInService):
         since = NOW - timedelta(days=days - 1) if days else cards[0].at if cards else NOW
         newest = [(item.kind, item.outcome == "approved") for item in select_decided(self.cards)]
         return Insights(
-            days, workspace, compute_metrics(cards, UTC), count_per_slice(cards, since, NOW, UTC), self.phase,
+            days, workspace, compute_metrics(cards), count_per_slice(cards, since, NOW, UTC), self.phase,
             self.check, 0.8,
             make_bucket(0.8, 1.0, select_decided(cards)),
             "does not act by itself yet: autonomous mode is off, no workspace is `act` (all are `cards`)",

@@ -236,11 +236,14 @@ def test_repairs_never_pass_their_caps(broken: list[str], tries: int, cost: int,
         assert spent < cost
 
 
-@given(st.integers(0, 9), st.integers(0, 9), st.integers(0, 9), st.integers(0, 9))
-def test_a_policy_tweak_only_lowers_caps(tries: int, cost: int, to_tries: int, to_cost: int) -> None:
+LIMIT = st.none() | st.integers(-5, 9)
+
+
+@given(st.integers(0, 9), st.integers(0, 9), LIMIT, LIMIT)
+def test_a_policy_tweak_only_lowers_caps(tries: int, cost: int, to_tries: int | None, to_cost: int | None) -> None:
     tightened = Caps(tries, cost).tighten(to_tries, to_cost)
-    assert tightened.tries <= tries
-    assert tightened.cost <= cost
+    assert tightened.tries == (tries if to_tries is None else max(0, min(tries, to_tries)))
+    assert 0 <= tightened.cost <= cost
 
 
 def test_repairs_of_earlier_sessions_cannot_leave_their_block() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from engine.clock import FakeClock
 from engine.events import SessionEnded
-from engine.hierarchy.guided_sessions import MAX_DECISION_AGE, MAX_PATTERN_AGE, MIN_SESSIONS, Tally, outdated_age
+from engine.hierarchy.guided_sessions import MAX_DECISION_AGE, MAX_PATTERN_AGE, MIN_SESSIONS, Tally, find_outdated_age
 from engine.hierarchy.outcomes import next_outcome
 from engine.model import LeaderDecision, Pattern
 from engine.storage.database import Database
@@ -95,13 +95,13 @@ def test_guidance_is_noisy_if_work_goes_worse_with_it_by_more_than_chance(tally:
 def test_an_item_is_outdated_after_its_time(item: Any, max_days: int) -> None:
     def outdated(age: timedelta) -> tuple[int, int] | None:
         at = NOW - age
-        return outdated_age(
+        return find_outdated_age(
             Pattern("k", "t", at=at) if isinstance(item, Pattern) else LeaderDecision("d", "t", at), NOW
         )
 
     limit = MAX_PATTERN_AGE if isinstance(item, Pattern) else MAX_DECISION_AGE
     assert limit == timedelta(days=max_days)
-    assert outdated_age(item, NOW) is None, "an item of a soul has no date"
+    assert find_outdated_age(item, NOW) is None, "an item of a soul has no date"
     assert outdated(limit) is None
     assert outdated(limit + timedelta(microseconds=1)) == (max_days, max_days)
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.clock import FakeClock
-from engine.hierarchy.profile_entries import ProfileEntry, make_entry, newest_versions
+from engine.hierarchy.profile_entries import ProfileEntry, make_entry, select_newest
 from engine.hierarchy.profile_items import format_profile, parse_edits, print_profile, refuse_stale, seed_profile, slug
 from engine.model import LeaderDecision, LeaderProfile, Pattern, PatternSource, ProfileEdit, Refusal
 from engine.storage.database import Database
@@ -97,8 +97,8 @@ ENTRIES = st.builds(
 def test_the_newest_wins_in_whatever_order_rows_come(entries: list[ProfileEntry], random: Random) -> None:
     shuffled = [*entries, *entries[:3]]
     random.shuffle(shuffled)
-    assert newest_versions(entries) == newest_versions(shuffled)
-    for (_, key), winner in newest_versions(entries).items():
+    assert select_newest(entries) == select_newest(shuffled)
+    for (_, key), winner in select_newest(entries).items():
         assert winner.at == max(entry.at for entry in entries if entry.key == key)
 
 

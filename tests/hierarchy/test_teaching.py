@@ -28,19 +28,15 @@ def outcomes(world: World) -> dict[str, str]:
 
 
 def test_workers_are_taught_and_leaders_are_not(world: World) -> None:
-    souls = {name: (world.folder / name / "soul.md").read_bytes() for name in ("ceo", "lead", "worker", "junior")}
+    souls = {name: (world.folder / name / "soul.md").read_bytes() for name in ("ceo", "lead")}
     assert outcomes(world) == {"worker": "taught", "junior": "taught"}
-    for name, before in souls.items():
-        after = (world.folder / name / "soul.md").read_bytes()
-        assert after.startswith(before)
-        assert (after == before) == (name in ("ceo", "lead"))
+    assert all((world.folder / name / "soul.md").read_bytes() == before for name, before in souls.items())
     taught = (world.folder / "worker" / "soul.md").read_text()
-    assert "## Inherited Wisdom" in taught
     assert "- lead_first: Write the test before the code of lead." in taught
     assert "lead chose SQLite." not in taught  # what ages is left to the prompt
-    written_at = [(world.folder / name / "soul.md").stat().st_mtime_ns for name in ("worker", "junior")]
+    written_at = (world.folder / "worker" / "soul.md").stat().st_mtime_ns
     assert outcomes(world) == {"worker": "unchanged", "junior": "unchanged"}
-    assert written_at == [(world.folder / name / "soul.md").stat().st_mtime_ns for name in ("worker", "junior")]
+    assert written_at == (world.folder / "worker" / "soul.md").stat().st_mtime_ns
     assert world.kinds().count("SoulRewritten") == 2
 
 

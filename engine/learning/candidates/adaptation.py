@@ -82,7 +82,7 @@ class Adaptation(CandidateViews):
         super().__init__(database, settings=settings, sources=sources, trials=trials)
         self._clock = clock
         self._randomness = randomness
-        self._reflection = Reflection(database, self._records, ledger=ledger, sources=sources)
+        self._reflection = Reflection(database, self._records, clock=clock, ledger=ledger, sources=sources)
         self.read_ledger = self._reflection.catch_up
         """Make records from the new ledger entries; returns their number. Quick."""
         self._round_lock = threading.Lock()

@@ -24,7 +24,7 @@ from engine.events import (
     CandidateRolledBack,
     CandidateWeighed,
 )
-from engine.learning.candidates.effects import effect_texts, free_name, map_texts, validate_effect
+from engine.learning.candidates.effects import free_name, list_texts, map_texts, validate_effect
 from engine.learning.candidates.evaluation import Evaluation
 from engine.model import Refusal, Trust
 from engine.model.adaptation import (
@@ -293,16 +293,16 @@ class CandidateTexts:
     def find(self, query: SearchTerms, /) -> Iterator[tuple[str, str]]:
         """The candidates whose effect matches: id and the texts that would be removed."""
         with self._database.read() as session:
-            for row, remaining in _matching(session, query):
-                kept = effect_texts(remaining)
-                texts = effect_texts(effect_from_json(row.effect))
+            for row, remaining in _find_matching(session, query):
+                kept = list_texts(remaining)
+                texts = list_texts(effect_from_json(row.effect))
                 yield row.id, " · ".join(text for text in texts if text not in kept)
 
     def erase(self, query: SearchTerms, /) -> int:
         """Remove the matching texts; returns from how many candidates. One that has no effect left is turned down."""
 
         def remove_texts(tx: Transaction) -> int:
-            matches = list(_matching(tx.session, query))
+            matches = list(_find_matching(tx.session, query))
             for row, remaining in matches:
                 row.effect = remaining.to_json()
                 tx.session.add(row)
@@ -317,7 +317,7 @@ class CandidateTexts:
         return self._database.write(remove_texts)
 
 
-def _matching(session: Session, query: SearchTerms) -> Iterator[tuple[CandidateRow, Effect]]:
+def _find_matching(session: Session, query: SearchTerms) -> Iterator[tuple[CandidateRow, Effect]]:
     """The candidates that match, each with its remaining effect."""
     for row in session.exec(select(CandidateRow)):
         effect = effect_from_json(row.effect)

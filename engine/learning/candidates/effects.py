@@ -99,7 +99,7 @@ def free_name(name: str, used_names: Collection[str]) -> str:
     return unused
 
 
-def effect_texts(effect: Effect) -> tuple[str, ...]:
+def list_texts(effect: Effect) -> tuple[str, ...]:
     """Every text of an effect."""
     values = (value for key, value in effect.to_json().items() if key != "kind")
     return tuple(
@@ -129,7 +129,7 @@ def map_texts(effect: Effect, change: Callable[[str], str]) -> Effect:
     return effect
 
 
-def preview_lines(
+def format_preview(
     type: CandidateType, effects: Sequence[Effect], *, model: str, tries: int, cost: int, flows: Collection[str]
 ) -> list[str]:
     """The behaviour with these effects of one type (oldest first), as lines that a screen can compare. `model`,

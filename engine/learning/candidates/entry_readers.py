@@ -34,35 +34,35 @@ NewRecords = Iterator[LearningRecord]
 
 
 def _read_validation(reading: Reading) -> NewRecords:
-    """The validation of a session ended. If the tests passed in the end, see `heal_parts`. If they still failed: 45
+    """The validation of a session ended. If the tests passed in the end, see `score_heal`. If they still failed: 45
     points, 10 for each attempt to fix them up to 30, up to 15 for the cost, up to 10 for the number of failing
     tests."""
     attempts, cost, failing, agent = reading.values("attempts", "cost", "failing", "agent")
     session_id = reading.entry.subject
     details = reading.select("attempts", "cost")
     if reading.entry.kind == "ValidationHealed":
-        parts = heal_parts(attempts, cost, len(failing))
+        parts = score_heal(attempts, cost, len(failing))
         yield from _test_records(reading, RecordKind.SUCCESSFUL_HEAL, parts, failing, agent, session_id, details)
         return
     tries = max(0, attempts - 1)
     parts = (
         (45.0, "tests still failed"),
         (10.0 * min(3, tries), f"{count(tries, 'attempt')} to fix them"),
-        (15.0 * share(cost, FULL_COST), _spent(cost)),
+        (15.0 * share(cost, FULL_COST), _describe_cost(cost)),
         (10.0 * share(len(failing), FULL_BREADTH), count(len(failing), "test")),
     )
     details["gave_up"] = reading.entry.payload["reason"]
     yield from _test_records(reading, RecordKind.FAILED_TDD, parts, failing, agent, session_id, details)
 
 
-def heal_parts(attempts: int, cost: int, failing: int) -> tuple[Part, ...]:
+def score_heal(attempts: int, cost: int, failing: int) -> tuple[Part, ...]:
     """The points of a repair after which tests passed: 60, 20 divided by the number of attempts, up to 10 for the cost,
     up to 10 for the number of tests."""
     tries = max(1, attempts - 1)
     return (
         (60.0, "failing tests were fixed"),
         (20.0 / tries, f"at attempt {tries}"),
-        (10.0 * share(cost, FULL_COST), _spent(cost)),
+        (10.0 * share(cost, FULL_COST), _describe_cost(cost)),
         (10.0 * share(failing, FULL_BREADTH), count(failing, "test")),
     )
 
@@ -100,7 +100,7 @@ def _read_retry(reading: Reading) -> NewRecords:
     parts = (
         (45.0, "another attempt left the same tests failing"),
         (10.0 * min(3, tries), f"{count(tries, 'attempt')} made"),
-        (25.0 * share(cost, FULL_COST), _spent(cost)),
+        (25.0 * share(cost, FULL_COST), _describe_cost(cost)),
     )
     details = reading.select("attempts", "cost", "failing")
     yield reading.record(RecordKind.REPEATED_RETRY, ("agent", agent), parts, details, session_id=reading.entry.subject)
@@ -112,11 +112,11 @@ def _read_overlap(reading: Reading) -> NewRecords:
     agent, session_id, files, conflicting = reading.values("agent", "session_id", "files", "conflicting")
     parts: tuple[Part, ...] = (
         (50.0, "only one of the two can land"),
-        (25.0 * share(len(conflicting), len(files)), f"{len(conflicting)} of {_common(files)} conflict"),
+        (25.0 * share(len(conflicting), len(files)), f"{len(conflicting)} of {_count_common(files)} conflict"),
         (4.0 * min(FULL_BREADTH, len(conflicting)), count(len(conflicting), "conflict")),
     )
     if not conflicting:
-        parts = (20.0, "both can land"), (4.0 * min(FULL_BREADTH, len(files)), _common(files))
+        parts = (20.0, "both can land"), (4.0 * min(FULL_BREADTH, len(files)), _count_common(files))
     details = reading.select("files", "conflicting", "other")
     details |= {"change_set": reading.entry.subject, "other_session": reading.entry.payload["other_session_id"]}
     yield reading.record(RecordKind.TASK_CONFLICT, ("agent", agent), parts, details, session_id=session_id)
@@ -126,7 +126,7 @@ def _read_exceeded_budget(reading: Reading) -> NewRecords:
     """A budget blocked work: 50 points, up to 10 for the share that was spent, up to 40 for the amount above it. There
     is one record a day, even if the budget blocks the agent many times."""
     agent = reading.entry.subject
-    day = reading.sources.local_day(reading.entry.at)
+    day = reading.entry.at.astimezone(reading.zone).date().isoformat()
     spent, budget = reading.values("spent", "budget")
     parts = (
         (50.0, f"the day's budget of ${dollars(budget):.2f} blocked work"),
@@ -170,7 +170,7 @@ def _read_card_approval(reading: Reading) -> NewRecords:
             ("agent", edit.agent),
             parts,
             details,
-            cause=f"edited:{edit.channel}:{slug(distil(sentence).text)}",
+            cause=f"edited:{edit.channel}:{make_slug(distil(sentence).text)}",
             key=f"edit {number}",
             session_id=edit.session,
         )
@@ -196,7 +196,7 @@ def _read_permission(reading: Reading) -> NewRecords:
 
 def _read_landing(reading: Reading) -> NewRecords:
     """Changes were landed or committed: 25 points, 2 for each file up to 10, once for each change set. The tests that
-    they fixed get records too, see `heal_parts`."""
+    they fixed get records too, see `score_heal`."""
     payload = reading.entry.payload
     is_branch = reading.entry.kind == "ChangeSetBranched"
     files = payload.get("landed", 0) if is_branch else payload["files"]
@@ -217,7 +217,7 @@ def _read_landing(reading: Reading) -> NewRecords:
     if repair is not None:
         causes = sorted({cause for cause in repair.tests.values() if cause})
         details = {"causes": causes, "project": repair.project, "landed": change_set, "cost": repair.cost}
-        healed = heal_parts(1, repair.cost, len(repair.tests))
+        healed = score_heal(1, repair.cost, len(repair.tests))
         yield from _test_records(
             reading, RecordKind.SUCCESSFUL_HEAL, healed, repair.tests, repair.agent, session_id, details
         )
@@ -234,7 +234,7 @@ def _read_kept_fact(reading: Reading) -> NewRecords:
     parts = (
         (65.0, f"you kept {quote(kept.fact, 120)} as a fact"),
         (10.0 * (kept.trust is not Trust.QUOTED), "in your own words, or measured"),
-        (5.0 * min(4, before), _before("the same fact was kept", before)),
+        (5.0 * min(4, before), _describe_earlier("the same fact was kept", before)),
     )
     details = {"kept": reading.entry.subject, "text": kept.fact, "trust": kept.trust.value}
     yield reading.record(RecordKind.HUMAN_APPROVAL, reading.workspace_scope, parts, details, cause=cause)
@@ -255,12 +255,12 @@ def _read_error(reading: Reading) -> NewRecords:
     else:
         part = (50.0, f"a call of {tool} was wrong")
     scope = ("agent", agent)
-    cause = f"{tool}/{coded[1] if coded else slug(message)}"
+    cause = f"{tool}/{coded[1] if coded else make_slug(message)}"
     before = reading.before(RecordKind.AGENT_ERROR, cause, scope)
     parts = (
         part,
         (10.0 * (coded is not None), "the tool said what was wrong"),
-        (5.0 * min(4, before), _before("it happened", before)),
+        (5.0 * min(4, before), _describe_earlier("it happened", before)),
     )
     yield reading.record(
         RecordKind.AGENT_ERROR,
@@ -309,7 +309,9 @@ def _read_harm(reading: Reading) -> NewRecords:
         (40.0 * share(harm, 0.5), f"by {harm:.0%} at least"),
     )
     cause = "overlay" if is_overlay else ""
-    yield reading.record(RecordKind.GUIDANCE_NOISY, ("agent", payload["agent"]), parts, _with_ref(reading), cause=cause)
+    yield reading.record(
+        RecordKind.GUIDANCE_NOISY, ("agent", payload["agent"]), parts, _add_reference(reading), cause=cause
+    )
 
 
 def _read_stale_guidance(reading: Reading) -> NewRecords:
@@ -321,10 +323,10 @@ def _read_stale_guidance(reading: Reading) -> NewRecords:
         (20.0 * share(days - most, most), f"{count(days, 'day')} old; the limit is {most}"),
         (2.0 * min(10, told), f"{count(told, 'session')} used it recently"),
     )
-    yield reading.record(RecordKind.STALE_GUIDANCE, ("leader", leader), parts, _with_ref(reading))
+    yield reading.record(RecordKind.STALE_GUIDANCE, ("leader", leader), parts, _add_reference(reading))
 
 
-def _with_ref(reading: Reading) -> Mapping[str, Any]:
+def _add_reference(reading: Reading) -> Mapping[str, Any]:
     """The fields of an entry about guidance, with its reference."""
     return {"ref": reading.entry.subject, **reading.entry.payload}
 
@@ -362,7 +364,7 @@ def _read_recall(reading: Reading) -> NewRecords:
         before = reading.before(RecordKind.CLOUD_MEMORY_RECALL_HIT, memory, scope)
         parts = (
             (45.0, "another machine's finding was useful"),
-            (5.0 * min(8, before), _before("it was useful", before)),
+            (5.0 * min(8, before), _describe_earlier("it was useful", before)),
         )
         yield reading.record(
             RecordKind.CLOUD_MEMORY_RECALL_HIT,
@@ -375,15 +377,15 @@ def _read_recall(reading: Reading) -> NewRecords:
         )
 
 
-def _common(files: list[str]) -> str:
+def _count_common(files: list[str]) -> str:
     return f"{count(len(files), 'file')} in common"
 
 
-def _before(words: str, number: int) -> str:
+def _describe_earlier(words: str, number: int) -> str:
     return f"{words} once before" if number == 1 else f"{words} {number} times before"
 
 
-def _spent(cost: int) -> str:
+def _describe_cost(cost: int) -> str:
     return f"${dollars(cost):.2f} spent on it"
 
 
@@ -395,7 +397,7 @@ _CODE = re.compile(r"^([a-z][a-z_]{2,40}): ")
 _VARIES = re.compile(r"(?:[\w.~-]*/)+[\w.-]*|\S*\d\S*|[`'\"“”‘’][^`'\"“”‘’]*[`'\"“”‘’]")
 
 
-def slug(text: str) -> str:
+def make_slug(text: str) -> str:
     """The words of a text without names, paths and numbers, joined by hyphens. Errors and edits whose texts differ only
     in such details have the same slug."""
     plain = _VARIES.sub(" ", text.lower())

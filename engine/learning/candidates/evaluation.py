@@ -38,7 +38,7 @@ MAX_UNCORROBORATED = 45.0
 """Maximum score of a candidate without supporting records."""
 
 MEAN_WEIGHT, BONUS, MAX_BONUS = 0.85, 5.0, 15.0
-"""The factors of `corroborated_score`."""
+"""The factors of `compute_score`."""
 
 MIN_FACT_SIMILARITY = 0.6
 """Minimum Jaccard similarity of the words of two facts that support each other."""
@@ -62,7 +62,7 @@ class Evaluation:
         return bool(self.corroborated_by) and self.score >= MIN_REVIEW_SCORE
 
 
-def corroborated_score(drafted: float, scores: Sequence[float]) -> float:
+def compute_score(drafted: float, scores: Sequence[float]) -> float:
     """The maximum over n of `min(100, 0.85·mean + min(15, 5·n))` of the n highest `scores` of supporting records. It is
     at least `drafted`, of which at most 45 count. So an additional supporting record never lowers it."""
     strongest = sorted(scores, reverse=True)
@@ -73,7 +73,7 @@ def corroborated_score(drafted: float, scores: Sequence[float]) -> float:
     return round(min(100.0, max(min(MAX_UNCORROBORATED, drafted), *supported, 0.0)), 6)
 
 
-def supporting_records(
+def select_supporting(
     candidate: Candidate, drafted: Iterable[LearningRecord], records: Iterable[LearningRecord]
 ) -> list[LearningRecord]:
     """The records that support a candidate, in the order of `records`.
@@ -125,8 +125,8 @@ def evaluate(
 ) -> Evaluation:
     """Evaluate a candidate by the `records` of its scope. It was drafted from the records `drafted`. `active_since` is
     None for a candidate that is not active."""
-    supporting = supporting_records(candidate, drafted, records)
-    score = corroborated_score(
+    supporting = select_supporting(candidate, drafted, records)
+    score = compute_score(
         max((record.score for record in drafted), default=0.0), [record.score for record in supporting]
     )
     begin = min((record.at for record in drafted), default=candidate.created_at)
@@ -191,10 +191,10 @@ def has_new_evidence(
     """Whether there is enough new evidence to reopen a rejected candidate. It needs at least three new supporting
     records, at least as many as before the rejection (drafts included), and the new ones alone must pass the
     evaluation."""
-    new = [record for record in supporting_records(candidate, drafted, records) if record.at > rejected_at]
+    new = [record for record in select_supporting(candidate, drafted, records) if record.at > rejected_at]
     before = len(candidate.drafted_from) + len(candidate.corroborated_by)
     enough = len(new) >= max(MIN_NEW_EVIDENCE, before)
-    return enough and corroborated_score(0.0, [record.score for record in new]) >= MIN_REVIEW_SCORE
+    return enough and compute_score(0.0, [record.score for record in new]) >= MIN_REVIEW_SCORE
 
 
 def same_change(effect: Effect, other: Effect) -> bool:

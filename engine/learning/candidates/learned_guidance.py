@@ -7,7 +7,7 @@ from xml.sax.saxutils import escape
 
 from engine import tokenizer
 from engine.config import SettingsSource
-from engine.learning.candidates.effects import effect_texts
+from engine.learning.candidates.effects import list_texts
 from engine.learning.candidates.overlays import PROVENANCE, Overlays, Trials
 from engine.model import Contribution, PromptLine, PromptPart, PromptRequest, PromptSource, SourceKind, Trust
 from engine.model.adaptation import LiftVerdict, Overlay, PromptFragment
@@ -57,7 +57,7 @@ class LearnedGuidance:
         """The lessons in the fragments of this request, including the withheld ones. No other block may contain them,
         or the trial would not really withhold them."""
         fitting = self._fit(self._fragments(request))
-        return lessons_of(text for overlay in fitting for text in effect_texts(overlay.effect))
+        return lessons_of(text for overlay in fitting for text in list_texts(overlay.effect))
 
     def _fragments(self, request: PromptRequest) -> Sequence[Overlay]:
         return self._overlays.get_prompt_fragments(

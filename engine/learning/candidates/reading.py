@@ -7,7 +7,7 @@ A score is the sum of its parts, from 0 to 100, and each part has a reason.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import tzinfo
 from typing import Any, Protocol
 
 from engine.frozen import frozen
@@ -59,9 +59,6 @@ class Sources(Protocol):
 
     # -- about ledger entries
 
-    def entries_between(self, start: datetime, end: datetime, kinds: tuple[str, ...], /) -> Sequence[LedgerEntry]:
-        """Ledger entries of these kinds with start <= time < end, oldest first."""
-
     def card_correction(self, card_id: str, /) -> Correction | None:
         """The operator's edit of a card's prompt, with the session that it led to; None if it was not edited."""
 
@@ -70,9 +67,6 @@ class Sources(Protocol):
 
     def healed_tests(self, session_id: str, /) -> HealedTests | None:
         """The tests that a session fixed, None for none."""
-
-    def local_day(self, at: datetime, /) -> str:
-        """The day of an instant in the operator's time zone, as `2026-01-05`."""
 
     # -- about sessions
 
@@ -159,6 +153,8 @@ class Reading:
     entry: LedgerEntry
     sources: Sources
     count_before: CountBefore
+    zone: tzinfo | None = None
+    """The operator's time zone, None for that of the machine."""
 
     @property
     def workspace_scope(self) -> Scope:

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 
+from engine.clock import Clock
 from engine.learning.candidates.entry_readers import READERS
 from engine.learning.candidates.reading import Reading, Scope, Sources, share
 from engine.learning.candidates.records import Records
@@ -36,8 +37,10 @@ SEQUENCE_SPAN = timedelta(days=30)
 class Reflection:
     """Reads the ledger into records. Callable from any thread; one runs at a time."""
 
-    def __init__(self, database: Database, records: Records, *, ledger: Ledger, sources: Sources) -> None:
+    def __init__(self, database: Database, records: Records, *, clock: Clock, ledger: Ledger, sources: Sources) -> None:
         self._database = database
+        self._clock = clock
+        self._ledger = ledger
         self._records = records
         self._sources = sources
         self._entry_cursor = LedgerCursor(ledger, ENTRY_CURSOR, lambda entry: entry.kind in READERS)
@@ -77,12 +80,13 @@ class Reflection:
     def _read_entries(self, entries: Sequence[LedgerEntry]) -> list[LearningRecord]:
         unwritten: Counter[tuple[str, Scope]] = Counter()
         records: list[LearningRecord] = []
+        zone = self._clock.local().tzinfo
         for entry in entries:
 
             def count_before(label: str, scope: Scope, ledger_id: int = entry.id) -> int:
                 return self._records.count_before(label, *scope, ledger_id) + unwritten[label, scope]
 
-            new = list(READERS[entry.kind](Reading(entry, self._sources, count_before)))
+            new = list(READERS[entry.kind](Reading(entry, self._sources, count_before, zone)))
             unwritten.update((each.source_label, (each.scope_type, each.scope_id)) for each in new)
             records += new
         return records
@@ -109,7 +113,7 @@ class Reflection:
     def _runs(self, newest: LedgerEntry, agent: str) -> list[LedgerEntry]:
         """The entries of the agent's recent sessions up to `newest`, oldest first."""
         until = newest.at + timedelta(microseconds=1)
-        entries = self._sources.entries_between(newest.at - SEQUENCE_SPAN, until, (TOOLS_USED,))
+        entries = self._ledger.between(newest.at - SEQUENCE_SPAN, until, (TOOLS_USED,))
         of_agent = [entry for entry in entries if entry.id <= newest.id and entry.payload["agent"] == agent]
         return of_agent[-MAX_SESSIONS:]
 

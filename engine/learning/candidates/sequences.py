@@ -62,12 +62,12 @@ def find_sequences(runs: Sequence[Sequence[str]]) -> Sequence[CallSequence]:
         for number, run in enumerate(runs)
     ]
     chance = _Chance(lines)
-    places = {length: _places(lines, length) for length in range(MIN_LENGTH - 1, MAX_LENGTH + 1)}
+    places = {length: _find_places(lines, length) for length in range(MIN_LENGTH - 1, MAX_LENGTH + 1)}
     sequences: list[CallSequence] = []
     used: set[tuple[int, int]] = set()
     for length in range(MAX_LENGTH, MIN_LENGTH - 1, -1):
         for calls, starts_by_run in sorted(places[length].items(), key=lambda item: _rank(*item)):
-            unused = _unused_places(starts_by_run, length, used)
+            unused = _find_unused_places(starts_by_run, length, used)
             is_repetition = any(call == following for call, following in pairwise(calls))  # agents often repeat a call
             if len(unused) < MIN_RUNS or is_repetition:
                 continue
@@ -89,7 +89,7 @@ def _is_dominant(calls: Calls, run_count: int, shorter: Mapping[Calls, Places]) 
     return run_count >= DOMINANT_SHARE * most_runs_of_part
 
 
-def _places(lines: Sequence[Calls], length: int) -> dict[Calls, dict[int, list[int]]]:
+def _find_places(lines: Sequence[Calls], length: int) -> dict[Calls, dict[int, list[int]]]:
     """All sequences of a length with their places. If places overlap, only the first of them counts."""
     by_calls: dict[Calls, dict[int, list[int]]] = defaultdict(dict)
     for number, line in enumerate(lines):
@@ -105,7 +105,7 @@ def _rank(calls: Calls, places: Places) -> tuple[int, float, Calls]:
     return -len(places), sum(starts[0] for starts in places.values()) / len(places), calls
 
 
-def _unused_places(places: Places, length: int, used: set[tuple[int, int]]) -> dict[int, list[int]]:
+def _find_unused_places(places: Places, length: int, used: set[tuple[int, int]]) -> dict[int, list[int]]:
     """The places without calls of a longer sequence. `used` has the (run, index) of those calls."""
     unused: dict[int, list[int]] = {}
     for run, starts in places.items():
@@ -125,7 +125,7 @@ class _Chance:
 
     def test(self, calls: Calls, places: Places) -> CallSequence | None:
         """The sequence with these places if it occurs in more runs than by chance."""
-        probabilities = [_probability(calls, *run) for run in self._runs]
+        probabilities = [_estimate_probability(calls, *run) for run in self._runs]
         expected = sum(probabilities)
         spread = math.sqrt(sum(probability * (1 - probability) for probability in probabilities))
         z = (len(places) - expected) / spread if spread else 0.0
@@ -134,7 +134,7 @@ class _Chance:
         return CallSequence(calls, sum(map(len, places.values())), expected, z, tuple(sorted(places)))
 
 
-def _probability(calls: Calls, counts: Mapping[str, int], total: int) -> float:
+def _estimate_probability(calls: Calls, counts: Mapping[str, int], total: int) -> float:
     """The probability that a run of `total` calls, so many of each, has a sequence in random order."""
     probability, used = 1.0, Counter[str]()
     for index, call in enumerate(calls):
@@ -144,12 +144,8 @@ def _probability(calls: Calls, counts: Mapping[str, int], total: int) -> float:
 
 
 def poisson_tail(count: int, mean: float) -> float:
-    """The Poisson probability of `count` or more where `mean` are expected. Above the mean, this is an upper bound for
-    trials with different probabilities."""
-    if count <= mean:
-        return 1.0
-    if mean <= 0:
-        return 0.0
+    """The Poisson probability of `count` or more where `mean` are expected, 0 < `mean` < `count`. This is an upper
+    bound for trials with different probabilities."""
     # From the largest term on, which is the first one: nothing cancels, however small the sum is.
     term = math.exp(count * math.log(mean) - mean - math.lgamma(count + 1))
     total = 0.0

@@ -12,7 +12,7 @@ from datetime import datetime
 
 from engine.config import SettingsSource
 from engine.learning.candidates.candidates import CandidateRow, find_candidate, load_candidates, step_time
-from engine.learning.candidates.effects import effect_texts, preview_lines
+from engine.learning.candidates.effects import format_preview, list_texts
 from engine.learning.candidates.evaluation import MIN_REVIEW_SCORE, PROPOSED
 from engine.learning.candidates.overlays import Trials
 from engine.learning.candidates.reading import Sources
@@ -121,7 +121,7 @@ class CandidateViews:
         active = self._trials.overlays.find(candidate.type, candidate.agent_id, candidate.run_kind, candidate.workspace)
         others = [overlay.effect for overlay in active if overlay.candidate_id != candidate.id]
         before, after = (
-            preview_lines(
+            format_preview(
                 candidate.type,
                 effects,
                 model=models.current.model if models else "as configured",
@@ -143,7 +143,7 @@ def describe_lift(lift: Lift) -> str:
 
 def _text(effect: Effect) -> str:
     """The texts of an effect that agents read, without a diff."""
-    return "\n".join(effect_texts(replace(effect, patch="") if isinstance(effect, FixTemplate) else effect))
+    return "\n".join(list_texts(replace(effect, patch="") if isinstance(effect, FixTemplate) else effect))
 
 
 def _stations(row: CandidateRow, drafted_from: Sequence[LearningRecord]) -> tuple[Station, ...]:

@@ -18,7 +18,7 @@ from sqlmodel import Field, Session, col, func, select
 
 from engine.clock import Clock
 from engine.frozen import frozen
-from engine.learning.decisions.preferences import add_pair, add_pair_of_edit, forget_pairs, pair_text
+from engine.learning.decisions.preferences import add_pair, add_pair_of_edit, forget_pairs, format_side
 from engine.model import DecidedBy, DecidedCard, DecisionSignal, PartOfDay, part_of_day, prompt_words
 from engine.storage.database import Database, Transaction
 from engine.storage.rows import Row, UtcDateTime, ask, load_all, select_all, utc_field
@@ -231,7 +231,7 @@ class Decisions:
         row.edited = edited
         tx.insert(row)
         if partner is not None:
-            rejected = pair_text(partner.prompt, partner.channel)
+            rejected = format_side(partner.prompt, partner.channel)
             add_pair(tx, card, rejected, partner.confidence, partner.prediction_id, partner.weight)
         self._changed(tx, replaced=retired)
 
@@ -258,7 +258,7 @@ class Decisions:
     def load_after(self, id: int, limit: int = 1000) -> list[PastDecision]:
         """The newest `limit` signals with ids above `id` that count, oldest first, for the Twin to learn from."""
         with self._database.read() as session:
-            return [_past(row) for row in reversed(list(ask(session, _AFTER, {"id": id, "limit": limit})))]
+            return [_read_past(row) for row in reversed(list(ask(session, _AFTER, {"id": id, "limit": limit})))]
 
     def count_all(self, session: Session) -> int:
         """Number of cards that a person has decided, here or over the API (SPEC 2.6, and 3.6's onboarding)."""
@@ -349,7 +349,7 @@ def is_weekend(local: datetime) -> bool:
     return local.weekday() >= 5
 
 
-def _past(row: Any) -> PastDecision:
+def _read_past(row: Any) -> PastDecision:
     id, kind, channel, workspace, flow, prompt, part, weekend, at, hour, seen, chosen, weight, waited_hours, raw = row
     card = CardFeatures(
         kind, channel, workspace, flow, prompt_words(prompt), PartOfDay(part), weekend, at, hour, unpack_features(seen)

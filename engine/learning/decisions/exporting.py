@@ -27,15 +27,15 @@ from engine.learning.decisions.preferences import (
     Exchange,
     Preference,
     Shape,
-    answer,
     check_preferences,
     encode_lines,
-    exchange_line,
+    format_answer,
+    format_exchange,
+    format_preference,
+    format_weight,
     import_pairs,
     load_pairs,
-    preference_line,
     read_preference,
-    weight_line,
 )
 from engine.model import TWIN_INSTRUCTION, DecisionSignal, Refusal
 from engine.model.secrets import redact
@@ -147,8 +147,8 @@ class Exporter:
             file = self.file.with_name(f"dpo-pairs.{shape.value}.jsonl")
             with self._database.read() as session:
                 pairs = self._redacted(load_pairs(session, exported=True))
-            write_atomic(file, encode_lines(preference_line(pair, shape) for pair in pairs))
-            write_atomic(_weights_file(file), encode_lines(weight_line(pair) for pair in pairs))
+            write_atomic(file, encode_lines(format_preference(pair, shape) for pair in pairs))
+            write_atomic(_weights_file(file), encode_lines(format_weight(pair) for pair in pairs))
         return ExportedFile(file, _weights_file(file), records=exported_before + new, new=new)
 
     def export_conversations(self) -> ExportedFile:
@@ -159,7 +159,7 @@ class Exporter:
             raise Refusal("no_conversations", "there are no approvals or conversations yet", "approve a card first")
         file = self._folder / "sft.jsonl"
         before = _count_lines(file)
-        write_atomic(file, encode_lines(exchange_line(exchange) for exchange in exchanges))
+        write_atomic(file, encode_lines(format_exchange(exchange) for exchange in exchanges))
         return ExportedFile(file, None, len(exchanges), max(0, len(exchanges) - before))
 
     def load_preferences(self) -> list[Preference]:
@@ -171,7 +171,7 @@ class Exporter:
         """The examples of `export_conversations` without secrets, oldest first, each once."""
         secrets = tuple(self._secrets())
         with self._database.read() as session:
-            cards = [(situation, reply, TWIN_INSTRUCTION) for situation, reply in _approved_cards(session)]
+            cards = [(situation, reply, TWIN_INSTRUCTION) for situation, reply in _load_approved_cards(session)]
         replies = [(message, reply, OPERATOR_INSTRUCTION) for message, reply in self._conversations()]
         exchanges = (
             Exchange(redact(situation, secrets), redact(reply, secrets), system)
@@ -193,9 +193,9 @@ class Exporter:
         with self._database.read() as session:
             rows = list(session.exec(select(DpoPair).where(col(DpoPair.id).in_(pair_ids)).order_by(col(DpoPair.id))))
         batch = self._redacted(rows)
-        plain = encode_lines(preference_line(pair, Shape.PLAIN) for pair in batch)
+        plain = encode_lines(format_preference(pair, Shape.PLAIN) for pair in batch)
         _append_once(self.file, plain)
-        _append_once(_weights_file(self.file), encode_lines(weight_line(pair) for pair in batch))
+        _append_once(_weights_file(self.file), encode_lines(format_weight(pair) for pair in batch))
 
         def done(tx: Transaction) -> None:
             tx.session.execute(
@@ -227,7 +227,7 @@ class Exporter:
         ]
 
 
-def _approved_cards(session: Session) -> list[tuple[str, str]]:
+def _load_approved_cards(session: Session) -> list[tuple[str, str]]:
     rows = session.execute(
         sqlalchemy.select(
             Decision.prompt,
@@ -243,7 +243,9 @@ def _approved_cards(session: Session) -> list[tuple[str, str]]:
         )
         .order_by(col(Decision.id))
     ).all()
-    return [(context, answer(prompt, channel, confidence, why)) for prompt, channel, confidence, context, why in rows]
+    return [
+        (context, format_answer(prompt, channel, confidence, why)) for prompt, channel, confidence, context, why in rows
+    ]
 
 
 def _append_once(file: Path, data: bytes) -> None:

@@ -25,7 +25,6 @@ from engine.learning.decisions.metrics import (
     find_drift,
     make_bucket,
     select_decided,
-    to_zone,
 )
 from engine.model import COLD_START, CalibrationCheck, DecidedBy, Insights, Phase, Source, TrainingView
 from engine.storage.database import Database
@@ -76,14 +75,14 @@ class Figures:
         assert zone is not None
         since = None if days is None else _days_ago(local, days)
         with self._database.read() as session:
-            cards = _cards(session, since, workspace, zone)
-            newest = _newest(session, workspace)
+            cards = _load_cards(session, since, workspace, zone)
+            newest = _load_newest(session, workspace)
         began = since if since is not None else cards[0].at if cards else now
         threshold = self._threshold()
         return Insights(
             days=days,
             workspace=workspace,
-            metrics=compute_metrics(cards, zone),
+            metrics=compute_metrics(cards),
             over_time=count_per_slice(cards, began, now, zone),
             phase=self._phase(),
             check=self._check(),
@@ -101,7 +100,7 @@ def _days_ago(local: datetime, days: int) -> datetime:
     return datetime(day.year, day.month, day.day, tzinfo=local.tzinfo)
 
 
-def _cards(session: Session, since: datetime | None, workspace: str, zone: tzinfo) -> list[CardFigures]:
+def _load_cards(session: Session, since: datetime | None, workspace: str, zone: tzinfo) -> list[CardFigures]:
     taken_back = (
         sqlalchemy.select(SIGNALS.c.prediction_id)
         .where(SIGNALS.c.signal.in_(("undone", "discarded")), SIGNALS.c.taken_back_at.is_(None))
@@ -124,17 +123,17 @@ def _cards(session: Session, since: datetime | None, workspace: str, zone: tzinf
     autonomous = DecidedBy.AUTONOMY.value
     cards = []
     for source, channel, confidence, status, outcome, by, undone, at, cost, kind, discarded in session.execute(query):
-        counted_as = Outcome.DISCARDED if discarded else _outcome(status, outcome)
+        counted_as = Outcome.DISCARDED if discarded else _read_outcome(status, outcome)
         cards.append(
             CardFigures(
-                source, channel, confidence, counted_as, by == autonomous, bool(undone), to_zone(at, zone), cost,
+                source, channel, confidence, counted_as, by == autonomous, bool(undone), at.astimezone(zone), cost,
                 kind, stated=confidence != COLD_START,
             )
         )  # fmt: skip
     return cards
 
 
-def _newest(session: Session, workspace: str) -> list[tuple[str, bool]]:
+def _load_newest(session: Session, workspace: str) -> list[tuple[str, bool]]:
     """(kind, approved) of a person's newest decisions, oldest first."""
     query = (
         sqlalchemy.select(CARDS.c.kind, CARDS.c.status)
@@ -153,7 +152,7 @@ def _newest(session: Session, workspace: str) -> list[tuple[str, bool]]:
     return [(kind, status != "rejected") for kind, status in reversed(rows)]
 
 
-def _outcome(status: str, outcome: str | None) -> Outcome:
+def _read_outcome(status: str, outcome: str | None) -> Outcome:
     if outcome == "cannot_run":
         return Outcome.CANNOT_RUN
     if status in ("confirmed", "executed"):

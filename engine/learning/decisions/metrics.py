@@ -6,6 +6,7 @@ separately. Prompts typed by the operator are counted only among the sources.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta, tzinfo
 from enum import StrEnum
@@ -69,6 +70,7 @@ class CardFigures:
     undone: bool
     """Whether its work was undone or discarded."""
     at: datetime
+    """In the operator's time zone."""
     cost: int = 0
     """In micro-dollars."""
     kind: str = ""
@@ -81,28 +83,24 @@ class CardFigures:
         return self.source == Source.OPERATOR.value
 
 
-def compute_metrics(cards: Sequence[CardFigures], zone: tzinfo | None = None) -> Metrics:
-    """The metrics of these cards, which are ordered oldest first. Hours and parts of the day are in `zone`, by default
-    UTC."""
+def compute_metrics(cards: Sequence[CardFigures]) -> Metrics:
+    """The metrics of these cards, which are ordered oldest first."""
     predictions = [card for card in cards if not card.own]
     persons = select_decided(predictions)
     approved = [card for card in persons if card.outcome == Outcome.APPROVED]
     rejected = [card for card in persons if card.outcome == Outcome.REJECTED]
     auto = [card for card in predictions if card.autonomous and card.outcome in (Outcome.APPROVED, Outcome.DISCARDED)]
     undone = sum(card.undone for card in auto)
-
-    def local(card: CardFigures) -> datetime:
-        return card.at if zone is None else to_zone(card.at, zone)
-
+    outcomes = Counter(card.outcome for card in predictions)
     return Metrics(
         total=len(predictions),
         approved=len(approved),
         rejected=len(rejected),
         discarded=sum(card.outcome == Outcome.DISCARDED for card in persons),
-        expired=sum(card.outcome == Outcome.EXPIRED for card in predictions),
-        withdrawn=sum(card.outcome == Outcome.WITHDRAWN for card in predictions),
-        cannot_run=sum(card.outcome == Outcome.CANNOT_RUN for card in predictions),
-        undecided=sum(card.outcome == Outcome.PENDING for card in predictions),
+        expired=outcomes[Outcome.EXPIRED],
+        withdrawn=outcomes[Outcome.WITHDRAWN],
+        cannot_run=outcomes[Outcome.CANNOT_RUN],
+        undecided=outcomes[Outcome.PENDING],
         own=len(cards) - len(predictions),
         auto_executed=len(auto),
         auto_undone=undone,
@@ -112,23 +110,17 @@ def compute_metrics(cards: Sequence[CardFigures], zone: tzinfo | None = None) ->
         approved_confidence=_mean(approved),
         rejected_confidence=_mean(rejected),
         calibration=tuple(make_bucket(low, high, persons) for low, high in BUCKETS),
-        trend=_trend(persons),
-        sources=_most_first(_groups(cards, lambda card: card.source)),
-        channels=_most_first(_groups(cards, lambda card: card.channel)),
-        kinds=_most_first(_groups(predictions, lambda card: card.kind)),
-        parts=_in_order(
-            _groups(persons, lambda card: part_of_day(local(card)).value), [card.value for card in PartOfDay]
+        trend=_describe_trend(persons),
+        sources=_sort_by_size(_group_cards(cards, lambda card: card.source)),
+        channels=_sort_by_size(_group_cards(cards, lambda card: card.channel)),
+        kinds=_sort_by_size(_group_cards(predictions, lambda card: card.kind)),
+        parts=_sort_by_name(_group_cards(persons, lambda card: part_of_day(card.at).value), list(PartOfDay)),
+        hours=_sort_by_name(
+            _group_cards(persons, lambda card: f"{card.at.hour:02}"), [f"{hour:02}" for hour in range(24)]
         ),
-        hours=_in_order(_groups(persons, lambda card: f"{local(card).hour:02}"), [f"{card:02}" for card in range(24)]),
         spent=sum(card.cost for card in cards),
-        cost_per_accepted=_cost(cards),
+        cost_per_accepted=_cost_per_accepted(cards),
     )
-
-
-def to_zone(at: datetime, zone: tzinfo) -> datetime:
-    """`at` in `zone`. If it is in `zone` already, it is returned unchanged, because converting is slow for zones with
-    clock changes."""
-    return at if at.tzinfo is zone else at.astimezone(zone)
 
 
 def select_decided(cards: Iterable[CardFigures]) -> list[CardFigures]:
@@ -162,7 +154,7 @@ def count_per_slice(cards: Sequence[CardFigures], since: datetime, until: dateti
     begins = [last - timedelta(days=length * (slices - index) - 1) for index in range(slices + 1)]
     approved, rejected = [0] * slices, [0] * slices
     for card in select_decided(cards):
-        index = slices - 1 - (last - to_zone(card.at, zone).date()).days // length
+        index = slices - 1 - (last - card.at.date()).days // length
         if 0 <= index < slices:
             (approved if card.outcome == Outcome.APPROVED else rejected)[index] += 1
     midnights = [datetime(day.year, day.month, day.day, tzinfo=zone) for day in begins]
@@ -201,7 +193,7 @@ def _interval(approved: int, decided: int) -> tuple[float, float]:
     return low, wilson_upper_bound(approved, decided, Z_TWO_SIDED_95)
 
 
-def _trend(persons: Sequence[CardFigures]) -> str:
+def _describe_trend(persons: Sequence[CardFigures]) -> str:
     """The change of the share approved from the older half to the newer: improving, declining, steady or unknown."""
     half = len(persons) // 2
     if half < MIN_TREND_HALF:
@@ -213,7 +205,7 @@ def _trend(persons: Sequence[CardFigures]) -> str:
     return "improving" if after > before else "declining"
 
 
-def _groups(cards: Iterable[CardFigures], by: Callable[[CardFigures], str]) -> list[Group]:
+def _group_cards(cards: Iterable[CardFigures], by: Callable[[CardFigures], str]) -> list[Group]:
     by_name: dict[str, list[CardFigures]] = {}
     for card in cards:
         by_name.setdefault(by(card), []).append(card)
@@ -223,20 +215,27 @@ def _groups(cards: Iterable[CardFigures], by: Callable[[CardFigures], str]) -> l
         approved = sum(card.outcome == Outcome.APPROVED for card in persons)
         rejected = sum(card.outcome in (Outcome.REJECTED, Outcome.DISCARDED) for card in persons)
         groups.append(
-            Group(name, len(members), approved, rejected, _share(approved, approved + rejected), _cost(members))
+            Group(
+                name,
+                len(members),
+                approved,
+                rejected,
+                _share(approved, approved + rejected),
+                _cost_per_accepted(members),
+            )
         )
     return groups
 
 
-def _most_first(groups: Iterable[Group]) -> tuple[Group, ...]:
+def _sort_by_size(groups: Iterable[Group]) -> tuple[Group, ...]:
     return tuple(sorted(groups, key=lambda group: (-group.predictions, group.name)))
 
 
-def _in_order(groups: Iterable[Group], names: Sequence[str]) -> tuple[Group, ...]:
+def _sort_by_name(groups: Iterable[Group], names: Sequence[str]) -> tuple[Group, ...]:
     return tuple(sorted(groups, key=lambda group: names.index(group.name)))
 
 
-def _cost(cards: Sequence[CardFigures]) -> float | None:
+def _cost_per_accepted(cards: Sequence[CardFigures]) -> float | None:
     """The cost of all cards, divided by the number of cards that were approved and not undone."""
     accepted = sum(card.outcome == Outcome.APPROVED and not card.undone for card in cards)
     return sum(card.cost for card in cards) / accepted if accepted else None

@@ -70,18 +70,18 @@ class Exchange:
     system: str = TWIN_INSTRUCTION
 
 
-def answer(prompt: str, channel: str, confidence: float, reasoning: str) -> str:
+def format_answer(prompt: str, channel: str, confidence: float, reasoning: str) -> str:
     """The reply that the Twin model should give (SPEC 2.3)."""
     fields = {"prompt": prompt, "channel": channel, "confidence": round(confidence, 2), "reasoning": reasoning}
     return json.dumps(fields, ensure_ascii=False)
 
 
-def preference_line(pair: Preference, shape: Shape) -> str:
+def format_preference(pair: Preference, shape: Shape) -> str:
     """A pair as one line of JSON, without its line end."""
     return json.dumps(_preference(pair, shape), ensure_ascii=False)
 
 
-def exchange_line(exchange: Exchange) -> str:
+def format_exchange(exchange: Exchange) -> str:
     """A conversation as one line of JSON: `messages`, as Together, OpenAI and TRL take them."""
     return json.dumps(
         {"messages": [*_prompt_messages(exchange.situation, exchange.system), _reply_message(exchange.answer)]},
@@ -89,7 +89,7 @@ def exchange_line(exchange: Exchange) -> str:
     )
 
 
-def weight_line(pair: Preference) -> str:
+def format_weight(pair: Preference) -> str:
     """A line of the weights file."""
     return json.dumps({"pair": pair.id, "weight": pair.weight})
 
@@ -239,7 +239,7 @@ class DpoPair(Row, table=True):
         )  # fmt: skip
 
 
-def pair_text(prompt: str, channel: str) -> str:
+def format_side(prompt: str, channel: str) -> str:
     """The text of one half of a pair."""
     return f"{prompt}{ARROW}{channel}"
 
@@ -256,7 +256,7 @@ def add_pair(
     tx.insert(
         DpoPair(
             context=approved.context,
-            chosen=pair_text(approved.prompt, approved.channel),
+            chosen=format_side(approved.prompt, approved.channel),
             rejected=rejected,
             chosen_confidence=approved.confidence,
             rejected_confidence=confidence,
@@ -270,7 +270,7 @@ def add_pair(
 
 def add_pair_of_edit(tx: Transaction, edited: DecidedCard) -> None:
     """Store the pair of an edit: the edited prompt is chosen, the original is rejected."""
-    original = pair_text(edited.original_prompt, edited.channel)
+    original = format_side(edited.original_prompt, edited.channel)
     add_pair(tx, edited, original, edited.confidence, edited.prediction_id)
 
 

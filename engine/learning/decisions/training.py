@@ -24,10 +24,10 @@ from engine.learning.decisions.training_examples import (
     MIN_MEASURED,
     Agreement,
     Batch,
-    agreement,
     make_batch,
     may_replace,
-    split,
+    measure_agreement,
+    split_pairs,
 )
 from engine.learning.decisions.training_provider import Job, Provider, TrainingError
 from engine.learning.decisions.training_runs import (
@@ -263,7 +263,7 @@ class Training(TrainingViews):
         return api.job(job.id)
 
     def _measure(self, run: TrainingRun, api: Provider) -> None:
-        pairs = split(self._exporter.load_preferences())[1][-MAX_MEASURED:]
+        pairs = split_pairs(self._exporter.load_preferences())[1][-MAX_MEASURED:]
         if len(pairs) < MIN_MEASURED:
             few = f"only {count(len(pairs), 'pair')} of the {MIN_MEASURED} needed to measure it"
             words = f"{few}; to use it anyway: clawpy train adopt"
@@ -312,7 +312,7 @@ class Training(TrainingViews):
                 raise TrainingError("it is being cancelled", transient=True)
             if (model, situation) not in self._answers:
                 self._answers[model, situation] = self._twin.answer(model, situation)
-        return agreement(pairs, [self._answers[model, pair.context] for pair in pairs])
+        return measure_agreement(pairs, [self._answers[model, pair.context] for pair in pairs])
 
     def _file(self, run_id: str) -> Path:
         return self._folder / f"{run_id}.jsonl"

@@ -18,8 +18,8 @@ from engine.learning.decisions.preferences import (
     Preference,
     Shape,
     encode_lines,
-    exchange_line,
-    preference_line,
+    format_exchange,
+    format_preference,
 )
 from engine.model import Refusal
 from engine.model.text import count, jaccard
@@ -51,7 +51,7 @@ def is_held_back(situation: str) -> bool:
     return hashlib.sha256(situation.encode()).digest()[0] % HELD_BACK == 0
 
 
-def split(pairs: Iterable[Preference]) -> tuple[list[Preference], list[Preference]]:
+def split_pairs(pairs: Iterable[Preference]) -> tuple[list[Preference], list[Preference]]:
     """(pairs to train on, pairs held back)."""
     training: list[Preference] = []
     held_back: list[Preference] = []
@@ -60,7 +60,7 @@ def split(pairs: Iterable[Preference]) -> tuple[list[Preference], list[Preferenc
     return training, held_back
 
 
-def agreement(pairs: Sequence[Preference], answers: Sequence[str | None]) -> Agreement:
+def measure_agreement(pairs: Sequence[Preference], answers: Sequence[str | None]) -> Agreement:
     """The agreement of answers (`prompt → channel`, or None) with their pairs."""
     points = 0.0
     for pair, answer in zip(pairs, answers, strict=True):
@@ -115,14 +115,14 @@ def make_batch(exporter: Exporter, *, first: bool) -> Batch:
     """
     exchanges = exporter.load_exchanges()
     if first and len(exchanges) >= MIN_CONVERSATIONS:
-        lines = [exchange_line(exchange) for exchange in exchanges if not is_held_back(exchange.situation)]
+        lines = [format_exchange(exchange) for exchange in exchanges if not is_held_back(exchange.situation)]
         return Batch(SFT, len(lines), encode_lines(lines), 0, len(exchanges) - len(lines))
     pairs = exporter.load_preferences()
     if len(pairs) < MIN_PAIRS:
         message = f"{count(len(pairs), 'pair')}; training on pairs starts at {MIN_PAIRS}"
         fix = f"or approve {MIN_CONVERSATIONS} cards for a first run on conversations" if first else MORE_PAIRS
         raise Refusal("few_pairs", message, fix)
-    training, held_back = split(pairs)
+    training, held_back = split_pairs(pairs)
     distinct = {(pair.context, pair.chosen, pair.rejected): pair for pair in training}
-    lines = [preference_line(pair, Shape.OPENAI) for pair in distinct.values()]
+    lines = [format_preference(pair, Shape.OPENAI) for pair in distinct.values()]
     return Batch(DPO, len(lines), encode_lines(lines), max(pair.id for pair in pairs), len(held_back))

@@ -171,7 +171,7 @@ class Chain:
                     log.warning("the promotion chain: %s", refusal)
                     self._sessions.report("learnings", str(refusal))
                     errors.append(str(refusal))
-            return report_of(before, self._files.entries(), judged, errors)
+            return make_report(before, self._files.entries(), judged, errors)
 
     def promote_to_project(self, scope: Scope) -> None:
         """Promote from the sessions to one project, reinforce, and compact. Raises `Refusal`."""
@@ -207,7 +207,9 @@ class Chain:
                     "only project entries can be promoted; session entries rise when they recur in three sessions",
                 )
             if not is_promotable(entry):
-                raise Refusal("not_promotable", f"{entry.id} {_why_not(entry)}", "see `clawpy learnings show`")
+                raise Refusal(
+                    "not_promotable", f"{entry.id} {_describe_obstacle(entry)}", "see `clawpy learnings show`"
+                )
             plan = self._global_plan(entry)
             if not plan.promoted and not plan.reinforced:
                 raise Refusal("already_promoted", f"all projects already have what {entry.id} says")
@@ -304,7 +306,7 @@ class Chain:
         self._files.apply(plan.changes(self._clock.now()), plan.events(by))
 
 
-def report_of(
+def make_report(
     before: Sequence[LearningEntry], after: Sequence[LearningEntry], judged: Mapping[str, str], errors: Sequence[str]
 ) -> ChainReport:
     """The report of a run, from the entries of a home before and after it. Pure."""
@@ -328,7 +330,7 @@ def report_of(
     )
 
 
-def _why_not(entry: LearningEntry) -> str:
+def _describe_obstacle(entry: LearningEntry) -> str:
     if not entry.active:
         return f"is {entry.status.value}"
     if entry.review:

@@ -32,8 +32,8 @@ from engine.learning.learnings.findings import (
     Basis,
     Finding,
     Impact,
-    confidence,
-    importance,
+    rate_confidence,
+    rate_importance,
 )
 from engine.learning.learnings.promotion import is_about_own_tools
 from engine.learning.learnings.provenance import Provenance, plan_retraction, retracted_lessons
@@ -185,7 +185,7 @@ class Extraction:
             for finding in findings:
                 stays_in_session = finding.phase in (PROSPECTIVE, IN_FLIGHT) or finding.kind is LearningKind.PROXY
                 scope = session if stays_in_session else team
-                entry = entry_of(without_secrets(finding, secrets), scope, record, at)
+                entry = make_entry(without_secrets(finding, secrets), scope, record, at)
                 if entry.id in known_ids:
                     continue
                 known_ids.add(entry.id)
@@ -218,7 +218,7 @@ class Extraction:
         """Retire the entries that say that changes were not wanted, because they were landed after all."""
         for entry in self._files.entries(_session_scope(record)):
             if entry.active and entry.about.startswith(UNDONE):
-                provenance = Provenance.of(self._files.entries())
+                provenance = Provenance.trace(self._files.entries())
                 changes, event, _ = plan_retraction(entry, provenance, LANDED_AFTER_ALL, at)
                 self._files.apply(changes, [event])
 
@@ -270,8 +270,8 @@ def find_assumptions(lines: Iterable[TranscriptLine], secrets: Sequence[str]) ->
         for text in _assumptions(line) if line.kind in ("say", "thought") else ():
             if redact(text, secrets) == text:
                 finding = Finding(
-                    LearningKind.TASK, LearningType.DECLARATIVE, text, IN_FLIGHT, confidence(Basis.MODEL),
-                    importance(Impact()), title=f"assumed {milestone}",
+                    LearningKind.TASK, LearningType.DECLARATIVE, text, IN_FLIGHT, rate_confidence(Basis.MODEL),
+                    rate_importance(Impact()), title=f"assumed {milestone}",
                 )  # fmt: skip
                 by_words.setdefault(normalise(text), finding)
     return list(by_words.values())[:MAX_ASSUMPTIONS]
@@ -289,8 +289,8 @@ def _assumptions(line: TranscriptLine) -> Iterator[str]:
 def _risk(text: str, about: str, basis: Basis) -> Finding:
     times = 2 if basis is Basis.REPEATED else 1
     return Finding(
-        LearningKind.TASK, LearningType.DECLARATIVE, text, PROSPECTIVE, confidence(basis, times),
-        importance(Impact()), RISK + about,
+        LearningKind.TASK, LearningType.DECLARATIVE, text, PROSPECTIVE, rate_confidence(basis, times),
+        rate_importance(Impact()), RISK + about,
     )  # fmt: skip
 
 
@@ -300,7 +300,7 @@ def without_secrets(finding: Finding, secrets: Iterable[str]) -> Finding:
     return replace(finding, text=text, about=about, title=title)
 
 
-def entry_of(finding: Finding, scope: Scope, record: SessionRecord, at: datetime) -> LearningEntry:
+def make_entry(finding: Finding, scope: Scope, record: SessionRecord, at: datetime) -> LearningEntry:
     """A finding as an entry of a scope."""
     view = record.view
     within = f"{view.id}/{scope.team}" if scope.team else scope.id

@@ -75,7 +75,7 @@ FULL_SECONDS, FULL_COST, FULL_REACH = 1800.0, MICRO // 2, 5
 """The time in seconds, the cost in micro-dollars and the number of things that give the full weight."""
 
 
-def confidence(basis: Basis, observed: int = 1) -> Score:
+def rate_confidence(basis: Basis, observed: int = 1) -> Score:
     """The confidence of a learning. `observed` is the number of sessions that observed it. If there is more than one, a
     single observation counts as repeated."""
     if basis is Basis.SINGLE and observed > 1:
@@ -84,7 +84,7 @@ def confidence(basis: Basis, observed: int = 1) -> Score:
     return Score(value, (f"{reason} ({observed} times)" if basis is Basis.REPEATED and observed > 1 else reason,))
 
 
-def importance(impact: Impact) -> Score:
+def rate_importance(impact: Impact) -> Score:
     """The importance of a learning, from 0 to 1, rounded to hundredths, by failure, time, cost and reach."""
     parts = [
         (FAILURE_WEIGHT if impact.failure_avoided else 0.0, "a failure was avoided"),

@@ -63,7 +63,7 @@ class Learnings:
         self.files = LearningFiles(data, database)
         vectors = StoredVectors(database, embed, model_name)
         self._chain = Chain(
-            self.files, database, clock, sessions=sessions, vectors=vectors.vectors, model=model or NobodyAsks()
+            self.files, database, clock, sessions=sessions, vectors=vectors.load, model=model or NobodyAsks()
         )
         consumer = LedgerConsumer("chain", ledger, FOLLOWED_KINDS, self._chain.handle, key="learnings.follow")
         thread = ConsumerThread([consumer], sessions.report, service="learnings", then=self._chain.check_gates)
@@ -146,7 +146,7 @@ class Learnings:
     def view(self, id: str) -> LearningView:
         """An entry with its provenance in both directions. `id` is its id, the beginning of it, or its lesson. Raises
         `Refusal` `unknown_learning`, `ambiguous_id`."""
-        provenance = Provenance.of(self.files.entries())
+        provenance = Provenance.trace(self.files.entries())
         entry = _find_entry(provenance, id)
         sources, missing = provenance.sources(entry)
         reached, prompts = prompts_with(self._database, entry.id)
@@ -182,7 +182,7 @@ class Learnings:
         Raises `Refusal`: `unknown_learning`, `ambiguous_id`, `already_retracted`, and as `LearningFiles.apply`.
         """
         with self._chain.plan_lock:
-            provenance = Provenance.of(self.files.entries())
+            provenance = Provenance.trace(self.files.entries())
             entry = _find_entry(provenance, id)
             if not entry.active:
                 raise Refusal("already_retracted", f"{entry.id} is {entry.status.value}: {entry.retired_because}")
@@ -222,7 +222,7 @@ class Learnings:
         return self._entry(self._chain.promote(self._entry(id)))
 
     def _entry(self, id: str) -> LearningEntry:
-        return _find_entry(Provenance.of(self.files.entries()), id)
+        return _find_entry(Provenance.trace(self.files.entries()), id)
 
     def chain(self, *, judge: bool = False) -> ChainReport:
         """Run the chain now: extract the learnings of sessions, and promote them from sessions to projects. With

@@ -25,7 +25,7 @@ from engine.learning.learnings.findings import (
     REACH_WEIGHT,
     REFUSED,
     Basis,
-    confidence,
+    rate_confidence,
 )
 from engine.learning.learnings.page import Value
 from engine.learning.learnings.recurrence import Cluster, Vectors, find_clusters, find_matches
@@ -63,7 +63,7 @@ class PromotionPlan:
             }
             session_count = len(set(sessions_so_far) | {source.session for source in entry.promoted_from})
             if entry.confidence < REPEATED_CONFIDENCE and session_count >= MIN_SESSIONS:
-                score = confidence(Basis.SINGLE, session_count)
+                score = rate_confidence(Basis.SINGLE, session_count)
                 fields |= {"confidence": score.value, "reasons": [*entry.reasons, *score.reasons]}
             changes.append(Change(entry.path, entry.id, fields))
         return changes
@@ -119,7 +119,7 @@ def plan_project(
     first_by_id = {entry.id: entry for entry in reversed([*existing, *promoted])}
     new = [entry for entry in promoted if first_by_id[entry.id] is entry]
     work_by_session = {entry.session_id: entry.work for entry in entries}
-    return PromotionPlan(tuple(new), _reinforced(promotable, [*existing, *new], vectors, work_by_session))
+    return PromotionPlan(tuple(new), _find_reinforced(promotable, [*existing, *new], vectors, work_by_session))
 
 
 def plan_global(
@@ -184,7 +184,7 @@ def _promote_cluster(cluster: Cluster, scope: Scope, now: datetime) -> LearningE
     waits = not may_guide(trust, approved=False)
     session_count = len(cluster.sessions)
     best = max(cluster.members, key=lambda member: (member.confidence, member.id))
-    repeated = confidence(Basis.SINGLE, session_count)
+    repeated = rate_confidence(Basis.SINGLE, session_count)
     value, reasons = repeated.value, repeated.reasons
     if best.confidence > value:
         value, reasons = best.confidence, (*best.reasons[:1], *reasons)
@@ -236,7 +236,7 @@ def _match_entries(
     return matched | find_matches([entry for entry in entries if entry.id not in matched], candidates, vectors)
 
 
-def _reinforced(
+def _find_reinforced(
     entries: Sequence[LearningEntry],
     existing: Sequence[LearningEntry],
     vectors: Vectors,

@@ -28,7 +28,7 @@ class Provenance:
     """For the id of each entry, the ids of the entries that were promoted from it or into which it was merged."""
 
     @classmethod
-    def of(cls, entries: Iterable[LearningEntry]) -> Provenance:
+    def trace(cls, entries: Iterable[LearningEntry]) -> Provenance:
         """The provenance of all entries of a home."""
         by_id = {item.id: item for item in entries}
         became: dict[str, list[str]] = defaultdict(list)

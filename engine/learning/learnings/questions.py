@@ -21,8 +21,8 @@ from engine.learning.learnings.findings import (
     Basis,
     Finding,
     Impact,
-    confidence,
-    importance,
+    rate_confidence,
+    rate_importance,
 )
 from engine.learning.learnings.session_records import SessionRecord
 from engine.model import (
@@ -84,7 +84,7 @@ class _Claim(BaseModel):
 
     def finding(self, impact: Impact) -> Finding:
         return Finding(
-            _KINDS[self.about], self.type, self.text, self.scope, confidence(Basis.MODEL), importance(impact)
+            _KINDS[self.about], self.type, self.text, self.scope, rate_confidence(Basis.MODEL), rate_importance(impact)
         )
 
 

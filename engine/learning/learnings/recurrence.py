@@ -140,7 +140,7 @@ class StoredVectors:
         self._embed = embed
         self._model_name = model_name
 
-    def vectors(self, texts: Sequence[str], /) -> list[bytes | None]:
+    def load(self, texts: Sequence[str], /) -> list[bytes | None]:
         """See `Vectors`."""
         model = self._model_name()
         digests = {text: hash_text(text) for text in texts}

@@ -28,8 +28,8 @@ from engine.learning.learnings.findings import (
     Basis,
     Finding,
     Impact,
-    confidence,
-    importance,
+    rate_confidence,
+    rate_importance,
 )
 from engine.learning.learnings.session_records import SessionRecord, Statement
 from engine.model import LearningKind, LearningType, PermissionRequest, SessionState, Trust
@@ -96,13 +96,17 @@ def find_learnings(record: SessionRecord) -> list[Finding]:
     for entry in record.entries:
         findings += findings_of_entry(entry, record)
     for request in record.permissions:
-        findings += _from_permission(request, record)
+        findings += _read_permission(request, record)
     if view.error and view.state in (SessionState.FAILED, SessionState.BLOCKED):
-        statement = f"Such work ended without a result: {_short(view.error)}"
-        findings.append(_task(statement, f"failed/{signature(view.error, view.cwd)}", OBSERVATIONS, _spent(record)))
+        statement = f"Such work ended without a result: {_shorten(view.error)}"
+        findings.append(
+            _make_task_finding(
+                statement, f"failed/{make_signature(view.error, view.cwd)}", OBSERVATIONS, _measure_impact(record)
+            )
+        )
     if record.edit is not None:
         findings += correction_findings(record.edit)
-    findings += [_from_statement(statement, record) for statement in record.statements]
+    findings += [_read_statement(statement, record) for statement in record.statements]
     once: dict[tuple[str, str, str], Finding] = {}
     for finding in findings:
         if finding.text.strip():
@@ -115,7 +119,7 @@ def find_learnings(record: SessionRecord) -> list[Finding]:
 
 def findings_of_entry(entry: LedgerEntry, record: SessionRecord) -> list[Finding]:
     """The findings from one ledger entry about a session."""
-    payload, spent, cwd = entry.payload, _spent(record), record.view.cwd
+    payload, spent, cwd = entry.payload, _measure_impact(record), record.view.cwd
     if entry.kind in _TEST_FINDINGS:
         made = _TEST_FINDINGS[entry.kind]
         failing = [str(test) for test in payload.get("failing", ())]
@@ -127,8 +131,8 @@ def findings_of_entry(entry: LedgerEntry, record: SessionRecord) -> list[Finding
                 made.type,
                 made.template.format(test),
                 made.phase,
-                confidence(Basis.TESTS),
-                importance(impact),
+                rate_confidence(Basis.TESTS),
+                rate_importance(impact),
                 f"{made.about}/{test}",
                 trust=trust_of_names([test]),
                 general=made.general,
@@ -137,26 +141,28 @@ def findings_of_entry(entry: LedgerEntry, record: SessionRecord) -> list[Finding
         ]
     match entry.kind:
         case "AgentErred":
-            message, tool = _short(str(payload.get("message", ""))), str(payload.get("tool", "")) or "its model"
-            about = f"{ERRED}{tool}/{signature(message, cwd)}"
-            return [_task(f"`{tool}` fails here: {message}", about, OBSERVATIONS, spent)]
+            message, tool = _shorten(str(payload.get("message", ""))), str(payload.get("tool", "")) or "its model"
+            about = f"{ERRED}{tool}/{make_signature(message, cwd)}"
+            return [_make_task_finding(f"`{tool}` fails here: {message}", about, OBSERVATIONS, spent)]
         case "ToolRefused" if not _denied_by_person(str(payload.get("what", "")), record):
-            what, rule = _short(str(payload.get("what", ""))), str(payload.get("rule", ""))
-            about = f"{REFUSED}{rule}/{signature(what, cwd)}"
+            what, rule = _shorten(str(payload.get("what", ""))), str(payload.get("rule", ""))
+            about = f"{REFUSED}{rule}/{make_signature(what, cwd)}"
             text = f"`{what}` is refused here ({rule}): do without it."
-            return [_institutional(text, about, ESCALATION, Basis.SINGLE, spent)]
+            return [_make_institutional_finding(text, about, ESCALATION, Basis.SINGLE, spent)]
         case "WorkOverlapped":
             files = list(dict.fromkeys([*payload.get("conflicting", ()), *payload.get("files", ())]))[:MAX_PER_ENTRY]
             impact = replace(spent, reach=max(1, len(files)))
             template = "`{}` is changed by several pieces of work at once: see what waits before changing it."
             return [
-                _task(template.format(file), f"overlap/{file}", OBSERVATIONS, impact, trust_of_names([file]))
+                _make_task_finding(
+                    template.format(file), f"overlap/{file}", OBSERVATIONS, impact, trust_of_names([file])
+                )
                 for file in files
             ]
         case "ChangeSetDiscarded" if not payload.get("continued_in"):
-            return [_rejected_work(record, "was thrown away", DISCARDED)]
+            return [_read_rejected_work(record, "was thrown away", DISCARDED)]
         case "LandingUndone" if not payload.get("left"):
-            return [_rejected_work(record, "was landed and undone", UNDONE)]
+            return [_read_rejected_work(record, "was landed and undone", UNDONE)]
     return []
 
 
@@ -179,52 +185,56 @@ def rule_finding(rule: Rule, edit: Correction, trust: Trust) -> Finding:
     kind = LearningKind.PROXY if _PREFERENCE.search(rule.text) else LearningKind.INSTITUTIONAL
     impact = Impact(failure_avoided=True, cost=edit.estimate, reach=edit.reach if rule.general else 1)
     return Finding(
-        kind, LearningType.CORRECTIVE, _short(rule.text), ALIGNMENT, confidence(Basis.OPERATOR),
-        importance(impact), trust=trust, general=rule.why if rule.general else "",
+        kind, LearningType.CORRECTIVE, _shorten(rule.text), ALIGNMENT, rate_confidence(Basis.OPERATOR),
+        rate_importance(impact), trust=trust, general=rule.why if rule.general else "",
     )  # fmt: skip
 
 
-def signature(text: str, folder: str = "") -> str:
+def make_signature(text: str, folder: str = "") -> str:
     """The text without folders, numbers and addresses, which is equal for messages with the same cause."""
     flat = text.replace(folder, "") if folder else text
     flat = re.sub(r"0x[0-9a-f]+|\b[0-9a-f]{8,}\b|\d+|(?:sess|auto|pred|call)_\w+", "#", flat.lower())
     return " ".join(re.findall(r"[\w#./:-]+", flat))[:100]
 
 
-def _from_statement(statement: Statement, record: SessionRecord) -> Finding:
+def _read_statement(statement: Statement, record: SessionRecord) -> Finding:
     """The finding from a statement: a rule in the operator's words, or a quote of someone else."""
     own = statement.speaker == "operator"
     rule = distil(statement.text)
     basis = {"operator": Basis.OPERATOR, "program": Basis.SINGLE}.get(statement.speaker, Basis.MODEL)
     types = {"decision": LearningType.DIRECTIVE, "correction": LearningType.CORRECTIVE}
     impact = replace(
-        _spent(record), failure_avoided=statement.kind in types, reach=record.reach if rule.general and own else 1
+        _measure_impact(record),
+        failure_avoided=statement.kind in types,
+        reach=record.reach if rule.general and own else 1,
     )
     return Finding(
         LearningKind.PROXY if statement.preference else LearningKind.INSTITUTIONAL,
         types.get(statement.kind, LearningType.DECLARATIVE),
-        _short(rule.text if own else statement.text),
+        _shorten(rule.text if own else statement.text),
         CORRECTIVE if statement.kind == "correction" else ALIGNMENT if own else OBSERVATIONS,
-        confidence(basis),
-        importance(impact),
+        rate_confidence(basis),
+        rate_importance(impact),
         trust=Trust.OPERATOR if own else Trust.QUOTED,
         general=rule.why if rule.general else "",
     )
 
 
-def _from_permission(request: PermissionRequest, record: SessionRecord) -> Iterator[Finding]:
+def _read_permission(request: PermissionRequest, record: SessionRecord) -> Iterator[Finding]:
     """The finding from the answer to a permission request, if a person gave it for this request."""
     if request.answer is None or request.by.startswith(NOBODY) or "(" in request.by:
         return
-    title = _short(request.title)
-    about = f"{request.tool}/{signature(title, record.view.cwd)}"
+    title = _shorten(request.title)
+    about = f"{request.tool}/{make_signature(title, record.view.cwd)}"
     if request.answer.allows:
         text = f"`{title}` needs the operator's word, and had it."
-        allowed = _institutional(text, f"allowed/{about}", ESCALATION, Basis.OPERATOR, Impact())
+        allowed = _make_institutional_finding(text, f"allowed/{about}", ESCALATION, Basis.OPERATOR, Impact())
         yield replace(allowed, type=LearningType.DECLARATIVE)
     else:
         text = f"The operator does not allow `{title}`: find another way."
-        yield _institutional(text, f"denied/{about}", ESCALATION, Basis.OPERATOR, Impact(failure_avoided=True))
+        yield _make_institutional_finding(
+            text, f"denied/{about}", ESCALATION, Basis.OPERATOR, Impact(failure_avoided=True)
+        )
 
 
 def _denied_by_person(what: str, record: SessionRecord) -> bool:
@@ -233,34 +243,41 @@ def _denied_by_person(what: str, record: SessionRecord) -> bool:
     return any(what in request.title or what in request.detail for request in denied)
 
 
-def _rejected_work(record: SessionRecord, how: str, about: str) -> Finding:
+def _read_rejected_work(record: SessionRecord, how: str, about: str) -> Finding:
     """The finding from work that the operator discarded or undid."""
-    prompt = _short(record.view.prompt)
+    prompt = _shorten(record.view.prompt)
     text = f"What was made of “{prompt}” {how}: agree on the result first."
     trust = Trust.OPERATOR if record.own_words else Trust.QUOTED
-    impact = replace(_spent(record), failure_avoided=True)
+    impact = replace(_measure_impact(record), failure_avoided=True)
     return replace(
-        _task(text, f"{about}{normalise(prompt)}", ALIGNMENT, impact, trust=trust), type=LearningType.CORRECTIVE
+        _make_task_finding(text, f"{about}{normalise(prompt)}", ALIGNMENT, impact, trust=trust),
+        type=LearningType.CORRECTIVE,
     )
 
 
-def _task(text: str, about: str, phase: str, impact: Impact, trust: Trust = Trust.QUOTED) -> Finding:
+def _make_task_finding(text: str, about: str, phase: str, impact: Impact, trust: Trust = Trust.QUOTED) -> Finding:
     """A finding about a task that was observed once."""
-    score = confidence(Basis.SINGLE)
+    score = rate_confidence(Basis.SINGLE)
     return Finding(
-        LearningKind.TASK, LearningType.DECLARATIVE, text, phase, score, importance(impact), about, trust=trust
+        LearningKind.TASK, LearningType.DECLARATIVE, text, phase, score, rate_importance(impact), about, trust=trust
     )
 
 
-def _institutional(text: str, about: str, phase: str, basis: Basis, impact: Impact) -> Finding:
+def _make_institutional_finding(text: str, about: str, phase: str, basis: Basis, impact: Impact) -> Finding:
     return Finding(
-        LearningKind.INSTITUTIONAL, LearningType.DIRECTIVE, text, phase, confidence(basis), importance(impact), about
+        LearningKind.INSTITUTIONAL,
+        LearningType.DIRECTIVE,
+        text,
+        phase,
+        rate_confidence(basis),
+        rate_importance(impact),
+        about,
     )
 
 
-def _spent(record: SessionRecord) -> Impact:
+def _measure_impact(record: SessionRecord) -> Impact:
     return Impact(seconds=record.seconds, cost=record.view.cost)
 
 
-def _short(text: str) -> str:
+def _shorten(text: str) -> str:
     return plain(text, MAX_QUOTE_LENGTH)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.clock import FakeClock
-from engine.learning.candidates.effects import MAX_LINE_LENGTH, MAX_LINES, preview_lines, validate_effect
+from engine.learning.candidates.effects import MAX_LINE_LENGTH, MAX_LINES, format_preview, validate_effect
 from engine.model import Refusal
 from engine.model.adaptation import (
     CandidateType,
@@ -112,7 +112,7 @@ def test_an_invalid_effect_is_refused_with_the_reason(effect: Effect, reason: st
 
 
 def preview(type: CandidateType, *effects: Effect) -> list[str]:
-    return preview_lines(type, effects, model="openai:gpt-5", tries=3, cost=500_000, flows=FLOW_NAMES)
+    return format_preview(type, effects, model="openai:gpt-5", tries=3, cost=500_000, flows=FLOW_NAMES)
 
 
 def test_previews_in_words() -> None:

@@ -8,14 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.learning.candidates.entry_readers import FULL_COST, READERS, heal_parts
+from engine.learning.candidates.entry_readers import FULL_COST, READERS, score_heal
 from engine.learning.candidates.reading import Reading, add_parts
-from engine.learning.candidates.records import OPPORTUNITY
 from engine.model import Trust
 from engine.model.adaptation import LearningRecord
 from engine.storage.ledger import LedgerEntry
 from tests.conftest import MONDAY_MORNING
-from tests.learning.candidates.world import AGENT, SHOP, FakeSources, correction, para_fact
+from tests.learning.candidates.world import AGENT, SHOP, FakeSources, para_fact
 
 
 def read(kind: str, payload: dict[str, Any], before: int = 0, sources: FakeSources | None = None) -> LearningRecord:
@@ -82,13 +81,6 @@ def test_formulas_at_their_boundaries(kind: str, payload: dict[str, Any], before
     assert record.reason
 
 
-def test_an_edit_scores_by_its_words() -> None:
-    sources = FakeSources(corrections_by_card={"it": correction("a b c d", "a b c d. Run it.")})
-    record = read("PredictionConfirmed", {"decided_by": "operator", "edited": True}, sources=sources)
-    assert record.score > OPPORTUNITY
-    assert record.reason.endswith("+10.0 2 words added")
-
-
 @pytest.mark.parametrize(
     ("trust", "before", "score"),
     [(Trust.QUOTED, 0, 65.0), (Trust.QUOTED, 1, 70.0), (Trust.OPERATOR, 0, 75.0), (Trust.QUOTED, 9, 85.0)],
@@ -101,7 +93,7 @@ def test_a_kept_fact_scores_by_whose_words_it_is_and_by_how_often_it_was_kept_be
 
 
 def test_a_heal_at_a_later_attempt_scores_less() -> None:
-    scores = [add_parts(*heal_parts(attempts, 0, 1))[0] for attempts in (1, 2, 3, 9)]
+    scores = [add_parts(*score_heal(attempts, 0, 1))[0] for attempts in (1, 2, 3, 9)]
     assert scores == sorted(scores, reverse=True)
     assert scores[1] == 82.0
 

@@ -14,7 +14,6 @@ from engine.clock import FakeClock
 from engine.config import Settings
 from engine.execution.prompt_parts import RulesPart
 from engine.execution.prompts import PromptAssembly
-from engine.execution.validation import Caps
 from engine.learning.candidates.candidates import CandidateTexts
 from engine.learning.candidates.learned_guidance import BLOCK, fragment_lines
 from engine.learning.candidates.overlays import ERROR_RATE, MAX_REPAIRS, OverlayRun, is_withheld, measure_lift
@@ -25,7 +24,6 @@ from engine.model.adaptation import (
     FlowOffload,
     ModelRun,
     Overlay,
-    PolicyTweak,
     PromptFragment,
     RoutingHint,
 )
@@ -127,21 +125,6 @@ def test_the_newest_routing_hint_that_applies_is_followed(world: OverlayWorld) -
         assert hint is not None
         assert hint[0] == "openai:wide"
     assert world.overlays.model(ModelRun("cfo", "koji-core", "task", "short")) is None
-
-
-BOUND = st.none() | st.integers(-5, 10**7)
-
-
-@given(st.lists(st.builds(PolicyTweak, BOUND, BOUND), max_size=5), st.integers(0, 10), st.integers(0, 10**7))
-@settings(deadline=None)
-def test_policy_tweaks_never_raise_a_limit(tweaks: list[PolicyTweak], tries: int, cost: int) -> None:
-    caps = Caps(tries, cost)
-    for tweak in tweaks:
-        caps = caps.tighten(tweak.tries, tweak.cost)
-    assert 0 <= caps.tries <= tries
-    assert 0 <= caps.cost <= cost
-    tightest = [tweak.tries for tweak in tweaks if tweak.tries is not None]
-    assert caps.tries == max(0, min([tries, *tightest]))
 
 
 # Lift: how much better sessions go with an effect (SPEC 5.7).

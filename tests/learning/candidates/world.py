@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from engine.clock import FakeClock
 from engine.config import AdaptationMode, AdaptationSettings, Settings
@@ -25,7 +25,7 @@ from engine.model import Bucket, ParaFact, Randomness, TranscriptLine, Trust
 from engine.model.adaptation import Candidate, Lift, Overlay
 from engine.model.lessons import Correction
 from engine.storage.database import Database
-from engine.storage.ledger import Ledger, LedgerEntry
+from engine.storage.ledger import Ledger
 from tests.conftest import MONDAY_MORNING
 
 AGENT = "backend_builder"
@@ -62,16 +62,11 @@ class FakeSources:
     max_attempts: int = 3
     running: set[str] = field(default_factory=set)
 
-    ledger: Ledger | None = None
     flow_names: tuple[str, ...] = ("run_tests",)
     phase_number: int = 1
     hold_reason: str = ""
     objection: str = ""
     secret_values: tuple[str, ...] = ()
-
-    def entries_between(self, start: datetime, end: datetime, kinds: tuple[str, ...]) -> Sequence[LedgerEntry]:
-        assert self.ledger is not None
-        return self.ledger.between(start, end, kinds)
 
     def flows(self) -> tuple[str, ...]:
         return self.flow_names
@@ -93,9 +88,6 @@ class FakeSources:
 
     def kept_fact(self, fact_id: str) -> ParaFact | None:
         return self.facts.get(fact_id)
-
-    def local_day(self, at: datetime) -> str:
-        return at.date().isoformat()
 
     def session_ended(self, session_id: str) -> bool:
         return session_id not in self.running
@@ -163,7 +155,7 @@ class World:
     def __init__(self, database: Database, clock: FakeClock, *, mode: AdaptationMode = AdaptationMode.MANUAL) -> None:
         self.database = database
         self.clock = clock
-        self.sources = FakeSources(ledger=Ledger(database))
+        self.sources = FakeSources()
         self.overlays = ActiveOverlays(database)
         self.trials = FakeTrials(self.overlays)
         self.current = Settings(adaptation=AdaptationSettings(mode=mode))

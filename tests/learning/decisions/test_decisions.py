@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
@@ -33,8 +34,13 @@ def card(
     return DecidedCard(name, kind, channel, "/shop", "run_tests", prompt, 0.4, by, "monday", None, original)
 
 
-def record(database: Database, decisions: Decisions, signal: DecisionSignal, card: DecidedCard) -> None:
-    database.write(lambda tx: decisions.record(tx, signal, card))
+Record = Callable[[DecisionSignal, DecidedCard], None]
+
+
+@pytest.fixture
+def record(database: Database, decisions: Decisions) -> Record:
+    """Stores a signal about a card."""
+    return lambda signal, card: database.write(lambda tx: decisions.record(tx, signal, card))
 
 
 def pairs(database: Database) -> list[DpoPair]:
@@ -55,8 +61,10 @@ def test_weights_are_those_of_the_spec() -> None:
     }
 
 
-def test_an_edit_is_one_decision_with_two_signals_and_its_own_pair(database: Database, decisions: Decisions) -> None:
-    record(database, decisions, DecisionSignal.APPROVED, card("a", prompt="run them all", original="run the tests"))
+def test_an_edit_is_one_decision_with_two_signals_and_its_own_pair(
+    database: Database, decisions: Decisions, record: Record
+) -> None:
+    record(DecisionSignal.APPROVED, card("a", prompt="run them all", original="run the tests"))
     assert sorted((past.chosen, past.weight) for past in decisions.load_after(0)) == [(False, 1.0), (True, 1.0)]
     (pair,) = pairs(database)
     assert (pair.chosen, pair.rejected) == ("run them all → koji-core", "run the tests → koji-core")
@@ -67,13 +75,13 @@ def test_an_edit_is_one_decision_with_two_signals_and_its_own_pair(database: Dat
 
 
 def test_an_approval_pairs_with_the_latest_rejection_of_the_hour_elsewhere(
-    database: Database, decisions: Decisions, clock: FakeClock
+    database: Database, clock: FakeClock, record: Record
 ) -> None:
-    record(database, decisions, DecisionSignal.DISMISSED, card("old", channel="garden", prompt="old"))
+    record(DecisionSignal.DISMISSED, card("old", channel="garden", prompt="old"))
     clock.advance(timedelta(minutes=30))
-    record(database, decisions, DecisionSignal.EXPIRED, card("ignored", channel="research", prompt="ignored"))
-    record(database, decisions, DecisionSignal.DISMISSED, card("same", prompt="same channel"))
-    record(database, decisions, DecisionSignal.APPROVED, card("yes"))
+    record(DecisionSignal.EXPIRED, card("ignored", channel="research", prompt="ignored"))
+    record(DecisionSignal.DISMISSED, card("same", prompt="same channel"))
+    record(DecisionSignal.APPROVED, card("yes"))
     (pair,) = pairs(database)
     assert pair.rejected == "ignored → research"
     assert (pair.chosen_confidence, pair.rejected_confidence) == (0.4, 0.4)
@@ -81,17 +89,19 @@ def test_an_approval_pairs_with_the_latest_rejection_of_the_hour_elsewhere(
 
 @pytest.mark.parametrize(("waited", "pairs_made"), [(HOUR, 1), (HOUR + timedelta(microseconds=1), 0)])
 def test_pairing_window_includes_one_hour(
-    database: Database, decisions: Decisions, clock: FakeClock, waited: timedelta, pairs_made: int
+    database: Database, clock: FakeClock, waited: timedelta, pairs_made: int, record: Record
 ) -> None:
-    record(database, decisions, DecisionSignal.DISMISSED, card("no", channel="garden"))
+    record(DecisionSignal.DISMISSED, card("no", channel="garden"))
     clock.advance(waited)
-    record(database, decisions, DecisionSignal.APPROVED, card("yes"))
+    record(DecisionSignal.APPROVED, card("yes"))
     assert len(pairs(database)) == pairs_made
 
 
-def test_a_decision_that_was_taken_back_counts_nowhere(database: Database, decisions: Decisions) -> None:
-    record(database, decisions, DecisionSignal.DISMISSED, card("no", channel="garden"))
-    record(database, decisions, DecisionSignal.APPROVED, card("yes"))
+def test_a_decision_that_was_taken_back_counts_nowhere(
+    database: Database, decisions: Decisions, record: Record
+) -> None:
+    record(DecisionSignal.DISMISSED, card("no", channel="garden"))
+    record(DecisionSignal.APPROVED, card("yes"))
     database.write(lambda tx: decisions.take_back(tx, "yes"))
     assert pairs(database) == []
     assert [view.prediction_id for view in decisions.load_newest()] == ["no"]
@@ -100,40 +110,42 @@ def test_a_decision_that_was_taken_back_counts_nowhere(database: Database, decis
         assert session.exec(select(Decision).where(Decision.prediction_id == "yes")).one().taken_back_at is not None
 
 
-def test_a_later_signal_replaces_the_earlier(database: Database, decisions: Decisions) -> None:
-    record(database, decisions, DecisionSignal.APPROVED, card("a"))
-    record(database, decisions, DecisionSignal.UNDONE, card("a"))
+def test_a_later_signal_replaces_the_earlier(database: Database, decisions: Decisions, record: Record) -> None:
+    record(DecisionSignal.APPROVED, card("a"))
+    record(DecisionSignal.UNDONE, card("a"))
     assert [(past.chosen, past.weight) for past in decisions.load_after(0)] == [(False, 0.8)]
     with database.read() as session:
         assert decisions.current_signal(session, "a") is DecisionSignal.UNDONE
         assert decisions.count_similar(session, "run_tests", "koji-core", "/shop") == (0, 1)
 
 
-def test_consecutive_rejections_end_with_an_approval(database: Database, decisions: Decisions) -> None:
+def test_consecutive_rejections_end_with_an_approval(database: Database, decisions: Decisions, record: Record) -> None:
     def rejections() -> int:
         with database.read() as session:
             return decisions.consecutive_rejections(session)
 
     for name in "ab":
-        record(database, decisions, DecisionSignal.DISMISSED, card(name))
-    record(database, decisions, DecisionSignal.EXPIRED, card("seen"))
+        record(DecisionSignal.DISMISSED, card(name))
+    record(DecisionSignal.EXPIRED, card("seen"))
     assert rejections() == 2
-    record(database, decisions, DecisionSignal.APPROVED, card("c"))
+    record(DecisionSignal.APPROVED, card("c"))
     assert rejections() == 0
-    record(database, decisions, DecisionSignal.DISMISSED, card("d", by=DecidedBy.API))
+    record(DecisionSignal.DISMISSED, card("d", by=DecidedBy.API))
     assert rejections() == 1
     database.write(lambda tx: decisions.take_back(tx, "d"))
     assert rejections() == 0
 
 
-def test_similar_cards_are_those_of_the_operator_alone(database: Database, decisions: Decisions) -> None:
-    record(database, decisions, DecisionSignal.APPROVED, card("a"))
-    record(database, decisions, DecisionSignal.DISMISSED, card("b"))
-    record(database, decisions, DecisionSignal.APPROVED, card("c", by=DecidedBy.API))
-    record(database, decisions, DecisionSignal.APPROVED, card("d", channel="garden"))
-    record(database, decisions, DecisionSignal.APPROVED, card("e", kind="lint"))
-    record(database, decisions, DecisionSignal.EXPIRED, card("f"))
-    record(database, decisions, DecisionSignal.DID_HIMSELF, card("g"))
+def test_similar_cards_are_those_of_the_operator_alone(
+    database: Database, decisions: Decisions, record: Record
+) -> None:
+    record(DecisionSignal.APPROVED, card("a"))
+    record(DecisionSignal.DISMISSED, card("b"))
+    record(DecisionSignal.APPROVED, card("c", by=DecidedBy.API))
+    record(DecisionSignal.APPROVED, card("d", channel="garden"))
+    record(DecisionSignal.APPROVED, card("e", kind="lint"))
+    record(DecisionSignal.EXPIRED, card("f"))
+    record(DecisionSignal.DID_HIMSELF, card("g"))
     with database.read() as session:
         assert decisions.count_similar(session, "run_tests", "koji-core", "/shop") == (1, 2)
         assert decisions.count_all(session) == 5

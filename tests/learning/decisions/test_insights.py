@@ -191,10 +191,9 @@ def test_the_cost_is_per_card_that_was_approved_and_not_undone() -> None:
     ]  # fmt: skip
 
 
-def test_hours_and_parts_of_the_day_are_in_local_time() -> None:
-    result = compute_metrics(
-        [replace(card("approved"), at=datetime(2026, 1, 5, 23, 30, tzinfo=UTC))], ZoneInfo("Asia/Tokyo")
-    )
+def test_hours_and_parts_of_the_day_are_in_local_time(decide: Decide, figures: Figures, clock: FakeClock) -> None:
+    decide(ago=clock.local() - clock.local().replace(hour=8, minute=30))
+    result = figures.read(7).metrics
     assert [hour.name for hour in result.hours] == ["08"]
     assert [part.name for part in result.parts] == ["morning"]
 
@@ -213,8 +212,8 @@ def test_slices_of_time_are_equal_and_end_today(days: int, slices: int, each: in
 
 def test_a_decision_belongs_to_its_local_day_when_clocks_change() -> None:
     berlin = ZoneInfo("Europe/Berlin")
-    late = replace(card("approved"), at=datetime(2026, 10, 25, 22, 30, tzinfo=UTC))  # 23:30 on a day of 25 hours
-    early = replace(card("rejected"), at=datetime(2026, 10, 25, 23, 30, tzinfo=UTC))
+    late = replace(card("approved"), at=datetime(2026, 10, 25, 23, 30, tzinfo=berlin))  # a day of 25 hours
+    early = replace(card("rejected"), at=datetime(2026, 10, 26, 0, 30, tzinfo=berlin))
     result = count_per_slice([late, early], late.at, early.at, berlin)
     assert [(each.start.day, each.approved, each.rejected) for each in result] == [(25, 1, 0), (26, 0, 1)]
     assert (result[0].end.timestamp() - result[0].start.timestamp()) / 3600 == 25

@@ -13,10 +13,10 @@ from engine.learning.decisions.preferences import (
     Exchange,
     Preference,
     Shape,
-    answer,
     check_preferences,
-    exchange_line,
-    preference_line,
+    format_answer,
+    format_exchange,
+    format_preference,
     read_preference,
 )
 
@@ -30,7 +30,7 @@ TEXTS = st.text(st.characters(codec="utf-8"), min_size=1).filter(lambda text: te
 
 
 def test_the_plain_format_has_the_fields_of_the_specification() -> None:
-    assert json.loads(preference_line(PAIR, Shape.PLAIN)) == {
+    assert json.loads(format_preference(PAIR, Shape.PLAIN)) == {
         "prompt": "workspace: shop\ntime: Monday 09:10",
         "chosen": "run the tests → koji-core",
         "rejected": "sum up the day → chronicle-hub",
@@ -40,7 +40,7 @@ def test_the_plain_format_has_the_fields_of_the_specification() -> None:
 
 @pytest.mark.parametrize("shape", [Shape.TOGETHER, Shape.OPENAI])
 def test_together_and_openai_have_one_assistant_message_on_each_side(shape: Shape) -> None:
-    line = json.loads(preference_line(PAIR, shape))
+    line = json.loads(format_preference(PAIR, shape))
     assert set(line) == {"input", "preferred_output", "non_preferred_output"}
     assert [message["role"] for message in line["input"]["messages"]] == ["system", "user"]
     assert line["preferred_output"] == [{"role": "assistant", "content": PAIR.chosen}]
@@ -48,7 +48,7 @@ def test_together_and_openai_have_one_assistant_message_on_each_side(shape: Shap
 
 
 def test_trl_has_messages_at_the_top_level() -> None:
-    line = json.loads(preference_line(PAIR, Shape.TRL))
+    line = json.loads(format_preference(PAIR, Shape.TRL))
     assert set(line) == {"prompt", "chosen", "rejected"}
     assert line["prompt"][-1] == {"role": "user", "content": PAIR.context}
     assert line["chosen"] == [{"role": "assistant", "content": PAIR.chosen}]
@@ -56,7 +56,7 @@ def test_trl_has_messages_at_the_top_level() -> None:
 
 @given(context=TEXTS, chosen=TEXTS, rejected=TEXTS, shape=st.sampled_from(list(Shape)))
 def test_every_format_is_read_as_it_was_written(context: str, chosen: str, rejected: str, shape: Shape) -> None:
-    line = preference_line(Preference(1, context, chosen, rejected, PAIR.at), shape)
+    line = format_preference(Preference(1, context, chosen, rejected, PAIR.at), shape)
     assert "\n" not in line
     if chosen == rejected:
         with pytest.raises(ValueError, match="the same"):
@@ -84,20 +84,22 @@ def test_every_format_is_read_as_it_was_written(context: str, chosen: str, rejec
     ],
 )  # fmt: skip
 def test_a_bad_line_is_reported(line: str, reason: str) -> None:
-    [error] = check_preferences([preference_line(PAIR, Shape.PLAIN), line])[:1]
+    [error] = check_preferences([format_preference(PAIR, Shape.PLAIN), line])[:1]
     assert error.startswith("line 2: ")
     assert reason in error
 
 
 def test_a_repeated_line_and_an_empty_file_are_errors() -> None:
-    line = preference_line(PAIR, Shape.PLAIN)
+    line = format_preference(PAIR, Shape.PLAIN)
     assert check_preferences([line, line]) == ["line 2: has the same content as line 1"]
     assert check_preferences([]) == ["the file is empty"]
     assert check_preferences(["{"] * 30)[-1] == "and 10 more"
 
 
 def test_a_conversation_has_a_system_prompt_a_situation_and_an_answer() -> None:
-    line = exchange_line(Exchange("monday morning", answer("run the tests", "koji-core", 0.723, "red yesterday")))
+    line = format_exchange(
+        Exchange("monday morning", format_answer("run the tests", "koji-core", 0.723, "red yesterday"))
+    )
     messages = json.loads(line)["messages"]
     assert [message["role"] for message in messages] == ["system", "user", "assistant"]
     assert json.loads(messages[-1]["content"]) == {

@@ -5,7 +5,13 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from engine.learning.decisions.preferences import Preference
-from engine.learning.decisions.training_examples import MIN_MEASURED, Agreement, agreement, may_replace, split
+from engine.learning.decisions.training_examples import (
+    MIN_MEASURED,
+    Agreement,
+    may_replace,
+    measure_agreement,
+    split_pairs,
+)
 
 NOW = datetime(2026, 1, 5, tzinfo=UTC)
 
@@ -16,15 +22,15 @@ def pair(n: int, context: str = "", chosen: str = "run the tests → koji-core")
 
 def test_about_a_fifth_of_the_situations_is_held_back_for_good() -> None:
     first = [pair(n) for n in range(500)]
-    _, held_back = split(first)
+    _, held_back = split_pairs(first)
     assert 70 <= len(held_back) <= 130
-    _, held_back_later = split([*first, *(pair(n) for n in range(500, 900))])
+    _, held_back_later = split_pairs([*first, *(pair(n) for n in range(500, 900))])
     assert set(held_back) <= set(held_back_later)
 
 
 def test_agreement_counts_nearer_answers_and_half_of_the_ties() -> None:
     answers = ["run all tests → koji-core", "sum up the day → garden", "dream → research", None]
-    measured = agreement([pair(n) for n in range(4)], answers)
+    measured = measure_agreement([pair(n) for n in range(4)], answers)
     assert measured == Agreement((1 + 0 + 0.5 + 0) / 4, 4, 1)
 
 

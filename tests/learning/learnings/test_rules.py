@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.learning.learnings.findings import Basis, Finding, Impact, confidence, importance
+from engine.learning.learnings.findings import Basis, Finding, Impact, rate_confidence, rate_importance
 from engine.learning.learnings.rules import correction_findings, find_learnings
 from engine.learning.learnings.session_records import SessionRecord, Statement
 from engine.model import (
@@ -128,9 +128,9 @@ def test_the_confidence_of_a_statement_depends_on_its_speaker_and_preferences_ar
 
 def test_confidence_comes_from_how_it_was_established() -> None:
     expected = {Basis.TESTS: 0.9, Basis.OPERATOR: 0.9, Basis.REPEATED: 0.75, Basis.SINGLE: 0.5, Basis.MODEL: 0.4}
-    assert {basis: confidence(basis).value for basis in Basis} == expected
-    assert confidence(Basis.SINGLE, observed=2) == Score(0.75, ("it was observed repeatedly (2 times)",))
-    assert confidence(Basis.MODEL, observed=9).value == 0.4
+    assert {basis: rate_confidence(basis).value for basis in Basis} == expected
+    assert rate_confidence(Basis.SINGLE, observed=2) == Score(0.75, ("it was observed repeatedly (2 times)",))
+    assert rate_confidence(Basis.MODEL, observed=9).value == 0.4
 
 
 @pytest.mark.parametrize(
@@ -143,12 +143,12 @@ def test_confidence_comes_from_how_it_was_established() -> None:
     ],
 )
 def test_importance_comes_from_what_was_affected(impact: Impact, value: float) -> None:
-    assert importance(impact).value == value
-    assert importance(impact).reasons
+    assert rate_importance(impact).value == value
+    assert rate_importance(impact).reasons
 
 
 @given(st.booleans(), st.floats(-10, 1e7), st.integers(-5, 10**9), st.integers(-5, 10**6))
 def test_a_larger_impact_is_never_less_important(failure: bool, seconds: float, cost: int, reach: int) -> None:
-    value = importance(Impact(failure, seconds, cost, reach)).value
+    value = rate_importance(Impact(failure, seconds, cost, reach)).value
     assert 0 <= value <= 1
-    assert importance(Impact(True, seconds + 60, cost + 1000, reach + 1)).value >= value
+    assert rate_importance(Impact(True, seconds + 60, cost + 1000, reach + 1)).value >= value
