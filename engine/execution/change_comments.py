@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import asdict, replace
+from dataclasses import replace
 from io import BytesIO
 
 from engine.events import ChangeSetCommented
@@ -79,7 +79,7 @@ class ChangeComments:
     def _change(self, change_set_id: str, change: Callable[[Comments, str], Comments]) -> ChangeSet:
         def work(tx: Transaction) -> ChangeSet:
             row = load_checked_row(tx.session, change_set_id, None)
-            row.comments = [asdict(comment) for comment in change(row.view().comments, tx.now.isoformat())]
+            row.comments = change(row.comments, tx.now.isoformat())
             tx.session.add(row)
             tx.record(ChangeSetCommented(**row.about, comments=len(row.comments)))
             tx.session.flush()

@@ -20,7 +20,7 @@ from engine.execution.trees import find_missing_objects
 from engine.git import Git
 from engine.model import ChangeSet, ChangeState, DiffComment, FileChange, FileDiff, Refusal
 from engine.storage.database import Database, Transaction
-from engine.storage.rows import Row, ask, ids_with_prefix, json_field, utc_field, value_of
+from engine.storage.rows import Row, ask, enum_field, ids_with_prefix, json_field, utc_field, value_of
 from engine.storage.state import finish_intent
 
 NEXT_STATES: dict[ChangeState, set[ChangeState]] = {
@@ -41,7 +41,7 @@ class ChangeSetRow(Row, table=True):
     session_id: str
     prediction_id: str
     workspace: str
-    state: str = ChangeState.WAITING.value
+    state: ChangeState = enum_field(ChangeState, default=ChangeState.WAITING)
     base_tree: str
     result_tree: str
     files: list[dict[str, Any]] = json_field()
@@ -58,7 +58,7 @@ class ChangeSetRow(Row, table=True):
     """The `mtime_ns` of the files that its landings and undos wrote, by path."""
     kept: bool = True
     """Whether its refs are in the repository."""
-    comments: list[dict[str, Any]] = json_field(default_factory=list)
+    comments: tuple[DiffComment, ...] = json_field(tuple[DiffComment, ...], default=())
 
     @property
     def landed_tree(self) -> str:
@@ -94,7 +94,7 @@ class ChangeSetRow(Row, table=True):
         if self.landings:
             last = self.landings[-1]
             self.result_tree, self.files, self.note = last["tree"], last["files"], note
-            self.state = ChangeState.LANDED.value
+            self.state = ChangeState.LANDED
         return bool(self.landings)
 
     @property
@@ -107,10 +107,8 @@ class ChangeSetRow(Row, table=True):
         return value_of(
             self,
             ChangeSet,
-            state=ChangeState(self.state),
             files=tuple(FileChange(**file) for file in self.files),
             check=check_of(self.check_result),
-            comments=tuple(DiffComment(**comment) for comment in self.comments),
             landings=len(self.landings),
         )
 
@@ -128,7 +126,7 @@ def load_checked_row(session: Session, change_set_id: str, becoming: ChangeState
     row = session.get(ChangeSetRow, change_set_id)
     if row is None:
         raise Refusal("unknown_change_set", f"there is no change set {change_set_id}", "`clawpy work` lists them")
-    if becoming is None or becoming in NEXT_STATES.get(ChangeState(row.state), set()):
+    if becoming is None or becoming in NEXT_STATES.get(row.state, set()):
         return row
     if becoming is ChangeState.UNDONE and row.landings:
         return row
@@ -152,7 +150,7 @@ def store_decision(
     if intent is not None:
         finish_intent(tx, intent)
     row = load_checked_row(tx.session, change_set_id, state)
-    row.state, row.note = state.value, ""
+    row.state, row.note = state, ""
     row.decided_at = tx.now
     tx.record(decide(row))
     tx.session.add(row)
@@ -206,7 +204,7 @@ class ChangeReader:
     def undoable_landings(self, workspace: str) -> list[ChangeSet]:
         """The landings among the newest three of `workspace` that can be undone, because nobody edited their files
         since. The newest is first."""
-        may_be_landed = (ChangeState.LANDED.value, ChangeState.WAITING.value)
+        may_be_landed = (ChangeState.LANDED, ChangeState.WAITING)
         query = (
             select(ChangeSetRow)
             .where(col(ChangeSetRow.workspace) == workspace, col(ChangeSetRow.state).in_(may_be_landed))
@@ -254,5 +252,5 @@ class ChangeReader:
 def _is_as_written(workspace: str, path: str, time: int) -> bool:
     try:
         return os.lstat(os.path.join(workspace, path)).st_mtime_ns == time  # noqa: PTH118 (names of any bytes)
-    except (OSError, ValueError):
+    except OSError:
         return False

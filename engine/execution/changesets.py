@@ -191,7 +191,7 @@ class ChangeSets(Landings):
     def _supersede(self, tx: Transaction, session_id: str, by: str) -> None:
         """Discard the undecided changes of a session, because the session `by` contains them."""
         row = tx.session.exec(select(ChangeSetRow).where(col(ChangeSetRow.session_id) == session_id)).first()
-        if row is None or ChangeState.DISCARDED not in NEXT_STATES.get(ChangeState(row.state), set()):
+        if row is None or ChangeState.DISCARDED not in NEXT_STATES.get(row.state, set()):
             return
         changed = self._discard_rest(tx, row.id, continued_in=by)
 

@@ -219,7 +219,7 @@ class Landings(ChangeReader):
             else:
                 row.landings = row.landings[:-1]
                 waits = bool(row.landings)
-            row.state = (ChangeState.WAITING if waits else requested).value
+            row.state = ChangeState.WAITING if waits else requested
             if requested is ChangeState.LANDED:
                 return ChangeSetLanded(**row.about, files=row.landed, left=len(row.files) if waits else 0)
             return LandingUndone(**row.about, left=len(row.landings))

@@ -24,7 +24,7 @@ from engine.frozen import frozen
 from engine.model import ModelCall, Prompt, PromptPart, Randomness, Refusal, SessionView, sanitise
 from engine.model.secrets import redact
 from engine.storage.database import Database, Transaction
-from engine.storage.rows import Row, json_field, load_all, select_all, utc_field, value_of
+from engine.storage.rows import Row, enum_field, json_field, load_all, select_all, utc_field, value_of
 
 
 class CallState(StrEnum):
@@ -76,7 +76,7 @@ class ModelCallRow(Row, table=True):
     provider: str
     model: str
     run_kind: str
-    state: str
+    state: CallState = enum_field(CallState)
     started_at: datetime = utc_field()
     ended_at: datetime | None = utc_field(nullable=True)
     input_tokens: int = 0
@@ -169,7 +169,7 @@ class ModelCalls:
                     provider=provider,
                     model=model,
                     run_kind=run_kind,
-                    state=CallState.RUNNING.value,
+                    state=CallState.RUNNING,
                     started_at=tx.now,
                     follows=follows,
                     notes=[redact(note, secrets) for note in prompt.notes] if prompt else [],
@@ -207,7 +207,7 @@ class ModelCalls:
         def work(tx: Transaction) -> None:
             row = _load_row(tx.session, call_id)
             if row.state == CallState.RUNNING:
-                row.state, row.ended_at = state.value, tx.now
+                row.state, row.ended_at = state, tx.now
                 row.error = redact(sanitise(error), secrets)
             elif row.state != CallState.CANCELLED or row.input_tokens:
                 return
@@ -247,7 +247,7 @@ class ModelCalls:
         query = (
             select(ModelCallRow.provider, ModelCallRow.model, number)
             .where(col(ModelCallRow.agent) == agent, col(ModelCallRow.started_at) >= since)
-            .where(col(ModelCallRow.state) == CallState.DONE.value)
+            .where(col(ModelCallRow.state) == CallState.DONE)
             .group_by(col(ModelCallRow.provider), col(ModelCallRow.model))
             .order_by(number.desc(), col(ModelCallRow.provider), col(ModelCallRow.model))
         )
@@ -310,14 +310,14 @@ def unpack_parts(data: bytes) -> tuple[PromptPart, ...]:
     return _parts_adapter().validate_json(zlib.decompress(data)) if data else ()
 
 
-_RUNNING = select_all(ModelCallRow).where(col(ModelCallRow.state) == CallState.RUNNING.value)
+_RUNNING = select_all(ModelCallRow).where(col(ModelCallRow.state) == CallState.RUNNING)
 _RUNNING_IN = _RUNNING.where(col(ModelCallRow.session_id) == bindparam("session"))
 
 
 def _end_calls(tx: Transaction, rows: Sequence[ModelCallRow], state: CallState, reason: str) -> int:
     """End calls that will not be finished. Returns their number."""
     for row in rows:
-        row.state, row.ended_at, row.error = state.value, tx.now, reason
+        row.state, row.ended_at, row.error = state, tx.now, reason
         tx.session.add(row)
     return len(rows)
 

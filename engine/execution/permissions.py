@@ -22,7 +22,7 @@ from engine.execution.session_terms import AUTONOMOUS
 from engine.model import PermissionAnswer, PermissionRequest, Randomness, Refusal, SessionView, sanitise
 from engine.model.secrets import redact
 from engine.storage.database import Database, Transaction
-from engine.storage.rows import Row, load_all, select_all, utc_field, value_of
+from engine.storage.rows import Row, enum_field, load_all, select_all, utc_field, value_of
 
 log = logging.getLogger(__name__)
 
@@ -55,7 +55,7 @@ class PermissionRow(Row, table=True):
     state: str
     asked_at: datetime = utc_field()
     answered_at: datetime | None = utc_field(nullable=True)
-    answer: str | None = None
+    answer: PermissionAnswer | None = enum_field(PermissionAnswer, default=None)
     answered_by: str = ""
 
     @property
@@ -66,13 +66,7 @@ class PermissionRow(Row, table=True):
     @property
     def view(self) -> PermissionRequest:
         """The request for other services and screens."""
-        return value_of(
-            self,
-            PermissionRequest,
-            answer=None if self.answer is None else PermissionAnswer(self.answer),
-            withdrawn=self.state == WITHDRAWN,
-            by=self.answered_by,
-        )
+        return value_of(self, PermissionRequest, withdrawn=self.state == WITHDRAWN, by=self.answered_by)
 
 
 @dataclass(slots=True)
@@ -152,9 +146,8 @@ class Permissions:
         if alone:
             row.reason = f"{row.reason}; nobody can be asked, because the session runs by itself"
             _store_answer(tx, row, PermissionAnswer.DENY_ONCE, NOBODY)
-        elif (earlier := _answer_for_session(tx.session, row)) is not None:
-            assert earlier.answer is not None
-            _store_answer(tx, row, PermissionAnswer(earlier.answer), f"{OPERATOR} ({earlier.id}, for this session)")
+        elif (earlier := _answer_for_session(tx.session, row)) is not None and earlier.answer is not None:
+            _store_answer(tx, row, earlier.answer, f"{OPERATOR} ({earlier.id}, for this session)")
         return row.view
 
     def answer(self, request_id: str, answer: PermissionAnswer) -> PermissionRequest:
@@ -212,9 +205,9 @@ class Permissions:
         """At start-up, when no session runs: withdraw waiting requests. Returns messages on them."""
 
         def work(tx: Transaction) -> list[PermissionRequest]:
-            withdrawn = [row.view for row in _waiting_rows(tx.session)]
-            _withdraw_requests(tx, [request.id for request in withdrawn], "the engine stopped while it waited")
-            return withdrawn
+            rows = _waiting_rows(tx.session)
+            _withdraw(tx, rows, "the engine stopped while it waited")
+            return [row.view for row in rows]
 
         withdrawn = self._database.write(work)
         return [
@@ -227,7 +220,7 @@ class Permissions:
 
     def session_ended(self, tx: Transaction, view: SessionView) -> None:
         """Withdraw the waiting requests of a session that is over."""
-        _withdraw_requests(tx, [row.id for row in _waiting_rows(tx.session, view.id)], "its session ended")
+        _withdraw(tx, _waiting_rows(tx.session, view.id), "its session ended")
 
 
 _WAITING = (
@@ -246,7 +239,7 @@ def _waiting_rows(session: Session, session_id: str | None = None) -> list[Permi
 
 def _answer_for_session(session: Session, row: PermissionRow) -> PermissionRow | None:
     """The request with the same key that has an answer for the session, or None."""
-    lasting = [answer.value for answer in PermissionAnswer if answer.lasts]
+    lasting = [answer for answer in PermissionAnswer if answer.lasts]
     query = (
         select(PermissionRow)
         .where(col(PermissionRow.session_id) == row.session_id, col(PermissionRow.key) == row.key)
@@ -257,16 +250,13 @@ def _answer_for_session(session: Session, row: PermissionRow) -> PermissionRow |
 
 
 def _store_answer(tx: Transaction, row: PermissionRow, answer: PermissionAnswer, by: str) -> None:
-    row.state, row.answer, row.answered_by, row.answered_at = ANSWERED, answer.value, sanitise(by), tx.now
+    row.state, row.answer, row.answered_by, row.answered_at = ANSWERED, answer, by, tx.now
     tx.session.add(row)
-    tx.record(PermissionAnswered(**row.about, answer=answer.value, by=row.answered_by))
+    tx.record(PermissionAnswered(**row.about, answer=answer.value, by=by))
 
 
-def _withdraw_requests(tx: Transaction, ids: list[str], reason: str) -> None:
-    for request_id in ids:
-        row = tx.session.get(PermissionRow, request_id)
-        if row is None or row.state != WAITING:
-            continue
+def _withdraw(tx: Transaction, rows: Iterable[PermissionRow], reason: str) -> None:
+    for row in rows:
         row.state, row.answered_at = WITHDRAWN, tx.now
         tx.session.add(row)
         tx.record(PermissionWithdrawn(**row.about, reason=reason))

@@ -19,7 +19,17 @@ from engine.events import Event, SessionEnded, SessionQueued, SessionStarted
 from engine.frozen import frozen
 from engine.model import UNDONE, Assignment, CheckResult, Permit, Refusal, SessionState, SessionView
 from engine.storage.database import Database, Transaction
-from engine.storage.rows import Row, ask, ids_with_prefix, json_field, load, shallow_dict, utc_field, value_of
+from engine.storage.rows import (
+    Row,
+    ask,
+    enum_field,
+    ids_with_prefix,
+    json_field,
+    load,
+    shallow_dict,
+    utc_field,
+    value_of,
+)
 
 COST_HISTORY_SESSIONS = 20
 """Number of the latest sessions of a runner on a channel whose mean cost is the estimate."""
@@ -68,7 +78,7 @@ class SessionRow(Row, table=True):
     runner: str
     flow: str | None = None
     parameters: dict[str, Any] = json_field()
-    state: str
+    state: SessionState = enum_field(SessionState)
     mode: str
     sandbox: str = ""
     cwd: str = ""
@@ -94,7 +104,7 @@ class SessionRow(Row, table=True):
 
     def set_result(self, result: SessionResult) -> None:
         """Copy the state and the other values of a result into the row."""
-        self.state = result.state.value
+        self.state = result.state
         self.summary = result.summary
         self.error = result.error
         self.facts = result.facts
@@ -113,7 +123,6 @@ class SessionRow(Row, table=True):
         return value_of(
             self,
             SessionView,
-            state=SessionState(self.state),
             cost=self.cost_microusd,
             check=check_of(self.check_result),
             next_step=str(self.facts.get("next") or ""),
@@ -159,7 +168,7 @@ _TOTALS = sqlalchemy.select(
 _LATEST_COSTS = (
     sqlalchemy.select(col(SessionRow.cost_microusd))
     .where(col(SessionRow.runner) == bindparam("runner"), col(SessionRow.channel) == bindparam("channel"))
-    .where(col(SessionRow.state).in_([SessionState.SUCCEEDED.value, SessionState.FAILED.value]))
+    .where(col(SessionRow.state).in_([SessionState.SUCCEEDED, SessionState.FAILED]))
     .where(col(SessionRow.cost_microusd) > 0)
     .order_by(desc(col(SessionRow.created_at)))
     .limit(COST_HISTORY_SESSIONS)
@@ -205,7 +214,7 @@ class SessionStore:
                 id=session_id,
                 prediction_id=permit.prediction_id,
                 permit_id=permit.id,
-                state=SessionState.QUEUED.value,
+                state=SessionState.QUEUED,
                 mode=mode,
                 sandbox=sandbox,
                 cwd=assignment.workspace,
@@ -323,7 +332,7 @@ def attach_changes(tx: Transaction, session_id: str, write: WriteChanges, *, cwd
     """Store the changes of a session that is over already. `write` is as in `SessionStore.end`. If the session has a
     change set, runs, or was undone, nothing is stored and the result is False."""
     row = load(tx.session, SessionRow, session_id)
-    if row is None or not SessionState(row.state).over or row.change_set_id or row.error == UNDONE:
+    if row is None or not row.state.over or row.change_set_id or row.error == UNDONE:
         return False
     change_set = write(tx)
     if change_set:
@@ -342,9 +351,9 @@ def _move_to(tx: Transaction, session_id: str, after: SessionState) -> SessionRo
     """Change the state of a session to `after`. Returns its row, or None if the session was ended first, so that the
     change is not legal any more."""
     row = load(tx.session, SessionRow, session_id)
-    if row is None or not is_legal_transition(SessionState(row.state), after):
+    if row is None or not is_legal_transition(row.state, after):
         return None
-    row.state = after.value
+    row.state = after
     if after is SessionState.RUNNING:
         row.started_at = tx.now
     elif after.over:

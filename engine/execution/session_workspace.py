@@ -317,5 +317,5 @@ class SessionWorkspaces:
 
 def _has_unsaved_changes(row: SessionRow) -> bool:
     """Whether this session may have changes that are neither stored nor discarded."""
-    state = SessionState(row.state)
-    return state.over and state is not SessionState.SUCCEEDED and row.error != UNDONE and not row.change_set_id
+    is_unfinished = row.state.over and row.state is not SessionState.SUCCEEDED
+    return is_unfinished and row.error != UNDONE and not row.change_set_id
