@@ -26,7 +26,6 @@ log = logging.getLogger(__name__)
 QUIET_PERIOD = timedelta(minutes=10)
 """The time without other writes in a workspace before a session that can write may start there by itself (SPEC 3.8)."""
 
-
 NOTHING_BY_ITSELF = "nothing runs by itself without a sandbox, and no sandbox works here"
 NOT_CONFIRMED = "it was approved to run in a sandbox, but no sandbox works on this machine any more"
 

@@ -10,12 +10,11 @@ from __future__ import annotations
 import itertools
 import os
 import re
-import tomllib
 from collections.abc import Collection, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import cache
 from io import BytesIO
-from pathlib import Path
+from typing import NamedTuple
 
 from engine.execution.tree_diffs import (
     ABSENT,
@@ -30,6 +29,7 @@ from engine.execution.tree_diffs import (
     read_patches,
 )
 from engine.execution.trees import DURABLE, join_paths, printable_path, scratch_index
+from engine.files import read_table
 from engine.git import Git
 from engine.git.command import join_nul, split_nul
 from engine.model import FileChange, FileDiff, FilePart, Refusal, sanitise
@@ -50,8 +50,14 @@ _INVISIBLE = re.compile(
 _TOO_LONG = re.compile(rf"(?m)^(.{{{MAX_LINE_CHARACTERS}}})(.+)$")
 _UNIX_LINE = re.compile(r"(?m)^[ +-].*(?<!\r)$")
 
-Span = tuple[int, int, int, int]
-"""The lines of a hunk: its start and end in the old file, then in the new one. Counted from 0, without the end."""
+
+class Span(NamedTuple):
+    """The lines of a hunk in the old and in the new file, counted from 0, without the end."""
+
+    start: int
+    end: int
+    new_start: int
+    new_end: int
 
 
 # Files
@@ -60,7 +66,7 @@ Span = tuple[int, int, int, int]
 @cache
 def load_auto_executed_files() -> dict[str, str]:
     """The patterns of files that programs run by themselves, each with an explanation (`auto_executed_files.toml`)."""
-    patterns: dict[str, str] = tomllib.loads(Path(__file__).with_name("auto_executed_files.toml").read_text())["files"]
+    patterns = read_table(__file__, "auto_executed_files.toml")["files"]
     return {pattern.casefold().replace("/**", "/*"): explanation for pattern, explanation in patterns.items()}
 
 
@@ -142,7 +148,7 @@ def parse_spans(patch: bytes) -> list[Span]:
     for match in _HEADER.finditer(patch):
         start, count, new_start, new_count = (1 if text is None else int(text) for text in match.groups())
         first, new_first = start - (count > 0), new_start - (new_count > 0)
-        spans.append((first, first + count, new_first, new_first + new_count))
+        spans.append(Span(first, first + count, new_first, new_first + new_count))
     return spans
 
 

@@ -18,17 +18,13 @@ from engine.storage.beneath import Beneath, parents
 
 INCLUDE_FILE = ".worktreeinclude"
 
-
 MAX_PATTERN_BYTES = 64 * 1024
 """Maximum size of the file of patterns."""
 
-
 MAX_INCLUDE_FILES = 20_000
-
 
 MAX_BYTES = 500_000_000
 """Maximum size of all files together that are copied into one worktree."""
-
 
 _MAX_NAMED = 5
 

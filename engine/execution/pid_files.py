@@ -22,7 +22,6 @@ from engine.home import Home
 
 _COMMAND, _GROUP = ".command", ".group"
 
-
 _SHELL = ["/bin/sh", "-c"]
 
 

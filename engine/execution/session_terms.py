@@ -15,7 +15,6 @@ from engine.storage.database import Transaction
 APPROVED, AUTONOMOUS = "approved", "autonomous"
 """The modes of a session: approved by the operator, or started by itself."""
 
-
 AUTONOMOUS_SECONDS = 120.0
 AUTONOMOUS_TOKENS = 50_000
 """The limits of a session that started by itself (SPEC 3.8)."""

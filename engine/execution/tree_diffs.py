@@ -20,25 +20,18 @@ from engine.git.command import split_nul
 
 GITLINK = "160000"
 
-
 LINK = "120000"
-
 
 ABSENT = "000000"
 
-
 EXECUTABLE = "100755"
-
 
 MAX_TEXT_SIZE = "1m"
 """Files above this size are shown as binary."""
 
-
 _DIFF = ("diff-tree", "-r", "--full-index")
 
-
 _SHOWN = ("-c", f"core.bigFileThreshold={MAX_TEXT_SIZE}", *_DIFF, "--find-renames")
-
 
 _STATUS = {"A": "added", "M": "modified", "D": "deleted", "R": "renamed", "T": "modified"}
 

@@ -154,12 +154,3 @@ def find_missing_objects(git: Git, *oids: str) -> list[str]:
     """The `oids` that the repository no longer has."""
     answer = git.text("cat-file", "--batch-check=%(objectname)", stdin="".join(f"{oid}\n" for oid in oids).encode())
     return [line.split()[0] for line in answer.splitlines() if line.endswith(" missing")]
-
-
-# Differences
-
-
-# Merges
-
-
-# Commits

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from xml.sax.saxutils import escape
 
 from engine.config import SettingsSource
@@ -48,12 +49,13 @@ class Caps:
     cost: int
     """Micro-dollars for all tries together."""
 
-    def tighten(self, tries: int | None = None, cost: int | None = None) -> Caps:
+    def tighten(self, tweak: PolicyTweak) -> Caps:
         """Caps that have the lower one of each value, but never less than 0."""
-        return Caps(
-            max(0, min(self.tries, self.tries if tries is None else tries)),
-            max(0, min(self.cost, self.cost if cost is None else cost)),
-        )
+        return Caps(_lower(self.tries, tweak.tries), _lower(self.cost, tweak.cost))
+
+
+def _lower(cap: int, wanted: int | None) -> int:
+    return cap if wanted is None else max(0, min(cap, wanted))
 
 
 @frozen
@@ -138,7 +140,7 @@ class Validation:
         tests = _ChangedTests(live, workspace)
         caps = Caps(settings.tries, microusd(settings.cost_cap))
         for tweak in self._tweaks(agent=view.agent, workspace=view.workspace):
-            caps = caps.tighten(tweak.tries, tweak.cost)
+            caps = caps.tighten(tweak)
         failed_before: frozenset[str] = frozenset()
         attempts: list[Attempt] = []
         cost_before = live.cost
@@ -193,17 +195,15 @@ class Validation:
                 tree=files.tree,
                 clean=files.clean,
             )
-            failing_names = _shown_names(last.broken, redact)
-            about = {"subject": view.id, "workspace": view.workspace, "agent": view.agent}
+            failing = _shown_names(last.broken, redact)
+            about: dict[str, Any] = {"subject": view.id, "workspace": view.workspace, "agent": view.agent}
+            about |= {"attempts": tried, "cost": spent}
             if tried > 1 and last.broken and last.broken == attempts[-2].broken:
-                tx.record(RetryRepeated(**about, attempts=tried, cost=spent, failing=failing_names))
-            if not last.broken and tried > 1:
-                at_first = _shown_names(attempts[0].broken, redact)
-                tx.record(ValidationHealed(**about, attempts=tried, cost=spent, failing=at_first))
+                tx.record(RetryRepeated(**about, failing=failing))
+            if tried > 1 and not last.broken:
+                tx.record(ValidationHealed(**about, failing=_shown_names(attempts[0].broken, redact)))
             if reason:
-                tx.record(
-                    ValidationFailed(**about, attempts=tried, cost=spent, failing=failing_names, reason=redact(reason))
-                )
+                tx.record(ValidationFailed(**about, failing=failing, reason=redact(reason)))
 
         self._database.write(write)
 
@@ -243,18 +243,16 @@ class _ChangedTests:
             return frozenset()
         self._live.say("do these tests also fail without the changes?")
         present_tree = store_tree(job)
-        failing: set[str] = set()
         restore_tree(job, present_tree)  # so that git tracks new files, and removes them with the next step
         try:
             restore_tree(job, self._worktree.base)
             with linked_packages(job, tools):
-                tool = toolchain_for(tools, check.failing)
-                failing |= set(run_tests(job, tool, check.failing, quiet=True).failing)
+                earlier = run_tests(job, toolchain_for(tools, check.failing), check.failing, quiet=True)
         except FlowError:
-            pass  # a test that does not exist there did not fail before
+            return frozenset()  # a test that does not exist there did not fail before
         finally:
             restore_tree(job, present_tree)
-        return frozenset(failing) & frozenset(check.failing)
+        return frozenset(earlier.failing) & frozenset(check.failing)
 
     def _changed_paths(self) -> list[str]:
         git = self._workspace.git

@@ -19,6 +19,7 @@ from engine.execution.sandbox.ladder import best_sandbox
 from engine.execution.session_workspace import SessionWorkspace
 from engine.execution.validation import Attempt, Caps, Validation, give_up_reason, heal_prompt
 from engine.model import ChangeState, CheckResult, SessionState, SessionView
+from engine.model.adaptation import PolicyTweak
 from engine.model.secrets import CUT
 from engine.storage.ledger import Ledger
 from engine.storage.validation_runs import ValidationRun, ValidationRuns
@@ -241,7 +242,7 @@ LIMIT = st.none() | st.integers(-5, 9)
 
 @given(st.integers(0, 9), st.integers(0, 9), LIMIT, LIMIT)
 def test_a_policy_tweak_only_lowers_caps(tries: int, cost: int, to_tries: int | None, to_cost: int | None) -> None:
-    tightened = Caps(tries, cost).tighten(to_tries, to_cost)
+    tightened = Caps(tries, cost).tighten(PolicyTweak(to_tries, to_cost))
     assert tightened.tries == (tries if to_tries is None else max(0, min(tries, to_tries)))
     assert 0 <= tightened.cost <= cost
 

@@ -9,6 +9,7 @@ address, and the address alone would lead to all of them.
 from __future__ import annotations
 
 import contextlib
+import ipaddress
 import selectors
 import shutil
 import socket
@@ -22,7 +23,6 @@ from urllib.parse import urlsplit
 from engine.execution.sandbox.host_rules import (
     HTTPS,
     PUBLIC,
-    Address,
     HostRule,
     address_of,
     host_rules,
@@ -236,28 +236,22 @@ class HostGate:
         )
 
     def _connect_to_host(self, rule: HostRule, request: _Request) -> socket.socket:
-        admitted: list[Address] = []
         where = join_address(request.host, request.port)
+        problem = OSError("it has no address")
         try:
-            addresses = self._resolve(request.host, request.port)
-        except OSError as failed:
-            self._report_once(f"{where} cannot be reached: {failed.strerror or failed}")
+            addresses = [ipaddress.ip_address(text) for text in self._resolve(request.host, request.port)]
+            for address in addresses:
+                if not rule.admits(address):
+                    raise _RequestRefused(f"{where} resolves to {address}, which no session may reach")
+            for address in addresses:
+                try:
+                    return socket.create_connection((str(address), request.port), timeout=OPENING_SECONDS)
+                except OSError as error:
+                    problem = error
+            raise problem
+        except OSError as error:
+            self._report_once(f"{where} cannot be reached: {error.strerror or error}")
             raise
-        for resolved in addresses:
-            address = address_of(resolved)
-            if address is None:
-                continue
-            if not rule.admits(address):
-                raise _RequestRefused(f"{where} resolves to {address}, which no session may reach")
-            admitted.append(address)
-        error: OSError = OSError("it has no address")
-        for address in admitted:
-            try:
-                return socket.create_connection((str(address), request.port), timeout=OPENING_SECONDS)
-            except OSError as failed:
-                error = failed
-        self._report_once(f"{where} cannot be reached: {error.strerror or error}")
-        raise error
 
     def _read_client_hello(self, client: socket.socket, request: _Request, received: bytes) -> bytes:
         """The beginning of what goes through a tunnel to 443, once it is TLS to the host that was named."""

@@ -113,7 +113,7 @@ class Landlock(Sandbox):
 
     @property
     def fix(self) -> str:
-        return self.way_out("use a kernel of version 5.13 or newer with Landlock")
+        return f"use a kernel of version 5.13 or newer with Landlock, or {SANDBOX_FIX}"
 
     @property
     def limitations(self) -> list[str]:

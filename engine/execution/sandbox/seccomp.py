@@ -13,11 +13,10 @@ import functools
 import os
 import platform
 import struct
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
+from engine.files import read_table
 from engine.frozen import frozen
 
 _BPF_LD_W_ABS = 0x20
@@ -62,7 +61,7 @@ _O_TMPFILE = 0o20000000
 SIGNALS = ("kill", "tkill", "tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo")
 """Calls that send a signal. They are passed on to the supervisor only if Landlock does not confine signals."""
 
-_TABLES = tomllib.loads(Path(__file__).with_name("syscalls.toml").read_text())
+_TABLES = read_table(__file__, "syscalls.toml")
 
 
 @frozen

@@ -307,15 +307,9 @@ def _check_regular_file(resolved: ResolvedPath) -> None:
     if resolved.status is None:
         raise _not_there_refusal(resolved.name)
     mode = resolved.status.st_mode
-    if stat.S_ISDIR(mode):
-        kind = "a folder"
-    elif stat.S_ISLNK(mode):
-        kind = "a link"
-    elif not stat.S_ISREG(mode):
-        kind = "no ordinary file"
-    else:
-        return
-    raise Refusal("not_a_file", f"{short_path(resolved.name)} is {kind}", "name a file")
+    if not stat.S_ISREG(mode):
+        kind = "a folder" if stat.S_ISDIR(mode) else "no ordinary file"
+        raise Refusal("not_a_file", f"{short_path(resolved.name)} is {kind}", "name a file")
 
 
 def _file_stamp(status: os.stat_result) -> tuple[int, ...]:

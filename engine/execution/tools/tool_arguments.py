@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, create_model
 
+from engine.files import read_table
 from engine.model import Refusal, ToolSpec, sanitise
 
 MAX_COMMAND = 20_000
@@ -23,7 +22,7 @@ EXEC_SECONDS = 120
 MAX_EXEC_SECONDS = 3_600
 """The highest timeout in seconds that a model may ask for."""
 
-_TABLES = tomllib.loads(Path(__file__).with_name("tools.toml").read_text(encoding="utf-8"))
+_TABLES = read_table(__file__, "tools.toml")
 
 TOOL_NAMES = tuple(_TABLES)
 """The names of all tools (SPEC 3.8)."""
