@@ -87,7 +87,7 @@ def candidate_fields(document: Document, now: datetime) -> Iterator[Field]:
     yield text_line(one_line(proposal["title"]), "title")
     yield text_line(f"{sign} {label}{by} {when(proposal['changedAt'], now)}", tone)
     yield Field("changes", f"{TYPES[proposal['type']][1]}, for {candidate_scope_words(proposal)}")
-    yield Field("seen in", f"{workspace_name(proposal['scopeId'])}: {one_line(proposal['sourceLabel'])}")
+    yield Field("seen in", f"{workspace_name(proposal['scopeId'])}: {_record_kind(proposal)}")
     yield Field("score", f"{bar(proposal['score'] / 100)} {proposal['score']:.0f} of 100; {evidence_words(proposal)}")
     if proposal["reason"]:
         yield Field("reason", one_line(proposal["reason"]))
@@ -104,6 +104,11 @@ def candidate_fields(document: Document, now: datetime) -> Iterator[Field]:
         sign, tone = ("▲", "wants") if (step["name"], step["state"]) == ("review", "now") else STEP_SIGNS[step["state"]]
         text = f"{when(step['at'], now):>9}  {one_line(step['words'])}".rstrip()
         yield Field(f"{sign} {step['name']}", text, tone)
+
+
+def _record_kind(document: Document) -> str:
+    """The kind of the records that a label stands for, in words: "human approval" for `human_approval/fact:…`."""
+    return str(document["sourceLabel"]).partition("/")[0].replace("_", " ")
 
 
 def candidate_scope_words(document: Document) -> str:
@@ -156,7 +161,7 @@ def decision_fields(document: Document, move: str) -> Iterator[Field]:
 
 def record_fields(record: Document, now: datetime) -> Iterator[Field]:
     """One record: what happened, its score, and the reason for it."""
-    yield text_line(f"{record['sourceLabel']}: {record['score']:.0f} of 100, {when(record['createdAt'], now)}")
+    yield text_line(f"{_record_kind(record)}: {record['score']:.0f} of 100, {when(record['createdAt'], now)}")
     yield text_line(one_line(record["reason"]), "grey")
     parts = [record["targetAgent"]] if record["targetAgent"] else []
     parts += [workspace_name(record["workspace"])] if record["workspace"] not in ("", ".") else []

@@ -135,10 +135,10 @@ CountBefore = Callable[[str, Scope], int]
 
 
 def add_parts(*parts: Part) -> tuple[float, str]:
-    """The sum of the points, from 0 to 100, rounded to tenths, and its reason."""
+    """The sum of the points, from 0 to 100, rounded to tenths, and its reason, such as "a call was wrong: +50"."""
     total = round(min(100.0, max(0.0, sum(points for points, _ in parts))), 1)
-    reason = "; ".join(f"{points:+.1f} {words}" for points, words in parts if abs(points) >= 0.05)
-    return total, reason.removeprefix("+")
+    reason = "; ".join(f"{words}: {round(points, 1):+g}" for points, words in parts if abs(points) >= 0.05)
+    return total, reason
 
 
 def share(amount: float, full: float) -> float:

@@ -149,7 +149,7 @@ def _text(effect: Effect) -> str:
 def _stations(row: CandidateRow, drafted_from: Sequence[LearningRecord]) -> tuple[Station, ...]:
     """The stages of a candidate's life cycle in words; `drafted_from` are the records that it was drafted from."""
     first = next(iter(drafted_from), None)
-    origin = f"{first.kind}: {first.reason}" if first else "its record is no longer stored"
+    origin = first.reason if first else "its record is no longer stored"
     score = max((record.score for record in drafted_from), default=0.0)
     drafted_at, last = step_time(row.history[0]), row.history[-1]
     at, reason = step_time(last), f": {last['reason']}" if last["reason"] else ""

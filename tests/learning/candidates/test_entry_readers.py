@@ -106,5 +106,5 @@ def test_a_score_is_from_0_to_100(parts: list[tuple[float, str]]) -> None:
 
 def test_a_reason_names_its_parts() -> None:
     assert read("RetryRepeated", validation(3, FULL_COST, 1)).reason == (
-        "45.0 another attempt left the same tests failing; +20.0 2 attempts made; +25.0 $0.50 spent on it"
+        "another attempt left the same tests failing: +45; 2 attempts made: +20; $0.50 spent on it: +25"
     )
