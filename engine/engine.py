@@ -55,7 +55,7 @@ class _LogHandler(RotatingFileHandler):
 def set_up_logging(home: Home) -> None:
     """Write the log of the engine and its libraries to `logs/clawpy.log`, and never to the terminal."""
     file = home.logs / "clawpy.log"
-    for name in ("engine", "uvicorn", "asyncio"):
+    for name in ("engine", "apscheduler", "uvicorn", "asyncio"):
         logger = logging.getLogger(name)
         if any(getattr(handler, "baseFilename", "") == str(file) for handler in logger.handlers):
             continue

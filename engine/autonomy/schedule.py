@@ -1,7 +1,7 @@
-"""Scheduled jobs (SPEC 7.2): those that are due are run, and the time of each last run is stored.
+"""Scheduled jobs (SPEC 7.2): APScheduler runs those that are due, and the time of each last run is stored.
 
 All jobs are checked twice a minute. Therefore a job that was missed several times runs once, also after the machine
-slept, and a changed interval counts at once.
+slept, and a changed interval counts at once. Nothing heavy is imported before `start`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ import logging
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from engine.clock import Clock
 from engine.frozen import frozen
@@ -60,28 +61,44 @@ class Schedule:
         self._running: set[str] = set()
         self._again: set[str] = set()
         """Running jobs that run once more after that."""
-        self._thread: threading.Thread | None = None
+        self._scheduler: Any = None
         self._closing = threading.Event()
         self._pool = ThreadPoolExecutor(4, "clawpy-job")
 
     def start(self) -> None:
-        """Run what is due, now and then in the background."""
-        self._thread = threading.Thread(target=self._run_often, name="clawpy-schedule", daemon=True)
+        """Import APScheduler and begin."""
+        from apscheduler.schedulers.background import BackgroundScheduler
+
+        # Without a handler its log would go to stderr and destroy the screen.
+        logging.getLogger("apscheduler").addHandler(logging.NullHandler())
+        self._scheduler = BackgroundScheduler(timezone="UTC")
+        check = self._scheduler.add_job(
+            self._run_due, "interval", seconds=TICK_S, coalesce=True, misfire_grace_time=None
+        )
+        self._scheduler.start()
+        threading.Thread(target=self._watch_clock, args=(check,), name="clawpy-clock", daemon=True).start()
         self._run_due()
-        self._thread.start()
+
+    def _watch_clock(self, check: Any) -> None:
+        """Check at once when the clock was set back: APScheduler would wait for the time of the next check."""
+        while not self._closing.wait(TICK_S):
+            now = datetime.now(UTC)
+            if check.next_run_time is not None and check.next_run_time - now > timedelta(seconds=2 * TICK_S):
+                check.modify(next_run_time=now)
 
     def close(self) -> None:
         """Stop; waits for a running job. Safe to call twice."""
         with self._lock:
-            self._closing.set()
-        if self._thread is not None:
-            self._thread.join()
+            scheduler, self._scheduler = self._scheduler, None
+        self._closing.set()
+        if scheduler is not None:
+            scheduler.shutdown()
         self._pool.shutdown()
 
     @property
     def running(self) -> bool:
         """Whether it is between `start` and `close`."""
-        return self._thread is not None and not self._closing.is_set()
+        return self._scheduler is not None
 
     def due(self, name: str) -> datetime:
         """When the job runs next."""
@@ -100,7 +117,7 @@ class Schedule:
         with self._lock:
             if name in self._running:
                 self._again.add(name)
-            elif self.running:
+            elif self._scheduler is not None:
                 self._running.add(name)
                 self._pool.submit(self._run_in_pool, name)
 
@@ -123,14 +140,6 @@ class Schedule:
             log.exception("the job %s failed", name)
         return True
 
-    def _run_often(self) -> None:
-        """Start the jobs that are due every `TICK_S` seconds, until `close`."""
-        while not self._closing.wait(TICK_S):
-            try:
-                self._run_due()
-            except Exception:  # the next check starts them
-                log.exception("the jobs that are due could not be started")
-
     def _run_due(self) -> None:
         """Start every job that is due."""
         for name in self._jobs:
@@ -142,7 +151,7 @@ class Schedule:
         while True:
             self.run(name)
             with self._lock:
-                if name not in self._again or not self.running:
+                if name not in self._again or self._scheduler is None:
                     self._running.discard(name)
                     return
                 self._again.discard(name)

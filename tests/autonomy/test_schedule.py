@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -62,6 +64,12 @@ def test_the_last_run_of_a_job_is_stored_only_where_it_is_wanted(database: Datab
     again = Schedule(database, clock, jobs)
     assert again.last_run("kept") == clock.now()
     assert again.last_run("often") is None
+
+
+@pytest.mark.long
+def test_apscheduler_is_imported_only_at_start() -> None:
+    code = "import sys, engine.autonomy.autonomy; sys.exit('apscheduler' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def test_a_job_that_is_requested_while_it_runs_runs_once_more(tmp_path: Any) -> None:

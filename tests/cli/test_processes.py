@@ -25,7 +25,7 @@ from tests.cli.conftest import Clawpy, Result
 from tests.support.fork_server import ForkedProcess, ForkServer
 
 LATER = {
-    *("textual", "chromadb", "onnxruntime", "numpy", "tokenizers", "apprise", "icalendar"),
+    *("textual", "chromadb", "onnxruntime", "numpy", "tokenizers", "apprise", "icalendar", "apscheduler"),
     *("fastapi", "starlette", "uvicorn", "websockets", "httpx", "mcp", "acp", "pydantic_ai", "openai", "anthropic"),
     *("keyring", "tomlkit", "watchfiles", "opentelemetry", "together", "psycopg"),
 }
@@ -47,7 +47,7 @@ from clawpy_console.cli.options import split_options
 where, _ = split_options(["--home", sys.argv[1]])
 where.locate()
 assert where.all()
-heavy = {"textual", "pydantic", "sqlalchemy", "sqlmodel", "chromadb", "keyring", "tomlkit",
+heavy = {"textual", "pydantic", "sqlalchemy", "sqlmodel", "chromadb", "keyring", "apscheduler", "tomlkit",
          "psutil", "filelock", "asyncio", "argparse"}
 print(*sorted(heavy & set(sys.modules)))
 """
