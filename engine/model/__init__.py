@@ -17,14 +17,16 @@ from engine.model.sessions import *
 from engine.model.text import *
 
 if TYPE_CHECKING:
+    from engine.model.changes import *
     from engine.model.decisions import *
     from engine.model.guidance import *
     from engine.model.learnings import *
     from engine.model.lessons import *
     from engine.model.memory import *
     from engine.model.prompts import *
+    from engine.model.rail_states import *
 
-_LATER = ("prompts", "memory", "guidance", "lessons", "learnings", "decisions")
+_LATER = ("changes", "rail_states", "prompts", "memory", "guidance", "lessons", "learnings", "decisions")
 """Modules that the first frame does not need. Each is imported when one of its names is first used."""
 
 
