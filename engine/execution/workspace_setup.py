@@ -47,9 +47,9 @@ def prepare_packages(live: LiveSession, folder: Path) -> None:
     packages = find_packages(folder)
     needed = [installation for path in packages for installation in find_installations(folder, packages, path)]
     for installation in dict.fromkeys(needed):  # members of a workspace are installed with it
-        live.note(f"prepare: {installation.command}; network: {', '.join(installation.hosts)}")
+        live.note(f"prepare: {installation.command}; network: {', '.join(installation.packages.hosts)}")
         try:
-            with live.network_access(installation.hosts):
+            with live.network_access(installation.packages.hosts):
                 _run_installation(live, installation, folder)
         except FlowError as error:
             live.note(f"not prepared: {error}", error=True)
@@ -62,9 +62,9 @@ def _run_installation(live: LiveSession, installation: Installation, folder: Pat
     if installation.cache:
         (live.confinement.caches / installation.cache).mkdir(parents=True, exist_ok=True)
     for command in installation.commands:
-        result = live.execute(command, cwd=folder / installation.folder, env=installation.environment)
+        result = live.execute(command, cwd=folder / installation.packages.folder, env=installation.environment)
         if not result.ok:
-            raise installation_failure(command, result, installation.hosts)
+            raise installation_failure(command, result, installation.packages.hosts)
     for place in installation.created:
         keep_out_of_git(folder, place)
 

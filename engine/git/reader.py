@@ -128,6 +128,13 @@ def last_commit_of(workspace: Path, path: str, head: str) -> str:
 
 
 @lru_cache(MAX_RELATIONS)
+def is_text_at(workspace: Path, commit: str, path: str, text: str) -> bool:
+    """Whether the file `path` (relative to the top) has this text at a commit."""
+    pattern = ("--fixed-strings", "-e", text, commit, "--", f":(top,literal){path}")
+    return Git(workspace, timeout=TIMEOUT_S).run("grep", "--quiet", *pattern, allowed=(0, 1)).returncode == 0
+
+
+@lru_cache(MAX_RELATIONS)
 def files_between(workspace: Path, old: str, new: str) -> tuple[str, ...] | None:
     """At most 2,000 paths that differ between two commits or trees; None if one of the two does not exist.
 

@@ -23,7 +23,7 @@ from engine.execution.sessions import Sessions
 from engine.frozen import frozen
 from engine.git.github import GitHub
 from engine.git.inspection import NOTHING_INSPECTED
-from engine.git.reader import GitReader, files_between, in_history, last_commit_of
+from engine.git.reader import GitReader, files_between, in_history, is_text_at, last_commit_of
 from engine.git.state import GitState, Touch, is_byproduct
 from engine.model import ChangeSet, Refusal, Signal, sanitise
 from engine.model.adaptation import KnownFix
@@ -268,13 +268,19 @@ class ContextReader:
 
 def _commits_of_failed_tests(folder: Path, git: GitState, part: Part) -> dict[str, str]:
     """See `Part.test_written_in`. Only where no tag is there to go back to, and for names of tests that begin with the
-    file, as those of pytest do."""
-    run = part.failed_run_of(git.head) if git.head and not git.tag else None
+    file, as those of pytest do. If HEAD changed the file, the commit before it counts, if it has the test."""
+    has_tag = git.tag and git.commits_since_tag
+    run = part.failed_run_of(git.head) if git.head and not has_tag else None
     commits = {}
     for test in run.check.failing[:MAX_LOCATED_TESTS] if run is not None else ():
-        path, is_named, _ = test.partition("::")
-        commit = last_commit_of(folder, f"{part.project.path}/{path}".lstrip("/"), git.head) if is_named else ""
-        if commit and commit != git.head:
+        path, is_named, name = test.partition("::")
+        file = f"{part.project.path}/{path}".lstrip("/")
+        commit = last_commit_of(folder, file, git.head) if is_named else ""
+        if commit and commit == git.head:
+            commit = last_commit_of(folder, file, f"{git.head}^")
+            function = name.rpartition("::")[2].partition("[")[0]
+            commit = commit if commit and is_text_at(folder, commit, file, function) else ""
+        if commit:
             commits[test] = commit
     return commits
 

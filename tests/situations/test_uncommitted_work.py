@@ -161,13 +161,16 @@ def test_a_new_test_is_run_where_no_run_is_known(monday: Situation) -> None:
 
 
 @pytest.mark.long
-def test_a_new_test_that_fails_leads_to_still_red(monday: Situation) -> None:
+def test_a_test_that_fails_alone_leads_to_the_whole_suite_and_not_to_the_same_run(monday: Situation) -> None:
     monday.commit_shop()
     monday.record_test_run()
     monday.write("tests/test_empty.py", NEW.replace("== 0", "== 1"))
     done = monday.approve(monday.first("run_tests"))
     assert done.check.failing == ("tests/test_empty.py::test_empty_cart",)
-    monday.first("still_red", Tier.BLOCKS)
+    first = monday.first("rerun_failing", Tier.BLOCKS)
+    assert first.assignment.prompt == "Run the whole suite: does more than `test_empty_cart` fail?"
+    assert monday.approve(first).check.passed == 1
+    assert not {"still_red", "rerun_failing"} & set(monday.kinds()), "it has run alone, and everything has run"
 
 
 # A breakpoint, a `console.log`, conflict markers or a TODO of today in what nobody else has yet.

@@ -61,7 +61,7 @@ class FlowRunner:
         if installation is None:
             return info
         undo = installation.undo_note if flow.place is Place.INSTALL else info.undo_note
-        return replace(info, undo_note=undo, hosts=installation.hosts, learned_commands=installation.summary)
+        return replace(info, undo_note=undo, hosts=installation.packages.hosts, learned_commands=installation.summary)
 
     def apply_edit(self, assignment: Assignment, edit: str) -> Assignment:
         """The assignment with edited parameters, and with the prompt that describes them.
@@ -83,7 +83,7 @@ class FlowRunner:
         """Run the flow to its end. Raises `Refusal`, `FlowError`, `SessionStopped`."""
         flow = self._resolve(live.assignment)
         installation = _find_installation(flow, live.assignment)
-        network, hosts = (False, installation.hosts) if installation else (live.confinement.network, ())
+        network, hosts = (False, installation.packages.hosts) if installation else (live.confinement.network, ())
         live.say(f"{flow.label} · sandbox: {live.sandbox.describe(network=network, hosts=hosts)}")
         place = flow.place
         with self._workspaces.open(live, view, place) as workspace:
@@ -129,7 +129,7 @@ def _find_installation(flow: Flow, assignment: Assignment) -> Installation | Non
 def _prepare_installation(live: LiveSession, installation: Installation, place: Place) -> Iterator[None]:
     """Let a flow that installs reach its hosts, and after a success put the packages in place."""
     live.say(installation.summary)
-    with live.network_access(installation.hosts):
+    with live.network_access(installation.packages.hosts):
         if place is Place.INSTALL:
             with install_into_tree(live, installation, Path(live.assignment.workspace)):
                 yield

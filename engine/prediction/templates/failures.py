@@ -17,6 +17,7 @@ from engine.prediction.templates.offers import (
     Offer,
     and_others,
     ended_sessions,
+    failed_alone,
     is_usable,
     short_test,
     template,
@@ -94,7 +95,7 @@ def update_lock(context: WorkspaceContext) -> Iterator[Offer]:
     parts = {part.project.path: part for part in context.parts}
     for mismatch in (lock for lock in context.locks if lock.folder in parts):
         updates = _with_usable_commands(find_lock_updates(Path(context.workspace), _packages(context), mismatch.folder))
-        update = next((update for update in updates if update.lock == mismatch.lock_path), None)
+        update = next((update for update in updates if update.packages.lock == mismatch.lock_path), None)
         if update is None:
             continue
         manifest = f"{mismatch.folder}/{mismatch.manifest}".removeprefix("/")
@@ -267,7 +268,8 @@ def find_culprit(session: SessionView) -> tuple[str, str]:
 
 @template
 def still_red(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
-    """The last run failed, and nothing changed since. The card offers to group the failures by cause."""
+    """The last run failed, and nothing changed since. The card offers to group the failures by cause. A single failing
+    test is run without the others, once; if it was alone already, that would be the same run."""
     last = part.tree_runs[0] if part.tree_runs else None
     if part.tool is None or last is None or last.check.green or part.changed:
         return
@@ -277,9 +279,13 @@ def still_red(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
     narrowed = ended_sessions(context, part.project.path, "narrow_failures")
     if any(session.id == last.session_id or session.created_at > last.ran_at for session in narrowed):
         return
-    which = f"`{short_test(tests[0])}`" if len(tests) == 1 else f"the {len(tests)} failing tests"
+    if len(tests) == 1 and any(run.tree == last.tree and failed_alone(run) == tests[0] for run in part.tree_runs):
+        return
+    prompt = f"Run the {len(tests)} failing tests alone and group the failures by cause"
+    if len(tests) == 1:
+        prompt = f"Run `{short_test(tests[0])}` alone: does it fail without the other tests?"
     yield Offer(
-        f"Run {which} alone and group the failures by cause",
+        prompt,
         f"{result_words(last.check)} at {moment(last.ran_at, context.local)}, and nothing changed since.",
         subject=" ".join(sorted(tests)),
         facts={"tests": sorted(tests), "tree": last.tree or last.head},

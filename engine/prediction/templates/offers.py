@@ -194,6 +194,13 @@ def usable_failures(run: ValidationRun) -> list[str]:
     return [test for test in run.check.failing if is_usable(test)]
 
 
+def failed_alone(run: ValidationRun) -> str:
+    """The test that failed in a run of this test only; "" for any other run."""
+    check = run.check
+    number = check.passed + check.failed + check.errors + check.skipped
+    return check.failing[0] if number == 1 and check.failing and check.counted else ""
+
+
 def and_others(items: Sequence[object], joint: str = " and ", noun: str = "other") -> str:
     """Words that follow the first of some items: ` and 2 others`, or "" if there is only one."""
     return f"{joint}{count(len(items) - 1, noun)}" if len(items) > 1 else ""

@@ -20,6 +20,7 @@ from engine.prediction.templates.offers import (
     branch_of,
     earliest,
     ended_sessions,
+    failed_alone,
     is_usable,
     last_success,
     newest_commit,
@@ -112,7 +113,8 @@ def _run_offer(
 
 @template
 def rerun_failing(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
-    """The last run failed, and files changed since. The card offers the tests that failed."""
+    """The last run failed, and files changed since. The card offers the tests that failed. If nothing changed and one
+    test was run alone, it offers the whole suite, which may say more."""
     if part.tool is None or not part.tree_runs:
         return
     last = part.tree_runs[0]
@@ -126,19 +128,24 @@ def rerun_failing(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
         and len(failing) <= MAX_PATHS
         and deleted.isdisjoint(test.partition("::")[0] for test in failing)
     )
-    if can_run_alone and not part.changed:
-        return  # `still_red` says more
     which = f"`{short_test(failing[0])}`" if len(failing) == 1 else f"the {len(failing)} failed tests"
     changed = f"; {listing(file.path for file in part.changed)} changed since" if part.changed else ""
+    prompt, parameters = f"Run the whole suite{part.within} again", {"paths": list[str]()}
+    if can_run_alone and part.changed:
+        prompt, parameters = f"Run {which} again", {"tests": failing}
+    elif can_run_alone:
+        if last.full or not failed_alone(last):
+            return  # `still_red` says more
+        prompt = f"Run the whole suite{part.within}: does more than {which} fail?"
     yield Offer(
-        f"Run {which} again" if can_run_alone else f"Run the whole suite{part.within} again",
+        prompt,
         f"{result_words(last.check)} at {moment(last.ran_at, context.local)}{changed}.",
         subject="what failed last",
         facts={
             "run": last.session_id or last.ran_at.isoformat(),
             "changed": [file.path for file in part.changed],
         },
-        parameters={"tests": failing} if can_run_alone else {"paths": []},
+        parameters=parameters,
         evidence_at=last.ran_at,
     )
 

@@ -188,6 +188,7 @@ AFTER_FLOW: Final[Mapping[str, tuple[Tier, Callable[[WorkspaceContext, SessionVi
     {
         "rehearse_merge": (Tier.BLOCKS, _describe_conflicts),
         "unfinished_operation": (Tier.BLOCKS, _describe_unfinished),
+        "run_tests": (Tier.BLOCKS, _describe_failed_tests),
         "narrow_failures": (Tier.BLOCKS, _describe_failed_tests),
         "bisect": (Tier.BLOCKS, _describe_failed_tests),
         "lint": (Tier.CHECK, _describe_lint),
@@ -200,10 +201,17 @@ AFTER_FLOW: Final[Mapping[str, tuple[Tier, Callable[[WorkspaceContext, SessionVi
 agent could take that text for an order."""
 
 
+def _may_need_agent(session: SessionView) -> bool:
+    """Whether an agent may fix what the session found. Several failing tests are grouped by cause before."""
+    if session.flow == "run_tests":
+        return session.check is not None and len(session.check.failing) == 1
+    return session.flow in AFTER_FLOW
+
+
 @template
 def let_agent_fix(context: WorkspaceContext) -> Iterator[Offer]:
     """The newest of these flows had findings, and they still hold: nothing was written or committed since it began."""
-    ended = (session for session in context.sessions if session.flow in AFTER_FLOW and session.state.over)
+    ended = (session for session in context.sessions if session.state.over and _may_need_agent(session))
     session = next(ended, None)
     if not context.prompt_runner or session is None or session.state is not SessionState.SUCCEEDED:
         return

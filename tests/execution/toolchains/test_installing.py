@@ -29,6 +29,7 @@ from engine.execution.runners.toolchains.installing import (
     install_into_tree,
     installation_failure,
 )
+from engine.execution.runners.toolchains.package_managers import PackageSetup
 from engine.execution.runners.toolchains.projects import find_packages, project_at
 from engine.execution.sandbox.ladder import best_sandbox
 from engine.model import ALWAYS_ASKED, Assignment, RunnerInfo, SessionState, SessionView, Verdict
@@ -373,7 +374,9 @@ def test_files_that_a_package_writes_elsewhere_are_discarded(world: FlowWorld) -
 def test_a_command_that_installs_nothing_changes_nothing(world: FlowWorld) -> None:
     top = project(world, {"package.json": {"name": "a"}})
     (top / "node_modules/mine").mkdir(parents=True)
-    nothing = Installation("", (("true",),), (), (), ("node_modules",))
+    nothing = Installation(
+        PackageSetup("npm", "node", "", "package.json", "", (), ()), (("true",),), (), ("node_modules",)
+    )
 
     def install(job: Job) -> FlowResult:
         with install_into_tree(cast(LiveSession, job.session), nothing, top):
@@ -443,7 +446,7 @@ def test_the_lock_file_is_updated_by_the_tool_that_made_it(world: FlowWorld, loc
 
     [update] = find_lock_updates(top, find_packages(top), "web")
 
-    assert (update.command, update.folder, update.lock) == (command, "web", f"web/{lock}")
+    assert (update.command, update.packages.folder, update.packages.lock) == (command, "web", f"web/{lock}")
     assert update.summary.endswith(f"the diff of web/{lock} waits for you")
 
 

@@ -12,7 +12,7 @@ from engine.execution.runners.flows import FLOWS
 from engine.execution.runners.toolchains.projects import find_projects
 from engine.git import Git, GitError
 from engine.model import Proposal, SessionState, Tier
-from engine.prediction.templates.failures import bisect, update_lock
+from engine.prediction.templates.failures import bisect, still_red, update_lock
 from tests.conftest import Repository
 from tests.prediction.sensing import NOW, PastRun, World, session, touch
 
@@ -99,6 +99,37 @@ def test_without_a_passing_run_or_a_tag_a_bisect_goes_back_to_the_commit_of_the_
     assert proposal.parameters == {"test": CART, "good": written, "bad": head, "project": "api"}
     repository.git("tag", "v1.2", "HEAD~2")
     assert only(bisect(*world.top())).parameters["good"] == "v1.2"
+
+
+def test_a_bisect_goes_back_behind_a_head_that_changed_the_file_of_an_older_test(
+    world: World, repository: Repository
+) -> None:
+    written = repository.commit("The test", {"tests/test_cart.py": "def test_cart(): ..."})
+    head = repository.commit(
+        "Both", {"cart.py": "1", "tests/test_cart.py": "def test_cart(): ...\ndef test_new(): ..."}
+    )
+    repository.git("tag", "v1.2")  # there is nothing since the tag
+    world.runs = [PastRun(head, failing=("tests/test_cart.py::test_new",))]
+    assert bisect(*world.top()) == [], "the older commit does not have it"
+    world.runs = [PastRun(head, failing=(CART,))]
+    assert only(bisect(*world.top())).parameters == {"test": CART, "good": written, "bad": head}
+
+
+@pytest.mark.parametrize(
+    ("failing", "passed", "prompt"),
+    [
+        ((CART,), 1, "Run `test_cart` alone: does it fail without the other tests?"),
+        ((CART,), 0, None),
+        ((CART, "tests/test_tax.py::test_tax"), 0, "Run the 2 failing tests alone and group the failures by cause"),
+    ],
+)
+def test_a_single_failing_test_is_run_alone_once(
+    world: World, head: str, failing: tuple[str, ...], passed: int, prompt: str | None
+) -> None:
+    world.runs = [PastRun(head, failing=failing, passed=passed, tree="t2")]
+    assert [proposal.prompt for proposal in still_red(*world.top())] == ([prompt] if prompt else [])
+    world.runs += [PastRun(head, failing=(CART,), passed=0, full=False, tree="t2")]
+    assert bool(still_red(*world.top())) == (len(failing) > 1), "it has run alone on these files"
 
 
 def test_a_history_that_is_too_long_to_search_costs_the_bisect_alone(

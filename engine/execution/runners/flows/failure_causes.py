@@ -144,9 +144,9 @@ class NarrowFailures(ProjectFlow):
     )
 
     def describe(self) -> str:
-        tests = self.tests
-        subject = f"`{tests[0]}`" if len(tests) == 1 else f"{len(tests)} failing tests"
-        return f"Run {subject} alone and group the failures by cause{self.where}"
+        if len(self.tests) == 1:
+            return f"Run `{self.tests[0]}` without the other tests{self.where}"
+        return f"Run {len(self.tests)} failing tests alone and group the failures by cause{self.where}"
 
     def run(self, job: Job) -> FlowResult:
         tests = self.tests

@@ -36,10 +36,10 @@ class InstallFlow(ProjectFlow):
         and `FlowError` if a command failed."""
         seconds = 0.0
         for command in installation.commands:
-            done = job.run(command, cwd=job.folder / installation.folder, env=installation.environment)
+            done = job.run(command, cwd=job.folder / installation.packages.folder, env=installation.environment)
             seconds += done.seconds
             if not done.ok:
-                raise installation_failure(command, done, installation.hosts)
+                raise installation_failure(command, done, installation.packages.hosts)
         return seconds
 
 
@@ -78,7 +78,7 @@ class PrepareEnvironment(InstallFlow):
                 "next": "run_tests",
                 "project": self.project,
                 "command": installation.lines,
-                "hosts": list(installation.hosts),
+                "hosts": list(installation.packages.hosts),
                 "folders": [*installation.created, *installation.updated],
             },
         )
@@ -100,19 +100,19 @@ class UpdateLock(InstallFlow):
 
     def run(self, job: Job) -> FlowResult:
         installation = self.installation(job.workspace)
-        lock = job.folder / installation.lock
+        lock = job.folder / installation.packages.lock
         before = lock.read_bytes() if lock.is_file() else b""
         self._run_all(job, installation)
         changed = not lock.is_file() or lock.read_bytes() != before
         stale_locks = [
             stale
-            for stale in find_mismatches(job.folder, [installation.folder])
-            if stale.lock_path == installation.lock
+            for stale in find_mismatches(job.folder, [installation.packages.folder])
+            if stale.lock_path == installation.packages.lock
         ]
         for difference in (text for stale in stale_locks for text in stale.differences):
             job.say(difference)
-        name, command = installation.lock, f"`{installation.command}`"
-        facts = {"project": self.project, "lock": installation.lock, "command": installation.lines}
+        name, command = installation.packages.lock, f"`{installation.command}`"
+        facts = {"project": self.project, "lock": installation.packages.lock, "command": installation.lines}
         if stale_locks:
             summary = f"{name} is still out of step after {command}: {join_names(stale_locks[0].differences, 1)}"
             return FlowResult(summary, sound=False, facts=facts)

@@ -30,20 +30,12 @@ _END = re.compile(rb'data:\s*\[DONE\]|"(?:finish|stop)_reason":\s*"|"type":\s*"m
 _MAX_END_BYTES = 64
 
 
-def _ignore_bytes(chunk: bytes) -> None:
-    """Nothing waits for bytes."""
+class UnusableAnswer(Exception):
+    """The answer cannot be used, although the libraries would accept it."""
 
-
-class AnswerTooBig(Exception):
-    """The answer is too long to be read."""
-
-
-class CompressedAnswer(Exception):
-    """The answer is compressed, although that was not requested. Its real size is not known."""
-
-
-class AnswerCutShort(Exception):
-    """The answer is incomplete, although the stream ended in a way that HTTP allows. The libraries would accept it."""
+    def __init__(self, kind: FailureKind, message: str = "") -> None:
+        super().__init__(message)
+        self.kind = kind
 
 
 class EndDetector:
@@ -63,18 +55,18 @@ class EndDetector:
 
 
 class _BoundedStream(httpx2.AsyncByteStream):
-    """A stream that ends with `AnswerTooBig` after `host_protocol.MAX_ANSWER_BYTES`."""
+    """A stream that fails after `host_protocol.MAX_ANSWER_BYTES`."""
 
     def __init__(self, inner: httpx2.AsyncByteStream) -> None:
         self._inner = inner
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         received = 0
-        report: Callable[[bytes], None] = on_bytes.get(_ignore_bytes)
+        report = on_bytes.get()
         async for chunk in self._inner:
             received += len(chunk)
             if received > host_protocol.MAX_ANSWER_BYTES:
-                raise AnswerTooBig
+                raise UnusableAnswer(FailureKind.TOO_BIG)
             report(chunk)
             yield chunk
 
@@ -84,7 +76,8 @@ class _BoundedStream(httpx2.AsyncByteStream):
 
 async def _bound_response(response: httpx2.Response) -> None:
     if response.headers.get("content-encoding", "identity") != "identity":
-        raise CompressedAnswer("it is compressed, though that was not asked for")
+        # Its real size would not be known.
+        raise UnusableAnswer(FailureKind.RUBBISH, "it is compressed, though that was not asked for")
     stream = response.stream
     assert isinstance(stream, httpx2.AsyncByteStream)
     response.stream = _BoundedStream(stream)
@@ -130,12 +123,9 @@ def failure_of(error: BaseException, key: str, *, received: int = 0) -> Failure:
 
 
 def _classify(chain: list[BaseException], status: int | None) -> FailureKind:
-    if any(isinstance(cause, AnswerTooBig) for cause in chain):
-        return FailureKind.TOO_BIG
-    if any(isinstance(cause, AnswerCutShort) for cause in chain):
-        return FailureKind.CONNECTION
-    if any(isinstance(cause, CompressedAnswer) for cause in chain):
-        return FailureKind.RUBBISH
+    for cause in chain:
+        if isinstance(cause, UnusableAnswer):
+            return cause.kind
     if status is not None and 300 <= status < 400:
         return FailureKind.REDIRECT
     if status == 413 or any(_error_body(cause).get("type") == _TOO_LONG for cause in chain):

@@ -243,9 +243,9 @@ class _Conversation:
             async for event in streamed:
                 self._report(*_text_of(event))
                 if self._received > max_characters:
-                    raise host_http.AnswerTooBig
+                    raise host_http.UnusableAnswer(FailureKind.TOO_BIG)
             if not ending.is_seen:
-                raise host_http.AnswerCutShort("the answer ended in the middle")
+                raise host_http.UnusableAnswer(FailureKind.CONNECTION, "the answer ended in the middle")
             return streamed.get()
 
     def _report(self, kind: str, text: str) -> None:

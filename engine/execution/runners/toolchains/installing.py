@@ -22,7 +22,7 @@ from pathlib import Path
 
 from engine.execution.live_session import LiveSession
 from engine.execution.runners.flow import CannotRun, CommandResult, FlowError, Job, RetryLater
-from engine.execution.runners.toolchains.package_managers import PackageSetup
+from engine.execution.runners.toolchains.package_managers import PackageSetup, join_commands
 from engine.execution.runners.toolchains.project_tools import ProjectTool
 from engine.execution.runners.toolchains.tool_table import PACKAGE_MANAGERS, folders_up_to, language_of
 from engine.execution.sandbox.host_paths import TABLES
@@ -47,23 +47,19 @@ class Installation:
     """The commands that install the packages of one project, or update its lock file. All paths are relative to the top
     of the repository."""
 
-    folder: str
-    """The folder in which the commands run."""
+    packages: PackageSetup
     commands: tuple[tuple[str, ...], ...]
-    hosts: tuple[str, ...]
-    """The hosts that the commands need."""
     created: tuple[str, ...] = ()
     """Folders of packages that do not exist in the tree yet."""
     updated: tuple[str, ...] = ()
     """Folders of packages that exist in the tree."""
-    cache: str = ""
-    """The name of the cache for the packages; "" if they are put into the tree."""
-    kind: str = ""
-    """The language."""
-    lock: str = ""
-    """The lock file."""
     updates_lock: bool = False
     """Whether the commands update the lock file and install nothing."""
+
+    @property
+    def cache(self) -> str:
+        """The name of the cache for the packages; "" if they are put into the tree."""
+        return str(TABLES["cached_packages"].get(self.packages.manager, {}).get("folder", ""))
 
     @property
     def lines(self) -> list[str]:
@@ -73,7 +69,7 @@ class Installation:
     @property
     def command(self) -> str:
         """The commands in one line."""
-        return " && ".join(self.lines)
+        return join_commands(self.commands)
 
     @property
     def effects(self) -> str:
@@ -84,9 +80,9 @@ class Installation:
     @property
     def summary(self) -> str:
         """The text of a card: the command, the network that it needs, and the change to the operator's tree."""
-        where = f" in {self.folder}" if self.folder else ""
-        after = f"the diff of {self.lock} waits for you" if self.updates_lock else self.effects
-        return sanitise(f"`{self.command}`{where}; network: {', '.join(self.hosts)}; {after}")
+        where = f" in {self.packages.folder}" if self.packages.folder else ""
+        after = f"the diff of {self.packages.lock} waits for you" if self.updates_lock else self.effects
+        return sanitise(f"`{self.command}`{where}; network: {', '.join(self.packages.hosts)}; {after}")
 
     @property
     def outcome(self) -> str:
@@ -118,7 +114,7 @@ class Installation:
     @property
     def environment(self) -> dict[str, str]:
         """The environment variables for the commands."""
-        return dict(language_of(self.kind).install_environment)
+        return dict(language_of(self.packages.kind).install_environment)
 
 
 def _join_names(names: Sequence[str]) -> str:
@@ -136,35 +132,27 @@ def find_installations(top: Path, packages_by_path: PackagesByPath, path: str = 
 
 
 def _make_installation(packages: PackageSetup, packages_by_path: PackagesByPath, top: Path) -> Installation:
-    names = language_of(packages.kind).package_folders
+    places = _package_folders(packages, packages_by_path, top)
+    present = tuple(place for place in places if os.path.lexists(top / place))
+    # Every tool but pnpm keeps the packages of a whole workspace at its top.
+    made = places if packages.manager == "pnpm" else places[:1]
+    return Installation(packages, packages.commands, tuple(place for place in made if place not in present), present)
+
+
+def _package_folders(packages: PackageSetup, packages_by_path: PackagesByPath, top: Path) -> list[str]:
+    """The folders that may contain the packages, that of the project first."""
+    if packages.environment:
+        return [packages.environment]
     folders = [packages.folder]
     if packages.kind == "node":  # a member of a workspace may have packages of its own
-        members = [
+        members = (
             path
-            for path, members_packages in packages_by_path.items()
-            if any(member.folder == packages.folder for member in members_packages)
-        ]
+            for path, setups in packages_by_path.items()
+            if any(setup.folder == packages.folder for setup in setups)
+        )
         folders += [path for path in members if (top / path / "package.json").is_file()]
-    folders_of_packages = [f"{folder}/{name}".removeprefix("/") for folder in dict.fromkeys(folders) for name in names]
-    if packages.environment:
-        folders_of_packages = [packages.environment]
-    missing = [place for place in folders_of_packages if not os.path.lexists(top / place)]
-    if packages.manager != "pnpm":  # every other tool keeps the packages of a whole workspace at its top
-        missing = [place for place in missing if place == folders_of_packages[0]]
-    return Installation(
-        packages.folder,
-        packages.commands,
-        packages.hosts,
-        tuple(missing),
-        tuple(place for place in folders_of_packages if os.path.lexists(top / place)),
-        _cache_folder(packages),
-        packages.kind,
-        packages.lock,
-    )
-
-
-def _cache_folder(packages: PackageSetup) -> str:
-    return str(TABLES["cached_packages"].get(packages.manager, {}).get("folder", ""))
+    names = language_of(packages.kind).package_folders
+    return [f"{folder}/{name}".removeprefix("/") for folder in dict.fromkeys(folders) for name in names]
 
 
 def find_lock_updates(top: Path, packages_by_path: PackagesByPath, path: str = "") -> tuple[Installation, ...]:
@@ -175,17 +163,7 @@ def find_lock_updates(top: Path, packages_by_path: PackagesByPath, path: str = "
         if packages.lock and update:
             is_yarn_2 = packages.manager == "yarn" and (top / packages.folder / ".yarnrc.yml").is_file()
             command = tuple(shlex.split(_YARN_2_LOCK if is_yarn_2 else update))
-            updates.append(
-                Installation(
-                    packages.folder,
-                    (command,),
-                    packages.hosts,
-                    cache=_cache_folder(packages),
-                    kind=packages.kind,
-                    lock=packages.lock,
-                    updates_lock=True,
-                )
-            )
+            updates.append(Installation(packages, (command,), updates_lock=True))
     return tuple(updates)
 
 
@@ -268,7 +246,7 @@ def install_into_tree(live: LiveSession, installation: Installation, top: Path) 
         _refuse_links(top, place)
         _finish_swap(target)
         if (
-            place in installation.updated and installation.kind == "python"
+            place in installation.updated and installation.packages.kind == "python"
         ):  # the folders of other languages start empty
             shutil.copytree(target, fresh, symlinks=True)
         else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -39,8 +39,13 @@ class PackageSetup:
 
     @property
     def install(self) -> str:
-        """The command as the operator would type it in `folder`."""
-        return " && ".join(shlex.join(command) for command in self.commands)
+        """The commands as the operator would type them in `folder`."""
+        return join_commands(self.commands)
+
+
+def join_commands(commands: Iterable[Sequence[str]]) -> str:
+    """The commands as one line for a shell."""
+    return " && ".join(map(shlex.join, commands))
 
 
 def detect_packages(folder: ProjectFolder) -> tuple[PackageSetup, ...]:
@@ -66,16 +71,13 @@ def _choose_manager(folder: ProjectFolder, rows: Sequence[PackageManagerRow]) ->
 
 def _named_manager(folder: ProjectFolder, rows: Sequence[PackageManagerRow]) -> PackageManagerRow:
     """The manager that the manifest names, or else the usual one."""
-    patterned = [row for row in rows if row.manifest_pattern]
-    named = [row for row in patterned if folder.search_files(folder.find_files(row.manifests), row.manifest_pattern)]
-    if (
-        named
-        and named[0].name == "uv"
-        and "[tool.uv" not in folder.read_file("pyproject.toml")
-        and _pip_made_environment(folder)
-    ):
-        named = named[1:]  # the manifest has dependency groups, but pip made the environment
-    return next(iter([*named, *(row for row in rows if not row.manifest_pattern)]), rows[0])
+    for row in rows:
+        if not row.manifest_pattern:
+            continue
+        is_named = folder.search_files(folder.find_files(row.manifests), row.manifest_pattern) is not None
+        if is_named and not (row.name == "uv" and _is_pip_used_instead(folder)):
+            return row
+    return next((row for row in rows if not row.manifest_pattern), rows[0])
 
 
 def _make_setup(folder: ProjectFolder, row: PackageManagerRow, lock: str) -> PackageSetup:
@@ -113,8 +115,10 @@ def _install_commands(folder: ProjectFolder, row: PackageManagerRow, lock: str) 
     return (command,) if command else ()
 
 
-def _pip_made_environment(folder: ProjectFolder) -> bool:
-    """Whether the project has an environment that `python3 -m venv` made."""
+def _is_pip_used_instead(folder: ProjectFolder) -> bool:
+    """Whether a manifest has dependency groups, as those for uv have, but pip made the environment of the project."""
+    if "[tool.uv" in folder.read_file("pyproject.toml"):
+        return False
     environment = python_projects.find_environment(folder.workspace, folder.top)
     return environment is not None and (environment / "bin" / "pip").exists() and not _is_made_by_uv(environment)
 
@@ -170,8 +174,7 @@ def add_package_command(folder: Path, top: Path, tool: str) -> str:
     """The command that adds `tool` to the environment of the Python project in `folder` of the repository `top`."""
     files = ProjectFolder.of_operator(folder, top)
     add = shlex.split(PACKAGE_MANAGERS[_python_setup(files).manager].add_command)
-    commands = ((*add, tool),) if add else _pip_commands(files, tool)
-    return " && ".join(shlex.join(command) for command in commands)
+    return join_commands([(*add, tool)] if add else _pip_commands(files, tool))
 
 
 def _is_installed(folder: ProjectFolder, row: PackageManagerRow) -> bool:
