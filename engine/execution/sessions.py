@@ -87,7 +87,6 @@ class Sessions(Admission):
     ) -> None:
         super().__init__(database, clock, settings, rails, runners)
         self._home = home
-        self._bus = bus
         self._randomness = randomness
         self._reader = TranscriptReader()
         self._lock = threading.RLock()

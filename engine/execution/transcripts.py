@@ -40,7 +40,6 @@ class TranscriptWriter:
     def __init__(self, path: Path, clock: Clock, secrets: Callable[[], Iterable[str]] = tuple) -> None:
         """`secrets` returns values that are never written, besides those that look secret."""
         path.parent.mkdir(parents=True, exist_ok=True)
-        self._path = path
         self._clock = clock
         self._lock = threading.RLock()
         self._batch: list[str] = []
