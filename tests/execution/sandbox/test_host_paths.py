@@ -14,6 +14,9 @@ from engine.execution.sandbox.command_environment import session_environment
 from engine.execution.sandbox.host_paths import link_tools, readable_places, secret_places
 from engine.execution.sandbox.ladder import NoSandbox
 from engine.home import Home
+from tests.support.helpers import read_table
+
+ROWS = read_table(__file__)
 
 
 def confinement(root: Path, **changes: object) -> Confinement:
@@ -26,15 +29,7 @@ def confinement(root: Path, **changes: object) -> Confinement:
 
 @pytest.mark.parametrize(
     ("program", "path", "readable"),
-    [
-        ("/place/env/bin/python", "", ["/place/env"]),
-        ("/place/tool", "", ["/place/tool"]),
-        ("/place/link/bin/python", "", ["/place/link", "/place/env"]),
-        ("/usr/bin/env", "/usr/bin", []),
-        ("/usr/bin/env", "/place/env/bin:/usr/bin", ["/place/env"]),
-        ("/usr/bin/env", "/place/project/bin", ["/place/project/bin"]),
-        ("/usr/bin/env", "/place/gone/bin", []),
-    ],
+    ROWS["the_installations_of_the_path_and_of_the_program_are_readable"],
 )
 def test_the_installations_of_the_path_and_of_the_program_are_readable(
     tmp_path: Path, program: str, path: str, readable: list[str]
