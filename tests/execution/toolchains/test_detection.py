@@ -44,17 +44,7 @@ def environment(project: Path, *, pytest_in_it: bool, shares: bool = False) -> P
 
 @pytest.mark.parametrize(
     ("script", "runner"),
-    [
-        ("node --test", "node:test"),
-        ("node --test test/", "node:test"),
-        ("jest", "jest"),
-        ("vitest run", "vitest"),
-        ("mocha -r x", "mocha"),
-        ("bun test", "bun"),
-        ("eslint . && jest", "script"),
-        ("node test.js", "script"),
-        ("echo 'unbalanced", "script"),
-    ],
+    TABLE["a_script_that_is_one_runner"],
 )
 def test_a_script_that_is_one_runner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, runner: str) -> None:
     monkeypatch.setenv("PATH", str(programs(tmp_path, "npm", "bun")))
@@ -70,12 +60,7 @@ def test_a_script_that_is_one_runner(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize(
     ("lock", "manager", "test", "single_test"),
-    [
-        ("package-lock.json", "npm", "npm run --silent test", "npm run --silent test -- -t ^(a \\(b\\))$"),
-        ("pnpm-lock.yaml", "pnpm", "pnpm --silent run test", "pnpm --silent run test -t ^(a \\(b\\))$"),
-        ("yarn.lock", "yarn", "yarn run test", "yarn run test -t ^(a \\(b\\))$"),
-        ("bun.lock", "bun", "bun run test", "bun run test -t ^(a \\(b\\))$"),
-    ],
+    TABLE["the_package_manager_is_that_of_the_lock_file"],
 )
 def test_the_package_manager_is_that_of_the_lock_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lock: str, manager: str, test: str, single_test: str
@@ -183,12 +168,7 @@ def test_a_broken_package_json_is_no_test(tmp_path: Path, text: str) -> None:
 
 @pytest.mark.parametrize(
     ("file", "text", "title"),
-    [
-        ("Makefile", "VERSION := 1\n.PHONY: test\nother: build\n\tgo\ntest ::\n\tx\ncheck = b:c\n", "make test"),
-        ("Makefile", "test := 1\ncheck: build\n\tgo\n", "make check"),
-        ("justfile", "test := 'x'\n@test *args: build\n  go\n", "just test"),
-        ("Taskfile.yml", "version: '3'\ntasks:\n  build:\n    cmds: [go]\n  test:\n    cmds: [go]\n", "task test"),
-    ],
+    TABLE["targets_of_makefiles_justfiles_and_taskfiles"],
 )
 def test_targets_of_makefiles_justfiles_and_taskfiles(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str, text: str, title: str
