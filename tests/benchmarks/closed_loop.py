@@ -220,7 +220,6 @@ class Shop:
         """A task from card to end; returns whether its tests passed. `correction` is what the operator adds to it."""
         card = self.engine.cards.propose(task.prompt, workspace=str(self.repository.path), channel=CHANNEL)
         started = self.engine.cards.approve(card.id, edit=f"{task.prompt}. {correction}" if correction else None)
-        assert started.session_id is not None
         until = time.monotonic() + 120
         while not (view := self.engine.sessions.wait(started.session_id, 2)).state.over:
             lines = [line.text for line in self.engine.sessions.transcript(view.id)]
@@ -232,7 +231,6 @@ class Shop:
 
     def review(self, view: SessionView) -> None:
         """The operator keeps green work on a branch, and discards red work."""
-        assert view.change_set_id is not None
         if view.check is not None and view.check.green:
             self.engine.changes.branch(view.change_set_id)
         else:

@@ -173,7 +173,6 @@ def test_a_habit_becomes_a_flow_and_chance_does_not(tmp_path: Path, server: Mode
         asked = len(server.requests)
         card = engine.cards.propose(found.effect.name, workspace=str(shop.repository.path))
         started = engine.cards.approve(card.id)
-        assert started.session_id is not None
         view = engine.sessions.wait(started.session_id, 60)
         assert (view.runner, view.state) == ("flow", SessionState.SUCCEEDED)
         assert len(server.requests) == asked, "no model was asked"

@@ -155,7 +155,6 @@ class KeyBench:
     def ask(self, verb: str, **arguments: object) -> dict[str, Any]:
         """Ask the engine of the console."""
         holder = read_holder(self.home)
-        assert holder is not None, "no engine"
         return ask(holder.address, verb, arguments, timeout=30)
 
     def press_keys(self, rounds: int) -> None:
@@ -168,7 +167,6 @@ class KeyBench:
     def _press_four_keys(self) -> dict[str, float]:
         """Snooze the top card, undo that, open its details, close them; milliseconds until each shows."""
         counted = re.search(r"CARDS +\d of (\d+)", self.console.screen())
-        assert counted is not None
         count, details = rf"CARDS +\d of {counted[1]}\b", "Card details"
         milliseconds = {}
         for key, pattern, absent in zip(

@@ -98,7 +98,6 @@ def test_a_warm_session_without_the_models_time(tmp_path: Path, monkeypatch: pyt
                     seconds = time.perf_counter() - began
                 used = processor_time(host) - before
                 assert view.state is SessionState.SUCCEEDED, view.error
-                assert view.change_set_id is not None
                 engine.changes.discard(view.change_set_id)
                 if number >= WARM:
                     whole.append(seconds)

@@ -7,7 +7,7 @@ import os
 import stat
 import subprocess
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from engine.events import EventBus
 from engine.execution.changesets import ChangeSets
 from engine.execution.worktrees import Worktree
 from engine.home import Home
-from engine.model import ChangeSet, ChangeState, CheckResult, Randomness, Refusal
+from engine.model import ChangeSet, ChangeState, CheckResult, FileDiff, FilePart, Randomness, Refusal
 from engine.storage import database_file
 from engine.storage.database import Database
 from tests.conftest import Repository
@@ -36,6 +36,33 @@ def fresh_database() -> bytes:
 
 
 FileStates = dict[str, tuple[str, int, bytes]]
+
+
+class Change:
+    """A change set, and the decisions on it."""
+
+    def __init__(self, changes: ChangeSets, captured: ChangeSet) -> None:
+        self._changes, self.id, self.files = changes, captured.id, captured.files
+
+    @property
+    def now(self) -> ChangeSet:
+        return self._changes.get(self.id)
+
+    def diff(self) -> Sequence[FileDiff]:
+        return self._changes.diff(self.id)
+
+    def land(self, *parts: FilePart) -> ChangeSet:
+        """Land these parts, without any everything that waits."""
+        return self._changes.land(self.id, parts)
+
+    def undo(self) -> ChangeSet:
+        return self._changes.undo(self.id)
+
+    def branch(self) -> ChangeSet:
+        return self._changes.branch(self.id)
+
+    def discard(self) -> ChangeSet:
+        return self._changes.discard(self.id)
 
 
 class World:
@@ -108,6 +135,10 @@ class World:
         change_set = self.run_session(edit, **how)
         assert change_set is not None
         return change_set
+
+    def make_change(self, edit: Callable[[Path], object], **how: Any) -> Change:
+        """The same with the decisions on it."""
+        return Change(self.changes, self.make_change_set(edit, **how))
 
     def close(self) -> None:
         self.database.close()

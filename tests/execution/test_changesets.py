@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import threading
-import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -13,8 +13,8 @@ import pytest
 from engine.execution.change_store import NEXT_STATES
 from engine.model import ChangeSet, ChangeState, CheckResult, FileChange, Refusal
 from engine.storage.ledger import Ledger
-from tests.execution.landing_world import World, file_edit, file_edits, kill_at
-from tests.support.helpers import refused
+from tests.execution.landing_world import Change, World, file_edit, file_edits, kill_at
+from tests.support.helpers import refused, wait_until
 
 
 @pytest.fixture
@@ -36,7 +36,6 @@ def test_a_change_set_has_its_files_state_and_check(world: World) -> None:
 
     check = CheckResult("pytest", 3, 1, failing=("t::x",), durations=(("t::x", 0.5),))
     captured = world.run_session(edit, check=check)
-    assert captured is not None
 
     change_set = world.changes.get(captured.id)
 
@@ -65,7 +64,7 @@ def test_the_diff_has_the_hunks_of_each_file(world: World) -> None:
         (folder / "old.txt").chmod(0o755)
         (folder / "long.txt").write_text("line\n" * 50_000)
 
-    diffs = {diff.path: diff for diff in world.changes.diff(world.make_change_set(edit).id)}
+    diffs = {diff.path: diff for diff in world.make_change(edit).diff()}
 
     assert diffs["a.txt"].hunks == "@@ -1,3 +1,4 @@\n 1\n 2\n 3\n+four\n"
     assert "-b\n" in diffs["b.txt"].hunks
@@ -78,23 +77,23 @@ def test_the_diff_has_the_hunks_of_each_file(world: World) -> None:
 
 
 def test_the_worktree_is_kept_while_changes_wait_and_the_trees_while_undo_is_possible(world: World) -> None:
-    change_set = world.make_change_set(edit_a)
+    change_set = world.make_change(edit_a)
     folder = world.worktrees.folder_of("session_1")
 
     assert world.changes.recover() == []
     assert folder.exists()
-    world.changes.land(change_set.id)
+    change_set.land()
     assert not folder.exists()
     assert world.changes.recover() == []
     assert len(world.refs) == 3  # base, result, landing
     world.git("-c", "gc.pruneExpire=now", "gc", "-q", "--prune=now")
-    world.changes.undo(change_set.id)
+    change_set.undo()
     assert (world.root / "a.txt").read_text() == "1\n2\n3\n"
 
 
 @pytest.mark.parametrize("before", list(ChangeState))
 def test_an_illegal_decision_is_refused(world: World, before: ChangeState) -> None:
-    change_set = world.make_change_set(edit_a)
+    change_set = world.make_change(edit_a)
     decisions_before: dict[ChangeState, list[str]] = {
         ChangeState.WAITING: [],
         ChangeState.LANDED: ["land"],
@@ -109,12 +108,12 @@ def test_an_illegal_decision_is_refused(world: World, before: ChangeState) -> No
         "undo": ChangeState.UNDONE,
     }
     for decision in decisions_before[before]:
-        getattr(world.changes, decision)(change_set.id)
+        getattr(change_set, decision)()
 
     for decision, after in states.items():
         if after not in NEXT_STATES.get(before, set()):
-            refused("already_decided", lambda decision=decision: getattr(world.changes, decision)(change_set.id))
-            assert world.changes.get(change_set.id).state is before
+            refused("already_decided", lambda decision=decision: getattr(change_set, decision)())
+            assert change_set.now.state is before
 
 
 def test_an_unknown_change_set_is_refused(world: World) -> None:
@@ -123,21 +122,18 @@ def test_an_unknown_change_set_is_refused(world: World) -> None:
 
 
 def test_decisions_from_many_threads_decide_once(world: World) -> None:
-    change_set = world.make_change_set(edit_a)
+    change_set = world.make_change(edit_a)
     decided: list[ChangeSet] = []
     refused: list[str] = []
 
     def decide(decision: str) -> None:
         try:
-            decided.append(getattr(world.changes, decision)(change_set.id))
+            decided.append(getattr(change_set, decision)())
         except Refusal as refusal:
             refused.append(refusal.code)
 
-    threads = [threading.Thread(target=decide, args=(decision,)) for decision in ("land", "discard", "branch") * 3]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(9) as pool:
+        list(pool.map(decide, ("land", "discard", "branch") * 3))
 
     assert len(decided) == 1
     assert refused == ["already_decided"] * 8
@@ -146,10 +142,10 @@ def test_decisions_from_many_threads_decide_once(world: World) -> None:
 def test_a_branch_has_only_the_changes_of_the_session(world: World) -> None:
     world.write("b.txt", "uncommitted\n")
     world.write("mine.txt", "untracked\n")
-    change_set = world.make_change_set(edit_a)
+    change_set = world.make_change(edit_a)
     files, state = world.files, world.git_state
 
-    branched = world.changes.branch(change_set.id)
+    branched = change_set.branch()
 
     git = world.repository.git
     assert branched.branch == "clawpy/fix-the-cart"
@@ -168,20 +164,20 @@ def test_a_branch_has_only_the_changes_of_the_session(world: World) -> None:
 @pytest.mark.long
 def test_a_branch_gets_a_free_name(world: World) -> None:
     world.git("branch", "clawpy/fix-the-cart")
-    assert world.changes.branch(world.make_change_set(edit_a).id).branch == "clawpy/fix-the-cart-2"
+    assert world.make_change(edit_a).branch().branch == "clawpy/fix-the-cart-2"
     world.git("branch", "-q", "-D", "clawpy/fix-the-cart", "clawpy/fix-the-cart-2")
     world.git("branch", "clawpy")
-    change_set = world.make_change_set(edit_a, name="session_2")
-    assert world.changes.branch(change_set.id).branch == "clawpy-fix-the-cart"
+    change_set = world.make_change(edit_a, name="session_2")
+    assert change_set.branch().branch == "clawpy-fix-the-cart"
 
 
 def test_a_branch_is_made_without_a_commit_or_an_identity(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
     world = World(tmp_path)
     world.write("x.txt", "operator's\n")
-    change_set = world.make_change_set(file_edit("y.txt", "session's\n"))
+    change_set = world.make_change(file_edit("y.txt", "session's\n"))
 
-    world.changes.branch(change_set.id)
+    change_set.branch()
 
     git = world.repository.git
     assert git("ls-tree", "-r", "--name-only", "clawpy/fix-the-cart") == "y.txt"
@@ -191,43 +187,43 @@ def test_a_branch_is_made_without_a_commit_or_an_identity(tmp_path: Path, monkey
 
 def test_changes_that_build_on_uncommitted_work_are_not_branched(world: World) -> None:
     world.write("a.txt", "1\n2\nmine\n")
-    change_set = world.make_change_set(file_edit("a.txt", "1\n2\nmine too\n"))
+    change_set = world.make_change(file_edit("a.txt", "1\n2\nmine too\n"))
 
-    assert "a.txt" in refused("conflict", lambda: world.changes.branch(change_set.id)).message
-    assert world.changes.get(change_set.id).state is ChangeState.WAITING
+    assert "a.txt" in refused("conflict", lambda: change_set.branch()).message
+    assert change_set.now.state is ChangeState.WAITING
 
 
 def test_changes_that_head_has_already_are_not_branched(world: World) -> None:
-    change_set = world.make_change_set(edit_a)
+    change_set = world.make_change(edit_a)
     world.repository.commit("the same", {"a.txt": "1\n2\n3\nfour\n"})
 
-    refused("nothing_to_commit", lambda: world.changes.branch(change_set.id))
+    refused("nothing_to_commit", lambda: change_set.branch())
 
 
 def test_a_discard_leaves_nothing_behind(world: World) -> None:
     files, state = world.files, world.git_state
-    change_set = world.make_change_set(edit_a)
+    change_set = world.make_change(edit_a)
 
-    assert world.changes.discard(change_set.id).state is ChangeState.DISCARDED
+    assert change_set.discard().state is ChangeState.DISCARDED
 
     assert world.refs == []
     assert not world.worktrees.folder_of("session_1").exists()
     assert (world.files, world.git_state) == (files, state)
     world.git("gc", "-q", "--prune=now")
     with pytest.raises(Refusal, match=r"git no longer has the contents.*clawpy propose TEXT"):
-        world.changes.diff(change_set.id)
+        change_set.diff()
 
 
 def test_changes_of_a_repository_that_is_gone_can_be_discarded(world: World) -> None:
-    change_set = world.make_change_set(edit_a)
+    change_set = world.make_change(edit_a)
     shutil.rmtree(world.root)
 
-    assert world.changes.discard(change_set.id).state is ChangeState.DISCARDED
-    refused("no_folder", lambda: world.changes.diff(change_set.id))
+    assert change_set.discard().state is ChangeState.DISCARDED
+    refused("no_folder", lambda: change_set.diff())
 
 
 def test_comments_on_lines_are_added_sent_and_removed(world: World) -> None:
-    change_set = world.make_change_set(file_edits({"a.txt": "1\n2\n3\nfour\n", "b.txt": None}))
+    change_set = world.make_change(file_edits({"a.txt": "1\n2\n3\nfour\n", "b.txt": None}))
     events = world.bus.subscribe(lambda: None)
     comment = world.changes.comments.add
     comment(change_set.id, "a.txt", 4, "write 4\x1b[2J instead")
@@ -255,8 +251,8 @@ def test_comments_on_lines_are_added_sent_and_removed(world: World) -> None:
     refused("no_comments", lambda: world.changes.comments.unsent(change_set.id))
     assert [entry.number for entry in world.changes.comments.remove(change_set.id, 1).comments] == [2]
     refused("unknown_comment", lambda: world.changes.comments.remove(change_set.id, 1))
-    world.changes.discard(change_set.id)
-    assert [entry.text for entry in world.changes.get(change_set.id).comments] == ["keep it"]
+    change_set.discard()
+    assert [entry.text for entry in change_set.now.comments] == ["keep it"]
 
 
 @pytest.mark.parametrize(
@@ -270,10 +266,10 @@ def test_comments_on_lines_are_added_sent_and_removed(world: World) -> None:
 def test_an_interrupted_decision_is_finished_or_undone_at_the_next_start(
     world: World, decision: str, step: str, state: ChangeState
 ) -> None:
-    change = world.make_change_set(edit_a)
-    kill_at(world, step, lambda: getattr(world.changes, decision)(change.id))
+    change = world.make_change(edit_a)
+    kill_at(world, step, lambda: getattr(change, decision)())
     world.changes.recover()
-    assert world.changes.get(change.id).state is state
+    assert change.now.state is state
     assert bool(world.refs) is (state is ChangeState.WAITING)
     assert world.git("branch", "--list", "clawpy/*").strip() == (
         "clawpy/fix-the-cart" if state is ChangeState.BRANCHED else ""
@@ -282,15 +278,15 @@ def test_an_interrupted_decision_is_finished_or_undone_at_the_next_start(
 
 def test_a_landing_can_be_undone_after_a_crash_and_git_gc(world: World) -> None:
     before = world.files
-    change = world.make_change_set(file_edits({"a.txt": None}))
-    kill_at(world, "files done", lambda: world.changes.land(change.id))
+    change = world.make_change(file_edits({"a.txt": None}))
+    kill_at(world, "files done", lambda: change.land())
     world.changes.recover()
-    assert world.changes.get(change.id).state is ChangeState.LANDED
+    assert change.now.state is ChangeState.LANDED
     world.git("gc", "-q", "--prune=now")
-    world.changes.undo(change.id)
+    change.undo()
     assert world.files == before
     world.git("gc", "-q", "--prune=now")
-    assert world.changes.land(change.id).state is ChangeState.LANDED
+    assert change.land().state is ChangeState.LANDED
 
 
 @pytest.mark.parametrize(
@@ -301,28 +297,25 @@ def test_a_landing_can_be_undone_after_a_crash_and_git_gc(world: World) -> None:
 def test_waiting_changes_of_the_same_file_are_recorded_with_their_conflicts(
     world: World, second: str, conflicting: list[str]
 ) -> None:
-    earlier = world.make_change_set(edit_a)
-    later = world.make_change_set(file_edit("a.txt", second), name="session_2")
+    earlier = world.make_change(edit_a)
+    later = world.make_change(file_edit("a.txt", second), name="session_2")
     (overlap,) = Ledger(world.database).latest(kinds=["WorkOverlapped"])
     assert (overlap.subject, overlap.payload["other"], overlap.payload["files"]) == (later.id, earlier.id, ["a.txt"])
     assert overlap.payload["conflicting"] == conflicting
-    world.changes.land(earlier.id)
+    earlier.land()
     assert world.changes.preview_land(later.id).clean is not bool(conflicting)
 
 
 # A session that continues another one (SPEC 9.4)
 
 
-def run_session(world: World, session_id: str, files: dict[str, str], *, continues: str = "") -> ChangeSet:
+def run_session(world: World, session_id: str, files: dict[str, str], *, continues: str = "") -> Change:
     """Run a session that writes `files`; its change set."""
-    return world.make_change_set(file_edits(files), name=session_id, continues=continues)
+    return world.make_change(file_edits(files), name=session_id, continues=continues)
 
 
 def wait_for_tidying() -> None:
-    deadline = time.monotonic() + 5
-    while any(thread.name.startswith("clawpy-tidy-") for thread in threading.enumerate()):
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
+    wait_until(lambda: not any(thread.name.startswith("clawpy-tidy-") for thread in threading.enumerate()))
 
 
 def test_a_continuing_session_has_the_waiting_changes_in_its_change_set(world: World) -> None:
@@ -332,12 +325,12 @@ def test_a_continuing_session_has_the_waiting_changes_in_its_change_set(world: W
     after = run_session(world, "sess_2", {"c.txt": "c\n"}, continues="sess_1")
 
     assert {file.path for file in after.files} == {"a.txt", "new.txt", "c.txt"}
-    superseded = world.changes.get(earlier.id)
+    superseded = earlier.now
     assert (superseded.state, superseded.note) == (ChangeState.DISCARDED, "continued in sess_2")
     wait_for_tidying()
     assert not world.worktrees.folder_of("sess_1").exists()
     assert not any("sess_1" in ref for ref in world.refs)
-    world.changes.land(after.id)
+    after.land()
     assert (world.root / "a.txt").read_text() == "one\n2\n3\n"
     assert (world.root / "c.txt").read_text() == "c\n"
     assert (world.root / "mine.txt").read_text() == "meanwhile\n"
@@ -346,13 +339,13 @@ def test_a_continuing_session_has_the_waiting_changes_in_its_change_set(world: W
 @pytest.mark.parametrize("decide", ["land", "discard"])
 def test_a_continuing_session_leaves_decided_changes_as_they_are(world: World, decide: str) -> None:
     earlier = run_session(world, "sess_1", {"a.txt": "one\n2\n3\n"})
-    getattr(world.changes, decide)(earlier.id)
-    state = world.changes.get(earlier.id).state
+    getattr(earlier, decide)()
+    state = earlier.now.state
 
     after = run_session(world, "sess_2", {"c.txt": "c\n"}, continues="sess_1")
 
     assert [file.path for file in after.files] == ["c.txt"]
-    assert world.changes.get(earlier.id).state is state
+    assert earlier.now.state is state
 
 
 @pytest.mark.long
@@ -360,13 +353,13 @@ def test_changes_that_land_while_a_session_continues_them_are_not_discarded(worl
     earlier = run_session(world, "sess_1", {"a.txt": "one\n2\n3\n"})
 
     def edit(folder: Path) -> None:
-        world.changes.land(earlier.id)
+        earlier.land()
         (folder / "c.txt").write_text("c\n")
 
-    after = world.make_change_set(edit, name="sess_2", continues="sess_1")
+    after = world.make_change(edit, name="sess_2", continues="sess_1")
 
-    assert world.changes.get(earlier.id).state is ChangeState.LANDED
-    world.changes.land(after.id)
+    assert earlier.now.state is ChangeState.LANDED
+    after.land()
     assert (world.root / "c.txt").read_text() == "c\n"
 
 

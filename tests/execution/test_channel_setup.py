@@ -19,7 +19,7 @@ from engine.execution.channel_setup import ChannelSetup
 from engine.execution.local_models import MAX_ANSWER_BYTES, MAX_MODELS, TIMEOUT_S, query_local_models
 from engine.model import Refusal
 from engine.settings_store import SettingsStore
-from tests.support.helpers import refused
+from tests.support.helpers import make_program, refused
 
 Build = Callable[..., ChannelSetup]
 
@@ -37,10 +37,8 @@ def settings(tmp_path: Path, clock: FakeClock) -> SettingsStore:
 def build(tmp_path: Path, settings: SettingsStore) -> Build:
     def build_setup(*programs: str, model_for: Callable[[str, str], Any] = no_model) -> ChannelSetup:
         tools = tmp_path / "bin"
-        tools.mkdir(exist_ok=True)
         for name in programs:
-            (tools / name).write_text("#!/bin/sh\n")
-            (tools / name).chmod(0o755)
+            make_program(tools / name)
         return ChannelSetup(settings, data=tmp_path / "data", model_for=model_for, path=str(tools))
 
     return build_setup

@@ -35,7 +35,7 @@ def world(landing_world: World) -> World:
 
 
 def test_lines_that_changed_on_both_sides_are_a_conflict(world: World) -> None:
-    change_set = world.make_change_set(file_edit("a.txt", TEXT.replace("line 3\n", "theirs\n")))
+    change_set = world.make_change(file_edit("a.txt", TEXT.replace("line 3\n", "theirs\n")))
     world.write("a.txt", TEXT.replace("line 3\n", "mine\n"))
 
     refusal = assert_landing_is_refused(world, change_set)
@@ -54,7 +54,7 @@ def test_lines_that_changed_on_both_sides_are_a_conflict(world: World) -> None:
 )
 def test_an_ignored_file_or_folder_in_the_way_is_kept(world: World, existing: str, obstacle: str) -> None:
     target = "sub/new.txt" if existing == "sub" else "new.txt"
-    change_set = world.make_change_set(file_edit(target, "theirs\n"))
+    change_set = world.make_change(file_edit(target, "theirs\n"))
     (world.root / ".git/info/exclude").write_text("/new.txt\n/sub\n")
     world.write(existing, "precious\n")
 
@@ -62,7 +62,7 @@ def test_an_ignored_file_or_folder_in_the_way_is_kept(world: World, existing: st
 
 
 def test_nothing_is_written_through_a_link(world: World) -> None:
-    change_set = world.make_change_set(file_edit("sub/new.txt", "theirs\n"))
+    change_set = world.make_change(file_edit("sub/new.txt", "theirs\n"))
     elsewhere = world.folder / "elsewhere"
     elsewhere.mkdir()
     (world.root / ".git/info/exclude").write_text("/sub\n")
@@ -74,23 +74,23 @@ def test_nothing_is_written_through_a_link(world: World) -> None:
 
 
 def test_an_empty_folder_is_replaced_and_restored_by_the_undo(world: World) -> None:
-    change_set = world.make_change_set(file_edit("place", "theirs\n"))
+    change_set = world.make_change(file_edit("place", "theirs\n"))
     (world.root / "place/inner").mkdir(parents=True)
     (world.root / "place/inner").chmod(0o711)
     before = world.files
 
-    world.changes.land(change_set.id)
+    change_set.land()
     assert (world.root / "place").read_text() == "theirs\n"
-    world.changes.undo(change_set.id)
+    change_set.undo()
 
     assert world.files == before
 
 
 def test_an_edit_of_a_file_that_the_session_renamed_is_merged(world: World) -> None:
-    change_set = world.make_change_set(lambda folder: (folder / "a.txt").rename(folder / "moved.txt"))
+    change_set = world.make_change(lambda folder: (folder / "a.txt").rename(folder / "moved.txt"))
     world.write("a.txt", TEXT + "mine\n")
 
-    world.changes.land(change_set.id)
+    change_set.land()
 
     assert not (world.root / "a.txt").exists()
     assert (world.root / "moved.txt").read_text() == TEXT + "mine\n"
@@ -117,10 +117,10 @@ def test_modes_links_deletions_and_folders_land_and_are_undone(world: World) -> 
         (folder / "b.txt").mkdir()
         (folder / "b.txt/inner").write_bytes(b"\0\xff\r\n")
 
-    change_set = world.make_change_set(edit)
+    change_set = world.make_change(edit)
     before, state = world.files, world.git_state
 
-    world.changes.land(change_set.id)
+    change_set.land()
 
     after = world.files
     assert after["private.txt"] == ("file", 0o600, b"P\n")
@@ -130,18 +130,18 @@ def test_modes_links_deletions_and_folders_land_and_are_undone(world: World) -> 
     assert after["link"] == ("link", 0, b"b.txt/../d//")
     assert after["b.txt/inner"][2] == b"\0\xff\r\n"
     assert "d" not in after
-    world.changes.undo(change_set.id)
+    change_set.undo()
     assert world.files == before
     assert world.git_state == state
 
 
 def test_a_rename_that_changes_only_the_case_lands_and_is_undone(world: World) -> None:
-    change_set = world.make_change_set(lambda folder: (folder / "a.txt").rename(folder / "A.txt"))
+    change_set = world.make_change(lambda folder: (folder / "a.txt").rename(folder / "A.txt"))
     before = world.files
 
-    world.changes.land(change_set.id)
+    change_set.land()
     assert {path for path in world.files if path.lower() == "a.txt"} == {"A.txt"}
-    world.changes.undo(change_set.id)
+    change_set.undo()
     assert world.files == before
 
 
@@ -157,16 +157,16 @@ def test_line_endings_are_those_of_a_checkout_and_restored_by_the_undo(world: Wo
         (folder / ".gitattributes").write_text("*.lf eol=lf\n")
         (folder / "new.lf").write_text("x\ny\n")
 
-    change_set = world.make_change_set(edit)
+    change_set = world.make_change(edit)
     before = world.files
 
-    world.changes.land(change_set.id)
+    change_set.land()
 
     assert (world.root / "dos.txt").read_bytes() == b"one\r\ntwo\r\nthree\r\n"
     assert (world.root / "unix.txt").read_bytes() == b"one\r\ntwo\r\nthree\r\n"
     assert (world.root / "new.lf").read_bytes() == b"x\ny\n"
     assert (world.root / "a.txt").read_bytes() == TEXT.encode()  # the mode alone changed
-    world.changes.undo(change_set.id)
+    change_set.undo()
     assert world.files == before
 
 
@@ -177,9 +177,9 @@ def test_a_submodule_is_left_as_it_is(world: World, tmp_path: Path) -> None:
     commit = library.git("rev-parse", "HEAD")
     world.git("-c", "protocol.file.allow=always", "submodule", "add", "-q", str(library.path), "lib")
     world.repository.commit("part")
-    beside = world.make_change_set(file_edit("a.txt", "beside\n"), name="session_1")
+    beside = world.make_change(file_edit("a.txt", "beside\n"), name="session_1")
     (world.root / "lib/x").write_text("dirty")
-    world.changes.land(beside.id)
+    beside.land()
 
     def drop(folder: Path) -> None:
         (folder / "lib").rmdir()
@@ -192,10 +192,10 @@ def test_a_file_with_a_filter_program_is_not_landed_and_no_filter_runs(world: Wo
     world.git("config", "filter.lfs.clean", f"touch {world.folder}/trap; cat")
     world.git("config", "filter.lfs.smudge", f"touch {world.folder}/trap; cat")
     world.write(".gitattributes", "*.bin filter=lfs\n")
-    change_set = world.make_change_set(file_edit("big.bin", "theirs\n"))
+    change_set = world.make_change(file_edit("big.bin", "theirs\n"))
 
     assert "lfs" in assert_landing_is_refused(world, change_set, "unsupported_files").message
-    refused("unsupported_files", lambda: world.changes.branch(change_set.id))
+    refused("unsupported_files", lambda: change_set.branch())
     assert not (world.folder / "trap").exists()
 
 
@@ -207,11 +207,11 @@ def test_a_file_with_a_filter_program_is_not_landed_and_no_filter_runs(world: Wo
 def test_an_edit_during_the_landing_is_never_overwritten(world: World, name: str) -> None:
     """At every step; and the landing happens as a whole or not at all."""
     files = {"a.txt": "theirs\n", "b.txt": "theirs\n", "d/only.txt": None, "new.txt": "theirs\n"}
-    change_set = world.make_change_set(file_edits(files))
+    change_set = world.make_change(file_edits(files))
     steps: list[str] = []
     world.step = steps.append
-    world.changes.land(change_set.id)
-    world.changes.undo(change_set.id)
+    change_set.land()
+    change_set.undo()
     before = world.files
     landing_steps = steps[: steps.index("files done")]
 
@@ -227,7 +227,7 @@ def test_an_edit_during_the_landing_is_never_overwritten(world: World, name: str
         world.step = save
         refusal = None
         try:
-            world.changes.land(change_set.id)
+            change_set.land()
         except Refusal as error:
             refusal = error
         world.step = lambda step: None
@@ -244,7 +244,6 @@ def test_an_edit_during_the_landing_is_never_overwritten(world: World, name: str
 
 def make_waiting(tx: Transaction, change_set_id: str) -> None:
     row = tx.session.get(ChangeSetRow, change_set_id)
-    assert row is not None
     row.state, row.landings = "waiting", []
     tx.session.add(row)
 
@@ -264,7 +263,7 @@ def restore_files(world: World, before: dict[str, tuple[str, int, bytes]]) -> No
 
 @pytest.mark.long
 def test_a_file_that_changes_all_the_time_is_refused(world: World) -> None:
-    change_set = world.make_change_set(file_edit("a.txt", TEXT + "theirs\n"))
+    change_set = world.make_change(file_edit("a.txt", TEXT + "theirs\n"))
     counter = iter(range(100))
 
     def change_file(step: str) -> None:
@@ -272,7 +271,7 @@ def test_a_file_that_changes_all_the_time_is_refused(world: World) -> None:
             (world.root / "a.txt").write_text(f"{next(counter)}\n" + TEXT)
 
     world.step = change_file
-    refused("busy_files", lambda: world.changes.land(change_set.id))
+    refused("busy_files", lambda: change_set.land())
     assert next(counter) == 5
 
 
@@ -282,8 +281,8 @@ def test_a_file_that_changes_all_the_time_is_refused(world: World) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("edit", ["bytes", "mode", "gone", "kind", "folder"])
 def test_an_undo_that_would_lose_later_edits_is_refused(world: World, edit: str) -> None:
-    change_set = world.make_change_set(file_edits({"a.txt": "theirs\n", "d/only.txt": None}))
-    world.changes.land(change_set.id)
+    change_set = world.make_change(file_edits({"a.txt": "theirs\n", "d/only.txt": None}))
+    change_set.land()
     file = world.root / "a.txt"
     name = "a.txt"
     if edit == "bytes":
@@ -300,16 +299,16 @@ def test_an_undo_that_would_lose_later_edits_is_refused(world: World, edit: str)
         name = "d"
     before = world.files
 
-    assert name in refused("later_edits", lambda: world.changes.undo(change_set.id)).message
+    assert name in refused("later_edits", lambda: change_set.undo()).message
     assert world.files == before
-    assert world.changes.get(change_set.id).state is ChangeState.LANDED
+    assert change_set.now.state is ChangeState.LANDED
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("failing", ["prepare", "write", "make folder", "remove"])
 def test_a_landing_that_fails_to_write_is_rolled_back(world: World, failing: str) -> None:
     files = {"a.txt": "theirs\n", "d/only.txt": None, "sub/new.txt": "theirs\n"}
-    change_set = world.make_change_set(file_edits(files))
+    change_set = world.make_change(file_edits(files))
     before = world.files
 
     def fail(step: str) -> None:
@@ -318,15 +317,15 @@ def test_a_landing_that_fails_to_write_is_rolled_back(world: World, failing: str
             raise OSError(28, "No space left on device", "a.txt")
 
     world.step = fail
-    refused("cannot_write", lambda: world.changes.land(change_set.id))
+    refused("cannot_write", lambda: change_set.land())
 
     assert world.files == before
     assert unfinished_intents(world.database, "landing") == []
-    world.changes.land(change_set.id)
+    change_set.land()
 
 
 def test_a_failed_rollback_is_finished_before_the_next_landing(world: World) -> None:
-    change_set = world.make_change_set(file_edits({"a.txt": "theirs\n", "b.txt": "theirs\n"}))
+    change_set = world.make_change(file_edits({"a.txt": "theirs\n", "b.txt": "theirs\n"}))
     before = world.files
 
     def fail(step: str) -> None:
@@ -334,18 +333,18 @@ def test_a_failed_rollback_is_finished_before_the_next_landing(world: World) -> 
             raise OSError(28, "No space left on device")
 
     world.step = fail
-    refused("not_restored", lambda: world.changes.land(change_set.id))
+    refused("not_restored", lambda: change_set.land())
     assert world.files != before
     world.step = lambda step: None
 
-    assert world.changes.land(change_set.id).state is ChangeState.LANDED
-    world.changes.undo(change_set.id)
+    assert change_set.land().state is ChangeState.LANDED
+    change_set.undo()
     assert world.files == before
 
 
 def test_recovery_keeps_and_names_files_that_were_edited_after_the_crash(world: World) -> None:
-    change_set = world.make_change_set(file_edits({"a.txt": "theirs\n", "b.txt": "theirs\n"}))
-    kill_at(world, "write b.txt", lambda: world.changes.land(change_set.id))
+    change_set = world.make_change(file_edits({"a.txt": "theirs\n", "b.txt": "theirs\n"}))
+    kill_at(world, "write b.txt", lambda: change_set.land())
     (world.root / "a.txt").write_text("edited after the crash\n")
 
     (message,) = world.changes.recover()
@@ -362,28 +361,28 @@ def test_a_repository_with_sha256_lands_undoes_and_branches(tmp_path: Path) -> N
     subprocess.run(["git", "init", "-q", "-b", "main", "--object-format=sha256", tmp_path / "shop"], check=True)
     world = World(tmp_path)
     world.repository.commit("one", {"a.txt": TEXT})
-    change_set = world.make_change_set(file_edit("a.txt", "theirs\n"))
+    change_set = world.make_change(file_edit("a.txt", "theirs\n"))
     before = world.files
 
-    world.changes.land(change_set.id)
+    change_set.land()
     assert (world.root / "a.txt").read_text() == "theirs\n"
-    world.changes.undo(change_set.id)
+    change_set.undo()
     assert world.files == before
-    assert world.changes.branch(change_set.id).branch == "clawpy/fix-the-cart"
+    assert change_set.branch().branch == "clawpy/fix-the-cart"
     world.close()
 
 
 def test_a_workspace_that_is_a_linked_worktree_lands_and_undoes(world: World) -> None:
     linked = world.folder / "linked"
     world.git("worktree", "add", "-q", "-b", "other", str(linked))
-    change_set = world.make_change_set(file_edit("a.txt", "theirs\n"), workspace=linked)
+    change_set = world.make_change(file_edit("a.txt", "theirs\n"), workspace=linked)
     untouched = world.files
 
-    world.changes.land(change_set.id)
+    change_set.land()
 
     assert (linked / "a.txt").read_text() == "theirs\n"
     assert world.files == untouched
-    world.changes.undo(change_set.id)
+    change_set.undo()
     assert (linked / "a.txt").read_text() == TEXT
     assert linked.exists()
 

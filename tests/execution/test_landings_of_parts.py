@@ -26,7 +26,7 @@ from tests.execution.landing_scenarios import (
     operator_edits,
     session_edits,
 )
-from tests.execution.landing_world import Killed, World
+from tests.execution.landing_world import Change, Killed, World
 from tests.support.helpers import refused
 
 TEXT = [f"line {number}\n" for number in range(40)]
@@ -59,13 +59,13 @@ def read_file(world: World, name: str) -> str | None:
 
 def test_after_a_part_landed_the_rest_waits_and_each_landing_is_undone_alone(world: World) -> None:
     before, state = world.files, world.git_state
-    change = world.make_change_set(edit)
+    change = world.make_change(edit)
 
-    part = world.changes.land(change.id, [FilePart("b.txt"), FilePart("c.txt")])
+    part = change.land(FilePart("b.txt"), FilePart("c.txt"))
 
     assert (part.state, part.landed) == (ChangeState.WAITING, 2)
     assert [file.path for file in part.files] == ["a.txt", "new.txt"]
-    assert [file.path for file in world.changes.diff(change.id)] == ["a.txt", "new.txt"]
+    assert [file.path for file in change.diff()] == ["a.txt", "new.txt"]
     assert (read_file(world, "b.txt"), read_file(world, "c.txt"), read_file(world, "a.txt")) == (
         None,
         "c\n",
@@ -75,70 +75,70 @@ def test_after_a_part_landed_the_rest_waits_and_each_landing_is_undone_alone(wor
     assert [landed.id for landed in world.changes.undoable_landings(str(world.root))] == [change.id]
     assert world.git_state == state
 
-    complete = world.changes.land(change.id)
+    complete = change.land()
     assert (complete.state, complete.files) == (ChangeState.LANDED, change.files)
     assert read_file(world, "a.txt") == changed_text(n2="first", n20="second", n38="third")
 
-    part = world.changes.undo(change.id)
+    part = change.undo()
     assert (part.state, read_file(world, "c.txt"), read_file(world, "a.txt")) == (
         ChangeState.WAITING,
         "c\n",
         changed_text(),
     )
     assert [file.path for file in part.files] == ["a.txt", "new.txt"]
-    undone = world.changes.undo(change.id)
+    undone = change.undo()
     assert (undone.state, undone.files, undone.landed) == (ChangeState.UNDONE, change.files, 0)
     assert (world.files, world.git_state) == (before, state)
 
 
 def test_hunks_land_beside_your_edits(world: World) -> None:
-    change = world.make_change_set(edit)
+    change = world.make_change(edit)
     world.write("a.txt", changed_text(n10="mine"))
     world.write("c2.txt", "mine\n")
 
-    world.changes.land(change.id, [FilePart("a.txt", (2,)), FilePart("new.txt", (1,))])
+    change.land(FilePart("a.txt", (2,)), FilePart("new.txt", (1,)))
 
     assert read_file(world, "a.txt") == changed_text(n10="mine", n20="second")
     assert (read_file(world, "old.txt"), read_file(world, "new.txt")) == (None, changed_text(n5="five"))
-    [diff_a, diff_b, diff_c, diff_new] = world.changes.diff(change.id)
+    [diff_a, diff_b, diff_c, diff_new] = change.diff()
     assert [(diff.hunks.count("@@ -"), diff.landed) for diff in (diff_a, diff_new)] == [(2, (2,)), (1, (1,))]
     assert (diff_b.status, diff_c.status) == ("deleted", "added")
-    assert [file.status for file in world.changes.get(change.id).files if file.path == "new.txt"] == ["modified"]
-    world.changes.land(change.id, [FilePart("a.txt", (1, 3))])
+    assert [file.status for file in change.now.files if file.path == "new.txt"] == ["modified"]
+    change.land(FilePart("a.txt", (1, 3)))
     assert read_file(world, "a.txt") == changed_text(n2="first", n10="mine", n20="second", n38="third")
-    world.changes.undo(change.id)
+    change.undo()
     assert read_file(world, "a.txt") == changed_text(n10="mine", n20="second")
 
 
 def test_hunks_keep_their_numbers_when_others_landed(world: World) -> None:
-    change = world.make_change_set(edit)
+    change = world.make_change(edit)
     first, second, third = (FilePart("a.txt", (number,)) for number in (1, 2, 3))
 
-    world.changes.land(change.id, [first])
+    change.land(first)
 
-    refused("already_decided", lambda: world.changes.land(change.id, [first]))
-    [diff] = [file for file in world.changes.diff(change.id) if file.path == "a.txt"]
+    refused("already_decided", lambda: change.land(first))
+    [diff] = [file for file in change.diff() if file.path == "a.txt"]
     assert (diff.landed, "+first" in diff.hunks, "+second" in diff.hunks) == ((1,), False, True)
-    world.changes.land(change.id, [second])
+    change.land(second)
     assert read_file(world, "a.txt") == changed_text(n2="first", n20="second")
-    world.changes.undo(change.id)
-    world.changes.land(change.id, [third, FilePart("c.txt")])
+    change.undo()
+    change.land(third, FilePart("c.txt"))
     assert read_file(world, "a.txt") == changed_text(n2="first", n38="third")
-    refused("already_decided", lambda: world.changes.land(change.id, [FilePart("c.txt")]))
-    refused("already_decided", lambda: world.changes.land(change.id, [FilePart("a.txt", (2, 3))]))
-    world.changes.land(change.id, [FilePart("a.txt")])
+    refused("already_decided", lambda: change.land(FilePart("c.txt")))
+    refused("already_decided", lambda: change.land(FilePart("a.txt", (2, 3))))
+    change.land(FilePart("a.txt"))
     assert read_file(world, "a.txt") == changed_text(n2="first", n20="second", n38="third")
 
 
 def test_hunks_are_numbered_anew_after_the_rest_was_discarded(world: World) -> None:
-    change = world.make_change_set(edit)
-    world.changes.land(change.id, [FilePart("a.txt", (3,))])
-    world.changes.land(change.id, [FilePart("a.txt", (1,))])
-    world.changes.discard(change.id)
-    world.changes.undo(change.id)
-    [diff] = world.changes.diff(change.id)
+    change = world.make_change(edit)
+    change.land(FilePart("a.txt", (3,)))
+    change.land(FilePart("a.txt", (1,)))
+    change.discard()
+    change.undo()
+    [diff] = change.diff()
     assert (diff.landed, "+first" in diff.hunks) == ((2,), True)
-    world.changes.land(change.id, [FilePart("a.txt", (1,))])
+    change.land(FilePart("a.txt", (1,)))
     assert read_file(world, "a.txt") == changed_text(n2="first", n38="third")
 
 
@@ -146,21 +146,20 @@ def test_a_comment_on_an_old_line_is_on_the_line_that_the_diff_shows(world: Worl
     def edit_lines(folder: Path) -> None:
         (folder / "a.txt").write_text(changed_text(n2="first\n" + "added\n" * 10, n38="third"))
 
-    change = world.make_change_set(edit_lines)
-    world.changes.land(change.id, [FilePart("a.txt", (1,))])
-    [diff] = world.changes.diff(change.id)
+    change = world.make_change(edit_lines)
+    change.land(FilePart("a.txt", (1,)))
+    [diff] = change.diff()
     assert diff.hunks.startswith("@@ -36,5 +47,5 @@")
     [comment] = world.changes.comments.add(change.id, "a.txt", 39, "why?", old=True).comments
     assert comment.quote == "line 38"
 
 
 def test_an_unknown_file_or_hunk_is_refused(world: World) -> None:
-    change = world.make_change_set(edit)
+    change = world.make_change(edit)
     before = world.files
-    land = world.changes.land
-    refused("unknown_file", lambda: land(change.id, [FilePart("nope")]))
-    refused("unknown_hunk", lambda: land(change.id, [FilePart("a.txt", (4,))]))
-    refused("unknown_hunk", lambda: land(change.id, [FilePart("b.txt", (0,))]))
+    refused("unknown_file", lambda: change.land(FilePart("nope")))
+    refused("unknown_hunk", lambda: change.land(FilePart("a.txt", (4,))))
+    refused("unknown_hunk", lambda: change.land(FilePart("b.txt", (0,))))
     assert world.files == before
     assert world.changes.preview_land(change.id, [FilePart("b.txt")]).files == 1
 
@@ -171,19 +170,19 @@ def test_a_file_that_replaces_another_lands_only_with_it(world: World) -> None:
         (folder / "b.txt").mkdir()
         (folder / "b.txt/inside").write_text("x\n")
 
-    change = world.make_change_set(folder_for_file)
-    refused("inseparable", lambda: world.changes.land(change.id, [FilePart("b.txt/inside")]))
-    world.changes.land(change.id, [FilePart("b.txt/inside"), FilePart("b.txt")])
+    change = world.make_change(folder_for_file)
+    refused("inseparable", lambda: change.land(FilePart("b.txt/inside")))
+    change.land(FilePart("b.txt/inside"), FilePart("b.txt"))
     assert read_file(world, "b.txt/inside") == "x\n"
 
 
 def test_a_landed_part_can_be_undone_after_the_rest_was_discarded(world: World) -> None:
     before = world.files
-    change = world.make_change_set(edit)
-    world.changes.land(change.id, [FilePart("a.txt")])
+    change = world.make_change(edit)
+    change.land(FilePart("a.txt"))
     events = world.bus.subscribe(lambda: None)
 
-    narrowed = world.changes.discard(change.id)
+    narrowed = change.discard()
 
     assert (narrowed.state, narrowed.note) == (ChangeState.LANDED, "the rest was discarded")
     assert [file.path for file in narrowed.files] == ["a.txt"]
@@ -191,16 +190,16 @@ def test_a_landed_part_can_be_undone_after_the_rest_was_discarded(world: World) 
     assert not world.worktrees.folder_of("session_1").exists()
     world.changes.recover()
     world.git("gc", "-q", "--prune=now")
-    assert world.changes.undo(change.id).state is ChangeState.UNDONE
+    assert change.undo().state is ChangeState.UNDONE
     assert world.files == before
 
 
 def test_a_branch_has_only_the_rest(world: World) -> None:
-    change = world.make_change_set(edit)
+    change = world.make_change(edit)
     events = world.bus.subscribe(lambda: None)
-    world.changes.land(change.id, [FilePart("a.txt", (1,))])
-    world.changes.land(change.id, [FilePart("a.txt")])
-    branched = world.changes.branch(change.id)
+    change.land(FilePart("a.txt", (1,)))
+    change.land(FilePart("a.txt"))
+    branched = change.branch()
     assert [event.sentence() for event in events.drain()] == [
         f"landed: {change.id}, 1 file, 4 left",
         f"landed: {change.id}, 1 file, 3 left",
@@ -209,42 +208,42 @@ def test_a_branch_has_only_the_rest(world: World) -> None:
     assert (branched.state, branched.branch) == (ChangeState.LANDED, "clawpy/fix-the-cart")
     changed = world.git("diff", "--name-only", "--no-renames", "main", branched.branch).split()
     assert changed == ["b.txt", "c.txt", "new.txt", "old.txt"]
-    world.changes.undo(change.id)
-    assert world.changes.undo(change.id).state is ChangeState.UNDONE
+    change.undo()
+    assert change.undo().state is ChangeState.UNDONE
     assert read_file(world, "a.txt") == changed_text()
 
 
 def test_git_gc_removes_no_tree_of_a_reduced_change_set(world: World) -> None:
-    change = world.make_change_set(edit)
-    world.changes.land(change.id, [FilePart("a.txt", (1, 2)), FilePart("new.txt", (1,))])
-    world.changes.discard(change.id)
+    change = world.make_change(edit)
+    change.land(FilePart("a.txt", (1, 2)), FilePart("new.txt", (1,)))
+    change.discard()
     complete = world.files
-    world.changes.undo(change.id)
-    world.changes.land(change.id, [FilePart("a.txt", (1,))])
+    change.undo()
+    change.land(FilePart("a.txt", (1,)))
 
     world.git("gc", "-q", "--prune=now")
 
-    assert [file.path for file in world.changes.diff(change.id)] == ["a.txt", "new.txt"]
-    world.changes.land(change.id)
+    assert [file.path for file in change.diff()] == ["a.txt", "new.txt"]
+    change.land()
     assert world.files == complete
 
 
 def test_files_of_every_landed_part_are_ours(world: World) -> None:
-    change = world.make_change_set(edit)
+    change = world.make_change(edit)
     place = str(world.root)
-    world.changes.land(change.id, [FilePart("a.txt")])
-    world.changes.land(change.id, [FilePart("c.txt")])
+    change.land(FilePart("a.txt"))
+    change.land(FilePart("c.txt"))
     assert set(world.changes.written_by_us(place)) == {"a.txt", "c.txt"}
-    world.changes.undo(change.id)
+    change.undo()
     assert set(world.changes.written_by_us(place)) == {"a.txt"}
     assert [landed.id for landed in world.changes.undoable_landings(place)] == [change.id]
     world.write("a.txt", "mine\n")
-    world.changes.land(change.id, [FilePart("c.txt")])
+    change.land(FilePart("c.txt"))
     assert world.changes.undoable_landings(place) == []
 
 
 def test_a_file_that_is_edited_while_the_next_one_is_written_is_not_ours(world: World) -> None:
-    change = world.make_change_set(edit)
+    change = world.make_change(edit)
 
     def save(step: str) -> None:
         if step == "write c.txt":  # after a.txt
@@ -252,16 +251,16 @@ def test_a_file_that_is_edited_while_the_next_one_is_written_is_not_ours(world: 
             os.utime(world.root / "a.txt", ns=(1, 1))
 
     world.step = save
-    world.changes.land(change.id)
+    change.land()
     assert world.changes.written_by_us(str(world.root))["a.txt"] != 1
     assert world.changes.undoable_landings(str(world.root)) == []
 
 
 def test_the_undo_of_a_session_undoes_every_part_or_none(world: World) -> None:
     before = world.files
-    change = world.make_change_set(edit)
+    change = world.make_change(edit)
     for part in (FilePart("a.txt", (1,)), FilePart("c.txt"), FilePart("a.txt")):
-        world.changes.land(change.id, [part])
+        change.land(part)
     world.write("c.txt", "mine\n")
     landed = world.files
 
@@ -272,34 +271,34 @@ def test_the_undo_of_a_session_undoes_every_part_or_none(world: World) -> None:
     events = world.bus.subscribe(lambda: None)
     assert world.changes.undo_session("session_1")
     assert world.files == before
-    assert world.changes.get(change.id).state is ChangeState.UNDONE
+    assert change.now.state is ChangeState.UNDONE
     assert [event.left for event in events.drain() if isinstance(event, LandingUndone)] == [2, 1, 0]
 
 
 def test_an_edit_between_two_landings_prevents_the_undo_of_the_session(world: World) -> None:
-    change = world.make_change_set(edit)
-    world.changes.land(change.id, [FilePart("a.txt", (1,))])
+    change = world.make_change(edit)
+    change.land(FilePart("a.txt", (1,)))
     world.write("a.txt", changed_text(n2="first", n10="mine"))
-    world.changes.land(change.id, [FilePart("a.txt")])
+    change.land(FilePart("a.txt"))
     landed = world.files
     refused("later_edits", lambda: world.changes.undo_session("session_1"))
     assert world.files == landed
 
 
 def test_a_landing_that_changes_nothing_can_be_undone(world: World) -> None:
-    change = world.make_change_set(edit)
+    change = world.make_change(edit)
     world.write("a.txt", changed_text(n2="first", n20="second", n38="third"))
     before = world.files
-    part = world.changes.land(change.id, [FilePart("a.txt")])
+    part = change.land(FilePart("a.txt"))
     assert (part.landed, part.landings) == (0, 1)
     assert world.changes.undo_session("session_1")
-    assert (world.changes.get(change.id).state, world.files) == (ChangeState.UNDONE, before)
+    assert (change.now.state, world.files) == (ChangeState.UNDONE, before)
 
 
-def parts_of(world: World, change: ChangeSet, chance: random.Random) -> list[FilePart]:
+def parts_of(change: Change, chance: random.Random) -> list[FilePart]:
     """Some of the files, some of the hunks of files."""
     parts = []
-    for file in world.changes.diff(change.id):
+    for file in change.diff():
         hunks = file.hunks.count("\n@@ -") + file.hunks.startswith("@@ -")
         if hunks > 1 and not file.all_or_nothing and chance.random() < 0.7:
             numbers = list(itertools.islice(file.numbers, hunks))
@@ -336,48 +335,46 @@ def _land_in_parts(world: World, edits: list[Edit], meanwhile: list[Edit], chanc
         for session_edit in edits:
             session_edit.apply(inside)
 
-    change = world.run_session(work)
-    if change is None:
+    captured = world.run_session(work)
+    if captured is None:
         return
+    change = Change(world.changes, captured)
     apply_edits(world, meanwhile)
     start, state = world.files, world.git_state
     try:
-        world.changes.land(change.id)
+        change.land()
     except Refusal:
         return
     complete = world.files
-    world.changes.undo(change.id)
+    change.undo()
     assert world.files == start
     steps = [start]
-    while (change := world.changes.get(change.id)).state is not ChangeState.LANDED:
-        parts = parts_of(world, change, chance) if len(steps) < 4 else []
+    while change.now.state is not ChangeState.LANDED:
+        parts = parts_of(change, chance) if len(steps) < 4 else []
         try:
-            change = world.changes.land(change.id, parts)
+            change.land(*parts)
         except Refusal as refusal:
             assert refusal.code == "inseparable" or meanwhile, refusal  # noqa: PT017 (a loop of cases)
-            if not parts:
-                return  # what you changed meanwhile takes the whole, but not this order of parts
             assert world.files == steps[-1]
-            steps.append(steps.pop())
-            change = world.changes.land(change.id) if not meanwhile else change
             if meanwhile:
-                return
+                return  # what you changed meanwhile takes the whole, but not this order of parts
+            change.land()
         steps.append(world.files)
         assert world.git_state == state
     if not meanwhile:
         assert steps[-1] == complete
     for before in reversed(steps[:-1]):
-        world.changes.undo(change.id)
+        change.undo()
         assert world.files == before
-    assert world.changes.get(change.id).state is ChangeState.UNDONE
+    assert change.now.state is ChangeState.UNDONE
     assert world.git_state == state
 
 
-DECISIONS: dict[str, Callable[[World, str], ChangeSet]] = {
-    "land a part": lambda world, id: world.changes.land(id, [FilePart("a.txt", (1, 3)), FilePart("new.txt")]),
-    "land the rest": lambda world, id: world.changes.land(id),
-    "undo the rest": lambda world, id: world.changes.undo(id),
-    "undo the part": lambda world, id: world.changes.undo(id),
+DECISIONS: dict[str, Callable[[Change], ChangeSet]] = {
+    "land a part": lambda change: change.land(FilePart("a.txt", (1, 3)), FilePart("new.txt")),
+    "land the rest": Change.land,
+    "undo the rest": Change.undo,
+    "undo the part": Change.undo,
 }
 
 
@@ -403,25 +400,25 @@ def test_a_landing_that_is_killed_at_any_step_is_complete_or_rolled_back(tmp_pat
         folder.mkdir()
         world = World(folder)
         world.repository.commit("one", {"a.txt": changed_text(), "b.txt": "b\n", "old.txt": changed_text()})
-        id = world.make_change_set(edit).id
+        change = world.make_change(edit)
         for earlier in itertools.takewhile(lambda name: name != decision, DECISIONS):
-            DECISIONS[earlier](world, id)
-        before, was = world.files, world.changes.get(id)
+            DECISIONS[earlier](change)
+        before, was = world.files, change.now
         world.step = kill_at(at)
         killed = False
         try:
-            DECISIONS[decision](world, id)
+            DECISIONS[decision](change)
         except Killed:
             killed = True
         world.close()
         world = World(folder)
         world.changes.recover()
         assert unfinished_intents(world.database, "landing") == []
-        now = world.changes.get(id)
+        change = Change(world.changes, was)
+        now = change.now
         if now.landed == was.landed:
             assert (world.files, now) == (before, was)
-            DECISIONS[decision](world, id)
-            now = world.changes.get(id)
+            now = DECISIONS[decision](change)
         else:
             completed += killed
         outcomes.append((world.files, now.state, now.landed, now.files))

@@ -8,12 +8,11 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-import psutil
 import pytest
 
 from engine.execution.processes import GroupClosed, Processes
 from engine.execution.sandbox import NICE
-from tests.support.helpers import wait_until
+from tests.support.helpers import is_alive, wait_until
 
 MARK = f"sess_{os.getpid()}"
 """Of this run alone: whoever runs these tests beside us has children of his own."""
@@ -44,13 +43,6 @@ class Running:
     @property
     def pids(self) -> list[int]:
         return [int(line) for line in self.output.split()]
-
-
-def alive(pid: int) -> bool:
-    try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
 
 
 @pytest.fixture
@@ -95,7 +87,7 @@ def test_the_end_of_a_session_leaves_other_sessions_alone(processes: Processes, 
     running = Running(unrelated, "import os,time; print(os.getpid(), flush=True); time.sleep(60)", tmp_path)
     wait_until(lambda: len(running.pids) == 1)
     processes.end()
-    assert alive(running.pids[0])
+    assert is_alive(running.pids[0])
     unrelated.end()
     running.thread.join(2)
-    assert not alive(running.pids[0])
+    assert not is_alive(running.pids[0])

@@ -106,7 +106,6 @@ def test_no_text_closes_its_block(text: str) -> None:
 def test_the_identity_is_the_soul_and_the_place_of_the_agent(tmp_path: Path) -> None:
     part = IdentityPart(Organisation(), folder=tmp_path).part(request()).part  # type: ignore[arg-type]
 
-    assert part is not None
     assert part.lines[0].text == '<identity agent="builder" title=\'the "builder"\'>'
     assert part.lines[1].source == PromptSource(
         SourceKind.SOUL, str(tmp_path / "builder" / "soul.md"), "builder/soul.md", Trust.OPERATOR
@@ -123,7 +122,6 @@ def test_project_guidance_is_read_from_the_operators_tree(tmp_path: Path) -> Non
         (folder / "CLAUDE.md").symlink_to("AGENTS.md")  # the same text
     part = ProjectPart().part(request(workspace, folder=str(tree))).part
 
-    assert part is not None
     assert part.text.count("Use tabs.") == 1
     assert "Use spaces." not in part.text
     [line] = [entry for entry in part.lines if entry.text == "Use tabs."]
@@ -148,7 +146,6 @@ def test_long_guidance_is_cut_at_a_line_with_a_note(tmp_path: Path) -> None:
     (tmp_path / "AGENTS.md").write_text("a line of guidance\n" * 2_000)
     contribution = ProjectPart().part(request(tmp_path))
 
-    assert contribution.part is not None
     assert len(contribution.part.text) < prompt_parts.MAX_PROJECT + 200
     assert contribution.part.lines[-3].text == "a line of guidance"
     assert contribution.notes == ("AGENTS.md was cut: 23,997 of its 38,000 characters",)

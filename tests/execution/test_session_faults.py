@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import psutil
 import pytest
 from sqlmodel import select
 
@@ -26,14 +25,7 @@ from engine.model import Refusal, SessionState
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import Ledger
 from tests.execution.session_world import SLEEP, MakeWorld, World, run_python
-from tests.support.helpers import wait_until
-
-
-def alive(pid: int) -> bool:
-    try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
+from tests.support.helpers import is_alive, wait_until
 
 
 @contextmanager
@@ -60,7 +52,7 @@ def test_stop_ends_all_processes_of_a_session_within_a_second(world: World) -> N
     with at_most(1.0):
         world.sessions.stop(view.id, "the operator said so")
         ended = world.wait(view)
-    assert not any(alive(pid) for pid in pids)
+    assert not any(is_alive(pid) for pid in pids)
     assert marked_processes(view.id) == []
     assert ended.state is SessionState.CANCELLED
     assert ended.summary == "the operator said so"
@@ -175,7 +167,6 @@ def test_after_kill_minus_nine_no_session_is_lost_and_none_runs_twice(
     root = tmp_path / "crash"
     root.mkdir()
     engine = subprocess.Popen([sys.executable, "-c", CRASHER, str(root)], stdout=subprocess.PIPE, cwd=Path.cwd())
-    assert engine.stdout is not None
     assert engine.stdout.readline() == b"ready\n"
     engine.kill()
     engine.wait()

@@ -15,6 +15,7 @@ from engine.execution.tree_merges import free_branch_name
 from engine.git import Git
 from tests.conftest import Repository
 from tests.execution.landing_world import file_states, git_state
+from tests.support.helpers import make_program
 
 
 def tree_entries(repository: Repository, tree: str) -> dict[str, str]:
@@ -151,9 +152,7 @@ def test_submodules_keep_their_commit_and_nested_repositories_are_left_out(
 
 def test_no_program_of_the_configuration_runs(repository: Repository, tmp_path: Path) -> None:
     trap = tmp_path / "trap"
-    script = tmp_path / "evil"
-    script.write_text(f"#!/bin/sh\ntouch {trap}\ncat\n")
-    script.chmod(0o755)
+    script = make_program(tmp_path / "evil", f"touch {trap}\ncat")
     repository.commit(
         "one", {"a.bin": "1\n", "b.bin": "1\n", ".gitattributes": "*.bin filter=e=v.il merge=evil diff=evil\n"}
     )
@@ -164,9 +163,7 @@ def test_no_program_of_the_configuration_runs(repository: Repository, tmp_path: 
     repository.git("config", "diff.evil.textconv", str(script))
     repository.git("config", "core.fsmonitor", str(script))
     for hook in ("post-checkout", "pre-commit", "post-index-change", "reference-transaction"):
-        (repository.path / ".git/hooks").mkdir(exist_ok=True)
-        (repository.path / ".git/hooks" / hook).write_text(script.read_text())
-        (repository.path / ".git/hooks" / hook).chmod(0o755)
+        make_program(repository.path / ".git/hooks" / hook, f"touch {trap}")
     trap.unlink(missing_ok=True)
     repository.write("a.bin", "2\n")
 

@@ -15,6 +15,7 @@ from engine.git import GitError
 from engine.model import ChangeState
 from tests.conftest import Repository
 from tests.execution.landing_world import World, file_states
+from tests.support.helpers import make_program
 
 GITIGNORE = "*.log\n.env*\ncache/\nlinks/\nother\n"
 
@@ -63,10 +64,7 @@ def test_a_worktree_is_made_without_a_commit_and_in_a_folder_with_an_unusual_nam
 
 
 def test_no_hook_runs_when_a_worktree_is_made(world: World) -> None:
-    hook = world.root / ".git/hooks/post-checkout"
-    hook.parent.mkdir(exist_ok=True)
-    hook.write_text(f"#!/bin/sh\ntouch {world.folder}/trap\n")
-    hook.chmod(0o755)
+    make_program(world.root / ".git/hooks/post-checkout", f"touch {world.folder}/trap")
 
     world.open_worktree()
 

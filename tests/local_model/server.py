@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
 
-from tests.execution.model.world import until
+from tests.support.helpers import wait_until
 
 HERE = Path(__file__).parent
 TOOLS, SILENT = str(HERE / "tools.jinja"), str(HERE / "silent.jinja")
@@ -81,7 +81,7 @@ class Smollm2(Endpoint):
 
     def wait_until_idle(self) -> None:
         """Wait until it computes nothing: it noticed that the client is gone."""
-        until(lambda: not self.busy(), 60)
+        wait_until(lambda: not self.busy(), 60)
 
     def __enter__(self) -> Self:
         self.start()

@@ -11,9 +11,10 @@ import pytest
 from engine.clock import FakeClock
 from engine.execution.runners.model.host_client import ModelHost
 from engine.model import Outcome, SessionState, Status
-from tests.execution.model.world import ModelWorld, until
+from tests.execution.model.world import ModelWorld
 from tests.local_model.conftest import SESSION_TIMEOUT_S, keyless_world
 from tests.local_model.server import SILENT, Proxy, Smollm2
+from tests.support.helpers import wait_until
 
 ASKED = "Look into readme.md"
 
@@ -80,7 +81,7 @@ def test_stop_ends_the_stream_on_both_sides(
         world = keyless_world(ModelWorld(tmp_path, clock, proxy, host=warm))
         with world.opened() as engine:
             session = world.start("Tell a story")
-            until(lambda: proxy.answers, SESSION_TIMEOUT_S)
+            wait_until(lambda: proxy.answers, SESSION_TIMEOUT_S)
             engine.sessions.stop(session.id, "enough")
             view = engine.sessions.wait(session.id, 2)
             assert (view.state, view.error) == (SessionState.CANCELLED, "enough")
@@ -97,7 +98,7 @@ def test_a_server_that_is_killed_gives_the_card_back_and_serves_it_when_it_is_th
         world = keyless_world(ModelWorld(tmp_path, clock, proxy, host=warm))
         with world.opened() as engine:
             session = world.start("Tell a story")
-            until(lambda: proxy.answers, SESSION_TIMEOUT_S)
+            wait_until(lambda: proxy.answers, SESSION_TIMEOUT_S)
             server.kill()
             view = world.finish(session, SESSION_TIMEOUT_S)
             assert (view.state, view.not_begun) == (SessionState.CANNOT_RUN, True)
@@ -107,7 +108,7 @@ def test_a_server_that_is_killed_gives_the_card_back_and_serves_it_when_it_is_th
             server.start()
             again = engine.cards.approve(view.prediction_id, without_sandbox=True)
             proxy.answers = 0
-            until(lambda: proxy.answers, SESSION_TIMEOUT_S)
+            wait_until(lambda: proxy.answers, SESSION_TIMEOUT_S)
             engine.sessions.stop(again.session_id or "", "enough")
 
 

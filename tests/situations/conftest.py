@@ -133,7 +133,6 @@ class Situation:
 
     def land(self, view: SessionView) -> None:
         """Land what the session changed."""
-        assert view.change_set_id is not None
         self.engine.changes.land(view.change_set_id)
 
     def advance(self, **span: float) -> None:
@@ -143,7 +142,6 @@ class Situation:
     def approve(self, card: Card) -> SessionView:
         """→ and the session's end."""
         approved = self.engine.cards.approve(card.id)
-        assert approved.session_id is not None
         view = self.engine.sessions.wait(approved.session_id, timeout=ENDS_WITHIN)
         assert view.state.over, view
         self.engine.card_cycle.follow_up()

@@ -1,4 +1,5 @@
-"""Small helpers of many tests: skips, tables of cases, checks of texts and refusals, waiting, a keyring in memory."""
+"""Small helpers of many tests: skips, tables of cases, checks of texts and refusals, waiting, programs, a keyring in
+memory."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from keyring.backend import KeyringBackend
 
@@ -55,13 +57,29 @@ def refused(code: str, action: Callable[[], object]) -> Refusal:
     return caught.value
 
 
-def wait_until(condition: Callable[[], object], seconds: float = 10.0, describe: Callable[[], str] = str) -> None:
+def wait_until(condition: Callable[[], object], seconds: float = 15.0, describe: Callable[[], str] = str) -> None:
     """Wait for a real process, thread or server until `condition` is true. After `seconds` the test fails with what
     `describe` returns."""
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, f"did not happen in {seconds} s: {describe()}"
         time.sleep(0.01)
+
+
+def make_program(file: Path, body: str = "exit 1") -> Path:
+    """Write a shell script that can be executed."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(f"#!/bin/sh\n{body}\n")
+    file.chmod(0o755)
+    return file
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process runs: it neither ended nor waits to be reaped."""
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 class MemoryKeyring(KeyringBackend):

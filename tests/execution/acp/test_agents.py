@@ -13,19 +13,13 @@ from engine.execution.runners.acp.agents import (
 )
 from engine.execution.sandbox import Confinement
 from engine.execution.sandbox.host_paths import readable_places
-
-
-def programs(folder: Path, *names: str) -> str:
-    folder.mkdir(exist_ok=True)
-    for name in names:
-        (folder / name).write_text("#!/bin/sh\n")
-        (folder / name).chmod(0o755)
-    return str(folder)
+from tests.support.helpers import make_program
 
 
 def test_agents_are_found_on_the_path(tmp_path: Path) -> None:
-    path = programs(tmp_path / "bin", "claude-code-acp", "claude-agent-acp", "gemini", "codex")
-    agents = {agent.name: agent for agent in find_agents(tmp_path / "data", path)}
+    for name in ("claude-code-acp", "claude-agent-acp", "gemini", "codex"):
+        make_program(tmp_path / "bin" / name)
+    agents = {agent.name: agent for agent in find_agents(tmp_path / "data", str(tmp_path / "bin"))}
     assert list(agents) == ["claude", "codex", "gemini"]
     assert agents["claude"].command == ("claude-agent-acp",)  # the newer of the two
     assert agents["claude"].hosts[0] == "api.anthropic.com"
@@ -40,11 +34,8 @@ def test_an_agent_sees_only_its_installation_in_the_operators_home(tmp_path: Pat
     for folder in (".ssh", ".local/bin", ".local/share/clawpy/acp/claude", ".cargo/bin", "notes", ".npm-global/bin"):
         (user / folder).mkdir(parents=True)
     modules = user / ".npm-global/lib/node_modules/@agentclientprotocol/claude-agent-acp/dist"
-    modules.mkdir(parents=True)
-    (modules / "index.js").write_text("#!/usr/bin/env node\n")
-    (modules / "index.js").chmod(0o755)
     program = user / ".npm-global/bin/claude-agent-acp"
-    program.symlink_to(modules / "index.js")
+    program.symlink_to(make_program(modules / "index.js"))
     place = user / ".local/share/clawpy/acp/claude"
     path = os.pathsep.join(str(user / folder) for folder in (".local/bin", ".cargo/bin", ".npm-global/bin"))
     environment = {"HOME": str(user), "PATH": path, "KEY": "k", "OTHER": "o"}

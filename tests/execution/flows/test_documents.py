@@ -191,7 +191,6 @@ def test_lessons_are_read_back_and_the_rest_of_the_file_stays(
     assert lessons_in(once) == lessons
     assert write_section(once, format_section(lessons), LEARNT) == once
     before, after = find_section(data, LEARNT), find_section(once, LEARNT)
-    assert after is not None
     if before is None:
         assert once.startswith(data)
         assert (once[len(data) : after[0]] + once[after[1] :]).strip() == b""
@@ -247,7 +246,6 @@ def test_the_section_is_quoted_in_the_next_prompt(tmp_path: Path) -> None:
     """Out and in again: the prompt carries the section, and no lesson can close its element."""
     (tmp_path / FILE).write_bytes(write_section(b"Use tabs.\n", format_section(HOSTILE), LEARNT))
     part = ProjectPart().part(PromptRequest("worker", "koji-core", str(tmp_path), "fix")).part
-    assert part is not None
     assert "Use tabs." in part.text
     assert part.text.count("</project>") == 1
     assert part.text.count("</file>") == 1

@@ -7,7 +7,6 @@ import pytest
 from engine.execution.runners.flows.failure_causes import Cause, cause_of
 from tests.support.helpers import read_table
 
-
 ROWS = read_table(__file__)
 
 

@@ -11,7 +11,7 @@ import pytest
 from engine.execution.runners.flow import CannotRun, FlowError
 from tests.conftest import Repository
 from tests.execution.flows.conftest import RunFlow
-from tests.support.helpers import read_table
+from tests.support.helpers import make_program, read_table
 
 ROWS = read_table(__file__)
 
@@ -136,10 +136,8 @@ def test_typescript_reports_errors_in_files_that_did_not_change(repository: Repo
 def test_node_modules_are_linked_into_the_worktree_only_during_the_run(
     repository: Repository, run_flow: RunFlow
 ) -> None:
-    prettier = repository.path / "node_modules" / ".bin" / "prettier"
-    prettier.parent.mkdir(parents=True)
-    prettier.write_text('#!/bin/sh\ntest -d node_modules || exit 9\nshift 2\nfor f; do echo "tidy" > "$f"; done\n')
-    prettier.chmod(0o755)
+    tidy = 'test -d node_modules || exit 9\nshift 2\nfor f; do echo "tidy" > "$f"; done'
+    make_program(repository.path / "node_modules/.bin/prettier", tidy)
     repository.commit(
         "begin", {".gitignore": "node_modules/\n", "package.json": '{"scripts": {"test": "node --test"}}', "a.js": "x"}
     )

@@ -13,6 +13,7 @@ import pytest
 from engine.execution.runners.flow import FlowError
 from tests.conftest import Repository
 from tests.execution.flows.conftest import RunFlow, commit_shop
+from tests.support.helpers import make_program
 
 
 @pytest.mark.long
@@ -72,10 +73,7 @@ def test_an_environment_without_pytest_is_named_with_the_interpreter_used_instea
     environment.unlink()
     venv.create(environment)  # without pip and pytest
     (environment / "bin" / "pip").touch()
-    python3 = tmp_path / "operator" / "python3"
-    python3.parent.mkdir()
-    python3.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
-    python3.chmod(0o755)
+    python3 = make_program(tmp_path / "operator" / "python3", f'exec "{sys.executable}" "$@"')
     monkeypatch.setenv("PATH", f"{python3.parent}{os.pathsep}{os.environ['PATH']}")
     used = f".venv has no pytest; {python3} was used instead"
 

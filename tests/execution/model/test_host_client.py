@@ -21,15 +21,17 @@ from engine.execution.runners.model.host_protocol import Model
 from engine.execution.session_terms import Limits
 from engine.helper_processes import HelperGone
 from engine.model import SessionState, Status
-from tests.execution.model.world import KEY, ModelWorld, hosts, until
+from tests.execution.model.world import KEY, ModelWorld
+from tests.support.helpers import wait_until
 from tests.support.model_server import ModelServer, Reply, calls
+
+pytestmark = pytest.mark.long
 
 ROOT = Path(engine.__file__).parents[1]
 
 HANGING = Reply(text="It begins, and then there is nothing.", hold=Event(), hold_after=2)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(("characters", "seconds"), [(0, FIRST_BYTE_SECONDS), (3, IDLE_SECONDS)])
 def test_a_hanging_provider_is_given_up_after_its_time(world: ModelWorld, characters: int, seconds: float) -> None:
     hangs = Reply(text="One more word. " * 9, hold=Event(), hold_after=characters)
@@ -39,7 +41,9 @@ def test_a_hanging_provider_is_given_up_after_its_time(world: ModelWorld, charac
         for number in (1, 2):
             request = world.server.wait(number)
             if characters:
-                until(lambda number=number: sum("One more" in text for text in world.texts(session, "say")) == number)
+                wait_until(
+                    lambda number=number: sum("One more" in text for text in world.texts(session, "say")) == number
+                )
             world.clock.advance(timedelta(seconds=seconds - 1))
             assert not request.gone.wait(0.3)
             world.clock.advance(timedelta(seconds=1))
@@ -47,7 +51,7 @@ def test_a_hanging_provider_is_given_up_after_its_time(world: ModelWorld, charac
                 world.clock.advance(timedelta(seconds=seconds))
             assert request.gone.wait(30)
             if number == 1:
-                until(lambda: any("again in" in text for text in world.texts(session)))
+                wait_until(lambda: any("again in" in text for text in world.texts(session)))
                 world.clock.advance(timedelta(seconds=2))
         view = world.finish(session)
         assert "did not answer in time" in view.error
@@ -56,14 +60,12 @@ def test_a_hanging_provider_is_given_up_after_its_time(world: ModelWorld, charac
         world.check_end(view)
 
 
-@pytest.mark.long
 def test_a_host_that_dies_is_replaced_and_the_conversation_continues(alone: ModelWorld) -> None:
-    before = hosts()
     alone.server.script(calls("read", path="readme.md"), HANGING, "Done.")
     with alone.opened():
         session = alone.start()
         alone.server.wait(2)
-        (host,) = [process for process in hosts() if process not in before]
+        (host,) = alone.started_hosts()
         host.kill()
         view = alone.finish(session)
         assert (view.state, view.summary) == (SessionState.SUCCEEDED, "Done.")
@@ -73,31 +75,28 @@ def test_a_host_that_dies_is_replaced_and_the_conversation_continues(alone: Mode
         alone.check_end(view)
 
 
-@pytest.mark.long
 def test_a_host_that_does_not_cancel_is_killed_and_other_sessions_continue(alone: ModelWorld) -> None:
-    before = hosts()
     alone.server.script(HANGING, HANGING, "Done.")
     with alone.opened() as engine:
         first, second = alone.start("One"), alone.start("Two")
         alone.server.wait(2)
-        (host,) = [process for process in hosts() if process not in before]
+        (host,) = alone.started_hosts()
         host.suspend()
         engine.sessions.stop(first.id, "enough")
         view = engine.sessions.wait(first.id, 10)
         assert view.state is SessionState.CANCELLED
-        until(lambda: not host.is_running(), 3)
+        wait_until(lambda: not host.is_running(), 3)
         second_view = alone.finish(second)
         assert (second_view.state, second_view.summary) == (SessionState.SUCCEEDED, "Done.")
         alone.check_end(view)
         alone.check_end(second_view)
 
 
-@pytest.mark.long
 def test_a_stop_during_a_pause_ends_at_once(world: ModelWorld) -> None:
     world.server.script(Reply(status=503))
     with world.opened() as engine:
         session = world.start()
-        until(lambda: any("again in" in text for text in world.texts(session)))
+        wait_until(lambda: any("again in" in text for text in world.texts(session)))
         engine.sessions.stop(session.id, "enough")
         view = engine.sessions.wait(session.id, 2)
         assert view.state is SessionState.CANCELLED
@@ -105,7 +104,6 @@ def test_a_stop_during_a_pause_ends_at_once(world: ModelWorld) -> None:
         world.check_end(view)
 
 
-@pytest.mark.long
 def test_closing_the_engine_in_the_middle_of_a_call(alone: ModelWorld) -> None:
     alone.server.script(HANGING)
     with alone.opened():
@@ -117,7 +115,6 @@ def test_closing_the_engine_in_the_middle_of_a_call(alone: ModelWorld) -> None:
         alone.check_end(view)
 
 
-@pytest.mark.long
 def test_an_engine_that_is_killed_leaves_no_host(tmp_path: Path) -> None:
     program = (
         "import sys, os, signal\n"
@@ -128,10 +125,9 @@ def test_an_engine_that_is_killed_leaves_no_host(tmp_path: Path) -> None:
         [host_client.COMMAND[0], "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=30, check=False
     )
     pid = int(done.stdout)
-    until(lambda: not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE, 5)
+    wait_until(lambda: not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE, 5)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     "command", [("/nowhere/python",), ("sh", "-c", "echo nonsense; sleep 60"), ("sh", "-c", "exit 3"), ("sleep", "60")]
 )
@@ -145,7 +141,6 @@ def test_a_host_that_cannot_work_fails_the_conversation(
         conversation = host.open_conversation()
         conversation.open(Model("p", "m", "openai", "http://127.0.0.1:9"), instructions="", tools=big, history=None)
         message = conversation.next_message(5)
-        assert message is not None
         assert message["type"] == "failed"
     except HelperGone:
         pass
@@ -153,7 +148,6 @@ def test_a_host_that_cannot_work_fails_the_conversation(
     assert host.pid is None
 
 
-@pytest.mark.long
 def test_a_session_ends_at_its_token_limit(world: ModelWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     few = Limits(120.0, None, 1_000_000, 12_000)
     monkeypatch.setattr(Limits, "of", lambda channel, mode: few)
@@ -169,7 +163,6 @@ def test_a_session_ends_at_its_token_limit(world: ModelWorld, monkeypatch: pytes
         world.check_end(view)
 
 
-@pytest.mark.long
 def test_the_hourly_cap_is_never_passed(world: ModelWorld) -> None:
     world.configure(crossPollCostCapPerHour=0.06)
     world.server.script(*[Reply(calls=calls("read", path="readme.md").calls, usage=(2_000, 9_000)) for _ in range(9)])
@@ -180,10 +173,8 @@ def test_the_hourly_cap_is_never_passed(world: ModelWorld) -> None:
         world.check_end(view)
 
 
-@pytest.mark.long
 def test_the_key_appears_nowhere(alone: ModelWorld, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Not in transcripts, calls, database, logs, process listings; though the provider says it wherever it can."""
-    before = hosts()
     echo = f"your key is {KEY} and Bearer {KEY}"
     hold = Event()
     alone.server.script(
@@ -194,10 +185,10 @@ def test_the_key_appears_nowhere(alone: ModelWorld, tmp_path: Path, caplog: pyte
     )
     with alone.opened() as engine:
         session = alone.start()
-        until(lambda: (alone.pass_pause(session), len(alone.server.requests) >= 3)[1])
-        for process in [psutil.Process(), *(process for process in hosts() if process not in before)]:
+        wait_until(lambda: (alone.pass_pause(session), len(alone.server.requests) >= 3)[1])
+        for process in [psutil.Process(), *alone.started_hosts()]:
             assert KEY not in " ".join(process.cmdline())
-        (host,) = [process for process in hosts() if process not in before]
+        (host,) = alone.started_hosts()
         assert KEY not in json.dumps(host.environ())
         hold.set()
         view = alone.finish(session)
@@ -226,9 +217,7 @@ def test_hosts_are_asked_only_over_their_pipe(server: ModelServer, warm: ModelHo
     assert os.getpgid(process.pid) == process.pid != os.getpgid(0)
 
 
-@pytest.mark.long
 def test_twenty_sessions_share_one_host(alone: ModelWorld) -> None:
-    before = hosts()
     alone.configure(maxRunningSessions=20)
     alone.server.answer = lambda request: (
         Reply(text="Done.", piece=1) if request.tool_results else calls("write", path="hello.txt", content="Hi")
@@ -238,6 +227,6 @@ def test_twenty_sessions_share_one_host(alone: ModelWorld) -> None:
         views = [alone.finish(session) for session in sessions]
         assert {view.state for view in views} == {SessionState.SUCCEEDED}
         assert {view.summary for view in views} == {"Done."}
-        assert len([host for host in hosts() if host not in before]) == 1
+        assert len(alone.started_hosts()) == 1
         for view in views:
             alone.check_end(view)

@@ -9,12 +9,14 @@ from typing import Any
 import pytest
 
 from engine.model import CheckResult, Outcome, PromptPart, SessionState, SourceKind, Status
-from tests.execution.model.world import KEY, ModelWorld, hosts, until
+from tests.execution.model.world import KEY, ModelWorld
 from tests.situations.conftest import SHOP
+from tests.support.helpers import wait_until
 from tests.support.model_server import Call, Reply, calls
 
+pytestmark = pytest.mark.long
 
-@pytest.mark.long
+
 @pytest.mark.parametrize("kind", ["openai", "anthropic"])
 def test_a_card_in_prose_becomes_a_change_that_lands(world: ModelWorld) -> None:
     write = Call("write", {"path": "hello.txt", "content": "Hello\n"})
@@ -31,7 +33,6 @@ def test_a_card_in_prose_becomes_a_change_that_lands(world: ModelWorld) -> None:
         assert world.texts(view, "thought") == ["A file it is."]
         assert world.texts(view, "say") == ["I write it.", "Then I am done.", "I wrote a greeting into hello.txt."]
         assert any("hello.txt" in text for text in world.texts(view, "tool"))
-        assert view.change_set_id is not None
         assert not (world.repository.path / "hello.txt").exists()
         engine.changes.land(view.change_set_id)
         assert (world.repository.path / "hello.txt").read_text() == "Hello\n"
@@ -55,7 +56,6 @@ def test_a_card_in_prose_becomes_a_change_that_lands(world: ModelWorld) -> None:
         assert "worktree" in request.system
 
 
-@pytest.mark.long
 def test_a_reply_reaches_the_model_with_its_next_request(world: ModelWorld) -> None:
     hold = threading.Event()
     world.server.script(Reply(text="Half of it.", hold=hold), "All of it.")
@@ -71,7 +71,6 @@ def test_a_reply_reaches_the_model_with_its_next_request(world: ModelWorld) -> N
         world.check_end(view)
 
 
-@pytest.mark.long
 def test_a_finished_session_is_continued_with_its_conversation(world: ModelWorld) -> None:
     world.server.script(calls("write", path="hello.txt", content="Hello\n"), "Written.", "It is in English.")
     with world.opened() as engine:
@@ -91,7 +90,6 @@ def test_a_finished_session_is_continued_with_its_conversation(world: ModelWorld
         world.check_end(second)
 
 
-@pytest.mark.long
 def test_after_failed_tests_the_summary_is_the_last_answer(world: ModelWorld) -> None:
     (world.repository.path / ".venv").symlink_to(sys.prefix, target_is_directory=True)
     quick = "[pytest]\naddopts = --disable-plugin-autoload\n"
@@ -107,19 +105,17 @@ def test_after_failed_tests_the_summary_is_the_last_answer(world: ModelWorld) ->
     )
     with world.opened():
         view = world.run("Compute the total")
-    assert view.check is not None
     assert view.check.green
     assert "The total is a sum now." in view.summary
     assert "The total is 4 now." not in view.summary
 
 
-@pytest.mark.long
 def test_a_stop_ends_the_call_and_counts_its_cost_and_the_host_stays(world: ModelWorld) -> None:
     world.server.script(Reply(text="One more word. " * 9, hold=threading.Event(), hold_after=3))
     with world.opened() as engine:
         session = world.start()
         request = world.server.wait(1)
-        until(lambda: any("One more" in text for text in world.texts(session, "say")))
+        wait_until(lambda: any("One more" in text for text in world.texts(session, "say")))
         engine.sessions.stop(session.id, "enough")
         view = engine.sessions.wait(session.id, 2)
         assert (view.state, view.error) == (SessionState.CANCELLED, "enough")
@@ -131,24 +127,21 @@ def test_a_stop_ends_the_call_and_counts_its_cost_and_the_host_stays(world: Mode
         assert world.run("Another").state is SessionState.SUCCEEDED
 
 
-@pytest.mark.long
 def test_the_kill_switch_leaves_no_process_behind(alone: ModelWorld) -> None:
-    before = hosts()
     alone.server.script(Reply(hold=threading.Event()))
     with alone.opened() as engine:
         session = alone.start()
         alone.server.wait(1)
-        assert hosts() != before
+        assert alone.started_hosts()
         engine.safety.kill_switch.stop("F12", "operator")
         assert engine.sessions.get(session.id).state is SessionState.CANCELLED
-        until(lambda: hosts() == before, 2)
+        wait_until(lambda: not alone.started_hosts(), 2)
         alone.check_end(engine.sessions.get(session.id))
 
 
 # Laps of learning with a model (SPEC 5): from what really happened in sessions to what the next one is told.
 
 
-@pytest.mark.long
 def test_a_landed_fix_of_a_failed_test_is_recorded_with_its_diff(world: ModelWorld) -> None:
     broken = SHOP | {"cart.py": "def total(prices):\n    return sum(prices) / len([])\n"}
     world.repository.commit("Mean price", broken)
@@ -161,7 +154,6 @@ def test_a_landed_fix_of_a_failed_test_is_recorded_with_its_diff(world: ModelWor
         fix = Call("edit", {"path": "cart.py", "old_text": " / len([])", "new_text": ""})
         world.server.script(Reply(calls=(fix,)), Reply(text="The sum is no mean."))
         view = world.run("Make test_total pass")
-        assert view.change_set_id is not None, "\n".join(world.texts(view))
         engine.changes.land(view.change_set_id)
         engine.adaptation.run_round()
         (known_fix,) = engine.adaptation.fixes(str(world.repository.path))
@@ -173,17 +165,10 @@ def test_a_landed_fix_of_a_failed_test_is_recorded_with_its_diff(world: ModelWor
 # What the X-ray shows is what the provider received (SPEC 9.6).
 
 
-@pytest.fixture(autouse=True)
-def _with_keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("OPENAI", "ANTHROPIC"):
-        monkeypatch.setenv(f"CLAWPY_{name}_API_KEY", KEY)
-
-
 def texts(parts: tuple[PromptPart, ...], role: str) -> list[str]:
     return [part.text for part in parts if part.role == role]
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("kind", ["openai", "anthropic"])
 def test_the_xray_shows_what_was_sent(world: ModelWorld) -> None:
     (world.repository.path / "AGENTS.md").write_text("Use <tabs> & no spaces.\n")
@@ -209,7 +194,6 @@ def test_the_xray_shows_what_was_sent(world: ModelWorld) -> None:
         assert KEY not in repr(engine.calls.prompt(second.id))
 
 
-@pytest.mark.long
 def test_a_secret_in_the_repository_reaches_neither_the_provider_nor_the_store(world: ModelWorld) -> None:
     (world.repository.path / "AGENTS.md").write_text(f"Deploy with {KEY}.\n")
     with world.opened() as engine:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -19,6 +17,7 @@ from engine.clock import FakeClock
 from engine.execution.runners.model.host_client import ModelHost
 from engine.execution.sandbox import Sandbox
 from engine.execution.sandbox.ladder import NoSandbox
+from engine.execution.session_processes import marked_processes
 from engine.model import Card, ModelCall, SessionState, SessionView
 from engine.services import Overrides
 from tests.conftest import Repository
@@ -89,7 +88,7 @@ class ModelWorld:
     @contextmanager
     def opened(self) -> Iterator[Engine]:
         """The engine, and afterwards: nothing of it runs any more."""
-        before = hosts()
+        self._earlier_hosts = hosts()
         engine = open_engine(
             self.home,
             workspaces=[str(self.repository.path)],
@@ -104,7 +103,11 @@ class ModelWorld:
             yield engine
         finally:
             engine.close()
-            assert self.host is not None or hosts() == before, "the model host outlived its engine"
+            assert self.host is not None or not self.started_hosts(), "the model host outlived its engine"
+
+    def started_hosts(self) -> list[psutil.Process]:
+        """The model hosts that its engine started and that still live."""
+        return [host for host in hosts() if host not in self._earlier_hosts]
 
     def propose(self, prompt: str = "Write a greeting into hello.txt", **how: Any) -> Card:
         return self.engine.cards.propose(prompt, workspace=str(self.repository.path), channel=CHANNEL, **how)
@@ -112,7 +115,6 @@ class ModelWorld:
     def start(self, prompt: str = "Write a greeting into hello.txt", **how: Any) -> SessionView:
         """A card, approved; its session."""
         card = self.engine.cards.approve(self.propose(prompt, **how).id, without_sandbox=True)
-        assert card.session_id is not None
         return self.engine.sessions.get(card.session_id)
 
     def finish(self, session: SessionView, seconds: float = 60.0) -> SessionView:
@@ -164,7 +166,7 @@ class ModelWorld:
         assert view.cost <= cap
         assert self.spent() <= int(self.engine.settings.current.cross_poll_cost_cap_per_hour * 1_000_000)
         assert sum(call.cost for call in self.calls(view)) == view.cost
-        assert session_processes(view.id) == []
+        assert marked_processes(view.id) == []
         assert KEY not in "\n".join(self.texts(view)) + view.error + view.summary
 
 
@@ -179,24 +181,3 @@ def _is_host(process: psutil.Process) -> bool:
         return alive and "engine.execution.runners.model.host_main" in process.cmdline()
     except psutil.Error:
         return False
-
-
-def session_processes(session_id: str) -> list[psutil.Process]:
-    """Processes that carry a session's mark."""
-    processes = []
-    for process in psutil.process_iter():
-        try:
-            if process.pid != os.getpid() and session_id in process.environ().get("CLAWPY_SESSION", ""):
-                processes.append(process)
-        except (psutil.Error, OSError):
-            continue
-    return processes
-
-
-def until(condition: Callable[[], object], seconds: float = 15.0) -> None:
-    """Wait for something that another thread or process does."""
-    end = time.monotonic() + seconds
-    pause = threading.Event()
-    while not condition():
-        assert time.monotonic() < end, "did not happen in time"
-        pause.wait(0.01)

@@ -15,7 +15,7 @@ from engine.execution.sandbox import Confinement
 from engine.execution.sandbox.ladder import best_sandbox
 from engine.model import RunnerInfo
 from tests.execution.session_world import MakeWorld, World, run_python
-from tests.support.helpers import wait_until
+from tests.support.helpers import make_program, wait_until
 
 needs_bubblewrap = pytest.mark.skipif(not best_sandbox().confines, reason="bubblewrap does not work on this machine")
 
@@ -78,10 +78,8 @@ def test_an_installation_under_tmp_is_readable_and_not_writable(tmp_path: Path) 
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:
         environment, private = Path(folder, "env"), Path(folder, "private.txt")
         private.write_text("none of its business")
-        (environment / "bin").mkdir(parents=True)
-        tool = environment / "bin" / "tool"
-        tool.write_text(f"#!/bin/sh\ncat {environment}/data; ls {folder}; touch {environment}/data\n")
-        tool.chmod(0o755)
+        read_and_write = f"cat {environment}/data; ls {folder}; touch {environment}/data"
+        tool = make_program(environment / "bin" / "tool", read_and_write)
         (environment / "data").write_text("its own data\n")
         (environment / "pyvenv.cfg").touch()
         confinement = Confinement(tmp_path / "folder", tmp_path / "scratch", tmp_path / "caches")

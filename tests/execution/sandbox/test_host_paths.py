@@ -14,7 +14,7 @@ from engine.execution.sandbox.command_environment import session_environment
 from engine.execution.sandbox.host_paths import link_tools, readable_places, secret_places
 from engine.execution.sandbox.ladder import NoSandbox
 from engine.home import Home
-from tests.support.helpers import read_table
+from tests.support.helpers import make_program, read_table
 
 ROWS = read_table(__file__)
 
@@ -36,9 +36,7 @@ def test_the_installations_of_the_path_and_of_the_program_are_readable(
 ) -> None:
     """Of a folder of programs in a project only that: beside it lie the project's secrets."""
     for name in ("env/bin/python", "tool", "project/bin/run"):
-        file = tmp_path / name
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.touch(mode=0o755)
+        make_program(tmp_path / name)
     (tmp_path / "env" / "pyvenv.cfg").touch()
     (tmp_path / "link").symlink_to(tmp_path / "env")
 
@@ -56,12 +54,8 @@ def test_the_installations_of_the_path_and_of_the_program_are_readable(
 def test_a_relative_program_is_not_searched_in_the_folder_of_the_console(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    console = tmp_path / "console"
-    pip = console / ".venv/bin/pip"
-    pip.parent.mkdir(parents=True)
-    pip.write_text("#!/bin/sh\n")
-    pip.chmod(0o755)
-    monkeypatch.chdir(console)
+    make_program(tmp_path / "console/.venv/bin/pip")
+    monkeypatch.chdir(tmp_path / "console")
     paths = readable_places(confinement(tmp_path / "session"), ".venv/bin/pip", {"HOME": "/nowhere", "PATH": ""})
     assert all(place.is_absolute() for place in paths)
 

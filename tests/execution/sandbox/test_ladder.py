@@ -14,6 +14,7 @@ from engine.execution.sandbox.ladder import NoSandbox, RungReport, best_sandbox
 from engine.execution.sandbox.landlock import Landlock, landlock_version
 from engine.execution.sandbox.seatbelt import Seatbelt
 from engine.model import SANDBOX_FIX
+from tests.support.helpers import make_program
 
 
 @pytest.fixture(autouse=True)
@@ -25,13 +26,6 @@ def clear_ladder_caches() -> Iterator[None]:
     yield
     for cache in caches:
         cache.cache_clear()
-
-
-def shell_script(folder: Path, body: str) -> Path:
-    file = folder / "program"
-    file.write_text(f"#!/bin/sh\n{body}\n")
-    file.chmod(0o755)
-    return file
 
 
 def reports() -> dict[str, RungReport]:
@@ -56,7 +50,7 @@ def test_the_report_on_a_bubblewrap_that_cannot_start_says_why_and_how_to_fix_it
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: str, fix: str
 ) -> None:
     monkeypatch.setattr(platform, "system", lambda: "Linux")
-    bwrap = Bubblewrap(str(shell_script(tmp_path, f"echo 'bwrap: {error}' >&2; exit 1")))
+    bwrap = Bubblewrap(str(make_program(tmp_path / "program", f"echo 'bwrap: {error}' >&2; exit 1")))
     monkeypatch.setattr(ladder, "Bubblewrap", lambda: bwrap)
     monkeypatch.setattr(ladder, "Landlock", lambda: Landlock(0))
     assert isinstance(best_sandbox(), NoSandbox)
@@ -104,7 +98,7 @@ def test_a_sandbox_exec_that_cannot_start_gets_the_advice_of_macos(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: str, fix: str
 ) -> None:
     monkeypatch.setattr(platform, "system", lambda: "Darwin")
-    rung = Seatbelt(shell_script(tmp_path, f"echo 'sandbox-exec: {error}' >&2; exit 71"))
+    rung = Seatbelt(make_program(tmp_path / "program", f"echo 'sandbox-exec: {error}' >&2; exit 71"))
     monkeypatch.setattr(ladder, "Seatbelt", lambda: rung)
     report = reports()["seatbelt"]
     assert error in report.limitations
@@ -118,7 +112,7 @@ def test_a_sandbox_exec_that_holds_no_command_is_not_in_force(
 ) -> None:
     """It prints nothing, fails, or lets everything through."""
     monkeypatch.setattr(platform, "system", lambda: "Darwin")
-    rung = Seatbelt(shell_script(tmp_path, body))
+    rung = Seatbelt(make_program(tmp_path / "program", body))
     assert rung.problem
     monkeypatch.setattr(ladder, "Seatbelt", lambda: rung)
     assert isinstance(best_sandbox(), NoSandbox)
@@ -128,7 +122,7 @@ def test_a_sandbox_exec_that_holds_no_command_is_not_in_force(
 def test_a_sandbox_exec_that_holds_commands_is_in_force_on_macos_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    holds = shell_script(tmp_path, 'shift 2; for root in "$@"; do :; done; touch "$root/folder/made"')
+    holds = make_program(tmp_path / "program", 'shift 2; for root in "$@"; do :; done; touch "$root/folder/made"')
     monkeypatch.setattr(ladder, "Seatbelt", lambda: Seatbelt(holds))
     monkeypatch.setattr(platform, "system", lambda: "Darwin")
     assert best_sandbox().name == "seatbelt"

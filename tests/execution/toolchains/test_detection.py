@@ -13,7 +13,7 @@ from engine.execution.runners.toolchains.installing import find_installations
 from engine.execution.runners.toolchains.package_managers import environment_command
 from engine.execution.runners.toolchains.projects import find_packages, find_projects, project_at
 from tests.conftest import Repository
-from tests.support.helpers import read_table
+from tests.support.helpers import make_program, read_table
 
 TABLE = read_table(__file__)
 
@@ -21,19 +21,14 @@ TABLE = read_table(__file__)
 def programs(folder: Path, *names: str) -> Path:
     """A folder of programs, beside a project, that are there and do nothing."""
     place = folder.parent / f"{folder.name} programs"
-    place.mkdir()
     for name in names:
-        (place / name).write_text("#!/bin/sh\nexit 1\n")
-        (place / name).chmod(0o755)
+        make_program(place / name)
     return place
 
 
 def environment(project: Path, *, pytest_in_it: bool, shares: bool = False) -> Path:
     """A made-up `.venv`, whose interpreter leaves a file when it is run."""
-    program = project / ".venv" / "bin" / "python"
-    program.parent.mkdir(parents=True)
-    program.write_text("#!/bin/sh\necho run >> ran\nexit 1\n")
-    program.chmod(0o755)
+    program = make_program(project / ".venv" / "bin" / "python", "echo run >> ran\nexit 1")
     (project / ".venv" / "pyvenv.cfg").write_text(f"include-system-site-packages = {str(shares).lower()}\n")
     if pytest_in_it:
         package = project / ".venv" / "lib" / "python3.11" / "site-packages" / "pytest"
@@ -50,7 +45,6 @@ def test_a_script_that_is_one_runner(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("PATH", str(programs(tmp_path, "npm", "bun")))
     (tmp_path / "package.json").write_text(f'{{"scripts": {{"test": "{script}"}}}}')
     tool = project_at(tmp_path).tool
-    assert tool is not None
     assert (tool.name, tool.runs_single_tests, tool.title) == (
         runner,
         runner != "script",
@@ -69,7 +63,6 @@ def test_the_package_manager_is_that_of_the_lock_file(
     (tmp_path / "package.json").write_text('{"scripts": {"test": "jest"}, "devDependencies": {"jest": "^29"}}')
     (tmp_path / lock).touch()
     project = project_at(tmp_path)
-    assert project.tool is not None
     assert project.tool.title == f"{manager} test"
     assert " ".join(project.tool.test_command([], tmp_path / "r").argv) == test
     assert " ".join(project.tool.test_command(["a (b)"], tmp_path / "r").argv) == single_test
@@ -176,7 +169,6 @@ def test_targets_of_makefiles_justfiles_and_taskfiles(
     (tmp_path / file).write_text(text)
     monkeypatch.setenv("PATH", str(programs(tmp_path, "make", "just", "task")))
     tool = project_at(tmp_path).tool
-    assert tool is not None
     assert (tool.title, tool.test_command([], tmp_path / "r").argv) == (title, tuple(title.split()))
 
 

@@ -78,7 +78,6 @@ def test_a_worktree_uses_the_environment_of_the_workspace_but_its_own_files(
     (worktree / "pyproject.toml").touch()
     environment(workspace, pytest_in_it=True)
     tool = project_at(worktree, workspace).tool
-    assert tool is not None
     command = tool.test_command(["-x/test_a.py"], tmp_path / "report.xml")
     assert command.argv[0] == str(workspace / ".venv" / "bin" / "python")
     assert command.argv[4] == "./-x/test_a.py"

@@ -15,6 +15,7 @@ from engine.execution.runners.toolchains.projects import Project, ProjectCache, 
 from engine.git import GitError
 from tests.conftest import Repository
 from tests.prediction.sensing import PYTEST, project_with
+from tests.support.helpers import make_program
 
 PYTHON = {"pyproject.toml": '[project]\nname = "cart"\n', "tests/test_cart.py": "def test_a(): pass\n"}
 GO = {"go.mod": "module x\n", "x_test.go": "package x\n"}
@@ -31,12 +32,9 @@ def below(folder: str, files: dict[str, str]) -> dict[str, str]:
 @pytest.fixture(autouse=True)
 def every_tool(tmp_path: Path, repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every tool is on the PATH, none of them does anything but git; the project's environment has pytest."""
-    place = tmp_path / "programs"
-    place.mkdir()
-    for name in ("npm", "pnpm", "cargo", "go", "mvn", "gradle", "mix", "dotnet", "rspec", "phpunit", "make"):
-        (place / name).write_text("#!/bin/sh\nexit 1\n")
-        (place / name).chmod(0o755)
-    monkeypatch.setenv("PATH", f"{place}:/usr/bin:/bin")
+    for name in ["npm", "pnpm", "cargo", "go", "mvn", "gradle", "mix", "dotnet", "rspec", "phpunit", "make"]:
+        make_program(tmp_path / "programs" / name)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'programs'}:/usr/bin:/bin")
     (repository.path / ".venv").symlink_to(sys.prefix, target_is_directory=True)
 
 
@@ -83,8 +81,6 @@ def test_a_project_below_has_its_own_environment_first(repository: Repository) -
     own.symlink_to(sys.prefix, target_is_directory=True)
     projects = commit_projects(repository, {**below("packages/py", PYTHON), **below("packages/other", PYTHON)})
     tools = {path: project.tool for path, project in projects.items()}
-    assert tools["packages/py"] is not None
-    assert tools["packages/other"] is not None
     assert tools["packages/py"].interpreter == str(own / "bin" / "python")
     assert tools["packages/other"].interpreter == str(repository.path / ".venv" / "bin" / "python")
 
@@ -92,7 +88,6 @@ def test_a_project_below_has_its_own_environment_first(repository: Repository) -
 def test_the_top_runs_the_tests_outside_of_the_projects_below(repository: Repository, tmp_path: Path) -> None:
     projects = commit_projects(repository, {**PYTHON, **below("packages/py", PYTHON)})
     top = projects[""].tool
-    assert top is not None
     assert names(projects) == {"": ["pytest"], "packages/py": ["pytest"]}
     assert top.test_command([], tmp_path / "r").argv[-1] == "--ignore=packages/py"
     assert "--ignore=packages/py" not in top.test_command(["tests/test_cart.py"], tmp_path / "r").argv

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import stat
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -122,11 +122,8 @@ def test_parallel_edits_of_a_file_are_all_kept(world: BeltWorld) -> None:
     def edit(number: int) -> None:
         world.answer("edit", path="a.txt", old_text=f"<{number}>", new_text=f"{number}")
 
-    threads = [threading.Thread(target=edit, args=(number,)) for number in range(20)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(20) as pool:
+        list(pool.map(edit, range(20)))
     assert world.answer("read", path="a.txt") == "".join(f"{number}\n" for number in range(20))
 
 
