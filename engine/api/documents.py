@@ -1,7 +1,7 @@
 """Values as JSON documents, for verbs, the API and screens (SPEC 9.8, 10.1).
 
-A field has its name in camelCase; `_RULES` has the exceptions of a class. Money is in dollars, instants are in ISO 8601
-and UTC.
+A field has its name in camelCase; `documents.toml` has the exceptions of a class. Money is in dollars, instants are in
+ISO 8601 and UTC.
 """
 
 from __future__ import annotations
@@ -11,50 +11,29 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from enum import Enum
 from functools import cache
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 from pydantic.alias_generators import to_camel
 
-from engine.activity import ActivitySince, BlockedWork, LearnedCounts
+from engine.files import read_table
 from engine.model import (
     MICRO,
     AcceptedFinding,
-    AgentView,
     Bubble,
     Card,
-    ChangeSet,
-    CheckResult,
-    ConfidenceBucket,
-    ConfidenceParts,
-    CostState,
     DiffComment,
-    Drift,
-    EntrySource,
-    FactDraft,
-    FileDiff,
-    Group,
-    Guidance,
-    GuidanceItem,
-    Hold,
     Insights,
     LeaderProfile,
     LearningEntry,
     LearningView,
-    Metrics,
-    ModelCall,
     Mute,
     ParaFact,
     RecallMatch,
     SessionView,
     Shift,
-    Signal,
-    Slice,
-    Task,
-    TeachingState,
-    Waiting,
 )
-from engine.model.adaptation import Candidate, LearningRecord, Lift, Overlay
 from engine.model.base import label
 from engine.prediction.kinds import kind_title
 
@@ -67,16 +46,19 @@ _MONEY = frozenset({"cost", "spent", "estimate", "cost_per_accepted"})
 """Fields in micro-dollars."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True)
 class _FieldRules:
-    """The differences between the fields of a class and its document: fields that are left out or have another name,
-    properties that are included, computed values, and the number of `digits` after the decimal point."""
+    """The rules of a class, as `documents.toml` explains them."""
 
     left_out: str = ""
     renamed: Mapping[str, str] = dataclasses.field(default_factory=dict)
     properties: str = ""
-    computed: Mapping[str, Callable[[Any], Any]] = dataclasses.field(default_factory=dict)
+    values: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    money: bool = False
     digits: int | None = None
+
+
+_RULES = {name: _FieldRules(**row) for name, row in read_table(__file__, "documents.toml").items()}
 
 
 def instant(at: datetime | None) -> str | None:
@@ -103,21 +85,28 @@ def document(value: Any) -> Any:
             return str(value)
     if not dataclasses.is_dataclass(value):
         return value
-    shape = _RULES.get(type(value), _FieldRules())
-    excluded = shape.left_out.split()
+    kind: type[Any] = value.__class__
+    rules = _RULES.get(kind.__name__, _FieldRules())
     fields: Document = {}
-    for name in (*_fields(value.__class__), *shape.properties.split()):
-        if name not in excluded:
-            key = shape.renamed.get(name) or _RENAMED.get(name) or to_camel(name)
-            fields[key] = _number(getattr(value, name), shape.digits, money=name in _MONEY)
-    for key, of in shape.computed.items():
-        fields[key] = _number(of(value), shape.digits)
+    for name, key in _keys(kind).items():
+        fields[key] = _number(getattr(value, name), rules.digits, money=rules.money or name in _MONEY)
+    for key, path in rules.values.items():
+        fields[key] = _number(attrgetter(path)(value), rules.digits)
+    for key, compute in _COMPUTED.get(kind, {}).items():
+        fields[key] = _number(compute(value), rules.digits)
     return fields
 
 
 @cache
-def _fields(kind: type[Any]) -> tuple[str, ...]:
-    return tuple(field.name for field in dataclasses.fields(kind))
+def _keys(kind: type[Any]) -> dict[str, str]:
+    """The fields and properties of a class that its document has, each with its name there."""
+    rules = _RULES.get(kind.__name__, _FieldRules())
+    left_out = rules.left_out.split()
+    names = [field.name for field in dataclasses.fields(kind) if field.name not in left_out]
+    return {
+        name: rules.renamed.get(name) or _RENAMED.get(name) or to_camel(name)
+        for name in (*names, *rules.properties.split())
+    }
 
 
 def _number(value: Any, digits: int | None, *, money: bool = False) -> Any:
@@ -129,10 +118,6 @@ def _number(value: Any, digits: int | None, *, money: bool = False) -> Any:
 def dollars(amount: float | None) -> float | None:
     """The dollars of an amount in micro-dollars, with six decimals."""
     return None if amount is None else round(amount / MICRO, 6)
-
-
-def _title(value: Card | Mute | Shift) -> str:
-    return kind_title(value.kind)
 
 
 def _metrics(read: Insights) -> Document:
@@ -167,18 +152,6 @@ def _profile(profile: LeaderProfile) -> Document:
             for item in profile.patterns
         ],
         "decisions": [{"key": item.id, "text": item.text} for item in profile.decisions],
-    }
-
-
-def _costs(state: CostState) -> Document:
-    """Costs against caps, as part of `crossPollStatus`."""
-    return {
-        "costThisHour": dollars(state.hour),
-        "costCapPerHour": dollars(state.hour_cap),
-        "costToday": dollars(state.day),
-        "costCapPerDay": dollars(state.day_cap),
-        "costThisMonth": dollars(state.month),
-        "costCapPerMonth": dollars(state.month_cap),
     }
 
 
@@ -223,114 +196,35 @@ def _learning(view: LearningView) -> Document:
 _CUSTOM: Mapping[type, Callable[[Any], Document]] = {
     Insights: _metrics,
     LeaderProfile: _profile,
-    CostState: _costs,
     Bubble: _bubble,
     LearningView: _learning,
     DiffComment: dataclasses.asdict,
 }
 """The classes that have their own function to make the document."""
 
-_RULES: Mapping[type, _FieldRules] = {
-    Card: _FieldRules(
-        left_out="assignment tier shown_at subject fingerprint evidence_at",
-        renamed={"estimate": "estimatedCost", "parts": "confidenceParts", "served": "servedBy"},
-        properties="tier_word stated without_sandbox needs_confirmation",
-        computed={
-            "prompt": lambda card: card.assignment.prompt,
-            "targetChannel": lambda card: card.assignment.channel,
-            "workspace": lambda card: card.assignment.workspace,
-            "runner": lambda card: card.assignment.runner,
-            "flow": lambda card: card.assignment.flow,
-            "parameters": lambda card: card.assignment.parameters,
-            "kindTitle": _title,
-            "tier": lambda card: int(card.tier),
-        },
-        digits=4,
-    ),
-    ConfidenceParts: _FieldRules(
-        left_out="stated decided", renamed={"few": "fewDecisions"}, properties="few", digits=4
-    ),
-    Signal: _FieldRules(properties="share", digits=4),
-    Mute: _FieldRules(
-        left_out="tier workspace subject",
-        renamed={"card": "prediction", "at": "since"},
-        properties="why",
-        computed={
-            "kindTitle": _title,
-            "workspace": lambda mute: mute.workspace or None,
-            "subject": lambda mute: mute.subject or None,
-        },
-    ),
-    CheckResult: _FieldRules(left_out="durations", properties="green", digits=3),
-    SessionView: _FieldRules(
-        left_out="next_step not_begun project facts state",
-        renamed={"change_set_id": "changeSet"},
-        properties="result",
-        computed={"state": lambda view: "discarded" if view.discarded_at else view.state},
-    ),
-    ChangeSet: _FieldRules(renamed={"landed": "landedFiles"}),
-    FileDiff: _FieldRules(left_out="cut all_or_nothing", renamed={"landed": "landedHunks"}),
-    Task: _FieldRules(renamed={"channel": "channel"}),
-    AgentView: _FieldRules(left_out="archetype", renamed={"used": "tokensUsed", "spent": "cost"}),
-    Hold: _FieldRules(left_out="by"),
-    Waiting: _FieldRules(left_out="text"),
-    BlockedWork: _FieldRules(renamed={"at": "createdAt"}),
-    ActivitySince: _FieldRules(renamed={"instant": "at", "waits": "waiting"}),
-    LearnedCounts: _FieldRules(renamed={"by_itself": "inForceByItself"}),
-    Guidance: _FieldRules(left_out="lines", renamed={"block": "guidance"}, properties="block provenance"),
-    GuidanceItem: _FieldRules(left_out="sources trust"),
-    TeachingState: _FieldRules(left_out="agent"),
-    LearningEntry: _FieldRules(
-        left_out="reinforced_by retired_because merged_into about review_since continues trust",
-        renamed={"session_task": "task"},
-        computed={
-            "trust": lambda entry: label(entry.trust, approved=bool(entry.approved_by)),
-            "because": lambda entry: entry.retired_because or entry.merged_into,
-        },
-    ),
-    EntrySource: _FieldRules(renamed={"entry": "id"}),
-    AcceptedFinding: _FieldRules(computed={"scope": lambda finding: "leadership"}),
-    ModelCall: _FieldRules(digits=3),
-    FactDraft: _FieldRules(left_out="trust"),
-    ParaFact: _FieldRules(
-        left_out="status created_at access_count last_accessed superseded_by forgotten trust approved_at",
-        computed={"status": lambda fact: "active" if fact.active else "superseded"},
-    ),
-    RecallMatch: _FieldRules(
-        left_out="id parts at tokens ref trust approved about place",
-        computed={
-            "id": lambda memory: memory.ref or memory.id,
-            "timestamp": lambda memory: memory.at,
-            "parts": lambda memory: {part.name: round(part.value * part.weight, 6) for part in memory.parts},
-        },
-        digits=6,
-    ),
-    ConfidenceBucket: _FieldRules(
-        left_out="low high",
-        renamed={"confidence": "avgConfidence", "at_least": "low", "at_most": "high", "name": "bucket"},
-        properties="name",
-        digits=4,
-    ),
-    Group: _FieldRules(digits=4),
-    Metrics: _FieldRules(
-        renamed={
-            "total": "totalPredictions",
-            "undecided": "waiting",
-            "own": "ownPrompts",
-            "auto_undone": "autoExecutedUndone",
-            "confidence": "avgConfidence",
-            "approved_confidence": "avgApprovedConfidence",
-            "rejected_confidence": "avgRejectedConfidence",
-            "trend": "trendDirection",
-            "parts": "partsOfDay",
-        },
-        digits=4,
-    ),
-    Slice: _FieldRules(renamed={"start": "from", "end": "to"}, properties="approval_rate", digits=4),
-    Drift: _FieldRules(renamed={"shifts": "kinds"}, properties="changed"),
-    Shift: _FieldRules(renamed={"before": "approvalRateBefore"}, computed={"kindTitle": _title}, digits=4),
-    Candidate: _FieldRules(left_out="trust", properties="dedupe_key"),
-    LearningRecord: _FieldRules(left_out="fact", renamed={"at": "createdAt"}),
-    Lift: _FieldRules(left_out="overlay_id"),
-    Overlay: _FieldRules(left_out="candidate_id type agent_id run_kind workspace effect trust"),
+
+def _title(value: Card | Mute | Shift) -> str:
+    return kind_title(value.kind)
+
+
+_COMPUTED: Mapping[type, Mapping[str, Callable[[Any], Any]]] = {
+    Card: {"kindTitle": _title},
+    Mute: {
+        "kindTitle": _title,
+        "workspace": lambda mute: mute.workspace or None,
+        "subject": lambda mute: mute.subject or None,
+    },
+    Shift: {"kindTitle": _title},
+    SessionView: {"state": lambda view: "discarded" if view.discarded_at else view.state},
+    LearningEntry: {
+        "trust": lambda entry: label(entry.trust, approved=bool(entry.approved_by)),
+        "because": lambda entry: entry.retired_because or entry.merged_into,
+    },
+    AcceptedFinding: {"scope": lambda finding: "leadership"},
+    ParaFact: {"status": lambda fact: "active" if fact.active else "superseded"},
+    RecallMatch: {
+        "id": lambda memory: memory.ref or memory.id,
+        "parts": lambda memory: {part.name: round(part.value * part.weight, 6) for part in memory.parts},
+    },
 }
+"""Further values of the documents of a class, each computed by a function."""

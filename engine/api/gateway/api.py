@@ -14,7 +14,6 @@ from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.websockets import WebSocket
 
-from engine.api.documents import Document
 from engine.api.gateway import replies
 from engine.api.gateway.access import Access
 from engine.api.gateway.address import ListenAddress
@@ -50,32 +49,19 @@ def status_of(refusal: Refusal) -> int:
     return 503 if refusal.code in _UNAVAILABLE_CODES else 409
 
 
-def _error(status: int, words: str, code: str, message: str, fix: str = "") -> dict[int | str, dict[str, Any]]:
-    example = {"error": {"code": code, "message": message, "fix": fix}}
+def _error_responses(table: str) -> dict[int | str, dict[str, Any]]:
+    """The errors in a table of `examples.toml`, by status."""
     return {
-        status: {
+        int(status): {
             "model": replies.ErrorReply,
-            "description": words,
-            "content": {"application/json": {"example": example}},
+            "description": row["description"],
+            "content": {"application/json": {"example": {"error": row["error"]}}},
         }
+        for status, row in replies.EXAMPLES[table].items()
     }
 
 
-COMMON_ERRORS: dict[int | str, dict[str, Any]] = {
-    **_error(400, "Malformed request", "bad_request", "the body is not JSON"),
-    **_error(401, "No token, or a wrong one", "no_token", "the gateway's token is missing or wrong"),
-    **_error(403, "Request from a web page", "foreign_origin", "requests from web pages are refused"),
-    **_error(413, "Too large", "too_large", "a request may have at most 262144 bytes"),
-    **_error(421, "Unknown host name", "foreign_host", "this gateway does not serve that host name"),
-    **_error(422, "Invalid arguments", "bad_arguments", "count: Input should be less than or equal to 10"),
-    **_error(409, "Conflict with the current state", "already_decided", "card pred_7k2m is confirmed already"),
-    **_error(429, "Too many requests", "too_many", "too many requests", "wait 1 s and send fewer requests"),
-    **_error(503, "Unavailable", "engine_closed", "the engine is closing; nothing is written any more"),
-}
-NO_CARD = _error(
-    404, "No such card", "unknown_card", "there is no card pred_7k2m", "clawpy cards lists what is pending"
-)
-COMPRESSED = _error(415, "Compressed body", "bad_request", "a compressed body is not accepted", "send it uncompressed")
+NO_CARD, COMPRESSED = _error_responses("card_errors"), _error_responses("body_errors")
 
 MALFORMED_CALL: dict[int | str, dict[str, Any]] = {
     400: {
@@ -92,30 +78,26 @@ CardId = Annotated[replies.Id, Path(description="a card's whole id")]
 
 
 class Route(NamedTuple):
-    """A path that carries out an operation. `example` is an example of its body."""
+    """A path that carries out an operation."""
 
     method: str
     path: str
     operation: str
     reply: type[replies.ApiModel]
     tag: str
-    example: Document | None = None
 
-
-SITUATION = {"role": "user", "content": "morning; 3 modules changed since the last test run"}
-CONFIG = {"enabled": True, "intervalMs": 600_000, "costCapPerHour": 2.0, "autoExecuteThreshold": 0.8}
 
 ROUTES = (
     Route("GET", "/health", "health", replies.Health, "looking"),
     Route("GET", "/twin/predict", "latest", replies.Predictions, "cards"),
-    Route("POST", "/twin/serve", "twin", replies.TwinReply, "internal", {"messages": [SITUATION], "max_tokens": 200}),
-    Route("POST", "/crosspoll/trigger", "trigger", replies.Triggered, "cards", {"predictionId": "pred_7k2m9x4qd1ab"}),
+    Route("POST", "/twin/serve", "twin", replies.TwinReply, "internal"),
+    Route("POST", "/crosspoll/trigger", "trigger", replies.Triggered, "cards"),
     Route("POST", "/predictions/{id}/confirm", "approve", replies.Decided, "cards"),
-    Route("POST", "/predictions/{id}/reject", "dismiss", replies.Decided, "cards", {"reason": "not-now"}),
-    Route("POST", "/predictions/{id}/snooze", "snooze", replies.Decided, "cards", {"seconds": 7200}),
+    Route("POST", "/predictions/{id}/reject", "dismiss", replies.Decided, "cards"),
+    Route("POST", "/predictions/{id}/snooze", "snooze", replies.Decided, "cards"),
     Route("POST", "/predictions/{id}/undo", "undo", replies.Decided, "cards"),
     Route("GET", "/crosspoll/metrics", "metrics", replies.Metrics, "looking"),
-    Route("PATCH", "/crosspoll/config", "configure", replies.Configured, "internal", CONFIG),
+    Route("PATCH", "/crosspoll/config", "configure", replies.Configured, "internal"),
     Route("GET", "/tasks", "tasks", replies.Tasks, "looking"),
 )
 
@@ -133,7 +115,7 @@ def build(engine: ApiServices, access: Access, address: ListenAddress, limits: L
         docs_url=None,  # that page would load scripts from another machine
         redoc_url=None,
         servers=[{"url": address.url}] if address.port else None,
-        responses=COMMON_ERRORS,
+        responses=_error_responses("errors"),
         redirect_slashes=False,
         telemetry=NO_TELEMETRY,
     )
@@ -171,7 +153,8 @@ def _add_route(router: APIRouter, route: Route, caller: Calls) -> None:
     parameters = [inspect.Parameter("id", inspect.Parameter.KEYWORD_ONLY, annotation=CardId)] if has_id else []
     if model.model_fields:
         required = any(field.is_required() for field in model.model_fields.values())
-        where = Query() if is_get else Body(examples=[route.example] if route.example else None)
+        example = replies.EXAMPLES["bodies"].get(route.operation)
+        where = Query() if is_get else Body(examples=[example] if example else None)
         kind: Any = Annotated[model if is_get or required else model | None, where]
         default = inspect.Parameter.empty if is_get or required else None
         parameters.append(inspect.Parameter("values", inspect.Parameter.KEYWORD_ONLY, annotation=kind, default=default))

@@ -75,8 +75,6 @@ class Guard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle a request (ASGI)."""
-        if scope["type"] not in ("http", "websocket"):
-            return
         cors_headers: dict[str, str] = {}
         try:
             headers = _read_headers(scope)

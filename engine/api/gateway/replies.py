@@ -5,12 +5,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from engine.api.operations.operation import ACCEPT_WHOLE_FLOAT
+from engine.files import read_table
 
 Id = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$", examples=["pred_7k2m9x4qd1ab"])]
 
@@ -24,39 +26,11 @@ class RpcCall(BaseModel, extra="forbid", strict=True):
     id: Annotated[str, Field(max_length=100)] | Annotated[int, ACCEPT_WHOLE_FLOAT]
 
 
-CARD: dict[str, Any] = {
-    "id": "pred_7k2m9x4qd1ab",
-    "prompt": "Run tests on recently changed modules",
-    "targetAgent": "backend_builder",
-    "targetChannel": "koji-core",
-    "confidence": 0.72,
-    "stated": True,
-    "tier": 3,
-    "tierWord": "quick check",
-    "reasoning": "3 modules changed since the last test run; morning review",
-    "createdAt": "2026-01-05T09:30:00Z",
-    "status": "pending",
-    "source": "embedded-twin",
-    "workspace": "/home/me/shop",
-    "band": "suggested",
-    "estimatedCost": 0.0,
-}
-STATUS: dict[str, Any] = {
-    "enabled": True,
-    "state": "WATCHING",
-    "cause": "you are back",
-    "holds": [],
-    "pending": 3,
-    "lastTriggerAt": "2026-01-05T09:20:00Z",
-    "totalTriggers": 47,
-    "loopDetectionCount": 0,
-    "costThisHour": 0.15,
-    "costCapPerHour": 2.0,
-    "costToday": 0.4,
-    "costCapPerDay": 20.0,
-    "costThisMonth": 6.1,
-    "costCapPerMonth": 200.0,
-}
+EXAMPLES: Mapping[str, Any] = read_table(__file__, "examples.toml")
+
+
+def _with_example(name: str) -> ConfigDict:
+    return ApiModel.model_config | {"json_schema_extra": {"example": EXAMPLES["replies"][name]}}
 
 
 class ApiModel(BaseModel):
@@ -91,7 +65,7 @@ class Hold(ApiModel):
 class Status(ApiModel):
     """The state, costs and triggers; money in dollars."""
 
-    model_config = ApiModel.model_config | {"json_schema_extra": {"example": STATUS}}
+    model_config = _with_example("Status")
 
     enabled: bool
     state: Literal["DISABLED", "WATCHING", "PRIMING", "AUTONOMOUS", "PAUSED"]
@@ -112,7 +86,7 @@ class Status(ApiModel):
 class Prediction(ApiModel):
     """A card."""
 
-    model_config = ApiModel.model_config | {"json_schema_extra": {"example": CARD}}
+    model_config = _with_example("Prediction")
 
     id: str
     prompt: str
