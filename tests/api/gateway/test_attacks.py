@@ -16,9 +16,7 @@ from engine.api.gateway.access import PASS_PREFIX
 from engine.api.gateway.calls import Calls
 from engine.model import Status
 from tests.api.gateway.conftest import QUICK, Serve, Served, error_of
-
-HOST = b"Host: 127.0.0.1\r\n"
-
+from tests.support.helpers import read_table
 
 @pytest.fixture(autouse=True)
 def _engine_stays_as_it_is(served: Served) -> Iterator[None]:
@@ -40,138 +38,47 @@ def _engine_stays_as_it_is(served: Served) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Attempt:
-    """A request as bytes, where `%T` is the right token, and how it is refused; 0 for a connection that is cut."""
+    """A request, where `%T`, `%U` and `%B` stand for the token, and how it is refused."""
 
     name: str
     request: bytes
     status: int
-    code: str = ""
+    code: str
+
+    @classmethod
+    def of(cls, name: str, request: str, status: int, code: str) -> Attempt:
+        return cls(name, request.replace("\n", "\r\n").encode("latin-1"), status, code)
+
+    def with_token(self, token: bytes) -> bytes:
+        spelled = self.request.replace(b"%T", token).replace(b"%U", token.upper())
+        return spelled.replace(b"%B", base64.b64encode(b"clawpy:" + token))
 
 
-def get(path: bytes = b"/api/v1/health", *lines: bytes, host: bytes = HOST, token: bytes = b"%T") -> bytes:
-    own = b"Authorization: Bearer " + token + b"\r\n" if token else b""
-    return b"GET " + path + b" HTTP/1.1\r\n" + host + own + b"".join(line + b"\r\n" for line in lines) + b"\r\n"
-
-
-def post(path: bytes, body: bytes, *lines: bytes) -> bytes:
-    head = b"POST " + path + b" HTTP/1.1\r\n" + HOST + b"Authorization: Bearer %T\r\n"
-    return head + b"".join(line + b"\r\n" for line in lines) + b"\r\n" + body
-
-
-TRIGGER = b"/api/v1/crosspoll/trigger"
-JSON = b"Content-Type: application/json"
-UPGRADE = (
-    b"Upgrade: websocket",
-    b"Connection: Upgrade",
-    b"Sec-WebSocket-Version: 13",
-    b"Sec-WebSocket-Key: " + base64.b64encode(b"sixteen bytes ok"),
-)
+TOKEN = "Authorization: Bearer %T"
+TRIGGER = f"POST /api/v1/crosspoll/trigger HTTP/1.1\nHost: 127.0.0.1\n{TOKEN}\nContent-Type: application/json\n"
+IN_PIECES = f"{TRIGGER}Transfer-Encoding: chunked\n\n"
 
 ATTEMPTS = [
-    Attempt("no token", get(token=b""), 401, "no_token"),
-    Attempt("a wrong token", get(token=b"clawpy_" + b"A" * 43), 401, "no_token"),
-    Attempt("an empty token", get(token=b" "), 401, "no_token"),
-    Attempt("the beginning of the token", get(token=b"clawpy_"), 401, "no_token"),
-    Attempt("the token and more", get(token=b"%Tx"), 401, "no_token"),
-    Attempt("the token in capitals", get(token=b"%U"), 401, "no_token"),
-    Attempt("the token as a password", get(b"/api/v1/health", b"Authorization: Basic %B", token=b""), 401, "no_token"),
-    Attempt("the token in the address", get(b"/api/v1/health?token=%T", token=b""), 401, "no_token"),
-    Attempt("the token in a cookie", get(b"/api/v1/health", b"Cookie: token=%T", token=b""), 401, "no_token"),
-    Attempt("the token in a header of its own", get(b"/api/v1/health", b"X-Token: %T", token=b""), 401, "no_token"),
-    Attempt("a pass that nobody gave", get(token=PASS_PREFIX.encode() + b"9999999999.AAAA"), 401, "no_token"),
-    Attempt("a token of letters that are none", get(token=b"\xff\xfe\x00"[:2]), 401, "no_token"),
-    Attempt("two tokens, one right", get(b"/api/v1/health", b"Authorization: Bearer wrong"), 400, "bad_request"),
-    Attempt("the document without a token", get(b"/api/v1/openapi.json", token=b""), 401, "no_token"),
-    Attempt("a page that rebinds its name", get(host=b"Host: evil.example:8477\r\n"), 421, "foreign_host"),
-    Attempt("a name that ends as ours", get(host=b"Host: localhost.evil.example\r\n"), 421, "foreign_host"),
-    Attempt("another address", get(host=b"Host: 192.168.1.7\r\n"), 421, "foreign_host"),
-    Attempt("an address as one number", get(host=b"Host: 2130706433\r\n"), 421, "foreign_host"),
-    Attempt("a user before the host", get(host=b"Host: 127.0.0.1@evil.example\r\n"), 421, "foreign_host"),
-    Attempt("an empty host", get(host=b"Host: \r\n"), 421, "foreign_host"),
-    Attempt("two hosts", get(host=HOST + b"Host: evil.example\r\n"), 400, "bad_request"),
-    Attempt("no host", get(host=b""), 400, "bad_request"),
-    Attempt("no host, as of old", get(host=b"").replace(b"HTTP/1.1", b"HTTP/1.0"), 421, "foreign_host"),
-    Attempt("a foreign page", get(b"/api/v1/health", b"Origin: https://evil.example"), 403, "foreign_origin"),
-    Attempt("a page of nowhere", get(b"/api/v1/health", b"Origin: null"), 403, "foreign_origin"),
-    Attempt("a page of this machine", get(b"/api/v1/health", b"Origin: http://localhost:3000"), 403, "foreign_origin"),
-    Attempt("a form of a page", get(b"/api/v1/health", b"Sec-Fetch-Site: cross-site"), 403, "cross_site"),
-    Attempt("a page beside ours", get(b"/api/v1/health", b"Sec-Fetch-Site: same-site"), 403, "cross_site"),
-    Attempt(
-        "a page that asks first",
-        get(token=b"").replace(b"GET", b"OPTIONS").replace(b"\r\n\r\n", b"\r\nOrigin: https://evil.example\r\n\r\n"),
-        403,
-        "foreign_origin",
-    ),
-    Attempt("a way up", get(b"/api/v1/../../etc/passwd"), 404, "unknown_path"),
-    Attempt("a way up in disguise", get(b"/api/v1/%2e%2e/%2e%2e/etc/passwd"), 404, "unknown_path"),
-    Attempt("a file", get(b"//etc/passwd"), 404, "unknown_path"),
-    Attempt("another machine's page", get(b"http://evil.example/api/v1/health"), 404, "unknown_path"),
-    Attempt(
-        "a way up in an id", post(b"/api/v1/predictions/..%2f..%2fconfig/confirm", b"", b"Content-Length: 0"), 404,
-        "unknown_path",
-    ),
-    Attempt(
-        "an id that is a question", post(b"/api/v1/predictions/'%20OR%201=1--/reject", b"", b"Content-Length: 0"), 422,
-        "bad_arguments",
-    ),
-    Attempt("a body too large", post(TRIGGER, b"", JSON, b"Content-Length: 65537"), 413, "too_large"),
-    Attempt("a body without end", post(TRIGGER, b"", JSON, b"Content-Length: " + b"9" * 19), 413, "too_large"),
-    Attempt(
-        "a body too large in pieces",
-        post(TRIGGER, b"10000\r\n" + b" " * 65536 + b"\r\n1\r\n \r\n0\r\n\r\n", JSON, b"Transfer-Encoding: chunked"),
-        413,
-        "too_large",
-    ),
-    Attempt("a packed body", post(TRIGGER, b"{}", JSON, b"Content-Length: 2", b"Content-Encoding: gzip"), 415,
-            "bad_request"),
-    Attempt("a length of words", post(TRIGGER, b"{}", JSON, b"Content-Length: two"), 400, "bad_request"),
-    Attempt("a length below nothing", post(TRIGGER, b"", JSON, b"Content-Length: -1"), 400, "bad_request"),
-    Attempt("a body too deep", post(TRIGGER, b"[" * 30_000, JSON, b"Content-Length: 30000"), 400, "bad_request"),
-    Attempt("a number too long", post(TRIGGER, b"1" * 9_000, JSON, b"Content-Length: 9000"), 400, "bad_request"),
-    Attempt(
-        "letters that are none", post(TRIGGER, b'{"hint": "\xff"}', JSON, b"Content-Length: 13"), 400, "bad_request"
-    ),
-    Attempt(
-        "half a letter", post(TRIGGER, b'{"hint": "\\ud800"}', JSON, b"Content-Length: 18"), 422, "bad_arguments"
-    ),
-    Attempt("no number", post(b"/api/v1/crosspoll/config", b'{"costCapPerHour": NaN}', JSON, b"Content-Length: 23")
-            .replace(b"POST", b"PATCH"), 422, "bad_arguments"),
-    Attempt("a form", post(TRIGGER, b"hint=rm", b"Content-Type: text/plain", b"Content-Length: 7"), 422,
-            "bad_arguments"),
-    Attempt("two lengths", post(TRIGGER, b"{}", JSON, b"Content-Length: 2", b"Content-Length: 4"), 400, "bad_request"),
-    Attempt(
-        "a length and pieces",
-        post(TRIGGER, b"0\r\n\r\n", JSON, b"Content-Length: 5", b"Transfer-Encoding: chunked"),
-        400,
-        "bad_request",
-    ),
-    Attempt("pieces of another kind", post(TRIGGER, b"{}", JSON, b"Transfer-Encoding: xchunked"), 400, "bad_request"),
-    Attempt("a header with a hidden end", get(b"/api/v1/health", b"X-A: a\rAuthorization: Bearer %T", token=b""), 400,
-            "bad_request"),
-    Attempt("a space before the colon", get(b"/api/v1/health", b"Authorization : Bearer %T", token=b""), 400,
-            "bad_request"),
-    Attempt("no HTTP", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", 400, "bad_request"),
-    Attempt("a listener without a token", get(b"/pulse", *UPGRADE, token=b""), 401, "no_token"),
-    Attempt("a listener of a foreign page", get(b"/pulse", *UPGRADE, b"Origin: https://evil.example"), 403,
-            "foreign_origin"),
-    Attempt("a listener of a rebound page", get(b"/pulse", *UPGRADE, host=b"Host: evil.example\r\n"), 421,
-            "foreign_host"),
-    Attempt("a listener with the token in the address", get(b"/pulse?token=%T", *UPGRADE, token=b""), 401, "no_token"),
-]  # fmt: skip
+    *(Attempt.of(**row) for row in read_table(__file__)["refused"]),
+    Attempt.of("a body too large in pieces", f"{IN_PIECES}10000\n{' ' * 65536}\n1\n \n0\n\n", 413, "too_large"),
+    Attempt.of("a body too deep", f"{TRIGGER}Content-Length: 30000\n\n{'[' * 30_000}", 400, "bad_request"),
+    Attempt.of("a number too long", f"{TRIGGER}Content-Length: 9000\n\n{'1' * 9_000}", 400, "bad_request"),
+]
+HEALTH = f"GET /api/v1/health HTTP/1.1\nHost: 127.0.0.1\n{TOKEN}\n\n"
+ALLOWED = Attempt.of("the right token", HEALTH, 200, "")
 
 
 @pytest.mark.parametrize("attempt", ATTEMPTS, ids=lambda attempt: attempt.name)
 def test_an_attempt_is_refused(served: Served, attempt: Attempt) -> None:
     token = served.token.encode()
-    request = attempt.request.replace(b"%T", token).replace(b"%U", token.upper())
-    reply = served.raw(request.replace(b"%B", base64.b64encode(b"clawpy:" + token)))
+    reply = served.raw(attempt.with_token(token))
     assert error_of(reply) == (attempt.status, attempt.code)
     assert token not in reply
     assert str(served.folder).encode() not in reply
 
 
 def test_the_right_token_gets_in(served: Served) -> None:
-    reply = served.raw(get().replace(b"%T", served.token.encode()))
+    reply = served.raw(ALLOWED.with_token(served.token.encode()))
     assert reply.startswith(b"HTTP/1.1 200")
     assert b"server:" not in reply.lower()
 
@@ -229,22 +136,22 @@ def closes_within(connection: socket.socket, seconds: float) -> bool:
 @pytest.mark.parametrize(
     "beginning",
     [
-        b"",
-        b"GET /api/v1/health HTTP/1.1\r\nHost: 127.0.0.1\r\n",
-        post(TRIGGER, b"{", JSON, b"Content-Length: 100"),
-        post(TRIGGER, b"5\r\n{", JSON, b"Transfer-Encoding: chunked"),
+        "",
+        "GET /api/v1/health HTTP/1.1\nHost: 127.0.0.1\n",
+        f"{TRIGGER}Content-Length: 100\n\n{{",
+        f"{IN_PIECES}5\n{{",
     ],
     ids=["nothing", "a head", "a body", "a piece"],
 )
-def test_a_request_that_never_ends_is_cut_off(served: Served, beginning: bytes) -> None:
+def test_a_request_that_never_ends_is_cut_off(served: Served, beginning: str) -> None:
     with socket.create_connection(("127.0.0.1", served.port)) as connection:
-        connection.sendall(beginning.replace(b"%T", served.token.encode()))
+        connection.sendall(Attempt.of("", beginning, 0, "").with_token(served.token.encode()))
         assert closes_within(connection, 10 * QUICK.head_seconds)
 
 
 def test_wrong_tokens_are_limited_and_the_right_one_is_not(serve: Serve) -> None:
     served = serve()
-    wrong = get(token=b"no")
+    wrong = ALLOWED.with_token(b"no")
     statuses = [error_of(served.raw(wrong))[0] for _ in range(QUICK.failure_burst + 5)]
     assert statuses[0] == 401
     assert statuses[-1] == 429
@@ -262,8 +169,8 @@ def test_no_secret_in_a_reply_or_the_log(serve: Serve, monkeypatch: pytest.Monke
         raise RuntimeError(f"broken by {served.token} and {credential}")
 
     monkeypatch.setattr(Calls, "carry_out", broken)
-    replies = [served.raw(attempt.request.replace(b"%T", token)) for attempt in ATTEMPTS]
-    replies += [served.raw(get().replace(b"%T", token)), served.raw(get().replace(b"%T", credential.encode()))]
+    replies = [served.raw(attempt.with_token(token)) for attempt in ATTEMPTS]
+    replies += [served.raw(ALLOWED.with_token(secret)) for secret in (token, credential.encode())]
     assert [error_of(reply) for reply in replies[-2:]] == [(500, "internal")] * 2
     rpc_call = {"jsonrpc": "2.0", "id": 1, "method": "pulse.crosspoll.status"}
     replies.append(served.ask("POST", "/api/v1/rpc", json=rpc_call).content)
