@@ -18,6 +18,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from engine.config import Production
+from engine.files import read_table
 from engine.model import Trigger
 
 Patterns = tuple[str, ...]
@@ -26,18 +27,7 @@ Patterns = tuple[str, ...]
 MAX_NAME = 300
 """Maximum number of characters of a word that is compared with targets."""
 
-_WRITING_WORDS = frozenset({"push", "merge", "rebase", "deploy", "release", "reset", "force-push", "cherry-pick"})
-"""Words in a prompt that mean writing to a branch or a remote."""
-
-_REMOTE_SHELLS = frozenset({"ssh", "scp", "sftp", "mosh", "rsync", "ping", "telnet", "nc"})
-
-_HOST_OPTIONS = frozenset({"-h", "--host", "--hostname", "-H"})
-
-_CONTEXT_OPTIONS = frozenset(
-    {"--context", "--kube-context", "--profile", "--env", "--environment", "--stage", "use-context", "--workspace"}
-)
-
-_GIT_WRITES = frozenset({"push", "merge", "rebase", "reset", "deploy", "release", "cherry-pick"})
+_WORDS = {name: frozenset(words.split()) for name, words in read_table(__file__, "production.toml").items()}
 
 
 def targets_of_trigger(trigger: Trigger, production: Production) -> tuple[str, ...]:
@@ -90,7 +80,7 @@ def _named_by_trigger(trigger: Trigger, production: Production) -> _Named:
                 yield "branch", value, production.branches
             if isinstance(value, str) and key.lower() == "remote":
                 yield "remote", value, production.remotes
-    writes_to_git = is_prompt and any(word.lower() in _WRITING_WORDS for word in words)
+    writes_to_git = is_prompt and any(word.lower() in _WORDS["writing_words"] for word in words)
     for text in (*words, *_strings(assignment.parameters)):
         if writes_to_git:
             yield "branch", text.rsplit(":", 1)[-1].removeprefix("refs/heads/"), production.branches
@@ -129,21 +119,21 @@ def _named_by_command(words: Sequence[str], production: Production) -> _Named:
     """The possible targets in a command: hosts if it addresses one, contexts if it selects one, branches and remotes if
     it writes to one, and paths anywhere."""
     programs = {word.rsplit("/", 1)[-1] for word in words}
-    writes_git = "git" in programs and not _GIT_WRITES.isdisjoint(words)
+    writes_git = "git" in programs and not _WORDS["git_writes"].isdisjoint(words)
     for before, word in pairwise(["", *words]):
         name, equals, value = word.partition("=")
         options = [(before, word), *([(name, value)] if equals else [])]
         hosts = re.findall(r"://(?:[^/@\s]*@)?([^/:\s]+)", word)
-        hosts += [text for option, text in options if option in _HOST_OPTIONS]
+        hosts += [text for option, text in options if option in _WORDS["host_options"]]
         if "@" in word and "://" not in word:
             hosts.append(word.rsplit("@", 1)[1])
-        if programs & _REMOTE_SHELLS and not word.startswith("-"):
+        if programs & _WORDS["remote_programs"] and not word.startswith("-"):
             hosts.append(word)
         for host in hosts:
             yield "host", host, production.hosts  # with its port, which a pattern may have; IPv6 addresses have colons
             yield "host", host.split(":")[0], production.hosts
         for option, text in options:
-            if option in _CONTEXT_OPTIONS:
+            if option in _WORDS["context_options"]:
                 yield "context", text, production.contexts
         if writes_git:
             yield "branch", word.rsplit(":", 1)[-1].removeprefix("refs/heads/"), production.branches

@@ -1,7 +1,7 @@
 """The JSON of verbs and API stays the same: a class that gets a new field must not change it by accident.
 
-For an intended change, `python -m tests.api.test_documents` writes `documents.json` again. For another class, add its name
-there first.
+For an intended change, `python -m tests.api.test_documents` writes `documents.json` again. For another class,
+add its name there first.
 """
 
 from __future__ import annotations

@@ -46,6 +46,7 @@ _TEXT_WRAPPERS = word_list("text_wrappers")
 _CODE_ANYWHERE = word_list("code_anywhere")
 _RUNNER_VALUES = word_list("runner_values")
 _SSH_VALUES = word_list("ssh_values")
+_FIND_RUNS = word_list("find_runs")
 _CONTAINER_VALUES = word_list("container_values")
 
 
@@ -385,7 +386,7 @@ def executed_by_find(args: list[str]) -> Iterator[list[str]]:
     """The commands after `-exec`, `-ok` and the like."""
     index = 0
     while index < len(args):
-        if args[index] in ("-exec", "-execdir", "-ok", "-okdir", "-x", "-X", "--exec", "--exec-batch"):
+        if args[index] in _FIND_RUNS:
             end = index + 1
             while end < len(args) and args[end] not in (";", "+"):
                 end += 1

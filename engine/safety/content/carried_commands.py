@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 
-from engine.safety.content.rules import option_lists
+from engine.safety.content.rules import option_lists, word_list
 
 _CARRYING = option_lists("carrying")
 """By program: the options whose value is a shell command."""
@@ -15,7 +15,7 @@ _COMMAND_VARIABLES = re.compile(
     r"BASH_ENV|ENV|PROMPT_COMMAND|PS[0-4]|LESSOPEN|MANPAGER|SHELL|TERMINAL"
 )
 _CRON_LINE = re.compile(r"^\s*(?:@\w+|(?:[\d*/,-]+\s+){5})\s*", re.MULTILINE)
-_SEND_KEYS = frozenset({"Enter", "C-m", "C-c", "Space", "Escape", "C-l", "Tab"})
+_TMUX_KEYS = word_list("tmux_keys")
 _GIT_COMMAND = re.compile(
     r"(?:[a-z]+\.)?[\w.-]+=!(.+)|(?:core|diff|merge|credential|sequence|gpg)\.[\w.]+=(.+)|!(.+)", re.S
 )
@@ -62,5 +62,5 @@ def _find_git_commands(args: list[str]) -> list[str]:
 def _find_tmux_commands(args: list[str]) -> list[str]:
     """The text typed into a pane, and the command of a new window."""
     if any(word in ("send-keys", "send") for word in args):
-        return [" ".join(word for word in args[1:] if word not in _SEND_KEYS and not word.startswith("-"))]
+        return [" ".join(word for word in args[1:] if word not in _TMUX_KEYS and not word.startswith("-"))]
     return [word for word in args if " " in word]

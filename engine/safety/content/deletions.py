@@ -29,7 +29,8 @@ _SYSTEM = re.compile(
 )
 _HOME = re.compile(r"^(~[a-z_]*|\$\{?HOME\}?|%USERPROFILE%)(/\*?|/\.\*?)?$", re.IGNORECASE)
 _FIND_CONDITIONS = word_list("find_conditions")
-_DELETERS = frozenset({"rm", "unlink", "shred", "srm", "rimraf", "rmtrash", "wipe", "truncate", "trash-empty"})
+_DELETERS = word_list("deleters")
+_FIND_NAMES = word_list("find_names")
 _DELETING_TEXT = re.compile(r"(?:^|[\s;&|(/'\"`])(?:rm|unlink|shred|srm|rimraf)\s")
 _RECURSIVE_TEXT = re.compile(r"(?:^|[\s;&|(/'\"`])(?:rm\s+(?:-\S+\s+)*-[a-zA-Z]*[rR]|rimraf)")
 _FILTERS = word_list("filters")
@@ -159,10 +160,7 @@ def _judge_found_files(args: list[str], only_empty_folders: bool, recursive: boo
             break
         starts.append(word)
     selects = filtered or any(word in _FIND_CONDITIONS or word.startswith("-newer") for word in args)
-    named = any(
-        word in ("-samefile", "-inum", "-name", "-iname", "-path", "-ipath", "-regex", "-iregex", "-wholename")
-        for word in args
-    )
+    named = not _FIND_NAMES.isdisjoint(args)
     if any(start.rstrip("/") in ("", "~", "$HOME", "${HOME}", "/home", "/Users") for start in starts):
         if not (selects and (named or filtered)):
             return BLOCK, "find-delete", "deletes across a whole disk or home folder"

@@ -23,11 +23,13 @@ SECRETS = re.compile(
     re.IGNORECASE,
 )
 _SENDERS = word_list("senders")
-_PRINT_SECRETS = frozenset({"env", "printenv", "set", "export", "history"})
+_SECRET_PRINTERS = word_list("secret_printers")
 _UNSENT_FILES = option_lists("own_files")
 """By program: options whose file the program reads for itself and does not send."""
 _PIECES = re.compile(r"[^\s'\"|;<>()`]+")
-_READERS = frozenset({"ls", "stat", "test", "[", "chmod", "wc", "file", "grep"})
+_METADATA_READERS = word_list("metadata_readers")
+_SERVICE_CLIENTS = word_list("service_clients")
+_UPLOADS = word_list("uploads")
 
 
 def judge_leak(call: Call) -> Hit | None:
@@ -36,15 +38,11 @@ def judge_leak(call: Call) -> Hit | None:
                      call.simple.redirects)  # fmt: skip
     if call.base not in _SENDERS and not to_network:
         return None
-    if call.base in ("aws", "gcloud", "az", "gh", "hub", "glab") and not _uploads(call):
+    if call.base in _SERVICE_CLIENTS and _UPLOADS.isdisjoint(call.args[:4]):
         return None
     if any(map(SECRETS.search, _find_sent_files(call))) or any(map(_yields_secret, _find_feeders(call))):
         return BLOCK, "secret-leak", "sends secrets to the outside"
     return None
-
-
-def _uploads(call: Call) -> bool:
-    return bool({"cp", "mv", "sync", "upload", "gist", "put", "put-object", "rsync"} & set(call.args[:4]))
 
 
 def _find_sent_files(call: Call) -> list[str]:
@@ -71,9 +69,9 @@ def _find_feeders(call: Call) -> list[Simple]:
 
 def _yields_secret(simple: Simple) -> bool:
     program = program_of(simple)
-    if program in _READERS:
+    if program in _METADATA_READERS:
         return False
-    if simple.argv[:1] and simple.argv[0] in _PRINT_SECRETS and len(simple.argv) == 1:
+    if simple.argv[:1] and simple.argv[0] in _SECRET_PRINTERS and len(simple.argv) == 1:
         return True
     words = [*simple.argv[1:], *(target for operator, target in simple.redirects if operator == "<")]
     return any(SECRETS.search(piece) for word in words[:50] for piece in _PIECES.findall(word[:500])[:20])
@@ -85,10 +83,7 @@ _KNOWN_HOSTS = re.compile(
     r"ustc\.edu\.cn|jsr\.io|conda\.anaconda\.org|maven\.org|localhost|127\.0\.0\.1|\[::1\])(:\d+)?(/|$)",
     re.IGNORECASE,
 )
-_INDEX_OPTIONS = frozenset(
-    {"-i", "--index-url", "--extra-index-url", "--default-index", "--find-links", "-f", "--index", "--registry",
-     "--source", "-s", "--clear-sources"}
-)  # fmt: skip
+_INDEX_OPTIONS = word_list("index_options")
 _INSTALLERS = word_list("installers")
 _INDEX_VARIABLES = re.compile(
     r"(PIP|UV|PIPENV_PYPI|PDM_PYPI)_?(EXTRA_INDEX_URL|INDEX_URL|INDEX|DEFAULT_INDEX|FIND_LINKS|MIRROR|URL)|"
@@ -131,6 +126,7 @@ def _is_foreign(value: str, *, is_registry: bool = False) -> bool:
     return False
 
 
+_DATA_OPTIONS = word_list("data_options")
 _CLIENT_METHODS = frozenset({"DELETE", "POST", "PUT", "PATCH"})
 
 _LOCAL = re.compile(r"^(https?://)?(localhost|127\.0\.0\.1|0\.0\.0\.0|\[::1\])(:(3|4|5|8)\d{3})?(/|$)", re.IGNORECASE)
@@ -178,7 +174,4 @@ def _find_method(call: Call) -> str:
 
 
 def _has_data(args: list[str]) -> bool:
-    return any(
-        word in ("-d", "-F", "-T", "--json", "--form", "--upload-file") or word.startswith(("--data", "-d", "--post"))
-        for word in args
-    )
+    return any(word in _DATA_OPTIONS or word.startswith(("--data", "-d", "--post")) for word in args)

@@ -8,9 +8,12 @@ import codecs
 import re
 from collections.abc import Callable, Iterator
 
+from engine.safety.content.rules import word_list
 from engine.safety.content.shell import Simple, parse, unescape
 
-_DOWNLOADERS = frozenset({"curl", "wget", "fetch", "aria2c", "http", "lwp-download", "lynx"})
+_DOWNLOADERS = word_list("downloaders")
+_DECODERS = word_list("decoders")
+_DECODER_OPTIONS = word_list("decoder_options")
 _BASE64 = re.compile(r"[A-Za-z0-9+/=_-]{8,}")
 
 
@@ -43,9 +46,7 @@ def downloads(nested: list[str]) -> bool:
 def decodes(simple: Simple) -> bool:
     """Whether a command of a pipe decodes or decrypts something."""
     return any(
-        program_of(part) in ("base64", "base32", "xxd", "openssl", "gpg", "uudecode", "rev", "gunzip", "zcat")
-        and any(word in ("-d", "-D", "--decode", "-r", "-dc", "enc") or word == "-rp" for word in part.argv)
-        for part in chain_of(simple)
+        program_of(part) in _DECODERS and not _DECODER_OPTIONS.isdisjoint(part.argv) for part in chain_of(simple)
     )
 
 

@@ -24,10 +24,7 @@ _VALUED_ANYWHERE = option_lists("values_anywhere")
 _LATEST_SUBCOMMAND = 3
 """The last index among the plain words at which the sub-command of other programs may begin. Some of the words before
 it may be values of options."""
-_UNABBREVIATED = frozenset(
-    {"--force", "--delete", "--remove", "--prune", "--clean", "--reset", "--volume", "--replace"}
-)
-"""Options that are never the abbreviation of a longer one."""
+_UNABBREVIATED = word_list("unabbreviated")
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from engine.model import Status
 from tests.api.gateway.conftest import QUICK, Serve, Served, error_of
 from tests.support.helpers import read_table
 
+
 @pytest.fixture(autouse=True)
 def _engine_stays_as_it_is(served: Served) -> Iterator[None]:
     """Whatever is tried: no card is decided, no setting changed, nothing run."""
