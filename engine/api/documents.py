@@ -83,9 +83,11 @@ def document(value: Any) -> Any:
             return [document(each) for each in value]
         case Path():
             return str(value)
-    if not dataclasses.is_dataclass(value):
-        return value
-    kind: type[Any] = value.__class__
+    return _document_of_fields(value) if dataclasses.is_dataclass(value) else value
+
+
+def _document_of_fields(value: Any) -> Document:
+    kind = type(value)
     rules = _RULES.get(kind.__name__, _FieldRules())
     fields: Document = {}
     for name, key in _keys(kind).items():

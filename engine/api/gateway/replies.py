@@ -30,7 +30,7 @@ EXAMPLES: Mapping[str, Any] = read_table(__file__, "examples.toml")
 
 
 def _with_example(name: str) -> ConfigDict:
-    return ApiModel.model_config | {"json_schema_extra": {"example": EXAMPLES["replies"][name]}}
+    return ConfigDict(json_schema_extra={"example": EXAMPLES["replies"][name]})
 
 
 class ApiModel(BaseModel):
