@@ -87,7 +87,7 @@ def document(value: Any) -> Any:
 
 
 def _document_of_fields(value: Any) -> Document:
-    kind = type(value)
+    kind = value.__class__
     rules = _RULES.get(kind.__name__, _FieldRules())
     fields: Document = {}
     for name, key in _keys(kind).items():
