@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from engine.config import SettingsSource, WorkspaceAutonomy
+from engine.events import AutonomousCycleFinished
 from engine.execution.sessions import Sessions
 from engine.frozen import frozen
 from engine.learning.decisions.decisions import Decisions
-from engine.model import Card, DecidedBy, RailVerdict, Refusal, Verdict
+from engine.model import DecidedBy, RailVerdict, Refusal, Verdict
 from engine.prediction.cards import Cards
 from engine.prediction.cycle import CardCycle
 from engine.prediction.kinds import ALWAYS_ASK, kind_of, kind_title
@@ -110,16 +111,6 @@ WAITING_RULES = (
 7.4). If any other rule applies, the card is tried, so that the log shows what the gate stopped."""
 
 
-@frozen
-class Attempt:
-    """The result of one cycle. `acted` is the card that was started. `blocked` has (card id, reason) of cards that a
-    rail blocked or that could not start, `kept` of cards that wait for the operator."""
-
-    acted: Card | None = None
-    blocked: tuple[tuple[str, str], ...] = ()
-    kept: tuple[tuple[str, str], ...] = ()
-
-
 class AutonomousRuns:
     """Runs cards without an approval. `quiet()` says whether it is quiet hours or do-not-disturb."""
 
@@ -149,11 +140,13 @@ class AutonomousRuns:
         """Run one card cycle; returns its errors."""
         return tuple(self._card_cycle.run_cycle().errors)
 
-    def attempt(self, still: Callable[[], bool] = lambda: True) -> Attempt:
+    def attempt(self, still: Callable[[], bool]) -> AutonomousCycleFinished:
         """Try the pending cards from the top until one is started. At most one is, because cards that run by themselves
-        are ten minutes apart (SPEC 3.2). Before each card `still` says whether the operator is still inactive."""
-        blocked: list[tuple[str, str]] = []
-        waiting: list[tuple[str, str]] = []
+        are ten minutes apart (SPEC 3.2). Before each card `still` says whether the operator is still inactive.
+
+        The event says which card was started, which were blocked by a rail or could not start, and which are kept for
+        the operator."""
+        acted, blocked, kept = "", list[str](), list[str]()
         cards = self._cards.pending()
         self._refused_by_gate = {
             card.id: self._refused_by_gate[card.id] for card in cards if card.id in self._refused_by_gate
@@ -165,17 +158,18 @@ class AutonomousRuns:
             if not reason and objection and self._refused_by_gate.get(card.id) == objection:
                 reason = objection
             if reason:
-                waiting.append((card.id, reason))
+                kept.append(f"{card.id}: {reason}")
                 continue
             if not still():
                 break
             try:
-                return Attempt(self._cards.approve(card.id, by=DecidedBy.AUTONOMY), tuple(blocked), tuple(waiting))
+                acted = self._cards.approve(card.id, by=DecidedBy.AUTONOMY).id
+                break
             except Refusal as refusal:
-                blocked.append((card.id, refusal.message))
+                blocked.append(f"{card.id}: {refusal.message}")
                 if refusal.message.startswith(f"{GATE}: "):
                     self._refused_by_gate[card.id] = objection
-        return Attempt(None, tuple(blocked), tuple(waiting))
+        return AutonomousCycleFinished(acted=acted, blocked=tuple(blocked), kept=tuple(kept))
 
     def requirements(self, workspaces: Sequence[str]) -> AutonomyRequirements:
         """The requirements for cards in these workspaces to run by themselves."""

@@ -201,14 +201,9 @@ class Autonomy:
         errors = self._runs.predict()
         if (state := self.look_for_operator()) not in ACTING:
             return AutonomousCycleFinished(reason=f"somebody came while it predicted: {state.value}", errors=errors)
-        tried = self._runs.attempt(lambda: self.look_for_operator() in ACTING)
-        self.apply(AutonomyTrigger.CARD_READY if tried.acted is not None else AutonomyTrigger.CARD_DROPPED)
-        return AutonomousCycleFinished(
-            acted="" if tried.acted is None else tried.acted.id,
-            blocked=tuple(f"{card}: {reason}" for card, reason in tried.blocked),
-            kept=tuple(f"{card}: {reason}" for card, reason in tried.kept),
-            errors=errors,
-        )
+        finished = self._runs.attempt(lambda: self.look_for_operator() in ACTING)
+        self.apply(AutonomyTrigger.CARD_READY if finished.acted else AutonomyTrigger.CARD_DROPPED)
+        return replace(finished, errors=errors)
 
     def requirements(self, workspaces: Sequence[str]) -> AutonomyRequirements:
         """The requirements for cards in `workspaces` to run by themselves."""

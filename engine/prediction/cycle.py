@@ -41,7 +41,7 @@ from engine.prediction.card_rules import Room
 from engine.prediction.card_store import CardStore
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.findings import Findings, is_done_by_operator, leaving_cards, renew_reasons
-from engine.prediction.kinds import FIX_BY_AGENT, KINDS_BY_INSPECTION
+from engine.prediction.kinds import FIX_BY_AGENT, KINDS
 from engine.prediction.routing import Router
 from engine.prediction.selection import CardSelector, content_block
 from engine.prediction.templates.changes import reviewed_warning
@@ -218,16 +218,16 @@ class CardCycle:
         self.follow_up()
         active_paths = [path for path in paths if not store.is_off(path)]
         errors: list[str] = []
-        all_findings, rows, is_full = self._plan(active_paths, errors)
+        findings, rows, is_full = self._plan(active_paths, errors)
         if requested:
             errors[:0] = [f"{path}: autonomy is off, so it gets no cards" for path in paths if path not in active_paths]
-            for context in (findings.context for findings in all_findings):
-                errors += [f"{context.workspace}: {reason}" for reason in _reasons_for_no_cards(context)]
+            for workspace, found in findings.items():
+                errors += [f"{workspace}: {reason}" for reason in _reasons_for_no_cards(found.context)]
             if is_full:
                 errors.append(_no_room(store.settings.current))
 
         def apply(tx: Transaction) -> tuple[list[Card], list[str]]:
-            cards, withdrawn = self._store_plan(tx, all_findings, rows)
+            cards, withdrawn = self._store_plan(tx, findings, rows)
             created, left, seconds = len(cards), len(withdrawn), clock.monotonic() - began
             tx.record(CycleFinished(created=created, withdrawn=left, seconds=seconds, errors=tuple(errors)))
             return cards, withdrawn
@@ -237,16 +237,16 @@ class CardCycle:
 
     def _plan(
         self, workspaces: Sequence[str], errors: list[str], next_kinds: Sequence[str] | None = None
-    ) -> tuple[list[Findings], list[CardRow], bool]:
-        """Returns (findings, rows, is_full): the findings in these workspaces, the rows that may become cards, and
-        whether a card found no place. With `next_kinds` there is at most one row: of the first of these kinds that is
+    ) -> tuple[dict[str, Findings], list[CardRow], bool]:
+        """Returns (findings, rows, is_full): the findings by workspace, the rows that may become cards, and whether a
+        card found no place. With `next_kinds` there is at most one row: of the first of these kinds that is
         proposed and can be a card now. If that card is shown already, there is none."""
-        all_findings = self._find_proposals(workspaces, errors, can_replace=next_kinds is None)
-        proposals = [proposal for findings in all_findings for proposal in findings.proposals]
+        findings = self._find_proposals(workspaces, errors, can_replace=next_kinds is None)
+        proposals = [proposal for found in findings.values() for proposal in found.proposals]
         with self._database.read() as session:
             now = self._store.clock.now()
             cards = self._store.pending()
-            leaving = leaving_cards(session, cards, all_findings, now)
+            leaving = leaving_cards(session, cards, findings, now)
             staying = [card for card in cards if card.id not in leaving]
             awake = [card for card in staying if not card.snoozed(now)]
             unavailable = self._selector.unavailable(session, proposals, now, staying)
@@ -257,11 +257,13 @@ class CardCycle:
                 proposals = [replace(first, source=Source.FOLLOW_UP)] if first else []
             proposals = [proposal for proposal in proposals if proposal.fingerprint not in unavailable]
             room = Room(self._store.settings.current, awake, now)
-            return all_findings, *self._selector.select(session, proposals, self._last_contexts, errors, room)
+            return findings, *self._selector.select(session, proposals, self._last_contexts, errors, room)
 
-    def _find_proposals(self, workspaces: Sequence[str], errors: list[str], *, can_replace: bool) -> list[Findings]:
+    def _find_proposals(
+        self, workspaces: Sequence[str], errors: list[str], *, can_replace: bool
+    ) -> dict[str, Findings]:
         """Read each workspace and collect its proposals. What fails is added to `errors`; the rest goes on."""
-        all_findings: list[Findings] = []
+        findings = {}
         for context in self._contexts(workspaces) if workspaces else ():
             self._last_contexts[context.workspace] = context
             unknown = context.inspection.unknown
@@ -273,20 +275,22 @@ class CardCycle:
                 messages.append(f"{type(error).__name__}: {sanitise(str(error))}")
             errors += [f"{context.workspace}: {words}" for words in messages]
             complete = context.git is not None and not context.errors and not failed
-            unchecked = frozenset(kind for check in unknown for kind in KINDS_BY_INSPECTION[check])
-            all_findings.append(Findings(context, tuple(proposals), complete, unchecked, can_replace))
-        return all_findings
+            unchecked = frozenset(
+                kind.name for kind in KINDS.values() if not unknown.keys().isdisjoint(kind.inspections)
+            )
+            findings[context.workspace] = Findings(context, tuple(proposals), complete, unchecked, can_replace)
+        return findings
 
     def _store_plan(
-        self, tx: Transaction, all_findings: Sequence[Findings], rows: Sequence[CardRow]
+        self, tx: Transaction, findings: Mapping[str, Findings], rows: Sequence[CardRow]
     ) -> tuple[list[Card], list[str]]:
         """Store the result of a round. Returns (cards created, ids withdrawn). Rows without a place are dropped."""
         store, pending = self._store, pending_cards(tx.session)
-        withdrawn = self._withdraw_leaving(tx, pending, all_findings)
-        checked_at = {findings.context.workspace: findings.context.now.isoformat() for findings in all_findings}
+        withdrawn = self._withdraw_leaving(tx, pending, findings)
+        checked_at = {workspace: found.context.now.isoformat() for workspace, found in findings.items()}
         state.put(tx, LAST_CHECKED, state.get(tx.session, LAST_CHECKED, {}) | checked_at)
         pending = [card for card in pending if card.id not in withdrawn]
-        renew_reasons(tx.session, pending, all_findings)
+        renew_reasons(tx.session, pending, findings)
         unavailable = self._selector.unavailable(tx.session, rows, tx.now, pending)
         room = Room(store.settings.current, [card for card in pending if not card.snoozed(tx.now)], tx.now)
         cards: list[Card] = []
@@ -303,19 +307,18 @@ class CardCycle:
         return cards, withdrawn
 
     def _withdraw_leaving(
-        self, tx: Transaction, pending: Sequence[Card], all_findings: Sequence[Findings]
+        self, tx: Transaction, pending: Sequence[Card], findings: Mapping[str, Findings]
     ) -> list[str]:
         """Withdraw the cards that must go; returns their ids."""
-        by_workspace = {findings.context.workspace: findings for findings in all_findings}
-        withdrawn = sorted(leaving_cards(tx.session, pending, all_findings, tx.now))
+        withdrawn = sorted(leaving_cards(tx.session, pending, findings, tx.now))
         for card_id in withdrawn:
             row = load_card(tx.session, card_id)
-            findings = by_workspace[row.workspace]
+            found = findings[row.workspace]
             session_ids = own_session_ids(tx.session, row.workspace, row.created_at)
-            by_operator = is_done_by_operator(row, findings.context, session_ids)
+            by_operator = is_done_by_operator(row, found.context, session_ids)
             if by_operator:
                 reason = "you did it yourself"
-            elif findings.can_replace and any(proposal.about == row.about for proposal in findings.proposals):
+            elif found.can_replace and any(proposal.about == row.about for proposal in found.proposals):
                 reason = "another card says what is there now"
             else:
                 reason = "its reason no longer applies"

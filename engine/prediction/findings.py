@@ -7,7 +7,7 @@ that the operator did without a card is recognised. `cycle` asks this; nothing h
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 
 from sqlmodel import Session
@@ -65,9 +65,8 @@ def _is_same_work(proposal: Proposal, assignment: Assignment) -> bool:
     return work == (assignment.prompt, assignment.flow, dict(assignment.parameters))
 
 
-def leaving_cards(session: Session, cards: Sequence[Card], all_findings: Sequence[Findings], now: datetime) -> set[str]:
-    """The ids of the pending cards that must go; see `Findings.has_lost`."""
-    by_workspace = {findings.context.workspace: findings for findings in all_findings}
+def leaving_cards(session: Session, cards: Sequence[Card], findings: Mapping[str, Findings], now: datetime) -> set[str]:
+    """The ids of the pending cards that must go; see `Findings.has_lost`. `findings` are those of each workspace."""
 
     def is_edited(card_id: str) -> bool:
         return bool(load_card(session, card_id).original_prompt)
@@ -75,20 +74,18 @@ def leaving_cards(session: Session, cards: Sequence[Card], all_findings: Sequenc
     return {
         card.id
         for card in cards
-        if card.workspace in by_workspace and by_workspace[card.workspace].has_lost(card, now, is_edited)
+        if card.workspace in findings and findings[card.workspace].has_lost(card, now, is_edited)
     }
 
 
-def renew_reasons(session: Session, cards: Sequence[Card], all_findings: Sequence[Findings]) -> None:
+def renew_reasons(session: Session, cards: Sequence[Card], findings: Mapping[str, Findings]) -> None:
     """Give the pending cards the reasons that their proposals have now, unless these are the reasons for other work.
 
     Their confidence stays as it was stated, because it is compared with the decision (SPEC 8.6). How relevant a signal
     is changes with every minute, and is no reason to write to the disk.
     """
-    by_workspace = {findings.context.workspace: findings for findings in all_findings}
     for card in cards:
-        findings = by_workspace.get(card.workspace)
-        proposal = findings.proposal_of(card) if findings is not None else None
+        proposal = findings[card.workspace].proposal_of(card) if card.workspace in findings else None
         if proposal is None or _reasons(card) == _reasons(proposal):
             continue
         row = load_card(session, card.id)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
-from pathlib import Path
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
+from engine.files import read_table
 from engine.frozen import frozen
 from engine.model import Tier
 
@@ -59,6 +58,13 @@ class Kind:
     time, so they are not shown."""
     comes_back: bool = False
     """Whether it is a warning, which is shown again until its reason is gone."""
+    inspections: tuple[str, ...] = ()
+    """The fields of `engine.git.inspection` that it depends on. If such a check fails, its cards stay."""
+    yields_to: tuple[str, ...] = ()
+    """The kinds that say more about the same tests or files. Beside one of those, it is not proposed for a project."""
+    during_operation: bool = False
+    """Whether it is proposed even while a merge, a rebase or the like is unfinished. At that time the files belong to
+    neither side and HEAD may be anywhere, so most findings about them are no reason for a card."""
     place: int = 0
     """Its row in the table."""
 
@@ -75,32 +81,16 @@ class Kind:
 
 
 def _read() -> Mapping[str, Kind]:
-    rows = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
     kinds = {}
-    for place, (name, row) in enumerate(rows.items()):
-        row |= {key: tuple(row[key]) for key in ("continues", "signals") if key in row}
-        kinds[name] = Kind(**{"name": name, "flow": name} | row | {"tier": Tier(row["tier"]), "place": place})
+    for place, (name, row) in enumerate(read_table(__file__, "kinds.toml").items()):
+        columns: dict[str, Any] = {"name": name, "flow": name, **row, "tier": Tier(row["tier"]), "place": place}
+        columns |= {key: tuple(value) for key, value in row.items() if isinstance(value, list)}
+        kinds[name] = Kind(**columns)
     return MappingProxyType(kinds)
 
 
 KINDS: Final = _read()
 """Every kind by its name, as `kinds.toml` has them."""
-
-KINDS_BY_INSPECTION: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
-    {
-        "unfinished": ("unfinished_operation",),
-        "lost": ("lost_commits",),
-        "fixups": ("autosquash",),
-        "stashes": ("old_stash",),
-        "merges": ("rehearse_merge",),
-        "collisions": ("forecast_conflicts",),
-        "unpushed": ("secret", "large_file", "waiting_work"),
-        "uncommitted": ("secret", "large_file"),
-        "own": ("leftovers", "remove_leftovers", "stale_docs", "update_docs", "uncovered_lines"),
-        "quarantined": ("hunt_flakes", "quarantine"),
-    }
-)
-"""For each field of `engine.git.inspection`, the kinds that depend on it. If that check fails, their cards stay."""
 
 
 def is_heartbeat(name: str) -> bool:

@@ -15,7 +15,6 @@ from engine.prediction.kinds import (
     BLOCKED_TASK,
     FIX_BY_AGENT,
     KINDS,
-    KINDS_BY_INSPECTION,
     OPEN_TASK,
     OWN_PROMPT,
     STALE_TASK,
@@ -54,5 +53,5 @@ def test_a_kind_that_is_not_in_the_table() -> None:
 
 def test_every_check_of_an_inspection_names_its_kinds() -> None:
     """A failed look without its kinds would fail the cycle, or withdraw what nobody saw go."""
-    assert {field.name for field in fields(Inspection)} - {"unknown"} == set(KINDS_BY_INSPECTION)
-    assert {kind for kinds in KINDS_BY_INSPECTION.values() for kind in kinds} <= set(KINDS)
+    checks = {name for kind in KINDS.values() for name in kind.inspections}
+    assert checks == {field.name for field in fields(Inspection)} - {"unknown"}

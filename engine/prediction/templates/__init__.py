@@ -14,7 +14,7 @@ from typing import Final
 
 from engine.model import Proposal
 from engine.prediction.context import Part, WorkspaceContext
-from engine.prediction.kinds import is_heartbeat
+from engine.prediction.kinds import is_heartbeat, kind_of
 from engine.prediction.templates import branches, changes, failures, history, releases, runs, work
 
 Template = Callable[[WorkspaceContext], Sequence[Proposal]]
@@ -69,30 +69,6 @@ PART_TEMPLATES: Final[tuple[PartTemplate, ...]] = (
 )
 """The templates for each of its projects."""
 
-DURING_OPERATION: Final = frozenset(
-    (
-        "unfinished_operation",
-        "secret",
-        "large_file",
-        "reclaim_space",
-        "prepare_meeting",
-        "pull_request",
-        "summarise_day",
-    )
-)
-"""Kinds that are proposed even while a merge, a rebase or the like is unfinished. At that time the files belong to
-neither side and HEAD may be anywhere, so most findings about them are no reason for a card. Cards of a heartbeat, and
-those about the operation itself, are proposed as well."""
-
-
-MORE_SPECIFIC: Final = {
-    "still_red": ("undo_landing", "rehearse_revert", "bisect", "apply_fix"),
-    "bisect": ("undo_landing",),
-    "run_tests": ("rerun_failing",),
-}
-"""A kind, and the kinds that say more about the same tests or files. Beside one of those, it is not proposed for a
-project."""
-
 
 def propose(
     context: WorkspaceContext, failed: list[Exception] | None = None, sources: Iterable[Template] = ()
@@ -120,13 +96,13 @@ def _propose_by_templates(context: WorkspaceContext, failed: list[Exception] | N
         for part_template in PART_TEMPLATES:
             of_part += _ask_source(partial(part_template, context, part), failed)
         kinds = {proposal.kind for proposal in of_part}
-        proposals += [proposal for proposal in of_part if kinds.isdisjoint(MORE_SPECIFIC.get(proposal.kind, ()))]
+        proposals += [proposal for proposal in of_part if kinds.isdisjoint(kind_of(proposal.kind).yields_to)]
     if not context.git.operation:
         return proposals
     return [
         proposal
         for proposal in proposals
-        if proposal.kind in DURING_OPERATION
+        if kind_of(proposal.kind).during_operation
         or is_heartbeat(proposal.kind)
         or proposal.facts.get("after") == "unfinished_operation"
     ]
