@@ -44,7 +44,7 @@ from engine.prediction.findings import Findings, is_done_by_operator, leaving_ca
 from engine.prediction.kinds import FIX_BY_AGENT, KINDS
 from engine.prediction.routing import Router
 from engine.prediction.selection import CardSelector, content_block
-from engine.prediction.templates.changes import reviewed_warning
+from engine.prediction.templates.publishing import reviewed_warning
 from engine.prediction.twin import ConfidenceEstimate, EmbeddedTwin
 from engine.storage import state
 from engine.storage.database import Transaction
@@ -69,17 +69,15 @@ MAX_AGE = timedelta(hours=24)
 FOLLOW_UPS_OF_FAILED_TESTS = (
     "undo_landing", "apply_fix", "rehearse_revert", "bisect", "hunt_flakes", "still_red", "rerun_failing", FIX_BY_AGENT,
 )  # fmt: skip
-FOLLOW_UPS_BY_FLOW: Mapping[str, tuple[str, ...]] = {
-    "fix_lint": (FIX_BY_AGENT,),
-    "rehearse_merge": (FIX_BY_AGENT,),
-    "unfinished_operation": (FIX_BY_AGENT,),
-}
-"""Kinds of cards that may follow, the best first: `FOLLOW_UPS_OF_FAILED_TESTS` if tests failed, else by the flow that
-ended. If the result of a flow names its next step, only that step may follow."""
+"""Kinds of cards that may follow failed tests, the best first."""
+
+LEADING_TO_AGENT = ("fix_lint", "rehearse_merge", "unfinished_operation")
+"""Flows after which an agent may do what the flow cannot."""
 
 
 def next_kinds(view: SessionView) -> tuple[str, ...]:
-    """The kinds of cards that may follow this session, the best first. None may unless the session succeeded."""
+    """The kinds of cards that may follow this session, the best first. None may unless the session succeeded. If its
+    result names the next step, only that may follow."""
     if view.state is not SessionState.SUCCEEDED or view.flow is None:
         return ()
     if view.next_step:
@@ -87,7 +85,7 @@ def next_kinds(view: SessionView) -> tuple[str, ...]:
     tests_failed = view.check is not None and view.check.failed + view.check.errors > 0
     if tests_failed:  # without the flow itself: it would find the same again
         return tuple(kind for kind in FOLLOW_UPS_OF_FAILED_TESTS if kind != view.flow)
-    return FOLLOW_UPS_BY_FLOW.get(view.flow, ())
+    return (FIX_BY_AGENT,) if view.flow in LEADING_TO_AGENT else ()
 
 
 class CardCycle:

@@ -1,20 +1,18 @@
-"""Cards about your own changes, such as forgotten debugging, stale documentation, lint and secrets, and disk space."""
+"""Cards about your own changes, such as forgotten debugging, stale documentation and lint, and about disk space."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import PurePosixPath
 from typing import Any, Final
 
 from engine.git.leftovers import CONFLICT_MARKER, TODOS
 from engine.git.own_leftovers import LocatedLeftover
-from engine.git.secrets import SECRET
 from engine.git.stale_mentions import Mention
 from engine.git.state import GitState
-from engine.git.unpushed import UnpushedProblem, span_of
-from engine.model import SessionView, Tier
-from engine.model.text import article, count, counted, listing, moment, plain, tail
+from engine.model import Tier
+from engine.model.text import count, counted, listing, moment, plain, tail
 from engine.prediction.context import Part, WorkspaceContext, result_words
 from engine.prediction.templates.offers import (
     MAX_PATHS,
@@ -248,123 +246,6 @@ def fix_lint(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
         parameters={"paths": paths},
         evidence_at=last.ended_at,
     )
-
-
-@template
-def secret(context: WorkspaceContext) -> Iterator[Offer]:
-    """There is a likely secret in commits that are not pushed, or in uncommitted changes. Its value is never shown."""
-    return _publishing_warnings(context, secrets=True)
-
-
-@template
-def large_file(context: WorkspaceContext) -> Iterator[Offer]:
-    """A file that belongs in no repository is in a commit that is not pushed yet, or in the index."""
-    return _publishing_warnings(context, secrets=False)
-
-
-REVIEW_HOLDS = timedelta(days=1)
-"""How long a review is not offered again if everything that is there now is among what it found."""
-
-
-def find_review(context: WorkspaceContext) -> SessionView | None:
-    """The review that has already said everything about what must not be pushed or committed, None if something is new
-    or the review is too old. Its result says how to take these things out, and another review would say the same."""
-    problems, last = _unpublished_problems(context), last_success(context, "", "review_unpushed")
-    if not problems or last is None or last.ended_at is None or context.now - last.ended_at >= REVIEW_HOLDS:
-        return None
-    found = {(finding["kind"], finding["path"], finding["commit"]) for finding in last.facts.get("findings", ())}
-    return last if found.issuperset((problem.kind, problem.path, problem.sha) for problem in problems) else None
-
-
-def reviewed_warning(context: WorkspaceContext) -> str:
-    """What must not be pushed or committed and is no card, because a review has found it; "" if there is nothing."""
-    review = find_review(context)
-    if review is None or review.ended_at is None:
-        return ""
-    problems = _unpublished_problems(context)
-    first, others = problems[0], and_others(problems, ", and ", "other finding")
-    step, at = "push" if first.sha else "commit", moment(review.ended_at, context.local)
-    return (
-        f"do not {step} yet: {_describe(first)}{others}; "
-        f"the review at {at} says how to take it out: clawpy work {review.id}"
-    )
-
-
-def _unpublished_problems(context: WorkspaceContext) -> list[UnpushedProblem]:
-    """What must not be pushed, and then what must not be committed."""
-    return [*context.inspection.unpushed.committed, *context.inspection.uncommitted]
-
-
-def _publishing_warnings(context: WorkspaceContext, *, secrets: bool) -> Iterator[Offer]:
-    if find_review(context) is not None:
-        return
-    unpushed = context.inspection.unpushed
-    committed = [problem for problem in unpushed.committed if problem.is_secret is secrets]
-    paths = {problem.path for problem in committed}
-    uncommitted = [
-        problem
-        for problem in context.inspection.uncommitted
-        if problem.is_secret is secrets and problem.path not in paths
-    ]
-    if committed:
-        yield _warning(context, committed, Tier.BROKEN if unpushed.shared else Tier.BLOCKS, "push")
-    if uncommitted:
-        yield _warning(context, uncommitted, Tier.BLOCKS, "commit")
-
-
-def _warning(context: WorkspaceContext, problems: Sequence[UnpushedProblem], tier: Tier, step: str) -> Offer:
-    git = context.repository
-    first = problems[0]
-    subjects = sorted({_problem_subject(problem) for problem in problems})
-    others = and_others(problems, ", and ", "other finding")
-    commit = next((commit for commit in git.recent if commit.id == first.sha), None)
-    modified = next((file.modified_at for file in git.files if file.path == first.path), None)
-    reasoning = "It is in no commit yet, so it is easy to take out."
-    if first.sha:
-        subject = f"“{plain(commit.subject, 50)}”" if commit else first.sha[:10]
-        whom = "no remote has yet" if context.inspection.unpushed.shared else "you can still change"
-        removed = "; a later commit removed it, but the history still has it" if first.is_removed_later else ""
-        reasoning = f"It came in with {subject}, which {whom}{removed}."
-    return Offer(
-        f"Do not {step} yet: {_describe(first)}{others}",
-        reasoning,
-        subject=", ".join(subjects[:MAX_NAMED]),
-        facts={"found": sorted([problem.kind, problem.path] for problem in problems), "committed": bool(first.sha)},
-        parameters=review_range(git, context.now),
-        evidence_at=commit.at if commit else modified or newest_commit(git),
-        tier=tier,
-    )
-
-
-def _problem_subject(problem: UnpushedProblem) -> str:
-    """A secret is named with its kind, so that another secret in the same file is another subject."""
-    path = plain(problem.path, 200)
-    return f"{problem.kind.removeprefix(f'{SECRET}: ')} in {path}" if problem.is_secret else path
-
-
-def _describe(problem: UnpushedProblem) -> str:
-    """The problem in words: `config.py:12 holds an AWS access key`, `data/dump.bin is 60 MB`."""
-    where = f"{tail(problem.path, 60)}:{problem.line}" if problem.line else tail(problem.path, 60)
-    if problem.is_secret:
-        secret_kind = problem.kind.removeprefix(f"{SECRET}: ")
-        if not problem.line:
-            return f"{where} is a file that holds keys"
-        return f"{where} holds {article(secret_kind)} {secret_kind}"
-    if problem.is_folder:
-        return f"{where} holds {problem.kind}"
-    size = f"{problem.size / 1_000_000:.{0 if problem.size >= 10_000_000 else 1}f} MB"
-    return f"{where} is {size}" + ("" if problem.kind == "large file" else f" ({problem.kind})")
-
-
-def review_range(git: GitState, now: datetime) -> dict[str, Any]:
-    """The parameter that says which commits the review reads: the same ones that the inspection reads (`span_of`)."""
-    span = span_of(git, now)
-    if span is None:
-        return {}
-    name = git.upstream if git.upstream_tip else git.base if span.without else ""
-    if span.without:
-        return {"upstream": name if is_usable(name) else span.without}
-    return {} if span.shared else {"newest": span.newest}
 
 
 MIN_SPACE: Final = 100_000_000

@@ -1,5 +1,4 @@
-"""Cards about your recent work: unpushed commits and uncommitted changes that wait, summaries of the day and for a
-meeting, and a file that usually changes with others."""
+"""Cards about your recent work: summaries of the day and for a meeting, and a file that usually changes with others."""
 
 from __future__ import annotations
 
@@ -9,16 +8,13 @@ from datetime import datetime, timedelta
 
 from engine.git.history import Commit
 from engine.git.project_habits import is_group
-from engine.git.state import GitState, is_byproduct
+from engine.git.state import GitState
 from engine.model import PartOfDay
-from engine.model.text import because, count, listing, moment, plain, tail, text_hash
+from engine.model.text import because, count, moment, plain, tail, text_hash
 from engine.prediction.context import WorkspaceContext, result_words
 from engine.prediction.signals import nearest
-from engine.prediction.templates.changes import find_review, review_range
-from engine.prediction.templates.failures import find_culprit
 from engine.prediction.templates.offers import (
     Offer,
-    branch_of,
     earliest,
     is_usable,
     newest_commit,
@@ -27,86 +23,6 @@ from engine.prediction.templates.offers import (
 
 DAY_BEGINS = timedelta(hours=5)
 """Work before five in the morning belongs to the day before, as in `part_of_day`."""
-
-
-MIN_WAIT = timedelta(days=2)
-"""Work that has not been pushed or committed for this long gets a card."""
-
-
-@template
-def waiting_work(context: WorkspaceContext) -> Iterator[Offer]:
-    """Commits have not been pushed for days, or changes have not been committed for days."""
-    git = context.repository
-    if git.head and not git.operation:
-        yield from _waiting_commits(context, git)
-        yield from _waiting_changes(context, git)
-
-
-def _waiting_commits(context: WorkspaceContext, git: GitState) -> Iterator[Offer]:
-    """Commits that are not pushed; without a remote, commits that the base branch does not have."""
-    if git.has_remote:
-        number, where = (
-            context.inspection.unpushed.commits,
-            f"not pushed to {plain(git.upstream, 30)}" if git.upstream else "",
-        )
-    else:
-        number = git.ahead_of_base if git.base and git.branch else 0
-        where = f"on this branch alone, not in {plain(git.base, 30)}"
-    if not number or find_review(context) is not None:
-        return
-    oldest_at = git.recent[min(number, len(git.recent)) - 1].at
-    if context.now - oldest_at < MIN_WAIT:
-        return
-    broken = _known_breakage(context, git, number)
-    yield Offer(
-        f"Look through the {'commit' if number == 1 else count(number, 'commit')} "
-        + ("to push" if git.has_remote else "of this branch"),
-        f"{count(number, 'commit')} {'is' if number == 1 else 'are'} {where or 'on no remote branch'}, the oldest "
-        f"from {moment(oldest_at, context.local)}.",
-        subject=f"{branch_of(git)} against {git.upstream or git.base}",
-        facts={"upstream": git.upstream or git.base, "upstream_tip": git.upstream_tip, "head": git.head},
-        parameters=review_range(git, context.now) | ({"broken": broken} if broken else {}),
-        evidence_at=oldest_at,
-    )
-
-
-def _waiting_changes(context: WorkspaceContext, git: GitState) -> Iterator[Offer]:
-    """Files that were changed days ago and are not committed. Byproducts such as logs are left out."""
-    dated = [
-        (file.modified_at, file.path)
-        for file in git.files
-        if file.modified_at is not None and not file.conflicted and not (file.untracked and is_byproduct(file.path))
-    ]
-    files = [(at, path) for at, path in dated if context.now - at >= MIN_WAIT]
-    if not files:
-        return
-    since, paths = min(files)[0], sorted(path for _, path in files)
-    number = len(paths)
-    day = f"{since.astimezone(context.local.tzinfo):%A}" if context.now - since < timedelta(days=6) else ""
-    yield Offer(
-        f"Look at what is not committed yet: {listing(paths, 3)}",
-        f"{count(number, 'file')} changed since {day or moment(since, context.local)} "
-        f"{'is' if number == 1 else 'are'} in no commit.",
-        subject=f"uncommitted on {branch_of(git)}",
-        facts={"paths": paths},
-        evidence_at=since,
-        flow="look_at_changes",
-    )
-
-
-def _known_breakage(context: WorkspaceContext, git: GitState, number: int) -> list[str]:
-    """The known problems of the newest `number` commits: commits that broke a test according to a bisect, and failing
-    tests of HEAD."""
-    unpushed = [commit.id for commit in git.recent[:number]]
-    faults = []
-    for session in context.sessions:
-        commit, _ = find_culprit(session)
-        if commit and any(sha.startswith(commit) for sha in unpushed):
-            faults.append(f"{commit} broke a test: {plain(session.prompt, 80)}")
-    red = next((run for run in context.runs if run.head == git.head and run.clean), None)
-    if red is not None and red.check.failed + red.check.errors:
-        faults.append(f"the tests of HEAD fail: {result_words(red.check)} at {moment(red.ran_at, context.local)}")
-    return list(dict.fromkeys(faults))[:20]
 
 
 @template
