@@ -149,10 +149,8 @@ class Autonomy:
         facts = self._facts(holds)
         transitions = transitions_from(self._view.state, facts)
         if transitions:
-            self._database.write(lambda transaction: self._record_transitions(transaction, transitions))
-            last, cause = transitions[-1]
-            self._view = StateView(last, cause.value, self._clock.now(), None)
-            if last is AutonomyState.PRIMING and self.schedule.due(ACT) <= self._clock.now():
+            self._make_transitions(transitions)
+            if self._view.state is AutonomyState.PRIMING and self.schedule.due(ACT) <= self._clock.now():
                 self.schedule.soon(ACT)
         return facts
 
@@ -161,8 +159,7 @@ class Autonomy:
         with self._changing:
             after = next_state(self._view.state, trigger)
             if after is not self._view.state:
-                self._database.write(lambda transaction: self._record_transitions(transaction, [(after, trigger)]))
-                self._view = StateView(after, trigger.value, self._clock.now(), None)
+                self._make_transitions([(after, trigger)])
             return self._view
 
     def note_activity(self, source: str) -> None:
@@ -171,7 +168,7 @@ class Autonomy:
         self.presence.note_now(source)
         if has_returned and self.schedule.due(CARDS) <= self._clock.now():
             self.schedule.soon(CARDS)  # cards at the operator's return, not ten minutes later
-        if self._view.state in (AutonomyState.PRIMING, AutonomyState.AUTONOMOUS):
+        if self._view.state in ACTING:
             self.evaluate()
 
     def look_for_operator(self) -> AutonomyState:
@@ -232,8 +229,8 @@ class Autonomy:
     def quiet(self) -> bool:
         """Whether it is quiet hours or do-not-disturb: cards are made, but none runs by itself (SPEC 7.3)."""
         settings = self._settings.current
-        dnd = self._dnd_until is not None and self._clock.now() < self._dnd_until
-        return dnd or is_quiet(self._clock.local(), settings.quiet_hours_start, settings.quiet_hours_end)
+        is_quiet_hour = is_quiet(self._clock.local(), settings.quiet_hours_start, settings.quiet_hours_end)
+        return is_quiet_hour or self.dnd_until() is not None
 
     def dnd(self, span: timedelta | None) -> datetime | None:
         """Do not disturb for `span` from now; None ends it. Returns until when."""
@@ -322,16 +319,17 @@ class Autonomy:
             return max(self._checked_at + self._check_interval(), self.schedule.due(STATE))
         return None if span is None else now + span
 
-    def _record_transitions(
-        self, transaction: Transaction, transitions: list[tuple[AutonomyState, AutonomyTrigger]]
-    ) -> None:
-        before = self._view.state
-        for after, cause in transitions:
-            transaction.record(StateChanged(before=before.value, after=after.value, cause=cause.value))
-            before = after
+    def _make_transitions(self, transitions: Sequence[tuple[AutonomyState, AutonomyTrigger]]) -> None:
+        """Record these transitions, each as (state after it, cause), and store the last state."""
         last, cause = transitions[-1]
-        stored.put(
-            transaction,
-            KEY,
-            {"state": last.value, "cause": cause.value, "since": transaction.now.isoformat()},
-        )
+
+        def work(transaction: Transaction) -> None:
+            before = self._view.state
+            for after, why in transitions:
+                transaction.record(StateChanged(before=before.value, after=after.value, cause=why.value))
+                before = after
+            since = transaction.now.isoformat()
+            stored.put(transaction, KEY, {"state": last.value, "cause": cause.value, "since": since})
+
+        self._database.write(work)
+        self._view = StateView(last, cause.value, self._clock.now(), None)

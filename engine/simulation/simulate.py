@@ -88,7 +88,7 @@ def make_document(engine: Engine, observed: Observations, *, days: int, seed: in
             "caps": {window: dollars(cap) for window, cap in engine.safety.costs.state().caps.items()},
             "endedByCap": [
                 {
-                    "at": _format_time(view.ended_at),
+                    "at": view.ended_at.isoformat() if view.ended_at else "",
                     "channel": view.channel,
                     "prompt": view.prompt,
                     "reason": view.error,
@@ -181,10 +181,6 @@ def _describe_blocked(entry: LogEntry) -> dict[str, Any]:
         "channel": entry.channel,
         "prompt": entry.prompt,
     }
-
-
-def _format_time(instant: datetime | None) -> str:
-    return "" if instant is None else instant.isoformat()
 
 
 def _describe_day(

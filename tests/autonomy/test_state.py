@@ -92,21 +92,21 @@ def test_every_sequence_of_facts_and_triggers_ends_in_a_state_that_fits_the_fact
 
 
 def test_presence_knows_the_last_sign_and_the_last_absence(database: Database, clock: FakeClock) -> None:
-    presence, second_repository = Presence(database, clock), timedelta(seconds=1)
+    presence, second = Presence(database, clock), timedelta(seconds=1)
     presence.note_now("key")
     began = clock.now()
-    clock.advance(30 * timedelta(minutes=1) - second_repository)
-    presence.note(began - second_repository, "files of a workspace")
+    clock.advance(30 * timedelta(minutes=1) - second)
+    presence.note(began - second, "files of a workspace")
     assert (presence.last(), presence.away_since()) == ((began, "key"), None)
-    clock.advance(second_repository)
+    clock.advance(second)
     assert presence.away_since() == began
     presence.note_now("verb")
     returned = clock.now()
-    clock.advance(29 * second_repository)
+    clock.advance(29 * second)
     presence.note_now("key")
     assert (presence.last()[0], presence.away_since()) == (clock.now(), began)
     assert Presence(database, clock).last() == (returned, "verb"), "a crash loses less than half a minute"
-    clock.advance(second_repository)
+    clock.advance(second)
     presence.note_now("key")
     again = Presence(database, clock)
     assert (again.last(), again.away_since()) == ((clock.now(), "key"), began)
