@@ -69,3 +69,8 @@ def difference_interval(strata: Sequence[Arms], doubt: float) -> tuple[float, fl
     difference, prior = weighted / precision, LIKELY_DIFFERENCE**2 * precision
     half = sqrt(2 * (1 + 1 / prior) / precision * (log(1 / (2 * doubt)) + log(1 + prior) / 2))
     return difference, max(-1.0, difference - half), min(1.0, difference + half)
+
+
+def share(amount: float, full: float) -> float:
+    """The share of `amount` in `full`, from 0 to 1."""
+    return min(1.0, max(0.0, amount / full)) if full > 0 else float(amount > 0)

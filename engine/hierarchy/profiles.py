@@ -286,16 +286,15 @@ class Profiles:
 
 
 def _body(now: LeaderProfile, seed: LeaderProfile, edit: ProfileEdit) -> tuple[str, str, dict[str, Any]]:
-    section, key, value = edit.section, edit.key, edit.value
+    """The section, key and body of the version that an edit makes. Raises `Refusal`: `bad_section`, `bad_profile`."""
+    section, key = edit.section, edit.key
     if section not in SECTIONS:
         raise Refusal("bad_section", f"a profile has no {section}", "one of " + ", ".join(SECTIONS))
-    if isinstance(value, str) is (section in LISTS):
-        kind, fix = ("list of strings", "string per item") if section in LISTS else ("string", "string")
-        raise Refusal("bad_profile", f"{section} must be a {kind}", f"write one {fix}")
-    if not isinstance(value, str):
-        list_items = [line for line in map(item_text, value) if line]
-        return section, "", {"items": list_items} if list_items and list_items != [*getattr(seed, section)] else {}
-    line = item_text(value)
+    if section in LISTS:
+        return section, "", _list_body(section, edit.value, getattr(seed, section))
+    if not isinstance(edit.value, str):
+        raise Refusal("bad_profile", f"{section} must be a string", "write one string")
+    line = item_text(edit.value)
     if section == "domain":
         return section, "", _text_body(line if line != seed.domain else "")
     if key:
@@ -305,6 +304,14 @@ def _body(now: LeaderProfile, seed: LeaderProfile, edit: ProfileEdit) -> tuple[s
         raise Refusal("bad_profile", f"which of the {section}?", "give its key, or a new text")
     named = NAMED_ITEM.match(line) if section == "patterns" else None
     return (section, slug(named[1]), _text_body(named[2])) if named else (section, lesson_id(line), _text_body(line))
+
+
+def _list_body(section: str, value: str | tuple[str, ...], seed: tuple[str, ...]) -> dict[str, Any]:
+    """The body of a list; empty if it is that of `soul.md`, or has no items."""
+    if isinstance(value, str):
+        raise Refusal("bad_profile", f"{section} must be a list of strings", "write one string per item")
+    items = tuple(line for line in map(item_text, value) if line)
+    return {"items": [*items]} if items and items != seed else {}
 
 
 def _text_body(text: str) -> dict[str, Any]:

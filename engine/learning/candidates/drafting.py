@@ -211,14 +211,8 @@ def _attempts(record: LearningRecord) -> int:
 
 def _draft_prompt_fragment(evidence: Evidence) -> Draft:
     record = evidence.record
-    draft = FRAGMENT_DRAFTERS[record.kind](evidence)
-    return Draft(
-        PromptFragment(tuple(dict.fromkeys(draft.guidance))[:MAX_LINES]),
-        draft.title,
-        agent_id=evidence.scope_agent,
-        workspace=record.scope_id if record.scope_type == "workspace" else "",
-        trust=draft.trust,
-    )
+    workspace = record.scope_id if record.scope_type == "workspace" else ""
+    return replace(FRAGMENT_DRAFTERS[record.kind](evidence), agent_id=evidence.scope_agent, workspace=workspace)
 
 
 # -- a flow without a model
@@ -248,31 +242,27 @@ def _flow_name(calls: Sequence[str]) -> str:
 # -- the lines of a fragment
 
 
-@frozen
-class FragmentDraft:
-    """The lines of a fragment, the title of its candidate, and its trust."""
-
-    guidance: Sequence[str]
-    title: str
-    trust: Trust
+def _make_fragment(lines: Sequence[str], title: str, trust: Trust) -> Draft:
+    """A draft without a scope. Each line counts once."""
+    return Draft(PromptFragment(tuple(dict.fromkeys(lines))[:MAX_LINES]), title, trust=trust)
 
 
-def _fragment_from_approval(evidence: Evidence) -> FragmentDraft:
+def _fragment_from_approval(evidence: Evidence) -> Draft:
     """Draft a fragment from a rule that the operator added to a prompt, or from a fact that the operator kept. Other
     approvals have too low a score to get here."""
     record, details = evidence.record, evidence.record.details
     if "added" not in details:
         title = f"Add a fact that you kept to every prompt: {quote(details['text'], 60)}"
-        return FragmentDraft([details["text"]], title, Trust(details["trust"]))
+        return _make_fragment([details["text"]], title, Trust(details["trust"]))
     rule = distil(details["added"])
     tasks = sum(each.source_label == record.source_label for each in evidence.related)
     if not rule.general and tasks < MIN_TASKS:
         raise NothingToDraft(f"an instruction about a single case is not a lesson: {quote(details['added'], 60)}")
     title = f"Tell {record.agent} what you keep adding: {quote(rule.text)}"
-    return FragmentDraft([rule.text], title, Trust.OPERATOR)
+    return _make_fragment([rule.text], title, Trust.OPERATOR)
 
 
-def _fragment_from_error(evidence: Evidence) -> FragmentDraft:
+def _fragment_from_error(evidence: Evidence) -> Draft:
     record, sources = evidence.record, evidence.sources
     tool, message = str(record.details["tool"]), str(record.details["message"])
     cause = message.partition(": ")[2] or message
@@ -285,10 +275,10 @@ def _fragment_from_error(evidence: Evidence) -> FragmentDraft:
     if remedies:
         line += f" What worked then: {', '.join(f'`{call}`' for call in remedies)}."
     title = f"Warn {record.agent} about an error of {tool}: {quote(cause, 60)}"
-    return FragmentDraft([line, *corrections], title, Trust.QUOTED)
+    return _make_fragment([line, *corrections], title, Trust.QUOTED)
 
 
-def _fragment_from_noisy(evidence: Evidence) -> FragmentDraft:
+def _fragment_from_noisy(evidence: Evidence) -> Draft:
     details = evidence.record.details
     if "candidate_id" in details:
         raise NothingToDraft("a harmful candidate is rolled back, not worked around")
@@ -298,10 +288,10 @@ def _fragment_from_noisy(evidence: Evidence) -> FragmentDraft:
         f"badly, of {details['untold']} without it {details['untold_bad']}: where it and the task disagree, the task "
         "and its tests count."
     )
-    return FragmentDraft([line], f"Weaken advice from {details['leader']}: {quote(text, 60)}", trust)
+    return _make_fragment([line], f"Weaken advice from {details['leader']}: {quote(text, 60)}", trust)
 
 
-def _fragment_from_stale(evidence: Evidence) -> FragmentDraft:
+def _fragment_from_stale(evidence: Evidence) -> Draft:
     details = evidence.record.details
     text, trust = _guidance_text(evidence)
     line = (
@@ -309,7 +299,7 @@ def _fragment_from_stale(evidence: Evidence) -> FragmentDraft:
         f"{details['most']} are the rule: look whether it still holds before you follow it."
     )
     title = f"Mark advice from {details['leader']} as possibly out of date: {quote(text, 60)}"
-    return FragmentDraft([line], title, trust)
+    return _make_fragment([line], title, trust)
 
 
 def _guidance_text(evidence: Evidence) -> tuple[str, Trust]:
@@ -320,15 +310,15 @@ def _guidance_text(evidence: Evidence) -> tuple[str, Trust]:
     return text, trust
 
 
-def _fragment_from_recalled(evidence: Evidence) -> FragmentDraft:
+def _fragment_from_recalled(evidence: Evidence) -> Draft:
     text, trust = evidence.sources.memory_text(str(evidence.record.details["memory"]))
     if not text:
         raise NothingToDraft("the memory has been forgotten since")
     title = f"Always show {evidence.record.agent} what it recalls repeatedly: {quote(text, 60)}"
-    return FragmentDraft([text], title, trust)
+    return _make_fragment([text], title, trust)
 
 
-FRAGMENT_DRAFTERS: Mapping[RecordKind, Callable[[Evidence], FragmentDraft]] = {
+FRAGMENT_DRAFTERS: Mapping[RecordKind, Callable[[Evidence], Draft]] = {
     RecordKind.HUMAN_APPROVAL: _fragment_from_approval,
     RecordKind.AGENT_ERROR: _fragment_from_error,
     RecordKind.GUIDANCE_NOISY: _fragment_from_noisy,

@@ -12,11 +12,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from engine.config.provider_settings import ACP, MODEL
-from engine.learning.candidates.reading import Part, Reading, share
+from engine.learning.candidates.reading import Part, Reading
 from engine.model import MICRO, PermissionAnswer, Trust, dollars
 from engine.model.adaptation import LearningRecord, RecordKind
 from engine.model.lessons import added_sentences, distil, normalise
 from engine.model.text import count, jaccard, quote
+from engine.statistics import share
 
 FULL_COST = MICRO // 2
 """Cost of healing in micro-dollars that gives all points for cost. It is the default cap in the settings."""

@@ -141,11 +141,6 @@ def add_parts(*parts: Part) -> tuple[float, str]:
     return total, reason
 
 
-def share(amount: float, full: float) -> float:
-    """The share of `amount` in `full`, from 0 to 1."""
-    return min(1.0, max(0.0, amount / full)) if full > 0 else float(amount > 0)
-
-
 @frozen
 class Reading:
     """A ledger entry together with the sources that its reader needs. It also makes the records."""

@@ -13,11 +13,12 @@ from datetime import timedelta
 
 from engine.clock import Clock
 from engine.learning.candidates.entry_readers import READERS
-from engine.learning.candidates.reading import Reading, Scope, Sources, share
+from engine.learning.candidates.reading import Reading, Scope, Sources
 from engine.learning.candidates.records import Records
 from engine.learning.candidates.sequences import MIN_RUNS, CallSequence, find_sequences
 from engine.model.adaptation import LearningRecord, RecordKind
 from engine.model.text import count
+from engine.statistics import share
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger, LedgerCursor, LedgerEntry
 

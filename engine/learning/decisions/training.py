@@ -91,7 +91,6 @@ class Training(TrainingViews):
         run_id = self._randomness.new_id("train")
         self._file(run_id).parent.mkdir(parents=True, exist_ok=True)
         write_atomic(self._file(run_id), batch.data)
-        same_provider = adopted is not None and adopted.provider == plan.provider
 
         def add_run(tx: Transaction) -> TrainingRun:
             if (active := newest_run(tx.session, IS_ACTIVE)) is not None:
@@ -102,7 +101,7 @@ class Training(TrainingViews):
                 method=batch.method,
                 provider=plan.provider,
                 base_model=plan.base_model,
-                checkpoint=adopted.job_id if same_provider and adopted else "",
+                checkpoint=adopted.job_id if adopted and adopted.provider == plan.provider else "",
                 records=batch.records,
                 pairs_to=batch.last_pair,
                 former_model=plan.current_model,

@@ -14,7 +14,7 @@ from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from engine.events import Event, LearningPromoted, LearningsExtracted
+from engine.events import LearningsExtracted
 from engine.learning.learnings.entries import (
     MAX_TEXT,
     Scope,
@@ -35,7 +35,7 @@ from engine.learning.learnings.findings import (
     rate_confidence,
     rate_importance,
 )
-from engine.learning.learnings.promotion import is_about_own_tools
+from engine.learning.learnings.promotion import PromotionPlan, is_about_own_tools
 from engine.learning.learnings.provenance import Provenance, plan_retraction, retracted_lessons
 from engine.learning.learnings.questions import ask_learnings
 from engine.learning.learnings.recurrence import find_names
@@ -199,18 +199,10 @@ class Extraction:
                     promoted += [above] if above.id not in known_ids else []
             if new:
                 phases = tuple(dict.fromkeys(entry.phase for entry in new))
-                events: list[Event] = [
-                    LearningsExtracted(
-                        subject=view.id, workspace=view.workspace, entries=len(new), scopes=phases, by=by
-                    )
-                ]
-                events += [
-                    LearningPromoted(
-                        subject=entry.id, workspace=view.workspace, scope="session",
-                        sources=(entry.promoted_from[0].entry,), sessions=(view.id,), by="establishment",
-                    )
-                    for entry in promoted
-                ]  # fmt: skip
+                extracted = LearningsExtracted(
+                    subject=view.id, workspace=view.workspace, entries=len(new), scopes=phases, by=by
+                )
+                events = [extracted, *PromotionPlan(tuple(promoted)).events("establishment")]
                 self._files.apply([add_entry(entry) for entry in (*new, *promoted)], events)
             return [*new, *promoted]
 

@@ -7,6 +7,7 @@ from enum import StrEnum
 from engine.frozen import frozen
 from engine.model import MICRO, LearningKind, LearningType, Score, Trust
 from engine.model.text import count
+from engine.statistics import share
 
 OBSERVATIONS, ESCALATION, ALIGNMENT = "observations", "escalation", "intent-alignment"
 PROSPECTIVE, IN_FLIGHT, CORRECTIVE = "prospective", "in-flight", "corrective"
@@ -88,9 +89,9 @@ def rate_importance(impact: Impact) -> Score:
     """The importance of a learning, from 0 to 1, rounded to hundredths, by failure, time, cost and reach."""
     parts = [
         (FAILURE_WEIGHT if impact.failure_avoided else 0.0, "a failure was avoided"),
-        (TIME_WEIGHT * _share(impact.seconds, FULL_SECONDS), f"{count(round(impact.seconds / 60), 'minute')} of work"),
-        (COST_WEIGHT * _share(impact.cost, FULL_COST), f"${impact.cost / MICRO:.2f} spent on it"),
-        (REACH_WEIGHT * _share(impact.reach, FULL_REACH), f"it concerns {_things(impact.reach)}"),
+        (TIME_WEIGHT * share(impact.seconds, FULL_SECONDS), f"{count(round(impact.seconds / 60), 'minute')} of work"),
+        (COST_WEIGHT * share(impact.cost, FULL_COST), f"${impact.cost / MICRO:.2f} spent on it"),
+        (REACH_WEIGHT * share(impact.reach, FULL_REACH), f"it concerns {_things(impact.reach)}"),
     ]
     return Score(
         round(sum(value for value, _ in parts), 2),
@@ -100,7 +101,3 @@ def rate_importance(impact: Impact) -> Score:
 
 def _things(reach: int) -> str:
     return "one thing" if reach == 1 else f"{reach} things"
-
-
-def _share(amount: float, full: float) -> float:
-    return min(1.0, max(0.0, amount / full))

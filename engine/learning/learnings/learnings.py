@@ -24,7 +24,6 @@ from engine.model import (
     LearningKind,
     LearningScope,
     LearningView,
-    NobodyAsks,
     Refusal,
     RetractReport,
     ScopeState,
@@ -53,18 +52,16 @@ class Learnings:
         sessions: SessionSource,
         embed: EmbedTexts = lambda texts: None,
         model_name: Callable[[], str] = lambda: "",
-        model: Asks | None = None,
+        model: Asks,
     ) -> None:
         """`data` is the home's data folder. `embed` computes embeddings with the model `model_name()`. `model` is the
-        model that the operator chose for questions, None for none."""
+        model that the operator chose for questions."""
         self._database = database
         self._clock = clock
         self._sessions = sessions
         self.files = LearningFiles(data, database)
         vectors = StoredVectors(database, embed, model_name)
-        self._chain = Chain(
-            self.files, database, clock, sessions=sessions, vectors=vectors.load, model=model or NobodyAsks()
-        )
+        self._chain = Chain(self.files, database, clock, sessions=sessions, vectors=vectors.load, model=model)
         consumer = LedgerConsumer("chain", ledger, FOLLOWED_KINDS, self._chain.handle, key="learnings.follow")
         thread = ConsumerThread([consumer], sessions.report, service="learnings", then=self._chain.check_gates)
         self._poke = thread.poke

@@ -15,7 +15,6 @@ from engine.learning.candidates.reading import HealedTests
 from engine.model import Trust
 from engine.model.adaptation import Candidate, CandidateStatus, Lift
 from engine.storage.database import Database, Transaction
-from engine.storage.ledger import Ledger
 from tests.learning.candidates.world import AGENT, SHOP, TOTAL, World, para_fact, retry_repeated
 
 REVIEW, ACTIVE = CandidateStatus.REVIEW, CandidateStatus.ACTIVE
@@ -190,8 +189,8 @@ def test_a_candidate_is_drafted_after_its_session_ended(world: World) -> None:
 def state_of(world: World, candidate: str) -> tuple[CandidateStatus, list[str], int, int]:
     """What changes together: the status, the active candidates, the lengths of the history and of the ledger."""
     row = next(row for row in load_candidates(world.database) if row.id == candidate)
-    events = [entry for entry in Ledger(world.database).since(0, 10_000) if entry.kind.startswith("Candidate")]
-    return CandidateStatus(row.status), world.overlays.candidate_ids, len(row.history), len(events)
+    events = len(world.candidate_events())
+    return CandidateStatus(row.status), world.overlays.candidate_ids, len(row.history), events
 
 
 def _fail(*_: object) -> None:
@@ -249,6 +248,5 @@ def test_a_round_that_fails_at_any_write_is_finished_by_the_next(
     assert failures >= 3
     (candidate,) = world.adaptation.candidates()
     assert candidate.status is REVIEW
-    events = [entry.kind for entry in Ledger(database).since(0, 10_000) if entry.kind.startswith("Candidate")]
-    assert events == ["CandidateDrafted", "CandidateWeighed"]
+    assert world.candidate_events() == ["CandidateDrafted", "CandidateWeighed"]
     assert len(world.adaptation.records("successful_heal")) == 2

@@ -30,7 +30,6 @@ from engine.model.adaptation import (
 from engine.retention import Retention
 from engine.storage.database import Database
 from engine.storage.erasing import SearchTerms
-from engine.storage.ledger import Ledger
 from tests.conftest import MONDAY_MORNING
 from tests.learning.candidates.world import (
     AGENT,
@@ -43,10 +42,6 @@ from tests.learning.candidates.world import (
     transcript_of,
     validation_failed,
 )
-
-
-def kinds(world: World, like: str = "Candidate") -> list[str]:
-    return [entry.kind for entry in Ledger(world.database).since(0, 10_000) if entry.kind.startswith(like)]
 
 
 def test_a_second_session_brings_a_candidate_to_review_and_the_operator_decides(world: World) -> None:
@@ -70,7 +65,7 @@ def test_a_second_session_brings_a_candidate_to_review_and_the_operator_decides(
     assert world.overlays.candidate_ids == []
     world.adaptation.approve(candidate.id)
     assert world.overlays.candidate_ids == [candidate.id]
-    assert kinds(world) == [
+    assert world.candidate_events() == [
         "CandidateDrafted", "CandidateWeighed", "CandidatePromoted", "CandidateRolledBack", "CandidatePromoted",
     ]  # fmt: skip
     view = world.adaptation.view(candidate.id)

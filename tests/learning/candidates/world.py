@@ -173,6 +173,10 @@ class World:
             trials=self.trials,  # type: ignore[arg-type]
         )
 
+    def candidate_events(self) -> list[str]:
+        """The kinds of all ledger entries about candidates, oldest first."""
+        return [entry.kind for entry in Ledger(self.database).since(0, 10_000) if entry.kind.startswith("Candidate")]
+
     def record(self, *events: Event) -> None:
         """Record events, a minute apart."""
         for event in events:

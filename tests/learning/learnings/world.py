@@ -26,6 +26,7 @@ from engine.model import (
     LearningStatus,
     LearningType,
     NoAnswer,
+    NobodyAsks,
     Question,
     SessionState,
     SessionView,
@@ -125,7 +126,7 @@ class World:
         self.faults: list[str] = []
         self.learnings = Learnings(
             folder, database, clock, ledger=Ledger(database), sessions=self.sessions, model_name=lambda: "fake",
-            model=model,
+            model=model or NobodyAsks(),
         )  # fmt: skip
 
     def end_session(self, id: str, *decisions: str, speaker: str = "agent", **fields: Any) -> None:
