@@ -120,8 +120,9 @@ class CandidateViews:
         models = self._sources.models(candidate.agent_id) if candidate.type is CandidateType.ROUTING_HINT else None
         active = self._trials.overlays.find(candidate.type, candidate.agent_id, candidate.run_kind, candidate.workspace)
         others = [overlay.effect for overlay in active if overlay.candidate_id != candidate.id]
-        before, after = (
-            format_preview(
+
+        def show(effects: Sequence[Effect]) -> tuple[str, ...]:
+            lines = format_preview(
                 candidate.type,
                 effects,
                 model=models.current.model if models else "as configured",
@@ -129,9 +130,9 @@ class CandidateViews:
                 cost=microusd(healing.cost_cap),
                 flows=self._sources.flows(),
             )
-            for effects in (others, [*others, candidate.effect])
-        )
-        return EffectPreview(tuple(before), tuple(after))
+            return tuple(lines)
+
+        return EffectPreview(show(others), show([*others, candidate.effect]))
 
 
 def describe_lift(lift: Lift) -> str:
@@ -148,33 +149,43 @@ def _text(effect: Effect) -> str:
 
 def _stations(row: CandidateRow, drafted_from: Sequence[LearningRecord]) -> tuple[Station, ...]:
     """The stages of a candidate's life cycle in words; `drafted_from` are the records that it was drafted from."""
-    first = next(iter(drafted_from), None)
-    origin = first.reason if first else "its record is no longer stored"
-    score = max((record.score for record in drafted_from), default=0.0)
-    drafted_at, last = step_time(row.history[0]), row.history[-1]
-    at, reason = step_time(last), f": {last['reason']}" if last["reason"] else ""
-    supported = row.last_step("move", CandidateMove.CORROBORATE)
-    supported_at: datetime | None = step_time(supported) if supported else None
-    corroborate = ("it was rejected before", "ahead")
-    if row.status is CandidateStatus.DRAFTED:
-        supported_at = None
-        corroborate = (f"{row.reason}; it comes up for review from a score of {MIN_REVIEW_SCORE:.0f}", "now")
-    elif supported:
-        corroborate = (str(supported["reason"]), "done")
-    review, end = Station("review", None, "", "ahead"), Station("promote", None, "", "ahead")
-    if row.status is CandidateStatus.REVIEW:
-        undone = f"; {last['reason']}" if row.is_undone else ""
-        review = Station("review", supported_at, f"needs your decision{undone}", "now")
-    elif row.status.is_decided:
-        review = Station("review", at, f"by {last['by']}", "done")
-        name = "reject" if row.status is CandidateStatus.REJECTED else "promote"
-        state = "done" if row.status is CandidateStatus.ACTIVE else "failed"
-        end = Station(name, at, f"{_END_WORDS[row.status]}{reason}", state)
+    origin, detected_at, score = "its record is no longer stored", None, 0.0
+    if drafted_from:
+        origin = drafted_from[0].reason
+        detected_at = max(record.at for record in drafted_from)
+        score = max(record.score for record in drafted_from)
+    drafted_at, corroborated = step_time(row.history[0]), _corroboration(row)
     return (
-        Station("detect", max((record.at for record in drafted_from), default=None), origin, "done"),
+        Station("detect", detected_at, origin, "done"),
         Station("draft", drafted_at, f"from {count(len(row.drafted_from), 'record')}", "done"),
         Station("score", drafted_at, f"{score:.0f} of 100, from its own record", "done"),
-        Station("corroborate", supported_at, *corroborate),
-        review,
-        end,
+        corroborated,
+        *_decision(row, corroborated.at),
     )
+
+
+def _corroboration(row: CandidateRow) -> Station:
+    """The stage in which other records support a candidate."""
+    if row.status is CandidateStatus.DRAFTED:
+        words = f"{row.reason}; it comes up for review from a score of {MIN_REVIEW_SCORE:.0f}"
+        return Station("corroborate", None, words, "now")
+    step = row.last_step("move", CandidateMove.CORROBORATE)
+    if step is None:
+        return Station("corroborate", None, "it was rejected before", "ahead")
+    return Station("corroborate", step_time(step), str(step["reason"]), "done")
+
+
+def _decision(row: CandidateRow, corroborated_at: datetime | None) -> tuple[Station, Station]:
+    """The stages of review and of its result."""
+    last = row.history[-1]
+    if row.status is CandidateStatus.REVIEW:
+        undone = f"; {last['reason']}" if row.is_undone else ""
+        review = Station("review", corroborated_at, f"needs your decision{undone}", "now")
+        return review, Station("promote", None, "", "ahead")
+    if not row.status.is_decided:
+        return Station("review", None, "", "ahead"), Station("promote", None, "", "ahead")
+    at, reason = step_time(last), f": {last['reason']}" if last["reason"] else ""
+    name = "reject" if row.status is CandidateStatus.REJECTED else "promote"
+    state = "done" if row.status is CandidateStatus.ACTIVE else "failed"
+    review = Station("review", at, f"by {last['by']}", "done")
+    return review, Station(name, at, f"{_END_WORDS[row.status]}{reason}", state)
