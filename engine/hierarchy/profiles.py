@@ -124,7 +124,7 @@ class Profiles:
             versions = [[*item, entry.version if entry else ""] for item, entry in before.items()]
             state.put(tx, f"{LAST_EDIT}{leader}", versions)
             for section, key, body in changes:
-                self._write_edit(tx, leader, section, key, body)
+                self.write(tx, leader, section, key, body, is_edit=True)
 
         self._database.write(store_edits)
         return self.get(leader)
@@ -149,7 +149,7 @@ class Profiles:
             for section, key, version in last_edit:
                 before = entries.get((section, key, version))
                 body = before.body if before else _text_body(seeded.get((section, key), ""))
-                self._write_edit(tx, leader, section, key, body, before.findings if before else ())
+                self.write(tx, leader, section, key, body, before.findings if before else (), is_edit=True)
             state.put(tx, f"{LAST_EDIT}{leader}", [])
 
         self._database.write(restore)
@@ -192,23 +192,11 @@ class Profiles:
 
         def remove(tx: Transaction) -> None:
             for leader, key in patterns:
-                self._write_edit(tx, leader, "patterns", key, {})
+                self.write(tx, leader, "patterns", key, {}, is_edit=True)
 
         if patterns:
             self._database.write(remove)
         return sorted({leader for leader, _ in patterns})
-
-    def _write_edit(
-        self,
-        tx: Transaction,
-        leader: str,
-        section: str,
-        key: str,
-        body: Mapping[str, Any],
-        sources: tuple[PatternSource, ...] = (),
-    ) -> None:
-        self.write(tx, leader, section, key, body, sources)
-        tx.record(ProfileEdited(subject=leader, section=section, key=key))
 
     def write(
         self,
@@ -218,11 +206,15 @@ class Profiles:
         key: str,
         body: Mapping[str, Any],
         sources: tuple[PatternSource, ...] = (),
+        *,
+        is_edit: bool = False,
     ) -> None:
-        """Write a new version of an item, newer than all stored ones."""
+        """Write a new version of an item, newer than all stored ones. An edit of the operator is also recorded."""
         last = find_newest_time(tx.session, leader, section, key)
         at = tx.now if last is None else max(tx.now, last + MICROSECOND)
         self.merge_rows(tx, [make_entry(leader, section, key, body, at, self.origin, sources)], unsent=True)
+        if is_edit:
+            tx.record(ProfileEdited(subject=leader, section=section, key=key))
 
     def merge_rows(
         self, tx: Transaction, entries: Sequence[ProfileEntry], uses: Sequence[PatternUse] = (), *, unsent: bool

@@ -1,4 +1,4 @@
-"""Builds what happens without being asked for: heartbeats, cycles, and the jobs of the schedule."""
+"""Builds what the engine does by itself: heartbeats, cycles, and the jobs of the schedule."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ if TYPE_CHECKING:
     from engine.services import Services
 
 SHARE_EVERY = timedelta(minutes=5)
-"""Summaries are exchanged with other machines, if they share any."""
+"""Time between two exchanges of summaries with other machines."""
 
 NIGHT_CHECK_EVERY = timedelta(minutes=10)
-"""Checks whether the nightly work of memory is due (SPEC 4.8)."""
+"""Time between two checks whether the nightly work of memory is due (SPEC 4.8)."""
 
 IMPORT_EVERY = timedelta(hours=1)
-"""Transcripts of other agents are read, if the settings name some."""
+"""Time between two imports of the transcripts of other agents."""
 
 TRAINING_CHECK_EVERY = timedelta(minutes=5)
-"""Moves a training on, or checks whether the next one is due (SPEC 8.4)."""
+"""Time between two steps of a training, or two checks whether the next one is due (SPEC 8.4)."""
 
 EXPORT_CHECK_EVERY = timedelta(hours=1)
-"""Checks whether the daily batch of preference pairs is due (SPEC 8.3)."""
+"""Time between two checks whether the daily batch of preference pairs is due (SPEC 8.3)."""
 
-DIGEST_EVERY = timedelta(minutes=10)
-"""New records are searched for candidates (SPEC 5.3)."""
+ADAPT_EVERY = timedelta(minutes=10)
+"""Time between two rounds of adaptation (SPEC 5.3)."""
 
 RETENTION_CHECK_EVERY = timedelta(hours=1)
-"""Deletes memories whose retention has ended (SPEC 4.3)."""
+"""Time between two deletions of memories whose retention has ended (SPEC 4.3)."""
 
 ROW_CHECK_EVERY = timedelta(hours=1)
-"""Deletes rows older than the settings keep (SPEC 4.2)."""
+"""Time between two deletions of rows that are older than the settings allow (SPEC 4.2)."""
 
 
 def build(services: Services, launcher: Sessions, *, follow_gateway: Callable[[], None]) -> None:
@@ -99,16 +99,16 @@ def _jobs(services: Services) -> tuple[Job, ...]:
     """The scheduled jobs besides the cycles."""
     training = _AutomaticTraining(services)
 
-    def goes_on() -> bool:
+    def is_not_stopped() -> bool:
         return not services.safety.kill_switch.stop_reason()
 
     return (
-        Job(PULSE, lambda: PULSE_EVERY, partial(_run_heartbeats, services), goes_on),
+        Job(PULSE, lambda: PULSE_EVERY, partial(_run_heartbeats, services), is_not_stopped),
         Job(
             "guidance",
             lambda: timedelta(seconds=services.agents.config.current.m2_interval_seconds),
             lambda: run_round(services.bubbles, services.guided_sessions, services.teaching),
-            goes_on,
+            is_not_stopped,
         ),
         Job(
             "summaries",
@@ -126,7 +126,7 @@ def _jobs(services: Services) -> tuple[Job, ...]:
         ),
         Job("retention", lambda: RETENTION_CHECK_EVERY, services.memory.housekeeping, is_stored=False),
         Job("old_rows", lambda: ROW_CHECK_EVERY, services.retention.round, is_stored=False),
-        Job("adaptation", lambda: DIGEST_EVERY, services.adaptation.run_round, is_stored=False),
+        Job("adaptation", lambda: ADAPT_EVERY, services.adaptation.run_round, is_stored=False),
         Job("training", lambda: TRAINING_CHECK_EVERY, training.step, training.due, is_stored=False),
         Job(
             "export",

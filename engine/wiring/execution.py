@@ -34,7 +34,7 @@ from engine.execution.validation import Validation
 from engine.hierarchy.guidance import LeadershipGuidance
 from engine.hierarchy.profile_items import lessons_in
 from engine.keys import Keys
-from engine.learning.learnings.prompt_part import LearningsPart
+from engine.learning.learnings.prompt_part import LearningsPart, record_uses
 from engine.memory.recall_in_prompts import RecallPromptPart
 from engine.memory.summary_sharing import from_others
 from engine.model import CheckResult, PromptRequest, SessionView
@@ -219,7 +219,7 @@ def _record_prompt(
     services.trials.record_applied(
         tx, provenance, session_id=session.id, agent=session.agent, workspace=session.workspace
     )
-    services.learnings.prompt_sent(tx, provenance, call=call_id, session_id=session.id, agent=session.agent)
+    record_uses(tx, provenance, call=call_id, session_id=session.id, agent=session.agent)
     memories, origins = from_others(provenance.get("memory_sources", ()))
     if memories:
         about = {"subject": session.agent, "workspace": session.workspace, "session_id": session.id}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TypeVar
@@ -12,7 +12,7 @@ from engine.events import LearningKept
 from engine.learning.learnings.chain import FOLLOWED_KINDS, Chain
 from engine.learning.learnings.entries import Scope, format_time, project_key, scope_of_path
 from engine.learning.learnings.page import Value
-from engine.learning.learnings.prompt_part import PROVENANCE, prompts_with, record_uses
+from engine.learning.learnings.prompt_part import prompts_with
 from engine.learning.learnings.provenance import Provenance, mark_retracted, plan_retraction, retracted_lessons
 from engine.learning.learnings.recurrence import EmbedTexts, StoredVectors
 from engine.learning.learnings.session_records import SessionSource
@@ -74,8 +74,6 @@ class Learnings:
         self.start, self.close, self.catch_up = thread.start, thread.close, thread.catch_up
         """`start` follows the ledger in a thread, and `close` stops that. `catch_up` handles all new ledger entries
         now, in the calling thread."""
-        self.faults = self.files.errors
-        """The pages and entries that cannot be read, each with file and line."""
 
     # -- life
 
@@ -87,14 +85,6 @@ class Learnings:
     def session_changed(self, tx: Transaction, view: SessionView) -> None:
         """Observer of sessions that start or end."""
         tx.after_commit(self._poke)
-
-    def prompt_sent(
-        self, tx: Transaction, provenance: Mapping[str, object], *, call: str, session_id: str, agent: str
-    ) -> None:
-        """Store the entries that a prompt with this provenance contained."""
-        sources = provenance.get(PROVENANCE)
-        if isinstance(sources, list | tuple) and sources:
-            record_uses(tx, map(str, sources), call=call, session_id=session_id, agent=agent)
 
     # -- reading
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 from xml.sax.saxutils import escape
 
 from sqlalchemy import func
@@ -184,9 +185,9 @@ class LearningUse(Row, table=True):
 _NEW = insert(LearningUse).on_conflict_do_nothing()
 
 
-def record_uses(tx: Transaction, entries: Iterable[str], *, call: str, session_id: str, agent: str) -> None:
-    """Store that a model call had these entries in its prompt."""
-    for entry in dict.fromkeys(entries):
+def record_uses(tx: Transaction, provenance: Mapping[str, Any], *, call: str, session_id: str, agent: str) -> None:
+    """Store which entries were in the prompt of a model call, by the provenance of the prompt."""
+    for entry in dict.fromkeys(provenance.get(PROVENANCE, ())):
         values = {"call_id": call, "entry_id": entry, "session_id": session_id, "agent": agent, "at": tx.now}
         tx.session.execute(_NEW, values)
 
