@@ -41,31 +41,24 @@ from engine.model import (
     SessionView,
     Source,
     Status,
+    Task,
     TranscriptLine,
     Waiting,
 )
 from tests.console.stand_in_data import (
     AGENT,
-    AGENT_TRANSCRIPT,
     BLOG,
     HUNKS,
     NOW,
-    PROMPT,
     SHOP,
-    TRANSCRIPTS,
-    TURN,
-    agent_session,
     agents,
     ago,
     card,
-    cards,
-    change_sets,
     ledger,
-    model_calls,
     permissions,
-    recent,
+    read_values,
     sessions,
-    tasks,
+    transcript,
 )
 from tests.console.stand_in_figures import Figures, Safety, Training
 from tests.console.stand_in_learning import Adaptation, Learnings
@@ -75,7 +68,7 @@ from tests.console.stand_in_service import StandInService
 
 class Cards(StandInService):
     def fill(self) -> None:
-        self.all = {card.id: card for card in [*cards(), *recent()]}
+        self.all = {card.id: card for card in read_values(Card, "cards")}
         self.mutes: list[Mute] = []
 
     def pending(self, **_: object) -> list[Card]:
@@ -153,10 +146,7 @@ class Sessions(StandInService):
         self.sandbox = SimpleNamespace(
             confines=True, describe=lambda network: "bubblewrap: read-only system, no network"
         )
-        self.transcripts = {
-            id: [TranscriptLine(number, NOW, kind, text) for number, (kind, text) in enumerate(lines, 1)]
-            for id, lines in TRANSCRIPTS.items()
-        }
+        self.transcripts = {session.id: transcript(session.id) for session in self.all}
 
     def list(self, *, agent: str | None = None, limit: int = 50) -> list[SessionView]:
         return [item for item in self.all if agent in (None, item.agent)][:limit]
@@ -214,10 +204,11 @@ class Calls(StandInService):
         return self.all.get(id, [])
 
     def prompt(self, id: str) -> tuple[PromptPart, ...]:
-        return PROMPT if id.endswith("1") else (*PROMPT, *TURN)
+        parts = read_values(PromptPart, "prompt_parts")
+        return tuple(parts[:3] if id.endswith("1") else parts)
 
     def calls_with_memory(self, id: str) -> list[ModelCall]:
-        return model_calls()[:1] if id.endswith(("1", "3")) else []
+        return read_values(ModelCall, "model_calls")[:1] if id.endswith(("1", "3")) else []
 
     def reply(self, id: str) -> str:
         return "I look at the cart first." if id.endswith("1") else ""
@@ -248,7 +239,7 @@ class ChangeComments:
 
 class Changes(StandInService):
     def fill(self) -> None:
-        self.all = change_sets()
+        self.all = read_values(ChangeSet, "change_sets")
         self.comments = ChangeComments(self)
 
     def list(self, *, limit: int = 50) -> list[ChangeSet]:
@@ -353,7 +344,7 @@ class StandIn:
         self.training = Training(self)
         self.settings = Settings(self)
         self.gateway = Gateway(self)
-        self.tasks = SimpleNamespace(list=lambda **_: tasks())
+        self.tasks = SimpleNamespace(list=lambda **_: read_values(Task, "tasks"))
         self.agents = SimpleNamespace(list=agents, retired=list)
         self.autonomy = SimpleNamespace(
             state=lambda: SimpleNamespace(
@@ -399,11 +390,9 @@ class StandIn:
 
     def with_agent(self) -> StandIn:
         """With a running session of an agent that has made two calls and asks for two permissions."""
-        self.sessions.all.insert(0, agent_session())
-        self.sessions.transcripts[AGENT] = [
-            TranscriptLine(number, NOW, kind, text) for number, (kind, text) in enumerate(AGENT_TRANSCRIPT, 1)
-        ]
-        self.calls.all[AGENT] = model_calls()
+        self.sessions.all.insert(0, read_values(SessionView, "sessions")[-1])
+        self.sessions.transcripts[AGENT] = transcript(AGENT)
+        self.calls.all[AGENT] = read_values(ModelCall, "model_calls")
         self.permissions.all = permissions()
         return self
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
-from typing import Any
 
 from engine.learning.decisions.metrics import (
     CardFigures,
@@ -21,16 +20,16 @@ from engine.model import (
     CostState,
     Hold,
     Insights,
+    LogEntry,
     Phase,
     RailState,
-    RailVerdict,
     StopLevel,
     TrainingOffer,
     TrainingRunView,
     TrainingView,
     Verdict,
 )
-from tests.console.stand_in_data import BLOG, NOW, SHOP, ago, allow, burns
+from tests.console.stand_in_data import NOW, burns, read_values
 from tests.console.stand_in_service import StandInService
 
 LEVELS = (
@@ -83,70 +82,21 @@ class Safety(StandInService):
         return "digest"
 
     def rails(self) -> tuple[RailState, ...]:
-        last_verdicts = {verdict.rail: verdict for verdict in self.log(1)[0].verdicts}
-        hold = next(iter(self.kill_switch.holds()), None)
-
-        def state(
-            rail: str, verdict: Verdict, brief: str, reason: str, until: datetime | None = None, stopped: int = 0
-        ):
-            return RailState(rail, verdict, brief, reason, until, last_verdicts[rail], ago(minutes=4), stopped)
-
-        kill = (Verdict.BLOCK, hold.word, hold.reason) if hold else (Verdict.ALLOW, "open", "not stopped")
-        return (
-            state("rate", Verdict.BLOCK, "waits", "the last trigger was at 14:08:30 UTC", ago(minutes=-6)),
-            state(
-                "loop",
-                Verdict.ALLOW,
-                "2 links",
-                "2 links of the last 10 min are counted; 3 loops were stopped so far",
-                stopped=1,
-            ),
-            state("cost", Verdict.ALLOW, "$1.85", "costs $0.05; $18.80 of the day's $20.00 are left"),
-            state("content", Verdict.ALLOW, "on", "checks every prompt, edit and command of a session", stopped=1),
-            state(
-                "gate",
-                Verdict.ASK,
-                "asks you",
-                "autonomousModeEnabled is off; the workspace's autonomy is not `act`",
-                stopped=4,
-            ),
-            state("kill", *kill, hold.until if hold else None),
-        )
+        rails, last = read_values(RailState, "rails"), {verdict.rail: verdict for verdict in self.log(1)[0].verdicts}
+        if hold := next(iter(self.kill_switch.holds()), None):
+            held = {"verdict": Verdict.BLOCK, "brief": hold.word, "reason": hold.reason, "until": hold.until}
+            rails[-1] = dataclasses.replace(rails[-1], **held)  # type: ignore[arg-type]
+        return tuple(dataclasses.replace(rail, last=last[rail.rail]) for rail in rails)
 
     def chain(self, limit: int = 20) -> list[ChainStep]:
-        return [
-            ChainStep("koji-core", "research", "pred_000000000021", SHOP, ago(minutes=2), 3, 1, ago(minutes=-3)),
-            ChainStep("chronicle-hub", "koji-core", "pred_000000000020", SHOP, ago(minutes=4), 2, 2, ago(minutes=-1)),
-            ChainStep("owner", "chronicle-hub", "pred_000000000012", SHOP, ago(minutes=22), 1, 0),
-            ChainStep("owner", "koji-core", "pred_000000000011", BLOG, ago(hours=3), 1, 0),
-        ][:limit]
+        return read_values(ChainStep, "chain")[:limit]
 
-    def log(self, limit: int = 50, blocked_only: bool = False) -> list[Any]:
-        block = RailVerdict("content", Verdict.BLOCK, "deletes outside the workspace: rm -rf /", "destructive.rm")
-        loops = RailVerdict("loop", Verdict.BLOCK, "koji-core → research → koji-core within 5 min", "reverse link")
-        gate = RailVerdict("gate", Verdict.ASK, "confidence 0.71 is below 0.80; quiet hours", "below-threshold,quiet")
-
-        def entry(id: int, minutes: float, prompt: str, *no: RailVerdict, **more: Any) -> Any:
-            values = {
-                "trigger_type": "manual",
-                "channel": "koji-core",
-                "from_channel": "owner",
-                "workspace": SHOP,
-            } | more
-            card = f"pred_{id:012}"
-            return SimpleNamespace(
-                id=id, at=ago(minutes=minutes), prompt=prompt, verdicts=allow(*no), blocked=bool(no), reason="",
-                prediction_id=card, allowed_once=card in self.allowed_once, **values,
-            )  # fmt: skip
-
-        entries = [
-            entry(1, 4, "Hunt flakes: 4 slowest tests"),
-            entry(2, 33, "clean up with rm -rf / [/not markup]", block),
-            entry(3, 90, "follow up on the analysis", loops, trigger_type="follow-up", from_channel="research"),
-            entry(4, 400, "Draft the change log of the 5 commits since v1.2", gate, trigger_type="autonomous",
-                  channel="chronicle-hub", workspace=BLOG),
-        ]  # fmt: skip
-        return [entry for entry in entries if entry.blocked or not blocked_only][:limit]
+    def log(self, limit: int = 50, blocked_only: bool = False) -> list[LogEntry]:
+        log = [
+            dataclasses.replace(entry, allowed_once=entry.prediction_id in self.allowed_once)
+            for entry in read_values(LogEntry, "log")
+        ]
+        return [entry for entry in log if entry.blocked or not blocked_only][:limit]
 
 
 KINDS = (("run-tests", "koji-core", 0.74), ("stale-branches", "garden", 0.35), ("summarise-day", "chronicle-hub", 0.58))

@@ -6,11 +6,9 @@ import dataclasses
 
 from engine.model import (
     LearningEntry,
-    LearningKind,
     LearningReach,
     LearningScope,
     LearningStatus,
-    LearningType,
     LearningView,
     Waiting,
 )
@@ -18,103 +16,26 @@ from engine.model.adaptation import (
     Candidate,
     CandidateMove,
     CandidateStatus,
-    CandidateType,
     CandidateView,
-    Effect,
     EffectPreview,
-    FixTemplate,
-    FlowOffload,
     LearningRecord,
     Lift,
-    LiftVerdict,
     Overlay,
-    PolicyTweak,
-    PromptFragment,
-    RecordKind,
-    RoutingHint,
     Station,
     candidate_after,
 )
 from engine.model.learnings import ChainReport, EntrySource, RetractReport, ScopeState
-from tests.console.stand_in_data import SHOP, ago
+from tests.console.stand_in_data import SHOP, ago, read_values
 from tests.console.stand_in_service import StandInService
 
 TEST = "tests/test_discount.py::test_a_discount_is_rounded"
 
 
-def record(
-    number: int, kind: RecordKind, score: float, reason: str, label: str = "", hours: float = 5.0
-) -> LearningRecord:
-    return LearningRecord(
-        f"rec_{number:012}", ago(hours=hours), kind, f"{kind.value}/{label}" if label else kind.value, "agent",
-        "backend_builder", score, reason, SHOP, "backend_builder", "sess_000000000002" if number % 2 else "",
-    )  # fmt: skip
-
-
-RECORDS = (
-    record(1, RecordKind.FAILED_TDD, 82, "3 attempts still failed: 60 + 3 · 8, less 2 for a test that is new",
-           TEST, 30),
-    record(2, RecordKind.FAILED_TDD, 74, "2 attempts still failed: 60 + 2 · 8, less 2", TEST, 26),
-    record(3, RecordKind.FAILED_TDD, 78, "2 attempts still failed: 60 + 2 · 8, plus 2 for a second file", TEST, 6),
-    record(4, RecordKind.FAILED_TDD, 71, "1 attempt still failed: 60 + 8, plus 3", TEST, 4),
-    record(5, RecordKind.SUCCESSFUL_HEAL, 66, "green at the second try without it: 60 + 6", TEST, 3),
-)  # fmt: skip
-
-
-def candidate(
-    number: int, type: CandidateType, title: str, status: CandidateStatus, score: float, effect: Effect,
-    scope: tuple[str, str] = ("agent", "backend_builder"), label: str = "failed_tdd", **more: object,
-) -> Candidate:  # fmt: skip
-    return Candidate(
-        f"cand_{number:012}", type, *scope, label, title, status, score, effect, ago(hours=20),
-        ago(hours=4 - number / 10), **more,  # type: ignore[arg-type]
-    )  # fmt: skip
-
-
-ROUNDING = candidate(
-    1, CandidateType.FIX_TEMPLATE, "Round a discount once, at the end, when test_a_discount_is_rounded is red",
-    CandidateStatus.REVIEW, 74.9,
-    FixTemplate((TEST,), ("Look for // on cents: a discount is rounded once, with round(), at the end.",)),
-    label=f"failed_tdd/{TEST}", agent_id="backend_builder", run_kind="coding", workspace=SHOP,
-    drafted_from=("rec_000000000001", "rec_000000000002"), corroborated_by=("rec_000000000003", "rec_000000000004"),
-    against=("rec_000000000005",), reason="2 other records support it: 0.85 · 74.5 + 10 = 73",
-)  # fmt: skip
-
-STOCK = candidate(
-    2, CandidateType.PROMPT_FRAGMENT, "Reserve stock before the payment", CandidateStatus.ACTIVE, 81.0,
-    PromptFragment(("Reserve stock before the payment, or two carts sell the last one.",)), agent_id="backend_builder",
-    run_kind="coding", drafted_from=("rec_000000000001",), corroborated_by=("rec_000000000003",), decided_by="operator",
-    label="guidance_applied",
-)  # fmt: skip
-
-CHEAP = candidate(
-    3, CandidateType.ROUTING_HINT, "Short questions of chronicle-hub to the small model", CandidateStatus.REVIEW, 66.0,
-    RoutingHint("small", "chronicle-hub", 4000, "its budget broke 3 times this week"), ("agent", "chronicler"),
-    "budget_incident", agent_id="chronicler", drafted_from=("rec_000000000002",), corroborated_by=("rec_000000000004",),
-)  # fmt: skip
-
-TRIES = candidate(
-    4, CandidateType.POLICY_TWEAK, "Two tries instead of four in shop", CandidateStatus.DRAFTED, 45.0,
-    PolicyTweak(tries=2),
-    ("workspace", SHOP), "repeated_retry", drafted_from=("rec_000000000002",),
-    reason="nothing else of the like happened yet: at most 45",
-)  # fmt: skip
-
-LINT = candidate(
-    5, CandidateType.FLOW_OFFLOAD, "make lint, make test without a model", CandidateStatus.ROLLED_BACK, 70.0,
-    FlowOffload("lint_and_test", "Lint and test", ("make lint", "make test")), ("workspace", SHOP), "tool_sequence",
-    decided_by="operator", reason="it hid a warning", drafted_from=("rec_000000000004",),
-    corroborated_by=("rec_000000000003",),
-)  # fmt: skip
-
-EMOJI = candidate(
-    6, CandidateType.PROMPT_FRAGMENT, "Write 🎉 in every change log entry", CandidateStatus.REJECTED, 61.0,
-    PromptFragment(("Write 🎉 in every entry.",)), ("agent", "chronicler"), "human_approval", decided_by="operator",
-    reason="not here", drafted_from=("rec_000000000005",),
-)  # fmt: skip
-
-LIFT = Lift("over_000000000001", 38, 31, 12, 6, 0.316, 0.02, 0.58, LiftVerdict.HELPS)
-YOUNG = Lift("over_000000000001", 4, 3, 1, 1, -0.25, -0.71, 0.44, LiftVerdict.NOT_ENOUGH)
+RECORDS = read_values(LearningRecord, "records")
+ROUNDING, STOCK, CHEAP, TRIES, LINT, EMOJI = read_values(Candidate, "candidates")
+LIFT, YOUNG = read_values(Lift, "lifts")
+GLOBAL, PROJECT, TASK, OLD, *FOUND, PROXY, TEAM = read_values(LearningEntry, "learnings")
+SESSIONS = [entry.session_id for entry in FOUND]
 
 NAMES = ("detect", "draft", "score", "corroborate", "review")
 
@@ -213,55 +134,6 @@ class Adaptation(StandInService):
             for item in self.all.values()
             if item.status is CandidateStatus.REVIEW
         ]
-
-
-SESSIONS = ("sess_000000000002", "sess_000000000003", "sess_000000000004")
-
-
-def entry(
-    number: int, scope: LearningScope, scope_id: str, text: str, kind: LearningKind = LearningKind.INSTITUTIONAL,
-    **more: object,
-) -> LearningEntry:  # fmt: skip
-    learning = LearningEntry(
-        id=f"learn_{number:012}", scope=scope, scope_id=scope_id, kind=kind, type=LearningType.DIRECTIVE, domain="task",
-        text=text, title=text.partition(":")[0], importance=0.62, confidence=0.9,
-        reasons=("tests confirmed it: 0.90", "a failure was avoided: +0.50", "it concerns 4 files: +0.12"),
-        phase="corrective", status=LearningStatus.ACTIVE, created_at=ago(hours=number * 3),
-        workspace="" if scope is LearningScope.GLOBAL else SHOP, agent="backend_builder",
-        path=f"learnings/{scope.value}/{scope_id}/institutional.md",
-    )  # fmt: skip
-    return dataclasses.replace(learning, **more)  # type: ignore[arg-type]
-
-
-MONEY = "Money is whole cents: from the cart to the receipt, never a float; a discount is rounded once, at the end."
-FOUND = tuple(
-    entry(number, LearningScope.SESSION, session, MONEY, session_id=session, session_task="Round cart totals")
-    for number, session in enumerate(SESSIONS, 1)
-)
-PROJECT = entry(
-    4, LearningScope.PROJECT, "shop-1a2b3c", MONEY, promoted_at=ago(hours=10), reinforcement_count=2,
-    last_reinforced=ago(hours=2), promoted_from=tuple(EntrySource(item.id, item.session_id) for item in FOUND),
-)  # fmt: skip
-GLOBAL = entry(
-    5, LearningScope.GLOBAL, "", MONEY, promoted_at=ago(hours=1), promoted_from=(EntrySource(PROJECT.id),),
-)  # fmt: skip
-TASK = entry(
-    6, LearningScope.PROJECT, "shop-1a2b3c", "make test takes four seconds less with one process: 4.1 s, not 8.3 s",
-    LearningKind.TASK, type=LearningType.PROCEDURAL, confidence=0.5, importance=0.31,
-    reasons=("it was observed once: 0.50", "9 minutes of work: +0.06"), phase="in-flight", agent="",
-)  # fmt: skip
-PROXY = entry(
-    7, LearningScope.SESSION, SESSIONS[0], "He reads diffs before prose: lead with the change", LearningKind.PROXY,
-    domain="team", type=LearningType.DECLARATIVE, session_id=SESSIONS[0], phase="observations",
-)  # fmt: skip
-TEAM = entry(
-    8, LearningScope.TEAM, "backend_lead", "Say which test is red: before saying what is wrong with it", domain="team",
-    session_id=SESSIONS[1],
-)  # fmt: skip
-OLD = entry(
-    9, LearningScope.PROJECT, "shop-1a2b3c", "Stock is counted at night: it is reserved at once since 1.2",
-    status=LearningStatus.RETIRED, retired_because="retracted: since 1.2 it is reserved at once",
-)  # fmt: skip
 
 
 class Learnings(StandInService):
