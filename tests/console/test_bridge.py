@@ -10,7 +10,7 @@ import pytest
 from clawpy_console.app import ConsoleApp
 from clawpy_console.bridge import BATCH_INTERVAL_S, Bridge, EngineChanged, toasts_of
 from engine.events import ChangeSetReady, EventBus, PredictionCreated, SessionEnded, SessionOutput
-from tests.console import stand_in
+from tests.console import stand_in_data
 from tests.console.conftest import running, until, wait_for_text
 from tests.console.stand_in import StandIn
 
@@ -92,7 +92,7 @@ async def test_an_event_updates_the_screen_and_rings_without_the_focus(
     monkeypatch.setattr("clawpy_console.app.notify_in_terminal", lambda app, text: alerts.append(text))
     monkeypatch.setattr(type(console), "bell", lambda self: alerts.append("bell"))
     async with running(console, size=(120, 60), notifications=True) as pilot:
-        engine.cards.all["pred_new"] = stand_in.card(77, "Something new on the horizon")
+        engine.cards.all["pred_new"] = stand_in_data.card(77, "Something new on the horizon")
         engine.bus.publish(
             PredictionCreated(subject="pred_new", flow="", channel="", confidence=0.5, source="template")
         )

@@ -13,7 +13,7 @@ from clawpy_console.screens.card_lines import KINDS_OF_WORK, kind_of_work, work_
 from clawpy_console.widgets.rows import Rows
 from engine.execution.runners.flows import FLOWS
 from engine.model import Card, CycleReport, Phase, RailVerdict, Refusal, Verdict
-from tests.console import stand_in
+from tests.console import stand_in_data
 from tests.console.conftest import running, screen_text, until
 from tests.console.stand_in import StandIn
 from tests.console.stories import (
@@ -70,7 +70,7 @@ def engine_says(card: Card | None, *gone: str) -> Step:
 
 
 def unlearned(engine: StandIn) -> None:
-    engine.cards.all = {card.id: card for card in stand_in.cards(stated=False)}
+    engine.cards.all = {card.id: card for card in stand_in_data.cards(stated=False)}
     engine.phase = Phase(0, 3, "the Twin starts after 30 of your decisions", 30)
 
 
@@ -104,7 +104,7 @@ def next_check_finds(cards: Callable[[StandIn], tuple[Card, ...]]) -> Given:
 LINT_OFF = "“lint” cards are switched off in shop"
 LACKS = "bisect needs test and good"
 PATHS = 'paths = ["shop/cart.py", "shop/price.py", "shop/tax.py"]'
-NEW = stand_in.card(77, "Something hotter", confidence=0.79)
+NEW = stand_in_data.card(77, "Something hotter", confidence=0.79)
 OTHER = replace(NEW, subject="another subject")
 
 STORIES: dict[str, tuple[Step, ...]] = {
@@ -350,9 +350,9 @@ def test_every_flow_has_a_kind_of_work() -> None:
         "tidy_imports": "tidy imports",
         None: "koji-core",
     }  # learned; served by an agent or a model
-    assert {flow: kind_of_work(stand_in.card(1, "x", flow=flow)) for flow in kinds} == kinds
+    assert {flow: kind_of_work(stand_in_data.card(1, "x", flow=flow)) for flow in kinds} == kinds
 
 
 def test_a_card_without_a_cost_shows_none() -> None:
-    assert "est. $0.05" in work_facts(stand_in.card(1, "x", estimate=50_000))
-    assert "$" not in work_facts(stand_in.card(1, "x", estimate=0))
+    assert "est. $0.05" in work_facts(stand_in_data.card(1, "x", estimate=50_000))
+    assert "$" not in work_facts(stand_in_data.card(1, "x", estimate=0))

@@ -14,7 +14,7 @@ from clawpy_console.app import ConsoleApp
 from clawpy_console.state import AppState
 from engine.home import Home
 from engine.model import Refusal
-from tests.console import stand_in
+from tests.console import stand_in_data
 from tests.console.conftest import make_console, running, screen_text, until, until_loaded, wait_for_text
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import NOW
@@ -39,7 +39,7 @@ def test_importing_the_app_imports_nothing_heavy() -> None:
 
 @pytest.mark.long
 async def test_the_first_frame_shows_the_last_known_cards_before_the_engine_is_open(home: Home) -> None:
-    last_state = AppState(cards=tuple(stand_in.cards()), workspaces=(stand_in.SHOP,))
+    last_state = AppState(cards=tuple(stand_in_data.cards()), workspaces=(stand_in_data.SHOP,))
     last_screen.save(home.last_screen, last_screen.LastScreen(last_state, saved_at=NOW))
     opened = threading.Event()
     engine = StandIn()
@@ -61,7 +61,7 @@ async def test_the_first_frame_shows_the_last_known_cards_before_the_engine_is_o
         opened.set()
         await until(pilot, lambda: app.engine is engine)
         await pilot.press("ctrl+s")
-        await until(pilot, lambda: ("propose", "run", stand_in.SHOP) in engine.call_log)
+        await until(pilot, lambda: ("propose", "run", stand_in_data.SHOP) in engine.call_log)
         await until_loaded(pilot)
         assert "WATCHING" in screen_text(app)
 

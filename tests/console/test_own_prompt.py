@@ -16,7 +16,7 @@ from engine.execution.runners.flow_registry import FlowRegistry
 from engine.execution.runners.flows import FLOWS
 from engine.home import Home
 from engine.model import Card, FlowForm, Refusal
-from tests.console import stand_in
+from tests.console import stand_in_data
 from tests.console.conftest import until_loaded
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import BLOG, SHOP, found_agent
@@ -34,7 +34,7 @@ from tests.console.stories import (
 )
 
 FORMS = FlowRegistry(FLOWS, list).forms()
-OWN_CARD = in_front(stand_in.card(90, "").id)
+OWN_CARD = in_front(stand_in_data.card(90, "").id)
 UNSENT = never_called("propose")
 
 

@@ -14,7 +14,7 @@ from engine.events import Event
 from engine.home import Home
 from engine.model import MICRO, Hold
 from engine.model.rail_states import CostState
-from tests.console import stand_in
+from tests.console import stand_in_data
 from tests.console.conftest import running, wait_for_text
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import NOW, agents
@@ -84,7 +84,7 @@ async def test_quitting_saves_the_screen_and_asks_while_sessions_run(console: Co
         await pilot.press("enter", "escape")
         assert len(console.screen_stack) == 1
         await pilot.press("ctrl+q", "Q")
-    assert last_screen.load(home.last_screen).state.cards == tuple(stand_in.cards())
+    assert last_screen.load(home.last_screen).state.cards == tuple(stand_in_data.cards())
 
 
 @pytest.mark.parametrize(
