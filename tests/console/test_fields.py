@@ -27,7 +27,6 @@ from tests.console.stand_in_learning import (
     ROUNDING,
     SESSIONS,
     STOCK,
-    TEST,
     YOUNG,
     Adaptation,
     Learnings,
@@ -83,7 +82,7 @@ def test_a_record_says_why_it_has_its_score_and_what_was_recorded(candidates: Ad
     lines = text(learning_fields.record_fields(item, NOW))
     assert_contains(
         lines,
-        f"failed_tdd/{TEST}: 82 of 100",
+        "failed tdd: 82 of 100",
         "60 + 3 · 8",
         "session sess_000000000002 · attempts 3 · failing a, b · cost $0.12",
     )

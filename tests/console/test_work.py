@@ -153,7 +153,7 @@ async def test_after_an_approval_it_opens_on_the_new_session_once(console: Conso
         new = {"id": "sess_000000000777", "prediction_id": app.state.cards[0].id, "created_at": NOW}
         engine.sessions.all.insert(0, dataclasses.replace(engine.sessions.all[1], **new))  # type: ignore[arg-type]
 
-    steps = ("right", "2", lambda app: app.reload(["sessions"]), session("sess_000000000777"), "down", "1", "2")
+    steps = (press("right 2"), lambda app: app.reload(["sessions"]), session("sess_000000000777"), press("down 1 2"))
     other = Until("another", lambda app: app.screen.session.id != "sess_000000000777")
     await play(console, press("2 down 1"), begin, *steps, other)
 
