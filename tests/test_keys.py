@@ -24,7 +24,7 @@ from engine.key_file import KeyFile
 from engine.keyring import KEYRING_TIMEOUT_S, Keyring, NoKeyring, system_keyring
 from engine.keys import Keys
 from engine.model import Refusal
-from tests.support.helpers import MemoryKeyring
+from tests.support.helpers import MemoryKeyring, refused
 
 SECRET = "sk-hush-hush-0123456789abcdef"
 START = datetime(2026, 3, 2, 9, tzinfo=UTC)
@@ -99,11 +99,9 @@ def test_a_key_is_stored_in_the_keyring_and_in_no_file(home: Home):
 
 
 def test_without_a_keyring_the_alternatives_are_named_and_nothing_is_written(home: Home):
-    with pytest.raises(Refusal) as caught:
-        keys_of(home).set("openai", SECRET)
-    assert caught.value.code == "no_keyring"
-    assert "CLAWPY_OPENAI_API_KEY" in caught.value.fix
-    assert "clawpy key set openai --store file" in caught.value.fix
+    refusal = refused("no_keyring", lambda: keys_of(home).set("openai", SECRET))
+    assert "CLAWPY_OPENAI_API_KEY" in refusal.fix
+    assert "clawpy key set openai --store file" in refusal.fix
     assert not home.config.exists()
 
 
@@ -137,18 +135,14 @@ def test_a_key_is_deleted_where_it_is_stored(home: Home):
     assert keys.delete("openai") == ("keyring",)
     assert keys.get("openai") is None
     for name, code in (("openai", "no_key"), ("together", "in_environment"), (SECRET, "bad_name")):
-        with pytest.raises(Refusal) as caught:
-            keys.delete(name)
-        assert caught.value.code == code
-        assert "hush" not in str(caught.value)
+        refusal = refused(code, lambda name=name: keys.delete(name))
+        assert "hush" not in str(refusal)
 
 
 @pytest.mark.parametrize("value", ["", "  ", "sk hush", "sk-hush\nsk-hush", "sk-h\u00fcsh", "s" * 4001, "sk-\x1b[2J"])
 def test_a_malformed_key_is_not_stored(home: Home, value: str):
-    with pytest.raises(Refusal) as caught:
-        keys_of(home, MemoryKeyring()).set("openai", value)
-    assert caught.value.code == "bad_key"
-    assert "hush" not in str(caught.value)
+    refusal = refused("bad_key", lambda: keys_of(home, MemoryKeyring()).set("openai", value))
+    assert "hush" not in str(refusal)
 
 
 # -- keyrings that do not work
@@ -209,10 +203,8 @@ def test_a_file_that_others_may_read_is_refused_with_the_command_to_run(home: Ho
     file = home.config / "keys.json"
     file.chmod(mode)
     for act in (lambda: keys.get("openai"), lambda: keys.set("together", "sk-1", consent_file=True), keys.names):
-        with pytest.raises(Refusal) as caught:
-            act()
-        assert caught.value.code == "loose_keys"
-        assert f"chmod 600 '{file}'" in caught.value.fix
+        refusal = refused("loose_keys", act)
+        assert f"chmod 600 '{file}'" in refusal.fix
     assert "others" in keys.badge()
 
 
@@ -222,10 +214,8 @@ def test_a_damaged_key_file_is_refused_without_repeating_its_text(home: Home, te
     file = home.config / "keys.json"
     file.write_text(text)
     file.chmod(0o600)
-    with pytest.raises(Refusal) as caught:
-        keys_of(home).get("openai")
-    assert caught.value.code == "damaged_keys"
-    assert "hush" not in "".join(traceback.format_exception(caught.value))
+    refusal = refused("damaged_keys", lambda: keys_of(home).get("openai"))
+    assert "hush" not in "".join(traceback.format_exception(refusal))
     assert file.read_text() == text
 
 

@@ -14,6 +14,7 @@ from engine.clock import FakeClock
 from engine.home import Home
 from engine.lock import HomeLock, read_holder
 from engine.model import Refusal
+from tests.support.helpers import refused
 
 HOLD = """
 import sys
@@ -31,10 +32,8 @@ def test_a_second_engine_is_told_who_holds_the_home(home: Home, clock: FakeClock
     first = HomeLock(home, clock=clock, version="0.1.0")
     first.acquire()
     first.announce("/run/clawpy.sock")
-    with pytest.raises(Refusal) as caught:
-        HomeLock(home, clock=clock).acquire()
-    assert caught.value.code == "home_held"
-    assert f"process id {os.getpid()}" in caught.value.message
+    refusal = refused("home_held", lambda: HomeLock(home, clock=clock).acquire())
+    assert f"process id {os.getpid()}" in refusal.message
     holder = read_holder(home)
     assert (holder.since, holder.address) == ("2026-01-05T09:30:00+00:00", "/run/clawpy.sock")
     first.release()
@@ -68,9 +67,7 @@ def test_kill_dash_nine_frees_the_home(home: Home, clock: FakeClock) -> None:
 
 def test_a_home_that_is_a_file_is_refused(tmp_path: Path, clock: FakeClock) -> None:
     (tmp_path / "home").write_text("")
-    with pytest.raises(Refusal) as caught:
-        HomeLock(Home.locate(tmp_path / "home"), clock=clock).acquire()
-    assert caught.value.code == "unwritable_home"
+    refused("unwritable_home", lambda: HomeLock(Home.locate(tmp_path / "home"), clock=clock).acquire())
 
 
 @pytest.mark.parametrize("note", ["", "{", "[]", '{"pid": "x", "since": 3}'])

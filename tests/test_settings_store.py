@@ -13,6 +13,7 @@ from engine.model import Refusal
 from engine.settings_store import SettingsStore
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
+from tests.support.helpers import refused
 
 SECOND = timedelta(seconds=1)
 WRITTEN = """# how I like it
@@ -81,18 +82,14 @@ def test_unset_restores_the_default(file: Path, clock: FakeClock) -> None:
     store = open_store(file, clock)
     assert store.unset("quietHoursStart") == 23
     assert "# how I like it" in file.read_text()
-    with pytest.raises(Refusal) as caught:
-        store.unset("quietHoursStart")
-    assert caught.value.code == "not_set"
+    refused("not_set", lambda: store.unset("quietHoursStart"))
 
 
 def test_an_edit_that_a_variable_overrides_is_refused(file: Path, clock: FakeClock) -> None:
     store = open_store(file, clock, CLAWPY_QUIET_HOURS_START="20")
     assert store.get("quietHoursStart") == 20
     assert store.origin("quietHoursStart") == "CLAWPY_QUIET_HOURS_START"
-    with pytest.raises(Refusal) as caught:
-        store.set("quietHoursStart", "21")
-    assert caught.value.code == "overridden"
+    refused("overridden", lambda: store.set("quietHoursStart", "21"))
     assert not file.exists()
 
 
@@ -171,11 +168,9 @@ def test_a_workspace_is_the_same_by_any_path_to_it(
 
 
 def test_a_bad_value_for_set_is_reported_without_a_line_of_the_file(store: SettingsStore, file: Path) -> None:
-    with pytest.raises(Refusal) as caught:
-        store.set("quietHoursStart", "99")
-    assert caught.value.code == "bad_config"
-    assert caught.value.message == "quietHoursStart: 99 is not accepted; expected a whole number from 0 to 23"
-    assert "nothing was changed" in caught.value.fix
+    refusal = refused("bad_config", lambda: store.set("quietHoursStart", "99"))
+    assert refusal.message == "quietHoursStart: 99 is not accepted; expected a whole number from 0 to 23"
+    assert "nothing was changed" in refusal.fix
     assert not file.exists()
 
 

@@ -13,6 +13,7 @@ from datetime import date
 from pathlib import PurePosixPath
 from typing import Final
 
+from engine.files import read_table
 from engine.frozen import frozen
 from engine.git import Git
 from engine.git.secrets import MAX_LINE_LENGTH, SECRET, secret_kind
@@ -29,38 +30,19 @@ class Leftover:
     is_secret: bool = False
 
 
-_JS_SUFFIXES = (".js", ".jsx", ".mjs", ".cjs", ".ts", ".tsx", ".mts", ".cts", ".vue", ".svelte")
-_PRINTING_FOLDERS = {
-    "scripts",
-    "script",
-    "bin",
-    "tools",
-    "examples",
-    "example",
-    "docs",
-    "benchmarks",
-    "cli",
-    "commands",
-}
-"""Folders with programs that print on purpose."""
+@frozen
+class _Debugging:
+    """A sort of debugging: its kind, the endings of the files that may have it, and how its lines look."""
 
-_DEBUGGING_PATTERNS: tuple[tuple[tuple[str, ...], str, re.Pattern[str]], ...] = (
-    (
-        (".py",),
-        "breakpoint",
-        re.compile(r"(?:^|[;:])\s*(?:breakpoint\(|(?:i?pdb|pudb)\.set_trace\(|import (?:i?pdb|pudb)\b)"),
-    ),
-    ((".py",), "debug print", re.compile(r"^\s*print\((?!.*\bfile\s*=)")),
-    (_JS_SUFFIXES, "debugger statement", re.compile(r"^\s*debugger\s*;?\s*$")),
-    (_JS_SUFFIXES, "console.log", re.compile(r"^\s*console\.(?:log|debug|trace)\(")),
-    (_JS_SUFFIXES, ".only", re.compile(r"\b(?:describe|it|test|context|suite)\.only\s*\(|^\s*(?:fit|fdescribe)\s*\(")),
-    ((".rs",), "dbg!", re.compile(r"\bdbg!\s*\(")),
-    ((".go",), "debug print", re.compile(r"^\s*(?:spew\.Dump|println)\(")),
-    ((".rb",), "breakpoint", re.compile(r"\bbinding\.(?:pry|irb)\b|^\s*byebug\b")),
-    ((".php",), "debug print", re.compile(r"^\s*(?:var_dump|dd)\(")),
-    ((".ex", ".exs"), "breakpoint", re.compile(r"\bIEx\.pry\b|^\s*\|>\s*dbg\(|^\s*dbg\(")),
-    ((".cs",), "breakpoint", re.compile(r"^\s*(?:System\.Diagnostics\.)?Debugger\.(?:Break|Launch)\(")),
-)
+    kind: str
+    suffixes: tuple[str, ...]
+    pattern: re.Pattern[str]
+
+
+_TABLE: Final = read_table(__file__, "leftovers.toml")
+_DEBUGGING: Final = [
+    _Debugging(row["kind"], tuple(row["suffixes"]), re.compile(row["pattern"])) for row in _TABLE["debugging"]
+]
 _CONFLICT_MARKER = re.compile(r"^(?:<{7}|>{7})(?: |$)|^\|{7} ")
 _TODO = re.compile(r"(?:#|//|/\*|\*|--|<!--|;)\s*(TODO|FIXME|XXX)\b")
 _TEST_PATH = re.compile(r"(?:^|/)(?:tests?|spec|__tests__)/|(?:^|/)test_|_test\.|\.(?:test|spec)\.")
@@ -73,25 +55,24 @@ def scan_line(path: str, line: str, after: str = "") -> list[Leftover]:
     leftovers = [Leftover(f"{SECRET}: {kind}", is_secret=True)] if kind else []
     if _CONFLICT_MARKER.match(line):
         leftovers.append(Leftover(CONFLICT_MARKER))
-    for suffixes, kind, pattern in _DEBUGGING_PATTERNS:
-        if path.endswith(suffixes) and pattern.search(line) and not _is_intended_output(path, kind):
-            leftovers.append(Leftover(kind))
+    leftovers += [
+        Leftover(debugging.kind)
+        for debugging in _DEBUGGING
+        if path.endswith(debugging.suffixes)
+        and debugging.pattern.search(line)
+        and not _is_intended_output(path, debugging.kind)
+    ]
     if match := _TODO.search(line):
         leftovers.append(Leftover(match[1]))
     return leftovers
 
 
 def _is_intended_output(path: str, kind: str) -> bool:
+    if kind not in ("debug print", "console.log"):
+        return False
     pure = PurePosixPath(path)
-    is_print = kind in ("debug print", "console.log")
-    is_program = bool(_PRINTING_FOLDERS & set(pure.parts[:-1])) or pure.stem in (
-        "__main__",
-        "cli",
-        "setup",
-        "manage",
-        "main",
-    )
-    return is_print and (is_program or bool(_TEST_PATH.search(path)))
+    is_program = not {*pure.parts[:-1]}.isdisjoint(_TABLE["printing_folders"]) or pure.stem in _TABLE["printing_files"]
+    return is_program or bool(_TEST_PATH.search(path))
 
 
 # -- Debugging. Python is judged by its syntax tree, other languages by their lines.

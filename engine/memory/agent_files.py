@@ -234,23 +234,21 @@ class AgentFiles:
                 watch_filter=None,
                 debounce=DEBOUNCE_MS,
                 step=POLL_MS,
-                rust_timeout=0,
-                stop_event=_StopEvent(self._stop, self._on_check),
+                rust_timeout=POLL_MS,
+                yield_on_timeout=True,
+                stop_event=self._stop,
                 raise_interrupt=False,
             ):
-                self._notice({Path(path).relative_to(self.folder.resolve()).parts for _, path in changes})
+                places = {Path(path).relative_to(self.folder.resolve()).parts for _, path in changes}
+                # The first time, also notice edits since the files were read and before the folder was watched.
+                self._notice(places if self.is_watched.is_set() else places | self._known.keys())
+                self.is_watched.set()
         except Exception as error:
             if not self._stop.is_set():  # else the engine closed while a change was recorded
                 log.exception("the agents' files are no longer watched")
                 message = f"edits by other programs are noticed only when a file is next read: {error}"
                 self._report("agent files", message)
         finally:
-            self.is_watched.set()
-
-    def _on_check(self) -> None:
-        """At the first check of the watcher the folder is watched. Edits since the files were read are noticed now."""
-        if not self.is_watched.is_set():
-            self._notice(set(self._known))
             self.is_watched.set()
 
     def _notice(self, places: set[tuple[str, ...]]) -> None:
@@ -272,19 +270,6 @@ class AgentFiles:
         except Refusal as refusal:
             return refusal.message  # an unreadable file counts as one more state, reported once
         return _digest(content[0]) if content else ""
-
-
-class _StopEvent:
-    """The event by which a watcher stops. The watcher asks between two checks whether it is set; `on_check` is called
-    each time."""
-
-    def __init__(self, stop: threading.Event, on_check: Callable[[], None]) -> None:
-        self._stop = stop
-        self._on_check = on_check
-
-    def is_set(self) -> bool:
-        self._on_check()
-        return self._stop.is_set()
 
 
 def _digest(data: bytes) -> str:

@@ -2,7 +2,7 @@
 
 Prose is split into sentences, each with the line that it begins in; code, headings, quotes and tables are left out.
 Statements are captured. Questions, possibilities, plans for the next minute, code, quotes and sentences with a secret
-are not. When in doubt a sentence is left out, so that the memory is not flooded.
+are not. When in doubt a sentence is left out, so that the memory is not flooded. `capture_rules.toml` has the rules.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
 
+from engine.files import read_table
 from engine.frozen import frozen
 from engine.model.secrets import redact
 
@@ -130,69 +131,21 @@ def _any_of(*patterns: str) -> re.Pattern[str]:
     return re.compile("|".join(f"(?:{pattern})" for pattern in patterns), re.IGNORECASE)
 
 
-_SUBJECT = r"(?:I|we|they|the (?:team|owner|operator|user|project)|you)"
+_RULES = read_table(__file__, "capture_rules.toml")
 
-_LABELS = {
-    CaptureKind.DECISION: "decision|decided|agreed",
-    CaptureKind.CORRECTION: "correction|erratum",
-    CaptureKind.FACT: "fact|note|remember|important|reminder|fyi|keep in mind",
-}
-"""Labels before a colon. A sentence with one is captured from the output of programs, too."""
+_LABELLED = {CaptureKind(kind): _any_of(rf"^(?:{words})\s*[:—–]") for kind, words in _RULES["labels"].items()}
+_LABELLED_LINE = _any_of(rf"^\W*(?:{'|'.join(_RULES['labels'].values())})\s*[:—–]")
+_TOPICS = {topic: _any_of(words) for topic, words in _RULES["topics"].items()}
 
-_LABELLED = {kind: _any_of(rf"^(?:{words})\s*[:—–]") for kind, words in _LABELS.items()}
-_LABELLED_LINE = _any_of(rf"^\W*(?:{'|'.join(_LABELS.values())})\s*[:—–]")
-
-_CORRECTION = _any_of(
-    r"^(?:no,\s+)?actually\b",
-    r"^no,\s+(?!problem|worries|thanks|that'?s fine)",
-    r"\b(?:I|we) (?:was|were) (?:wrong|mistaken)\b",
-    r"\b(?:I|we) (?:misread|misunderstood|misspoke|misremembered)\b",
-    r"\b(?:that|this|it)(?:'s|’s| is| was) (?:wrong|incorrect|not (?:right|correct|true))\b",
-    r"\bmy mistake\b",
-    r"\bcontrary to (?:what|my|our|the)\b",
-    r"\b(?:is|are|was|were) not .{2,60}?,? but (?:rather )?",
-    r"\bno longer (?:uses?|lives?|runs?|needs?|requires?|depends?)\b",
-)
-
-_DECISION = _any_of(
-    _SUBJECT + r"(?:['’]ve| have|['’]d| had)? (?:decided|chose|chosen|opted|agreed|settled|elected|resolved)"
-    r" (?:to|on|for|that|against|not)\b",
-    r"\bit (?:was|has been) (?:decided|agreed)\b",
-    r"\b(?:I|we)(?:['’]re| are|['’]ll| will|['’]m| am)? (?:go|going|went|stick|sticking|stuck) with\b",
-    r"\blet['’]?s (?:go|stick) with\b",
-    r"^(?:from now on|going forward)\b",
-    r"\b(?:I|we) (?:picked|selected|rejected|ruled out|dropped) .{2,80}?\b(?:over|because|since|in favou?r of"
-    r"|instead)\b",
-)
-
-_FACT = _any_of(
-    r"^(?:note|remember|keep in mind|be aware) that\b",
-    r"\b(?:owner|operator|user|team|you) (?:always |never )?(?:prefers?|wants?|likes?|dislikes?|insists? on)\b",
-    r"^(?:always|never) (?:use|run|commit|push|edit|call|import|write|deploy|merge|add|touch|delete)\b",
-    r"^(?:the|this|our|its|all|every)\b.{2,90}?\b(?:uses?|lives? (?:in|at|under)|runs? (?:on|under|with)|listens? on"
-    r"|requires?|depends? on|defaults? to|expects?|must (?:not )?be|(?:is|are) (?:stored|defined|located|configured"
-    r"|written|generated|kept|built|deployed|served|owned|called|named|pinned|licensed|hosted)\b)",
-    r"^[A-Z][\w./-]*(?: [\w./-]+){0,3} (?:uses|listens on|runs on|depends on|requires|defaults to|lives in)\b",
-)
+_CORRECTION = _any_of(*_RULES["correction"])
+_DECISION = _any_of(*_RULES["decision"])
+_FACT = _any_of(*_RULES["fact"])
+_UNCERTAIN = _any_of(*_RULES["uncertain"])
+_PLAN = _any_of(*_RULES["plan"])
+_TEMPORARY = _any_of(*_RULES["temporary"])
 
 _PREFERENCE = re.compile(r"\bI (?:always |never )?(?:prefer|want|like|dislike|insist)\b", re.IGNORECASE)
 """Patterns of preferences. They count only in the operator's own words."""
-
-_UNCERTAIN = _any_of(
-    r"^(?:if|unless|suppose|supposing|assuming|imagine|what if|whether|maybe|perhaps|possibly|should)\b",
-    r"\b(?:would|could|might|may|maybe|perhaps|possibly|probably|presumably|hypothetically|apparently|seems?|appears?)\b",
-    r"\b(?:if|unless|whether|in case)\b",
-    r"\b(?:not (?:yet )?(?:sure|certain|clear|decided)|un(?:sure|clear|decided|certain))\b",
-    r"\b(?:haven['’]?t|hasn['’]?t|have not|has not|not yet) (?:been )?(?:decided|agreed|settled|chosen)\b",
-    r"\b(?:I think|I guess|I believe|I assume|I suspect|we could|for example|e\.g\.|say,|let['’]?s say)",
-    r"\b(?:needs? to|ha(?:ve|s) to|yet to|once|when|before|after|until) (?:be |we |I )?(?:have |has )?decide[ds]?\b",
-)
-
-_PLAN = _any_of(
-    r"^(?:let me|let['’]?s (?!go with|stick with)|now|next|first|then|finally|ok(?:ay)?|sure|here(?:'s| is| are))\b",
-    r"^(?:I['’]?ll|I will|I['’]?m going to|I am going to|I need to|I should|I can)\b(?! (?:go|stick) with)",
-)
-_TEMPORARY = _any_of(r"\b(?:currently|right now|at the moment|for now|temporarily|so far|still|just now|today)\b")
 
 _ARGUMENT = re.compile(r"\b(?:because|since|so that|which|as it|in case|:)\s", re.IGNORECASE)
 _CODE = re.compile(r"`[^`]*`")
@@ -201,18 +154,6 @@ _LOOKS_LIKE_CODE = re.compile(
     r"[{};]\s*$|^\s*(?:def|class|import|from|return|const|let|var|fn|if \()\b.*[:;({]\s*$|=>|::|\$\("
 )
 
-_TOPICS = {
-    "tests": r"\b(?:tests?|pytest|coverage|fixture|flaky)\b",
-    "git": r"\b(?:git|commits?|branch(?:es)?|merge|rebase|pull request)\b",
-    "database": r"\b(?:database|sqlite|postgres\w*|mysql|schema|migrations?|table|index)\b",
-    "deploy": r"\b(?:deploy\w*|release\w*|production|staging|docker|kubernetes)\b",
-    "security": r"\b(?:secur\w+|password|token|permission|sandbox|encrypt\w*)\b",
-    "style": r"\b(?:style|format\w*|lint\w*|naming|convention|docstrings?)\b",
-    "preference": r"\b(?:prefers?|likes?|dislikes?|wants?|insists?)\b",
-    "dependency": r"\b(?:depend\w*|library|package|version|upgrade|pinned)\b",
-    "configuration": r"\b(?:config\w*|setting|environment|default\w*|port)\b",
-    "api": r"\b(?:api|endpoint|route|http|json)\b",
-}
 _FILE = re.compile(r"(?<![\w/])(?:[\w.-]+/)*[\w-]+\.(?:py|md|toml|json|ya?ml|js|ts|tsx|go|rs|sql|sh|txt|cfg|ini|css)\b")
 
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)?")
@@ -298,7 +239,7 @@ def corrected_by(sentence: str, candidates: Iterable[tuple[str, str]]) -> str:
 
 
 def _tagged(kind: CaptureKind, sentence: Sentence) -> CapturedSentence:
-    topics = [name for name, pattern in _TOPICS.items() if re.search(pattern, sentence.text, re.IGNORECASE)]
+    topics = [name for name, pattern in _TOPICS.items() if pattern.search(sentence.text)]
     files = list(dict.fromkeys(_FILE.findall(sentence.text)))
     return CapturedSentence(kind, sentence.text, tuple((topics + files)[:MAX_TAGS]), sentence.line)
 

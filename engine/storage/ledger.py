@@ -12,7 +12,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from engine.background import Background
@@ -39,10 +39,6 @@ class LedgerEntry:
 
 
 _SELECT_ENTRIES = "SELECT id, at, kind, subject, workspace, payload FROM memory_events"
-_COUNTS_PER_DAY = (
-    "SELECT day, sum(number) FROM memory_event_days WHERE kind = :kind AND day >= :first AND day <= :last "
-    "AND workspace = ifnull(:workspace, workspace) GROUP BY day"
-)
 MAX_ID = 2**63 - 1
 
 BATCH = 500
@@ -84,14 +80,6 @@ class Ledger:
             "WHERE kind IN (SELECT value FROM json_each(?)) AND at >= ? AND at < ? ORDER BY id LIMIT ?",
             *(json.dumps(kinds), as_stored(start), as_stored(end), limit),
         )
-
-    def per_day(self, kind: str, start: datetime, end: datetime, *, workspace: str | None = None) -> dict[str, int]:
-        """The number of events of a kind by date (UTC), from the day of `start` to that of `end`, both included,
-        without days of none. In one `workspace`, or in all. Deleted rows count too."""
-        days = {name: at.astimezone(UTC).date().isoformat() for name, at in (("first", start), ("last", end))}
-        values = {"kind": kind, "workspace": workspace, **days}
-        with self.database.read() as session:
-            return dict(driver_of(session).execute(_COUNTS_PER_DAY, values).fetchall())
 
     def layer(self) -> LayerState:
         """The state of layer B (SPEC 9.5)."""

@@ -234,11 +234,9 @@ def test_the_ledger_at_a_million_rows(database: Database, clock: FakeClock) -> N
         database.write(lambda tx, rows=rows: tx.session.connection().exec_driver_sql(insert, rows))
     ledger = Ledger(database)
     chance = random.Random(3)
-    month = clock.now() - timedelta(days=30)
     queries: dict[str, Callable[[], object]] = {
         "latest 50": lambda: ledger.latest(50),
         "latest 50 of one kind": lambda: ledger.latest(50, kinds=(chance.choice(kinds),)),
-        "sums of 30 days, one kind": lambda: ledger.per_day(chance.choice(kinds), month, clock.now()),
     }
     measured = time_in_turns(queries, QUESTIONS)
     print_table(f"ledger with {LEDGER:,} rows (bar {LEDGER_BAR * 1e3:.0f})", measured)

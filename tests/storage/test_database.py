@@ -15,6 +15,7 @@ from engine.storage import state
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import Ledger
 from engine.storage.state import Intent, begin_intent
+from tests.support.helpers import refused
 
 
 def test_an_event_is_in_the_ledger_before_it_is_published(database: Database, bus: EventBus) -> None:
@@ -78,9 +79,7 @@ def test_readers_cannot_write(database: Database, clock: FakeClock) -> None:
             session.add(Intent(kind="", subject="", payload={}, begun_at=clock.now()))
             session.commit()
 
-    with pytest.raises(Refusal) as refused:
-        forge()
-    assert refused.value.code == "unwritable_home"
+    refused("unwritable_home", forge)
 
 
 def test_volatile_events_are_published_but_not_stored(database: Database, bus: EventBus) -> None:
@@ -115,10 +114,8 @@ def open_at(path: Path, clock: FakeClock, bus: EventBus) -> Database:
 def test_a_file_that_is_no_database_is_a_damaged_home(tmp_path: Path, clock: FakeClock, bus: EventBus) -> None:
     path = tmp_path / "clawpy.db"
     path.write_bytes(b"this is certainly not a database, whatever its name says" * 40)
-    with pytest.raises(Refusal) as refused:
-        open_at(path, clock, bus)
-    assert refused.value.code == "damaged_home"
-    assert str(path) in refused.value.message
+    refusal = refused("damaged_home", lambda: open_at(path, clock, bus))
+    assert str(path) in refusal.message
 
 
 def test_commits_are_durable_and_foreign_keys_are_on(database: Database) -> None:

@@ -22,6 +22,7 @@ from engine.storage.ledger import (
     LedgerEntry,
     NotReady,
 )
+from engine.storage.rows import ask
 from tests.memory.fake_work import ended, view
 
 KEY = "test.cursor"
@@ -177,16 +178,16 @@ def test_an_entry_that_always_fails_is_reported_and_skipped(database: Database) 
 
 
 def test_sums_by_day_outlive_the_entries(database: Database, clock: FakeClock) -> None:
-    begin = clock.now()
+    def add_task(workspace: str) -> None:
+        database.write(lambda tx: tx.record(TaskAdded(subject="t", title="x", workspace=workspace)))
+
     for workspace in ("/a", "/a", "/b"):
-        database.write(lambda tx, at=workspace: tx.record(TaskAdded(subject="t", title="x", workspace=at)))
+        add_task(workspace)
     clock.advance(timedelta(days=2))
-    database.write(lambda tx: tx.record(TaskAdded(subject="t", title="x", workspace="/a")))
-    ledger = Ledger(database)
-    first, last = begin.date().isoformat(), clock.now().date().isoformat()
-    assert ledger.per_day("TaskAdded", begin, clock.now()) == {first: 3, last: 1}
-    assert ledger.per_day("TaskAdded", begin, clock.now(), workspace="/b") == {first: 1}
-    assert ledger.per_day("TaskAdded", begin + timedelta(days=1), clock.now()) == {last: 1}
-    assert ledger.per_day("Nothing", begin, clock.now()) == {}
-    database.write(lambda tx: tx.session.connection().exec_driver_sql("DELETE FROM memory_events"))
-    assert ledger.per_day("TaskAdded", begin, clock.now()) == {first: 3, last: 1}
+    add_task("/a")
+    database.write(lambda tx: tx.driver.execute("DELETE FROM memory_events"))
+    with database.read() as session:
+        sums = ask(
+            session, "SELECT day, workspace, number FROM memory_event_days WHERE kind = 'TaskAdded' ORDER BY day"
+        )
+    assert sums == [("2026-01-05", "/a", 2), ("2026-01-05", "/b", 1), ("2026-01-07", "/a", 1)]
