@@ -1,4 +1,4 @@
-"""Measures time for benchmarks: seconds of calls, percentiles, stalls of the process; prints tables of them."""
+"""Measures time for benchmarks: seconds of calls, the slowest of them, stalls of the process; prints tables."""
 
 from __future__ import annotations
 
@@ -41,28 +41,20 @@ def time_in_turns(ways: Mapping[str, Callable[[], object]], rounds: int) -> dict
     return seconds
 
 
-def percentile(values: Sequence[float], share: float) -> float:
-    """The value below which `share` (0..1) of `values` lie; nearest rank."""
+def p95(values: Sequence[float]) -> float:
+    """The value below which 95 % of `values` lie; nearest rank."""
     ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, max(0, round(share * len(ordered) + 0.5) - 1))]
-
-
-def format_row(label: str, values: Sequence[float], unit: str = "ms") -> str:
-    """One line of a table: smallest, median, p95, largest."""
-    return (
-        f"{label:<44} min {min(values):8.1f}  median {statistics.median(values):8.1f}  "
-        f"p95 {percentile(values, 0.95):8.1f}  max {max(values):8.1f} {unit}"
-    )
+    return ordered[min(len(ordered), round(0.95 * len(ordered) + 0.5)) - 1]
 
 
 def print_table(title: str, rows: Mapping[str, Sequence[float]], *, baseline: str = "") -> None:
-    """Print the fastest, the median and the p95 of each row, whose values are seconds. With `baseline`, also how many
-    times the median of that row it is."""
-    print(f"\n{title:<52} fastest      p50      p95 ms")
+    """Print a table of rows of seconds. With `baseline`, also how many times the median of that row each median is."""
+    print(f"\n{title:<52} fastest      p50      p95  slowest ms")
     for name, seconds in rows.items():
-        values = (min(seconds), statistics.median(seconds), percentile(seconds, 0.95))
-        ratio = f"   x {values[1] / statistics.median(rows[baseline]):.2f}" if baseline else ""
-        print(f"  {name:<50}" + "".join(f"{value * 1e3:9.2f}" for value in values) + ratio)
+        median = statistics.median(seconds)
+        cells = "".join(f"{value * 1e3:9.2f}" for value in (min(seconds), median, p95(seconds), max(seconds)))
+        ratio = f"   x {median / statistics.median(rows[baseline]):.2f}" if baseline else ""
+        print(f"  {name:<50}{cells}{ratio}")
 
 
 class StallMeter:

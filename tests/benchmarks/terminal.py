@@ -18,7 +18,7 @@ POLL = 0.002
 
 
 class Terminal:
-    """A tmux server of our own. Sizes are columns x rows, times are milliseconds."""
+    """A tmux server of our own. Sizes are columns x rows, times are seconds."""
 
     def __init__(self, width: int = 120, height: int = 40) -> None:
         self._socket = f"clawpy-bench-{os.getpid()}-{time.monotonic_ns()}"
@@ -80,11 +80,11 @@ class Terminal:
         return began
 
     def wait_for(self, pattern: str, since: float, *, timeout: float = 30, absent: bool = False) -> float:
-        """Milliseconds from `since` until the screen matches `pattern` (or, `absent`, no longer does)."""
+        """Seconds from `since` until the screen matches `pattern` (or, `absent`, no longer does)."""
         wanted = re.compile(pattern, re.MULTILINE)
         while time.perf_counter() - since < timeout:
             if bool(wanted.search(self.screen())) is not absent:
-                return (time.perf_counter() - since) * 1000
+                return time.perf_counter() - since
             time.sleep(POLL)
         raise AssertionError(f"never {'left' if absent else 'came'}: {pattern}\n{self.screen()}")
 

@@ -29,8 +29,6 @@ from engine.storage.database import Transaction
 from tests.benchmarks.closed_loop import HABIT, LADDERS, MEMORY, Model, Shop, approve, tasks
 from tests.support.model_server import ModelServer
 
-pytestmark = pytest.mark.benchmark
-
 MONDAY = datetime(2026, 3, 2, 9, tzinfo=UTC)
 SEEDS = (1, 2, 3)
 TASKS = 16

@@ -22,8 +22,6 @@ from engine.execution.sandbox.bubblewrap import Bubblewrap
 from engine.execution.sandbox.command_environment import session_environment
 from engine.execution.sandbox.host_paths import link_tools
 
-pytestmark = pytest.mark.benchmark
-
 PACKAGES = {
     "itsdangerous": ("freezegun",),
     "pluggy": (),

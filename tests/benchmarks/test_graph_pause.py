@@ -12,16 +12,12 @@ from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
-import pytest
-
 from engine.clock import FakeClock
 from engine.memory.graph import TaskGraph
 from engine.model import GraphNode, Relation
 from engine.storage.erasing import SearchTerms
 from tests.benchmarks.measuring import StallMeter, time_call
 from tests.conftest import MONDAY_MORNING as NOW
-
-pytestmark = pytest.mark.benchmark
 
 TASKS = 100_000
 STALL_BAR = 0.05

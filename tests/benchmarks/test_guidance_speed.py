@@ -20,10 +20,8 @@ from engine.hierarchy.guidance import Cascade
 from engine.hierarchy.profiles import Profiles
 from engine.model import Randomness
 from engine.storage.database import Database
-from tests.benchmarks.measuring import percentile, print_table, time_call
+from tests.benchmarks.measuring import p95, print_table, time_call
 from tests.hierarchy.guidance_world import World, make_world
-
-pytestmark = pytest.mark.benchmark
 
 AGENTS, DEPTH, PATTERNS, WARM, COLD = 1_000, 10, 40, 500, 15
 
@@ -72,5 +70,5 @@ def test_guidance_at_the_bottom_of_a_deep_chain(
         assert 0 < guidance.tokens <= 800
     warm = [time_call(lambda: cascade.guidance("bottom")) for _ in range(WARM)]
     print_table("guidance at the bottom", {"warm": warm, "cold": cold})
-    assert percentile(warm, 0.95) < 0.005
+    assert p95(warm) < 0.005
     assert statistics.median(cold) < 0.050

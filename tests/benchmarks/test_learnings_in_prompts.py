@@ -8,8 +8,6 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
-
 from engine import tokenizer
 from engine.config import FixedSettings
 from engine.learning.learnings.entries import Scope, project_key
@@ -17,14 +15,13 @@ from engine.learning.learnings.prompt_part import LearningsPart
 from engine.learning.learnings.store import LearningFiles, add_entry
 from engine.model import LearningKind, PromptRequest
 from engine.storage.database import Database
-from tests.benchmarks.measuring import percentile, print_table, time_call
+from tests.benchmarks.measuring import p95, print_table, time_call
 from tests.learning.learnings.world import make_entry
 
 ENTRIES, RUNS = 300, 200
 WORKSPACE = "/srv/shop"
 
 
-@pytest.mark.benchmark
 def test_the_part_with_three_hundred_learnings(tmp_path: Path, database: Database) -> None:
     files = LearningFiles(tmp_path, database)
     scope = Scope(project_key(WORKSPACE))
@@ -47,4 +44,4 @@ def test_the_part_with_three_hundred_learnings(tmp_path: Path, database: Databas
     tokens = tokenizer.count(text.text)
     print_table(f"{ENTRIES} entries, {tokens} tokens of 300", {"the first": [first], "later ones": warm})
     assert tokens <= 300
-    assert percentile(warm, 0.95) < 0.050
+    assert p95(warm) < 0.050

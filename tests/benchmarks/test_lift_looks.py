@@ -22,8 +22,6 @@ from numpy.typing import NDArray
 from engine.learning.candidates.overlays import ERROR_RATE
 from engine.statistics import Arms, difference_interval
 
-pytestmark = pytest.mark.benchmark
-
 WORLDS, SESSIONS, WITHHELD = 200, 200, 0.2
 
 PRODUCT_RULE = "confidence sequence (acted on)"

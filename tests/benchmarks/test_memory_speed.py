@@ -18,7 +18,6 @@ from datetime import timedelta
 from pathlib import Path
 
 import numpy
-import pytest
 
 from engine.clock import FakeClock
 from engine.config import FixedSettings
@@ -31,9 +30,7 @@ from engine.memory.memory import MemoryService
 from engine.model import NewMemory, RecallQuery
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
-from tests.benchmarks.measuring import StallMeter, percentile, print_table, time_call, time_in_turns
-
-pytestmark = pytest.mark.benchmark
+from tests.benchmarks.measuring import StallMeter, p95, print_table, time_call, time_in_turns
 
 TURNS = int(os.environ.get("CLAWPY_TURNS", "600"))
 MEMORIES = int(os.environ.get("CLAWPY_MEMORIES", "10000"))
@@ -61,10 +58,6 @@ WORDS = TALK.split(" ")
 VOCABULARY = [*WORDS, *(f"{word[:4]}{other[-3:]}{number}" for number in range(3) for word in WORDS for other in WORDS)]
 SHARES = list(itertools.accumulate(1 / (10 + rank) for rank in range(len(VOCABULARY))))
 """How often people use the most common word, the next one, and so on (Zipf), added up."""
-
-
-def p95(values: Sequence[float]) -> float:
-    return percentile(values, 0.95)
 
 
 def conversation(

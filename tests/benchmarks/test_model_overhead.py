@@ -30,8 +30,6 @@ from tests.benchmarks.measuring import print_table, time_in_turns
 from tests.execution.model.world import KEY, ModelWorld
 from tests.support.model_server import ModelServer, Reply, calls
 
-pytestmark = pytest.mark.benchmark
-
 SESSIONS, WARM = 25, 3
 DONE = Reply(text="Done.")
 BAR = 0.150

@@ -38,8 +38,7 @@ from tests.benchmarks.recall_measuring import (
     without_itself,
 )
 from tests.benchmarks.recall_sets import Conversation, Question, locomo, work
-
-pytestmark = pytest.mark.benchmark
+from tests.support.helpers import read_table
 
 BARS = {"talk": (0.81, 0.86), "long chats": (0.66, 0.75)}
 """Recall at 10 and at 20."""
@@ -67,36 +66,15 @@ def test_recall_on_conversations(tmp_path: Path) -> None:
             assert figures["recall"][k] >= bar, (name, k)
 
 
-THINGS = (
-    ("passport", "kept in the blue drawer under the printer", "Where is my passport?"),
-    ("dentist", "is called Dr. Okafor and has her practice on Mill Lane", "Who is my dentist?"),
-    ("bicycle", "has a frame number that ends in 4417", "How does my bike's frame number end?"),
-    ("sister", "moved to Valparaíso to teach cello", "What does my sister do now?"),
-    ("allergy", "is to walnuts, not to hazelnuts", "Which nuts can I not eat?"),
-    ("router", "needs its firmware flashed over the serial port", "How is the firmware of my router updated?"),
-    ("thesis", "is about lichens on old gravestones", "What did I write my thesis on?"),
-    ("boiler", "was serviced by the Hendry brothers", "Who looked after my boiler?"),
-    ("cat", "is called Pellegrino and is nine years old", "How old is my cat?"),
-    ("landlord", "wants the rent on the third of the month", "When do I have to pay the rent?"),
-)
-TOPICS = (
-    "sourdough", "spreadsheets", "trail running", "orchids", "tax forms", "watercolours", "chess openings", "compost",
-)  # fmt: skip
-ADVICE = (
-    "When it comes to {}, most people begin with far too much at once. ",
-    "I would keep a short list for {} and look at it every week. ",
-    "There are three things to remember about {}: patience, light and good notes. ",
-    "Do you want me to compare two ways of doing {}? ",
-    "My weekend went into {} again and I am still not happy with it. ",
-)
+TALK = read_table(__file__)
 
 
 def _filler(chance: random.Random, length: int) -> str:
     """Advice about nothing in particular."""
     text = ""
     while len(text) < length:
-        topic = chance.choice(TOPICS)
-        text += chance.choice(ADVICE).format(topic)
+        topic = chance.choice(TALK["topics"])
+        text += chance.choice(TALK["advice"]).format(topic)
     return text
 
 
@@ -105,7 +83,7 @@ def bare_chat() -> Conversation:
     chance = random.Random(6)
     turns = [NewMemory(_filler(chance, 40).split(". ")[0], ref=f"f{number}") for number in range(150)]
     questions = []
-    for number, (name, rest, question) in enumerate(THINGS):
+    for number, (name, rest, question) in enumerate(TALK["things"]):
         turns.insert(chance.randrange(len(turns)), NewMemory(f"the {name} {rest}", ref=f"t{number}"))
         questions.append(Question(question.replace("my ", "the "), frozenset({f"t{number}"})))
     return Conversation("bare", tuple(turns), tuple(questions))

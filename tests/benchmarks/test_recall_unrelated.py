@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 from engine.memory.features import WEIGHTS
 from engine.memory.memory import MemoryService
@@ -27,8 +26,6 @@ from engine.model import RecallQuery
 from tests.benchmarks.generated_recall_sets import documents
 from tests.benchmarks.recall_measuring import open_memory_with, share
 from tests.benchmarks.recall_sets import NOW, Conversation, locomo, work
-
-pytestmark = pytest.mark.benchmark
 
 UNRELATED = Path(__file__).with_name("unrelated_questions.txt").read_text(encoding="utf-8").splitlines()
 ASKED = 40

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy
-import pytest
 
 from engine.clock import FakeClock
 from engine.learning.learnings.entries import Scope
@@ -85,7 +84,6 @@ def cluster_pairwise(entries: Sequence[LearningEntry], topics: Topics) -> int:
     return sum(len(session) >= 3 for session in sessions.values())
 
 
-@pytest.mark.benchmark
 def test_clusters_of_ten_thousand_entries(tmp_path: Path, database: Database, clock: FakeClock) -> None:
     topics = Topics()
     entries = make_entries(topics)

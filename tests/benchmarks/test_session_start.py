@@ -28,8 +28,6 @@ from tests.benchmarks.measuring import print_table, time_in_turns
 from tests.conftest import Repository
 from tests.execution.test_flow_runner import FlowWorld
 
-pytestmark = pytest.mark.benchmark
-
 TIMES = 20
 
 

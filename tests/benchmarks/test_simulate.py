@@ -11,12 +11,8 @@ import subprocess
 import sys
 from collections import Counter
 
-import pytest
-
 from engine.simulation.simulate import simulate
 from tests.benchmarks.measuring import Measured
-
-pytestmark = pytest.mark.benchmark
 
 RAILS = ("loop", "rate", "cost", "content", "gate", "kill")
 

@@ -25,10 +25,7 @@ from engine.home import Home
 from tests.attacks.test_stop import IGNORE_SIGNALS, START, Attack
 from tests.benchmarks.measuring import time_call
 
-pytestmark = [
-    pytest.mark.benchmark,
-    pytest.mark.skipif(sys.platform != "linux", reason="there are no sessions to be found without an engine"),
-]
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="there are no sessions to be found without an engine")
 
 TIMES = 5
 GONE_SECONDS = 2.0

@@ -21,10 +21,9 @@ from engine.learning.decisions.calibration import calibration_bound, calibration
 from engine.learning.decisions.learner import Learner
 from tests.benchmarks.twin_sets import STRENGTHS, TEXTS, Row, baseline, rows, train_twin
 
-pytestmark = [
-    pytest.mark.benchmark,
-    pytest.mark.skipif("CLAWPY_DATA" not in os.environ, reason="CLAWPY_DATA names no folder with proactive.jsonl"),
-]
+pytestmark = pytest.mark.skipif(
+    "CLAWPY_DATA" not in os.environ, reason="CLAWPY_DATA names no folder with proactive.jsonl"
+)
 
 ORDERS = range(5)
 AUC_ABOVE, BRIER_OF = 0.05, 0.97

@@ -14,7 +14,6 @@ from datetime import timedelta
 from pathlib import Path
 
 import numpy
-import pytest
 
 from engine.clock import FakeClock
 from engine.events import EventBus
@@ -23,9 +22,7 @@ from engine.learning.decisions.text_features import extract_features
 from engine.model import DecidedBy, DecidedCard, DecisionSignal, PartOfDay, prompt_words
 from engine.prediction.twin import EmbeddedTwin
 from engine.storage.database import Database, Transaction
-from tests.benchmarks.measuring import Measured, percentile, print_table, time_call
-
-pytestmark = pytest.mark.benchmark
+from tests.benchmarks.measuring import Measured, p95, print_table, time_call
 
 PAST, MEASURED = 100_000, 400
 UPDATE_S, SCORE_S = 0.005, 0.002
@@ -95,5 +92,5 @@ def test_an_update_and_a_score_beside_100_000_decisions(tmp_path: Path, clock: F
         scores.append(time_call(score, time.thread_time))
     database.close()
     print_table(f"bars {UPDATE_S * 1000:g} and {SCORE_S * 1000:g} ms", {"update": updates, "score": scores})
-    assert percentile(updates, 0.95) <= UPDATE_S
-    assert percentile(scores, 0.95) <= SCORE_S
+    assert p95(updates) <= UPDATE_S
+    assert p95(scores) <= SCORE_S

@@ -28,8 +28,6 @@ from engine.storage.database import Database
 from tests.prediction.deciding import SHOP, World
 from tests.prediction.deciding import proposal as make_proposal
 
-pytestmark = pytest.mark.benchmark
-
 KINDS = ("run_tests", "bisect", "lint", "draft_changelog", "review_unpushed", "report_branches")
 SUBJECTS = ("cart", "stock", "login", "search", "prices")
 BLOG = "/blog"
