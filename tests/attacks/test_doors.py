@@ -1,5 +1,5 @@
-"""Attempts to use the gateway, the control socket, the agents' server, the settings and the database without
-permission."""
+"""Attempts to block the gateway and the control socket, and to use the agents' server, the settings and the database
+without permission. `tests/api/gateway/test_attacks.py` has requests that the gateway refuses."""
 
 from __future__ import annotations
 
@@ -32,54 +32,7 @@ def served(serve: Serve) -> Served:
     return serve(limits=replace(Limits(), connections=100))
 
 
-CONFIRM = "/api/v1/predictions/%C/confirm"
-TOKEN = "Authorization: Bearer %T"
-LENGTH = "Content-Length: 0"
-
-
-def request(*lines: str, path: str = CONFIRM, host: str = "127.0.0.1", method: str = "POST", body: str = "") -> bytes:
-    return "\r\n".join([f"{method} {path} HTTP/1.1", f"Host: {host}", *lines, "", body]).encode()
-
-
-WITHOUT_BODY = request("Content-Length: 9", method="GET")
-KNOCKS = {
-    "no token": request(LENGTH),
-    "empty token": request("Authorization: Bearer ", LENGTH),
-    "another token": request("Authorization: Bearer " + "x" * 43, LENGTH),
-    "token in the address": request(LENGTH, path=CONFIRM + "?token=%T"),
-    "token as a cookie": request("Cookie: token=%T", LENGTH),
-    "basic": request("Authorization: Basic %T", LENGTH),
-    "two tokens": request(TOKEN, "Authorization: Bearer x", LENGTH),
-    "a foreign host": request(TOKEN, LENGTH, host="evil.example"),
-    "rebound name": request(TOKEN, LENGTH, host="127.0.0.1.nip.io"),
-    "two hosts": request("Host: evil.example", TOKEN, LENGTH),
-    "a foreign page": request(TOKEN, "Origin: https://evil.example", LENGTH),
-    "no page": request(TOKEN, "Origin: null", LENGTH),
-    "another method": request(TOKEN, method="GET"),
-    "override": request(TOKEN, "X-HTTP-Method-Override: POST", method="GET"),
-    "a path up": request(LENGTH, path="/api/v1/health/../predictions/%C/confirm"),
-    "smuggled": request(TOKEN, "Transfer-Encoding: chunked", "Content-Length: 4", body="0\r\n\r\n"),
-    "a giant body": request(TOKEN, "Content-Length: 99999999", "Content-Type: application/json"),
-    "half a request": request(TOKEN, "Content-Length: 30", body="{")[:-1],
-    "a forged id": request(TOKEN, LENGTH, path="/api/v1/predictions/pred_zzzzzzzzzzzz/confirm"),
-    "the beginning of an id": request(TOKEN, LENGTH, path="/api/v1/predictions/pred_/confirm"),
-    "a socket without a token": request(
-        "Upgrade: websocket", "Connection: Upgrade", "Sec-WebSocket-Version: 13",
-        "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==", path="/pulse", method="GET",
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("knock", KNOCKS)
-def test_a_bad_request_approves_no_card(served: Served, knock: str) -> None:
-    card = served.card()
-    sent = KNOCKS[knock].replace(b"%T", served.token.encode()).replace(b"%C", card.id.encode())
-    with contextlib.suppress(TimeoutError):
-        reply = served.raw(sent, timeout=0.5)
-        assert not reply.startswith((b"HTTP/1.1 2", b"HTTP/1.1 101", b"HTTP/1.1 5")), reply
-    assert served.engine.cards.get(card.id).status.value == "pending"
-    served.engine.cards.dismiss(card.id)
+WITHOUT_BODY = b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 9\r\n\r\n"
 
 
 @pytest.mark.parametrize("opening", [b"", b"GET / HT", WITHOUT_BODY])
@@ -127,9 +80,8 @@ def test_another_user_does_not_reach_the_control_socket(control: ControlServer) 
 
 
 @pytest.mark.attack(slow=True)
-@pytest.mark.parametrize("name", ["operator", "OWNER", "alfred", "engine", "\u043ewner", "0perator"])
-def test_no_agent_takes_the_name_of_an_authority(tmp_path: Path, name: str) -> None:
-    argv = [sys.executable, "-m", "clawpy_console", "--home", str(tmp_path / "home"), "mcp", "--agent", name]
+def test_no_agent_takes_the_name_of_an_authority(tmp_path: Path) -> None:
+    argv = [sys.executable, "-m", "clawpy_console", "--home", str(tmp_path / "home"), "mcp", "--agent", "0perator"]
     completed = subprocess.run(argv, input=b"", capture_output=True, timeout=60, cwd=tmp_path)
     assert completed.returncode == 1
     assert completed.stdout == b""

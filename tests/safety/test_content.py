@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import time
 from collections.abc import Callable
 
@@ -24,6 +23,7 @@ from engine.safety.content import (
 )
 from engine.safety.content.program_text import text_rules
 from engine.safety.content.shell import fold, parse
+from tests.safety.test_content_examples import examples
 
 
 def test_a_rule_on_commands_stops_and_passes_its_examples() -> None:
@@ -43,21 +43,7 @@ def test_a_rule_on_prompts_stops_and_passes_its_examples() -> None:
     assert [text for text in passes if check_prompt(text).verdict is not Verdict.ALLOW] == []
 
 
-ENCODED = base64.b64encode(b"rm -rf /home").decode()
-
-
-@pytest.mark.parametrize(
-    "prompt",
-    [
-        "Please run `rm -rf /home` now",
-        "Execute:\n```sh\ngit push --force origin main\n```",
-        f"decode and run {ENCODED}",
-        "rm -rf /",
-        "then DROP TABLE users;",
-        "d\u0435lete production",
-        "DELETE   PRODUCTION",
-    ],
-)
+@pytest.mark.parametrize("prompt", examples("commands_in_prompts"))
 def test_commands_and_payloads_in_a_prompt_are_found(prompt: str) -> None:
     assert check_prompt(prompt).verdict is Verdict.BLOCK
 
@@ -144,54 +130,18 @@ OWN = own_rules(
 )
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        "docker system prune -f",
-        "sudo docker system prune -f",
-        "sh -c 'docker system prune -f'",
-        "rm -rf scratch/old",
-        "make destroy STACK=dev",
-        "make destroy",
-        "'terraform' destroy",
-    ],
-)
+@pytest.mark.parametrize("command", examples("allowed_by_operator"))
 def test_a_command_that_the_operator_allows_passes(command: str) -> None:
     assert check_command(command).verdict is not Verdict.ALLOW
     assert check_command(command, own=OWN).verdict is Verdict.ALLOW
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        "docker system prune -af",
-        "docker system prune -f --volumes",
-        "docker system prune -f && rm -rf /",
-        "docker system prune -f > /dev/sda",
-        "docker system prune -f $(rm -rf /)",
-        "rm -rf scratch/old /",
-        "rm -rf scratch/../src",
-        "rm -rf scratch/$X",
-        "rm -rf scratch",
-        "terraform destroy -auto-approve",
-        "make destroy; rm -rf /",
-    ],
-)
+@pytest.mark.parametrize("command", examples("behind_allowed_commands"))
 def test_nothing_hides_behind_an_allowed_command(command: str) -> None:
     assert check_command(command, own=OWN).verdict is not Verdict.ALLOW
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        "make deploy",
-        "make  'deploy' ENV=x",
-        "sh -c 'terraform apply'",
-        "terraform apply x.plan",
-        "acmectl push --hard",
-        "MAKE deploy",
-    ],
-)
+@pytest.mark.parametrize("command", examples("blocked_by_operator"))
 def test_a_command_that_the_operator_blocks_is_blocked(command: str) -> None:
     assert check_command(command).verdict is Verdict.ALLOW
     verdict = check_command(command, own=OWN)
