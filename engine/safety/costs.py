@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence, Set
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -61,11 +60,12 @@ def decide_cost(spent: CostState, estimate: int, agent: AgentBudget) -> RailVerd
     """
     if estimate < 0:
         return RailVerdict(RAIL, Verdict.BLOCK, f"an estimate of {money(estimate)} is not valid", "estimate")
-    for window, used, cap, period in (
-        ("month", spent.month, spent.month_cap, "for this month; work stays stopped until `resume month`"),
-        ("day", spent.day, spent.day_cap, "for today"),
-        ("hour", spent.hour, spent.hour_cap, "for the last hour; wait until earlier spending is an hour old"),
+    for window, period in (
+        ("month", "for this month; work stays stopped until `resume month`"),
+        ("day", "for today"),
+        ("hour", "for the last hour; wait until earlier spending is an hour old"),
     ):
+        used, cap = getattr(spent, window), spent.caps[window]
         if used + estimate > cap:
             reason = f"{money(used)} + {money(estimate)} would exceed the cap of {money(cap)} {period}"
             return RailVerdict(RAIL, Verdict.BLOCK, reason, window)
@@ -344,17 +344,13 @@ class Costs:
 
     def _warn(self, transaction: Transaction, before: CostState, increase: int, entry: CostEntry) -> None:
         """Record which windows passed 80 % when `entry` added `increase` micro-dollars to them."""
-        after = replace(before, hour=before.hour + increase, day=before.day + increase, month=before.month + increase)
-        for window, spent_before, spent_now, cap in (
-            ("day", before.day, after.day, after.day_cap),
-            ("month", before.month, after.month, after.month_cap),
-        ):
-            if crosses_warning(spent_before, spent_now, cap):
-                transaction.record(CostWarned(window=window, spent=spent_now, cap=cap))
-        if after.month > after.month_cap:
-            self._cap_reached(
-                transaction, "month", f"cost: the month's cap of {money(after.month_cap)} has been exceeded"
-            )
+        for window in ("day", "month"):
+            spent, cap = getattr(before, window), before.caps[window]
+            if crosses_warning(spent, spent + increase, cap):
+                transaction.record(CostWarned(window=window, spent=spent + increase, cap=cap))
+        if before.month + increase > before.month_cap:
+            reason = f"cost: the month's cap of {money(before.month_cap)} has been exceeded"
+            self._cap_reached(transaction, "month", reason)
         if entry.state == SETTLED and entry.agent and entry.amount_microusd > entry.estimate_microusd:
             try:
                 agent = self.budget(transaction.session, entry.agent)

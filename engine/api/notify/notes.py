@@ -18,6 +18,7 @@ from pydantic.alias_generators import to_camel
 
 from engine.config import Settings
 from engine.config.notify_settings import Surface
+from engine.files import read_table
 from engine.frozen import frozen
 from engine.model import (
     PROBLEM_FOUND,
@@ -77,40 +78,13 @@ class Urgency(StrEnum):
     URGENT = "urgent"
 
 
-def _row(screen: Form, watch: Form | None, glasses: Form | None, discord: Form | None) -> Mapping[Surface, Form]:
-    """A row of the table. Web and desktop have the form of the phone."""
-    forms = {
-        Surface.PHONE: screen,
-        Surface.WATCH: watch,
-        Surface.GLASSES: glasses,
-        Surface.DISCORD: discord,
-        Surface.WEB: screen,
-        Surface.DESKTOP: screen,
-    }
-    return {surface: form for surface, form in forms.items() if form is not None}
-
+_TABLE = read_table(__file__, "notes.toml")
 
 FORMS: Mapping[NotificationKind, Mapping[Surface, Form]] = {
-    #                          phone, web, desktop   watch         glasses      discord
-    NotificationKind.NEW_MEDIUM: _row(Form.CARD, Form.BADGE, None, None),
-    NotificationKind.NEW_HIGH: _row(Form.CARD, Form.HAPTIC_BADGE, Form.SPOKEN, Form.EMBED),
-    NotificationKind.ACTED: _row(Form.SILENT, Form.REFRESH, None, Form.TICK),
-    NotificationKind.COMPLETED: _row(Form.BANNER, Form.HAPTIC, Form.SPOKEN, Form.RESULT),
-    NotificationKind.FAILED: _row(Form.BANNER, Form.HAPTIC, None, Form.CROSS),
-    NotificationKind.COST: _row(Form.BANNER, None, None, None),
-    NotificationKind.PAUSED: _row(Form.BANNER, Form.PAUSE, None, Form.STATUS),
+    NotificationKind(kind): {Surface(surface): Form(form) for surface, form in row["forms"].items()}
+    for kind, row in _TABLE.items()
 }
-
-URGENCY: Mapping[NotificationKind, Urgency] = {
-    NotificationKind.NEW_MEDIUM: Urgency.LOW,
-    NotificationKind.NEW_HIGH: Urgency.NORMAL,
-    NotificationKind.ACTED: Urgency.LOW,
-    NotificationKind.COMPLETED: Urgency.NORMAL,
-    NotificationKind.FAILED: Urgency.NORMAL,
-    NotificationKind.COST: Urgency.URGENT,
-    NotificationKind.PAUSED: Urgency.URGENT,
-}
-
+URGENCY = {NotificationKind(kind): Urgency(row["urgency"]) for kind, row in _TABLE.items()}
 
 _PUSH_SETTING = "push_notifications_enabled"
 _SETTINGS = {Surface.WATCH: "watch_complications_enabled", Surface.GLASSES: "glasses_alerts_enabled"}
