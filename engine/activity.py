@@ -62,15 +62,15 @@ class LearnedCounts:
     by_itself: int = 0
 
 
-def count_learned(facts: Iterable[LedgerEntry], instant: datetime) -> LearnedCounts:
+def count_learned(entries: Iterable[LedgerEntry], instant: datetime) -> LearnedCounts:
     """Count what was learned since `instant`, by ledger entries of the kinds `LEARNING_KINDS`. Pure."""
-    later = [fact for fact in facts if fact.at > instant]
-    in_review = [fact for fact in later if fact.kind == "CandidateWeighed" and fact.payload["status"] == "review"]
+    later = [entry for entry in entries if entry.at > instant]
+    in_review = [entry for entry in later if entry.kind == "CandidateWeighed" and entry.payload["status"] == "review"]
     return LearnedCounts(
-        learnings=sum(fact.kind == "LearningPromoted" for fact in later),
-        facts=sum(fact.kind == "FactPromoted" for fact in later),
-        proposed=len({fact.subject for fact in in_review}),
-        by_itself=sum(fact.kind == "CandidatePromoted" and fact.payload["by"] == "autonomy" for fact in later),
+        learnings=sum(entry.kind == "LearningPromoted" for entry in later),
+        facts=sum(entry.kind == "FactPromoted" for entry in later),
+        proposed=len({entry.subject for entry in in_review}),
+        by_itself=sum(entry.kind == "CandidatePromoted" and entry.payload["by"] == "autonomy" for entry in later),
     )
 
 
@@ -95,22 +95,22 @@ def activity_since(
     *,
     sessions: Sequence[SessionView],
     blocked_entries: Sequence[LogEntry],
-    decision_facts: Sequence[LedgerEntry],
+    decision_entries: Sequence[LedgerEntry],
     spent: int,
     waits: Sequence[Waiting],
-    learning_facts: Iterable[LedgerEntry] = (),
+    learning_entries: Iterable[LedgerEntry] = (),
 ) -> ActivitySince:
     """The activity after `instant`, selected from what `Services.since` has read. Sessions are sorted by their end.
     Pure.
 
-    `decision_facts` are ledger entries of the kinds `DECISION_KINDS`, newest first. A decision that was undone does not
-    count.
+    `decision_entries` are ledger entries of the kinds `DECISION_KINDS`, newest first. A decision that was undone does
+    not count.
     """
     standing: dict[str, LedgerEntry] = {}
-    for fact in decision_facts:
-        if fact.at > instant:
-            standing.setdefault(fact.subject, fact)
-    approvals = [fact.payload["decided_by"] for fact in standing.values() if fact.kind == "PredictionConfirmed"]
+    for entry in decision_entries:
+        if entry.at > instant:
+            standing.setdefault(entry.subject, entry)
+    approvals = [entry.payload["decided_by"] for entry in standing.values() if entry.kind == "PredictionConfirmed"]
     ran = [(view.ended_at, view) for view in sessions if view.ended_at is not None and view.ended_at > instant]
     return ActivitySince(
         instant=instant,
@@ -118,10 +118,10 @@ def activity_since(
         blocked=tuple(_to_blocked_work(entry) for entry in reversed(blocked_entries) if entry.at > instant),
         approved=len(approvals),
         approved_by_itself=approvals.count(DecidedBy.AUTONOMY.value),
-        rejected=sum(fact.kind == "PredictionRejected" for fact in standing.values()),
+        rejected=sum(entry.kind == "PredictionRejected" for entry in standing.values()),
         spent=spent,
         waits=tuple(waits),
-        learnt=count_learned(learning_facts, instant),
+        learnt=count_learned(learning_entries, instant),
     )
 
 

@@ -273,10 +273,10 @@ class Services:
             instant,
             sessions=self.sessions.list(limit=MAX_ROWS),
             blocked_entries=self.safety.log(limit=MAX_ROWS, blocked_only=True),
-            decision_facts=self.ledger.latest(MAX_ROWS, kinds=DECISION_KINDS),
+            decision_entries=self.ledger.latest(MAX_ROWS, kinds=DECISION_KINDS),
             spent=self.safety.costs.settled_since(instant),
             waits=self.queue(),
-            learning_facts=self.ledger.latest(MAX_ROWS, kinds=LEARNING_KINDS),
+            learning_entries=self.ledger.latest(MAX_ROWS, kinds=LEARNING_KINDS),
         )
 
     def place(self, workspace: str) -> str:

@@ -33,24 +33,22 @@ from engine.model import (
     Waiting,
 )
 from engine.storage.database import Database
+from tests.memory.fake_work import view
 
 NIGHT = datetime(2026, 1, 5, 23, tzinfo=UTC)
 TICK = timedelta(microseconds=1)
 LATER = NIGHT + TICK
 
 
-def session(name: str, at: datetime | None) -> SessionView:
-    return SessionView(
-        name, "pred_1", "run", "/shop", "koji-core", "", "flow", None, SessionState.SUCCEEDED, "autonomous", "", "",
-        NIGHT, NIGHT, at, 0, 0, "",
-    )  # fmt: skip
+def session(name: str, at: datetime | None, **changes: Any) -> SessionView:
+    return replace(view(name), ended_at=at, **changes)
 
 
-def entry(at: datetime, *verdicts: RailVerdict) -> Any:
+def log_entry(at: datetime, *verdicts: RailVerdict) -> Any:
     return SimpleNamespace(at=at, prediction_id="pred_2", prompt="push", verdicts=verdicts, decided_by="autonomy")
 
 
-def fact(at: datetime, kind: str, by: str = "operator", card: str = "pred_1", status: str = "") -> Any:
+def ledger_entry(at: datetime, kind: str, by: str = "operator", card: str = "pred_1", status: str = "") -> Any:
     return SimpleNamespace(at=at, kind=kind, subject=card, payload={"decided_by": by, "by": by, "status": status})
 
 
@@ -59,7 +57,7 @@ BLOCK = RailVerdict("gate", Verdict.BLOCK, "later rail")
 
 
 def activity(**changes: Any) -> ActivitySince:
-    arguments: dict[str, Any] = {"sessions": (), "blocked_entries": (), "decision_facts": (), "spent": 0, "waits": ()}
+    arguments: dict[str, Any] = {"sessions": (), "blocked_entries": (), "decision_entries": (), "spent": 0, "waits": ()}
     return activity_since(NIGHT, **(arguments | changes))
 
 
@@ -70,7 +68,7 @@ def test_sessions_that_ended_later_count_sorted_by_their_end() -> None:
 
 
 def test_blocked_work_names_the_first_rail_that_did_not_allow_it() -> None:
-    result = activity(blocked_entries=[entry(LATER, ALLOW, ASK, BLOCK), entry(NIGHT, BLOCK)])
+    result = activity(blocked_entries=[log_entry(LATER, ALLOW, ASK, BLOCK), log_entry(NIGHT, BLOCK)])
     assert [(work.rail, work.verdict, work.reason) for work in result.blocked] == [
         ("content", Verdict.ASK, "it pushes")
     ]
@@ -79,10 +77,10 @@ def test_blocked_work_names_the_first_rail_that_did_not_allow_it() -> None:
 def test_decisions_are_counted_by_who_made_them() -> None:
     confirmed, rejected = "PredictionConfirmed", "PredictionRejected"
     result = activity(
-        decision_facts=[
-            fact(LATER, confirmed), fact(LATER, confirmed, "autonomy", "pred_2"),
-            fact(NIGHT, confirmed, card="pred_3"), fact(LATER, rejected, card="pred_4"),
-            fact(NIGHT, rejected, card="pred_5"),
+        decision_entries=[
+            ledger_entry(LATER, confirmed), ledger_entry(LATER, confirmed, "autonomy", "pred_2"),
+            ledger_entry(NIGHT, confirmed, card="pred_3"), ledger_entry(LATER, rejected, card="pred_4"),
+            ledger_entry(NIGHT, rejected, card="pred_5"),
         ]
     )  # fmt: skip
     assert (result.approved, result.approved_by_itself, result.rejected) == (2, 1, 1)
@@ -91,10 +89,13 @@ def test_decisions_are_counted_by_who_made_them() -> None:
 def test_a_reversed_decision_does_not_count_and_a_later_one_counts_once() -> None:
     confirmed, rejected, reopened = "PredictionConfirmed", "PredictionRejected", "PredictionReopened"
     newest_first = [
-        fact(NIGHT + 4 * TICK, confirmed), fact(NIGHT + 3 * TICK, reopened), fact(NIGHT + 2 * TICK, rejected),
-        fact(NIGHT + 2 * TICK, reopened, card="pred_2"), fact(LATER, rejected, card="pred_2"),
-    ]  # fmt: skip
-    result = activity(decision_facts=newest_first)
+        ledger_entry(NIGHT + 4 * TICK, confirmed),
+        ledger_entry(NIGHT + 3 * TICK, reopened),
+        ledger_entry(NIGHT + 2 * TICK, rejected),
+        ledger_entry(NIGHT + 2 * TICK, reopened, card="pred_2"),
+        ledger_entry(LATER, rejected, card="pred_2"),
+    ]
+    result = activity(decision_entries=newest_first)
     assert (result.approved, result.rejected) == (1, 0)
     assert set(DECISION_KINDS) == {confirmed, rejected, reopened}
 
@@ -106,19 +107,19 @@ def test_what_waits_is_independent_of_the_instant(waits: tuple[Waiting, ...]) ->
 
 
 def test_learned_things_are_counted_by_sort() -> None:
-    facts = [
-        fact(LATER, "LearningPromoted"),
-        fact(LATER, "LearningPromoted", card="y"),
-        fact(LATER, "FactPromoted"),
-        fact(LATER, "CandidateWeighed", card="cand_1", status="review"),
-        fact(LATER, "CandidateWeighed", card="cand_1", status="drafted"),
-        fact(LATER, "CandidateWeighed", card="cand_1", status="review"),
-        fact(LATER, "CandidatePromoted", "operator", "cand_1"),
-        fact(LATER, "CandidatePromoted", "autonomy", "cand_2"),
+    entries = [
+        ledger_entry(LATER, "LearningPromoted"),
+        ledger_entry(LATER, "LearningPromoted", card="y"),
+        ledger_entry(LATER, "FactPromoted"),
+        ledger_entry(LATER, "CandidateWeighed", card="cand_1", status="review"),
+        ledger_entry(LATER, "CandidateWeighed", card="cand_1", status="drafted"),
+        ledger_entry(LATER, "CandidateWeighed", card="cand_1", status="review"),
+        ledger_entry(LATER, "CandidatePromoted", "operator", "cand_1"),
+        ledger_entry(LATER, "CandidatePromoted", "autonomy", "cand_2"),
     ]
-    assert {entry.kind for entry in facts} == set(LEARNING_KINDS)
-    assert count_learned(facts, NIGHT) == LearnedCounts(2, 1, 1, 1)
-    assert count_learned(facts, LATER) == LearnedCounts()
+    assert {entry.kind for entry in entries} == set(LEARNING_KINDS)
+    assert count_learned(entries, NIGHT) == LearnedCounts(2, 1, 1, 1)
+    assert count_learned(entries, LATER) == LearnedCounts()
 
 
 # The queue
@@ -127,11 +128,8 @@ NOW = datetime(2026, 1, 5, 12, tzinfo=UTC)
 CHANGE = ChangeSet("change_1", "sess_0", "pred_0", "/shop", ChangeState.WAITING, (), "fix", NOW)
 
 
-def session_view(name: str, flow: str | None, state: SessionState, ended_at: datetime = NOW) -> SessionView:
-    return SessionView(
-        name, "pred_1", "do it", "/shop", "koji-core", "a", "flow", flow, state, "approved", "none", "/shop", ended_at,
-        ended_at, ended_at, 0, 0, "",
-    )  # fmt: skip
+def interrupted(name: str, at: datetime = NOW) -> SessionView:
+    return session(name, at, flow="lint", state=SessionState.INTERRUPTED)
 
 
 def queued_ids(*newest_first: SessionView, now: datetime = NOW) -> list[str]:
@@ -139,24 +137,23 @@ def queued_ids(*newest_first: SessionView, now: datetime = NOW) -> list[str]:
 
 
 def test_the_queue_begins_with_what_waits_longest() -> None:
-    early = session_view("sess_1", "lint", SessionState.INTERRUPTED, NOW - timedelta(hours=1))
+    early = interrupted("sess_1", NOW - timedelta(hours=1))
     assert queued_ids(early) == ["sess_1", "change_1"]
 
 
 def test_an_interrupted_session_leaves_the_queue_when_it_ran_again_or_after_a_day() -> None:
-    interrupted = session_view("sess_1", "lint", SessionState.INTERRUPTED)
-    later = session_view("sess_2", "run_tests", SessionState.SUCCEEDED)
-    assert "sess_1" in queued_ids(later, interrupted)
-    assert "sess_1" not in queued_ids(replace(later, flow="lint"), interrupted)
-    assert "sess_1" in queued_ids(interrupted, now=NOW + timedelta(hours=24) - timedelta(microseconds=1))
-    assert "sess_1" not in queued_ids(interrupted, now=NOW + timedelta(hours=24))
+    stopped, later = interrupted("sess_1"), session("sess_2", NOW, flow="run_tests")
+    assert "sess_1" in queued_ids(later, stopped)
+    assert "sess_1" not in queued_ids(replace(later, flow="lint"), stopped)
+    assert "sess_1" in queued_ids(stopped, now=NOW + timedelta(hours=24) - timedelta(microseconds=1))
+    assert "sess_1" not in queued_ids(stopped, now=NOW + timedelta(hours=24))
 
 
 def test_a_permission_comes_before_what_waits_longer() -> None:
     permission = PermissionRequest(
         "perm_1", "sess_1", "builder", "/shop", "exec", "exec git push", "git push", "why", NOW
     )
-    early = session_view("sess_2", "lint", SessionState.INTERRUPTED, NOW - timedelta(hours=1))
+    early = interrupted("sess_2", NOW - timedelta(hours=1))
     first, *others = sort_queue(waiting_entries([CHANGE], [early], [permission], NOW))
     assert (first.id, first.kind, first.session_id) == ("perm_1", "permission", "sess_1")
     assert first.title == "builder asks: exec git push"
@@ -173,6 +170,5 @@ def test_acknowledged_sessions_are_stored_for_a_day(database: Database, clock: F
 
 
 def test_an_acknowledged_session_is_not_in_the_queue() -> None:
-    interrupted = session_view("sess_1", "lint", SessionState.INTERRUPTED)
-    queue = waiting_entries([CHANGE], [interrupted], [], NOW, {"sess_1"})
+    queue = waiting_entries([CHANGE], [interrupted("sess_1")], [], NOW, {"sess_1"})
     assert [entry.id for entry in queue] == ["change_1"]

@@ -7,7 +7,6 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy import text
 
 from engine import retention
 from engine.clock import FakeClock
@@ -19,9 +18,9 @@ from engine.learning.candidates.adaptation import LAST_PROCESSED
 from engine.model.adaptation import RecordKind
 from engine.retention import Retention
 from engine.storage import state
-from engine.storage.database import Database, Transaction
+from engine.storage.database import Database
 from engine.storage.ledger import Ledger
-from engine.storage.rows import as_stored, driver_of
+from engine.storage.rows import as_stored, ask
 
 DAY = timedelta(days=1)
 INSTANT = timedelta(microseconds=1)
@@ -42,30 +41,27 @@ def retention_with(database: Database, clock: FakeClock, document: str = "") -> 
 def put(database: Database, table: str, **values: Any) -> None:
     """Insert a row; what must be there and is not named is empty."""
     columns = {name: as_stored(value) if isinstance(value, datetime) else value for name, value in values.items()}
+    empty = {"INTEGER": 0, "BOOLEAN": 0, "FLOAT": 0, "JSON": "[]"}
+    for _, name, kind, needed, default, key in rows(database, f"PRAGMA table_info({table})"):
+        if needed and not key and default is None:
+            columns.setdefault(name, empty.get(kind, ""))
+    names, marks = ", ".join(columns), ", ".join(f":{name}" for name in columns)
+    database.write(lambda tx: tx.driver.execute(f"INSERT INTO {table} ({names}) VALUES ({marks})", columns))
 
-    def work(tx: Transaction) -> None:
-        connection = tx.session.connection()
-        for _, name, kind, needed, default, key in connection.execute(text(f"PRAGMA table_info({table})")):
-            if needed and not key and default is None:
-                columns.setdefault(
-                    name, 0 if kind in ("INTEGER", "BOOLEAN", "FLOAT") else "[]" if kind == "JSON" else ""
-                )
-        names, marks = (", ".join(form.format(name) for name in columns) for form in ("{}", ":{}"))
-        connection.execute(text(f"INSERT INTO {table} ({names}) VALUES ({marks})"), columns)
 
-    database.write(work)
+def rows(database: Database, query: str) -> list[tuple[Any, ...]]:
+    with database.read() as session:
+        return ask(session, query)
 
 
 def keys(database: Database, table: str, key: str = "id") -> list[Any]:
-    with database.read() as session:
-        return [name for (name,) in session.connection().execute(text(f"SELECT {key} FROM {table} ORDER BY {key}"))]
+    return [name for (name,) in rows(database, f"SELECT {key} FROM {table} ORDER BY {key}")]
 
 
 def sums(database: Database, table: str) -> dict[str, tuple[int, int]]:
     """The deleted rows of a table by day: their number and micro-dollars."""
-    query = 'SELECT day, sum(number), sum(microusd) FROM table_days WHERE "table" = ? GROUP BY day'
-    with database.read() as session:
-        return {day: (number, money) for day, number, money in driver_of(session).execute(query, (table,))}
+    query = f"SELECT day, sum(number), sum(microusd) FROM table_days WHERE \"table\" = '{table}' GROUP BY day"
+    return {day: (number, money) for day, number, money in rows(database, query)}
 
 
 def land_changes(database: Database, *subjects: str, workspace: str = SHOP) -> None:
@@ -226,11 +222,8 @@ def test_deleted_costs_stay_in_sums_by_day(database: Database, clock: FakeClock)
     clock.advance(INSTANT)
     assert rounds.round() == {"cost_entries": 1}
     assert sums(database, "cost_entries") == {"2026-01-05": (3, 100), "2026-01-06": (1, 5)}
-    with database.read() as session:
-        rows = session.connection().execute(
-            text("SELECT kind, number, microusd FROM table_days WHERE day < '2026-01-06'")
-        )
-        assert sorted(tuple(row) for row in rows) == [("judge", 1, 70), ("released", 1, 0), ("twin", 1, 30)]
+    first_day = rows(database, "SELECT kind, number, microusd FROM table_days WHERE day < '2026-01-06' ORDER BY kind")
+    assert first_day == [("judge", 1, 70), ("released", 1, 0), ("twin", 1, 30)]
 
 
 def test_costs_that_count_stay(database: Database, clock: FakeClock) -> None:
@@ -277,9 +270,7 @@ def test_the_newest_validation_runs_and_those_of_open_sessions_stay(database: Da
     rounds = retention_with(database, clock, "[retention]\nvalidationRuns = 59")
     assert rounds.round() == {"validation_runs": 2}
     assert keys(database, "validation_runs")[:2] == [1, 4]
-    with database.read() as session_:
-        kinds = session_.connection().execute(text("SELECT kind, number FROM table_days ORDER BY kind"))
-        assert [tuple(row) for row in kinds] == [("green", 1), ("red", 1)]
+    assert rows(database, "SELECT kind, number FROM table_days ORDER BY kind") == [("green", 1), ("red", 1)]
 
 
 def test_only_blocked_triggers_of_decided_cards_are_deleted(database: Database, clock: FakeClock) -> None:

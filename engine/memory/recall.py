@@ -37,6 +37,9 @@ OPTIONAL_SHARE = 0.8
 MAX_ITEMS = 1_000
 """Maximum number of matches of one recall."""
 
+MAX_WARNING = 280
+"""Maximum number of characters of the error of a layer that is left out."""
+
 MAX_COUNTED = 8_000
 """Up to this many characters the tokens of a text are counted; those of a longer text are estimated."""
 
@@ -95,31 +98,34 @@ class Recaller:
         if not query.text.strip() or not query.k:
             return Recall(())
         now = query.now or self._clock.now()
+        results: dict[str, LayerResult] = {}
         futures: dict[str, Future[LayerResult]] = {}
-        left_out: list[str] = []
         for source in self._sources:
-            late = self._late.get(source.name)
             if query.layers is not None and not source.layers & query.layers:
                 continue
+            late = self._late.get(source.name)
             if late is not None and not late.done():
-                left_out.append(f"{source.name}: still busy with an earlier question")
+                results[source.name] = LayerResult((), "still busy with an earlier question")
             else:
                 ask = partial(_ask, source, query, now, deadline_s * OPTIONAL_SHARE)
                 futures[source.name] = run_in_thread("clawpy-recall", ask)
         wait(futures.values(), deadline_s)
-        lines: list[RecallMatch] = []
-        for name, future in futures.items():
-            if not future.done():
-                self._late[name] = future
-                left_out.append(f"{name}: no answer within {deadline_s:g} s")
-            elif (error := future.exception()) is not None:
-                left_out.append(f"{name}: {type(error).__name__}: {error}"[:300])
-            else:
-                lines += future.result().items
-                left_out += [f"{name}: {warning}"] if (warning := future.result().warning) else []
-        others = [line for line in lines if not line.about or line.about != query.session]
+        results |= {name: self._result_of(name, future, deadline_s) for name, future in futures.items()}
+        matches = [match for result in results.values() for match in result.items]
+        others = [match for match in matches if not match.about or match.about != query.session]
         best = _drop_duplicates(_sort(others))[: query.k]
-        return Recall(tuple(map(_with_tokens, best)), tuple(left_out), time.perf_counter() - started)
+        left_out = tuple(f"{name}: {result.warning}" for name, result in results.items() if result.warning)
+        return Recall(tuple(map(_with_tokens, best)), left_out, time.perf_counter() - started)
+
+    def _result_of(self, name: str, future: Future[LayerResult], deadline_s: float) -> LayerResult:
+        """What the layer `name` has answered by the deadline; nothing but a warning if it has not, or if it failed."""
+        if not future.done():
+            self._late[name] = future
+            return LayerResult((), f"no answer within {deadline_s:g} s")
+        error = future.exception()
+        if error is not None:
+            return LayerResult((), f"{type(error).__name__}: {error}"[:MAX_WARNING])
+        return future.result()
 
 
 def _ask(source: LayerSource, query: RecallQuery, now: datetime, timeout: float) -> LayerResult:

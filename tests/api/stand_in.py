@@ -277,7 +277,9 @@ class StandIn:
         )
         self.decisions = SimpleNamespace(load_newest=lambda limit: [])
         self.channel_setup = ChannelSetup(self.settings, data=home.data, model_for=lambda agent, channel: None, path="")
-        self.since = lambda: activity_since(now, sessions=[], blocked_entries=[], decision_facts=[], spent=0, waits=[])
+        self.since = lambda: activity_since(
+            now, sessions=[], blocked_entries=[], decision_entries=[], spent=0, waits=[]
+        )
         self.closed = False
 
     def objections(self, parts: Sequence[PromptPart]) -> list[list[str]]:
