@@ -27,6 +27,7 @@ from typing import Any
 from engine.clock import Clock
 from engine.events import FaultReported
 from engine.frozen import frozen
+from engine.hierarchy.agents import HeartbeatPage
 from engine.prediction.tasks import TaskBoard, check_boxes
 from engine.storage import state
 from engine.storage.database import Database, Transaction
@@ -148,18 +149,6 @@ def last_occurrence(when: Daily | Every | Once, first_seen: datetime, now: datet
         if day.weekday() in when.days and at <= now:
             return at if at > first_seen else None
     return None
-
-
-@frozen
-class HeartbeatPage:
-    """The `heartbeat.md` of an agent, with the channel that the agent serves and the workspace of its items; "" for
-    none."""
-
-    agent: str
-    text: str
-    written: datetime
-    channel: str = ""
-    workspace: str = ""
 
 
 class Heartbeat:

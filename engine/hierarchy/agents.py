@@ -51,13 +51,15 @@ Activity = Callable[[], Mapping[str, Doing]]
 
 
 @frozen
-class HeartbeatFile:
-    """An agent's `heartbeat.md`: its text, when it was written, and the first channel that the agent serves."""
+class HeartbeatPage:
+    """The `heartbeat.md` of an agent, with the first channel that the agent serves and the workspace of its items; ""
+    for none."""
 
     agent: str
     text: str
     written: datetime
-    channel: str
+    channel: str = ""
+    workspace: str = ""
 
 
 class Agents:
@@ -198,7 +200,7 @@ class Agents:
             return ("reports_to",), refusal.message
         return None
 
-    def heartbeats(self) -> tuple[Sequence[HeartbeatFile], Sequence[str]]:
+    def heartbeats(self) -> tuple[Sequence[HeartbeatPage], Sequence[str]]:
         """Every agent's `heartbeat.md` (SPEC 4.1), and the errors of those that cannot be read, in words."""
         files, faults = [], []
         try:
@@ -210,7 +212,7 @@ class Agents:
             try:
                 written = datetime.fromtimestamp(file.stat().st_mtime, UTC)
                 channel = next(iter(self._channels(member.id)), "")
-                files.append(HeartbeatFile(member.id, read_text(file), written, channel))
+                files.append(HeartbeatPage(member.id, read_text(file), written, channel))
             except FileNotFoundError:
                 continue
             except (OSError, ValueError) as error:

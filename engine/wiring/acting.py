@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING
 
 from engine.autonomy.autonomous_runs import AutonomousRuns
 from engine.autonomy.autonomy import CARDS, Autonomy
-from engine.autonomy.heartbeat import PULSE, PULSE_EVERY, Heartbeat, HeartbeatPage
+from engine.autonomy.heartbeat import PULSE, PULSE_EVERY, Heartbeat
 from engine.autonomy.schedule import Job
 from engine.execution.sessions import Sessions
+from engine.hierarchy.agents import HeartbeatPage
 from engine.hierarchy.teaching import run_round
 from engine.model import Refusal
 from engine.prediction.workspace_watch import WorkspaceWatch
@@ -187,7 +189,7 @@ def last_operator_activity(services: Services) -> datetime | None:
 def _heartbeat_pages(services: Services) -> tuple[list[HeartbeatPage], list[str]]:
     pages, unread = services.agents.heartbeats()
     about = next(iter(services.workspaces), "")
-    return [HeartbeatPage(page.agent, page.text, page.written, page.channel, about) for page in pages], [*unread]
+    return [replace(page, workspace=about) for page in pages], [*unread]
 
 
 def _imports_transcripts(services: Services) -> bool:

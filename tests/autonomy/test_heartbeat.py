@@ -18,13 +18,13 @@ from engine.autonomy.heartbeat import (
     Daily,
     Every,
     Heartbeat,
-    HeartbeatPage,
     Item,
     Once,
     last_occurrence,
     parse_items,
 )
 from engine.clock import FakeClock
+from engine.hierarchy.agents import HeartbeatPage
 from engine.model import Card, Randomness, Refusal, TriggerType
 from engine.prediction.kinds import is_heartbeat
 from engine.prediction.tasks import TaskBoard
