@@ -8,10 +8,16 @@ import pytest
 
 from engine.clock import FakeClock
 from engine.storage.database import Database
-from tests.learning.learnings.world import World
+from tests.learning.learnings.world import MakeWorld, World
 
 
 @pytest.fixture
 def world(tmp_path: Path, database: Database, clock: FakeClock) -> World:
     """Without a model: what is said is compared by its words."""
     return World(tmp_path / "data", database, clock)
+
+
+@pytest.fixture
+def make_world(tmp_path: Path, database: Database, clock: FakeClock) -> MakeWorld:
+    """Makes the home with a model."""
+    return lambda model: World(tmp_path / "data", database, clock, model=model)

@@ -24,6 +24,7 @@ from engine.storage.state import unfinished_intents
 from tests.learning.learnings.world import (
     NO_ANSWER,
     SHOP,
+    MakeWorld,
     ScriptedModel,
     World,
     ledger_entry,
@@ -156,11 +157,11 @@ def test_after_a_crash_at_any_page_the_next_start_finishes_the_promotion(
 
 
 def test_no_model_is_asked_about_sessions_that_ended_long_ago_and_no_risks_are_written(
-    tmp_path: Path, database: Database, clock: FakeClock
+    make_world: MakeWorld, clock: FakeClock
 ) -> None:
     """The chain meets a home with years of sessions for the first time."""
     model = ScriptedModel('{"learnings": []}')
-    world = World(tmp_path / "data", database, clock, model=model)
+    world = make_world(model)
     healed = ledger_entry("ValidationHealed", "s0", failing=["tests/a.py::test_b"], attempts=1, cost=0)
     for session in ("s0", "s1", "s2"):
         world.sessions.records[session] = SessionRecord(session_view(session), "backend_lead", entries=(healed,))
@@ -192,10 +193,10 @@ def test_gates_that_fail_are_reported_and_checked_again_with_the_next_ledger_ent
 
 
 def test_entries_that_cannot_be_written_wait_and_the_model_is_not_asked_again(
-    tmp_path: Path, database: Database, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+    make_world: MakeWorld, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = ScriptedModel('{"learnings": []}')
-    world = World(tmp_path / "data", database, clock, model=model)
+    world = make_world(model)
 
     def disk_full(path: Path, data: bytes) -> None:
         raise OSError(28, "No space left on device")
@@ -222,9 +223,9 @@ NO_CLAIMS = '{"learnings": []}'
 YES = '{"generalises": true, "reason": "it always helps"}'
 
 
-def world_with_judge(tmp_path: Path, database: Database, clock: FakeClock, *answers: str | Exception) -> World:
+def world_with_judge(make_world: MakeWorld, *answers: str | Exception) -> World:
     """A project with one learning, and a judge that gives these answers."""
-    world = World(tmp_path / "data", database, clock, model=ScriptedModel(*[NO_CLAIMS] * 3, *answers))
+    world = make_world(ScriptedModel(*[NO_CLAIMS] * 3, *answers))
     world.end_sessions(UV, speaker="operator")
     return world
 
@@ -242,18 +243,16 @@ def global_entries(world: World) -> list[LearningEntry]:
     ],
     ids=["no answer", "no JSON", "no"],
 )
-def test_nothing_is_promoted_without_a_clear_yes(
-    tmp_path: Path, database: Database, clock: FakeClock, answer: str | Exception, verdict: str
-) -> None:
-    world = world_with_judge(tmp_path, database, clock, answer)
+def test_nothing_is_promoted_without_a_clear_yes(make_world: MakeWorld, answer: str | Exception, verdict: str) -> None:
+    world = world_with_judge(make_world, answer)
     (judged,) = world.learnings.chain(judge=True).judged.values()
     assert judged.startswith(verdict)
     assert global_entries(world) == []
     assert len(world.events("LearningJudged")) == 1
 
 
-def test_a_yes_promotes_once_with_its_provenance(tmp_path: Path, database: Database, clock: FakeClock) -> None:
-    world = world_with_judge(tmp_path, database, clock, YES)
+def test_a_yes_promotes_once_with_its_provenance(make_world: MakeWorld) -> None:
+    world = world_with_judge(make_world, YES)
     assert world.learnings.chain().judged == {}, "only when it is asked for"
     (promoted_id,) = world.learnings.chain(judge=True).promoted
     (promoted,) = global_entries(world)
@@ -285,11 +284,9 @@ class ForgettingJudge(ScriptedModel):
     [("it is said that we install with uv", UV), ("so says Ann", UV), ("Ann sees to it", "Ann sees to it")],
     ids=["the reason quotes the entry", "the entry", "the reason"],
 )
-def test_a_verdict_about_forgotten_words_is_not_written(
-    tmp_path: Path, database: Database, clock: FakeClock, reason: str, forgotten: str
-) -> None:
+def test_a_verdict_about_forgotten_words_is_not_written(make_world: MakeWorld, reason: str, forgotten: str) -> None:
     model = ForgettingJudge(*[NO_CLAIMS] * 3, json.dumps({"generalises": True, "reason": reason}))
-    world = World(tmp_path / "data", database, clock, model=model)
+    world = make_world(model)
     world.end_sessions(UV, speaker="operator")
     model.forget = lambda: world.learnings.texts.erase(SearchTerms([forgotten]))
     assert world.learnings.chain(judge=True).judged == {}
@@ -313,11 +310,9 @@ def test_without_a_model_the_operator_judges(world: World) -> None:
         world.learnings.promote(entry.id)
 
 
-def test_a_model_that_does_not_answer_is_reported_once_and_the_rules_count(
-    tmp_path: Path, database: Database, clock: FakeClock
-) -> None:
+def test_a_model_that_does_not_answer_is_reported_once_and_the_rules_count(make_world: MakeWorld) -> None:
     model = ScriptedModel(NO_ANSWER)
-    world = World(tmp_path / "data", database, clock, model=model)
+    world = make_world(model)
     world.end_session("s1", UV, speaker="operator")
     assert [entry.text for entry in world.learnings.entries("team")] == [UV]
     (fault,) = world.faults

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
-from engine.clock import FakeClock
 from engine.events import ChangeSetLanded, LandingUndone, PermissionAsked, SessionStarted
 from engine.learning.learnings.extraction import find_risks
 from engine.learning.learnings.session_records import SessionRecord
 from engine.learning.learnings.store import LearningTexts
 from engine.model import Answer, LearningScope, Question, TranscriptLine
-from engine.storage.database import Database
 from engine.storage.erasing import SearchTerms
 from tests.conftest import MONDAY_MORNING
-from tests.learning.learnings.world import SHOP, ScriptedModel, World, ledger_entry, session_view
+from tests.learning.learnings.world import SHOP, MakeWorld, ScriptedModel, World, ledger_entry, session_view
 
 TEST = "tests/test_cart.py::test_total"
 HEALED = ledger_entry("ValidationHealed", "s1", failing=[TEST], attempts=2, cost=0)
@@ -108,11 +105,11 @@ class ForgettingModel(ScriptedModel):
 
 
 def test_words_that_are_forgotten_while_a_model_answers_are_not_written(
-    tmp_path: Path, database: Database, clock: FakeClock
+    make_world: MakeWorld,
 ) -> None:
     claim = {"text": f"{UV}, says Ann", "scope": "observations", "about": "team", "type": "declarative"}
     model = ForgettingModel(UV, json.dumps({"learnings": [claim, claim | {"text": "Prices are net"}]}))
-    world = World(tmp_path / "data", database, clock, model=model)
+    world = make_world(model)
     model.texts = world.learnings.texts
     world.end_session("s1", UV, "Tea is at four")
     assert world.learnings.entries() == []

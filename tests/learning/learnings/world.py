@@ -166,6 +166,10 @@ class World:
         self.record(FaultReported(where=service, message=message))
 
 
+MakeWorld = Callable[[Asks], World]
+"""Makes the home of a test, with a model."""
+
+
 def session_ended(id: str, workspace: str = SHOP) -> SessionEnded:
     return SessionEnded(subject=id, workspace=workspace, prediction_id="p", state="succeeded", summary="", cost=0)
 
