@@ -59,7 +59,7 @@ def build_effects(services: Services) -> None:
 
 def _learned_flows(services: Services) -> Iterator[tuple[Overlay, type[LearnedFlow]]]:
     """The flows of active candidates."""
-    for overlay in services.overlays.flows():
+    for overlay in services.overlays.find_flows():
         if isinstance(effect := overlay.effect, FlowOffload):
             commands = tuple(tuple(split_command(command)) for command in effect.commands)
             yield overlay, learned_flow(effect.name, effect.title, commands, overlay.workspace)

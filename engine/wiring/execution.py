@@ -86,7 +86,7 @@ def build(services: Services, overrides: Overrides) -> Sessions:
         services.settings,
         services.keys,
         models=lambda agent: services.agents.tools(agent).models,
-        hints=services.overlays.model,
+        hints=services.overlays.choose_model,
     )
     services.channel_setup = ChannelSetup(services.settings, data=home.data, model_for=services.model_router.choose)
     services.calls = ModelCalls(
@@ -133,8 +133,8 @@ def _build_runners(services: Services, caches: Caches) -> list[Runner]:
     judging = Validation(
         services.database,
         settings=services.settings,
-        repairs=services.trials.repairs,
-        tweaks=services.overlays.tweaks,
+        repairs=services.trials.find_repairs,
+        tweaks=services.overlays.find_tweaks,
     )
     agent_services = AgentServices(
         workspaces, services.prompts, services.calls, services.toolbelts, services.settings, judging

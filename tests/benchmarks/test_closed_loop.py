@@ -142,7 +142,7 @@ def test_harmful_fragments_are_found_and_good_ones_kept(tmp_path: Path, server: 
             if number % ROUND:
                 continue
             engine.trials.catch_up()
-            for overlay, lift in engine.trials.harmful():
+            for overlay, lift in engine.trials.find_harmful():
                 words = planted[overlay.candidate_id]
                 found.append(words)
                 engine.adaptation.roll_back(overlay.candidate_id, "it does harm")

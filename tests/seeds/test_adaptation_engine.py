@@ -81,7 +81,7 @@ def test_prompt_fragments(eager: World) -> None:
     (line,) = fragment["effect"]["guidance"]
     eager.work("Write an apology into sorry.txt", "Done.")
     assert line in eager.system_prompt
-    overlays = eager.engine.overlays.get_prompt_fragments(agent_id=AGENT, run_kind="task")
+    overlays = eager.engine.overlays.find_fragments(agent_id=AGENT, run_kind="task")
     assert [overlay.effect.to_json()["guidance"] for overlay in overlays] == [[line]]
     roll_back(eager, fragment)
     eager.work("Write a toast into toast.txt", "Done.")

@@ -287,7 +287,7 @@ class Adaptation(CandidateViews):
     def _roll_back_harmful(self) -> None:
         """Roll back harmful candidates (SPEC 5.7), even while work is held. In manual mode, `waiting` asks the operator
         instead."""
-        for overlay, lift in self._trials.harmful():
+        for overlay, lift in self._trials.find_harmful():
             try:
                 self.roll_back(overlay.candidate_id, f"it makes work worse: {describe_lift(lift)}", by="autonomy")
             except Refusal as refusal:  # decided meanwhile

@@ -60,7 +60,7 @@ class LearnedGuidance:
         return lessons_of(text for overlay in fitting for text in list_texts(overlay.effect))
 
     def _fragments(self, request: PromptRequest) -> Sequence[Overlay]:
-        return self._overlays.get_prompt_fragments(
+        return self._overlays.find_fragments(
             agent_id=request.agent, run_kind=request.run_kind, workspace=request.workspace
         )
 
@@ -72,7 +72,7 @@ class LearnedGuidance:
             return []
         measured = {
             id: lift.difference
-            for id, lift in self._trials.lifts().items()
+            for id, lift in self._trials.measure_lifts().items()
             if lift.verdict in (LiftVerdict.HELPS, LiftVerdict.HARMS)
         }
         budget = self._settings.current.adaptation.fragment_tokens

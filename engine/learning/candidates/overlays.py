@@ -45,12 +45,12 @@ class Overlays:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def get_prompt_fragments(self, *, agent_id: str, run_kind: str, workspace: str = "") -> Sequence[Overlay]:
+    def find_fragments(self, *, agent_id: str, run_kind: str, workspace: str = "") -> Sequence[Overlay]:
         """The fragments for an agent's prompts of a kind of run, oldest first. With `workspace` "", fragments for a
         certain workspace are left out."""
         return self.find(CandidateType.PROMPT_FRAGMENT, agent_id, run_kind, workspace)
 
-    def model(self, run: ModelRun) -> tuple[str, str] | None:
+    def choose_model(self, run: ModelRun) -> tuple[str, str] | None:
         """(model, reason) of the newest routing hint that applies, None for none."""
         for overlay in reversed(self.find(CandidateType.ROUTING_HINT, run.agent, run.run_kind, run.workspace)):
             hint = overlay.effect
@@ -60,24 +60,24 @@ class Overlays:
                 return hint.model, f"{hint.why or 'a hint was learnt'} (candidate {overlay.candidate_id})"
         return None
 
-    def tweaks(self, *, agent: str, workspace: str) -> Sequence[PolicyTweak]:
+    def find_tweaks(self, *, agent: str, workspace: str) -> Sequence[PolicyTweak]:
         """Limits of the validation loop for an agent's work in a workspace; all of them apply."""
         overlays = self.find(CandidateType.POLICY_TWEAK, agent, None, workspace)
         return [overlay.effect for overlay in overlays if isinstance(overlay.effect, PolicyTweak)]
 
-    def flows(self) -> Sequence[Overlay]:
+    def find_flows(self) -> Sequence[Overlay]:
         """The active flows, oldest first."""
-        return [overlay for overlay in self.active() if overlay.type is CandidateType.FLOW_OFFLOAD]
+        return [overlay for overlay in self.load_active() if overlay.type is CandidateType.FLOW_OFFLOAD]
 
     def find(self, type: CandidateType, agent_id: str, run_kind: str | None, workspace: str) -> Sequence[Overlay]:
         """The active effects of a type for an agent, a kind of run (None for all) and a workspace, oldest first."""
         return [
             overlay
-            for overlay in self.active()
+            for overlay in self.load_active()
             if overlay.type is type and overlay.applies(agent_id, run_kind, workspace)
         ]
 
-    def active(self) -> Sequence[Overlay]:
+    def load_active(self) -> Sequence[Overlay]:
         """All active effects, oldest first."""
         active = (row.overlays[0] for row in load_candidates(self._database, CandidateStatus.ACTIVE))
         return sorted(active, key=lambda overlay: (overlay.since, overlay.id))
@@ -189,7 +189,7 @@ class Trials(SessionFollower[OverlayRun]):
             where = {"session_id": session_id, "agent": agent, "workspace": workspace, "state": "", "at": tx.now}
             tx.session.execute(new, values | where)
 
-    def repairs(self, *, agent: str, workspace: str, broken: Sequence[str], session_id: str = "") -> Sequence[str]:
+    def find_repairs(self, *, agent: str, workspace: str, broken: Sequence[str], session_id: str = "") -> Sequence[str]:
         """Earlier repairs of the tests that fail now, newest first, without duplicates. A trial withholds repairs from
         a share of the runs. Do not call this inside a transaction."""
         matching = [
@@ -206,15 +206,15 @@ class Trials(SessionFollower[OverlayRun]):
         lines = (line for effect in effects if isinstance(effect, FixTemplate) for line in effect.repairs)
         return tuple(dict.fromkeys(lines))[:MAX_REPAIRS]
 
-    def lifts(self) -> Mapping[str, Lift]:
+    def measure_lifts(self) -> Mapping[str, Lift]:
         """The lifts of all overlays, active or not, by id."""
         with self._database.read() as session:
             return _lifts(session)
 
-    def harmful(self) -> list[tuple[Overlay, Lift]]:
+    def find_harmful(self) -> list[tuple[Overlay, Lift]]:
         """The active overlays that do harm, most certain first."""
-        lifts = self.lifts()
-        pairs = [(overlay, lifts[overlay.id]) for overlay in self.overlays.active() if overlay.id in lifts]
+        lifts = self.measure_lifts()
+        pairs = [(overlay, lifts[overlay.id]) for overlay in self.overlays.load_active() if overlay.id in lifts]
         harmful = (pair for pair in pairs if pair[1].verdict is LiftVerdict.HARMS)
         return sorted(harmful, key=lambda pair: pair[1].high)
 

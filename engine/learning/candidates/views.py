@@ -70,7 +70,7 @@ class CandidateViews:
             candidate,
             records=tuple(records),
             preview=self._preview(candidate),
-            lift=self._trials.lifts().get(overlays[0].id) if overlays else None,
+            lift=self._trials.measure_lifts().get(overlays[0].id) if overlays else None,
             overlays=tuple(overlays),
             stations=_stations(row, [record for record in records if record.id in row.drafted_from]),
         )
@@ -106,7 +106,7 @@ class CandidateViews:
             Waiting("candidate", row.id, f"promote? {row.title}", row.changed_at, text=_text(row.value.effect))
             for row in load_candidates(self._database, CandidateStatus.REVIEW)
         ]
-        harmful = {overlay.candidate_id: lift for overlay, lift in self._trials.harmful()}
+        harmful = {overlay.candidate_id: lift for overlay, lift in self._trials.find_harmful()}
         active = {row.id: row for row in load_candidates(self._database, CandidateStatus.ACTIVE)} if harmful else {}
         return waiting + [
             Waiting("candidate", id, f"roll back? {active[id].title}: {describe_lift(lift)}", active[id].changed_at)

@@ -298,7 +298,7 @@ def make_entry(finding: Finding, scope: Scope, record: SessionRecord, at: dateti
     within = f"{view.id}/{scope.team}" if scope.team else scope.id
     text = finding.text[:MAX_TEXT]
     id = entry_id(scope.level, within, finding.kind, finding.about, text, finding.trust)
-    holds = () if finding.about or finding.trust is not Trust.OPERATOR else (finding.general or ABOUT_ONE,)
+    validity = () if finding.about or finding.trust is not Trust.OPERATOR else (finding.general or ABOUT_ONE,)
     return LearningEntry(
         id=id,
         scope=scope.level,
@@ -310,7 +310,7 @@ def make_entry(finding: Finding, scope: Scope, record: SessionRecord, at: dateti
         title=finding.title or title_of(text),
         importance=finding.importance.value,
         confidence=finding.confidence.value,
-        reasons=(*finding.confidence.reasons, *finding.importance.reasons, *holds),
+        reasons=(*finding.confidence.reasons, *finding.importance.reasons, *validity),
         phase=finding.phase,
         status=LearningStatus.ACTIVE,
         created_at=at,

@@ -48,7 +48,7 @@ def candidate_of_retries(world: World) -> Candidate:
 
 
 def set_lift(world: World, candidate: str, verdict: str = "harms") -> None:
-    overlay = next(overlay for overlay in world.overlays.active() if overlay.candidate_id == candidate)
+    overlay = next(overlay for overlay in world.overlays.load_active() if overlay.candidate_id == candidate)
     world.trials.lifts_by_candidate[candidate] = Lift(overlay.id, 12, 3, 12, 10, -0.58, -0.8, -0.2, verdict)
 
 

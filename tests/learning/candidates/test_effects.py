@@ -69,13 +69,13 @@ def test_a_flow_whose_name_is_taken_gets_a_number_and_the_same_commands_are_refu
     wanted_names = ("check_release", "check_release", "run_tests", long, long)
     for number, name in enumerate(wanted_names):
         candidate = world.candidate(FlowOffload(name, "Some", ("git status", f"echo {number}")))
-        present = [flow.effect for flow in world.overlays.flows()]
+        present = [flow.effect for flow in world.overlays.find_flows()]
         previewed = [
             line.split()[1] for line in preview(candidate.type, *present, candidate.effect) if line.startswith("flow: ")
         ]
         world.promote(candidate)
         world.clock.advance(timedelta(seconds=1))
-        names = [flow.effect.name for flow in world.overlays.flows() if isinstance(flow.effect, FlowOffload)]
+        names = [flow.effect.name for flow in world.overlays.find_flows() if isinstance(flow.effect, FlowOffload)]
         assert previewed == names
     assert names == ["check_release", "check_release_2", "run_tests_2", long, f"{'a' * 36}_2"]
     world.activate_effect(FlowOffload("here", "Here", ("make",)), workspace="/a")

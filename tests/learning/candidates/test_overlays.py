@@ -54,7 +54,7 @@ def test_fragments_apply_by_agent_kind_of_run_and_workspace(world: OverlayWorld)
     of_workspace = world.guide(agent="cto", workspace="/w")
 
     def fragments(**arguments: str) -> set[str]:
-        return {fragment.id for fragment in world.overlays.get_prompt_fragments(**arguments)}
+        return {fragment.id for fragment in world.overlays.find_fragments(**arguments)}
 
     assert fragments(agent_id="introspection_loop", run_kind="introspection_evaluation") == {everywhere.id, of_agent.id}
     assert fragments(agent_id="introspection_loop", run_kind="task") == {everywhere.id}
@@ -74,10 +74,10 @@ def test_forgotten_words_leave_prompts_at_once_and_commands_go_whole(world: Over
     assert (fragment.candidate_id, "Ask Ann before you deploy.") in list(texts.find(SearchTerms(["Ann"])))
     assert texts.erase(SearchTerms(["Ann"])) == 5
     assert texts.erase(SearchTerms(["Ann"])) == 0
-    (left,) = world.overlays.get_prompt_fragments(agent_id="cto", run_kind="task")
+    (left,) = world.overlays.find_fragments(agent_id="cto", run_kind="task")
     assert left.effect == PromptFragment(("Test first.",))
     assert alone.id not in active_ids(world, CandidateType.PROMPT_FRAGMENT)
-    assert not world.overlays.flows()
+    assert not world.overlays.find_flows()
     assert [overlay.effect for overlay in world.overlays.find(CandidateType.FIX_TEMPLATE, "cto", None, "")] == [
         FixTemplate(("t::a",), ("Round once.",))
     ]
@@ -88,7 +88,7 @@ def test_forgotten_words_leave_prompts_at_once_and_commands_go_whole(world: Over
 
 
 def repairs(world: OverlayWorld, *failing: str, agent: str = "cto", workspace: str = "/w") -> tuple[str, ...]:
-    return tuple(world.trials.repairs(agent=agent, workspace=workspace, broken=failing, session_id="ses_1"))
+    return tuple(world.trials.find_repairs(agent=agent, workspace=workspace, broken=failing, session_id="ses_1"))
 
 
 def test_a_repair_is_given_when_one_of_its_tests_fails(world: OverlayWorld) -> None:
@@ -111,20 +111,20 @@ def test_the_newest_repairs_come_first_each_once_and_at_most_eight(world: Overla
 
 
 def test_the_newest_routing_hint_that_applies_is_followed(world: OverlayWorld) -> None:
-    assert world.overlays.model(ModelRun("cto", "koji-core", "task", "short")) is None
+    assert world.overlays.choose_model(ModelRun("cto", "koji-core", "task", "short")) is None
     world.activate_effect(RoutingHint("openai:wide", "", None, "for everything"), agent="cto")
     narrow = world.activate_effect(
         RoutingHint("openai:narrow", "koji-core", 5, "short ones"), agent="cto", run_kind="task"
     )
-    assert world.overlays.model(ModelRun("cto", "koji-core", "task", "short")) == (
+    assert world.overlays.choose_model(ModelRun("cto", "koji-core", "task", "short")) == (
         "openai:narrow",
         f"short ones (candidate {narrow.candidate_id})",
     )
     for channel, kind, prompt in (("koji-core", "task", "longer"), ("garden", "task", "x"), ("koji-core", "heal", "x")):
-        hint = world.overlays.model(ModelRun("cto", channel, kind, prompt))
+        hint = world.overlays.choose_model(ModelRun("cto", channel, kind, prompt))
         assert hint is not None
         assert hint[0] == "openai:wide"
-    assert world.overlays.model(ModelRun("cfo", "koji-core", "task", "short")) is None
+    assert world.overlays.choose_model(ModelRun("cfo", "koji-core", "task", "short")) is None
 
 
 # Lift: how much better sessions go with an effect (SPEC 5.7).
@@ -222,17 +222,17 @@ def test_a_harmful_overlay_is_reported_once(trial_world: OverlayWorld) -> None:
         session = f"ses_{number}"
         withheld = {overlay["id"]: overlay["withheld"] for overlay in trial_world.part(session).provenance["overlays"]}
         trial_world.run(session, good=withheld[harmful.id])
-    assert trial_world.trials.harmful() == []
+    assert trial_world.trials.find_harmful() == []
     trial_world.trials.catch_up()
-    ((overlay, lift),) = trial_world.trials.harmful()
+    ((overlay, lift),) = trial_world.trials.find_harmful()
     assert (overlay, lift.verdict) == (harmful, "harms")
-    assert trial_world.trials.lifts()[good.id].verdict != "harms"
+    assert trial_world.trials.measure_lifts()[good.id].verdict != "harms"
     trial_world.run("ses_more", good=False)
     trial_world.trials.catch_up()
     assert trial_world.event_kinds().count("OverlayFoundHarmful") == 1
     trial_world.roll_back(harmful.candidate_id)
-    assert trial_world.trials.harmful() == []
-    assert harmful.id in trial_world.trials.lifts()
+    assert trial_world.trials.find_harmful() == []
+    assert harmful.id in trial_world.trials.measure_lifts()
 
 
 def test_repairs_are_withheld_by_chance_too(trial_world: OverlayWorld) -> None:
@@ -241,14 +241,16 @@ def test_repairs_are_withheld_by_chance_too(trial_world: OverlayWorld) -> None:
     for number in range(40):
         session = f"ses_{number}"
         arguments = {"agent": "cto", "workspace": "", "broken": ["test_total", "test_other"], "session_id": session}
-        repairs[session] = trial_world.trials.repairs(**arguments)
-        assert trial_world.trials.repairs(**arguments) == repairs[session], "each attempt of a session gets the same"
+        repairs[session] = trial_world.trials.find_repairs(**arguments)
+        assert trial_world.trials.find_repairs(**arguments) == repairs[session], (
+            "each attempt of a session gets the same"
+        )
     runs = runs_by_session(trial_world)
     assert set(runs) == set(repairs)
     assert {row.overlay_id for row in runs.values()} == {overlay.id}
     assert all((repairs[session] == ()) is row.withheld for session, row in runs.items())
     assert 8 < sum(row.withheld for row in runs.values()) < 32
-    assert trial_world.trials.repairs(agent="cto", workspace="", broken=["test_green"], session_id="ses_x") == ()
+    assert trial_world.trials.find_repairs(agent="cto", workspace="", broken=["test_green"], session_id="ses_x") == ()
     assert "ses_x" not in runs_by_session(trial_world), "tests that pass are in no trial"
 
 

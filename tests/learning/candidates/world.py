@@ -131,7 +131,7 @@ class ActiveOverlays(Overlays):
     @property
     def candidate_ids(self) -> list[str]:
         """The ids of the active candidates."""
-        return [overlay.candidate_id for overlay in self.active()]
+        return [overlay.candidate_id for overlay in self.load_active()]
 
 
 @dataclass
@@ -141,12 +141,12 @@ class FakeTrials:
     overlays: ActiveOverlays
     lifts_by_candidate: dict[str, Lift] = field(default_factory=dict)
 
-    def lifts(self) -> dict[str, Lift]:
+    def measure_lifts(self) -> dict[str, Lift]:
         return {lift.overlay_id: lift for lift in self.lifts_by_candidate.values()}
 
-    def harmful(self) -> list[tuple[Overlay, Lift]]:
+    def find_harmful(self) -> list[tuple[Overlay, Lift]]:
         harmful = {lift.overlay_id: lift for lift in self.lifts_by_candidate.values() if lift.verdict == "harms"}
-        return [(overlay, harmful[overlay.id]) for overlay in self.overlays.active() if overlay.id in harmful]
+        return [(overlay, harmful[overlay.id]) for overlay in self.overlays.load_active() if overlay.id in harmful]
 
 
 class World:
