@@ -40,7 +40,7 @@ PYTEST = replace(next(row for row in TEST_RUNNERS if row.name == "pytest"), suff
 RUFF = next(row for row in LINTERS if row.name == "ruff")
 ANYWHERE = Path("/")
 TOOLS = projects.Project(
-    tools=(project_tools.Toolchain(row=PYTEST, folder=ANYWHERE, workspace=ANYWHERE, top=ANYWHERE, title="pytest"),),
+    tools=(project_tools.Toolchain(row=PYTEST, folder=ANYWHERE, workspace=ANYWHERE, title="pytest"),),
     linters=(project_tools.Linter(row=RUFF, folder=ANYWHERE, workspace=ANYWHERE),),
 )
 """The tools of every simulated repository; none is ever started."""

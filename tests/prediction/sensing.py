@@ -30,8 +30,7 @@ def project_with(test: str = "pytest", linter: str = "ruff") -> Project:
     linters = [row for row in LINTERS if row.name == linter]
     return Project(
         "",
-        "shop",
-        tuple(Toolchain(row=row, folder=folder, workspace=folder, top=folder, title=row.title) for row in tools[:1]),
+        tuple(Toolchain(row=row, folder=folder, workspace=folder, title=row.title) for row in tools[:1]),
         tuple(Linter(row=row, folder=folder, workspace=folder) for row in linters[:1]),
     )
 

@@ -371,9 +371,8 @@ def test_files_that_a_package_writes_elsewhere_are_discarded(world: FlowWorld) -
 def test_a_command_that_installs_nothing_changes_nothing(world: FlowWorld) -> None:
     top = project(world, {"package.json": {"name": "a"}})
     (top / "node_modules/mine").mkdir(parents=True)
-    nothing = Installation(
-        PackageSetup("npm", "node", "", "package.json", "", (), ()), (("true",),), (), ("node_modules",)
-    )
+    packages = PackageSetup("npm", "node", folder="", lock="", commands=(), hosts=())
+    nothing = Installation(packages, (("true",),), updated=("node_modules",))
 
     def install(job: Job) -> FlowResult:
         with install_into_tree(cast(LiveSession, job.session), nothing, top):

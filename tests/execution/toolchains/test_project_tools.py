@@ -54,7 +54,7 @@ def test_a_file_is_a_test_by_its_folder_or_its_name(path: str, is_test: bool) ->
 def bound(name: str, folder: Path, **placeholders: tuple[str, ...]) -> Toolchain:
     """A row of the table in a folder, whether or not its tool is installed here."""
     row = next(row for row in TEST_RUNNERS if row.name == name)
-    return Toolchain(row=row, folder=folder, workspace=folder, top=folder, title=row.title, placeholders=placeholders)
+    return Toolchain(row=row, folder=folder, workspace=folder, title=row.title, placeholders=placeholders)
 
 
 def test_go_runs_a_single_test(tmp_path: Path) -> None:

@@ -48,7 +48,6 @@ class ComparedBranch:
     """One local branch, compared with the base."""
 
     name: str
-    sha: str
     days: int
     """Days since its last commit."""
     ahead: int
@@ -126,7 +125,7 @@ class ReportBranches(Flow):
         elif ahead <= 100 and _is_applied(job, base, sha):
             state = "applied"
         name = reference.removeprefix("refs/heads/")
-        return ComparedBranch(name, sha, days, ahead, behind, is_checked_out=bool(worktree), state=state)
+        return ComparedBranch(name, days, ahead, behind, is_checked_out=bool(worktree), state=state)
 
 
 def _is_applied(job: Job, base: str, sha: str) -> bool:

@@ -50,7 +50,6 @@ def _make_toolchain(folder: ProjectFolder, row: TestRunnerRow, words: Placeholde
         row=row,
         folder=folder.folder,
         workspace=folder.workspace,
-        top=folder.top,
         title=title,
         environment_without_tool=_environment_without_tool(folder, words),
         placeholders=words,

@@ -45,8 +45,6 @@ class LockMismatch:
 
     folder: str
     """"" for the top."""
-    tool: str
-    """The tool that writes the lock file."""
     manifest: str
     lock: str
     differences: tuple[str, ...]
@@ -88,7 +86,7 @@ def find_mismatches(root: Path, folders: Iterable[str] = ("",)) -> tuple[LockMis
     mismatches = []
     for name in dict.fromkeys(folders):
         folder = root / name if name else root
-        for tool, manifest, lock, compare in FORMATS:
+        for manifest, lock, compare in FORMATS:
             if not (folder / lock).is_file() or not folder.resolve().is_relative_to(top):
                 continue
             manifest_text, lock_text = read_text(folder, manifest), read_text(folder, lock)
@@ -101,7 +99,7 @@ def find_mismatches(root: Path, folders: Iterable[str] = ("",)) -> tuple[LockMis
                 continue  # half-written, or of a form that is not known yet
             if differences:
                 shown = tuple(" ".join(sanitise(sentence).split()) for sentence in differences[:MAX_NAMED])
-                mismatches.append(LockMismatch(name, tool, manifest, lock, shown, len(differences) - len(shown)))
+                mismatches.append(LockMismatch(name, manifest, lock, shown, len(differences) - len(shown)))
     return tuple(mismatches)
 
 
@@ -362,20 +360,19 @@ def _go_lines(text: str, word: str) -> Iterator[str]:
 
 
 class LockFormat(NamedTuple):
-    """A tool, the names of its two files, and the function that compares them."""
+    """The names of the two files of a tool, and the function that compares them."""
 
-    tool: str
     manifest: str
     lock: str
     compare: Callable[[LockPair], Iterator[Comparison]]
 
 
 FORMATS: Final = (
-    LockFormat("npm", "package.json", "package-lock.json", _compare_npm),
-    LockFormat("pnpm", "package.json", "pnpm-lock.yaml", _compare_pnpm),
-    LockFormat("yarn", "package.json", "yarn.lock", _compare_yarn),
-    LockFormat("uv", "pyproject.toml", "uv.lock", _compare_uv),
-    LockFormat("poetry", "pyproject.toml", "poetry.lock", _compare_poetry),
-    LockFormat("cargo", "Cargo.toml", "Cargo.lock", _compare_cargo),
-    LockFormat("go", "go.mod", "go.sum", _compare_go),
+    LockFormat("package.json", "package-lock.json", _compare_npm),
+    LockFormat("package.json", "pnpm-lock.yaml", _compare_pnpm),
+    LockFormat("package.json", "yarn.lock", _compare_yarn),
+    LockFormat("pyproject.toml", "uv.lock", _compare_uv),
+    LockFormat("pyproject.toml", "poetry.lock", _compare_poetry),
+    LockFormat("Cargo.toml", "Cargo.lock", _compare_cargo),
+    LockFormat("go.mod", "go.sum", _compare_go),
 )

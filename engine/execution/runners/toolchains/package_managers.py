@@ -25,7 +25,6 @@ class PackageSetup:
     """The language."""
     folder: str
     """The folder in which the commands run."""
-    manifest: str
     lock: str
     """The lock file; "" for none."""
     commands: tuple[tuple[str, ...], ...]
@@ -82,17 +81,11 @@ def _named_manager(folder: ProjectFolder, rows: Sequence[PackageManagerRow]) -> 
 
 def _make_setup(folder: ProjectFolder, row: PackageManagerRow, lock: str) -> PackageSetup:
     path = "" if folder.folder == folder.root else folder.folder.relative_to(folder.root).as_posix()
-    manifest = next(iter(folder.find_files(row.manifests)), "")
-
-    def from_top(name: str) -> str:
-        return f"{path}/{name}" if path and name else name
-
     setup = PackageSetup(
         manager=row.name,
         kind=row.kind,
         folder=path,
-        manifest=from_top(manifest),
-        lock=from_top(lock),
+        lock=f"{path}/{lock}" if path and lock else lock,
         commands=_install_commands(folder, row, lock),
         hosts=row.hosts,
         installed=_is_installed(folder, row),

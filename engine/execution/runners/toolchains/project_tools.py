@@ -106,8 +106,6 @@ class Toolchain(ProjectTool):
     """A tool that runs one project's tests."""
 
     row: TestRunnerRow
-    top: Path
-    """The top of the operator's repository."""
     title: str
     """The name of its command on screens."""
     environment_without_tool: str = ""
@@ -188,8 +186,7 @@ class Toolchain(ProjectTool):
             )
         if self.row.kind == "go":
             return {path: _go_package(self.folder, path) for path in paths}
-        named_by_file = self.row.name in ("rspec", "mix")  # for other tools, file names do not show the tests of a file
-        return {path: [path] if named_by_file and re.search(self.row.test_files, path) else [] for path in paths}
+        return {path: [path] if self.row.runs_files and re.search(self.row.test_files, path) else [] for path in paths}
 
     def existing_tests(self, tests: Sequence[str]) -> list[str]:
         """Arguments for `test_command` that run those of `tests` whose files exist; [] for none."""

@@ -61,7 +61,6 @@ class Project:
 
     path: str = ""
     """Relative to the top of the repository; "" is the top."""
-    name: str = ""
     tools: tuple[Toolchain, ...] = ()
     """The tools that run its tests, one for each language, the main one first. Empty if it has no tests, if they cannot
     run, or if another project runs them."""
@@ -217,7 +216,6 @@ def _inspect_folder(folder: ProjectFolder, path: str, has_tests: Callable[[str],
     ]
     return Project(
         path=path,
-        name=_project_name(folder),
         tools=tuple(replace(tool, install=installs.get(tool.row.kind, "")) for tool in tools),
         linters=tuple(replace(linter, install=installs.get(linter.row.kind, "")) for linter in linters),
         packages=packages,
@@ -230,12 +228,6 @@ def _inspect_folder(folder: ProjectFolder, path: str, has_tests: Callable[[str],
 def changelog_of(folder: Path) -> str:
     """The name of a project's change log; "" for none."""
     return next((name for name in TABLES["changelogs"] if os.path.lexists(folder / name)), "")
-
-
-def _project_name(folder: ProjectFolder) -> str:
-    manifests = [name for name in ("pyproject.toml", "package.json", "Cargo.toml") if name in folder.names]
-    match = folder.search_files(manifests, r'^\s*"?name"?\s*[=:]\s*"([^"\n]{1,100})"')
-    return sanitise(match[1] if match else folder.workspace.name)
 
 
 def _without_member_tests(projects: Sequence[Project]) -> list[Project]:

@@ -71,6 +71,8 @@ class TestRunnerRow(ToolRow):
     """The name on screens; "" if it is made of the name of the package manager."""
     test_files: str = ""
     """A regular expression for files that contain tests; "" if their names do not show it."""
+    runs_files: bool = False
+    """Whether it can run the tests of one file, which is then named instead of a test."""
     member_sign: str = ""
     """`file:regular expression`. A match shows that the tool also runs the tests of the folders below."""
     extra_file: tuple[str, str] = ("", "")
