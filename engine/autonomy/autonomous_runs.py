@@ -152,7 +152,7 @@ class AutonomousRuns:
             card.id: self._refused_by_gate[card.id] for card in cards if card.id in self._refused_by_gate
         }
         for card in cards:
-            verdicts = self._verdicts(card.id)
+            verdicts = self._cards.rails(card.id)
             objection = next((verdict.reason for verdict in verdicts if _is_objection_of_gate(verdict)), "")
             reason = reason_to_wait(card.kind, verdicts) or self._launcher.blocking_reason(card.assignment)
             if not reason and objection and self._refused_by_gate.get(card.id) == objection:
@@ -190,13 +190,6 @@ class AutonomousRuns:
             ],
             threshold=settings.cross_poll_auto_execute_threshold,
         )
-
-    def _verdicts(self, card_id: str) -> tuple[RailVerdict, ...]:
-        """The verdicts of the rails on a card now."""
-        try:
-            return self._cards.rails(card_id)
-        except Refusal:
-            return ()  # the card is gone, which `approve` reports
 
 
 def _is_objection_of_gate(verdict: RailVerdict) -> bool:

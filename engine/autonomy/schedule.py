@@ -123,22 +123,17 @@ class Schedule:
 
     def run(self, name: str) -> bool:
         """Run the job now in this thread, if it has work. Returns whether it ran. Errors are logged."""
-        job = self._jobs[name]
+        job, has_work = self._jobs[name], False
         try:
-            if not job.has_work():
-                return False
-        except Exception:
-            log.exception("whether the job %s has work is not known", name)
-            return False
-        now = self._clock.now()
-        if job.is_stored:
-            state.put_with_next_write(self._database, _key(name), now.isoformat())
-        self._last[name] = now
-        try:
-            job.action()
+            has_work = job.has_work()
+            if has_work:
+                self._last[name] = now = self._clock.now()
+                if job.is_stored:
+                    state.put_with_next_write(self._database, _key(name), now.isoformat())
+                job.action()
         except Exception:
             log.exception("the job %s failed", name)
-        return True
+        return has_work
 
     def _run_due(self) -> None:
         """Start every job that is due."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -86,18 +87,6 @@ def test_a_reply_becomes_a_proposal(context: WorkspaceContext) -> None:
     assert model.reports == [("ollama:twin", True, "")]
 
 
-def test_the_model_is_not_asked_in_phase_0(context: WorkspaceContext) -> None:
-    assert twin(Model(), phase=0).propose(context) == []
-
-
-def test_a_task_that_grew_older_is_no_new_situation(world: World) -> None:
-    world.tasks = [task("fix, then ship", timedelta(minutes=5))]
-    model_twin = twin(Model(json.dumps(GOOD)))
-    first = model_twin.propose(world.sense())
-    world.now += timedelta(minutes=10)
-    assert model_twin.propose(world.sense()) == first
-
-
 def test_an_unusable_reply_is_asked_for_once_again(context: WorkspaceContext) -> None:
     model = Model("what?", json.dumps(GOOD))
     assert len(twin(model).propose(context)) == 1
@@ -115,19 +104,19 @@ def test_a_model_that_cannot_be_asked_proposes_nothing(context: WorkspaceContext
     assert model.reports == [("ollama:twin", False, "no key")]
 
 
-def test_the_model_is_asked_again_when_the_situation_changed(world: World) -> None:
-    model = Model(json.dumps(GOOD), json.dumps(GOOD | {"prompt": "another"}))
-    asked = twin(model)
+def test_the_model_is_asked_again_when_more_than_the_time_changed(world: World) -> None:
+    world.tasks = [task("fix, then ship", timedelta(minutes=5))]
+    asked = twin(Model(json.dumps(GOOD), json.dumps(GOOD | {"prompt": "another"})))
     first = asked.propose(world.sense())
     world.now += timedelta(minutes=10)
-    assert asked.propose(world.sense()) == first
+    assert asked.propose(world.sense()) == first, "a task that grew older is no new situation"
     (world.path / "cart.py").write_text("2")
     assert [proposal.prompt for proposal in asked.propose(world.sense())] == ["another"]
 
 
-@pytest.mark.parametrize("settings", [{"twin_model_enabled": False}, {"twin_model_id": ""}])
-def test_a_model_that_is_off_is_not_asked(context: WorkspaceContext, settings: dict[str, object]) -> None:
-    assert twin(Model(), **settings).propose(context) == []
+@pytest.mark.parametrize("given", [{"twin_model_enabled": False}, {"twin_model_id": ""}, {"phase": 0}])
+def test_a_model_that_is_off_and_one_in_phase_0_is_not_asked(context: WorkspaceContext, given: dict[str, Any]) -> None:
+    assert twin(Model(), **given).propose(context) == []
 
 
 @pytest.mark.parametrize(

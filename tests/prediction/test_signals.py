@@ -55,44 +55,33 @@ def test_silence_grows_to_one_at_the_threshold(silence: timedelta | None, releva
     assert silence_signal(silence, HALF_HOUR, NOW).relevance == relevance
 
 
-def test_input_and_edits_end_the_silence() -> None:
-    edit = Touch("cart.py", NOW - timedelta(minutes=5))
-    assert last_activity(NOW, NOW - timedelta(minutes=2), [edit]) == NOW - timedelta(minutes=2)
-    assert last_activity(NOW, NOW - timedelta(hours=2), [edit]) == edit.at
-    assert last_activity(NOW, None, [edit]) == edit.at
-    assert last_activity(NOW, None, []) is None
-
-
-def test_writes_of_our_landings_are_no_activity() -> None:
-    landed = NOW - timedelta(minutes=5)
-    ours = [OurWrite("cart.py", landed - timedelta(seconds=1), landed)]
-    assert last_activity(NOW, None, [Touch("cart.py", landed)], ours) is None
-    assert last_activity(NOW, None, [Touch("other.py", landed)], ours) == landed
-    later = landed + timedelta(microseconds=1)
-    assert last_activity(NOW, None, [Touch("cart.py", later)], ours) == later
-
-
-def test_files_that_our_checks_leave_are_no_activity() -> None:
-    ours = [OurWrite(ANY_NEW_FILE, NOW - HALF_HOUR, NOW)]
-    at = NOW - timedelta(minutes=5)
-    assert last_activity(NOW, None, [Touch("coverage.xml", at, untracked=True)], ours) is None
-    assert last_activity(NOW, None, [Touch("cart.py", at)], ours) == at
-    before = NOW - HALF_HOUR - timedelta(microseconds=1)
-    assert last_activity(NOW, None, [Touch("coverage.xml", before, untracked=True)], ours) == before
+EDIT, BEFORE = NOW - timedelta(minutes=5), NOW - timedelta(hours=2)
+LANDING = OurWrite("cart.py", EDIT - timedelta(seconds=1), EDIT)
+CHECK = OurWrite(ANY_NEW_FILE, EDIT, NOW)
+MOMENT, DAY = timedelta(microseconds=1), timedelta(days=1)
 
 
 @pytest.mark.parametrize(
-    ("age", "last_input", "expected"),
+    ("last_input", "touch", "ours", "expected"),
     [
-        (timedelta(days=1), None, None),
-        (timedelta(minutes=1), None, NOW),
-        (timedelta(days=1), NOW + timedelta(hours=1), NOW),
+        (None, None, None, None),
+        (NOW - timedelta(minutes=2), Touch("cart.py", EDIT), None, NOW - timedelta(minutes=2)),
+        (BEFORE, Touch("cart.py", EDIT), None, EDIT),
+        (None, Touch("cart.py", EDIT), LANDING, None),
+        (None, Touch("other.py", EDIT), LANDING, EDIT),
+        (None, Touch("cart.py", EDIT + MOMENT), LANDING, EDIT + MOMENT),
+        (None, Touch("coverage.xml", EDIT, untracked=True), CHECK, None),
+        (None, Touch("coverage.xml", EDIT - MOMENT, untracked=True), CHECK, EDIT - MOMENT),
+        (None, Touch("cart.py", EDIT), CHECK, EDIT),
+        (None, Touch("from the future", NOW + DAY), None, None),
+        (None, Touch("a clock that is a bit off", NOW + timedelta(minutes=1)), None, NOW),
+        (NOW + timedelta(hours=1), Touch("from the future", NOW + DAY), None, NOW),
     ],
 )
-def test_a_file_from_the_future_is_no_activity(
-    age: timedelta, last_input: datetime | None, expected: datetime | None
+def test_input_and_edits_are_activity_and_our_own_writes_are_none(
+    last_input: datetime | None, touch: Touch | None, ours: OurWrite | None, expected: datetime | None
 ) -> None:
-    assert last_activity(NOW, last_input, [Touch("f", NOW + age)]) == expected
+    assert last_activity(NOW, last_input, [touch] if touch else [], [ours] if ours else []) == expected
 
 
 def test_the_stalest_task_counts_and_is_named_first() -> None:

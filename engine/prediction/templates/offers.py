@@ -156,23 +156,16 @@ def branch_of(git: GitState) -> str:
 
 
 def is_usable(name: str) -> bool:
-    """Whether a path or ref may become a parameter: it is UTF-8, has no hidden characters, and is no option."""
+    """Whether a path or ref may become a parameter: it has no hidden characters and no bytes that are not UTF-8, and is
+    no option."""
     if not name or name != name.strip() or name.startswith("-") or "\n" in name:
         return False
-    return sanitise(name) == name and _is_utf8(name)
+    return sanitise(name) == name
 
 
 def usable_names(names: Iterable[str]) -> list[str]:
     """The usable names, sorted, without repeats."""
     return sorted({name for name in names if is_usable(name)})
-
-
-def _is_utf8(name: str) -> bool:
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def earliest(moments: Iterable[datetime | None]) -> datetime | None:
