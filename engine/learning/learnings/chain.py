@@ -1,6 +1,7 @@
 """Runs the promotion chain (SPEC 6.6): extraction, gates, reinforcement and compaction, for one session or for all.
 
-`promotion` makes the plans. This module loads the entries, carries out the plans, and reports the results.
+`promotion` makes the plans. This module loads the entries, carries out the plans, and reports the results. It stores
+which sessions are finished.
 """
 
 from __future__ import annotations

@@ -6,7 +6,8 @@ numbers, or if one negates or contradicts the other (keep and drop, staging and 
 
 Clusters are stars. The wording whose neighbours occur in most sessions becomes the first centre; among equals, the most
 certain one, then the first by its words. Every free wording with a cosine similarity of at least 0.8 to the centre
-becomes a member. Then the next centre is chosen. The result does not depend on the order of the entries.
+becomes a member. Then the next centre is chosen. The result does not depend on the order of the entries. Embeddings are
+stored, because computing them is slow.
 """
 
 from __future__ import annotations
@@ -64,16 +65,11 @@ _NEGATION = re.compile(
     re.IGNORECASE,
 )
 
-_OPPOSITES: list[list[str]] = read_table(__file__, "opposites.toml")["pairs"]
-"""Words and their opposites, separated by spaces."""
-
-_SIDES = {
-    word: (number, side)
-    for number, pair in enumerate(_OPPOSITES)
-    for side, words in zip((1, -1), pair, strict=True)
-    for word in words.split()
-}
-"""For each word, the index of its pair in `_OPPOSITES`, and its side: 1 or -1."""
+_OPPOSITES = [
+    (frozenset(words.split()), frozenset(opposites.split()))
+    for words, opposites in read_table(__file__, "opposites.toml")["pairs"]
+]
+"""Words and their opposites."""
 
 
 def comparison_key(entry: LearningEntry) -> tuple[object, ...]:
@@ -93,8 +89,8 @@ def find_names(text: str) -> frozenset[str]:
 def find_sides(text: str) -> tuple[int, ...]:
     """The side of a text in each pair of opposites: 1 or -1, or 0 for neither or both. Texts on different sides of a
     pair are not the same."""
-    chosen = {_SIDES[word] for word in re.findall(r"[a-z-]+", text.casefold()) if word in _SIDES}
-    return tuple(((number, 1) in chosen) - ((number, -1) in chosen) for number in range(len(_OPPOSITES)))
+    said = set(re.findall(r"[a-z-]+", text.casefold()))
+    return tuple(bool(said & words) - bool(said & opposites) for words, opposites in _OPPOSITES)
 
 
 def may_be_same(text: str, other: str) -> bool:

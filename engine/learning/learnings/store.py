@@ -1,9 +1,8 @@
 """Reads and writes the pages of learning entries (SPEC 6.1). The files are the source of truth.
 
 A change of several pages is first stored as an intent, which can be applied twice. Its events are recorded after it was
-applied, if necessary at the next start. SQLite has the embeddings, the prompts that contained each entry (SPEC 6.5),
-and the finished sessions. `LearningTexts` removes forgotten words (SPEC 4.10) and leaves an empty entry, so that
-provenance stays complete.
+applied, if necessary at the next start. `LearningTexts` removes forgotten words (SPEC 4.10) and leaves an empty entry,
+so that provenance stays complete.
 """
 
 from __future__ import annotations
