@@ -10,6 +10,8 @@ import math
 import re
 from collections import Counter
 
+from engine.files import read_table
+
 MAX_LINE_LENGTH = 2000
 """Maximum number of characters of a line that are searched. Longer lines are generated."""
 
@@ -21,19 +23,8 @@ HINT = re.compile(
 """A text that does not match contains no secret that can be recognised by its form."""
 
 
-_SECRET_PATTERNS: tuple[tuple[str, re.Pattern[str]], ...] = (
-    ("AWS access key", re.compile(r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b")),
-    ("AWS secret key", re.compile(r"aws_?secret_?(?:access_?)?key\W{1,6}[A-Za-z0-9/+]{40}(?![A-Za-z0-9/+])", re.I)),
-    ("GitHub token", re.compile(r"\b(?:gh[pousr]_[A-Za-z0-9]{36,}|github_pat_[A-Za-z0-9_]{40,})")),
-    ("GitLab token", re.compile(r"\bglpat-[A-Za-z0-9_-]{20,}")),
-    ("Slack token", re.compile(r"\bxox[abeoprs]-[A-Za-z0-9-]{10,}")),
-    ("Slack webhook", re.compile(r"\bhooks\.slack\.com/services/T\w{6,}/B\w{6,}/\w{16,}")),
-    ("Stripe key", re.compile(r"\b[rs]k_live_[A-Za-z0-9]{16,}")),
-    ("Google API key", re.compile(r"\bAIza[0-9A-Za-z_-]{35}")),
-    ("API key", re.compile(r"(?<![\w-])sk-(?=[\w-]*\d)[A-Za-z0-9_-]{32,}")),
-    ("SendGrid key", re.compile(r"\bSG\.[\w-]{20,}\.[\w-]{30,}")),
-    ("PyPI or npm token", re.compile(r"\bpypi-[A-Za-z0-9_-]{50,}|\bnpm_[A-Za-z0-9]{36}\b|_authToken\s*=\s*[\w-]{20,}")),
-)
+_TOKENS = {kind: re.compile(pattern) for kind, pattern in read_table(__file__, "secrets.toml").items()}
+"""The patterns of tokens that are recognised by their form, by the kind of each."""
 _PRIVATE_KEY_BEGIN = re.compile(r"-----BEGIN (?:[A-Z]+ )*PRIVATE KEY(?: BLOCK)?-----(.*)")
 _PRIVATE_KEY_BODY = re.compile(r"[A-Za-z0-9+/=]{40}|Proc-Type:|Version:")
 _URL_WITH_PASSWORD = re.compile(r"\b[a-z][a-z0-9+.-]*://([^\s/:@'\"]*):(?![*$<{%])([^\s/:@'\"]{6,})@([A-Za-z0-9.-]+)")
@@ -88,7 +79,7 @@ def secret_kind(path: str, line: str, after: str = "") -> str:
         _PRIVATE_KEY_BODY.search(begins[1]) or _PRIVATE_KEY_BODY.match(after.strip())
     ):
         return "private key"
-    for kind, pattern in _SECRET_PATTERNS:
+    for kind, pattern in _TOKENS.items():
         if (
             (match := pattern.search(line))
             and not _TOKEN_PLACEHOLDER.search(match[0])

@@ -17,7 +17,7 @@ import numpy
 
 from engine.frozen import frozen
 from engine.memory.question import MONTHS, USERS, WORD, Question, stem
-from engine.memory.search_reader import Row
+from engine.memory.search_reader import MAX_FOUND, Row
 from engine.memory.vector_matrix import Near, Vector
 
 
@@ -70,9 +70,6 @@ WORDS_SHARE, MEANING_SHARE = 0.4, 0.6
 BESIDE_SHARE, SPEAKER_SHARE, DATE_SHARE = 0.3, 0.3, 0.15
 """The weights of a matching neighbour, of the speaker and of the date that the question names. They are added to that
 sum when candidates are chosen."""
-
-MAX_FOUND = 300
-"""Candidates of each search. Similarities are scaled so that the last candidate has 0."""
 
 MAX_POOL = 160
 """Memories that are read of the candidates of both searches. The turns before and after each are read, too."""

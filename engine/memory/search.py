@@ -15,7 +15,7 @@ from engine.memory.embedding import Embedding
 from engine.memory.graph import SEMANTIC_WEIGHT, recency
 from engine.memory.question import STOP_WORDS, read_question
 from engine.memory.recall import LayerResult
-from engine.memory.search_reader import Passage, open_reader
+from engine.memory.search_reader import MAX_FOUND, Passage, open_reader
 from engine.memory.store import LAYERS, MemoryStore
 from engine.memory.vectors import NoIndex, Vectors
 from engine.model import Layer, Memory, RecallMatch, RecallQuery, ScorePart
@@ -60,9 +60,9 @@ class MemorySearch:
     def find(self, query: RecallQuery, now: datetime, timeout: float) -> LayerResult:
         """The `query.k` best. If the embedder does not answer within `timeout` seconds, they are found by their words
         alone, and the result says so."""
+        candidates, passages, warning = self.collect_candidates(query, now, timeout)
         from engine.memory.ranking import rank  # late, because it imports numpy
 
-        candidates, passages, warning = self.collect_candidates(query, now, timeout)
         ranked = rank(candidates, limit=query.k)
         memories = self._store.by_seq(passages[hit.index].seq for hit in ranked)
         items = []
@@ -80,8 +80,6 @@ class MemorySearch:
     ) -> tuple[Candidates, list[Passage], str]:
         """The candidates of both searches with all features; the passage of each that fits best; and why only words
         were searched, "" if vectors were searched, too. Full text is searched while the question is embedded."""
-        from engine.memory.features import MAX_FOUND, choose_pool, select_candidates
-
         layers = LAYERS if query.layers is None else LAYERS & query.layers
         is_unscoped = query.workspace is query.agent is query.session is None and layers == LAYERS
         limit = MAX_FOUND if is_unscoped else MAX_SCOPED
@@ -90,6 +88,8 @@ class MemorySearch:
             pending = run_in_thread("clawpy-question", lambda: self._vectors.embed(question.topic))
             word_scores = reader.by_words(question.words, limit)
         embedding, similarities, warning = self._search_vectors(pending, timeout, limit, layers)
+        from engine.memory.features import choose_pool, select_candidates  # not while the question waits to be embedded
+
         with open_reader(self._database, query) as reader:
             rows, previous = reader.rows_with_neighbours(choose_pool(word_scores, similarities))
             near = [] if embedding is None else self._vectors.near(embedding.array, [row.seq for row in rows])

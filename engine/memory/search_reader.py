@@ -20,6 +20,9 @@ from engine.storage.rows import driver_of
 if TYPE_CHECKING:
     from engine.memory.vector_matrix import Near
 
+MAX_FOUND = 300
+"""Candidates of each search. Similarities are scaled so that the last candidate has 0."""
+
 MAX_CHARACTERS = 2_000
 """Characters that are read of a memory without chunks."""
 
