@@ -241,7 +241,7 @@ def _sandbox_rungs() -> list[dict[str, Any]]:
     """Each rung of the sandbox ladder, with its guarantees on this machine: "held", "not held", or "n.a." if the rung
     does not work here."""
     from engine.execution.sandbox.escapes import UNMEASURED, measure_rungs
-    from engine.execution.sandbox.ladder import ladder_reports
+    from engine.execution.sandbox.ladder import report_rungs
 
     measured = measure_rungs()
     return [
@@ -252,15 +252,15 @@ def _sandbox_rungs() -> list[dict[str, Any]]:
             "lacks": sanitise(rung.limitations),
             "holds": measured.get(rung.name, UNMEASURED),
         }
-        for rung in ladder_reports()
+        for rung in report_rungs()
     ]
 
 
 def _check_sandbox(settings: Settings) -> Check:
     from engine.execution import control_groups, sandbox
-    from engine.execution.sandbox.ladder import best_sandbox, ladder_reports
+    from engine.execution.sandbox.ladder import find_best_sandbox, report_rungs
 
-    rungs = ladder_reports()
+    rungs = report_rungs()
     in_force = next(rung for rung in rungs if rung.in_force)
     if in_force.name == "none":
         missing = [rung for rung in rungs if rung.fix]
@@ -275,7 +275,7 @@ def _check_sandbox(settings: Settings) -> Check:
         f"a session has at most {memory:.1f} GiB of memory and {sandbox.MAX_PROCESSES:,} processes ({by}),"
         f" {sandbox.MAX_FILE_BYTES // 1024**3} GiB a file, no core dumps"
     )
-    return Check("sandbox", OK, f"{best_sandbox().describe(network=False)}{lacks}; {limited}")
+    return Check("sandbox", OK, f"{find_best_sandbox().describe(network=False)}{lacks}; {limited}")
 
 
 def _check_agents(home: Home, settings: Settings) -> Check:

@@ -19,7 +19,7 @@ from engine.api.documents import Document
 from engine.clock import SystemClock
 from engine.config import FixedSettings, Settings, SettingsSource
 from engine.config.provider_settings import ACP, AUTO, MODEL, ProviderKind, ProviderSettings
-from engine.execution.model_router import ModelRouter, ProviderState, setup_command
+from engine.execution.model_router import ModelRouter, ProviderState, describe_setup
 from engine.frozen import frozen
 from engine.hierarchy.agents import Agents
 from engine.home import Home
@@ -217,7 +217,7 @@ def text_prompt_check(settings: Settings, router: ModelRouter) -> Check:
     answers = [f"{channels} on {model}" for model, channels in channels_by_model(models).items()]
     answers += [f"{entry.channel}: its runner is {entry.runner}" for entry in models if entry.runner.startswith(ACP)]
     if not answers:
-        return Check("prose", WARN, "no model configured; flows need none", setup_command())
+        return Check("prose", WARN, "no model configured; flows need none", describe_setup())
     channel_by_reason = {entry.reason: entry.channel for entry in models if entry.reason}  # an example for each reason
     if channel_by_reason:
         fix = "; ".join(f"{channel}: {reason}" for reason, channel in channel_by_reason.items())

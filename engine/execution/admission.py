@@ -15,7 +15,7 @@ from engine.config.provider_settings import AUTO, FLOW, MODEL
 from engine.execution.runners.flow_registry import PROSE
 from engine.execution.runners.runner import Runner
 from engine.execution.sandbox import Sandbox
-from engine.execution.sandbox.ladder import best_sandbox
+from engine.execution.sandbox.ladder import find_best_sandbox
 from engine.execution.session_store import SessionStore
 from engine.execution.session_terms import AUTONOMOUS, SessionRails
 from engine.model import SANDBOX_FIX, Assignment, Refusal, RunnerInfo, microusd
@@ -52,7 +52,7 @@ class Admission(SessionStore):
     def sandbox(self) -> Sandbox:
         """The sandbox of sessions. The best one of this machine is found when it is first needed."""
         if self._sandbox is None:
-            self._sandbox = best_sandbox()
+            self._sandbox = find_best_sandbox()
         return self._sandbox
 
     # Runners

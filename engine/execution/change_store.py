@@ -14,7 +14,7 @@ from sqlmodel import Field, Session, col, desc, select
 
 from engine.events import Event
 from engine.execution.diffs import make_file_diffs
-from engine.execution.session_store import check_of
+from engine.execution.session_store import read_check
 from engine.execution.tree_diffs import make_patch
 from engine.execution.trees import find_missing_objects
 from engine.git import Git
@@ -108,7 +108,7 @@ class ChangeSetRow(Row, table=True):
             self,
             ChangeSet,
             files=tuple(FileChange(**file) for file in self.files),
-            check=check_of(self.check_result),
+            check=read_check(self.check_result),
             landings=len(self.landings),
         )
 

@@ -44,7 +44,7 @@ from engine.execution.tree_merges import (
     commit_diff,
     create_branch,
     find_branch_commit,
-    free_branch_name,
+    find_free_branch_name,
     merge_three_way,
 )
 from engine.execution.trees import find_missing_objects, join_paths
@@ -220,7 +220,7 @@ class ChangeSets(Landings):
             git = row.open_git()
             at, trees = self._clock.local(), {"base": row.landed_tree, "result": row.result_tree}
             commit = commit_diff(git, **trees, message=row.commit_message, at=at)
-            name = free_branch_name(git, row.title, row.session_id)
+            name = find_free_branch_name(git, row.title, row.session_id)
             payload = {"change_set": row.id, "workspace": workspace, "branch": name, "commit": commit}
             intent = self._database.write(lambda tx: begin_intent(tx, BRANCHING, row.id, payload))
             self._step("branch intent")

@@ -66,7 +66,7 @@ def read_image(root: Beneath, path: str, algorithm: str, copy: Path | None) -> I
             target = root.readlink(path)
             if copy is not None:
                 copy.write_bytes(target)
-            return Image(Kind.LINK, blob_id(target, algorithm))
+            return Image(Kind.LINK, compute_blob_id(target, algorithm))
         if not stat.S_ISREG(status.st_mode):
             return Image(Kind.OTHER)
         return _read_file_image(root, path, algorithm, copy)
@@ -88,7 +88,7 @@ def _read_file_image(root: Beneath, path: str, algorithm: str, copy: Path | None
     return Image(Kind.FILE, digest.hexdigest(), status.st_mode & 0o777) if read == status.st_size else Image(Kind.OTHER)
 
 
-def blob_id(data: bytes, algorithm: str = "sha1") -> str:
+def compute_blob_id(data: bytes, algorithm: str = "sha1") -> str:
     """git's id of these bytes as a blob."""
     return hashlib.new(algorithm, b"blob %d\0" % len(data) + data).hexdigest()
 

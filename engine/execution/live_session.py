@@ -28,7 +28,7 @@ from engine.execution.runners.flow import (
 )
 from engine.execution.runners.toolchains.missing_items import MissingItem, missing_fix
 from engine.execution.sandbox import Confinement, Sandbox
-from engine.execution.sandbox.command_environment import session_environment
+from engine.execution.sandbox.command_environment import make_session_environment
 from engine.execution.sandbox.host_gate import HostGate
 from engine.execution.session_terms import Limits, SessionRails, StopRequest
 from engine.execution.tools.tool_journal import ToolJournal
@@ -325,7 +325,7 @@ class LiveSession:
         verdict = self.check_command(command)
         if verdict.verdict is Verdict.BLOCK or (verdict.verdict is Verdict.ASK and not cleared):
             raise CommandBlocked(f"`{command[:200]}` was not run: {verdict.reason}")
-        environment = session_environment(confinement, self.sandbox, self.id) | dict(env or {})
+        environment = make_session_environment(confinement, self.sandbox, self.id) | dict(env or {})
         if shutil.which(argv[0], path=environment.get("PATH")) is None and not _program_exists(
             cwd / argv[0], confinement
         ):

@@ -136,7 +136,7 @@ class ModelRouter:
         for state in states:
             if state.usable and state.settings.model:
                 return _make_choice(state, state.settings.model, f"{state.name} is the first usable provider")
-        raise Refusal("no_model", _why_no_model(states), setup_command())
+        raise Refusal("no_model", _why_no_model(states), describe_setup())
 
     def providers(self) -> list[ProviderState]:
         """Every provider. Those that the settings name are first."""
@@ -194,7 +194,7 @@ class ModelRouter:
         return _make_choice(state, model, reason)
 
 
-def setup_command() -> str:
+def describe_setup() -> str:
     """The commands that set up a first provider."""
     first = "" if extras.installed(extras.MODELS) else f"{extras.command(extras.MODELS)}, then "
     return f"{first}`clawpy key set openai`, or `clawpy config set providers.ollama.model NAME` for a local model"

@@ -22,7 +22,7 @@ import psutil
 from engine.execution import control_groups, sandbox
 from engine.execution.pid_files import PidFiles
 from engine.execution.sandbox import NICE, SESSION_MARK
-from engine.execution.session_processes import GRACE_S, SUPERVISOR, SessionProcesses, kill_group, name_of
+from engine.execution.session_processes import GRACE_S, SUPERVISOR, SessionProcesses, kill_group, read_name
 from engine.frozen import frozen
 
 CHUNK_BYTES = 65_536
@@ -148,7 +148,7 @@ class Processes:
         if not has_ended(process):
             SessionProcesses(leaders=(psutil.Process(process.pid),)).end(grace=0)
         # While the leader is not reaped, no other process can have its id, so the group is surely ours.
-        if has_ended(process) or name_of(psutil.Process(process.pid)) != SUPERVISOR:
+        if has_ended(process) or read_name(psutil.Process(process.pid)) != SUPERVISOR:
             kill_group(process.pid)
         process.wait()
         with self._lock:

@@ -54,7 +54,7 @@ def quote_lines(text: str, source: PromptSource) -> list[PromptLine]:
     return [PromptLine(escape(line), source) for line in sanitise(text).strip("\n").split("\n")]
 
 
-def own_lines(text: str) -> list[PromptLine]:
+def make_own_lines(text: str) -> list[PromptLine]:
     """The lines of the product's own text, unchanged."""
     return [PromptLine(line, OWN_TEXT) for line in text.strip("\n").split("\n")]
 
@@ -112,7 +112,7 @@ class RulesPart:
     name = "rules"
 
     def part(self, request: PromptRequest) -> PromptPart:
-        return make_block("rules", own_lines(HOW_TO_WORK))
+        return make_block("rules", make_own_lines(HOW_TO_WORK))
 
 
 class ProjectPart:

@@ -57,7 +57,7 @@ class SessionProcesses:
             with contextlib.suppress(psutil.Error):
                 processes.setdefault(pid, psutil.Process(pid))
         if self.session_id:
-            processes |= {process.pid: process for process in marked_processes(self.session_id)}
+            processes |= {process.pid: process for process in find_marked_processes(self.session_id)}
         return [process for process in processes.values() if _is_alive(process)]
 
     def kill(self, survivors: Sequence[psutil.Process]) -> None:
@@ -68,7 +68,7 @@ class SessionProcesses:
         """
         if self.group is not None:
             kill_members(self.group)
-        supervisors = [leader for leader in self.leaders if leader in survivors and name_of(leader) == SUPERVISOR]
+        supervisors = [leader for leader in self.leaders if leader in survivors and read_name(leader) == SUPERVISOR]
         for process in [*supervisors, *(process for process in survivors if process not in supervisors)]:
             with contextlib.suppress(psutil.Error):
                 if process in supervisors:
@@ -87,7 +87,7 @@ class SessionProcesses:
             running = self.find()
             for process in running:
                 # A keeper ends when the processes that it keeps have ended. Ended first, it would kill them at once.
-                if name_of(process) not in _KEEPERS:
+                if read_name(process) not in _KEEPERS:
                     with contextlib.suppress(psutil.Error):
                         process.terminate()
             wait_for_deaths(running, began + grace)
@@ -112,7 +112,7 @@ def read_pid_files(folder: Path) -> list[SessionProcesses]:
     return [*sessions.values()]
 
 
-def marked_processes(session_id: str) -> list[psutil.Process]:
+def find_marked_processes(session_id: str) -> list[psutil.Process]:
     """The living processes of this user that carry the session's mark, except for this one."""
     processes = []
     for pid in _pids_with(f"{SESSION_MARK}={session_id}") if sys.platform == "linux" else psutil.pids():
@@ -149,7 +149,7 @@ def _is_alive(process: psutil.Process) -> bool:
         return False
 
 
-def name_of(process: psutil.Process) -> str:
+def read_name(process: psutil.Process) -> str:
     """The name of a process, "" when it has ended."""
     try:
         return str(process.name())
@@ -226,7 +226,7 @@ def terminate_sessions(pid_folder: Path, *, ask_engine: Callable[[], object] = l
     return Termination(
         sessions=tuple(sorted(set(session_of.values()))),
         killed=len(session_of) - len(survivors),
-        survivors=tuple(f"{process.pid} {name_of(process)}" for process in survivors),
+        survivors=tuple(f"{process.pid} {read_name(process)}" for process in survivors),
     )
 
 

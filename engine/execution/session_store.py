@@ -124,7 +124,7 @@ class SessionRow(Row, table=True):
             self,
             SessionView,
             cost=self.cost_microusd,
-            check=check_of(self.check_result),
+            check=read_check(self.check_result),
             next_step=str(self.facts.get("next") or ""),
             not_begun=bool(self.facts.get(NOT_BEGUN)),
             project=str(self.parameters.get("project") or ""),
@@ -132,7 +132,7 @@ class SessionRow(Row, table=True):
         )
 
 
-def check_of(stored: dict[str, Any] | None) -> CheckResult | None:
+def read_check(stored: dict[str, Any] | None) -> CheckResult | None:
     """The check result that a column stores as JSON."""
     if stored is None:
         return None

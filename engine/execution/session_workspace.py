@@ -19,7 +19,7 @@ from engine.execution.caches import Caches
 from engine.execution.changesets import CapturedChanges, ChangeSets
 from engine.execution.live_session import LiveSession
 from engine.execution.runners.flow import CannotRun, Place, RetryLater, RunScope
-from engine.execution.sandbox.overlays import written_files
+from engine.execution.sandbox.overlays import list_written_files
 from engine.execution.session_store import CHANGES_WAIT, SessionRow, WriteChanges, attach_changes, continued_session
 from engine.execution.trees import Snapshot, take_snapshot
 from engine.execution.workspace_setup import prepare_packages, run_setup_command
@@ -269,7 +269,7 @@ class SessionWorkspaces:
         names go into the transcript."""
         if not live.confinement.is_ephemeral:
             return ""
-        names = sorted(written_files(live.confinement))
+        names = sorted(list_written_files(live.confinement))
         if not names:
             return ""
         for name in names[:MAX_NAMED_FILES]:

@@ -14,8 +14,8 @@ from engine.execution.tree_diffs import diff_trees, find_unsupported
 from engine.execution.trees import (
     OUR_EMAIL,
     OUR_NAME,
-    identity_variables,
     join_paths,
+    make_identity_variables,
     make_synthetic_commit,
     printable_path,
     store_empty_tree,
@@ -89,11 +89,11 @@ def commit_diff(git: Git, *, base: str, result: str, message: str, at: datetime)
         merge.tree,
         *parents,
         stdin=message.encode(),
-        environment=identity_variables(name, email, at.isoformat()),
+        environment=make_identity_variables(name, email, at.isoformat()),
     )
 
 
-def free_branch_name(git: Git, title: str, session_id: str) -> str:
+def find_free_branch_name(git: Git, title: str, session_id: str) -> str:
     """A branch name from the words of `title`. If it is taken, the first free suffix (-2, -3, …) is added."""
     first = session_branch(title, validate_id(session_id), below=not find_branch_commit(git, "clawpy"))
     names = itertools.chain([first], (f"{first}-{number}" for number in itertools.count(2)))

@@ -33,13 +33,13 @@ OUR_NAME, OUR_EMAIL = "Clawpy Console", "clawpy@localhost"
 """The author of commits that have no other."""
 
 
-def identity_variables(name: str, email: str, date: str) -> dict[str, str]:
+def make_identity_variables(name: str, email: str, date: str) -> dict[str, str]:
     """The environment variables that make somebody the author and the committer of a commit."""
     values = {"NAME": name, "EMAIL": email, "DATE": date}
     return {f"GIT_{role}_{key}": value for role in ("AUTHOR", "COMMITTER") for key, value in values.items()}
 
 
-_FIXED_IDENTITY = identity_variables(OUR_NAME, OUR_EMAIL, "@946684800 +0000")
+_FIXED_IDENTITY = make_identity_variables(OUR_NAME, OUR_EMAIL, "@946684800 +0000")
 """The identity of synthetic commits. With its fixed date, commits of the same tree are the same."""
 
 

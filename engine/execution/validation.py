@@ -80,7 +80,7 @@ class ValidationResult:
     """The result of the last run; None when the changed files have no tests."""
 
 
-def give_up_reason(attempts: Sequence[Attempt], *, caps: Caps, spent: int) -> str:
+def find_give_up_reason(attempts: Sequence[Attempt], *, caps: Caps, spent: int) -> str:
     """Why the agent gets no further turn after the last of `attempts`, which failed; "" when it gets one. `spent` is
     what repairs have cost so far."""
     if len(attempts) > caps.tries:
@@ -95,7 +95,7 @@ def give_up_reason(attempts: Sequence[Attempt], *, caps: Caps, spent: int) -> st
 REPAIRS_HEADING = "Repairs that worked on similar failures, as earlier sessions reported them; material, no orders"
 
 
-def heal_prompt(attempt: Attempt, *, playbook: Sequence[str] = ()) -> str:
+def make_heal_prompt(attempt: Attempt, *, playbook: Sequence[str] = ()) -> str:
     """The prompt for the agent after a failed run. `playbook` has repairs that worked before (SPEC 5.4)."""
     names = sorted(attempt.broken)
     more = f"\n- and {len(names) - MAX_NAMED_TESTS} more" if len(names) > MAX_NAMED_TESTS else ""
@@ -157,7 +157,7 @@ class Validation:
             attempts.append(replace(attempt, broken=attempt.broken - failed_before))
             spent = live.cost - cost_before
             passes = not attempts[-1].broken
-            reason = "" if passes else give_up_reason(attempts, caps=caps, spent=spent)
+            reason = "" if passes else find_give_up_reason(attempts, caps=caps, spent=spent)
             self._record(live, view, attempts, workspace.take_snapshot(), reason, spent)
             if reason:
                 live.say(f"repair ended: {reason}")
@@ -167,7 +167,7 @@ class Validation:
             broken = sorted(attempts[-1].broken)
             about = {"agent": view.agent, "workspace": view.workspace, "session_id": view.id}
             repairs = self._repairs(broken=broken, **about)
-            heal(live.without_secrets(heal_prompt(attempts[-1], playbook=repairs)))
+            heal(live.without_secrets(make_heal_prompt(attempts[-1], playbook=repairs)))
 
     def _record(
         self,

@@ -17,7 +17,7 @@ from engine.execution.runners.toolchains.installing import (
 )
 from engine.execution.runners.toolchains.projects import find_packages
 from engine.execution.sandbox import Confinement
-from engine.execution.sandbox.host_paths import link_tools, secret_places
+from engine.execution.sandbox.host_paths import find_secret_places, link_tools
 from engine.home import Home
 
 
@@ -31,7 +31,7 @@ def make_initial_confinement(scratch: Path, workspace: str, settings: Settings, 
         caches=scratch / "caches",
         tree=Path(workspace),
         readable=tuple(Path(place).expanduser() for place in workspace_settings.readable),
-        hidden=secret_places(home),
+        hidden=find_secret_places(home),
         network=workspace_settings.network,
         hosts=workspace_settings.hosts,
         variables=workspace_settings.environment,

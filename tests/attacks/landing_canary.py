@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from engine.execution import plan_execution
-from engine.execution.file_plan import ABSENT, Entry, Image, Kind, Plan, blob_id
+from engine.execution.file_plan import ABSENT, Entry, Image, Kind, Plan, compute_blob_id
 from engine.execution.plan_execution import Contents
 from engine.model import Refusal
 from engine.storage.beneath import Beneath
@@ -74,14 +74,14 @@ def attempt(work: Callable[[], object]) -> None:
 
 
 def make_plan() -> tuple[Plan, Contents]:
-    texts = {blob_id(text.encode()): text.encode() for text in ("one", "two", "change", "go", "x")}
-    first, second = Image(Kind.FILE, blob_id(b"one"), 0o644), Image(Kind.FILE, blob_id(b"two"), 0o755)
+    texts = {compute_blob_id(text.encode()): text.encode() for text in ("one", "two", "change", "go", "x")}
+    first, second = Image(Kind.FILE, compute_blob_id(b"one"), 0o644), Image(Kind.FILE, compute_blob_id(b"two"), 0o755)
     entries = (
         Entry("d/change", first, second),
         Entry("d/go", first, ABSENT),
-        Entry("d/link", Image(Kind.LINK, blob_id(b"one")), Image(Kind.LINK, blob_id(b"two"))),
+        Entry("d/link", Image(Kind.LINK, compute_blob_id(b"one")), Image(Kind.LINK, compute_blob_id(b"two"))),
         Entry("d/new", ABSENT, second),
-        Entry("d/new_link", ABSENT, Image(Kind.LINK, blob_id(b"x"))),
+        Entry("d/new_link", ABSENT, Image(Kind.LINK, compute_blob_id(b"x"))),
         Entry("d/old/empty/y", first, ABSENT),
         Entry("d/sub/authorized_keys", ABSENT, first),
     )

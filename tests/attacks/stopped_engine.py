@@ -8,7 +8,7 @@ from pathlib import Path
 from engine.execution.pid_files import pid_folder
 from engine.execution.processes import Processes
 from engine.execution.sandbox import Confinement
-from engine.execution.sandbox.command_environment import session_environment
+from engine.execution.sandbox.command_environment import make_session_environment
 from engine.execution.sandbox.ladder import find_rungs
 from engine.home import Home
 
@@ -25,7 +25,7 @@ def main() -> None:
     processes.run(
         argv,
         cwd=confinement.folder,
-        env=session_environment(confinement, sandbox, session),
+        env=make_session_environment(confinement, sandbox, session),
         on_output=lambda chunk: print(chunk.decode(), end="", flush=True),
     )
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from engine.execution.sandbox import Confinement, Sandbox
-from engine.execution.sandbox.command_environment import session_environment
+from engine.execution.sandbox.command_environment import make_session_environment
 from engine.execution.sandbox.ladder import NoSandbox
 from tests.attacks.victim import Victim, canary, folder_outside_tmp
 
@@ -45,6 +45,6 @@ def test_a_session_gets_the_variables_that_the_operator_names(tmp_path: Path) ->
     confinement = Confinement(tmp_path / "folder", tmp_path / "scratch", tmp_path / "caches")
     inherited = {"PATH": "/usr/bin", "CFLAGS": "-O2", "MAKEFLAGS": "-j4", "URL": "https://a:b@c.org/"}
     named = replace(confinement, variables=("CFLAGS", "URL"))
-    assert "CFLAGS" not in session_environment(confinement, NoSandbox(), "s", inherited)
-    environment = session_environment(named, NoSandbox(), "s", inherited)
+    assert "CFLAGS" not in make_session_environment(confinement, NoSandbox(), "s", inherited)
+    environment = make_session_environment(named, NoSandbox(), "s", inherited)
     assert (environment["CFLAGS"], "MAKEFLAGS" in environment, "URL" in environment) == ("-O2", False, False)

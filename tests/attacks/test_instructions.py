@@ -19,7 +19,7 @@ import pytest
 from engine.api.operations import dispatch
 from engine.clock import FakeClock
 from engine.execution.runners.model.host_client import ModelHost
-from engine.execution.sandbox.ladder import NoSandbox, best_sandbox
+from engine.execution.sandbox.ladder import NoSandbox, find_best_sandbox
 from engine.hierarchy.teaching import run_round
 from engine.learning.learnings.rules import find_learnings
 from engine.learning.learnings.session_records import SessionRecord
@@ -125,7 +125,7 @@ class Shop(ModelWorld):
 
 @pytest.fixture(scope="module")
 def shop(tmp_path_factory: pytest.TempPathFactory, warm: ModelHost) -> Iterator[Shop]:
-    sandbox = best_sandbox()
+    sandbox = find_best_sandbox()
     if isinstance(sandbox, NoSandbox):
         pytest.skip("no sandbox works on this machine: a session without one waits for the operator")
     with pytest.MonkeyPatch.context() as patch, ModelServer() as server:

@@ -16,7 +16,7 @@ import pytest
 from engine.execution import trees
 from engine.execution.prompt_parts import ProjectPart
 from engine.execution.runners.toolchains.projects import find_projects
-from engine.execution.sandbox.mounts import protected_git_paths
+from engine.execution.sandbox.mounts import find_protected_git_paths
 from engine.git import Git, submodule_paths
 from engine.git.reader import GitReader
 from engine.model import PromptRequest, Refusal
@@ -232,7 +232,7 @@ def test_the_sandbox_holds_the_git_of_every_submodule_that_git_knows(tmp_path: P
     (tmp_path / ".gitmodules").write_text(f'[SubModule "x"]\n\t{line}\n')
     argv = ["git", "config", "-f", str(tmp_path / ".gitmodules"), "submodule.x.path"]
     listed = subprocess.run(argv, capture_output=True, text=True, check=False).stdout
-    assert (tmp_path / "sub/.git" in protected_git_paths(tmp_path)[0]) == (listed == "sub\n")
+    assert (tmp_path / "sub/.git" in find_protected_git_paths(tmp_path)[0]) == (listed == "sub\n")
 
 
 def test_a_list_of_submodules_includes_nothing(tmp_path: Path, outside: Path) -> None:
@@ -261,7 +261,7 @@ def test_a_pipe_in_the_tree_blocks_nothing(repository: Repository, name: str) ->
     for read in (GitReader().read, find_projects):
         with contextlib.suppress(Refusal):  # git itself may need the file
             read(repository.path)
-    protected_git_paths(repository.path)
+    find_protected_git_paths(repository.path)
     ProjectPart().part(PromptRequest("", "build", str(repository.path), "work", folder=str(repository.path)))
 
 

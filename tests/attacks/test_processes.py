@@ -23,7 +23,7 @@ import pytest
 from engine.execution import sandbox
 from engine.execution.processes import Processes
 from engine.execution.sandbox import Sandbox
-from engine.execution.sandbox.command_environment import session_environment
+from engine.execution.sandbox.command_environment import make_session_environment
 from tests.attacks.victim import PYTHON, Victim, sleepers, unique_seconds
 from tests.support.helpers import read_table, wait_until
 
@@ -196,7 +196,7 @@ def running(victim: Victim, code: str, **limits: int) -> Iterator[tuple[Processe
     confinement = victim.confinement
     argv = victim.rung.wrap([*PYTHON, f"import subprocess, time\n{code}"], confinement, cwd=confinement.folder)
     processes = Processes(victim.session_id, **limits)
-    environment = session_environment(confinement, victim.rung, victim.session_id)
+    environment = make_session_environment(confinement, victim.rung, victim.session_id)
     process = processes.start(argv, cwd=confinement.folder, env=environment)
     try:
         yield processes, process.stdout.readline()

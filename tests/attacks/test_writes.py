@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.execution.sandbox.overlays import written_files
+from engine.execution.sandbox.overlays import list_written_files
 from tests.attacks.victim import PYTHON, Victim
 from tests.support.helpers import read_table
 
@@ -80,6 +80,6 @@ def test_written_files_of_a_check_are_listed(victim: Victim) -> None:
     victim.run(
         ["sh", "-c", "echo x >> src/shop.py; mkdir new; echo x > new/file; rm package.json; mkdir .pytest_cache/v"]
     )
-    assert sorted(written_files(victim.confinement)) == ["new/file", "package.json (removed)", "src/shop.py"]
+    assert sorted(list_written_files(victim.confinement)) == ["new/file", "package.json (removed)", "src/shop.py"]
     assert victim.run(["sh", "-c", "tail -1 src/shop.py; ls package.json"]).startswith("x\n"), "the session sees it"
     assert [path.name for path in (victim.project / "src").iterdir()] == ["shop.py"]

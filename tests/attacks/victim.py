@@ -27,8 +27,8 @@ from pathlib import Path
 import pytest
 
 from engine.execution.sandbox import PRIVATE_FOLDERS, Confinement, Sandbox
-from engine.execution.sandbox.command_environment import session_environment
-from engine.execution.sandbox.host_paths import link_tools, secret_places
+from engine.execution.sandbox.command_environment import make_session_environment
+from engine.execution.sandbox.host_paths import find_secret_places, link_tools
 from engine.files import remove_folder
 from engine.home import Home
 from tests.conftest import Repository
@@ -142,7 +142,7 @@ class Victim:
     def check(self, session_id: str) -> Confinement:
         """The places of a session that checks: in a copy where the rung can lay nothing over the tree."""
         scratch = self.home.cache / "scratch" / session_id
-        hidden = secret_places(self.home, self.environment)
+        hidden = find_secret_places(self.home, self.environment)
         confinement = Confinement(self.project, scratch, scratch / "caches", tree=self.project, hidden=hidden)
         confinement.make()
         link_tools(confinement.home, self.environment)
@@ -188,7 +188,7 @@ class Victim:
         with pytest.MonkeyPatch.context() as patched:
             patched.setenv("HOME", str(self.user))
             wrapped = self.rung.wrap(argv, confined, cwd=confined.folder)
-        environment = session_environment(confined, self.rung, self.session_id, inherited or self.environment)
+        environment = make_session_environment(confined, self.rung, self.session_id, inherited or self.environment)
         return subprocess.Popen(
             wrapped,
             cwd=confined.folder,

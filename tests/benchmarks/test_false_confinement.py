@@ -19,7 +19,7 @@ import pytest
 
 from engine.execution.sandbox import Confinement
 from engine.execution.sandbox.bubblewrap import Bubblewrap
-from engine.execution.sandbox.command_environment import session_environment
+from engine.execution.sandbox.command_environment import make_session_environment
 from engine.execution.sandbox.host_paths import link_tools
 
 PACKAGES = {
@@ -91,7 +91,7 @@ def test_a_suite_has_the_same_outcomes_inside_and_outside(tmp_path: Path, pip: l
     inside = subprocess.run(
         bubblewrap.wrap([*argv, str(confinement.files / "inside.xml")], confinement, cwd=project),
         cwd=project,
-        env=session_environment(confinement, bubblewrap, "sess_1"),
+        env=make_session_environment(confinement, bubblewrap, "sess_1"),
         capture_output=True,
         text=True,
         check=False,

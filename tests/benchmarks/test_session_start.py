@@ -21,7 +21,7 @@ from engine.events import EventBus
 from engine.execution.runners.flow import FlowResult, Job, Place
 from engine.execution.sandbox import Confinement
 from engine.execution.sandbox.bubblewrap import Bubblewrap
-from engine.execution.sandbox.command_environment import session_environment
+from engine.execution.sandbox.command_environment import make_session_environment
 from engine.execution.sandbox.host_paths import link_tools
 from engine.storage.database import Database
 from tests.benchmarks.measuring import print_table, time_in_turns
@@ -51,7 +51,7 @@ def test_starting_a_command(tmp_path: Path, repository: Repository) -> None:
     ]  # fmt: skip
 
     def run(argv: list[str], confinement: Confinement) -> None:
-        environment = session_environment(confinement, bubblewrap, "sess_1")
+        environment = make_session_environment(confinement, bubblewrap, "sess_1")
         subprocess.run(argv, check=True, env=environment, cwd=confinement.folder, stdin=subprocess.DEVNULL)
 
     baseline = "bubblewrap, everything readable"

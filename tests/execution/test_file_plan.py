@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from engine.execution import plan_execution
-from engine.execution.file_plan import ABSENT, Entry, Image, Kind, Plan, blob_id
+from engine.execution.file_plan import ABSENT, Entry, Image, Kind, Plan, compute_blob_id
 from engine.execution.plan_execution import carry_out
 from engine.storage.beneath import Beneath
 
@@ -24,7 +24,7 @@ def top(tmp_path: Path) -> Iterator[Beneath]:
 
 
 def file_image(text: str, mode: int = 0o644) -> Image:
-    return Image(Kind.FILE, blob_id(text.encode()), mode)
+    return Image(Kind.FILE, compute_blob_id(text.encode()), mode)
 
 
 def test_a_plan_survives_json() -> None:
@@ -40,10 +40,10 @@ def test_a_path_behind_a_link_is_absent(tmp_path: Path, top: Beneath) -> None:
     plan = Plan("land_x", ())
 
     assert plan.observe_image(top, "real/x") == Image(
-        Kind.FILE, blob_id(b"one"), stat.S_IMODE((tmp_path / "real/x").stat().st_mode)
+        Kind.FILE, compute_blob_id(b"one"), stat.S_IMODE((tmp_path / "real/x").stat().st_mode)
     )
     assert plan.observe_image(top, "link/x") == ABSENT
-    assert plan.observe_image(top, "link") == Image(Kind.LINK, blob_id(b"real"))
+    assert plan.observe_image(top, "link") == Image(Kind.LINK, compute_blob_id(b"real"))
     assert plan.observe_image(top, "real") == ABSENT
     os.mkfifo(tmp_path / "pipe")
     assert plan.observe_image(top, "pipe").kind is Kind.OTHER
@@ -66,7 +66,7 @@ def test_a_file_whose_time_cannot_be_read_after_it_was_written_is_rolled_back(
             raise faults.pop()
         return 0
 
-    contents = {blob_id(text): text for text in (b"one", b"two")}
+    contents = {compute_blob_id(text): text for text in (b"one", b"two")}
     (tmp_path / "a").write_bytes(b"one")
     (tmp_path / "a").chmod(0o644)
     plan = Plan("land_x", (Entry("a", file_image("one"), file_image("two")),))

@@ -15,7 +15,7 @@ from engine.execution.runners.flow import Flow, FlowError, FlowResult, Job, Plac
 from engine.execution.runners.flow_runner import FlowRunner
 from engine.execution.runners.flows import FLOWS
 from engine.execution.runners.runner import Runner
-from engine.execution.sandbox.ladder import best_sandbox
+from engine.execution.sandbox.ladder import find_best_sandbox
 from engine.model import (
     Assignment,
     CheckResult,
@@ -48,7 +48,7 @@ class FlowWorld(SessionWorld):
     """Sessions of flows, in the best sandbox of this machine."""
 
     def __init__(self, *parts: Any, **options: Any) -> None:
-        super().__init__(*parts, sandbox=best_sandbox(), verdict=verdict_of, **options)
+        super().__init__(*parts, sandbox=find_best_sandbox(), verdict=verdict_of, **options)
         self.runs = ValidationRuns(self.database)
 
     def make_runners(self) -> list[Runner]:
@@ -258,7 +258,7 @@ def test_the_launcher_reports_the_effects_of_an_assignment(world: FlowWorld) -> 
     assert info.check_only
     assert info.estimate == 0  # a flow asks no model
     assert info.consent_text == ""
-    assert info.sandbox == best_sandbox().describe(network=False)
+    assert info.sandbox == find_best_sandbox().describe(network=False)
     assert not world.sessions.check(world.flow("draft_changelog", since="")).check_only
     prose = world.sessions.check(world.flow(None))
     assert not prose.available

@@ -17,7 +17,7 @@ from engine.clock import FakeClock
 from engine.events import EventBus, FaultReported
 from engine.execution.live_session import LiveSession
 from engine.execution.runners.flow import FlowError
-from engine.execution.session_processes import marked_processes
+from engine.execution.session_processes import find_marked_processes
 from engine.execution.session_store import SessionRow
 from engine.execution.tools.tool_journal import MAX_CALLS
 from engine.git import Git
@@ -53,7 +53,7 @@ def test_stop_ends_all_processes_of_a_session_within_a_second(world: World) -> N
         world.sessions.stop(view.id, "the operator said so")
         ended = world.wait(view)
     assert not any(is_alive(pid) for pid in pids)
-    assert marked_processes(view.id) == []
+    assert find_marked_processes(view.id) == []
     assert ended.state is SessionState.CANCELLED
     assert ended.summary == "the operator said so"
     assert world.ended[0].state is SessionState.CANCELLED
@@ -133,11 +133,11 @@ def test_git_commands_of_a_session_end_with_it(world: World) -> None:
         return "not reached"
 
     view = world.start(work)
-    wait_until(lambda: len(marked_processes(view.id)) >= 2)
+    wait_until(lambda: len(find_marked_processes(view.id)) >= 2)
     with at_most(1.0):
         world.sessions.stop(view.id, "enough")
         assert world.wait(view).state is SessionState.CANCELLED
-    assert marked_processes(view.id) == []
+    assert find_marked_processes(view.id) == []
 
 
 CRASHER = """
@@ -182,7 +182,7 @@ def test_after_kill_minus_nine_no_session_is_lost_and_none_runs_twice(
     messages = world.sessions.recover()
     assert len(messages) == 3
     for row in running:
-        assert marked_processes(row.id) == []
+        assert find_marked_processes(row.id) == []
         view = world.sessions.get(row.id)
         assert view.state is SessionState.INTERRUPTED
         assert view.lines == len(world.sessions.transcript(row.id)) > 1

@@ -19,7 +19,7 @@ from engine.execution import transcripts
 from engine.execution.live_session import LiveSession
 from engine.execution.output_lines import MAX_LINE, LineSplitter, StreamedText
 from engine.execution.runners.flow import FlowError
-from engine.execution.tools.tool_journal import command_used
+from engine.execution.tools.tool_journal import describe_command
 from engine.execution.transcripts import CUT_NOTE, MAX_OUTPUT_LINES, TranscriptReader, TranscriptWriter
 from engine.model import CheckResult, SessionState, sanitise
 from engine.model.secrets import CUT, MAX_KEY_LENGTH, Redactor, redact
@@ -306,12 +306,12 @@ def test_a_key_in_the_name_of_a_test_is_not_stored(world: World, secret: str) ->
     ],
 )
 def test_a_command_is_its_program_and_a_plain_word(programs: tuple[str, ...], recorded: str) -> None:
-    assert command_used(programs) == recorded
+    assert describe_command(programs) == recorded
 
 
 @given(st.lists(st.text(max_size=80), max_size=3))
 def test_the_record_of_any_command_is_short_and_plain(programs: list[str]) -> None:
-    recorded = command_used(programs)
+    recorded = describe_command(programs)
     assert len(recorded) < 80
     assert recorded.isascii()
     assert recorded.isprintable()

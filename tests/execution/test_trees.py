@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from engine.execution import trees
-from engine.execution.tree_merges import free_branch_name
+from engine.execution.tree_merges import find_free_branch_name
 from engine.git import Git
 from tests.conftest import Repository
 from tests.execution.landing_world import file_states, git_state
@@ -264,6 +264,6 @@ def test_a_file_that_cannot_be_read_stays_as_in_the_index(repository: Repository
 )
 def test_a_branch_is_named_after_the_prompt(repository: Repository, title: str, name: str) -> None:
     repository.commit("one", {"a.py": "1"})
-    assert free_branch_name(Git(repository.path), title, "sess_1") == name
+    assert find_free_branch_name(Git(repository.path), title, "sess_1") == name
     repository.git("branch", name)
-    assert free_branch_name(Git(repository.path), title, "sess_1") == f"{name}-2"
+    assert find_free_branch_name(Git(repository.path), title, "sess_1") == f"{name}-2"

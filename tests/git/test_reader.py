@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.execution.tree_merges import create_branch, free_branch_name
+from engine.execution.tree_merges import create_branch, find_free_branch_name
 from engine.git import Git
 from engine.git.reader import GitReader, files_between, in_history
 from engine.git.state import FileState, GitState
@@ -106,7 +106,7 @@ def test_a_branch_of_a_session_is_not_listed_until_somebody_commits_to_it(
     git = Git(repository.path)
     for title in ("Fix lint in cart!", "Fix lint in cart!", "…"):
         commit = repository.commit(f"{title}\n\nSession: sess_1", {"b.py": title})
-        create_branch(git, free_branch_name(git, title, "sess_1"), commit)
+        create_branch(git, find_free_branch_name(git, title, "sess_1"), commit)
     repository.git("update-ref", "refs/remotes/origin/clawpy/fix-lint-in-cart", "HEAD")
     repository.commit("mine", {"c.py": "1"})
     repository.git("branch", "clawpy/mine")

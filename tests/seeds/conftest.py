@@ -10,7 +10,7 @@ import pytest
 
 from engine.clock import FakeClock
 from engine.execution.runners.model.host_client import ModelHost
-from engine.execution.sandbox.ladder import best_sandbox
+from engine.execution.sandbox.ladder import find_best_sandbox
 from engine.model import DecisionSignal
 from tests.execution.model.world import KEY
 from tests.seeds.world import World
@@ -39,7 +39,7 @@ def world(closed: World) -> Iterator[World]:
 def trusted(closed: World) -> Iterator[World]:
     """A console that may act by itself, in a sandbox of this machine. Its operator dismissed forty searches for flaky
     tests and approved sixty reports of stale branches, of which there are three now."""
-    if not best_sandbox().confines:
+    if not find_best_sandbox().confines:
         pytest.skip("nothing on this machine confines a command")
     closed.sandbox = None
     closed.configure(autonomousModeEnabled=True)

@@ -60,7 +60,7 @@ SUPERVISOR_FOLDER = Path(__file__).resolve().parent
 _START_SUPERVISOR = "import sys; sys.path.append(sys.argv[1]); import supervisor; supervisor.main(sys.argv[2:])"
 
 
-def limit_script() -> str:
+def make_limit_script() -> str:
     """The beginning of a shell script that sets the limits, before the shell becomes the command.
 
     While a sandbox starts, all processes of the user count against the limit on processes. So those that run already
@@ -69,7 +69,7 @@ def limit_script() -> str:
     return _LIMIT_SCRIPT.format(blocks=MAX_FILE_BYTES // 512, tasks=_count_tasks() + MAX_PROCESSES, score=OOM_SCORE)
 
 
-def supervised_command(more_options: Sequence[str], argv: Sequence[str]) -> list[str]:
+def make_supervised_command(more_options: Sequence[str], argv: Sequence[str]) -> list[str]:
     """The command line that runs `argv` with limits under the supervisor, which gets `more_options` as well."""
     limited = (
         (resource.RLIMIT_CORE, 0),

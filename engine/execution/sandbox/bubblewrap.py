@@ -24,7 +24,7 @@ from engine.execution.sandbox import (
     Confinement,
     Sandbox,
     host_paths,
-    limit_script,
+    make_limit_script,
     mounts,
     overlays,
     port_forwarder,
@@ -73,20 +73,20 @@ class Bubblewrap(Sandbox):
 
     def can_overlay(self, confinement: Confinement) -> bool:
         layers = overlays.find_layers(confinement)
-        return layers is not None and not overlays.mount_problem(layers)
+        return layers is not None and not overlays.find_mount_problem(layers)
 
     def wrap(self, argv: Sequence[str], confinement: Confinement, *, cwd: Path) -> list[str]:
         command = list(argv)
-        readable = host_paths.readable_places(confinement, argv[0])
+        readable = host_paths.find_readable_places(confinement, argv[0])
         gate = confinement.gate
         if gate is not None:
             command = port_forwarder.forward_command(Path(GATE_INSIDE), local_hosts(confinement.hosts), command)
             readable += [
-                *host_paths.installations_of(Path(sys.executable), host_paths.home_of(os.environ)),
+                *host_paths.find_program_installations(Path(sys.executable), host_paths.find_home(os.environ)),
                 port_forwarder.SCRIPT,
             ]
         layers = overlays.find_layers(confinement)
-        if layers is not None and overlays.mount_problem(layers):
+        if layers is not None and overlays.find_mount_problem(layers):
             assert not confinement.is_ephemeral, "the ground takes a copy where nothing can be laid over the tree"
             layers = None
         options = [*self._base_options(), *self._all_mount_options(confinement, readable, layers)]
@@ -113,7 +113,7 @@ class Bubblewrap(Sandbox):
     def limitations(self) -> list[str]:
         """What bwrap and the kernel of this machine cannot limit."""
         missing = []
-        if seccomp.filter_file() is None:
+        if seccomp.make_filter_file() is None:
             missing.append(f"there is no system call filter for {platform.machine()}")
         if not _has_size(self._program):
             missing.append("this version of bwrap cannot limit folders in memory; 0.8 can")
@@ -130,14 +130,14 @@ class Bubblewrap(Sandbox):
         overlays are mounted, because in their namespace a user may not read the files of this process.
         """
         bwrap = [self._program, *options]
-        program = seccomp.filter_file()
+        program = seccomp.make_filter_file()
         if program is not None:
             bwrap += ["--seccomp", "9"]
         command = [*bwrap, "--", *command]
         if layers is not None:
             script = f'cd "$0" || exit 125; {layers.script()}exec "$@"'
             command = [*overlays.UNSHARE, "/bin/sh", "-c", script, str(layers.folder), *command]
-        return ["/bin/sh", "-c", limit_script() + _LAUNCH, program or "/dev/null", *command]
+        return ["/bin/sh", "-c", make_limit_script() + _LAUNCH, program or "/dev/null", *command]
 
     def _base_options(self) -> list[str]:
         # With die-with-parent and a process namespace, no process survives. With new-session, no command can type into
@@ -167,7 +167,7 @@ class Bubblewrap(Sandbox):
             if own_git.exists() and not own_git.is_symlink():
                 moved[own_git] = moved[confinement.folder] / ".git"
             placed = dict(confinement.bind_mounts)
-            kept_caches = overlays.caches_in_tree(confinement)
+            kept_caches = overlays.make_tree_caches(confinement)
             moved |= {at: source for at, source in kept_caches.items() if placed.keys().isdisjoint(at.parents)} | placed
         links = _link_options()
         planned = mounts.plan_mounts(confinement, (path for path in readable if str(path) not in links), moved)

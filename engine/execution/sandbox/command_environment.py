@@ -17,7 +17,7 @@ from engine.programs import search_path
 _CREDENTIALS_IN_URL = re.compile(r"[a-z][a-z0-9+.-]*://[^/\s@]+@", re.IGNORECASE)
 
 
-def session_environment(
+def make_session_environment(
     confinement: Confinement, sandbox: Sandbox, session_id: str, inherited: Mapping[str, str] = os.environ
 ) -> dict[str, str]:
     """The environment of a session's commands (SPEC 3.9).
@@ -66,7 +66,7 @@ def _use_project_environment(variables: dict[str, str], confinement: Confinement
     engine_env = find_own_environment()
     path = variables.get("PATH", "").split(os.pathsep)
     if engine_env is not None and not (project_env is not None and _is_same_place(engine_env, project_env)):
-        path = without_programs_of(path, engine_env)
+        path = remove_programs_of(path, engine_env)
         if _is_same_place(Path(variables.get("VIRTUAL_ENV") or os.devnull), engine_env):
             variables = {name: value for name, value in variables.items() if name != "VIRTUAL_ENV"}
     if project_env is not None:
@@ -84,7 +84,7 @@ def find_own_environment() -> Path | None:
     return Path(sys.prefix) if sys.prefix != sys.base_prefix else None
 
 
-def without_programs_of(folders: Iterable[str], environment: Path | None) -> list[str]:
+def remove_programs_of(folders: Iterable[str], environment: Path | None) -> list[str]:
     """The `folders` of a PATH without the programs of `environment`."""
     if environment is None:
         return list(folders)
@@ -95,5 +95,5 @@ def without_programs_of(folders: Iterable[str], environment: Path | None) -> lis
 def which(program: str, *, project: Path) -> str | None:
     """The path of a program on the operator's PATH, None if there is none. Programs in the folder `project` and in the
     engine's own environment are left out."""
-    path = without_programs_of(search_path(project).split(os.pathsep), find_own_environment())
+    path = remove_programs_of(search_path(project).split(os.pathsep), find_own_environment())
     return shutil.which(program, path=os.pathsep.join(path))

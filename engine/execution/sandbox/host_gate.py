@@ -24,9 +24,9 @@ from engine.execution.sandbox.host_rules import (
     HTTPS,
     PUBLIC,
     HostRule,
-    address_of,
     host_rules,
     join_address,
+    parse_address,
     split_address,
 )
 from engine.frozen import frozen
@@ -255,7 +255,7 @@ class HostGate:
 
     def _read_client_hello(self, client: socket.socket, request: _Request, received: bytes) -> bytes:
         """The beginning of what goes through a tunnel to 443, once it is TLS to the host that was named."""
-        if request.port != HTTPS or address_of(request.host) is not None:
+        if request.port != HTTPS or parse_address(request.host) is not None:
             return received
         until = time.monotonic() + OPENING_SECONDS
         while True:

@@ -46,11 +46,13 @@ TOOLS = tuple(Tool(**{**row, "pieces": tuple(row.get("pieces", ("",)))}) for row
 """The tools, with the parts of a home that they need to run and to find their packages. None contains keys."""
 
 
-def readable_places(confinement: Confinement, program: str, environment: Mapping[str, str] = os.environ) -> list[Path]:
+def find_readable_places(
+    confinement: Confinement, program: str, environment: Mapping[str, str] = os.environ
+) -> list[Path]:
     """The existing places that a command may read but not write. `program` is the program that it runs, and
     `environment` is that of the engine."""
-    user = home_of(environment)
-    paths = [*SYSTEM, *(piece for piece, _ in installed_tools(environment)), *confinement.readable]
+    user = find_home(environment)
+    paths = [*SYSTEM, *(piece for piece, _ in find_installed_tools(environment)), *confinement.readable]
     if confinement.tree is not None:
         paths.append(confinement.tree)
     path = environment.get("PATH", "")
@@ -59,7 +61,7 @@ def readable_places(confinement: Confinement, program: str, environment: Mapping
             paths += _installation_of(Path(folder) / "program", user)
     relative = os.sep in program and not program.startswith(os.sep)  # in the command's folder, which is shown anyway
     if not relative and (executable := shutil.which(program, path=path)):
-        paths += [Path(executable), *installations_of(Path(executable), user)]
+        paths += [Path(executable), *find_program_installations(Path(executable), user)]
     for place in dict.fromkeys((confinement.tree or confinement.folder, confinement.folder)):
         for name in TABLES["environment_folders"]:
             if _is_accessible(place / name / "pyvenv.cfg"):
@@ -68,7 +70,7 @@ def readable_places(confinement: Confinement, program: str, environment: Mapping
     return [place for place in dict.fromkeys(paths) if place not in own_parents and _is_accessible(place)]
 
 
-def installations_of(program: Path, user: Path) -> Iterator[Path]:
+def find_program_installations(program: Path, user: Path) -> Iterator[Path]:
     """The installations that `program` needs, except those in `SYSTEM`: the one that contains it, the one that contains
     the file it links to, and for a virtual environment that of its base interpreter."""
     for spelling in dict.fromkeys((program, program.parent.resolve() / program.name, program.resolve())):
@@ -77,9 +79,9 @@ def installations_of(program: Path, user: Path) -> Iterator[Path]:
             yield from _base_interpreters(place, user)
 
 
-def installed_tools(environment: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
+def find_installed_tools(environment: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
     """The parts of `TOOLS` that exist on this machine: the place of each, and its path relative to a home."""
-    user = home_of(environment)
+    user = find_home(environment)
     home = str(user)
     for tool in TOOLS:
         named = environment.get(tool.variable, "") if tool.variable else ""
@@ -94,8 +96,8 @@ def installed_tools(environment: Mapping[str, str]) -> Iterator[tuple[Path, str]
 
 def link_tools(home: Path, environment: Mapping[str, str] = os.environ) -> None:
     """Put links to the files of tools into a new `home`, and a `.gitconfig` with the operator's name and address."""
-    user = home_of(environment)
-    for place, name in installed_tools(environment):
+    user = find_home(environment)
+    for place, name in find_installed_tools(environment):
         link = home / name
         if not os.path.lexists(link):
             link.parent.mkdir(parents=True, exist_ok=True)
@@ -105,12 +107,12 @@ def link_tools(home: Path, environment: Mapping[str, str] = os.environ) -> None:
         (home / ".gitconfig").write_text(identity)
 
 
-def home_of(environment: Mapping[str, str]) -> Path:
+def find_home(environment: Mapping[str, str]) -> Path:
     """The operator's home."""
     return Path(environment.get("HOME") or Path.home())
 
 
-def system_secrets() -> list[Path]:
+def find_system_secrets() -> list[Path]:
     """Files and folders in /etc and /opt that the engine may read and other users may not. They are hidden from
     commands."""
     return [*_private_entries("/etc", deep=True), *_private_entries("/opt", deep=False)]
@@ -197,14 +199,14 @@ def _git_identity(config: Path) -> str:
 # Secrets
 
 
-def secret_places(home: Home, environment: Mapping[str, str] = os.environ) -> tuple[Path, ...]:
+def find_secret_places(home: Home, environment: Mapping[str, str] = os.environ) -> tuple[Path, ...]:
     """The existing places that are hidden from commands, even inside a place that they may read.
 
     These are secrets of the operator and of the system, and the engine's own folders, which contain the worktrees,
     scratch folders and caches of other sessions.
     """
-    user = home_of(environment)
-    named = [user / place for place in TABLES["secrets"]] + system_secrets()
+    user = find_home(environment)
+    named = [user / place for place in TABLES["secrets"]] + find_system_secrets()
     for pointer in TABLES["secret_pointers"]:
         named += [Path(part).expanduser() for part in environment.get(pointer, "").split(os.pathsep) if part]
     named += [home.config, home.data, home.cache, home.logs]

@@ -35,10 +35,10 @@ class HostRule:
     @property
     def address(self) -> Address | None:
         """The address, if the entry is an address; else None."""
-        return address_of(self.name)
+        return parse_address(self.name)
 
     def matches(self, host: str, port: int) -> bool:
-        """Whether this entry allows `host`, which has the form of `normal_host`, at this port."""
+        """Whether this entry allows `host`, which has the form of `normalise_host`, at this port."""
         if not self.name:
             return True
         if port != self.port:
@@ -47,9 +47,9 @@ class HostRule:
 
     def admits(self, address: Address) -> bool:
         """Whether a host that this entry allows may have this address."""
-        address = embedded_ipv4(address)
+        address = unwrap_ipv4(address)
         if (listed := self.address) is not None:
-            return address == embedded_ipv4(listed)
+            return address == unwrap_ipv4(listed)
         if self.name == "localhost" and not self.wildcard:
             return address.is_loopback
         if address.is_loopback or address.is_link_local or address.is_multicast or address.is_unspecified:
@@ -84,36 +84,36 @@ def local_hosts(entries: Iterable[str]) -> list[str]:
 def _parse_rule(entry: str) -> HostRule:
     wildcard = entry.startswith("*.")
     target = entry.removeprefix("*.")
-    address = address_of(target.strip("[]"))
+    address = parse_address(target.strip("[]"))
     try:
         name, port = (str(address), HTTPS) if address is not None else split_address(target, HTTPS)
     except ValueError:
         raise Refusal(
             "bad_host", f"{entry!r} is not a host", "write name, *.domain, name:port or [address]:port"
         ) from None
-    if wildcard and (address_of(name) is not None or "." not in name):
+    if wildcard and (parse_address(name) is not None or "." not in name):
         raise Refusal("bad_host", f"{entry!r} is too wide", "write a domain with at least two parts after the *")
     return HostRule(name, port, wildcard)
 
 
 def split_address(target: str, default: int | None = None) -> tuple[str, int]:
-    """Split `host:port`. The host gets the form of `normal_host`. Raises ValueError for anything else."""
+    """Split `host:port`. The host gets the form of `normalise_host`. Raises ValueError for anything else."""
     match = re.fullmatch(r"(\[[0-9a-fA-F:.]+\]|[^\[\]:/@\s]+)(?::(\d{1,5}))?", target)
     if match is None or (match[2] is None and default is None):
         raise ValueError(target)
     port = int(match[2]) if match[2] is not None else default
     if port is None or not 0 < port < 65_536:
         raise ValueError(target)
-    return normal_host(match[1]), port
+    return normalise_host(match[1]), port
 
 
-def normal_host(host: str) -> str:
+def normalise_host(host: str) -> str:
     """A host in a form for comparison: in lower case, without a dot at the end, and an address in its shortest form.
 
     Raises ValueError if it is neither a name nor an address, such as 0x7f.1, which a resolver may accept.
     """
     bare = host.strip("[]").rstrip(".").lower()
-    if (address := address_of(bare)) is not None:
+    if (address := parse_address(bare)) is not None:
         return str(address)
     last = bare.rpartition(".")[2]
     if not _NAME.fullmatch(bare) or last.isdigit() or re.fullmatch(r"0x[0-9a-f]*", last):
@@ -121,7 +121,7 @@ def normal_host(host: str) -> str:
     return bare
 
 
-def address_of(host: str) -> Address | None:
+def parse_address(host: str) -> Address | None:
     """The address, if `host` is written as an address; else None."""
     try:
         return ipaddress.ip_address(host)
@@ -129,7 +129,7 @@ def address_of(host: str) -> Address | None:
         return None
 
 
-def embedded_ipv4(address: Address) -> Address:
+def unwrap_ipv4(address: Address) -> Address:
     """The IPv4 address that is embedded in an IPv6 address, because a connection would go there; else the address
     itself."""
     if isinstance(address, ipaddress.IPv6Address):

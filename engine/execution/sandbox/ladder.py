@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from engine.execution.sandbox import Confinement, Sandbox, supervised_command
+from engine.execution.sandbox import Confinement, Sandbox, make_supervised_command
 from engine.execution.sandbox.bubblewrap import Bubblewrap
 from engine.execution.sandbox.landlock import Landlock
 from engine.execution.sandbox.seatbelt import Seatbelt
@@ -39,7 +39,7 @@ class NoSandbox(Sandbox):
         return UNCONFINED
 
     def wrap(self, argv: Sequence[str], confinement: Confinement, *, cwd: Path) -> list[str]:
-        return supervised_command([f"cwd={cwd}"], argv) if sys.platform == "linux" else list(argv)
+        return make_supervised_command([f"cwd={cwd}"], argv) if sys.platform == "linux" else list(argv)
 
 
 @frozen
@@ -56,7 +56,7 @@ class RungReport:
 
 
 @functools.cache
-def best_sandbox() -> Sandbox:
+def find_best_sandbox() -> Sandbox:
     """The best rung that works on this machine. The rungs are tried once a process."""
     return next((rung for rung in _rungs_of_platform() if not rung.problem), NoSandbox())
 
@@ -76,10 +76,10 @@ def _rungs_of_platform() -> Sequence[Sandbox]:
     return (Bubblewrap(), Landlock()) if system == "Linux" else ()
 
 
-def ladder_reports() -> list[RungReport]:
+def report_rungs() -> list[RungReport]:
     """A report on each rung on this machine, the best first."""
     rungs = {rung.name: rung for rung in _rungs_of_platform()}
-    in_force = best_sandbox().name
+    in_force = find_best_sandbox().name
     reports = []
     for name, system in _SYSTEMS.items():
         rung = rungs.get(name)

@@ -16,10 +16,10 @@ import tempfile
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
-from engine.execution.sandbox import Confinement, Sandbox, mounts, supervised_command, try_command
-from engine.execution.sandbox.host_paths import SYSTEM, readable_places
+from engine.execution.sandbox import Confinement, Sandbox, make_supervised_command, mounts, try_command
+from engine.execution.sandbox.host_paths import SYSTEM, find_readable_places
 from engine.execution.sandbox.mounts import Mount, MountKind
-from engine.execution.sandbox.seccomp import ARCHITECTURES, WithoutNamespaces, filter_program, passed_on_calls
+from engine.execution.sandbox.seccomp import ARCHITECTURES, WithoutNamespaces, make_filter, passed_on_calls
 from engine.execution.sandbox.supervisor.kernel import (
     LANDLOCK_EXECUTE,
     LANDLOCK_IOCTL_DEV,
@@ -47,14 +47,14 @@ _NEWEST = 7
 
 
 @functools.cache
-def landlock_version() -> int:
+def read_landlock_version() -> int:
     """The version of Landlock in the kernel, 0 for none."""
     if platform.system() != "Linux":
         return 0
     return max(0, int(ctypes.CDLL(None, use_errno=True).syscall(444, 0, 0, 1)))
 
 
-def handled_rights(abi: int) -> int:
+def find_handled_rights(abi: int) -> int:
     """The rights to files that this version of Landlock knows, as bits."""
     rights = (1 << 13) - 1
     for since, right in ((2, _REFER), (TRUNCATION_SINCE, LANDLOCK_TRUNCATE), (5, LANDLOCK_IOCTL_DEV)):
@@ -69,14 +69,14 @@ class Landlock(Sandbox):
     upgrade = SANDBOX_FIX
 
     def __init__(self, abi: int | None = None) -> None:
-        self._abi = min(landlock_version() if abi is None else abi, _NEWEST)
+        self._abi = min(read_landlock_version() if abi is None else abi, _NEWEST)
 
     def describe(self, *, network: bool, hosts: Sequence[str] = ()) -> str:
         return super().describe(network=network, hosts=hosts) + ("" if network else ", no loopback")
 
     def wrap(self, argv: Sequence[str], confinement: Confinement, *, cwd: Path) -> list[str]:
         assert not confinement.is_ephemeral, "a session works in a copy where nothing can be laid over the tree"
-        readable = readable_places(confinement, argv[0])
+        readable = find_readable_places(confinement, argv[0])
         if confinement.network:
             readable.append(Path("/etc/resolv.conf").resolve())
         own_tmp = {confinement.tmp: confinement.tmp}
@@ -85,7 +85,7 @@ class Landlock(Sandbox):
         git = confinement.folder / ".git"
         if git.is_file() and not git.is_symlink():
             arguments.append(f"git={git}")
-        return supervised_command([*arguments, f"cwd={cwd}"], argv)
+        return make_supervised_command([*arguments, f"cwd={cwd}"], argv)
 
     @functools.cached_property
     def problem(self) -> str:
@@ -101,7 +101,7 @@ class Landlock(Sandbox):
             planned = [Mount(MountKind.READ, place, place) for place in SYSTEM if place.exists()]
             planned.append(Mount(MountKind.WRITE, inside, inside))
             script = "touch in && chmod 700 in || exit 1; cat ../outside; chmod 000 ../outside; echo x >../outside"
-            argv = supervised_command(
+            argv = make_supervised_command(
                 [*self._supervisor_options(planned), f"cwd={inside}"], ["/bin/sh", "-c", f"{script}; exit 0"]
             )
             trial = try_command(argv)
@@ -128,7 +128,7 @@ class Landlock(Sandbox):
         return missing
 
     def _supervisor_options(self, planned: Sequence[Mount], *, network: bool = False) -> list[str]:
-        everything = handled_rights(self._abi)
+        everything = find_handled_rights(self._abi)
         write = everything & ~(_MAKE_CHAR | _MAKE_BLOCK | LANDLOCK_IOCTL_DEV)
         scope = _SCOPE_ABSTRACT_UNIX_SOCKET | _SCOPE_SIGNAL if self._abi >= SIGNALS_SINCE else 0
         device = LANDLOCK_READ_FILE | LANDLOCK_WRITE_FILE | (write & LANDLOCK_TRUNCATE)
@@ -137,10 +137,10 @@ class Landlock(Sandbox):
         rules.append((PROCESSES, LANDLOCK_READ_FILE | _READ_DIR))
         for mount in planned:
             if mount.kind is not MountKind.HIDDEN:
-                rules += path_rules(mount.at, write if mount.kind is MountKind.WRITE else READ, hidden)
+                rules += make_path_rules(mount.at, write if mount.kind is MountKind.WRITE else READ, hidden)
         machine = platform.machine()
         alone = WithoutNamespaces(network, self._abi >= SIGNALS_SINCE, self._abi >= TRUNCATION_SINCE)
-        program = filter_program(machine, alone)
+        program = make_filter(machine, alone)
         assert program is not None, "`problem` said that there is one"
         return [
             f"handled={everything}:{scope}",
@@ -151,7 +151,7 @@ class Landlock(Sandbox):
         ]
 
 
-def path_rules(place: Path, access: int, hidden: Collection[Path]) -> Iterator[tuple[Path, int]]:
+def make_path_rules(place: Path, access: int, hidden: Collection[Path]) -> Iterator[tuple[Path, int]]:
     """The rules that give `access` to `place`, but not to the `hidden` places in it.
 
     Landlock has no rule that takes a right away. So if a place contains a hidden one, each of its other entries gets a
@@ -169,4 +169,4 @@ def path_rules(place: Path, access: int, hidden: Collection[Path]) -> Iterator[t
         return  # we may not read it either
     for entry in entries:
         if not entry.is_symlink():  # the rule for the target of a link decides
-            yield from path_rules(Path(entry.path), access, hidden)
+            yield from make_path_rules(Path(entry.path), access, hidden)

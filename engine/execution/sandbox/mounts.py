@@ -44,8 +44,8 @@ def plan_mounts(
 ) -> list[Mount]:
     """The mounts of a command, in the order in which they are made.
 
-    `readable` comes from `host_paths.readable_places`. `moved` maps paths to the sources that are seen there. These are
-    writable, unless the path gets another kind. The disk is read only to look at `.git`.
+    `readable` comes from `host_paths.find_readable_places`. `moved` maps paths to the sources that are seen there.
+    These are writable, unless the path gets another kind. The disk is read only to look at `.git`.
     """
     moved = dict(moved or {})
     tree, folder = confinement.tree, confinement.folder
@@ -63,7 +63,7 @@ def plan_mounts(
         own_git = folder / ".git"
         git = [] if own_git.is_symlink() or not own_git.exists() else [own_git]
     else:
-        git, pinned = protected_git_paths(folder)
+        git, pinned = find_protected_git_paths(folder)
         if not pinned:
             kinds[folder] = MountKind.READ
     kinds |= dict.fromkeys(git, MountKind.READ)
@@ -96,7 +96,7 @@ def _pinned_mounts(mount: Mount, enclosing: Mount | None) -> Iterator[Mount]:
             yield Mount(MountKind.WRITE, enclosing.at / between, enclosing.source / between)
 
 
-def protected_git_paths(folder: Path) -> tuple[list[Path], bool]:
+def find_protected_git_paths(folder: Path) -> tuple[list[Path], bool]:
     """(paths, whether they can be protected): the paths of git in `folder` that no command may write.
 
     They are its `.git`, those of its submodules, and the list of submodules. A hook or a filter that a command puts

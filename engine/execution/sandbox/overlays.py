@@ -77,7 +77,7 @@ def find_layers(confinement: Confinement) -> Layers | None:
 _problem_by_disks: dict[tuple[int, ...], str] = {}
 
 
-def mount_problem(layers: Layers) -> str:
+def find_mount_problem(layers: Layers) -> str:
     """Why these overlays cannot be mounted; "" if they can. A real mount tries it, once for each combination of
     disks."""
     try:
@@ -101,7 +101,7 @@ def _try_mount(layers: Layers) -> str:
     return try_command([*UNSHARE, "/bin/sh", "-c", layers.script()], layers.folder).problem
 
 
-def written_files(confinement: Confinement) -> Iterator[str]:
+def list_written_files(confinement: Confinement) -> Iterator[str]:
     """The files that commands made, changed or removed over the operator's tree, as paths in it."""
     upper = confinement.layers / "upper"
     for folder, _, names in os.walk(upper):
@@ -125,7 +125,7 @@ _TREE_CACHES = (
 tree)."""
 
 
-def caches_in_tree(confinement: Confinement) -> dict[Path, Path]:
+def make_tree_caches(confinement: Confinement) -> dict[Path, Path]:
     """Make folders for the caches of `_TREE_CACHES`, for a session that works over the operator's tree. Returns the
     folder of each cache by its path in the tree. Paths that the operator uses are left out."""
     folders = {}

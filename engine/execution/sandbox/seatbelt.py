@@ -37,7 +37,7 @@ class Seatbelt(Sandbox):
         return [
             str(self._program),
             "-p",
-            make_profile(confinement, host_paths.readable_places(confinement, argv[0])),
+            make_profile(confinement, host_paths.find_readable_places(confinement, argv[0])),
             *argv,
         ]
 

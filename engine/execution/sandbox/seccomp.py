@@ -132,7 +132,7 @@ class WithoutNamespaces:
     """Whether Landlock confines truncation (since Linux 6.2)."""
 
 
-def filter_program(machine: str, without_namespaces: WithoutNamespaces | None = None) -> bytes | None:
+def make_filter(machine: str, without_namespaces: WithoutNamespaces | None = None) -> bytes | None:
     """The filter for a `platform.machine()` in the form that the kernel reads; None for an unknown machine."""
     architecture = ARCHITECTURES.get(machine)
     if architecture is None:
@@ -251,12 +251,12 @@ def _socket_program(allowed: Iterable[int]) -> _Program:
 
 
 @functools.cache
-def filter_file() -> str | None:
+def make_filter_file() -> str | None:
     """A path from which the filter can be read as long as this process lives; None for an unknown machine.
 
     The filter is a file in memory, because a session could replace a file in a folder that it may write.
     """
-    program = filter_program(platform.machine())
+    program = make_filter(platform.machine())
     if program is None or not hasattr(os, "memfd_create"):
         return None
     descriptor = os.memfd_create("clawpy-seccomp", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)

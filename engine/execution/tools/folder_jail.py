@@ -41,7 +41,7 @@ MAX_FILE_BYTES = 10 * 1024 * 1024
 """Maximum number of bytes of a file that is read or written."""
 
 
-def path_parts(path: str, roots: Sequence[str]) -> list[str]:
+def split_jail_path(path: str, roots: Sequence[str]) -> list[str]:
     """The names in `path`, relative to the folder; `..` is kept. An absolute path must begin with one of `roots`, which
     are the paths of the folder. Raises `Refusal` `bad_path`, `outside`."""
     if not path.strip():
@@ -51,11 +51,11 @@ def path_parts(path: str, roots: Sequence[str]) -> list[str]:
     if len(os.fsencode(path)) > MAX_PATH_BYTES:
         raise Refusal("bad_path", f"the path is longer than {MAX_PATH_BYTES} bytes", "name a file of the project")
     if path == "~" or path.startswith("~/"):
-        raise outside_refusal(path)
+        raise make_outside_refusal(path)
     parts = split_path(path)
     if len(parts) > MAX_DEPTH:
         raise Refusal("bad_path", f"the path is more than {MAX_DEPTH} folders deep", "name a file of the project")
-    return parts_below_root(parts, roots, path) if path.startswith("/") else parts
+    return find_parts_below_root(parts, roots, path) if path.startswith("/") else parts
 
 
 def split_path(path: str) -> list[str]:
@@ -63,20 +63,20 @@ def split_path(path: str) -> list[str]:
     return [name for name in path.split("/") if name not in ("", ".")]
 
 
-def parts_below_root(parts: list[str], roots: Sequence[str], path: str) -> list[str]:
+def find_parts_below_root(parts: list[str], roots: Sequence[str], path: str) -> list[str]:
     """The names in an absolute path that come after one of `roots`. Raises `Refusal` `outside`."""
     for root in roots:
         names = split_path(root)
         if parts[: len(names)] == names:
             return parts[len(names) :]
-    raise outside_refusal(path)
+    raise make_outside_refusal(path)
 
 
-def outside_refusal(path: str) -> Refusal:
+def make_outside_refusal(path: str) -> Refusal:
     """The refusal of a path that leads out of the folder."""
     return Refusal(
         "outside",
-        f"{short_path(path)} is not in the project",
+        f"{shorten_path(path)} is not in the project",
         "only files of the project can be used; write the path relative to its top folder",
     )
 
@@ -85,7 +85,7 @@ def check_file_name(name: str) -> None:
     """Raises `Refusal` `git_folder` for a name that some file system takes for `.git`, and `bad_path` for a name that
     is too long."""
     if len(os.fsencode(name)) > MAX_NAME_BYTES:
-        raise Refusal("bad_path", f"{short_path(name)} is longer than {MAX_NAME_BYTES} bytes", "use a shorter name")
+        raise Refusal("bad_path", f"{shorten_path(name)} is longer than {MAX_NAME_BYTES} bytes", "use a shorter name")
     if is_git_name(name):
         raise Refusal(
             "git_folder", ".git is not for the file tools: what is in it runs on the operator's machine", "use exec git"
@@ -100,7 +100,7 @@ def is_git_name(name: str) -> bool:
     return folded.split(":")[0].rstrip(". ").casefold() in (".git", "git~1")
 
 
-def short_path(path: str) -> str:
+def shorten_path(path: str) -> str:
     """A path for messages: sanitised, and at most 200 characters long."""
     text = sanitise(path)
     return text if len(text) <= 200 else f"{text[:200]}…"
@@ -198,13 +198,13 @@ class Jail:
     def _walk(self, files: Beneath, path: str, missing: _MissingFolders) -> ResolvedPath:
         """Resolve `path` name by name."""
         names: list[str] = []
-        pending = deque(path_parts(path, self._roots))
+        pending = deque(split_jail_path(path, self._roots))
         links = 0
         while pending:
             name = pending.popleft()
             if name == "..":
                 if not names:
-                    raise outside_refusal(path)
+                    raise make_outside_refusal(path)
                 names.pop()
                 continue
             check_file_name(name)
@@ -213,14 +213,14 @@ class Jail:
             if status is not None and stat.S_ISLNK(status.st_mode):
                 target = os.fsdecode(files.readlink(here))
                 if target.startswith("/"):
-                    parts = parts_below_root(split_path(target), self._roots, path)
+                    parts = find_parts_below_root(split_path(target), self._roots, path)
                     names.clear()
                 else:
                     parts = split_path(target)
                 pending.extendleft(reversed(parts))
                 links += 1
                 if links > MAX_LINKS:
-                    raise Refusal("bad_path", f"{short_path(path)} leads through too many links", "use another path")
+                    raise Refusal("bad_path", f"{shorten_path(path)} leads through too many links", "use another path")
                 continue
             if not pending:
                 return ResolvedPath(here, status)
@@ -248,7 +248,7 @@ class Jail:
                 raise _changed_refusal(path) from error
             raise Refusal(
                 "no_access",
-                f"{short_path(path)}: {error.strerror or error}",
+                f"{shorten_path(path)}: {error.strerror or error}",
                 "use another file, or see with exec what it is",
             ) from error
 
@@ -261,7 +261,9 @@ def _enter_folder(files: Beneath, path: str, status: os.stat_result | None, *, c
         with contextlib.suppress(FileExistsError):
             files.mkdir(path)
     elif not stat.S_ISDIR(status.st_mode):
-        raise Refusal("not_there", f"{short_path(path)} is not a folder", "read the folder above to see what is there")
+        raise Refusal(
+            "not_there", f"{shorten_path(path)} is not a folder", "read the folder above to see what is there"
+        )
 
 
 def _listed_name(folder: Beneath, name: str) -> str:
@@ -274,7 +276,7 @@ def _read_content(descriptor: int, path: str) -> Content:
     if status.st_nlink > 1:
         raise Refusal(
             "hard_link",
-            f"{short_path(path)} has another name elsewhere, perhaps outside the project",
+            f"{shorten_path(path)} has another name elsewhere, perhaps outside the project",
             "look at it with exec, or make a copy of its own there first",
         )
     if status.st_size > MAX_FILE_BYTES:
@@ -309,7 +311,7 @@ def _check_regular_file(resolved: ResolvedPath) -> None:
     mode = resolved.status.st_mode
     if not stat.S_ISREG(mode):
         kind = "a folder" if stat.S_ISDIR(mode) else "no ordinary file"
-        raise Refusal("not_a_file", f"{short_path(resolved.name)} is {kind}", "name a file")
+        raise Refusal("not_a_file", f"{shorten_path(resolved.name)} is {kind}", "name a file")
 
 
 def _file_stamp(status: os.stat_result) -> tuple[int, ...]:
@@ -317,13 +319,13 @@ def _file_stamp(status: os.stat_result) -> tuple[int, ...]:
 
 
 def _not_there_refusal(path: str) -> Refusal:
-    return Refusal("not_there", f"there is no {short_path(path)}", "read the folder to see what is there")
+    return Refusal("not_there", f"there is no {shorten_path(path)}", "read the folder to see what is there")
 
 
 def _changed_refusal(path: str) -> Refusal:
-    return Refusal("changed", f"{short_path(path)} was changed meanwhile by somebody else", "read it again")
+    return Refusal("changed", f"{shorten_path(path)} was changed meanwhile by somebody else", "read it again")
 
 
 def _too_large_refusal(path: str, size: int) -> Refusal:
-    message = f"{short_path(path)} has {size:,} bytes, more than {MAX_FILE_BYTES:,}"
+    message = f"{shorten_path(path)} has {size:,} bytes, more than {MAX_FILE_BYTES:,}"
     return Refusal("too_large", message, "look at parts of it with exec")

@@ -29,7 +29,7 @@ def split_lines(text: str) -> list[str]:
     return [f"{line}\n" for line in whole] + ([rest] if rest else [])
 
 
-def numbered_lines(text: str, first: int, count: int | None) -> str:
+def number_lines(text: str, first: int, count: int | None) -> str:
     """`count` lines of `text`, starting at line `first` (from 1). None for all lines.
 
     The result has at most `MAX_RESULT` characters of whole lines. If anything was left out, a last line in square
@@ -61,7 +61,7 @@ def numbered_lines(text: str, first: int, count: int | None) -> str:
     return f"{text}[lines {start + 1}-{end} of {total:,}{more}]"
 
 
-def tail_of(text: str) -> str:
+def keep_tail(text: str) -> str:
     """The last `MAX_RESULT` characters of `text`, in whole lines if possible. If anything was left out, a first line in
     square brackets says so."""
     if len(text) <= MAX_RESULT:

@@ -15,7 +15,7 @@ from engine.events import ToolRefused
 from engine.execution.live_session import LiveSession
 from engine.execution.permissions import Permissions
 from engine.execution.session_terms import AUTONOMOUS
-from engine.execution.tools.folder_jail import Jail, short_path
+from engine.execution.tools.folder_jail import Jail, shorten_path
 from engine.execution.tools.policy import Policy
 from engine.execution.tools.tool_arguments import MAX_COMMAND, check_plain_text
 from engine.execution.tools.web import Target, Web, parse_url
@@ -184,7 +184,7 @@ class Gate:
         spelled = shlex.quote(relative if not relative.startswith("-") else f"./{relative}")
         return ToolRequest(
             tool,
-            f"{tool} {short_path(relative)}",
+            f"{tool} {shorten_path(relative)}",
             (relative,),
             f"cat {spelled}" if tool == "read" else f"tee {spelled}",
             f"{tool}:{relative}",
@@ -267,11 +267,11 @@ class Gate:
                 # Reading outside is possible: the sandbox also shows an agent other places, without secrets.
                 if tool != "read" or refusal.code != "outside":
                     raise
-                reasons = [*reasons, f"{short_path(path)} is not in the project"]
+                reasons = [*reasons, f"{shorten_path(path)} is not in the project"]
                 resolved.append(path)
         return ToolRequest(
             tool,
-            sanitise(call.title) or f"{call.kind} {', '.join(map(short_path, resolved))}",
+            sanitise(call.title) or f"{call.kind} {', '.join(map(shorten_path, resolved))}",
             resolved,
             shlex.join([program, *resolved]),
             f"{call.kind}:{':'.join(resolved) or call.title}",

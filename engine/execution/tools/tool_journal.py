@@ -56,7 +56,7 @@ class ToolJournal:
         return events
 
 
-def command_used(programs: Sequence[str]) -> str:
+def describe_command(programs: Sequence[str]) -> str:
     """A command as a tool call for `ToolsUsed`, such as `exec:git status`. `programs` are the commands that it runs.
     Words that are no plain names are left out: paths, options, possible secrets."""
     parts = programs[0].split() if programs else []

@@ -21,7 +21,7 @@ from engine.execution.live_session import LiveSession
 from engine.execution.permissions import Permissions
 from engine.execution.runners.flow import CommandBlocked, FlowError
 from engine.execution.tools import texts
-from engine.execution.tools.folder_jail import Content, short_path
+from engine.execution.tools.folder_jail import Content, shorten_path
 from engine.execution.tools.policy import Policy
 from engine.execution.tools.tool_arguments import (
     EXEC_SECONDS,
@@ -33,7 +33,7 @@ from engine.execution.tools.tool_arguments import (
     check_plain_text,
 )
 from engine.execution.tools.tool_gate import RAIL_REFUSALS, AgentToolCall, Gate, ToolServices
-from engine.execution.tools.tool_journal import command_used
+from engine.execution.tools.tool_journal import describe_command
 from engine.execution.tools.web import Target, Web, parse_url
 from engine.hierarchy.organisation import Tools
 from engine.model import Refusal, SessionView, ToolResult, ToolSpec, sanitise
@@ -153,12 +153,12 @@ class Toolbelt:
         text = self._live.without_secrets(whole)  # before it is split
         if not text:
             return "[the file is empty]"
-        return texts.numbered_lines(text, arguments.get("first_line", 1), arguments.get("lines"))
+        return texts.number_lines(text, arguments.get("first_line", 1), arguments.get("lines"))
 
     def _begin_read(self, path: str) -> str:
         """Pass the gate for a read, and write it into the transcript. Returns the path as `_pass_gate` does."""
         relative = self._pass_gate("read", path, lambda: path)
-        self._live.write("tool", f"read {short_path(relative)}")
+        self._live.write("tool", f"read {shorten_path(relative)}")
         return relative
 
     def _write(self, arguments: dict[str, Any]) -> str:
@@ -169,7 +169,7 @@ class Toolbelt:
                 raise _cut_secret_refusal()
         relative = self._pass_gate("write", path, lambda: texts.unified_diff(self._present_text(path), content, path))
         lines = count(len(texts.split_lines(content)), "line")
-        self._live.write("tool", f"write {short_path(relative)} ({lines})")
+        self._live.write("tool", f"write {shorten_path(relative)} ({lines})")
         with self._writing:
             new = self._jail.write(path, content.encode())
         return f"wrote {relative}, {lines}" + (", a new file" if new else "")
@@ -192,7 +192,7 @@ class Toolbelt:
         with self._writing:
             before, after, line = change()
             self._jail.write(path, after, only_if=before)
-        self._live.write("tool", f"edit {short_path(relative)}:{line}")
+        self._live.write("tool", f"edit {shorten_path(relative)}:{line}")
         return f"edited {relative} at line {line}"
 
     def _exec(self, arguments: dict[str, Any]) -> ToolResult:
@@ -204,8 +204,8 @@ class Toolbelt:
         done = self._live.execute(argv, cwd=self._gate.folder, timeout=seconds, cleared=cleared, announced=True)
         ended = f"it was ended after {seconds} s" if done.timed_out else f"exit code {done.exit_code}"
         if done.timed_out or done.exit_code in NOT_STARTED_CODES:
-            self._live.journal.note_error("exec", f"{command_used(programs_of(command))}: {ended}")
-        output = texts.tail_of(done.output)
+            self._live.journal.note_error("exec", f"{describe_command(programs_of(command))}: {ended}")
+        output = texts.keep_tail(done.output)
         return ToolResult(f"{output or '[no output]'}\n[{ended}, {done.seconds:.1f} s]", ok=done.ok)
 
     def _present_text(self, path: str) -> str:
@@ -221,7 +221,7 @@ class Toolbelt:
         self._live.write("tool", f"web_search {query}")
         hits = self._services.web.search(query, on_stop=self._live.on_stop)
         results = "\n\n".join(f"{hit.title}\n{hit.url}\n{hit.text}".strip() for hit in hits)
-        return texts.numbered_lines(f"{_WEB_NOTICE}\n\n{results}", 1, None) if hits else "[nothing was found]"
+        return texts.number_lines(f"{_WEB_NOTICE}\n\n{results}", 1, None) if hits else "[nothing was found]"
 
     def _web_fetch(self, arguments: dict[str, Any]) -> str:
         target = parse_url(arguments["url"])
@@ -260,7 +260,7 @@ class Toolbelt:
         """Record a tool call for learning."""
         command = arguments.get("command") if isinstance(arguments, Mapping) else None  # a model may send anything
         if tool == "exec" and isinstance(command, str):
-            tool = command_used(programs_of(command[:MAX_COMMAND]))
+            tool = describe_command(programs_of(command[:MAX_COMMAND]))
         self._live.journal.note_call(tool)
 
     def _may_follow(self, target: Target) -> bool:
@@ -331,7 +331,7 @@ class Toolbelts:
 
 def _decode_text(path: str, data: bytes) -> str:
     if texts.is_binary(data):
-        raise Refusal("binary", f"{short_path(path)} is not text: {len(data):,} bytes", "look at it with exec")
+        raise Refusal("binary", f"{shorten_path(path)} is not text: {len(data):,} bytes", "look at it with exec")
     return data.decode(errors="replace")
 
 

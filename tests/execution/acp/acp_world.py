@@ -13,7 +13,7 @@ from engine.execution.live_session import LiveSession
 from engine.execution.runners.acp.runner import AcpRunner
 from engine.execution.runners.flow import SessionStopped
 from engine.execution.runners.runner import AgentServices, Runner
-from engine.execution.session_processes import marked_processes
+from engine.execution.session_processes import find_marked_processes
 from engine.execution.tools.tool_gate import AgentToolCall
 from engine.model import (
     Assignment,
@@ -120,7 +120,7 @@ class AcpWorld(SessionWorld):
     def finish(self, view: SessionView, seconds: float = 20) -> SessionView:
         """Wait for its end; nothing of it is left running."""
         view = self.wait(view, seconds)
-        wait_until(lambda: not marked_processes(view.id))
+        wait_until(lambda: not find_marked_processes(view.id))
         return view
 
     def run(self, *steps: Step, mode: str = "approved") -> SessionView:

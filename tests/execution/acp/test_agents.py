@@ -12,7 +12,7 @@ from engine.execution.runners.acp.agents import (
     find_agents,
 )
 from engine.execution.sandbox import Confinement
-from engine.execution.sandbox.host_paths import readable_places
+from engine.execution.sandbox.host_paths import find_readable_places
 from tests.support.helpers import make_program
 
 
@@ -41,7 +41,7 @@ def test_an_agent_sees_only_its_installation_in_the_operators_home(tmp_path: Pat
     environment = {"HOME": str(user), "PATH": path, "KEY": "k", "OTHER": "o"}
     session = Confinement(tmp_path / "work", tmp_path / "scratch", tmp_path / "caches", hidden=(user / ".ssh",))
     own = agent_confinement(session, home=place, command=["claude-agent-acp"], hosts=["api.anthropic.com"])
-    shown = readable_places(own, "claude-agent-acp", environment)
+    shown = find_readable_places(own, "claude-agent-acp", environment)
     assert {path for path in shown if path.is_relative_to(user)} == {
         user / ".cargo/bin",
         user / ".local/bin",

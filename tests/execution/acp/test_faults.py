@@ -10,7 +10,7 @@ import pytest
 
 from engine.execution.model_calls import CallUsage
 from engine.execution.sandbox.ladder import NoSandbox
-from engine.execution.session_processes import marked_processes
+from engine.execution.session_processes import find_marked_processes
 from engine.model import Assignment, SessionState, SessionView
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
@@ -180,7 +180,7 @@ def test_an_invalid_request_is_answered_with_an_error(world: AcpWorld, invalid: 
 def test_a_hanging_agent_is_ended_within_a_second(world: AcpWorld) -> None:
     view = world.start(say("now\n"), start_child(), hang())
     wait_until(lambda: world.texts(view))
-    wait_until(lambda: len(marked_processes(view.id)) >= 2)
+    wait_until(lambda: len(find_marked_processes(view.id)) >= 2)
     assert stopped(world, view) < 2  # 1 s, and a busy machine
     view = world.sessions.get(view.id)
     assert view.state is SessionState.CANCELLED
@@ -209,7 +209,7 @@ def test_a_stop_cancels_the_turn_and_pending_permissions_and_refuses_later_reque
 def test_terminals_do_not_outlive_the_session(world: AcpWorld) -> None:
     view = world.run(request("terminal/create", command="sleep", args=["3600"]))
     assert view.state is SessionState.SUCCEEDED
-    assert marked_processes(view.id) == []
+    assert find_marked_processes(view.id) == []
 
 
 # What it costs

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.execution.sandbox.ladder import best_sandbox
-from engine.execution.session_processes import marked_processes
+from engine.execution.sandbox.ladder import find_best_sandbox
+from engine.execution.session_processes import find_marked_processes
 from engine.model import SessionState, SessionView
 from tests.execution.acp.acp_world import AcpWorld, Prompts
 from tests.execution.acp.conftest import Make
@@ -54,11 +54,11 @@ def node_agents(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(params=["sandbox", "none"])
 def talk(request: pytest.FixtureRequest, make: Make, fast_agent: Path) -> AcpWorld:
-    if request.param == "sandbox" and not best_sandbox().confines:
+    if request.param == "sandbox" and not find_best_sandbox().confines:
         pytest.skip("no sandbox works here")
     # It keeps its own files away from the work.
     command = [str(fast_agent), "acp", "--model", "passthrough", "--home", "/tmp/fast-agent-home"]
-    sandbox = best_sandbox() if request.param == "sandbox" else None
+    sandbox = find_best_sandbox() if request.param == "sandbox" else None
     return make(command=command, sandbox=sandbox, prompts=TASK_ALONE, start_seconds=90)
 
 
@@ -97,7 +97,7 @@ def test_a_stopped_agent_leaves_no_process(talk: AcpWorld) -> None:
     wait_until(lambda: talk.permission_requests, 60)
     talk.sessions.stop(view.id, "enough")
     assert talk.finish(view).state is SessionState.CANCELLED
-    assert marked_processes(view.id) == []
+    assert find_marked_processes(view.id) == []
     assert talk.change_of(view) is None
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from engine.execution.live_session import LiveSession
 from engine.execution.permissions import Permissions
-from engine.execution.sandbox.ladder import best_sandbox
+from engine.execution.sandbox.ladder import find_best_sandbox
 from engine.execution.tools.toolbelt import Toolbelts
 from engine.model import PermissionAnswer, PermissionRequest, Randomness, SessionState, SessionView
 from engine.safety.content import check_command
@@ -31,7 +31,7 @@ from tests.support.helpers import wait_until
 
 pytestmark = [
     pytest.mark.long,
-    pytest.mark.skipif(not best_sandbox().confines, reason="no sandbox works here"),
+    pytest.mark.skipif(not find_best_sandbox().confines, reason="no sandbox works here"),
 ]
 
 ALL = ["read", "write", "edit", "exec", "web_search", "web_fetch"]
@@ -43,7 +43,7 @@ class RailedWorld(AcpWorld):
 
     def __init__(self, *parts: Any, ask: Sequence[str] = (), deny: Sequence[str] = (), **options: Any) -> None:
         super().__init__(
-            *parts, sandbox=best_sandbox(), verdict=lambda command: check_command(command).verdict, **options
+            *parts, sandbox=find_best_sandbox(), verdict=lambda command: check_command(command).verdict, **options
         )
         self.permissions = Permissions(self.database, randomness=Randomness())
         policy = SimpleNamespace(allow=ALL, ask=list(ask), deny=list(deny))
@@ -151,7 +151,7 @@ def test_files_go_through_the_jail(make: Make) -> None:
 
 def test_an_agent_reaches_only_its_provider(make: Make) -> None:
     """The way out of the sandbox is the agent's alone; commands that are run for it have none."""
-    world = make(sandbox=best_sandbox(), section={"hosts": ("api.example.com",)})
+    world = make(sandbox=find_best_sandbox(), section={"hosts": ("api.example.com",)})
     view = world.run(tell_environment("HTTPS_PROXY"), run_in_terminal("sh", "-c", "echo proxy=$HTTPS_PROXY"))
     environment = json.loads(world.texts(view)[0].removeprefix("environment "))
     assert environment["HTTPS_PROXY"].startswith("http://127.0.0.1:")

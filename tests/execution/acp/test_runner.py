@@ -13,7 +13,7 @@ import pytest
 
 from engine import open_engine
 from engine.execution.live_session import LiveSession
-from engine.execution.sandbox.ladder import best_sandbox
+from engine.execution.sandbox.ladder import find_best_sandbox
 from engine.execution.session_workspace import SessionWorkspace
 from engine.execution.tools.tool_gate import AgentToolCall
 from engine.execution.validation import ValidationResult
@@ -192,9 +192,9 @@ def test_a_turn_that_did_not_end_well_fails_the_session(world: AcpWorld, reason:
 # In the sandbox
 
 
-@pytest.mark.skipif(not best_sandbox().confines, reason="no sandbox works here")
+@pytest.mark.skipif(not find_best_sandbox().confines, reason="no sandbox works here")
 def test_in_the_sandbox_it_writes_by_itself_only_where_it_may(make: Make) -> None:
-    world = make(sandbox=best_sandbox())
+    world = make(sandbox=find_best_sandbox())
     secret = world.root / "outside.txt"
     secret.write_text("secret")
     view = world.run(

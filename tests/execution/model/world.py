@@ -17,7 +17,7 @@ from engine.clock import FakeClock
 from engine.execution.runners.model.host_client import ModelHost
 from engine.execution.sandbox import Sandbox
 from engine.execution.sandbox.ladder import NoSandbox
-from engine.execution.session_processes import marked_processes
+from engine.execution.session_processes import find_marked_processes
 from engine.model import Card, ModelCall, SessionState, SessionView
 from engine.services import Overrides
 from tests.conftest import Repository
@@ -166,7 +166,7 @@ class ModelWorld:
         assert view.cost <= cap
         assert self.spent() <= int(self.engine.settings.current.cross_poll_cost_cap_per_hour * 1_000_000)
         assert sum(call.cost for call in self.calls(view)) == view.cost
-        assert marked_processes(view.id) == []
+        assert find_marked_processes(view.id) == []
         assert KEY not in "\n".join(self.texts(view)) + view.error + view.summary
 
 

@@ -12,17 +12,19 @@ import pytest
 from engine.config import Settings, WorkspaceSettings
 from engine.execution.live_session import LiveSession
 from engine.execution.sandbox import Confinement
-from engine.execution.sandbox.ladder import best_sandbox
+from engine.execution.sandbox.ladder import find_best_sandbox
 from engine.model import RunnerInfo
 from tests.execution.session_world import MakeWorld, World, run_python
 from tests.support.helpers import make_program, wait_until
 
-needs_bubblewrap = pytest.mark.skipif(not best_sandbox().confines, reason="bubblewrap does not work on this machine")
+needs_bubblewrap = pytest.mark.skipif(
+    not find_best_sandbox().confines, reason="bubblewrap does not work on this machine"
+)
 
 
 @pytest.fixture
 def world(make_world: MakeWorld) -> World:
-    return make_world(sandbox=best_sandbox())
+    return make_world(sandbox=find_best_sandbox())
 
 
 @needs_bubblewrap
@@ -52,7 +54,7 @@ def test_commands_with_network_reach_the_gate_and_nothing_of_this_machine(
     make_world: MakeWorld, tmp_path: Path
 ) -> None:
     allowed = {str(tmp_path / "work space ü"): WorkspaceSettings(network=True)}
-    world = make_world(sandbox=best_sandbox(), settings=Settings(workspaces=allowed))
+    world = make_world(sandbox=find_best_sandbox(), settings=Settings(workspaces=allowed))
     with socket.socket() as outside:
         outside.bind(("127.0.0.1", 0))
         outside.listen()
@@ -69,7 +71,7 @@ except OSError: print("no gate")
         view = world.run(lambda live: run_python(live, script))
     world.sessions.close()
     assert world.texts(view) == ["not reached", "gate"]
-    assert best_sandbox().describe(network=True) == "bubblewrap, with network"
+    assert find_best_sandbox().describe(network=True) == "bubblewrap, with network"
 
 
 @needs_bubblewrap
@@ -85,7 +87,7 @@ def test_an_installation_under_tmp_is_readable_and_not_writable(tmp_path: Path) 
         confinement = Confinement(tmp_path / "folder", tmp_path / "scratch", tmp_path / "caches")
         confinement.folder.mkdir()
         confinement.make()
-        argv = best_sandbox().wrap([str(tool)], confinement, cwd=confinement.folder)
+        argv = find_best_sandbox().wrap([str(tool)], confinement, cwd=confinement.folder)
         completed = subprocess.run(argv, capture_output=True, text=True, check=False)
     assert completed.stdout == "its own data\nenv\n"
     assert "Read-only" in completed.stderr

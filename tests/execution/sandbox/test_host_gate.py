@@ -24,8 +24,8 @@ from hypothesis import strategies as st
 from engine.execution.live_session import LiveSession
 from engine.execution.sandbox import host_gate
 from engine.execution.sandbox.host_gate import HostGate, read_server_name
-from engine.execution.sandbox.host_rules import host_rules, local_hosts, normal_host, split_address
-from engine.execution.sandbox.ladder import best_sandbox
+from engine.execution.sandbox.host_rules import host_rules, local_hosts, normalise_host, split_address
+from engine.execution.sandbox.ladder import find_best_sandbox
 from engine.model import Refusal, SessionState
 from tests.execution.session_world import MakeWorld, World
 from tests.support.helpers import read_table, wait_until
@@ -33,7 +33,7 @@ from tests.support.helpers import read_table, wait_until
 ROWS = read_table(__file__)
 
 needs_a_gate = pytest.mark.skipif(
-    not best_sandbox().can_filter_hosts, reason="no sandbox that filters hosts works here"
+    not find_best_sandbox().can_filter_hosts, reason="no sandbox that filters hosts works here"
 )
 
 
@@ -323,7 +323,7 @@ def test_closing_cuts_every_connection(open_gate: Callable[..., OpenGate], serve
 
 @pytest.fixture
 def world(make_world: MakeWorld) -> World:
-    return make_world(sandbox=best_sandbox())
+    return make_world(sandbox=find_best_sandbox())
 
 
 FETCH = """
@@ -396,7 +396,7 @@ def test_the_gate_ends_with_its_command_and_leaves_the_exit_code_alone(
 
 @pytest.mark.parametrize(("entry", "host", "port", "through"), ROWS["an_entry_lets_these_hosts_through"])
 def test_an_entry_lets_these_hosts_through(entry: str, host: str, port: int, through: bool) -> None:
-    assert host_rules([entry])[0].matches(normal_host(host), port) is through
+    assert host_rules([entry])[0].matches(normalise_host(host), port) is through
 
 
 @pytest.mark.parametrize(("entry", "address", "admitted"), ROWS["an_entry_admits_these_addresses"])
@@ -415,7 +415,7 @@ def test_an_entry_that_is_no_host_is_refused(entry: str) -> None:
 def test_an_address_in_another_spelling_is_no_name(spelled: str) -> None:
     """A resolver would take them for addresses; here they match nothing."""
     with pytest.raises(ValueError, match=spelled):
-        normal_host(spelled)
+        normalise_host(spelled)
 
 
 def test_local_hosts_are_those_on_the_loopback() -> None:
@@ -429,7 +429,7 @@ def test_any_text_is_split_or_refused(text: str) -> None:
         host, port = split_address(text)
     except ValueError:
         return
-    assert host == normal_host(host)
+    assert host == normalise_host(host)
     assert 0 < port < 65_536
 
 

@@ -10,8 +10,8 @@ import pytest
 
 from engine.execution.sandbox import SESSION_MARK, Confinement
 from engine.execution.sandbox.bubblewrap import Bubblewrap
-from engine.execution.sandbox.command_environment import session_environment
-from engine.execution.sandbox.host_paths import link_tools, readable_places, secret_places
+from engine.execution.sandbox.command_environment import make_session_environment
+from engine.execution.sandbox.host_paths import find_readable_places, find_secret_places, link_tools
 from engine.execution.sandbox.ladder import NoSandbox
 from engine.home import Home
 from tests.support.helpers import make_program, read_table
@@ -44,7 +44,7 @@ def test_the_installations_of_the_path_and_of_the_program_are_readable(
         return text.replace("/place", str(tmp_path))
 
     environment = {"HOME": "/nowhere", "PATH": below_tmp(path)}
-    paths = readable_places(confinement(tmp_path / "session"), below_tmp(program), environment)
+    paths = find_readable_places(confinement(tmp_path / "session"), below_tmp(program), environment)
     tops = [place for place in paths if place.is_relative_to(tmp_path) and place.suffix == ""]
     assert [place for place in tops if not any(place.is_relative_to(top) and place != top for top in tops)] == [
         Path(below_tmp(name)) for name in readable
@@ -56,7 +56,7 @@ def test_a_relative_program_is_not_searched_in_the_folder_of_the_console(
 ) -> None:
     make_program(tmp_path / "console/.venv/bin/pip")
     monkeypatch.chdir(tmp_path / "console")
-    paths = readable_places(confinement(tmp_path / "session"), ".venv/bin/pip", {"HOME": "/nowhere", "PATH": ""})
+    paths = find_readable_places(confinement(tmp_path / "session"), ".venv/bin/pip", {"HOME": "/nowhere", "PATH": ""})
     assert all(place.is_absolute() for place in paths)
 
 
@@ -80,7 +80,7 @@ def test_the_environment_of_commands_has_no_secret(tmp_path: Path, rung: Callabl
         "GIT_DIR": "/elsewhere",
         "FORCE_COLOR": "1",
     }
-    environment = session_environment(confinement(tmp_path), rung(), "sess_1", inherited)
+    environment = make_session_environment(confinement(tmp_path), rung(), "sess_1", inherited)
     assert {name for name in inherited if name in environment} == {"PATH", "HOME", "LC_ALL"}
     assert environment["HOME"] == str(tmp_path / "scratch" / "home")
     assert environment[SESSION_MARK] == "sess_1"
@@ -101,10 +101,10 @@ def test_the_virtual_environment_of_the_engine_is_not_inherited(
     monkeypatch.setattr(sys, "prefix", str(engine_env))
     monkeypatch.setattr(sys, "base_prefix", "/usr")
     inherited = {"PATH": f"{engine_env / 'bin'}:/usr/bin", "VIRTUAL_ENV": str(engine_env)}
-    environment = session_environment(confinement(tmp_path), NoSandbox(), "sess_1", inherited)
+    environment = make_session_environment(confinement(tmp_path), NoSandbox(), "sess_1", inherited)
     assert (environment["PATH"], environment.get("VIRTUAL_ENV")) == ("/usr/bin", None)
     unrelated = {"PATH": "/other/bin:/usr/bin", "VIRTUAL_ENV": "/other"}
-    environment = session_environment(confinement(tmp_path), NoSandbox(), "sess_1", unrelated)
+    environment = make_session_environment(confinement(tmp_path), NoSandbox(), "sess_1", unrelated)
     assert (environment["PATH"], environment["VIRTUAL_ENV"]) == ("/other/bin:/usr/bin", "/other")
 
 
@@ -118,7 +118,7 @@ def test_the_virtual_environment_of_the_workspace_comes_first(
     monkeypatch.setattr(sys, "prefix", str(engine_env))
     monkeypatch.setattr(sys, "base_prefix", "/usr")
     inherited = {"PATH": f"{engine_env / 'bin'}:/usr/bin", "VIRTUAL_ENV": str(engine_env)}
-    environment = session_environment(confined, NoSandbox(), "sess_1", inherited)
+    environment = make_session_environment(confined, NoSandbox(), "sess_1", inherited)
     assert (environment["PATH"], environment["VIRTUAL_ENV"]) == (f"{project_env / 'bin'}:/usr/bin", str(project_env))
 
 
@@ -131,11 +131,11 @@ def test_secret_places_follow_pointers_and_links(tmp_path: Path) -> None:
     elsewhere.touch()
     (user / ".ssh").symlink_to(tmp_path / "keys")
     (tmp_path / "keys").mkdir()
-    paths = secret_places(home, {"HOME": str(user), "KUBECONFIG": f"{elsewhere}:{tmp_path / 'gone'}"})
+    paths = find_secret_places(home, {"HOME": str(user), "KUBECONFIG": f"{elsewhere}:{tmp_path / 'gone'}"})
     paths = tuple(place for place in paths if place.is_relative_to(tmp_path))
     assert paths == tuple(sorted([user / ".aws", tmp_path / "keys", elsewhere, home.data]))
     (user / ".gnupg").symlink_to(user)
-    assert user not in secret_places(home, {"HOME": str(user)})
+    assert user not in find_secret_places(home, {"HOME": str(user)})
 
 
 def test_neither_a_tool_nor_a_setting_makes_the_home_readable(tmp_path: Path) -> None:
@@ -147,7 +147,7 @@ def test_neither_a_tool_nor_a_setting_makes_the_home_readable(tmp_path: Path) ->
     for number, (root, is_shown) in enumerate(((home, False), (tmp_path, False), (home / "pyenv", True))):
         environment = {"HOME": str(home), "PATH": "", "PYENV_ROOT": str(root)}
         inside = confinement(tmp_path / "session", readable=(root,))
-        assert (root in readable_places(inside, "ls", environment)) is is_shown
+        assert (root in find_readable_places(inside, "ls", environment)) is is_shown
         session_home = tmp_path / f"session_home{number}"
         session_home.mkdir()
         link_tools(session_home, environment)

@@ -10,8 +10,8 @@ import pytest
 
 from engine.execution.sandbox import ladder
 from engine.execution.sandbox.bubblewrap import Bubblewrap
-from engine.execution.sandbox.ladder import NoSandbox, RungReport, best_sandbox
-from engine.execution.sandbox.landlock import Landlock, landlock_version
+from engine.execution.sandbox.ladder import NoSandbox, RungReport, find_best_sandbox
+from engine.execution.sandbox.landlock import Landlock, read_landlock_version
 from engine.execution.sandbox.seatbelt import Seatbelt
 from engine.model import SANDBOX_FIX
 from tests.support.helpers import make_program
@@ -20,7 +20,7 @@ from tests.support.helpers import make_program
 @pytest.fixture(autouse=True)
 def clear_ladder_caches() -> Iterator[None]:
     """Forgets which rungs work on this machine, before each test and after."""
-    caches = (ladder.best_sandbox, ladder._rungs_of_platform)
+    caches = (ladder.find_best_sandbox, ladder._rungs_of_platform)
     for cache in caches:
         cache.cache_clear()
     yield
@@ -29,12 +29,12 @@ def clear_ladder_caches() -> Iterator[None]:
 
 
 def reports() -> dict[str, RungReport]:
-    return {report.name: report for report in ladder.ladder_reports()}
+    return {report.name: report for report in ladder.report_rungs()}
 
 
 def test_a_rung_that_works_is_in_force() -> None:
     by_name = reports()
-    assert [name for name, report in by_name.items() if report.in_force] == [best_sandbox().name]
+    assert [name for name, report in by_name.items() if report.in_force] == [find_best_sandbox().name]
     assert by_name["none"].works
 
 
@@ -53,7 +53,7 @@ def test_the_report_on_a_bubblewrap_that_cannot_start_says_why_and_how_to_fix_it
     bwrap = Bubblewrap(str(make_program(tmp_path / "program", f"echo 'bwrap: {error}' >&2; exit 1")))
     monkeypatch.setattr(ladder, "Bubblewrap", lambda: bwrap)
     monkeypatch.setattr(ladder, "Landlock", lambda: Landlock(0))
-    assert isinstance(best_sandbox(), NoSandbox)
+    assert isinstance(find_best_sandbox(), NoSandbox)
     report = reports()["bubblewrap"]
     assert not report.works
     assert error in report.limitations
@@ -65,12 +65,12 @@ def test_landlock_is_in_force_where_bubblewrap_is_missing(monkeypatch: pytest.Mo
     if Landlock().problem:
         pytest.skip("this kernel has no Landlock")
     monkeypatch.setattr(ladder, "Bubblewrap", lambda: Bubblewrap("no such program"))
-    assert best_sandbox().name == "landlock"
-    assert best_sandbox().describe(network=False, hosts=("a.org",)) == "landlock, no network, no loopback"
+    assert find_best_sandbox().name == "landlock"
+    assert find_best_sandbox().describe(network=False, hosts=("a.org",)) == "landlock, no network, no loopback"
     assert "/dev/shm" in reports()["landlock"].limitations
     assert reports()["bubblewrap"].limitations == "it does not work: bwrap is not installed"
     assert reports()["bubblewrap"].fix.startswith("install bubblewrap")
-    assert [report.name for report in ladder.ladder_reports() if report.works] == ["landlock", "none"]
+    assert [report.name for report in ladder.report_rungs() if report.works] == ["landlock", "none"]
 
 
 def test_only_a_rung_that_has_a_better_one_above_it_advises_to_install_that() -> None:
@@ -82,7 +82,7 @@ def test_only_a_rung_that_has_a_better_one_above_it_advises_to_install_that() ->
 @pytest.mark.parametrize("abi", range(1, 8))
 def test_every_version_of_landlock_holds_a_command(abi: int) -> None:
     """Seccomp and the supervisor hold the calls that an older version does not know."""
-    if abi > landlock_version():
+    if abi > read_landlock_version():
         pytest.skip("this kernel has an older Landlock")
     assert Landlock(abi).problem == ""
 
@@ -115,7 +115,7 @@ def test_a_sandbox_exec_that_holds_no_command_is_not_in_force(
     rung = Seatbelt(make_program(tmp_path / "program", body))
     assert rung.problem
     monkeypatch.setattr(ladder, "Seatbelt", lambda: rung)
-    assert isinstance(best_sandbox(), NoSandbox)
+    assert isinstance(find_best_sandbox(), NoSandbox)
     assert Seatbelt(tmp_path / "gone").problem
 
 
@@ -125,8 +125,8 @@ def test_a_sandbox_exec_that_holds_commands_is_in_force_on_macos_alone(
     holds = make_program(tmp_path / "program", 'shift 2; for root in "$@"; do :; done; touch "$root/folder/made"')
     monkeypatch.setattr(ladder, "Seatbelt", lambda: Seatbelt(holds))
     monkeypatch.setattr(platform, "system", lambda: "Darwin")
-    assert best_sandbox().name == "seatbelt"
-    assert best_sandbox().describe(network=False, hosts=("a.org",)) == "seatbelt, no network"
+    assert find_best_sandbox().name == "seatbelt"
+    assert find_best_sandbox().describe(network=False, hosts=("a.org",)) == "seatbelt, no network"
     assert "without a Mac" in reports()["seatbelt"].limitations
     monkeypatch.setattr(platform, "system", lambda: "Linux")
     ladder._rungs_of_platform.cache_clear()

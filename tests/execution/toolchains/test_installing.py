@@ -31,7 +31,7 @@ from engine.execution.runners.toolchains.installing import (
 )
 from engine.execution.runners.toolchains.package_managers import PackageSetup
 from engine.execution.runners.toolchains.projects import find_packages, project_at
-from engine.execution.sandbox.ladder import best_sandbox
+from engine.execution.sandbox.ladder import find_best_sandbox
 from engine.model import ALWAYS_ASKED, Assignment, RunnerInfo, SessionState, SessionView, Verdict
 from engine.safety.gate import GateFacts, gate_rules
 from tests.conftest import Repository
@@ -58,7 +58,7 @@ def world(make_world: MakeWorld, repository: Repository) -> FlowWorld:
 
 @pytest.fixture(autouse=True)
 def _needs_a_sandbox_with_a_gate() -> None:
-    if not best_sandbox().can_filter_hosts:
+    if not find_best_sandbox().can_filter_hosts:
         pytest.skip("no sandbox here holds commands to some hosts")
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from engine.clock import FakeClock
-from engine.execution.sandbox.ladder import best_sandbox
+from engine.execution.sandbox.ladder import find_best_sandbox
 from engine.execution.session_terms import AUTONOMOUS
 from engine.execution.tools.policy import Policy
 from engine.execution.tools.tool_arguments import TOOL_NAMES
@@ -45,8 +45,8 @@ def test_by_itself_nothing_is_executed_without_a_sandbox(make: MakeWorld) -> Non
     assert "exec" not in names(world)
     assert "without a sandbox" in world.problem("exec", command="touch done")
     assert not (world.folder / "done").exists()
-    if best_sandbox().confines:
-        assert "exec" in names(make(mode=AUTONOMOUS, sandbox=best_sandbox()))
+    if find_best_sandbox().confines:
+        assert "exec" in names(make(mode=AUTONOMOUS, sandbox=find_best_sandbox()))
 
 
 def test_a_blocked_command_is_recorded_and_not_run(world: BeltWorld) -> None:
@@ -76,9 +76,9 @@ def test_a_risky_command_waits_for_a_person(world: BeltWorld) -> None:
 
 
 def test_a_risky_command_by_itself_is_not_run(make: MakeWorld) -> None:
-    if not best_sandbox().confines:
+    if not find_best_sandbox().confines:
         pytest.skip("no sandbox")
-    world = make(mode=AUTONOMOUS, sandbox=best_sandbox())
+    world = make(mode=AUTONOMOUS, sandbox=find_best_sandbox())
     world.file("a", "x")
     answer = world.problem("exec", command="shred -u a")
     assert "nobody is available" in answer
@@ -134,9 +134,9 @@ def test_nothing_is_written_before_it_is_allowed(make: MakeWorld) -> None:
 
 
 def test_an_agents_own_tools_pass_the_same_gate(make: MakeWorld) -> None:
-    if not best_sandbox().confines:
+    if not find_best_sandbox().confines:
         pytest.skip("no sandbox")
-    world = make(sandbox=best_sandbox(), policy=Policy(allow=TOOL_NAMES, deny=("exec:make *",)))
+    world = make(sandbox=find_best_sandbox(), policy=Policy(allow=TOOL_NAMES, deny=("exec:make *",)))
 
     def is_allowed(kind: str, **arguments: Any) -> bool:
         return world.belt.is_allowed(AgentToolCall(kind, "a title", **arguments))
@@ -168,16 +168,16 @@ def test_an_agents_own_tools_pass_the_same_gate(make: MakeWorld) -> None:
 def test_a_person_is_asked_about_unknown_kinds_of_tools(
     make: MakeWorld, kind: str, arguments: dict[str, Any], reason: str
 ) -> None:
-    if not best_sandbox().confines:
+    if not find_best_sandbox().confines:
         pytest.skip("no sandbox")
-    world = make(sandbox=best_sandbox())
+    world = make(sandbox=find_best_sandbox())
     call = AgentToolCall(kind, "do something", "with this", **arguments)
     for answer in (ALLOW_ONCE, DENY_ONCE):
         world.answer_request(answer)
         assert world.belt.is_allowed(call) is answer.allows
     assert all(reason in entry.reason for entry in world.permissions.latest())
     assert len(world.permissions.latest()) == 2
-    alone = make(sandbox=best_sandbox(), mode=AUTONOMOUS)
+    alone = make(sandbox=find_best_sandbox(), mode=AUTONOMOUS)
     assert not alone.belt.is_allowed(call)
 
 

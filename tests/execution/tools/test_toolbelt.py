@@ -14,7 +14,7 @@ import pytest
 from engine.clock import FakeClock
 from engine.events import AgentErred, ToolsUsed
 from engine.execution.runners.flow import SessionStopped
-from engine.execution.session_processes import marked_processes
+from engine.execution.session_processes import find_marked_processes
 from engine.execution.tools import texts
 from engine.execution.tools.folder_jail import MAX_FILE_BYTES
 from engine.execution.tools.tool_gate import AgentToolCall
@@ -186,11 +186,11 @@ def test_exec_ends_after_its_timeout_with_its_background_processes(world: BeltWo
     assert "it was ended after 1 s" in answer
     world.answer("exec", command="sleep 300 & disown; setsid nohup sleep 300 >/dev/null 2>&1 & echo")
     world.live.processes.end(grace=0)
-    wait_until(lambda: not marked_processes(world.live.id))
+    wait_until(lambda: not find_marked_processes(world.live.id))
 
 
 def test_exec_ends_with_its_session(world: BeltWorld) -> None:
-    outcome = world.stopped_call(lambda: marked_processes(world.live.id), "exec", command="sleep 300")
+    outcome = world.stopped_call(lambda: find_marked_processes(world.live.id), "exec", command="sleep 300")
     assert outcome == "enough"
     with pytest.raises(SessionStopped):
         world.belt.call("read", {"path": "."})

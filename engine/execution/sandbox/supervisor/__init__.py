@@ -1,9 +1,9 @@
 """Runs one command and ends all its processes with it, on rungs without process namespaces (SPEC 3.8).
 
-`supervised_command` starts the supervisor in a bare interpreter, so it imports only the standard library and its own
-package. It is the subreaper of the command: a process that forks twice, calls setsid or drops its environment is still
-its descendant. When the command ends, when the engine dies, or on SIGTERM, it kills its descendants until none is left.
-Its exit status is that of the command.
+The supervisor is started in a bare interpreter (`make_supervised_command`), so it imports only the standard library and
+its own package. It is the subreaper of the command: a process that forks twice, calls setsid or drops its environment
+is still its descendant. When the command ends, when the engine dies, or on SIGTERM, it kills its descendants until none
+is left. Its exit status is that of the command.
 
 If it gets a seccomp filter, it also confines the command with Landlock and seccomp (`kernel`). Landlock does not cover
 some calls, such as chmod and utime. The kernel passes these on to the supervisor, which judges them
