@@ -25,6 +25,7 @@ from tests.attacks.planting import Trap, make_project, read_tree, run_clawpy, ru
 from tests.conftest import MONDAY_MORNING, Repository
 from tests.execution.landing_world import World
 from tests.support.fork_server import ForkServer
+from tests.support.helpers import read_table
 
 pytestmark = pytest.mark.attack("planted repository")
 
@@ -241,16 +242,9 @@ def test_a_list_of_submodules_includes_nothing(tmp_path: Path, outside: Path) ->
     assert submodule_paths(tmp_path) == ("sub",)
 
 
-READ_FILES = [
-    ".gitmodules", ".mailmap", "AGENTS.md", "CLAUDE.md", "pyproject.toml", "setup.cfg", "tox.ini", "requirements.txt",
-    "Pipfile", "package.json", "Cargo.toml", "go.mod", "Makefile", ".flake8", "ruff.toml", "poetry.toml", "poetry.lock",
-    ".git/config.worktree", ".git/info/grafts",
-]  # fmt: skip
-
-
 @pytest.mark.long
 @pytest.mark.usefixtures("alarm_after_a_minute")
-@pytest.mark.parametrize("name", READ_FILES)
+@pytest.mark.parametrize("name", read_table(__file__)["read_files"])
 def test_a_pipe_in_the_tree_blocks_nothing(repository: Repository, name: str) -> None:
     repository.commit("one", {"a.py": "1"})
     if name == ".git/config.worktree":

@@ -15,6 +15,9 @@ from engine.api.documents import document as as_json
 from engine.execution.changed_files import explain_automatic_use, load_auto_executed_files
 from engine.model import ChangeSet, FileChange, Refusal
 from tests.execution.landing_world import World
+from tests.support.helpers import read_table
+
+TABLE = read_table(__file__)
 
 pytestmark = pytest.mark.attack("review")
 
@@ -37,22 +40,12 @@ def print_work(change_set: ChangeSet) -> str:
     return render_document("work", json.loads(json.dumps(document)))
 
 
-AUTO_EXECUTED_FILES = (
-    ".envrc", "sub/.envrc", ".vscode/tasks.json", ".vscode/settings.json", ".idea/runConfigurations/x.xml",
-    ".githooks/pre-commit", ".husky/pre-push", "conftest.py", "tests/Conftest.py", "setup.py", "package.json",
-    "web/package.json", "Makefile", "GNUmakefile", ".github/workflows/ci.yml", ".gitlab-ci.yml", "Jenkinsfile",
-    ".pre-commit-config.yaml", ".gitattributes", "sub/.gitattributes", ".gitmodules", "package-lock.json", "uv.lock",
-    ".npmrc", "pyproject.toml", "tox.ini", "sitecustomize.py", "evil.pth", ".claude/settings.json", ".mcp.json",
-    "AGENTS.md", "CLAUDE.md", "claude.local.md", ".devcontainer/devcontainer.json", "build.rs", ".cargo/config.toml",
-)  # fmt: skip
-
-
-@pytest.mark.parametrize("path", AUTO_EXECUTED_FILES)
+@pytest.mark.parametrize("path", TABLE["auto_executed"])
 def test_a_file_that_a_tool_executes_has_an_explanation(path: str) -> None:
     assert explain_automatic_use(path)
 
 
-@pytest.mark.parametrize("path", ["src/app.py", "README.md", "tests/test_setup.py", "docs/make.md", "envrc.txt"])
+@pytest.mark.parametrize("path", TABLE["ordinary"])
 def test_an_ordinary_file_has_no_explanation(path: str) -> None:
     assert explain_automatic_use(path) == ""
 
@@ -157,10 +150,7 @@ def test_a_submodule_is_named_and_refused(world: World) -> None:
     assert "git repository" in (text := print_work(change_set)) or "submodule" in text
 
 
-NAMES = ("a\u202etxt.exe", "a\u200bb", "a\x1b[2Kb", "a\rb", "a\nb", "\ufeffa", "a\u2066b", "a\x7fb")
-
-
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", TABLE["names"])
 def test_invisible_characters_in_a_name_are_shown(world: World, name: str) -> None:
     change_set, files = change(world, lambda folder: (folder / name).write_text("x\n"))
     (text,) = files
@@ -169,10 +159,7 @@ def test_invisible_characters_in_a_name_are_shown(world: World, name: str) -> No
     assert all(line.isprintable() for line in print_work(change_set).splitlines())
 
 
-LINES = ("x\u202ey", "x\u2066y", "x\u200by", "x\x1b[1Ay", "x\x08y", "x\ry", "x\u2028y", "x\x9by")
-
-
-@pytest.mark.parametrize("line", LINES)
+@pytest.mark.parametrize("line", TABLE["lines"])
 def test_invisible_characters_in_a_line_are_shown(world: World, line: str) -> None:
     change_set, _ = change(world, lambda folder: (folder / "a.txt").write_bytes(f"{line}\n".encode()))
     (diff,) = world.changes.diff(change_set.id)

@@ -25,6 +25,9 @@ from engine.home import Home
 from engine.model import Refusal
 from tests.api.notify.notification_server import NotificationServer
 from tests.api.notify.world import FakeKeys, FixedSettings
+from tests.support.helpers import read_table
+
+ADDRESSES = read_table(__file__)
 
 # Where an address comes from, and which may stand in the settings (SPEC 11.1).
 
@@ -33,21 +36,12 @@ def settings(url: str) -> FixedSettings:
     return FixedSettings(Settings(notify=NotifySettings(phone=SurfaceSettings(url=url))))
 
 
-@pytest.mark.parametrize(
-    "url",
-    ["", "key", "ntfy://topic", "ntfys://ntfy.sh/topic", "json://127.0.0.1:8080/push?method=PUT", "desktop://",
-     "speak://", "dbus://"],
-)  # fmt: skip
+@pytest.mark.parametrize("url", ADDRESSES["open"])
 def test_addresses_without_a_secret_may_stand_in_the_settings(url: str) -> None:
     assert address_problem(url) == ""
 
 
-@pytest.mark.parametrize(
-    "url",
-    ["ntfy://user:hunter2@ntfy.sh/topic", "ntfy://tk_abc@ntfy.sh/topic", "ntfys://ntfy.sh/topic?token=tk_hunter2",
-     "discord://4242/hunter2", "tgram://hunter2/12", "json://host/x?+Authorization=hunter2", "slack://a/b/hunter2",
-     "https://discord.com/api/webhooks/1/hunter2", "hunter2", "ntfy://a b/hunter2", "json://[::1/hunter2"],
-)  # fmt: skip
+@pytest.mark.parametrize("url", ADDRESSES["secret"])
 def test_addresses_that_may_hold_a_secret_are_refused_and_not_repeated(url: str) -> None:
     assert address_problem(url)
     with pytest.raises(BadConfig) as refused:

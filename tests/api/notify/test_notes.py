@@ -26,6 +26,7 @@ from engine.api.notify.notes import (
 from engine.config import Settings
 from engine.config.notify_settings import Surface
 from engine.model import Tier
+from tests.support.helpers import read_table
 
 # The table of SPEC 10.2: seven kinds of event, six surfaces
 
@@ -123,39 +124,14 @@ def test_a_prompt_that_is_cut_has_no_approve_button() -> None:
         assert note_of(replace(CARD, words=cut), Form.SPOKEN).ask == READ_IT
 
 
-@pytest.mark.parametrize(
-    ("content", "form", "title", "body"),
-    [
-        (CARD, Form.BADGE, "🔮 3", "“Run tests on recently changed modules”\nkoji-core • 72% • 2m ago"),
-        (CARD, Form.HAPTIC_BADGE, "🔮 3", "“Run tests on recently changed modules”\nkoji-core • 72% • 2m ago"),
-        (NEW, Form.BADGE, "🔮 3", "“Run tests on recently changed modules”\nkoji-core • quick check • 2m ago"),
-        (NEW, Form.EMBED, "🔮 koji-core • quick check", "Run tests on recently changed modules"),
-        (LOST, Form.EMBED, "🔮 koji-core • at risk • 72% confidence", "Run tests on recently changed modules"),
-        (
-            NEW,
-            Form.SPOKEN,
-            "",
-            "Cross-pollination suggestion: Run tests on recently changed modules. Quick check.",
-        ),
-        (DONE, Form.HAPTIC, "✅", "Done: 41 passed"),
-        (DONE, Form.BANNER, "🔮 Cross-Pollination", "Done: 41 passed"),
-        (DONE, Form.SPOKEN, "", "Done: 41 passed"),
-        (DONE, Form.RESULT, "✅ koji-core", "Done: 41 passed"),
-        (CARD, Form.EMBED, "🔮 koji-core • 72% confidence", "Run tests on recently changed modules"),
-        (CARD, Form.TICK, "", "✅ Run tests on recently changed modules"),
-        (replace(DONE, words="Failed: 2 tests"), Form.CROSS, "", "❌ Failed: 2 tests"),
-        (replace(DONE, words="Paused: 3 rejections in a row"), Form.PAUSE, "⏸", "Paused: 3 rejections in a row"),
-        (replace(DONE, words="Paused: 3 rejections in a row"), Form.STATUS, "", "⏸ Paused: 3 rejections in a row"),
-        (
-            CARD, Form.SPOKEN, "",
-            "Cross-pollination suggestion: Run tests on recently changed modules. "
-            "Confidence 72 percent.",
-        ),
-    ],
-)  # fmt: skip
-def test_the_title_and_body_of_a_form(content: NotificationContent, form: Form, title: str, body: str) -> None:
-    note = note_of(content, form, pending=3)
-    assert (note.title, note.body) == (title, body)
+CONTENTS = {"card": CARD, "new": NEW, "lost": LOST, "done": DONE}
+
+
+@pytest.mark.parametrize("row", read_table(__file__)["notes"], ids=lambda row: row["form"])
+def test_the_title_and_body_of_a_form(row: dict[str, str]) -> None:
+    content = replace(DONE, words=row["words"]) if "words" in row else CONTENTS[row["content"]]
+    note = note_of(content, Form(row["form"]), pending=3)
+    assert (note.title, note.body) == (row["title"], row["body"])
 
 
 @pytest.mark.parametrize("form", list(Form))

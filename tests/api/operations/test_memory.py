@@ -25,6 +25,9 @@ from engine.services import Overrides
 from tests.api.operations.conftest import Ask
 from tests.api.stand_in import StandIn, card
 from tests.conftest import MONDAY_MORNING, Repository
+from tests.support.helpers import read_table
+
+TABLE = read_table(__file__)
 
 
 def test_a_line_becomes_a_memory_with_everything_it_says() -> None:
@@ -49,20 +52,12 @@ def test_bad_lines_are_named_with_their_number_and_stop_nothing() -> None:
     assert all(line.message for line in rejected)
 
 
+MAY = datetime(2023, 5, 8, 13, 56, tzinfo=UTC)
+
+
 @pytest.mark.parametrize(
     ("text", "time"),
-    [
-        ("2023-05-08", datetime(2023, 5, 8, tzinfo=UTC)),
-        ("2023-05-08T13:56:00+02:00", datetime(2023, 5, 8, 11, 56, tzinfo=UTC)),
-        ("2023-05-08T13:56:00Z", datetime(2023, 5, 8, 13, 56, tzinfo=UTC)),
-        ("1:56 pm on 8 May, 2023", datetime(2023, 5, 8, 13, 56, tzinfo=UTC)),
-        ("2023/05/20 (Sat) 02:21", datetime(2023, 5, 20, 2, 21, tzinfo=UTC)),
-        ("Mon, 08 May 2023 13:56:00 +0000", datetime(2023, 5, 8, 13, 56, tzinfo=UTC)),
-        (1683554160, datetime(2023, 5, 8, 13, 56, tzinfo=UTC)),
-        (1683554160000, datetime(2023, 5, 8, 13, 56, tzinfo=UTC)),
-        ("", None),
-        (None, None),
-    ],
+    [*TABLE["times"].items(), (1683554160, MAY), (1683554160000, MAY), ("", None), (None, None)],
 )
 def test_times_as_people_and_programs_write_them(text: object, time: datetime | None) -> None:
     assert parse_time(text) == time
@@ -132,12 +127,6 @@ def test_a_suggestion_is_a_card_once_and_no_sign_of_the_operator(engine: StandIn
 
 
 SPELLINGS = ("{}", " {} ", "{}\n", "{}1", "{}.", "@{}")
-DISGUISES = [
-    "OPERATOR", "Operator", "oper\u0430tor", "\u043ewner", "ｏｐｅｒａｔｏｒ", "op\u200berator", "o-p-e-r-a-t-o-r",
-    "0perator",    "óperator", "operat0r", "oper@tor", "a1fred", "Alfred 2", "e n g i n e", "ENGINE\u202e",
-    "𝐨𝐰𝐧𝐞𝐫", "own\u0435r",
-    "r00t",    "u\u0455er", "ⓐⓟⓘ", "api()", "[operator]", "operator\u0301", "clawpy-console", "the operator",
-]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", sorted(RESERVED_NAMES))
@@ -148,16 +137,14 @@ def test_a_name_of_authority_is_refused(name: str, spelling: str) -> None:
     assert refused.value.code == "not_its_name"
 
 
-@pytest.mark.parametrize("name", DISGUISES)
+@pytest.mark.parametrize("name", TABLE["disguises"])
 def test_a_disguised_name_is_refused(name: str) -> None:
     with pytest.raises(Refusal) as refused:
         agent_name(name)
     assert refused.value.code == "not_its_name"
 
 
-@pytest.mark.parametrize(
-    "name", ["reviewer", "claude-code", "Codex", "gemini 2.5", "an agent", "qa-bot-3", "Ökonom", "代理", "apiary"]
-)
+@pytest.mark.parametrize("name", TABLE["own_names"])
 def test_a_name_of_its_own_is_kept(name: str) -> None:
     assert agent_name(name) == name
 
