@@ -52,7 +52,7 @@ def test_stale_begins_at_the_day(repository: Repository, run_flow: RunFlow, days
 
 
 def test_branch_names_are_quoted_in_commands() -> None:
-    branch = ComparedBranch("a;rm -rf ~", "0" * 40, 1, 0, 0, is_checked_out=False, state="merged")
+    branch = ComparedBranch("a;rm -rf ~", 1, 0, 0, is_checked_out=False, state="merged")
     assert branch.command == "git branch -d -- 'a;rm -rf ~'"
 
 

@@ -10,7 +10,7 @@ import pytest
 from engine.execution.runners.toolchains.lint_findings import Finding, read_findings
 from engine.execution.runners.toolchains.printed_results import read_printed
 from engine.execution.runners.toolchains.reports import REPORT_READERS
-from engine.execution.runners.toolchains.test_results import FinishedRun
+from engine.execution.runners.toolchains.run_results import FinishedRun
 from engine.model import CheckResult
 from tests.support.helpers import read_table
 

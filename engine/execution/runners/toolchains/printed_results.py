@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict
 
-from engine.execution.runners.toolchains.test_results import FinishedRun, broken_run, make_result, with_exit_code
+from engine.execution.runners.toolchains.run_results import FinishedRun, broken_run, make_result, with_exit_code
 from engine.execution.runners.toolchains.tool_table import TABLES
 from engine.frozen import frozen
 from engine.model import CheckResult

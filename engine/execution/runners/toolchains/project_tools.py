@@ -15,7 +15,7 @@ from pathlib import Path, PurePosixPath
 from engine.execution.runners.toolchains import printed_results, python_projects, related_tests, reports
 from engine.execution.runners.toolchains.lint_findings import Finding, read_findings
 from engine.execution.runners.toolchains.missing_items import PROGRAM_FIXES, MissingItem, missing_fix
-from engine.execution.runners.toolchains.test_results import FinishedRun, uncounted_result
+from engine.execution.runners.toolchains.run_results import FinishedRun, uncounted_result
 from engine.execution.runners.toolchains.tool_table import (
     FALLBACK,
     Command,

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-from engine.execution.runners.toolchains.test_results import FinishedRun, broken_run, make_result
+from engine.execution.runners.toolchains.run_results import FinishedRun, broken_run, make_result
 from engine.model import CheckResult
 
 USAGE_ERRORS = {2: "collection failed", 3: "pytest crashed", 4: "pytest did not understand its arguments"}

@@ -39,7 +39,7 @@ class ToolRow:
     kind: str
     """Its language."""
     detected_by: str = "program"
-    """How the tool is found: a case of `detection._find_tool`."""
+    """How the tool is found: a case of `detection`."""
     output_format: str = "words"
     """A format of reports or of printed output."""
     program: str = ""
