@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import sys
-import threading
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from functools import partial
@@ -18,7 +16,6 @@ from typing import TYPE_CHECKING, Any, cast
 from textual import events, on
 from textual.app import SystemCommand
 from textual.content import Content
-from textual.driver import Driver
 from textual.screen import Screen
 from textual.timer import Timer
 
@@ -36,7 +33,7 @@ from clawpy_console.state import TOPICS
 from clawpy_console.widgets.base_screen import BaseScreen, type_into
 from clawpy_console.widgets.status import gravest_hold
 from engine.home import Home
-from engine.model import Hold, Refusal
+from engine.model import Refusal
 
 if TYPE_CHECKING:
     from clawpy_console.attach.terminal import Terminal
@@ -101,30 +98,12 @@ class ConsoleApp(CardConsole):
         if terminal is not None:
             terminal.on_hang_up = self.quit
             terminal.on_stop_key = self._stop_pressed
-            terminal.apply_colours(self)
-            # Textual would take the process's streams, which the consoles share, and give them back in another order.
-            self._capture_stdout, self._capture_stderr = sys.stdout, sys.stderr  # type: ignore[assignment]
         self._bridge: Bridge | None = None
         self.cards = CardController(self)
         self._tick_timer: Timer | None = None
         self._title = ""  # the title of the terminal
         self.appearance = Appearance(self, self.last)
         self._presence = Presence(self)
-
-    def get_driver_class(self) -> type[Driver]:
-        """The driver of the client's terminal, where there is one."""
-        if self.terminal is None:
-            return super().get_driver_class()
-        from clawpy_console.attach.terminal import TerminalDriver
-
-        return TerminalDriver
-
-    def _fatal_error(self) -> None:
-        """End after an exception, which the caller of the app reports (`clawpy_console.attach.consoles`)."""
-        self._close_messages_no_wait()
-
-    def _print_error_renderables(self) -> None:
-        self._exit_renderables.clear()
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         """The default of each colour name that our style sheets use, for themes that do not define it."""
@@ -163,8 +142,7 @@ class ConsoleApp(CardConsole):
         self.opening = ""
         if not self.is_headless:
             self.host.garbage_collector.take_over()
-        if self._stop_requested:
-            self._stop_in_thread(engine)
+        self.stop_key.engine_opened(engine)
         self._bridge = Bridge(engine.bus, self.post_message)
         await self.appearance.apply_settings(engine)
         self.reload(TOPICS)
@@ -314,31 +292,8 @@ class ConsoleApp(CardConsole):
             self.action_stop_everything()
 
     def action_stop_everything(self) -> None:
-        """Stop everything at once, in a thread of its own (SPEC 3.7)."""
-        self._stop_requested = True
-        self._own_stop = Hold("stop", "Stopping… (F12)", self.now())
-        self._draw_state(frozenset({"holds"}))
-        if self.engine is not None:
-            self._stop_in_thread(self.engine)
-
-    def _stop_in_thread(self, engine: Engine) -> None:
-        def stop() -> None:
-            try:
-                engine.safety.kill_switch.stop("F12 pressed in the console", "operator")
-            except Exception as error:
-                log.exception("F12 failed")
-                self.call_from_thread(self._stop_failed, error)
-            else:
-                self.call_from_thread(self.reload, ["costs", "autonomy", "sessions", "tasks"])
-
-        threading.Thread(target=stop, name="stop", daemon=True).start()
-
-    def _stop_failed(self, error: Exception) -> None:
-        self._own_stop = None
-        self._stop_requested = False
-        self._draw_state(frozenset({"holds"}))
-        self.reload(["costs", "autonomy"])
-        self.show_toast(f"Stop failed: {error}. Run `clawpy stop`.", "error")
+        """Stop everything at once."""
+        self.stop_key.press()
 
     def action_resume(self) -> None:
         """End the gravest stop or pause; a stop and a month stop after a question."""

@@ -15,20 +15,20 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from textual.app import App
 from textual.notifications import Notification, Notify, SeverityLevel
 from textual.screen import Screen
 from textual.worker import Worker
 
 from clawpy_console import last_screen
+from clawpy_console.attach.terminal import Terminal, TerminalApp
 from clawpy_console.formats import one_line
 from clawpy_console.state import SESSION_PAGE, TOPICS, Autonomy, ReadScope, read_topics, used_screens
+from clawpy_console.stop_key import StopKey
 from engine.home import Home
 from engine.model import Hold, Refusal
 
 if TYPE_CHECKING:
     from clawpy_console.attach.host import Host
-    from clawpy_console.attach.terminal import Terminal
     from engine import Engine
 
 log = logging.getLogger(__name__)
@@ -43,7 +43,7 @@ SAVE_DELAY_S = 2.0
 """Seconds from a change until the last screen is saved."""
 
 
-class Console(App[None]):
+class Console(TerminalApp):
     """An app over one engine; `engine` is None until it is open. Screens draw `state`."""
 
     def __init__(
@@ -57,8 +57,7 @@ class Console(App[None]):
         host: Host,
     ) -> None:
         """The state begins as it was saved at the last quit. The first of `workspaces` is the one of this console."""
-        self.terminal = terminal  # before `super().__init__`, which asks for the driver
-        super().__init__()
+        super().__init__(terminal)
         self.home = home
         self.host = host
         self.demo = demo
@@ -79,8 +78,7 @@ class Console(App[None]):
         self._is_reading = False
         self._session_limit = SESSION_PAGE
         self._on_cards_read: list[Callable[[], object]] = []  # called at the next reading of the cards
-        self._own_stop: Hold | None = None  # a stop that was pressed here, until the engine reports it
-        self._stop_requested = False
+        self.stop_key = StopKey(self)
         self.visited: set[str] = set()
         """Screens that were opened before."""
         self.keymap: dict[str, str] = {}
@@ -174,8 +172,8 @@ class Console(App[None]):
         if not changed:
             return
         self.state = dataclasses.replace(self.state, **{name: values[name] for name in changed & set(values)})
-        if self._own_stop is not None and any(hold.word == "stop" for hold in self.state.holds):
-            self._own_stop = None
+        if any(hold.word == "stop" for hold in self.state.holds):
+            self.stop_key.hold = None
         self.state_changed(changed)
         self._save_soon()
 
@@ -342,18 +340,12 @@ class Console(App[None]):
     @property
     def holds(self) -> tuple[Hold, ...]:
         """The stops and pauses in force, with a stop that was just pressed."""
-        return self.state.holds if self._own_stop is None else (self._own_stop, *self.state.holds)
+        pressed = self.stop_key.hold
+        return self.state.holds if pressed is None else (pressed, *self.state.holds)
 
     def resume(self, word: str) -> None:
         """End the stop, the month stop or the pause `word`."""
-
-        def on_resumed(_: object) -> None:
-            self._own_stop = None
-            self._stop_requested = False
-            self.reload(["costs", "autonomy"])
-            self.state_changed(frozenset({"holds"}))
-
-        self.call_engine(lambda engine: engine.safety.kill_switch.resume(word), on_resumed)
+        self.call_engine(lambda engine: engine.safety.kill_switch.resume(word), lambda _: self.stop_key.stop_ended())
 
     def write_setting(self, key: str, value: Any) -> None:
         """Write a setting through the engine."""

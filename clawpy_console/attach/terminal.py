@@ -1,26 +1,25 @@
-"""The connection to the client of a terminal, and Textual's driver on that connection."""
+"""The connection to the client of a terminal, and an app of Textual that is drawn there."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import logging
+import sys
 from codecs import getincrementaldecoder
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.console import Console
 from textual import constants, events
 from textual._xterm_parser import XTermParser  # Textual has no public way to its parser
+from textual.app import App
 from textual.driver import Driver
 from textual.filter import Monochrome, NoColor
 from textual.geometry import Size
 from textual.message import Message
 
 from clawpy_console.attach import protocol
-
-if TYPE_CHECKING:
-    from textual.app import App
 
 log = logging.getLogger(__name__)
 
@@ -212,3 +211,26 @@ class TerminalDriver(Driver):
     def stop_application_mode(self) -> None:
         self.disable_input()
         self._terminal.send(protocol.RESTORE_TERMINAL)
+
+
+class TerminalApp(App[None]):
+    """An app on the terminal of a client; without one, on that of the process."""
+
+    def __init__(self, terminal: Terminal | None) -> None:
+        self.terminal = terminal  # before `super().__init__`, which asks for the driver
+        super().__init__()
+        if terminal is not None:
+            terminal.apply_colours(self)
+            # Textual would take the process's streams, which the consoles share, and give them back in another order.
+            self._capture_stdout, self._capture_stderr = sys.stdout, sys.stderr  # type: ignore[assignment]
+
+    def get_driver_class(self) -> type[Driver]:
+        """The driver of the client's terminal, where there is one."""
+        return TerminalDriver if self.terminal is not None else super().get_driver_class()
+
+    def _fatal_error(self) -> None:
+        """End after an exception, which the caller of the app reports (`clawpy_console.attach.consoles`)."""
+        self._close_messages_no_wait()
+
+    def _print_error_renderables(self) -> None:
+        self._exit_renderables.clear()
