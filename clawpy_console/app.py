@@ -30,6 +30,7 @@ from clawpy_console.presence import Presence
 from clawpy_console.screens.base import ConsoleScreen
 from clawpy_console.screens.mission import MissionScreen
 from clawpy_console.state import TOPICS
+from clawpy_console.stop_key import StopKey
 from clawpy_console.widgets.base_screen import BaseScreen, type_into
 from clawpy_console.widgets.status import gravest_hold
 from engine.home import Home
@@ -98,6 +99,7 @@ class ConsoleApp(CardConsole):
         if terminal is not None:
             terminal.on_hang_up = self.quit
             terminal.on_stop_key = self._stop_pressed
+        self._stop_key = StopKey(self)
         self._bridge: Bridge | None = None
         self.cards = CardController(self)
         self._tick_timer: Timer | None = None
@@ -142,7 +144,7 @@ class ConsoleApp(CardConsole):
         self.opening = ""
         if not self.is_headless:
             self.host.garbage_collector.take_over()
-        self.stop_key.engine_opened(engine)
+        self._stop_key.engine_opened(engine)
         self._bridge = Bridge(engine.bus, self.post_message)
         await self.appearance.apply_settings(engine)
         self.reload(TOPICS)
@@ -293,7 +295,7 @@ class ConsoleApp(CardConsole):
 
     def action_stop_everything(self) -> None:
         """Stop everything at once."""
-        self.stop_key.press()
+        self._stop_key.press()
 
     def action_resume(self) -> None:
         """End the gravest stop or pause; a stop and a month stop after a question."""

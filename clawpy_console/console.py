@@ -23,7 +23,6 @@ from clawpy_console import last_screen
 from clawpy_console.attach.terminal import Terminal, TerminalApp
 from clawpy_console.formats import one_line
 from clawpy_console.state import SESSION_PAGE, TOPICS, Autonomy, ReadScope, read_topics, used_screens
-from clawpy_console.stop_key import StopKey
 from engine.home import Home
 from engine.model import Hold, Refusal
 
@@ -78,7 +77,8 @@ class Console(TerminalApp):
         self._is_reading = False
         self._session_limit = SESSION_PAGE
         self._on_cards_read: list[Callable[[], object]] = []  # called at the next reading of the cards
-        self.stop_key = StopKey(self)
+        self.pressed_stop: Hold | None = None
+        """The stop that was pressed here, until the engine reports it."""
         self.visited: set[str] = set()
         """Screens that were opened before."""
         self.keymap: dict[str, str] = {}
@@ -173,7 +173,7 @@ class Console(TerminalApp):
             return
         self.state = dataclasses.replace(self.state, **{name: values[name] for name in changed & set(values)})
         if any(hold.word == "stop" for hold in self.state.holds):
-            self.stop_key.hold = None
+            self.pressed_stop = None
         self.state_changed(changed)
         self._save_soon()
 
@@ -340,12 +340,17 @@ class Console(TerminalApp):
     @property
     def holds(self) -> tuple[Hold, ...]:
         """The stops and pauses in force, with a stop that was just pressed."""
-        pressed = self.stop_key.hold
-        return self.state.holds if pressed is None else (pressed, *self.state.holds)
+        return self.state.holds if self.pressed_stop is None else (self.pressed_stop, *self.state.holds)
 
     def resume(self, word: str) -> None:
         """End the stop, the month stop or the pause `word`."""
-        self.call_engine(lambda engine: engine.safety.kill_switch.resume(word), lambda _: self.stop_key.stop_ended())
+        self.call_engine(lambda engine: engine.safety.kill_switch.resume(word), lambda _: self.stop_ended())
+
+    def stop_ended(self) -> None:
+        """Draw and read again what a stop changes, once it was ended or has failed."""
+        self.pressed_stop = None
+        self.reload(["costs", "autonomy"])
+        self.state_changed(frozenset({"holds"}))
 
     def write_setting(self, key: str, value: Any) -> None:
         """Write a setting through the engine."""

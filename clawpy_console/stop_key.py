@@ -20,14 +20,12 @@ class StopKey:
 
     def __init__(self, app: Console) -> None:
         self._app = app
-        self._was_pressed = False  # and its stop was not ended since
-        self.hold: Hold | None = None
-        """The stop that was pressed here, until the engine reports it."""
+        self._was_pressed = False
 
     def press(self) -> None:
         """Stop everything; if the engine is not open yet, as soon as it is."""
         self._was_pressed = True
-        self.hold = Hold("stop", "Stopping… (F12)", self._app.now())
+        self._app.pressed_stop = Hold("stop", "Stopping… (F12)", self._app.now())
         self._app.state_changed(frozenset({"holds"}))
         if self._app.engine is not None:
             self._stop_in_thread(self._app.engine)
@@ -36,13 +34,6 @@ class StopKey:
         """Stop the engine if the key was pressed before it was open."""
         if self._was_pressed:
             self._stop_in_thread(engine)
-
-    def stop_ended(self) -> None:
-        """Note that the stop was ended, or failed."""
-        self._was_pressed = False
-        self.hold = None
-        self._app.reload(["costs", "autonomy"])
-        self._app.state_changed(frozenset({"holds"}))
 
     def _stop_in_thread(self, engine: Engine) -> None:
         app = self._app
@@ -59,5 +50,5 @@ class StopKey:
         threading.Thread(target=stop, name="stop", daemon=True).start()
 
     def _stop_failed(self, error: Exception) -> None:
-        self.stop_ended()
+        self._app.stop_ended()
         self._app.show_toast(f"Stop failed: {error}. Run `clawpy stop`.", "error")
