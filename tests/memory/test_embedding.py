@@ -1,4 +1,4 @@
-"""Embedders: the local model in its process, and an endpoint."""
+"""Embedders: the local model in its process, and an endpoint; the token vectors that they make."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
+import numpy
 import pytest
 
 from engine.memory.embedding import (
@@ -17,6 +18,7 @@ from engine.memory.embedding import (
     NoEmbedder,
 )
 from engine.memory.helper import Helper
+from engine.memory.token_vectors import TOKEN_DIMENSIONS, maxsim, pack_tokens
 
 
 @pytest.fixture(scope="module")
@@ -82,3 +84,13 @@ def test_an_endpoint_that_cannot_be_used_says_why(endpoint: Endpoint) -> None:
         EndpointEmbedder("mine", "large", lambda name: endpoint).embed(["abc"])
     with pytest.raises(NoEmbedder, match="clawpy key set mine"):
         EndpointEmbedder("mine", "small", lambda name: None).embed(["abc"])
+
+
+def test_words_are_nearest_to_themselves() -> None:
+    chance = numpy.random.default_rng(1)
+    question, text = (pack_tokens(chance.normal(size=(rows, 384)).astype(numpy.float32)) for rows in (3, 4))
+    assert len(question) == 3 * TOKEN_DIMENSIONS
+    scores = maxsim(question, [], [text, question, None])
+    assert scores[1] == pytest.approx(1.0, abs=0.02)
+    assert scores[0] < scores[1]
+    assert scores[2] == 0.0

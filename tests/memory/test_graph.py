@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from hypothesis import strategies as st
 
 from engine.clock import FakeClock
 from engine.memory import graph as graph_module
-from engine.memory.graph import TaskGraph, recency
+from engine.memory.graph import TaskGraph
 from engine.model import ACYCLIC, GraphEdge, GraphNode, Refusal, Relation
 from tests.support.helpers import refused
 
@@ -103,11 +102,6 @@ def has_circle(arrows: set[tuple[str, str]]) -> bool:
             return True
         remaining &= targets
     return False
-
-
-@pytest.mark.parametrize(("days", "expected"), [(0, 1.0), (14, math.exp(-1)), (28, math.exp(-2)), (-3, 1.0)])
-def test_recency_falls_to_1_in_e_in_14_days(days: int, expected: float) -> None:
-    assert recency(NOW - timedelta(days=days), NOW) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("torn", range(1, 40, 7))

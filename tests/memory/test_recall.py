@@ -151,7 +151,7 @@ def test_a_fact_needs_half_of_the_key_words(
     assert len(FactSource(para).find(RecallQuery(question), NOW, 1.0).items) == found
 
 
-@pytest.mark.parametrize(("days", "recency"), [(0, 1.0), (14, 0.3679), (28, 0.1353)])
+@pytest.mark.parametrize(("days", "recency"), [(-3, 1.0), (0, 1.0), (14, 0.3679), (28, 0.1353)])
 def test_a_tasks_memory_counts_less_with_age(days: int, recency: float) -> None:
     decayed = with_age_decay(match("e", Layer.CONTEXT, 0.8), NOW, NOW + timedelta(days=days))
     assert decayed.score == pytest.approx(0.7 * 0.8 + 0.3 * recency, abs=1e-4)
