@@ -45,7 +45,10 @@ def make_result(
     slowest = sorted(durations.items(), key=lambda pair: (-pair[1], pair[0]))
     return CheckResult(
         tool=tool,
-        **{name: counts.get(name, 0) for name in ("passed", "failed", "skipped", "errors")},
+        passed=counts.get("passed", 0),
+        failed=counts.get("failed", 0),
+        skipped=counts.get("skipped", 0),
+        errors=counts.get("errors", 0),
         seconds=round(seconds, 3),
         failing=tuple(dict.fromkeys(failing))[:MAX_FAILING],
         durations=tuple((name, round(value, 4)) for name, value in slowest),
