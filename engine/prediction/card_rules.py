@@ -142,12 +142,17 @@ class Room:
         run, which only a card of a higher tier may displace. If all places are taken, the last card that may be
         displaced gives its place, preferably one that was not shown yet.
         """
-        upkeep, same_run = self._displaced_upkeep(card, may_displace), self._displaced_of_run(card, may_displace)
-        displaced = None if upkeep is None or same_run is None else list(dict.fromkeys(upkeep + same_run))
-        if displaced is not None and takes_place(card, self._now):
-            displaced = self._displaced_for_place(card, may_displace, displaced)
-        if displaced is not None:
-            self._awake = [other for other in self._awake if other.id not in displaced] + [card]
+        upkeep = self._displaced_upkeep(card, may_displace)
+        of_run = self._displaced_of_run(card, may_displace)
+        if upkeep is None or of_run is None:
+            return None
+        displaced = [*upkeep, *(card_id for card_id in of_run if card_id not in upkeep)]
+        if takes_place(card, self._now):
+            more = self._displaced_for_place(card, may_displace, displaced)
+            if more is None:
+                return None
+            displaced += more
+        self._awake = [other for other in self._awake if other.id not in displaced] + [card]
         return displaced
 
     def _displaced_upkeep(self, card: Card, may_displace: MayDisplace) -> list[str] | None:
@@ -161,33 +166,34 @@ class Room:
 
     def _displaced_of_run(self, card: Card, may_displace: MayDisplace) -> list[str] | None:
         """The ids of the cards for the same run that `card` displaces. None if one of them keeps its place."""
-        others = self.for_same_run(card)
-        highest = _highest_kept(card, may_displace)
+        others, highest = self.find_same_run(card), _highest_kept(card, may_displace)
         return [other.id for other in others] if all(other.tier > highest for other in others) else None
 
-    def for_same_run(self, card: Card) -> list[Card]:
+    def find_same_run(self, card: Card) -> list[Card]:
         """The other cards that would run the same."""
         run = _run_of(card)
         return [other for other in self._awake if run is not None and other.id != card.id and _run_of(other) == run]
 
     def _displaced_for_place(self, card: Card, may_displace: MayDisplace, displaced: list[str]) -> list[str] | None:
-        """Add to `displaced` one card for each limit that is reached. None if no card may be displaced."""
+        """The ids of further cards that `card` displaces: one for each limit that is reached. None if no card may be
+        displaced."""
         seated = [other for other in self._awake if takes_place(other, self._now)]
         alike = sum((other.workspace, other.kind) == (card.workspace, card.kind) for other in seated)
         if alike >= MAX_SAME_KIND and may_displace is not MayDisplace.ANY:
             return None
-        highest, settings = _highest_kept(card, may_displace), self._settings
+        highest, settings, more = _highest_kept(card, may_displace), self._settings, list[str]()
         for limit, workspaces in (
             (settings.max_pending_cards, {card.workspace}),
             (settings.max_pending_cards_in_all, {other.workspace for other in seated}),
         ):
-            others = [other for other in seated if other.workspace in workspaces and other.id not in displaced]
+            gone = {*displaced, *more}
+            others = [other for other in seated if other.workspace in workspaces and other.id not in gone]
             if len(others) >= limit:
                 lower = [other for other in reversed(rank_cards(others, self._now)) if other.tier > highest]
                 if not lower:
                     return None
-                displaced = [*displaced, min(lower, key=lambda other: other.shown_at is not None).id]
-        return displaced
+                more.append(min(lower, key=lambda other: other.shown_at is not None).id)
+        return more
 
     def leave(self, card: Card) -> None:
         """Free the place of this card."""
