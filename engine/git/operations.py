@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Final
@@ -133,35 +134,59 @@ def read_operation(git: Git) -> Operation | None:
     )
     if name == "bisect":
         return _read_bisect(git, folder, head, begun_at)
-    theirs = _read_commit_id(folder / _HEAD_FILES[name]) if name in _HEAD_FILES else ""
-    rebased = onto = todo = ""
-    if name == "rebase":
-        state = next(folder / name for name in ("rebase-merge", "rebase-apply") if (folder / name).exists())
-        rebased = _read_state_file(state / "head-name").removeprefix("refs/heads/")
-        onto = _read_commit_id(state / "onto")
-        theirs = theirs or _read_commit_id(state / "stopped-sha") or _read_commit_id(state / "original-commit")
-        todo = _read_state_file(state / "git-rebase-todo")
-    elif name in ("cherry-pick", "revert"):
-        todo = _read_state_file(folder / "sequencer/todo")
-    remaining = [step[1] for step in map(_TODO_STEP.match, todo.split("\n")) if step]
-    if name != "rebase" and remaining and theirs.startswith(remaining[0]):
-        del remaining[0]  # the commit that is being applied
-    ours = onto or head
+    progress = _read_progress(folder, name)
+    onto, theirs = progress.onto, progress.theirs
     subjects = _subjects_of(git, [head, onto, theirs])
     our_name = _branch_or_id(git, onto) if onto else git.text("symbolic-ref", "-q", "--short", "HEAD", allowed=(0, 1))
     their_name = _branch_or_id(git, theirs) if name == "merge" else theirs[:10]
     resolved = {_path_of_entry(entry) for entry in git.items("ls-files", "--resolve-undo", "-z")} - {*unmerged}
     return Operation(
         name,
-        ours=Side(our_name or head[:10], head, subjects.get(ours, "")),
+        ours=Side(our_name or head[:10], head, subjects.get(onto or head, "")),
         theirs=Side(their_name, theirs, subjects.get(theirs, "")) if theirs else None,
         base=_find_base(git, name, head, theirs) if theirs else "",
         unmerged=unmerged,
         resolved=tuple(sorted(resolved)),
-        rebased=rebased,
-        remaining=tuple(remaining[:MAX_REMAINING]),
+        rebased=progress.rebased,
+        remaining=tuple(progress.remaining[:MAX_REMAINING]),
         begun_at=begun_at,
     )
+
+
+@frozen
+class _Progress:
+    """How far an operation other than a bisect has come, by git's state files."""
+
+    theirs: str
+    """The commit that is being applied; "" if git does not record it."""
+    onto: str = ""
+    """The new base of a rebase."""
+    rebased: str = ""
+    """The branch that is rebased."""
+    remaining: Sequence[str] = ()
+    """The commits that are to be applied after `theirs`."""
+
+
+def _read_progress(folder: Path, name: str) -> _Progress:
+    theirs = _read_commit_id(folder / _HEAD_FILES[name]) if name in _HEAD_FILES else ""
+    if name == "rebase":
+        state = next(folder / name for name in ("rebase-merge", "rebase-apply") if (folder / name).exists())
+        return _Progress(
+            theirs or _read_commit_id(state / "stopped-sha") or _read_commit_id(state / "original-commit"),
+            onto=_read_commit_id(state / "onto"),
+            rebased=_read_state_file(state / "head-name").removeprefix("refs/heads/"),
+            remaining=_read_steps(state / "git-rebase-todo"),
+        )
+    if name not in ("cherry-pick", "revert"):
+        return _Progress(theirs)
+    steps = _read_steps(folder / "sequencer/todo")
+    is_first_applied = bool(steps) and theirs.startswith(steps[0])
+    return _Progress(theirs, remaining=steps[1:] if is_first_applied else steps)
+
+
+def _read_steps(file: Path) -> list[str]:
+    """The commits in a list of steps."""
+    return [step[1] for step in map(_TODO_STEP.match, _read_state_file(file).split("\n")) if step]
 
 
 def conflicted_files(git: Git) -> dict[str, dict[int, Stage]]:

@@ -44,13 +44,6 @@ _PATCH_OPTIONS = ("--unified=0", "--no-color", "--find-renames", "--irreversible
 _SMALL_FILES = ("-c", f"core.bigFileThreshold={MAX_READ_BYTES}")
 _SECRET_HINT = re.compile(HINT.pattern.encode())
 _TOOL_FOLDER = re.compile(r"^(.*?(?:^|/)(?:node_modules|\.venv|venv|__pycache__|site-packages))/")
-_UNWANTED_KINDS: Final = (
-    ("database dump", 1_000_000, re.compile(r"\.(?:sql|dump|bak|pgdump)(?:\.(?:gz|bz2|xz|zst))?$", re.I)),
-    ("database", 1_000_000, re.compile(r"\.(?:sqlite3?|mdb|rdb)$", re.I)),
-    ("archive", 2_000_000, re.compile(r"\.(?:zip|tar|tgz|tar\.(?:gz|bz2|xz|zst)|7z|rar|iso|war)$", re.I)),
-    ("core dump", 100_000, re.compile(r"(?:^|/)core(?:\.\d+)?$|\.(?:hprof|dmp|stackdump)$")),
-)
-"""(kind, minimum number of bytes, pattern of names) of files that belong in no repository."""
 _TEST_PATH = re.compile(r"(?:^|/)(?:tests?|testdata|test[-_]data|fixtures?|examples?|samples?)/", re.I)
 
 
@@ -115,6 +108,23 @@ class Unpushed:
 
 
 NOTHING_UNPUSHED: Final = Unpushed()
+
+
+@frozen
+class _UnwantedFiles:
+    """A kind of files that belong in no repository, by their names and their least size in bytes."""
+
+    kind: str
+    min_size: int
+    names: re.Pattern[str]
+
+
+_UNWANTED: Final = (
+    _UnwantedFiles("database dump", 1_000_000, re.compile(r"\.(?:sql|dump|bak|pgdump)(?:\.(?:gz|bz2|xz|zst))?$", re.I)),
+    _UnwantedFiles("database", 1_000_000, re.compile(r"\.(?:sqlite3?|mdb|rdb)$", re.I)),
+    _UnwantedFiles("archive", 2_000_000, re.compile(r"\.(?:zip|tar|tgz|tar\.(?:gz|bz2|xz|zst)|7z|rar|iso|war)$", re.I)),
+    _UnwantedFiles("core dump", 100_000, re.compile(r"(?:^|/)core(?:\.\d+)?$|\.(?:hprof|dmp|stackdump)$")),
+)
 
 
 @frozen
@@ -293,9 +303,9 @@ def _classify_file(entry: _RawEntry, size: int) -> tuple[str, str]:
     if not _TEST_PATH.search(entry.path):
         if filled := _TOOL_FOLDER.match(entry.path):
             return FILLED_FOLDER, filled[1]
-        for kind, least, pattern in _UNWANTED_KINDS:
-            if size >= least and pattern.search(entry.path):
-                return kind, entry.path
+        for unwanted in _UNWANTED:
+            if size >= unwanted.min_size and unwanted.names.search(entry.path):
+                return unwanted.kind, entry.path
     return ("large file", entry.path) if size > LARGE_FILE_BYTES else ("", "")
 
 
