@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,7 +24,7 @@ from engine.model.lessons import lesson_id
 from engine.storage import rows
 from engine.storage.database import Database
 from engine.storage.rows import driver_of
-from tests.hierarchy.guidance_world import World, edit_profile, learning, make_world, texts
+from tests.hierarchy.guidance_world import World, edit_profile, learning, texts
 
 LEADER = AgentTier("lead", 3, "", "code tests")
 PROFILE = LeaderProfile("lead", patterns=(Pattern("known", "one two three four five"),))
@@ -110,11 +109,6 @@ def test_a_pattern_says_the_same_from_a_similarity_of_0_6(text: str, pattern: st
 
 
 # -- the queue
-
-
-@pytest.fixture
-def world(tmp_path: Path, database: Database, clock: FakeClock) -> World:
-    return make_world(tmp_path, database, clock)
 
 
 def refusal(bubble: Bubble) -> tuple[str, str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
-from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
@@ -24,8 +23,7 @@ from engine.model import (
     SourceKind,
 )
 from engine.model.lessons import lesson_id
-from engine.storage.database import Database
-from tests.hierarchy.guidance_world import World, edit_profile, make_world
+from tests.hierarchy.guidance_world import World, edit_profile
 from tests.support.helpers import refused
 
 # -- the block
@@ -140,11 +138,6 @@ def test_a_lesson_of_a_nearer_leader_or_block_is_not_repeated() -> None:
 
 
 # -- of an agent
-
-
-@pytest.fixture
-def world(tmp_path: Path, database: Database, clock: FakeClock) -> World:
-    return make_world(tmp_path, database, clock)
 
 
 def item_texts(guidance: Guidance) -> set[str]:

@@ -20,11 +20,6 @@ from tests.hierarchy.guidance_world import SOUL, World, edit_profile, make_world
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-@pytest.fixture
-def world(tmp_path: Path, database: Database, clock: FakeClock) -> World:
-    return make_world(tmp_path, database, clock)
-
-
 def test_headings_seed_a_profile() -> None:
     profile = seed_profile("cto", SOUL.format(name="cto", domain="technology"))
     assert profile.domain == "technology"

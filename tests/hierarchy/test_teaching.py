@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,14 +11,8 @@ import pytest
 from engine.clock import FakeClock
 from engine.model.lessons import lesson_id
 from engine.model.text import INHERITED, write_section
-from engine.storage.database import Database
 from engine.storage.ledger import Ledger
-from tests.hierarchy.guidance_world import World, edit_profile, make_world
-
-
-@pytest.fixture
-def world(tmp_path: Path, database: Database, clock: FakeClock) -> World:
-    return make_world(tmp_path, database, clock)
+from tests.hierarchy.guidance_world import World, edit_profile
 
 
 def outcomes(world: World) -> dict[str, str]:

@@ -1,0 +1,16 @@
+"""A small organisation for each test."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from engine.clock import FakeClock
+from engine.storage.database import Database
+from tests.hierarchy.guidance_world import World, make_world
+
+
+@pytest.fixture
+def world(tmp_path: Path, database: Database, clock: FakeClock) -> World:
+    return make_world(tmp_path, database, clock)
