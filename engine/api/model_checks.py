@@ -141,8 +141,7 @@ def channel_models(settings: SettingsSource, router: ModelRouter) -> list[Channe
         try:
             models.append(ChannelModel(name, router.choose(channel.agent, name).id))
         except Refusal as refusal:
-            reason = f"{refusal.message} ({refusal.fix})" if refusal.fix else refusal.message
-            models.append(ChannelModel(name, reason=reason))
+            models.append(ChannelModel(name, reason=str(refusal)))
     return models
 
 

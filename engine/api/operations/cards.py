@@ -256,23 +256,13 @@ def trigger(
     channel = target_channel or channel
     for name in (channel, from_channel):
         check_channel(engine, name)
-    card: Card | None
-    if prediction_id is not None:
-        card = engine.cards.get(prediction_id)
-    elif hint:
-        card = _card_of_hint(engine, hint, channel, workspace)
-    else:
-        engine.card_cycle.run_cycle(requested=True)
-        card = next(iter(engine.cards.pending(channel=channel)), None)
+    card = _choose_card(engine, prediction_id, hint, channel, workspace)
     if card is None:
         where = f" for #{channel}" if channel else ""
         return _trigger_document(engine, None, channel, f"nothing to propose{where} now")
     try:
         if prediction_id is not None and from_channel is None:
-            work = card.assignment
-            if channel not in (None, work.channel) or hint not in (None, work.prompt):
-                message = f"{card.id} is “{work.prompt}” on {work.channel}"
-                raise Refusal("another_card", message, "read it again, then approve it")
+            _check_card(card, hint, channel)
             engine.autonomy.note_activity("gateway trigger")
             engine.cards.approve(card.id, by=decided_by)
         else:
@@ -282,6 +272,26 @@ def trigger(
             raise
         return _trigger_document(engine, card.id, channel, f"it is pending as a card: {refusal.message}")
     return _trigger_document(engine, card.id, channel, "")
+
+
+def _choose_card(
+    engine: Services, card_id: str | None, hint: str | None, channel: str | None, workspace: str | None
+) -> Card | None:
+    """The named card, else the card of the hint, else the best card after a check for new ones."""
+    if card_id is not None:
+        return engine.cards.get(card_id)
+    if hint:
+        return _card_of_hint(engine, hint, channel, workspace)
+    engine.card_cycle.run_cycle(requested=True)
+    return next(iter(engine.cards.pending(channel=channel)), None)
+
+
+def _check_card(card: Card, hint: str | None, channel: str | None) -> None:
+    """Check that a card is what its approval says. Raises `Refusal` `another_card`."""
+    work = card.assignment
+    if channel not in (None, work.channel) or hint not in (None, work.prompt):
+        message = f"{card.id} is “{work.prompt}” on {work.channel}"
+        raise Refusal("another_card", message, "read it again, then approve it")
 
 
 def _card_of_hint(engine: Services, hint: str, channel: str | None, workspace: str | None) -> Card:

@@ -93,51 +93,55 @@ def _split_sentence(sentence: str, quotes: list[tuple[str, bool]], *, talked: bo
     """The clauses of a sentence. `talked` says that the sentence is only code, and that the words before it only talk
     about it."""
     sentence = _BULLET.sub("", sentence[:MAX_SENTENCE_LENGTH])
-    question = bool(_vocabulary().questions.match(_remove_filler(sentence)[:80])) and not sentence.lower().startswith(
-        "if "
-    )
+    first_words = _remove_filler(sentence)[:80]
+    is_question = bool(_vocabulary().questions.match(first_words)) and not sentence.lower().startswith("if ")
     parts = _SEPARATOR.split(sentence)
-    result: list[Clause] = []
-    before: Clause | None = None
+    clauses: list[Clause] = []
     context = ""
-    for index in range(0, len(parts), 2):
-        conjunction = parts[index - 1].strip().lower() if index else ""
-        part = parts[index]
+    for separator, part in zip(["", *parts[1::2]], parts[::2], strict=True):
+        conjunction = separator.strip().lower()
         pieces = [quotes[int(match[1])] for match in _MARK.finditer(part) if int(match[1]) < len(quotes)]
         bare = " ".join(_remove_filler(_MARK.sub(" ", part)).split())
         if not bare and not pieces:
             continue
-        conditional = bool(re.match(r"(?:if|when|while|unless|once|after|before|because|since)\b", bare, re.IGNORECASE))
-        talks = (
-            talked
-            or question
-            or conditional
-            or bool(_vocabulary().talk.match(bare))
-            or bool(_vocabulary().about.search(bare))
-        )
-        joined = conjunction in ("and", "or", "nor", "&", ",")
-        if before is not None and not talks:
-            if conjunction == "before":
-                talks = True
-            elif before.asks:
-                talks = conjunction in ("or", "nor") and before.negated_from >= 0
-            elif _vocabulary().talk.match(context):
-                talks = conjunction == ":" or (joined and bool(_SUBORDINATE.search(context)))
-            else:
-                talks = conjunction in ("or", "nor") and bool(_vocabulary().negations.search(context))
+        talks = talked or is_question or _only_talks(bare)
+        if clauses and not talks:
+            talks = _continues_talk(clauses[-1], context, conjunction)
         negation = _vocabulary().negations.search(bare)
-        clause = Clause(
-            bare,
-            not talks,
-            tuple(text for text, is_code in pieces if is_code),
-            tuple(text for text, is_code in pieces if not is_code),
-            bool(pieces) and bool(_vocabulary().carriers.match(bare)),
-            negation.end() if negation else -1,
+        clauses.append(
+            Clause(
+                bare,
+                asks=not talks,
+                code=tuple(text for text, is_code in pieces if is_code),
+                quoted=tuple(text for text, is_code in pieces if not is_code),
+                carries=bool(pieces) and bool(_vocabulary().carriers.match(bare)),
+                negated_from=negation.end() if negation else -1,
+            )
         )
-        result.append(clause)
-        context = f"{context} {bare}" if talks and joined else bare
-        before = clause
-    return result
+        context = f"{context} {bare}" if talks and conjunction in _JOINING else bare
+    return clauses
+
+
+_CONDITION = re.compile(r"(?:if|when|while|unless|once|after|before|because|since)\b", re.IGNORECASE)
+_JOINING = ("and", "or", "nor", "&", ",")
+
+
+def _only_talks(text: str) -> bool:
+    """Whether a clause, judged by itself, talks about something, or says when something is to be done."""
+    words = _vocabulary()
+    return bool(_CONDITION.match(text) or words.talk.match(text) or words.about.search(text))
+
+
+def _continues_talk(before: Clause, context: str, conjunction: str) -> bool:
+    """Whether a clause only talks because of the one `before`. `context` are the words before it that belong to it."""
+    if conjunction == "before":
+        return True
+    is_alternative = conjunction in ("or", "nor")
+    if before.asks:
+        return is_alternative and before.negated_from >= 0
+    if _vocabulary().talk.match(context):
+        return conjunction == ":" or (conjunction in _JOINING and bool(_SUBORDINATE.search(context)))
+    return is_alternative and bool(_vocabulary().negations.search(context))
 
 
 def _remove_filler(text: str) -> str:
