@@ -178,7 +178,7 @@ def machine_fields(state: AppState, now: datetime) -> Iterator[Field]:
     """The levels of the kill switch, the sandbox, and work that triggered other work."""
     yield heading("kill switch, four levels")
     for level in state.levels:
-        level_text = f"■ {level.words}. To resume: {level.lift}" if level.thrown else f"○ {level.words}"
+        level_text = f"■ {level.words}. To resume: {level.how_to_end}" if level.thrown else f"○ {level.words}"
         yield Field(LEVEL_NAMES.get(level.name, level.name), one_line(level_text), "wrong" if level.thrown else "grey")
     yield heading("sandbox")
     yield text_line(state.sandbox or "not tested yet", "grey")

@@ -303,7 +303,7 @@ class Autonomy:
             autonomous=settings.autonomous_mode_enabled,
             silence=self._confirmed_silence(),
             threshold=self._silence_threshold(),
-            resumed=self._kill_switch.was_lifted_by_operator(),
+            resumed=self._kill_switch.was_resumed_by_operator(),
             paused_for_cost=pause is not None and pause.reason.startswith("cost"),
         )
 

@@ -88,13 +88,14 @@ class ChainStep:
 class StopLevel:
     """One of the four levels of the kill switch (SPEC 3.7): `config`, `api`, `key`, `outside`.
 
-    `thrown` says whether it stops the engine now, `words` describes its state, and `lift` says how to end the stop.
+    `thrown` says whether it stops the engine now, `words` describes its state, and `how_to_end` says how to
+    end the stop.
     """
 
     name: str
     thrown: bool
     words: str
-    lift: str
+    how_to_end: str
 
 
 @frozen

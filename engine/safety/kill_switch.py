@@ -39,7 +39,7 @@ PAUSE_DURATION = timedelta(hours=2)
 WATCH_INTERVAL_S = 0.1
 """Seconds between two checks of the stop file and the settings."""
 _LAST_AT_RESUME = "safety.last_decision_at_resume"
-_LIFTED_BY_OPERATOR = "safety.lifted_by_hand"
+_RESUMED_BY_OPERATOR = "safety.lifted_by_hand"
 
 
 @frozen
@@ -149,7 +149,7 @@ class KillSwitch:
         self._watcher: threading.Thread | None = None
         with database.read() as session:
             self._holds = _read_holds(session)
-            self._lifted_by_operator = bool(state.get(session, _LIFTED_BY_OPERATOR, False))
+            self._resumed_by_operator = bool(state.get(session, _RESUMED_BY_OPERATOR, False))
 
     def start(self) -> None:
         """Watch the stop file and the settings from now on. A stop that was requested before takes effect at once."""
@@ -168,9 +168,9 @@ class KillSwitch:
         """The active holds, strictest first."""
         return list(active_holds(self._holds, self._clock.now()))
 
-    def was_lifted_by_operator(self) -> bool:
+    def was_resumed_by_operator(self) -> bool:
         """Whether the operator ended the last pause or month stop (SPEC 7.1)."""
-        return self._lifted_by_operator
+        return self._resumed_by_operator
 
     def current_verdict(self, *, by_operator: bool = False) -> RailVerdict:
         """Whether anything may run now. It does not read the database, so it is cheap enough to ask before each cycle
@@ -235,7 +235,7 @@ class KillSwitch:
                     raise Refusal(
                         "stop_file", f"{self._file} cannot be removed: {error}", "remove it by hand"
                     ) from error
-            self._database.write(lambda transaction: self._lift(transaction, word, by_operator=True))
+            self._database.write(lambda transaction: self._end(transaction, word, by_operator=True))
             if word == STOP:
                 self._stopping = False
 
@@ -258,7 +258,7 @@ class KillSwitch:
         transaction.session.merge(HoldRow(word=word, reason=reason, by=by, since=transaction.now, until=until))
         transaction.session.flush()
         if word != STOP:
-            state.put(transaction, _LIFTED_BY_OPERATOR, False)
+            state.put(transaction, _RESUMED_BY_OPERATOR, False)
         transaction.record(HoldPlaced(subject=word, reason=reason))
         transaction.after_commit(self._refresh_after(transaction))
         return True
@@ -281,11 +281,11 @@ class KillSwitch:
         if count >= MAX_REJECTIONS:
             self.place(transaction, PAUSE, f"{count} rejections in a row")
 
-    def lift_expired(self, transaction: Transaction) -> None:
+    def end_expired(self, transaction: Transaction) -> None:
         """Remove holds whose time is over."""
         for hold in _read_holds(transaction.session):
             if hold.until is not None and transaction.now >= hold.until:
-                self._lift(transaction, hold.word, by_operator=False)
+                self._end(transaction, hold.word, by_operator=False)
 
     def poll(self) -> None:
         """Check once: turn a stop file into a hold, remove expired holds, and end sessions if a level stopped
@@ -297,7 +297,7 @@ class KillSwitch:
             facts = self._facts(self._holds)
         now = self._clock.now()
         if any(hold.until is not None and now >= hold.until for hold in self._holds):
-            self._database.write(self.lift_expired)
+            self._database.write(self.end_expired)
         is_stopped = facts.stop_requested or not (facts.enabled and facts.enabled_this_run)
         if is_stopped and not self._was_stopped:
             self._stop_sessions(decide_kill(facts, by_operator=True).reason)
@@ -331,7 +331,7 @@ class KillSwitch:
                 log.exception("the stop file could not be removed; `resume stop` reports it")
             self._stopping = False
 
-    def _lift(self, transaction: Transaction, word: str, *, by_operator: bool) -> None:
+    def _end(self, transaction: Transaction, word: str, *, by_operator: bool) -> None:
         row = load(transaction.session, HoldRow, word)
         if row is None:
             return
@@ -341,17 +341,17 @@ class KillSwitch:
             # The id of the last decision is stored, not the number of decisions, because an undo changes the number.
             state.put(transaction, _LAST_AT_RESUME, self.decisions.newest_id(transaction.session))
         if word != STOP:
-            state.put(transaction, _LIFTED_BY_OPERATOR, by_operator)
+            state.put(transaction, _RESUMED_BY_OPERATOR, by_operator)
         reason = "resumed by you" if by_operator else "it has expired"
         transaction.record(HoldLifted(subject=word, reason=reason))
         transaction.after_commit(self._refresh_after(transaction))
 
     def _refresh_after(self, transaction: Transaction) -> Callable[[], None]:
         holds = _read_holds(transaction.session)
-        lifted_by_operator = bool(state.get(transaction.session, _LIFTED_BY_OPERATOR, False))
+        resumed_by_operator = bool(state.get(transaction.session, _RESUMED_BY_OPERATOR, False))
 
         def refresh() -> None:
-            self._holds, self._lifted_by_operator = holds, lifted_by_operator
+            self._holds, self._resumed_by_operator = holds, resumed_by_operator
             self._on_change()
 
         return refresh

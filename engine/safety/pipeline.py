@@ -140,7 +140,7 @@ class Pipeline:
 
     def decide(self, transaction: Transaction, trigger: Trigger) -> Ruling:
         """Ask the rails about a trigger and log it; if all allow, reserve its cost and issue its permit."""
-        self._kill_switch.lift_expired(transaction)
+        self._kill_switch.end_expired(transaction)
         for prediction_id in self._permits.revoke_expired(transaction):
             self._costs.release_prediction(transaction, prediction_id)
         spent = self._spent_in(transaction.session)

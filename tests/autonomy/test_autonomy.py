@@ -27,7 +27,7 @@ class StandInKillSwitch:
         self.enabled = True
         self.by_hand = False
 
-    def was_lifted_by_operator(self) -> bool:
+    def was_resumed_by_operator(self) -> bool:
         return self.by_hand
 
     def holds(self) -> list[Hold]:

@@ -211,7 +211,7 @@ def test_who_ended_the_last_pause_is_known_after_a_restart(
         rails.switch.stop("F12", "console")
         rails.switch.resume("stop")
         restarted = make_rails(database, clock, tmp_path).safety.kill_switch
-        assert switch.was_lifted_by_operator() is restarted.was_lifted_by_operator() is by_operator
+        assert switch.was_resumed_by_operator() is restarted.was_resumed_by_operator() is by_operator
     assert len(changes) == 8, "whoever shows the state hears of each change at once"
 
 

@@ -166,7 +166,7 @@ def _only_hold(engine: ApiServices, holds: Sequence[Hold]) -> str:
     if thrown is None:
         raise Refusal("not_held", "nothing is stopped or paused", "see `clawpy status`")
     # A level of the kill switch that is not a hold is ended in another way.
-    raise Refusal("not_held", f"nothing is stopped or paused, but {thrown.name}: {thrown.words}", thrown.lift)
+    raise Refusal("not_held", f"nothing is stopped or paused, but {thrown.name}: {thrown.words}", thrown.how_to_end)
 
 
 @operation(marks_presence=True)
