@@ -84,15 +84,15 @@ def read_printed(name: str, run: FinishedRun) -> CheckResult | None:
     """The result that a run printed in the format `name`; the format `words` tries all of them. None if it is only
     known that the run succeeded."""
     names = [name] if name != "words" else [name for name, form in _FORMATS.items() if not form.hidden]
-    check = next(filter(None, (_read_format(_FORMATS[name], run) for name in names)), None)
+    text = _ANSI.sub("", run.output).replace("\r\n", "\n")
+    check = next(filter(None, (_read_format(_FORMATS[name], run.tool, text) for name in names)), None)
     if check is not None:
         return with_exit_code(run, check)
     return None if name == "words" else broken_run(run)
 
 
-def _read_format(form: PrintedFormat, run: FinishedRun) -> CheckResult | None:
-    """The result; None if the output does not have the format."""
-    text = _ANSI.sub("", run.output).replace("\r\n", "\n")
+def _read_format(form: PrintedFormat, tool: str, text: str) -> CheckResult | None:
+    """The result that `tool` printed; None if its output does not have the format."""
     totals = list(form.total.finditer(text))
     if not totals or not form.sign.search(text):
         return None
@@ -104,7 +104,7 @@ def _read_format(form: PrintedFormat, run: FinishedRun) -> CheckResult | None:
     durations = {test.id: test.seconds for test in tests if test.seconds is not None}
     counts = _read_counts(totals) or Counter(test.outcome for test in ran.values())
     seconds = sum(map(_read_seconds, [*totals, *form.time.finditer(text)])) or sum(durations.values())
-    return make_result(run.tool, counts, seconds=seconds, failing=failing, durations=durations)
+    return make_result(tool, counts, seconds=seconds, failing=failing, durations=durations)
 
 
 def _read_counts(totals: Iterable[re.Match[str]]) -> Counter[str]:
