@@ -71,16 +71,17 @@ def _first_run(context: WorkspaceContext, part: Part, tool: Toolchain) -> Offer:
     files = [file for file in git.files if not file.deleted and part.tests(file.path)]
     uncommitted = usable_names(file.path for file in files)
     unpushed = usable_names(path for path in git.own_files if part.tests(path))
-    for paths, reason, at in (
-        (uncommitted, "Not committed yet", earliest(file.modified_at for file in files)),
-        (unpushed, "Not pushed yet" if git.upstream else "On this branch alone", newest_commit(git)),
-    ):
-        if paths:
-            reason = f"{reason}: {listing(paths, 3)}. No test run is known here."
-            return _run_offer(context, part, paths, reason, facts={}, evidence_at=at)
+    unknown = "No test run is known here."
+    if uncommitted:
+        at, reason = earliest(file.modified_at for file in files), f"Not committed yet: {listing(uncommitted, 3)}."
+        return _run_offer(context, part, uncommitted, f"{reason} {unknown}", facts={}, evidence_at=at)
+    if unpushed:
+        where = "Not pushed yet" if git.upstream else "On this branch alone"
+        reason = f"{where}: {listing(unpushed, 3)}. {unknown}"
+        return _run_offer(context, part, unpushed, reason, facts={}, evidence_at=newest_commit(git))
     return Offer(
         f"Run the test suite{part.within} once with {plain(tool.title, 30)}",
-        "No test run is known here. Later runs are compared with it.",
+        f"{unknown} Later runs are compared with it.",
         subject="first run",
         facts={"tool": tool.name, "where": tool.interpreter},
         parameters={"paths": []},
