@@ -15,8 +15,9 @@ from tests.conftest import Repository
 from tests.execution.flows.conftest import RunFlow, commit_shop
 from tests.support.helpers import make_program
 
+pytestmark = pytest.mark.long
 
-@pytest.mark.long
+
 def test_only_the_tests_of_changed_files_run(project: Repository, run_flow: RunFlow) -> None:
     commit_shop(project)
     run = run_flow("run_tests", paths=["shop/cart.py", "README.md"])
@@ -28,7 +29,6 @@ def test_only_the_tests_of_changed_files_run(project: Repository, run_flow: RunF
     assert not list(project.path.rglob("__pycache__"))
 
 
-@pytest.mark.long
 def test_a_clean_head_is_tested_without_uncommitted_files(project: Repository, run_flow: RunFlow) -> None:
     commit_shop(project)
     project.commit("uses a helper", {"tests/test_tax.py": "def test_tax():\n    import shop.tax\n"})
@@ -48,7 +48,6 @@ def test_a_clean_head_is_tested_without_uncommitted_files(project: Repository, r
 UV = '[project]\nname = "shop"\ndependencies = ["sqlalchemy_not_here"]\n[tool.uv]\n'
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("place", ["conftest.py", "shop/cart.py"])
 def test_a_package_that_is_not_installed_is_no_failed_test(project: Repository, run_flow: RunFlow, place: str) -> None:
     commit_shop(project)
@@ -64,7 +63,6 @@ def test_a_package_that_is_not_installed_is_no_failed_test(project: Repository, 
     assert caught.value.fix == "uv sync"
 
 
-@pytest.mark.long
 def test_an_environment_without_pytest_is_named_with_the_interpreter_used_instead(
     project: Repository, run_flow: RunFlow, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -91,7 +89,6 @@ def test_an_environment_without_pytest_is_named_with_the_interpreter_used_instea
     assert caught.value.fix == ".venv/bin/pip install pytest"
 
 
-@pytest.mark.long
 def test_a_module_of_the_project_that_cannot_be_imported_is_an_error(project: Repository, run_flow: RunFlow) -> None:
     commit_shop(project)
     project.git("rm", "-q", "tests/test_tax.py")
@@ -100,7 +97,6 @@ def test_a_module_of_the_project_that_cannot_be_imported_is_an_error(project: Re
     assert (check.errors, check.failing) == (1, ("tests/test_cart.py",))
 
 
-@pytest.mark.long
 @pytest.mark.skipif(shutil.which("npm") is None, reason="needs npm")
 def test_a_tool_that_cannot_run_does_not_hide_another(project: Repository, run_flow: RunFlow) -> None:
     script = "console.log('Tests:       3 passed, 3 total')"
