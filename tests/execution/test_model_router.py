@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
@@ -12,11 +13,11 @@ from engine.config.settings_file import read_settings
 from engine.execution.model_router import ModelRouter
 from engine.keys import Key
 from engine.model import Refusal
-from tests.support.helpers import refused
+from tests.support.helpers import read_table, refused
 
 CHANNEL = '[channels.koji-core]\nmodel = "{}"\n'
-TOOLS = {"default": "openai:gpt-6-luna", "heal": "openai:gpt-6-sol"}
 BOTH = ("openai", "anthropic")
+ROWS = read_table(__file__)
 
 
 class Keys:
@@ -50,56 +51,25 @@ def refusal_of(router: ModelRouter) -> Refusal:
     return refused("no_model", lambda: chosen_model(router))
 
 
-@pytest.mark.parametrize(
-    ("router", "run_kind", "model"),
-    [
-        pytest.param(make_router(*BOTH), "task", f"openai:{PROVIDERS['openai'].model}", id="first provider"),
-        pytest.param(
-            make_router("anthropic"), "task", f"anthropic:{PROVIDERS['anthropic'].model}", id="provider with a key"
-        ),
-        pytest.param(
-            make_router("openai", config='[providers.ollama]\nmodel = "qwen3:30b"\n'),
-            "task", "ollama:qwen3:30b", id="provider of the settings",
-        ),
-        pytest.param(
-            make_router(*BOTH, config=CHANNEL.format("anthropic:opus")), "task", "anthropic:opus", id="channel"
-        ),
-        pytest.param(
-            make_router(*BOTH, config=CHANNEL.format("anthropic:opus"), models=TOOLS),
-            "task", "openai:gpt-6-luna", id="tools.json, default",
-        ),
-        pytest.param(
-            make_router(*BOTH, config=CHANNEL.format("anthropic:opus"), models=TOOLS),
-            "heal", "openai:gpt-6-sol", id="tools.json, kind of run",
-        ),
-        pytest.param(
-            make_router(*BOTH, models=TOOLS, hint="openai:gpt-6.1-sol"), "task", "openai:gpt-6.1-sol", id="hint"
-        ),
-        pytest.param(
-            make_router("openai", models=TOOLS, hint="anthropic:opus"), "task", "openai:gpt-6-luna",
-            id="hint without a key",
-        ),
-        pytest.param(make_router("openai", models=TOOLS, hint="rubbish"), "task", "openai:gpt-6-luna", id="bad hint"),
-    ],
-)  # fmt: skip
-def test_a_hint_comes_before_the_agents_tools_the_channel_and_the_first_provider(
-    router: ModelRouter, run_kind: str, model: str
-) -> None:
-    assert chosen_model(router, run_kind) == model
+@pytest.mark.parametrize("provider", BOTH)
+def test_without_a_choice_the_first_provider_with_a_key_gives_its_model(provider: str) -> None:
+    keys = BOTH[BOTH.index(provider) :]
+    assert chosen_model(make_router(*keys)) == f"{provider}:{PROVIDERS[provider].model}"
 
 
-@pytest.mark.parametrize(
-    ("models", "hint", "model"),
-    [
-        ({"default": "ollama:qwen3"}, "openai:gpt-6-luna", "ollama:qwen3"),
-        ({"default": "ollama:qwen3"}, "ollama:qwen3-small", "ollama:qwen3-small"),
-        (TOOLS, "ollama:qwen3-small", "ollama:qwen3-small"),
-    ],
-)
-def test_a_hint_never_moves_work_from_a_local_model_to_a_remote_one(
-    models: dict[str, str], hint: str, model: str
-) -> None:
-    router = make_router("openai", config='[providers.ollama]\nmodel = "qwen3"\n', models=models, hint=hint)
+@pytest.mark.parametrize("row", ROWS["choice"], ids=lambda row: row["name"])
+def test_a_hint_comes_before_the_agents_tools_the_channel_and_the_first_provider(row: dict[str, Any]) -> None:
+    router = make_router(
+        *row["keys"], config=row.get("config", ""), models=row.get("tools_json"), hint=row.get("hint", "")
+    )
+    assert chosen_model(router, row.get("run_kind", "task")) == row["model"]
+
+
+@pytest.mark.parametrize(("default", "hint", "model"), ROWS["local"])
+def test_a_hint_never_moves_work_from_a_local_model_to_a_remote_one(default: str, hint: str, model: str) -> None:
+    router = make_router(
+        "openai", config='[providers.ollama]\nmodel = "qwen3"\n', models={"default": default}, hint=hint
+    )
     assert chosen_model(router) == model
 
 
@@ -117,18 +87,13 @@ def test_a_provider_without_a_model_is_passed_over() -> None:
     assert "providers.ollama.model" in refusal.message
 
 
-@pytest.mark.parametrize(
-    ("config", "models"),
-    [
-        (CHANNEL.format("ollama:qwen3"), {}),
-        ("", {"default": "ollama:qwen3"}),
-        ("", {"task": "anthropic:claude-sonnet-5-5"}),
-        ("", {"task": "nobody:x"}),
-        ("", {"task": "gpt"}),
-    ],
-)
-def test_the_operators_choice_is_never_replaced_by_another_model(config: str, models: dict[str, str]) -> None:
-    assert refusal_of(make_router("openai", config=config, models=models)).fix
+def test_the_model_of_the_channel_is_never_replaced_by_another() -> None:
+    assert refusal_of(make_router("openai", config=CHANNEL.format("ollama:qwen3"))).fix
+
+
+@pytest.mark.parametrize("model", ["ollama:qwen3", "anthropic:claude-sonnet-5-5", "nobody:x", "gpt"])
+def test_the_model_of_the_agent_is_never_replaced_by_another(model: str) -> None:
+    assert refusal_of(make_router("openai", models={"task": model})).fix
 
 
 def test_a_refusal_says_how_to_set_up_a_provider() -> None:
