@@ -17,7 +17,7 @@ from engine.execution.session_terms import AUTONOMOUS
 from engine.model import PermissionAnswer, Randomness, Refusal
 from engine.storage.database import Database
 from tests.execution.tools.belt_world import BeltWorld
-from tests.support.helpers import wait_until
+from tests.support.helpers import refused, wait_until
 
 DEPLOY = {"tool": "exec", "title": "run make deploy", "detail": "make deploy", "reason": "sends to the outside"}
 
@@ -126,20 +126,17 @@ def test_an_answer_for_the_session_answers_its_waiting_requests(world: BeltWorld
 
 
 def test_an_answer_to_a_closed_request_is_refused(world: BeltWorld) -> None:
-    def refusal_code(request_id: str) -> str:
-        with pytest.raises(Refusal) as refused:
-            world.permissions.answer(request_id, PermissionAnswer.ALLOW_ONCE)
-        assert refused.value.fix
-        return refused.value.code
+    def answer(request_id: str) -> None:
+        world.permissions.answer(request_id, PermissionAnswer.ALLOW_ONCE)
 
-    assert refusal_code("perm_none") == "unknown_permission"
+    refused("unknown_permission", lambda: answer("perm_none"))
     answered = Question(world)
     answered.answer(PermissionAnswer.DENY_ONCE)
-    assert refusal_code(answered.request.id) == "permission_answered"
+    refused("permission_answered", lambda: answer(answered.request.id))
     pending = Question(world, key="another")
     world.stop()
     wait_until(lambda: world.permissions.get(pending.request.id).withdrawn)
-    assert refusal_code(pending.request.id) == "permission_withdrawn"
+    refused("permission_withdrawn", lambda: answer(pending.request.id))
 
 
 def test_a_request_ends_with_its_session(world: BeltWorld, bus: EventBus) -> None:
