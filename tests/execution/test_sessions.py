@@ -68,10 +68,7 @@ def test_a_session_that_cannot_start_uses_no_permit(world: World) -> None:
         ({"flow": None}, "no_runner"),
     ):
         bad = replace(good, **change)  # type: ignore[arg-type]
-        with pytest.raises(Refusal) as refusal:
-            world.sessions.start(world.permit(bad), bad, agent="builder", without_sandbox=True)
-        assert refusal.value.code == code
-        assert refusal.value.fix
+        refused(code, lambda bad=bad: world.begin(bad))
     world.stop_reason = "F12 was pressed"
     with pytest.raises(Refusal, match="F12 was pressed"):
         world.start("gate")
