@@ -5,8 +5,6 @@ from __future__ import annotations
 import resource
 import signal
 import threading
-import time
-import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -26,6 +24,9 @@ from engine.model.secrets import CUT, MAX_KEY_LENGTH, Redactor, redact
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
 from tests.execution.session_world import MakeWorld, World, run_python
+from tests.support.helpers import read_table
+
+ROWS = read_table(__file__)
 
 
 def split(*chunks: bytes) -> list[str]:
@@ -172,29 +173,6 @@ def test_no_line_is_written_while_the_file_is_closed(
     assert [line.text for line in TranscriptReader().page(path)] == ["the last word"]
 
 
-@pytest.mark.benchmark
-def test_cost_of_a_thousand_lines_a_second(path: Path, clock: FakeClock) -> None:
-    """CPU and memory of ten seconds at 1,000 lines/s, in chunks of 50 lines as a pipe gives them."""
-    chunks = [
-        b"".join(b"\x1b[32mtests/test_%d.py::test_x\x1b[0m PASSED\n" % (c * 50 + n) for n in range(50))
-        for c in range(200)
-    ]
-    writer, splitter = TranscriptWriter(path, clock), LineSplitter()
-    tracemalloc.start()
-    started, cpu = time.perf_counter(), time.process_time()
-    for number, chunk in enumerate(chunks):
-        writer.append("output", splitter.split(chunk))
-        if number % 2 == 1:
-            writer.flush()
-    used, peak = time.process_time() - cpu, tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    writer.close()
-    wall = time.perf_counter() - started
-    print(f"10,000 lines: {used * 1000:.0f} ms CPU, {wall:.3f} s, peak {peak / 1024:.0f} KiB")
-    assert used < 1.0
-    assert peak < 1 << 20
-
-
 # Secrets (SPEC 11.1)
 
 KEYRING_SECRET = "correct-horse-battery"  # it does not look like a secret
@@ -295,17 +273,9 @@ def test_a_key_in_the_name_of_a_test_is_not_stored(world: World, secret: str) ->
 
 @pytest.mark.parametrize(
     ("programs", "recorded"),
-    [
-        ((), "exec"),
-        (("git status --short",), "exec:git status"),
-        (("/usr/bin/python3.12 -m pytest",), "exec:python3.12"),
-        (("pytest tests/test_money.py",), "exec:pytest"),
-        (("curl https://me:secret@example.org",), "exec:curl"),
-        (("TOKEN=abc",), "exec"),
-        (("cargo build", "rm -r x"), "exec:cargo build"),
-    ],
+    ROWS["a_command_is_its_program_and_a_plain_word"],
 )
-def test_a_command_is_its_program_and_a_plain_word(programs: tuple[str, ...], recorded: str) -> None:
+def test_a_command_is_its_program_and_a_plain_word(programs: list[str], recorded: str) -> None:
     assert describe_command(programs) == recorded
 
 
