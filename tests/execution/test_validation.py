@@ -25,6 +25,9 @@ from engine.storage.ledger import Ledger
 from engine.storage.validation_runs import ValidationRun, ValidationRuns
 from tests.conftest import Repository
 from tests.execution.session_world import MakeWorld, ProseRunner, SessionWorld
+from tests.support.helpers import read_table
+
+ROWS = read_table(__file__)
 
 Turn = Callable[[LiveSession, SessionWorkspace], None]
 
@@ -214,14 +217,7 @@ def attempt(broken: str) -> Attempt:
 
 @pytest.mark.parametrize(
     ("broken", "spent", "reason"),
-    [
-        ("a", 0, ""),
-        ("a", 499_999, ""),
-        ("a", 500_000, "cost"),
-        ("aba", 0, ""),
-        ("aaa", 0, "three"),
-        ("abab", 0, "still"),
-    ],
+    ROWS["the_agent_gets_another_turn_until_a_cap_is_reached"],
 )
 def test_the_agent_gets_another_turn_until_a_cap_is_reached(broken: str, spent: int, reason: str) -> None:
     given = find_give_up_reason([attempt(test) for test in broken], caps=CAPS, spent=spent)
