@@ -7,6 +7,7 @@ import shutil
 import sys
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,7 @@ from engine.execution.runners.toolchains.projects import Project, ProjectCache, 
 from engine.git import GitError
 from tests.conftest import Repository
 from tests.prediction.sensing import PYTEST, project_with
-from tests.support.helpers import make_program
+from tests.support.helpers import make_program, read_table
 
 PYTHON = {"pyproject.toml": '[project]\nname = "cart"\n', "tests/test_cart.py": "def test_a(): pass\n"}
 GO = {"go.mod": "module x\n", "x_test.go": "package x\n"}
@@ -100,28 +101,10 @@ def test_the_top_without_tests_of_its_own_has_none(repository: Repository) -> No
     assert (projects["packages/py"].packages[0].lock, projects["packages/py"].packages[0].folder) == ("uv.lock", "")
 
 
-@pytest.mark.parametrize(
-    ("top", "member", "tested"),
-    [
-        ({"pyproject.toml": '[tool.pytest.ini_options]\ntestpaths = ["packages"]\n'}, PYTHON, ["pytest"]),
-        ({"pytest.ini": "[pytest]\ntestpaths =\n    tests\n    packages/*/tests packages\n"}, PYTHON, ["pytest"]),
-        ({"Cargo.toml": '[workspace]\nmembers = ["packages/*"]\n'}, {"Cargo.toml": "[package]\n"}, ["cargo"]),
-        ({"pom.xml": "<modules><module>packages/m</module></modules>"},
-         {"pom.xml": "<parent/>", "src/test/java/XTest.java": ""}, ["maven"]),
-        ({"settings.gradle": "include 'm'"}, {"build.gradle": "", "src/test/java/XTest.java": ""}, ["gradle"]),
-        ({"mix.exs": 'apps_path: "packages"'}, {"mix.exs": "", "test/x_test.exs": ""}, ["mix"]),
-        ({"x.sln": "Visual Studio Solution"}, {"x.csproj": "Microsoft.NET.Test.Sdk"}, ["dotnet"]),
-        (node("vitest run"), node("vitest"), ["vitest"]),
-        (node("jest --ci"), node("jest"), ["jest"]),
-        (node("node --test"), node("node --test"), ["node:test"]),
-    ],
-    ids=["testpaths", "ini", "cargo", "maven", "gradle", "mix", "dotnet", "vitest", "jest", "node"],
-)  # fmt: skip
-def test_a_runner_that_collects_the_members_runs_them(
-    repository: Repository, top: dict[str, str], member: dict[str, str], tested: list[str]
-) -> None:
-    projects = commit_projects(repository, {**top, **below("packages/m", member)})
-    assert names(projects) == {"": tested, "packages/m": []}
+@pytest.mark.parametrize("row", read_table(__file__)["collected"], ids=lambda row: row["tool"])
+def test_a_runner_that_collects_the_members_runs_them(repository: Repository, row: dict[str, Any]) -> None:
+    projects = commit_projects(repository, {**row["top"], **below("packages/m", row["member"])})
+    assert names(projects) == {"": [row["tool"]], "packages/m": []}
     assert projects["packages/m"].tested_by == ""
     assert projects["packages/m"].untested_reason == "its tests run with those of the top folder"
 
