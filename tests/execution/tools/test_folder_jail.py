@@ -356,8 +356,10 @@ def temporary_root() -> Iterator[Path]:
         shutil.rmtree(root)
 
 
-def check_reads(entries: Entries, paths: list[str]) -> None:
-    """What the jail reads is what stands there, and never outside."""
+@settings(max_examples=60, deadline=None)
+@given(trees, wanted)
+def test_the_jail_reads_only_files_inside(entries: Entries, paths: list[str]) -> None:
+    """What it reads is what stands there."""
     with temporary_root() as root:
         build(root, entries)
         folder = root / "in"
@@ -379,8 +381,10 @@ def check_reads(entries: Entries, paths: list[str]) -> None:
                 assert plain
 
 
-def check_writes(entries: Entries, paths: list[str]) -> None:
-    """What the jail writes is never outside."""
+@pytest.mark.long
+@settings(max_examples=60, deadline=None)
+@given(trees, wanted)
+def test_the_jail_writes_only_files_inside(entries: Entries, paths: list[str]) -> None:
     with temporary_root() as root:
         build(root, entries)
 
@@ -417,24 +421,3 @@ def test_any_path_is_refused_or_inside(path: str) -> None:
         with contextlib.suppress(Refusal):
             jail.read(path)
         assert [file.name for file in root.iterdir()] == ["in"]
-
-
-@settings(max_examples=60, deadline=None)
-@given(trees, wanted)
-def test_the_jail_reads_only_files_inside(entries: Entries, paths: list[str]) -> None:
-    check_reads(entries, paths)
-
-
-@pytest.mark.long
-@settings(max_examples=60, deadline=None)
-@given(trees, wanted)
-def test_the_jail_writes_only_files_inside(entries: Entries, paths: list[str]) -> None:
-    check_writes(entries, paths)
-
-
-@pytest.mark.faults
-@settings(max_examples=3_000, deadline=None)
-@given(trees, wanted)
-def test_many_paths_stay_inside(entries: Entries, paths: list[str]) -> None:
-    check_reads(entries, paths)
-    check_writes(entries, paths)
