@@ -65,20 +65,19 @@ def test_the_twin_on_a_trace_that_it_has_not_learned(all_rows: list[Row]) -> Non
     trace_of_row = numpy.array([row.trace for row in all_rows])
     print(f"\nleave one trace out: {len(all_rows)} proposals, {wanted.mean():.1%} wanted, {len(traces)} traces")
 
+    places = [(trace_of_row != trace, trace_of_row == trace) for trace in traces]
     base = numpy.empty(len(all_rows))
-    for trace in traces:
-        base[trace_of_row == trace] = wanted[trace_of_row != trace].mean()
+    for others, left_out in places:
+        base[left_out] = wanted[others].mean()
     figures = {"base rate": (0.5, brier_of(wanted, base))}
     for name, text in TEXTS.items():
         texts = numpy.array([text(row) for row in all_rows], dtype=object)
         for strength in STRENGTHS:
             scores = numpy.empty(len(all_rows))
-            for trace in traces:
-                model = baseline(strength).fit(texts[trace_of_row != trace], wanted[trace_of_row != trace])
-                scores[trace_of_row == trace] = model.predict_proba(texts[trace_of_row == trace])[:, 1]
-            figures[f"TF-IDF, {name}, C={strength:g}"] = (
-                auc_of(wanted, scores), brier_of(wanted, scores),
-            )  # fmt: skip
+            for others, left_out in places:
+                model = baseline(strength).fit(texts[others], wanted[others])
+                scores[left_out] = model.predict_proba(texts[left_out])[:, 1]
+            figures[f"TF-IDF, {name}, C={strength:g}"] = (auc_of(wanted, scores), brier_of(wanted, scores))
     for name, (auc, brier) in figures.items():
         print(f"  {name:42} AUC {auc:.3f}  Brier {brier:.4f}")
 
@@ -86,21 +85,19 @@ def test_the_twin_on_a_trace_that_it_has_not_learned(all_rows: list[Row]) -> Non
     for seed in ORDERS:
         scores = numpy.empty(len(all_rows))
         for trace in traces:
-            others = [figures_of_order for figures_of_order in traces if figures_of_order != trace]
-            random.Random(seed).shuffle(others)
-            twin = train_twin([row for other in others for row in all_rows if row.trace == other])
+            learned = [other for other in traces if other != trace]
+            random.Random(seed).shuffle(learned)
+            twin = train_twin([row for other in learned for row in all_rows if row.trace == other])
             for place in numpy.flatnonzero(trace_of_row == trace):
                 scores[place] = twin.estimate(all_rows[place].query(len(all_rows))).probability
-        figures_of_order = (
-            auc_of(wanted, scores), brier_of(wanted, scores),
-            calibration_error(list(scores), list(wanted)), calibration_bound(list(scores)),
-        )  # fmt: skip
-        by_order.append(figures_of_order)
-        print(f"  Twin, others in order {seed + 1:<20} AUC {figures_of_order[0]:.3f}  Brier {figures_of_order[1]:.4f}  "
-              f"ECE {figures_of_order[2]:.4f} (95 % of perfect: {figures_of_order[3]:.4f})")  # fmt: skip
+        auc, brier = auc_of(wanted, scores), brier_of(wanted, scores)
+        error, bound = calibration_error(list(scores), list(wanted)), calibration_bound(list(scores))
+        by_order.append((auc, brier, error, bound))
+        print(f"  Twin, others in order {seed + 1:<20} AUC {auc:.3f}  Brier {brier:.4f}  "
+              f"ECE {error:.4f} (95 % of perfect: {bound:.4f})")  # fmt: skip
     auc, brier, error, bound = (float(numpy.mean(column)) for column in zip(*by_order, strict=True))
-    best_auc = max(figures_of_order for figures_of_order, _ in figures.values())
-    best_brier = min(figures_of_order for _, figures_of_order in figures.values())
+    best_auc = max(baseline_auc for baseline_auc, _ in figures.values())
+    best_brier = min(baseline_brier for _, baseline_brier in figures.values())
     print(f"  Twin, mean {auc:.3f} (bar {best_auc + AUC_ABOVE:.3f}), {brier:.4f} (bar {BRIER_OF * best_brier:.4f}), "
           f"{error:.4f} (bar {bound:.4f})")  # fmt: skip
     assert auc >= best_auc + AUC_ABOVE
@@ -111,35 +108,29 @@ def test_the_twin_on_a_trace_that_it_has_not_learned(all_rows: list[Row]) -> Non
 @pytest.mark.parametrize("how", ["rows in any order", "trace by trace"])
 def test_the_twin_from_a_cold_start(all_rows: list[Row], how: str) -> None:
     print(f"\nfrom a cold start, {how}; AUC from decision {FROM} on")
-    sure = true = high_before_count = high_before_wanted = 0
+    calibrated, before = numpy.zeros(2, int), numpy.zeros(2, int)
     for seed in ORDERS:
         order = in_order(all_rows, how, seed)
         wanted = numpy.array([row.wanted for row in order])
         twin = Learner()
         estimates = [twin.learn(row.decision(number)) for number, row in enumerate(order)]
-        scores, raw = (
-            numpy.array([estimate.probability for estimate in estimates]),
-            numpy.array([estimate.raw for estimate in estimates]),
-        )
+        scores = numpy.array([estimate.probability for estimate in estimates])
+        raw = numpy.array([estimate.raw for estimate in estimates])
         best, name = max((refitted(order, wanted, text), name) for name, text in TEXTS.items())
-        high = scores >= SURE
-        sure, true = sure + int(high.sum()), true + int(wanted[high].sum())
-        high_before = (raw >= SURE) & (numpy.arange(len(order)) >= FROM)
-        high_before_count, high_before_wanted = (
-            high_before_count + int(high_before.sum()),
-            high_before_wanted + int(wanted[high_before].sum()),
-        )
+        wanted_of_sure = count_wanted(wanted, scores)
+        calibrated += wanted_of_sure
+        before += count_wanted(wanted[FROM:], raw[FROM:])
         surest = numpy.argsort(-raw[FROM:])[:FOREMOST]
         auc = auc_of(wanted[FROM:], scores[FROM:])
         print(f"  order {seed + 1}: Twin {auc:.3f}, best baseline {best:.3f} ({name}); "
-              f"{int(wanted[high].sum())} of {int(high.sum())} wanted at {SURE} or more; "
+              f"{wanted_of_sure[0]} of {wanted_of_sure[1]} wanted at {SURE} or more; "
               f"{int(wanted[FROM:][surest].sum())} of its foremost {FOREMOST}; "
               f"ECE {calibration_error(list(scores), list(wanted)):.4f} "
               f"(95 % of perfect: {calibration_bound(list(scores)):.4f})")  # fmt: skip
         assert auc > best
-    print(f"  at {SURE} or more in all orders: {true} of {sure} wanted; "
-          f"before calibration it would have been {high_before_wanted} of {high_before_count}")  # fmt: skip
-    assert true >= TRUE * sure
+    print(f"  at {SURE} or more in all orders: {calibrated[0]} of {calibrated[1]} wanted; "
+          f"before calibration it would have been {before[0]} of {before[1]}")  # fmt: skip
+    assert calibrated[0] >= TRUE * calibrated[1]
 
 
 def test_the_confidence_that_a_model_fitted_on_all_rows_reaches(all_rows: list[Row]) -> None:
@@ -160,7 +151,7 @@ def test_the_confidence_that_a_model_fitted_on_all_rows_reaches(all_rows: list[R
         [[*row.seen.numbers, *(row.trace == trace for trace in traces), *row.meanings] for row in all_rows],
         numpy.float32,
     )
-    sure = true = 0
+    total = numpy.zeros(2, int)
     for seed in ORDERS:
         scores = numpy.empty(len(all_rows))
         for fit, rest in StratifiedKFold(FOLDS, shuffle=True, random_state=seed).split(features, wanted):
@@ -168,15 +159,21 @@ def test_the_confidence_that_a_model_fitted_on_all_rows_reaches(all_rows: list[R
                 n_estimators=150, learning_rate=0.05, subsample=0.6, max_features=0.05, random_state=seed
             ).fit(features[fit], wanted[fit])
             scores[rest] = trees.predict_proba(features[rest])[:, 1]
-        high = scores >= SURE
-        sure, true = sure + int(high.sum()), true + int(wanted[high].sum())
+        wanted_of_sure = count_wanted(wanted, scores)
+        total += wanted_of_sure
         print(f"  ceiling, folds {seed + 1}: AUC {auc_of(wanted, scores):.3f}, "
               f"Brier {brier_of(wanted, scores):.4f}; "
-              f"{int(wanted[high].sum())} of {int(high.sum())} wanted at {SURE} or more")  # fmt: skip
-    share = sure / len(all_rows) / len(ORDERS)
-    print(f"  ceiling: {share:.1%} of the rows at {SURE} or more, {true} of {sure} of them wanted "
+              f"{wanted_of_sure[0]} of {wanted_of_sure[1]} wanted at {SURE} or more")  # fmt: skip
+    share = total[1] / len(all_rows) / len(ORDERS)
+    print(f"  ceiling: {share:.1%} of the rows at {SURE} or more, {total[0]} of {total[1]} of them wanted "
           f"(bar: below {CEILING:.0%}, else the Twin should be sure as well)")  # fmt: skip
     assert share < CEILING
+
+
+def count_wanted(wanted: numpy.ndarray, scores: numpy.ndarray) -> numpy.ndarray:
+    """How many rows of a sure score were wanted, and how many such rows there are."""
+    is_sure = scores >= SURE
+    return numpy.array([wanted[is_sure].sum(), is_sure.sum()])
 
 
 def in_order(all_rows: Sequence[Row], how: str, seed: int) -> list[Row]:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
+from statistics import mean
 
 import pytest
 
@@ -113,9 +114,7 @@ def simulate(world: World, clock: FakeClock, taste: Taste, until: int, seed: int
         proposals = work(chance, number)
 
         def rate(shown_proposals: Sequence[Proposal], hour: int = hour, decided: int = decided) -> float:
-            return sum(LIKED if taste(proposal, hour, decided) else DISLIKED for proposal in shown_proposals) / len(
-                shown_proposals
-            )
+            return mean([LIKED if taste(proposal, hour, decided) else DISLIKED for proposal in shown_proposals])
 
         wanted = [proposal for proposal in proposals if taste(proposal, hour, decided)]
         ideal = best(wanted, lambda proposal: 1.0) if wanted else best(proposals, lambda proposal: 0.0)[:1]
@@ -140,27 +139,23 @@ def simulate(world: World, clock: FakeClock, taste: Taste, until: int, seed: int
     return cards_shown
 
 
-def mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)
-
-
 @pytest.mark.parametrize("name", TASTES)
 def test_the_twin_of_an_operator_with_a_taste(name: str, tmp_path: Path, clock: FakeClock) -> None:
     changes = name == "changes half-way"
-    rounds = []
+    cards_shown = []
     for seed in SEEDS:
         database = Database(tmp_path / f"{seed}.db", clock=clock, bus=EventBus(), durable=False)
         calibrator = LateCalibrator()
         world = World(database, clock, calibrator=calibrator)
         calibrator.twin = world.twin
         world.workspaces = [SHOP, BLOG]
-        rounds += simulate(world, clock, TASTES[name], CHANGE + (SETTLED + AFTER if changes else 0), seed)
+        cards_shown += simulate(world, clock, TASTES[name], CHANGE + (SETTLED + AFTER if changes else 0), seed)
         database.close()
     spans = {"after 100 decisions": (LEARNED, CHANGE)}
     if changes:
         spans["from 50 after the change"] = (CHANGE + SETTLED, CHANGE + SETTLED + AFTER)
     for when, (first, last) in spans.items():
-        shown = [round_ for round_ in rounds if first <= round_.decided < last]
+        shown = [card for card in cards_shown if first <= card.decided < last]
         twin = mean([card.rate for card in shown])
         templates, oracle = mean([card.templates for card in shown]), mean([card.oracle for card in shown])
         share_of_way = (twin - templates) / (oracle - templates)
