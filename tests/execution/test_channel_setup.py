@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import itertools
-import socket
-import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,6 +18,7 @@ from engine.execution.local_models import MAX_ANSWER_BYTES, MAX_MODELS, TIMEOUT_
 from engine.model import Refusal
 from engine.settings_store import SettingsStore
 from tests.support.helpers import make_program, refused
+from tests.support.web_server import WebServer
 
 Build = Callable[..., ChannelSetup]
 
@@ -101,68 +100,38 @@ def test_assigning_a_model_replaces_the_agent(build: Build, settings: SettingsSt
 
 LIST = b'{"object": "list", "data": [{"id": "qwen3:8b"}, {"id": "llama3.2:3b"}]}'
 HEAD = b"HTTP/1.1 200 OK\r\n\r\n"
+MODELS = "/v1/models"
+NewServer = Callable[[], WebServer]
 Serve = Callable[..., str]
 
 
-class Server:
-    """Listens on this machine, and answers requests for `/v1/models` with `pieces`, one after the other."""
-
-    def __init__(self, pieces: Iterable[bytes]) -> None:
-        self._pieces = pieces
-        self._over = threading.Event()
-        self._listening = socket.create_server(("127.0.0.1", 0))
-        self.url = f"http://127.0.0.1:{self._listening.getsockname()[1]}/v1"
-        self._thread = threading.Thread(target=self._serve, daemon=True)
-        self._thread.start()
-
-    def stop(self) -> None:
-        self._over.set()
-        self._listening.shutdown(socket.SHUT_RDWR)
-        self._listening.close()
-        self._thread.join(10)
-
-    def _serve(self) -> None:
-        try:
-            while True:
-                with self._listening.accept()[0] as client:
-                    self._answer(client)
-        except OSError:
-            return  # stopped
-
-    def _answer(self, client: socket.socket) -> None:
-        asked = b""
-        while b"\r\n\r\n" not in asked and (more := client.recv(4096)):
-            asked += more
-        try:
-            for piece in self._pieces if asked.startswith(b"GET /v1/models ") else [b"HTTP/1.1 404 No\r\n\r\n"]:
-                client.sendall(piece)
-                if self._over.is_set():
-                    return
-        except OSError:
-            return  # whoever asked is gone
+def url(server: WebServer) -> str:
+    return f"http://127.0.0.1:{server.port}/v1"
 
 
 @pytest.fixture
-def answering() -> Iterator[Serve]:
-    """Starts a server of this machine that answers with pieces of bytes; gives its address."""
-    servers: list[Server] = []
+def new_server() -> Iterator[NewServer]:
+    """Starts a server of this machine, which answers nothing yet."""
+    servers: list[WebServer] = []
 
-    def start(pieces: Iterable[bytes]) -> str:
-        servers.append(Server(pieces))
-        return servers[-1].url
+    def start() -> WebServer:
+        servers.append(WebServer())
+        return servers[-1]
 
     yield start
     for server in servers:
-        server.stop()
+        server.close()
 
 
 @pytest.fixture
-def serve(answering: Serve) -> Serve:
+def serve(new_server: NewServer) -> Serve:
     """Starts a server that answers with `body`; gives its address."""
 
     def start(body: bytes, status: int = 200, location: str = "") -> str:
         more = f"Location: {location}\r\n" if location else ""
-        return answering([f"HTTP/1.1 {status} So\r\n{more}\r\n".encode() + body])
+        server = new_server()
+        server.send(MODELS, [f"HTTP/1.1 {status} So\r\n{more}\r\n".encode() + body])
+        return url(server)
 
     return start
 
@@ -211,19 +180,10 @@ def test_a_port_without_a_server_is_no_fault_and_no_redirection_is_followed(serv
     assert faults(serve(b"", 302, f"{other}/models")) == ["answers 302 instead of its list of models"]
 
 
-def test_an_endless_answer_is_not_read_to_its_end(answering: Serve) -> None:
-    endless = itertools.chain([HEAD], itertools.repeat(b" " * 65_536))
-    assert faults(answering(endless)) == [
-        f"sends more than {MAX_ANSWER_BYTES // 1024} KB instead of its list of models"
-    ]
-
-
-def drip(before: bytes, drop: bytes) -> Iterator[bytes]:
-    """Bytes that never let the patience of a socket run out."""
-    yield before
-    while True:
-        time.sleep(TIMEOUT_S / 10)
-        yield drop
+def test_an_endless_answer_is_not_read_to_its_end(new_server: NewServer) -> None:
+    server = new_server()
+    server.send(MODELS, itertools.chain([HEAD], itertools.repeat(b" " * 65_536)))
+    assert faults(url(server)) == [f"sends more than {MAX_ANSWER_BYTES // 1024} KB instead of its list of models"]
 
 
 @pytest.mark.long
@@ -232,15 +192,20 @@ def drip(before: bytes, drop: bytes) -> Iterator[bytes]:
     [(b"", b"H"), (b"HTTP/1.1 200 OK\r\n", b"X-More: 1\r\n"), (HEAD, b" ")],
     ids=["first line", "headers", "body"],
 )
-def test_a_slow_answer_is_read_until_the_deadline(answering: Serve, before: bytes, drop: bytes) -> None:
+def test_a_slow_answer_is_read_until_the_deadline(new_server: NewServer, before: bytes, drop: bytes) -> None:
+    server = new_server()
+    server.drip(MODELS, before, drop, TIMEOUT_S / 10)
     since = time.monotonic()
-    assert faults(answering(drip(before, drop))) == [f"did not list its models within {TIMEOUT_S:g} s"]
+    assert faults(url(server)) == [f"did not list its models within {TIMEOUT_S:g} s"]
     assert time.monotonic() - since < TIMEOUT_S * 10
 
 
 @pytest.mark.long
-def test_silent_servers_share_one_deadline(answering: Serve, serve: Serve) -> None:
-    slow = {f"slow-{number}": provider(answering(drip(HEAD, b" "))) for number in range(12)}
+def test_silent_servers_share_one_deadline(new_server: NewServer, serve: Serve) -> None:
+    servers = {f"slow-{number}": new_server() for number in range(12)}
+    for server in servers.values():
+        server.drip(MODELS, HEAD, b" ", TIMEOUT_S / 10)
+    slow = {name: provider(url(server)) for name, server in servers.items()}
     since = time.monotonic()
     models = query_local_models({**slow, "ollama": provider(serve(LIST))})
     assert time.monotonic() - since < TIMEOUT_S * 10
