@@ -257,6 +257,11 @@ def test_the_hour_has_five_minute_buckets_that_end_now() -> None:
     assert (hour.spent, hour.elapsed) == (7, 12)
 
 
+@pytest.mark.parametrize(("month", "days"), [(2, 28), (12, 31)])
+def test_a_month_has_a_bucket_for_each_day(month: int, days: int) -> None:
+    assert len(burn("month", NOW.replace(month=month), [], 0, MICRO).buckets) == days
+
+
 def test_the_time_at_which_a_cap_is_reached_follows_from_the_recent_pace() -> None:
     day = burn("day", NOW, [(NOW - timedelta(hours=1), 3 * MICRO)], MICRO, 10 * MICRO)
     assert day.pace == MICRO

@@ -371,6 +371,7 @@ def test_the_document_has_every_path_an_example_and_every_reply(served: Served) 
         assert body["requestBody"]["content"]["application/json"]["schema"]["examples"], path
     schemas = document["components"]["schemas"]
     assert schemas["Prediction"]["example"]["targetChannel"] == "koji-core"
+    assert set(schemas["RpcReply"]["properties"]) == {"jsonrpc", "id", "result", "error"}
     for page in ("/docs", "/redoc", "/openapi.json"):
         assert served.ask("GET", page).status_code == 404
 
