@@ -13,7 +13,7 @@ from clawpy_console.fields.learning import forgetting_fields
 from clawpy_console.formats import crop, one_line
 from clawpy_console.screens.base import ConsoleScreen
 from clawpy_console.screens.memory_entries import Entry
-from clawpy_console.screens.prompt_views import RecallPreview
+from clawpy_console.screens.recall_preview import RecallPreview
 from engine import dispatch
 from engine.model import AgentFile, FactDraft, GraphNode, Layer, PromptRequest
 

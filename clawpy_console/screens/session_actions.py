@@ -374,7 +374,7 @@ class SessionActions(ConsoleScreen):
     # X-ray and the folder
 
     def action_xray(self) -> None:
-        from clawpy_console.screens.prompt_views import XRay, open_source
+        from clawpy_console.screens.xray import XRay, open_source
 
         if (session := self.session) is not None:
             self.app.ask(XRay(session), lambda source: open_source(self.app, source, session.id))

@@ -11,7 +11,7 @@ from clawpy_console.app import ConsoleApp
 from clawpy_console.dialogs.question import Question
 from clawpy_console.screens.learning import LearningScreen
 from clawpy_console.screens.learning_decisions import DecisionDialog
-from clawpy_console.screens.prompt_views import open_source
+from clawpy_console.screens.xray import open_source
 from clawpy_console.widgets.rows import Rows
 from engine.model import PromptSource, SourceKind
 from tests.console.conftest import until_loaded

@@ -11,8 +11,8 @@ import pytest
 
 from clawpy_console.app import ConsoleApp
 from clawpy_console.screens.card_details import Details
-from clawpy_console.screens.prompt_views import XRay
 from clawpy_console.screens.session_actions import GUARD_S, PermissionPane, ReplyLine
+from clawpy_console.screens.xray import XRay
 from clawpy_console.widgets.prompt_lines import PromptLines
 from engine.events import PermissionAsked
 from engine.model import SessionState, SourceKind
