@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from textual import on
 from textual.app import ComposeResult
@@ -18,6 +17,7 @@ from clawpy_console.fields.learning import recalled_fields
 from clawpy_console.formats import one_line, workspace_name
 from clawpy_console.keys import bindings
 from clawpy_console.screens.memory_fields import LAYER_NAMES
+from clawpy_console.screens.xray import PromptDialog
 from clawpy_console.widgets.bars import KeyLine
 from clawpy_console.widgets.prompt_lines import PromptLines
 from clawpy_console.widgets.reflowing_text import ReflowingText
@@ -32,12 +32,6 @@ from engine.model import (
     SourceKind,
     sanitise,
 )
-
-if TYPE_CHECKING:
-    pass
-
-
-from clawpy_console.screens.xray import PromptDialog
 
 
 class RecallPreview(
