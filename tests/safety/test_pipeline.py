@@ -70,6 +70,18 @@ def test_preview_changes_nothing_and_says_what_the_gate_asks(rails: Rails) -> No
     assert rails.costs.state().hour == 0
 
 
+def test_a_permit_is_used_once_for_what_it_was_given(rails: Rails) -> None:
+    permit = rails.decide(approval()).permit
+    assert permit
+    assert refusal_code(rails, permit, "other") == "permit_mismatch"
+    assert refusal_code(rails, replace(permit, id="permit_none"), permit.digest) == "permit_unknown"
+    assert refusal_code(rails, replace(permit, prediction_id="x"), permit.digest) == "permit_mismatch"
+    assert rails.safety.permits.unconsumed() == [permit]
+    rails.write(rails.safety.permits.consume, permit, permit.digest)
+    assert refusal_code(rails, permit, permit.digest) == "permit_used"
+    assert rails.safety.permits.unconsumed() == []
+
+
 def test_a_permit_lives_fifteen_minutes(rails: Rails) -> None:
     first = rails.decide(approval()).permit
     second = rails.decide(approval(prediction_id="b")).permit
