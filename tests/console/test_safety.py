@@ -227,7 +227,7 @@ async def test_blocked_work_of_a_real_engine_is_shown_and_allowed_once(
             patch.setattr("engine.safety.pipeline.check_assignment", lambda *arguments, **more: block)
             with pytest.raises(Refusal, match="deletes everything"):
                 engine.cards.approve(card.id)
-            await carry_out(pilot, press("6 tab"), sees("rule test-rule", "✗ content", "first 10"), hides("■ DISABLED"))
+            await carry_out(pilot, press("6 tab"), sees("rule test-rule", "✗ content", "asks you"), hides("■ DISABLED"))
             await carry_out(
                 pilot, press("a X"), sees("Allowed once. Approve the card"), press("f12"), sees("■ stop"), press("R y")
             )
