@@ -555,14 +555,6 @@ CREATE UNIQUE INDEX ix_bubbles_learning ON bubbles (learning_id);
 CREATE INDEX ix_bubbles_queue ON bubbles (state, leader, at);
 CREATE INDEX ix_bubbles_agent ON bubbles (agent, at);
 
-CREATE TABLE memory_event_days (
-    kind VARCHAR NOT NULL,
-    day VARCHAR NOT NULL,
-    workspace VARCHAR NOT NULL,
-    number INTEGER NOT NULL,
-    PRIMARY KEY (kind, day, workspace)
-) WITHOUT ROWID;
-
 CREATE TABLE guided_sessions (
     session_id VARCHAR NOT NULL,
     agent VARCHAR NOT NULL,
@@ -793,10 +785,4 @@ END;
 CREATE TRIGGER memories_fts_update AFTER UPDATE OF text ON memories BEGIN
     INSERT INTO memories_fts(memories_fts, rowid, text) VALUES ('delete', old.seq, old.text);
     INSERT INTO memories_fts(rowid, text) VALUES (new.seq, new.text);
-END;
-
-CREATE TRIGGER memory_events_counted AFTER INSERT ON memory_events BEGIN
-    INSERT INTO memory_event_days (kind, day, workspace, number)
-        VALUES (new.kind, substr(new.at, 1, 10), new.workspace, 1)
-        ON CONFLICT (kind, day, workspace) DO UPDATE SET number = number + 1;
 END;

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import timedelta
 
 import pytest
 
-from engine.clock import FakeClock
-from engine.events import ChangeSetDiscarded, ChangeSetLanded, TaskAdded
+from engine.events import ChangeSetDiscarded, ChangeSetLanded
 from engine.memory.captures import ENDED
 from engine.storage import state
 from engine.storage.database import Database
@@ -22,7 +20,6 @@ from engine.storage.ledger import (
     LedgerEntry,
     NotReady,
 )
-from engine.storage.rows import ask
 from tests.memory.fake_work import ended, view
 
 KEY = "test.cursor"
@@ -175,19 +172,3 @@ def test_an_entry_that_always_fails_is_reported_and_skipped(database: Database) 
     thread.catch_up()
     assert handled == ["session_2"]
     assert "session_1 was skipped: broken" in reports[0]
-
-
-def test_sums_by_day_outlive_the_entries(database: Database, clock: FakeClock) -> None:
-    def add_task(workspace: str) -> None:
-        database.write(lambda tx: tx.record(TaskAdded(subject="t", title="x", workspace=workspace)))
-
-    for workspace in ("/a", "/a", "/b"):
-        add_task(workspace)
-    clock.advance(timedelta(days=2))
-    add_task("/a")
-    database.write(lambda tx: tx.driver.execute("DELETE FROM memory_events"))
-    with database.read() as session:
-        sums = ask(
-            session, "SELECT day, workspace, number FROM memory_event_days WHERE kind = 'TaskAdded' ORDER BY day"
-        )
-    assert sums == [("2026-01-05", "/a", 2), ("2026-01-05", "/b", 1), ("2026-01-07", "/a", 1)]
