@@ -24,9 +24,6 @@ from engine.model.secrets import CUT, MAX_KEY_LENGTH, Redactor, redact
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
 from tests.execution.session_world import MakeWorld, World, run_python
-from tests.support.helpers import read_table
-
-ROWS = read_table(__file__)
 
 
 def split(*chunks: bytes) -> list[str]:
@@ -273,7 +270,15 @@ def test_a_key_in_the_name_of_a_test_is_not_stored(world: World, secret: str) ->
 
 @pytest.mark.parametrize(
     ("programs", "recorded"),
-    ROWS["a_command_is_its_program_and_a_plain_word"],
+    [
+        ([], "exec"),
+        (["git status --short"], "exec:git status"),
+        (["/usr/bin/python3.12 -m pytest"], "exec:python3.12"),
+        (["pytest tests/test_money.py"], "exec:pytest"),
+        (["curl https://me:secret@example.org"], "exec:curl"),
+        (["TOKEN=abc"], "exec"),
+        (["cargo build", "rm -r x"], "exec:cargo build"),
+    ],
 )
 def test_a_command_is_its_program_and_a_plain_word(programs: list[str], recorded: str) -> None:
     assert describe_command(programs) == recorded

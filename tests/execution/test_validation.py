@@ -25,9 +25,6 @@ from engine.storage.ledger import Ledger
 from engine.storage.validation_runs import ValidationRun, ValidationRuns
 from tests.conftest import Repository
 from tests.execution.session_world import MakeWorld, ProseRunner, SessionWorld
-from tests.support.helpers import read_table
-
-ROWS = read_table(__file__)
 
 Turn = Callable[[LiveSession, SessionWorkspace], None]
 
@@ -217,7 +214,14 @@ def attempt(broken: str) -> Attempt:
 
 @pytest.mark.parametrize(
     ("broken", "spent", "reason"),
-    ROWS["the_agent_gets_another_turn_until_a_cap_is_reached"],
+    [
+        ("a", 0, ""),
+        ("a", 499999, ""),
+        ("a", 500000, "cost"),
+        ("aba", 0, ""),
+        ("aaa", 0, "three"),
+        ("abab", 0, "still"),
+    ],
 )
 def test_the_agent_gets_another_turn_until_a_cap_is_reached(broken: str, spent: int, reason: str) -> None:
     given = find_give_up_reason([attempt(test) for test in broken], caps=CAPS, spent=spent)

@@ -17,16 +17,25 @@ from engine.model import PromptRequest
 from engine.model.text import INHERITED, LEARNT, find_section, one_line, write_section
 from tests.conftest import Repository
 from tests.execution.flows.conftest import RunFlow
-from tests.support.helpers import read_table
-
-ROWS = read_table(__file__)
 
 SHA = "0123456789abcdef0123456789abcdef01234567"
 
 
 @pytest.mark.parametrize(
     ("subject", "section", "entry"),
-    ROWS["a_commit_goes_into_the_section_that_its_subject_names"],
+    [
+        ("feat: totals", "Added", "Totals"),
+        ("fix(cart): rounding.", "Fixed", "Cart: rounding"),
+        ("feat!: drop Python 3.9", "Added", "**Breaking:** Drop Python 3.9"),
+        ("chore!: new licence", "Changed", "**Breaking:** New licence"),
+        ("Remove the old cart", "Removed", "Remove the old cart"),
+        ("Deprecate gifts", "Deprecated", "Deprecate gifts"),
+        ("Adds a garden", "Added", "Adds a garden"),
+        ("Bug #3: wrong tax", "Fixed", "Bug #3: wrong tax"),
+        ("Close a security hole", "Security", "Close a security hole"),
+        ("Totals are rounded", "Changed", "Totals are rounded"),
+        ("note: spelling", "Changed", "Note: spelling"),
+    ],
 )
 def test_a_commit_goes_into_the_section_that_its_subject_names(subject: str, section: str, entry: str) -> None:
     assert classify(subject) == (section, entry)
@@ -34,7 +43,18 @@ def test_a_commit_goes_into_the_section_that_its_subject_names(subject: str, sec
 
 @pytest.mark.parametrize(
     "subject",
-    ROWS["commits_that_no_user_notices_are_left_out"],
+    [
+        "chore: deps",
+        "docs: more",
+        "ci: faster",
+        "Merge branch 'x'",
+        "WIP",
+        "fixup! a",
+        "Release 1.2",
+        "v1.2.3",
+        "1.0",
+        "",
+    ],
 )
 def test_commits_that_no_user_notices_are_left_out(subject: str) -> None:
     assert classify(subject) is None

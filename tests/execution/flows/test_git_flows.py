@@ -13,9 +13,6 @@ from engine.execution.runners.flows.branches import ComparedBranch
 from engine.execution.runners.flows.merging import describe_order
 from tests.conftest import Repository
 from tests.execution.flows.conftest import CART, TEST_CART, RunFlow, commit_branches, commit_shop
-from tests.support.helpers import read_table
-
-ROWS = read_table(__file__)
 
 # Branches
 
@@ -75,7 +72,11 @@ def test_conflicts_are_forecast_and_nothing_is_written(repository: Repository, r
 
 @pytest.mark.parametrize(
     ("best", "worst", "words"),
-    ROWS["the_best_order_is_compared_with_the_worst"],
+    [
+        (0, 2, "no conflicts in this order; the worst order has 2"),
+        (1, 2, "1 file in conflict; the worst order has 2"),
+        (2, 2, "2 files in conflict in any order, so the oldest goes first"),
+    ],
 )
 def test_the_best_order_is_compared_with_the_worst(best: int, worst: int, words: str) -> None:
     assert describe_order(best, worst) == words
@@ -130,7 +131,11 @@ def test_leftovers_are_reported_with_their_present_line(repository: Repository, 
 
 @pytest.mark.parametrize(
     ("path", "size", "sentence"),
-    ROWS["a_file_that_belongs_in_no_repository_is_named_in_a_sentence"],
+    [
+        ("web/node_modules/x/a.js", 17, "web/node_modules holds files that a tool fills"),
+        ("a.zip", 2000000, "a.zip is an archive, 2.0 MB"),
+        ("dump.sql", 1000000, "dump.sql is a database dump, 1.0 MB"),
+    ],
 )
 def test_a_file_that_belongs_in_no_repository_is_named_in_a_sentence(
     repository: Repository, run_flow: RunFlow, path: str, size: int, sentence: str

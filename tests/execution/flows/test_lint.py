@@ -11,9 +11,7 @@ import pytest
 from engine.execution.runners.flow import CannotRun, FlowError
 from tests.conftest import Repository
 from tests.execution.flows.conftest import RunFlow
-from tests.support.helpers import make_program, read_table
-
-ROWS = read_table(__file__)
+from tests.support.helpers import make_program
 
 
 def test_a_makefile_target_is_a_linter_when_it_names_lines(repository: Repository, run_flow: RunFlow) -> None:
@@ -28,7 +26,12 @@ def test_a_makefile_target_is_a_linter_when_it_names_lines(repository: Repositor
 
 @pytest.mark.parametrize(
     ("files", "command"),
-    ROWS["the_fix_for_a_missing_linter_uses_the_projects_package_manager"],
+    [
+        ({"a.py": "1"}, "python3 -m venv .venv && .venv/bin/pip install ruff"),
+        ({"a.py": "1", "pyproject.toml": "", "uv.lock": ""}, "uv add --dev ruff"),
+        ({"a.py": "1", "pyproject.toml": "[tool.poetry]\n"}, "poetry add --group dev ruff"),
+        ({"a.py": "1", "Pipfile": ""}, "pipenv install --dev ruff"),
+    ],
 )
 def test_the_fix_for_a_missing_linter_uses_the_projects_package_manager(
     repository: Repository, run_flow: RunFlow, files: dict[str, str], command: str

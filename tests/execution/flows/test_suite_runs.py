@@ -11,7 +11,6 @@ import sysconfig
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -174,6 +173,20 @@ def test_the_top_names_the_projects_with_tests(shop_below: Repository, run_flow:
         run_flow("run_tests")
 
 
-@pytest.mark.parametrize("row", TABLE["words"], ids=lambda row: row["words"])
-def test_results_in_words(row: dict[str, Any]) -> None:
-    assert describe_check(CheckResult("pytest", **row["result"])) == row["words"]
+@pytest.mark.parametrize(
+    ("check", "words"),
+    [
+        (CheckResult("pytest", 23, 0, seconds=1.25), "all 23 tests passed in 1.2 s"),
+        (CheckResult("pytest", 1, 0, skipped=2), "the one test passed in <0.1 s, 2 skipped"),
+        (CheckResult("pytest", 1, 1, failing=("a",)), "1 of 2 tests failed in <0.1 s: a"),
+        (
+            CheckResult("pytest", 3, 1, errors=1, failing=("a", "b")),
+            "1 of 4 tests failed and 1 error in <0.1 s: a and b",
+        ),
+        (CheckResult("pytest", 3, 0, errors=1, failing=("a",)), "1 error, 3 tests passed in <0.1 s: a"),
+        (CheckResult("pytest", 0, 0, errors=2, failing=("a", "b")), "2 errors, no tests ran in <0.1 s: a and b"),
+        (CheckResult("pytest", 0, 0, skipped=2), "no tests ran, 2 skipped"),
+    ],
+)
+def test_results_in_words(check: CheckResult, words: str) -> None:
+    assert describe_check(check) == words

@@ -14,9 +14,7 @@ from engine.execution.sandbox.command_environment import make_session_environmen
 from engine.execution.sandbox.host_paths import find_readable_places, find_secret_places, link_tools
 from engine.execution.sandbox.ladder import NoSandbox
 from engine.home import Home
-from tests.support.helpers import make_program, read_table
-
-ROWS = read_table(__file__)
+from tests.support.helpers import make_program
 
 
 def confinement(root: Path, **changes: object) -> Confinement:
@@ -29,7 +27,15 @@ def confinement(root: Path, **changes: object) -> Confinement:
 
 @pytest.mark.parametrize(
     ("program", "path", "readable"),
-    ROWS["the_installations_of_the_path_and_of_the_program_are_readable"],
+    [
+        ("/place/env/bin/python", "", ["/place/env"]),
+        ("/place/tool", "", ["/place/tool"]),
+        ("/place/link/bin/python", "", ["/place/link", "/place/env"]),
+        ("/usr/bin/env", "/usr/bin", []),
+        ("/usr/bin/env", "/place/env/bin:/usr/bin", ["/place/env"]),
+        ("/usr/bin/env", "/place/project/bin", ["/place/project/bin"]),
+        ("/usr/bin/env", "/place/gone/bin", []),
+    ],
 )
 def test_the_installations_of_the_path_and_of_the_program_are_readable(
     tmp_path: Path, program: str, path: str, readable: list[str]

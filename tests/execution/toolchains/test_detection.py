@@ -39,7 +39,17 @@ def environment(project: Path, *, pytest_in_it: bool, shares: bool = False) -> P
 
 @pytest.mark.parametrize(
     ("script", "runner"),
-    TABLE["a_script_that_is_one_runner"],
+    [
+        ("node --test", "node:test"),
+        ("node --test test/", "node:test"),
+        ("jest", "jest"),
+        ("vitest run", "vitest"),
+        ("mocha -r x", "mocha"),
+        ("bun test", "bun"),
+        ("eslint . && jest", "script"),
+        ("node test.js", "script"),
+        ("echo 'unbalanced", "script"),
+    ],
 )
 def test_a_script_that_is_one_runner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, runner: str) -> None:
     monkeypatch.setenv("PATH", str(programs(tmp_path, "npm", "bun")))
@@ -54,7 +64,12 @@ def test_a_script_that_is_one_runner(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize(
     ("lock", "manager", "test", "single_test"),
-    TABLE["the_package_manager_is_that_of_the_lock_file"],
+    [
+        ("package-lock.json", "npm", "npm run --silent test", "npm run --silent test -- -t ^(a \\(b\\))$"),
+        ("pnpm-lock.yaml", "pnpm", "pnpm --silent run test", "pnpm --silent run test -t ^(a \\(b\\))$"),
+        ("yarn.lock", "yarn", "yarn run test", "yarn run test -t ^(a \\(b\\))$"),
+        ("bun.lock", "bun", "bun run test", "bun run test -t ^(a \\(b\\))$"),
+    ],
 )
 def test_the_package_manager_is_that_of_the_lock_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lock: str, manager: str, test: str, single_test: str
@@ -161,7 +176,12 @@ def test_a_broken_package_json_is_no_test(tmp_path: Path, text: str) -> None:
 
 @pytest.mark.parametrize(
     ("file", "text", "title"),
-    TABLE["targets_of_makefiles_justfiles_and_taskfiles"],
+    [
+        ("Makefile", "VERSION := 1\n.PHONY: test\nother: build\n\tgo\ntest ::\n\tx\ncheck = b:c\n", "make test"),
+        ("Makefile", "test := 1\ncheck: build\n\tgo\n", "make check"),
+        ("justfile", "test := 'x'\n@test *args: build\n  go\n", "just test"),
+        ("Taskfile.yml", "version: '3'\ntasks:\n  build:\n    cmds: [go]\n  test:\n    cmds: [go]\n", "task test"),
+    ],
 )
 def test_targets_of_makefiles_justfiles_and_taskfiles(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str, text: str, title: str

@@ -19,9 +19,6 @@ from hypothesis import strategies as st
 from engine.execution.tools.folder_jail import Jail, is_git_name, split_path
 from engine.model import Refusal
 from tests.execution.tools.belt_world import SECRET, BeltWorld
-from tests.support.helpers import read_table
-
-ROWS = read_table(__file__)
 
 
 @pytest.fixture(autouse=True)
@@ -46,8 +43,12 @@ def try_all(world: BeltWorld, path: str, problem: str = "not in the project") ->
 
 @pytest.mark.parametrize(
     "path",
-    ROWS["paths_to_outside_are_refused"],
-)
+    [
+        "../outside/secret.txt", "a/b/../../../outside/secret.txt", "../work tree/a.txt", "{secret}", "/dev/zero",
+        ".//./..//" * 50 + "etc/passwd", "{folder}/../outside/secret.txt", "{folder}-other/x", "~/.ssh/id_ed25519",
+        "/proc/self/environ", "/proc/self/root{secret}",
+    ],
+)  # fmt: skip
 def test_paths_to_outside_are_refused(world: BeltWorld, path: str) -> None:
     world.file("a/b/c.txt")
     world.file("a.txt", "x")
@@ -91,8 +92,12 @@ def test_names_and_paths_that_are_too_long_are_refused(world: BeltWorld) -> None
 
 @pytest.mark.parametrize(
     "path",
-    ROWS["the_git_folder_is_refused_in_any_spelling"],
-)
+    [
+        ".git", ".git/config", ".git/hooks/pre-commit", "a/.git/config", ".GIT/config", ".Git", "./.git", "a/../.git",
+        ".g\u200cit/config", ".git\u200b/x", ".git /config", ".git./config", ".git::$INDEX_ALLOCATION/config",
+        "git~1/config", "\uff0egit/config", ".gi\uff34/config",
+    ],
+)  # fmt: skip
 def test_the_git_folder_is_refused_in_any_spelling(world: BeltWorld, path: str) -> None:
     (world.folder / "a").mkdir()
     words = world.problem("write", path=path, content="[core]\n\tfsmonitor = touch /tmp/pwned\n")
@@ -108,8 +113,12 @@ def test_the_git_folder_is_refused_through_a_link(world: BeltWorld) -> None:
 
 @pytest.mark.parametrize(
     ("target", "path"),
-    ROWS["links_to_outside_are_refused"],
-)
+    [
+        ("{outside}/secret.txt", "link"), ("../outside/secret.txt", "link"), ("{outside}/new.txt", "link"),
+        ("/", "link{outside}/secret.txt"), ("{outside}", "link/secret.txt"), ("{outside}", "link/new.txt"),
+        ("/dev/urandom", "link"),
+    ],
+)  # fmt: skip
 def test_links_to_outside_are_refused(world: BeltWorld, target: str, path: str) -> None:
     (world.folder / "link").symlink_to(target.format(outside=world.outside))
     try_all(world, path.format(outside=world.outside))

@@ -13,9 +13,6 @@ from engine.execution.tools.tool_arguments import TOOL_NAMES
 from engine.model import Verdict
 from engine.safety.content import programs_of
 from engine.safety.production import target_of_file, target_of_host, targets_of_command
-from tests.support.helpers import read_table
-
-ROWS = read_table(__file__)
 
 ALLOW, ASK, BLOCK = Verdict.ALLOW, Verdict.ASK, Verdict.BLOCK
 
@@ -40,8 +37,12 @@ def test_unknown_tools_and_broken_files_allow_nothing() -> None:
 
 @pytest.mark.parametrize(
     "command",
-    ROWS["no_spelling_slips_past_a_deny"],
-)
+    [
+        "git push origin x", "  git   push", "cd a && git push", "true; git push", "sh -c 'git push'", "g''it push",
+        "sudo git push", "env A=b git push", "/usr/bin/git push", "$(git push)", "echo x | xargs git push",
+        "git 'push'", "bash <<< 'git push'", "nohup git push &",
+    ],
+)  # fmt: skip
 def test_no_spelling_slips_past_a_deny(command: str) -> None:
     assert decide(Policy(allow=("exec",), deny=("exec:git push*",)), command) is BLOCK
     assert decide(Policy(allow=("exec",), ask=("exec:git push*",)), command) is ASK
@@ -49,8 +50,11 @@ def test_no_spelling_slips_past_a_deny(command: str) -> None:
 
 @pytest.mark.parametrize(
     "command",
-    ROWS["a_compound_command_is_not_allowed_by_its_beginning"],
-)
+    [
+        "git status; make", "git status && make", "git status | sh", "git status $(make)", "git status `make`",
+        "git status > x", "git status\nmake", "git status & make", "(git status)", "{ git status; }", "git status ${x}",
+    ],
+)  # fmt: skip
 def test_a_compound_command_is_not_allowed_by_its_beginning(command: str) -> None:
     policy = Policy(allow=("exec:git status*",))
     assert decide(policy, command) is BLOCK
@@ -83,8 +87,19 @@ PRODUCTION = Production(paths=("deploy/**", "/srv/shop/live.cfg"), hosts=(*Produ
 
 @pytest.mark.parametrize(
     ("command", "found"),
-    ROWS["production_targets_of_commands"],
-)
+    [
+        ("git push origin main", "branch main"), ("git push origin x:refs/heads/main", "branch main"),
+        ("git push production x", "remote production"), ("git diff main", ""), ("git log main..x", ""),
+        ("ssh prod-1 uptime", "host prod-1"), ("scp a deploy@prod-1:/srv", "host prod-1"),
+        ("curl https://prod.example.org/x", "host prod.example.org"), ("psql -h prod-db x", "host prod-db"),
+        ("psql --host=prod-db x", "host prod-db"), ("psql --host=db.live:5432", "host db.live:5432"),
+        ("kubectl --context prod get pods", "context prod"),
+        ("kubectl --context=eu-prod get pods", "context eu-prod"), ("kubectl config use-context prod", "context prod"),
+        ("cat products.py production.md", ""), ("pytest tests/prod_test.py", ""), ("npm run production", ""),
+        ("vi deploy/live.yml", "path deploy/live.yml"), ("cat '", ""), ("", ""),
+        ("vi ./deploy/live.yml", "path ./deploy/live.yml"),
+    ],
+)  # fmt: skip
 def test_production_targets_of_commands(command: str, found: str) -> None:
     targets = targets_of_command(command, PRODUCTION)
     assert found in targets if found else targets == ()
