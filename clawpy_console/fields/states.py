@@ -68,6 +68,11 @@ def describe_changes(flow: str | None, check_only: bool, without_sandbox: bool) 
     return CHANGES_BY_FLOW.get(flow or "", "you land the changes")
 
 
+def cannot_run_text(flow: str | None) -> str:
+    """Said of a card that nothing can run."""
+    return "This cannot run yet." if flow else "No model or agent can run this yet."
+
+
 def approval_risk(card: Card) -> str:
     """Why a card is risky, "" when it is not: no sandbox works here, the content filter asks, or it touches production.
 

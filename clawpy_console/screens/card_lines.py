@@ -88,7 +88,7 @@ def signal_line(signal: Signal) -> Content:
 def work_facts(card: Card) -> str:
     """The estimated cost of a card, what it changes, what runs it and what undoes it, where anything can run it."""
     if not card.can_run:
-        return "This cannot run yet." if card.assignment.flow else "No model or agent can run this yet."
+        return states.cannot_run_text(card.assignment.flow)
     runs = f"runs: {card.assignment.flow or one_line(card.served) or card.assignment.runner}"
     touches = states.describe_changes(card.assignment.flow, card.check_only, card.without_sandbox)
     parts = [f"est. {formats.money(card.estimate)}"] if card.estimate else []

@@ -1,10 +1,7 @@
-"""Output of the verbs on cards, sessions, changes and model calls."""
+"""Output of the verbs on cards and on muted subjects."""
 
 from __future__ import annotations
 
-import itertools
-import shlex
-from collections.abc import Mapping
 from pathlib import PurePath
 
 from clawpy_console.cli.printing.style import (
@@ -12,17 +9,13 @@ from clawpy_console.cli.printing.style import (
     Lines,
     bad,
     bold,
-    count,
     dim,
     indented,
-    paint,
     place,
-    session_outcome,
     time,
     wants,
 )
 from clawpy_console.fields import states
-from clawpy_console.formats import one_line
 
 
 def cards(document: Document) -> Lines:
@@ -43,11 +36,11 @@ def _card(card: Document) -> Lines:
     pending = card["status"] == "pending"
     badges += ["NEW"] if card["novel"] and card["stated"] and pending else []
     if not pending:
-        badges.append(state(card))
+        badges.append(card_state(card))
     elif card["snoozedUntil"]:
         badges.append(f"snoozed until {time(card['snoozedUntil'])}")
-    how_sure_text = how_sure(card)
-    head = f"{bold(card['id'])}  {bad(how_sure_text) if card['tier'] == 1 else how_sure_text}  {place(card)}"
+    confidence_text = tier_and_confidence(card)
+    head = f"{bold(card['id'])}  {bad(confidence_text) if card['tier'] == 1 else confidence_text}  {place(card)}"
     yield head + ("  " + wants(" ".join(badges)) if badges else "")
     if pending and card["withoutSandbox"]:
         how = "approve it with --without-sandbox" if card["needsConfirmation"] else "the settings allow that here"
@@ -57,7 +50,7 @@ def _card(card: Document) -> Lines:
         yield "    " + dim(card["reasoning"])
     if pending and not card["undoNote"]:
         # so nothing is known of cost and undo either
-        yield "    " + wants("This cannot run yet." if card["flow"] else "No model or agent can run this yet.")
+        yield "    " + wants(states.cannot_run_text(card["flow"]))
     elif pending:
         cost = [f"est. ${card['estimatedCost']:.2f}"] if card["estimatedCost"] else []
         changes = states.describe_changes(card["flow"], card["checkOnly"], card["withoutSandbox"])
@@ -71,7 +64,7 @@ def _card(card: Document) -> Lines:
         yield f"    {card['note']}"
 
 
-def how_sure(card: Document) -> str:
+def tier_and_confidence(card: Document) -> str:
     """The tier (`quick check`), with the confidence when it is meaningful (`72% quick check`); marked when it is at
     risk."""
     few = " (few decisions)" if (card["confidenceParts"] or {}).get("fewDecisions") else ""
@@ -79,98 +72,11 @@ def how_sure(card: Document) -> str:
     return f"▲ {text}" if card["tier"] == 1 else str(text)
 
 
-def state(card: Document, *, with_outcome: bool = True) -> str:
+def card_state(card: Document, *, with_outcome: bool = True) -> str:
     """`approved`, `dismissed`; the outcome of a card that has run."""
     if card["outcome"] and with_outcome:
         return str(states.SESSION_LABELS.get(card["outcome"], card["outcome"]))
     return str(states.CARD_LABELS.get(card["status"], card["status"]))
-
-
-def card_with_session(document: Document) -> Lines:
-    """A card, its session and its changes."""
-    card, session, change = document["prediction"], document["session"], document["changeSet"]
-    if card is not None:
-        session_says = (
-            session is not None and card["outcome"] != "discarded"
-        )  # the session says how it ended, red tests too
-        snoozed = card["status"] == "pending" and card["snoozedUntil"]
-        text = f"snoozed until {time(card['snoozedUntil'])}" if snoozed else state(card, with_outcome=not session_says)
-        yield f"{bold(card['id'])}  {text}  {place(card)}"
-        yield from indented(card["prompt"])
-        if card["note"]:
-            yield f"    {card['note']}"
-        if card["note"] and card["status"] == "rejected":  # a kind of card was switched off
-            yield dim(f"    `clawpy undo {card['id']}` undoes it, `clawpy muted` lists it")
-    if session is not None:
-        yield from _session(session)
-    for line in document.get("transcript", ()):
-        sign, tone = ("$ ", "title") if line["kind"] == "command" else ("", "ink")
-        yield from (f"  │ {paint(tone, item)}" for item in f"{sign}{line['text']}".splitlines() or [""])
-    if change is not None:
-        yield from _change(change)
-    for file in document.get("diff", ()):
-        yield from ("", bold(f"{file['status']} {file['path']}"))
-        numbers = (number for number in itertools.count(1) if number not in file["landedHunks"])
-        for line in file["hunks"].split("\n"):
-            number = f"  hunk {next(numbers)}" if line.startswith("@@ ") else ""
-            yield paint({"+": "good", "-": "wrong", "@": "grey"}.get(line[:1], "ink"), line) + number
-    if "continues" in document:
-        yield f"To send them, approve the card {bold(document['continues']['id'])}."
-
-
-def _session(session: Document) -> Lines:
-    yield f"{bold(session['id'])}  {session_outcome(session)}  {place(session)}  {session['sandbox']}"
-    yield from indented(session["error"] or session["summary"])
-
-
-def _change(change: Document) -> Lines:
-    """A change set. Its repository is named once something landed there, because an id alone may lead to any."""
-    waiting = change["state"] == "waiting"
-    where = f" on {change['branch']}" if change["branch"] else ""
-    place = f"  in {change['workspace']}" if change["landedFiles"] or not waiting else ""
-    state = paint("wants" if waiting else "grey", change["state"])
-    yield f"{bold(change['id'])}  {state}{where}  {count(len(change['files']), 'file')}{place}"
-    for file in change["files"]:
-        numbers = "binary" if file["added"] is None else f"+{file['added']} -{file['removed']}"
-        yield f"    {file['status']:8} {numbers:>9}  {file['path']}"
-        if file["refused"]:
-            yield bad(f"      ✗ cannot be landed: {file['refused']}")
-        if file["note"]:
-            yield wants(f"      ▲ {file['note']}")
-    for comment in change["comments"]:
-        before, sent = " before" if comment["old"] else "", "  (sent)" if comment["sent"] else ""
-        yield f"    comment {comment['number']} on {comment['path']}:{comment['line']}{before}{sent}"
-        yield dim(f"      > {comment['quote']}")
-        yield from indented(comment["text"])
-    if waiting:
-        landed = f"{count(change['landedFiles'], 'file')} landed; for the rest: " if change["landedFiles"] else ""
-        yield dim(f"    {landed}land, branch or discard it")
-
-
-def work(document: Document) -> Lines:
-    """Sessions and changes, or one of them."""
-    if "sessions" not in document:
-        yield from card_with_session(document)
-        return
-    for session in document["sessions"]:
-        yield from _session(session)
-        yield dim(f"    {one_line(session['prompt'])}")
-    if document["changeSets"]:
-        yield from ("", bold("changes to land"))
-    for change in document["changeSets"]:
-        yield from _change(change)
-    if not document["sessions"] and not document["changeSets"]:
-        yield _nothing_here(document.get("elsewhere", {}))
-
-
-def _nothing_here(elsewhere: Mapping[str, int]) -> str:
-    """That no session ran here, and where some did."""
-    if not elsewhere:
-        return "Nothing has run yet."
-    listed = [f"{count(number, 'session')} in {path}" for path, number in list(elsewhere.items())[:3]]
-    more = f" and {len(elsewhere) - 3} more" if len(elsewhere) > 3 else ""
-    first = shlex.quote(next(iter(elsewhere)))
-    return f"Nothing has run here; {', '.join(listed)}{more}.\n  `clawpy --workspace {first} work` shows them"
 
 
 def muted(document: Document) -> Lines:
@@ -193,61 +99,3 @@ def _mute(mute: Document, how: str) -> Lines:
     title_words = f"{title} {where}" if mute["subject"] else f"all cards “{title}” {where}"
     yield f"{bold(mute['id'])}  {title_words}: {how}  ({mute['why']})"
     yield from indented(mute["prompt"])
-
-
-GUTTER = 14
-TRUST = 15
-"""Columns for the source and the trust of a line."""
-
-
-def xray(document: Document) -> Lines:
-    """The model calls of a session, or one call with its prompt."""
-    session, name = document["session"], document["id"]
-    yield f"{bold(name)}  {session['prompt'] if session else 'what to keep of the day'}"
-    if "call" in document:
-        yield from _whole(document)
-    elif document["calls"]:
-        yield from (f"  {number:>3}  {_call(call)}" for number, call in enumerate(document["calls"], 1))
-        yield dim(f"  `clawpy xray {name} --call 1` shows what was sent")
-    else:
-        yield dim(f"  {_no_call(session)}")
-
-
-def _no_call(session: Document | None) -> str:
-    if session is None:
-        return "no calls: no model is set in `[memory] model`, or that day is not over"
-    if session["flow"]:
-        return "no model calls: a flow runs without a model"
-    return "no model calls" if session["state"] not in ("queued", "running") else "no model calls yet"
-
-
-def reply(document: Document) -> Lines:
-    """That the message was sent."""
-    yield f"sent to {document['session']['id']}; it reads the message at its next turn"
-
-
-def _call(call: Document) -> str:
-    tone = {"done": "good", "running": "wants"}.get(call["state"], "wrong")
-    cost = f"{'' if call['priceKnown'] else '~'}${call['cost']:.4f}"
-    took = "" if call["seconds"] is None else f"  {call['seconds']:.1f} s"
-    figures = f"{call['inputTokens']:,} → {call['outputTokens']:,} tokens  {cost}{took}"
-    error = f"  {call['error']}" if call["error"] else ""
-    return f"{call['model']:24}  {paint(tone, call['state'])}  {dim(figures)}{error}"
-
-
-def _whole(document: Document) -> Lines:
-    yield f"  {_call(document['call'])}"
-    yield from (f"  {wants('!')} {note}" for note in document["call"]["notes"])
-    for part in document["prompt"]:
-        yield from ("", dim(f"{part['role']} · {part['name']} · ~{count(part['tokens'], 'token')}"))
-        before = None
-        for line in part["lines"]:
-            source = line["label"] or line["source"]
-            label = source if source != before else ""
-            before = source
-            lead = dim(f"{label[:GUTTER]:>{GUTTER}} {line['trust']:{TRUST}} │")
-            hostile = bad(f"▲ hostile, {line['hostile']}: ") if line["hostile"] else ""
-            yield f"{lead} {hostile}{line['text']}"
-    if reply := document["reply"].rstrip("\n"):
-        yield from ("", dim("answered"))
-        yield from (f"{'':>{GUTTER + 1 + TRUST}} │ {line}" for line in reply.split("\n"))
