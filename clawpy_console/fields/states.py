@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from clawpy_console import formats
 from clawpy_console.fields import Document, Field
 from clawpy_console.formats import one_line
-from engine.model import PROBLEM_FOUND, Card, RailVerdict, Verdict, outcome_in_words
+from engine.model import PROBLEM_FOUND, Card, GateRuleName, RailVerdict, Verdict, outcome_in_words
 from engine.model.text import failures
 
 # States
@@ -85,7 +85,7 @@ def _rail_reason(card: Card) -> str:
     for verdict in card.verdicts:
         if verdict.rail == "content" and verdict.verdict is Verdict.ASK:
             return one_line(verdict.reason)
-        if "production" in verdict.rule.split(","):
+        if verdict.applies(GateRuleName.PRODUCTION):
             reasons = (reason for reason in verdict.reasons if "production" in reason)
             return one_line(next(reasons, verdict.reason))
     return ""

@@ -13,7 +13,7 @@ from engine.events import AutonomousCycleFinished
 from engine.execution.sessions import Sessions
 from engine.frozen import frozen
 from engine.learning.decisions.decisions import Decisions
-from engine.model import DecidedBy, RailVerdict, Refusal, Verdict
+from engine.model import DecidedBy, GateRuleName, RailVerdict, Refusal, Verdict
 from engine.prediction.cards import Cards
 from engine.prediction.cycle import CardCycle
 from engine.prediction.kinds import ALWAYS_ASK, kind_of, kind_title
@@ -104,8 +104,8 @@ GATE = "gate"
 """The human gate among the rails (SPEC 3.6)."""
 
 WAITING_RULES = (
-    "autonomy-off", "workspace", "quiet", "cold-start", "low-confidence", "below-threshold", "track-record",
-    "suggested",
+    GateRuleName.AUTONOMY_OFF, GateRuleName.WORKSPACE, GateRuleName.QUIET, GateRuleName.COLD_START,
+    GateRuleName.LOW_CONFIDENCE, GateRuleName.BELOW_THRESHOLD, GateRuleName.TRACK_RECORD, GateRuleName.SUGGESTED,
 )  # fmt: skip
 """Rules of the human gate. If one of them applies, a card is not tried and waits for the operator (SPEC 2.5, 2.6, 7.3,
 7.4). If any other rule applies, the card is tried, so that the log shows what the gate stopped."""

@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any
 
 from engine.frozen import frozen
-from engine.model.rails import NO_SANDBOX, SANDBOX_WAIVED, Assignment, DecidedBy, RailVerdict
+from engine.model.rails import Assignment, DecidedBy, GateRuleName, RailVerdict
 
 
 class Status(StrEnum):
@@ -308,14 +308,14 @@ class Card:
     @property
     def without_sandbox(self) -> bool:
         """Whether no sandbox works on this machine, so that its commands would run unconfined."""
-        return self.needs_confirmation or self._broke(SANDBOX_WAIVED)
+        return self.needs_confirmation or self._broke(GateRuleName.SANDBOX_WAIVED)
 
     @property
     def needs_confirmation(self) -> bool:
         """Whether the operator must confirm, at each approval, that it runs without a sandbox."""
-        return self._broke(NO_SANDBOX)
+        return self._broke(GateRuleName.NO_SANDBOX)
 
-    def _broke(self, rule: str) -> bool:
+    def _broke(self, rule: GateRuleName) -> bool:
         return any(verdict.rail == "gate" and verdict.applies(rule) for verdict in self.verdicts)
 
 

@@ -1,6 +1,4 @@
-"""Values of triggers, of the pipeline's decisions on them (SPEC 3.1), and of the state of the rails for screens and
-verbs (9.1).
-"""
+"""Requests to run work, and the safety pipeline's decisions on them (SPEC 3.1)."""
 
 from __future__ import annotations
 
@@ -41,15 +39,35 @@ class TriggerType(StrEnum):
     HEARTBEAT = "heartbeat"
 
 
-NO_SANDBOX = "no-sandbox"
-"""The gate's rule if no sandbox works: the operator must confirm that at each approval (SPEC 3.8)."""
+class GateRuleName(StrEnum):
+    """The rules of the human gate (SPEC 3.6). `RailVerdict.rule` has these names, and they are stored with it."""
+
+    NO_SANDBOX = "no-sandbox"
+    """No sandbox works, and the operator must confirm that at each approval (SPEC 3.8)."""
+    SANDBOX_WAIVED = "sandbox-waived"
+    """No sandbox works, and the workspace's settings confirm that for all approvals."""
+    PRODUCTION = "production"
+    CONTENT = "content"
+    COSTLY = "costly"
+    SUGGESTED = "suggested"
+    INSTALLS = "installs"
+    AUTONOMY_OFF = "autonomy-off"
+    COLD_START = "cold-start"
+    ONBOARDING = "onboarding"
+    WORKSPACE = "workspace"
+    QUIET = "quiet"
+    REJECTIONS = "rejections"
+    DAY_COST = "day-cost"
+    LOW_CONFIDENCE = "low-confidence"
+    BELOW_THRESHOLD = "below-threshold"
+    TRACK_RECORD = "track-record"
+    NOVEL_PAIR = "novel-pair"
+    """The NEW badge: no work between these channels has passed yet."""
+
 
 _SANDBOX_FIXES = {"linux": "install bubblewrap", "darwin": "start clawpy outside of other sandboxes"}
 SANDBOX_FIX = _SANDBOX_FIXES.get(sys.platform, "run clawpy on Linux or macOS")
 """How to get a sandbox on this machine."""
-
-SANDBOX_WAIVED = "sandbox-waived"
-"""The gate's rule if no sandbox works, and the workspace's settings confirm that for all approvals."""
 
 ALWAYS_ASKED = frozenset({"prepare_environment", "update_lock"})
 """Flows that need a person's approval each time, because they install foreign packages from the network (SPEC 3.6)."""

@@ -18,11 +18,11 @@ from engine.execution.runners.flow_registry import named_flow
 from engine.execution.sessions import Sessions
 from engine.frozen import frozen
 from engine.model import (
-    NO_SANDBOX,
     SANDBOX_FIX,
     Assignment,
     Card,
     DecidedBy,
+    GateRuleName,
     Permit,
     RailVerdict,
     Refusal,
@@ -382,4 +382,4 @@ def _has_consent_to_runner(row: CardRow, assignment: Assignment, info: RunnerInf
 
 def _wants_confirmation(verdict: RailVerdict, request: ApprovalRequest) -> bool:
     """Whether the gate asks the operator to confirm that it runs without a sandbox."""
-    return request.by_person and verdict.rail == "gate" and verdict.applies(NO_SANDBOX)
+    return request.by_person and verdict.rail == "gate" and verdict.applies(GateRuleName.NO_SANDBOX)

@@ -16,6 +16,7 @@ from engine.model import (
     ConfidenceParts,
     DecidedBy,
     DecidedCard,
+    GateRuleName,
     Outcome,
     Proposal,
     RailVerdict,
@@ -160,7 +161,7 @@ class CardRow(Row, table=True):
     def set_verdicts(self, verdicts: tuple[RailVerdict, ...]) -> None:
         """Store the verdicts of the rails, and whether the pair of channels never ran before (SPEC 3.6)."""
         self.verdicts = verdicts
-        self.novel = any(verdict.applies("novel-pair") for verdict in verdicts)
+        self.novel = any(verdict.applies(GateRuleName.NOVEL_PAIR) for verdict in verdicts)
 
     def set_offer(self, info: RunnerInfo, verdicts: tuple[RailVerdict, ...], note: str) -> None:
         """Store what an approval would start now."""

@@ -9,7 +9,7 @@ that no such work can bypass them.
 from __future__ import annotations
 
 from engine.frozen import frozen
-from engine.model import MICRO, NO_SANDBOX, REASON_SEPARATOR, SANDBOX_FIX, SANDBOX_WAIVED, RailVerdict, Verdict
+from engine.model import MICRO, REASON_SEPARATOR, SANDBOX_FIX, GateRuleName, RailVerdict, Verdict
 
 RAIL = "gate"
 MIN_CONFIDENCE = 0.6
@@ -60,7 +60,7 @@ class GateFacts:
 class GateRule:
     """A rule of the gate that applies."""
 
-    rule: str
+    rule: GateRuleName
     verdict: Verdict
     words: str
 
@@ -70,51 +70,60 @@ def gate_rules(facts: GateFacts) -> list[GateRule]:
     approval, then those that hold for all work, then those about this work alone."""
     is_guess = not facts.ordered  # an order of the operator needs no confidence and no past approvals
     below_threshold = MIN_CONFIDENCE <= facts.confidence < facts.threshold
-    table: tuple[tuple[bool, str, str], ...] = (
-        (not facts.confined, SANDBOX_WAIVED if facts.waived else NO_SANDBOX, NO_CONFINEMENT),
-        (bool(facts.targets), "production", f"touches production: {', '.join(facts.targets[:3])}"),
-        (facts.content is not Verdict.ALLOW, "content", _CONTENT_WORDS.get(facts.content, "")),
-        (facts.estimate > COSTLY_ABOVE, "costly", f"${facts.estimate / MICRO:.2f} is more than $1.00"),
-        (facts.suggested, "suggested", "somebody else may have written this suggestion or task, so it waits for you"),
-        (facts.always_asked, "installs", "it installs packages over the network, so it always waits for you"),
+    no_sandbox = GateRuleName.SANDBOX_WAIVED if facts.waived else GateRuleName.NO_SANDBOX
+    table: tuple[tuple[bool, GateRuleName, str], ...] = (
+        (not facts.confined, no_sandbox, NO_CONFINEMENT),
+        (bool(facts.targets), GateRuleName.PRODUCTION, f"touches production: {', '.join(facts.targets[:3])}"),
+        (facts.content is not Verdict.ALLOW, GateRuleName.CONTENT, _CONTENT_WORDS.get(facts.content, "")),
+        (facts.estimate > COSTLY_ABOVE, GateRuleName.COSTLY, f"${facts.estimate / MICRO:.2f} is more than $1.00"),
+        (
+            facts.suggested,
+            GateRuleName.SUGGESTED,
+            "somebody else may have written this suggestion or task, so it waits for you",
+        ),
+        (
+            facts.always_asked,
+            GateRuleName.INSTALLS,
+            "it installs packages over the network, so it always waits for you",
+        ),
         (
             not facts.autonomous,
-            "autonomy-off",
+            GateRuleName.AUTONOMY_OFF,
             "nothing runs by itself until you turn autonomous mode on: clawpy config set autonomousModeEnabled true",
         ),
         (
             is_guess and facts.phase < 1,
-            "cold-start",
+            GateRuleName.COLD_START,
             "nothing runs by itself in phase 0: there are too few decisions of yours to learn from",
         ),
         (
             facts.decisions < MIN_DECISIONS,
-            "onboarding",
+            GateRuleName.ONBOARDING,
             f"first days: {facts.decisions} of {MIN_DECISIONS} decisions made, so everything waits for you as a card",
         ),
-        (not facts.workspace_acts, "workspace", "the autonomy of this workspace is not set to `act`"),
-        (facts.quiet, "quiet", "quiet hours: nothing runs by itself"),
-        (facts.rejections >= MAX_REJECTIONS, "rejections", f"{facts.rejections} rejections in a row"),
-        (is_near_cap(facts.day_cost, facts.day_cap), "day-cost", "more than 80 % of the day's cap is spent"),
+        (not facts.workspace_acts, GateRuleName.WORKSPACE, "the autonomy of this workspace is not set to `act`"),
+        (facts.quiet, GateRuleName.QUIET, "quiet hours: nothing runs by itself"),
+        (facts.rejections >= MAX_REJECTIONS, GateRuleName.REJECTIONS, f"{facts.rejections} rejections in a row"),
+        (is_near_cap(facts.day_cost, facts.day_cap), GateRuleName.DAY_COST, "more than 80 % of the day's cap is spent"),
         (
             is_guess and facts.confidence < MIN_CONFIDENCE,
-            "low-confidence",
+            GateRuleName.LOW_CONFIDENCE,
             f"its confidence {facts.confidence:.2f} is below {MIN_CONFIDENCE:.2f}",
         ),
         (
             is_guess and below_threshold,
-            "below-threshold",
+            GateRuleName.BELOW_THRESHOLD,
             f"its confidence {facts.confidence:.2f} is below {facts.threshold:.2f}",
         ),
         (
             is_guess and facts.approval_bound < MIN_APPROVAL_BOUND,
-            "track-record",
+            GateRuleName.TRACK_RECORD,
             f"you approved too few cards like it: the lower bound of your approval rate, {facts.approval_bound:.2f}, "
             f"is below {MIN_APPROVAL_BOUND:.2f}",
         ),
-        (is_guess and bool(facts.novel_pair), "novel-pair", f"NEW: {facts.novel_pair}"),
+        (is_guess and bool(facts.novel_pair), GateRuleName.NOVEL_PAIR, f"NEW: {facts.novel_pair}"),
     )
-    verdicts = {"content": facts.content}
+    verdicts = {GateRuleName.CONTENT: facts.content}
     return [GateRule(rule, verdicts.get(rule, Verdict.ASK), words) for applies, rule, words in table if applies]
 
 

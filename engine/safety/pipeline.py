@@ -24,6 +24,7 @@ from engine.events import LoopDetected, TriggerBlocked
 from engine.model import (
     ALWAYS_ASKED,
     CostState,
+    GateRuleName,
     Permit,
     RailVerdict,
     Refusal,
@@ -294,7 +295,7 @@ class Pipeline:
                 transaction.record(LoopDetected(**about, reason=verdict.reason))
             if verdict.rail == costs.RAIL:
                 self._costs.handle_reached_cap(transaction, verdict.rule, trigger.agent)
-            if verdict.rail == gate.RAIL and verdict.applies("rejections"):
+            if verdict.rail == gate.RAIL and verdict.applies(GateRuleName.REJECTIONS):
                 self._kill_switch.pause_after_rejections(transaction)
 
 

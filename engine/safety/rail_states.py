@@ -19,6 +19,7 @@ from engine.model import (
     Assignment,
     ChainStep,
     DecidedBy,
+    GateRuleName,
     RailState,
     RailVerdict,
     Trigger,
@@ -40,9 +41,11 @@ BLOCKS_COUNTED_FOR = timedelta(hours=24)
 """Time during which the screen counts a blocked trigger."""
 
 GATE_BRIEF = {
-    "rejections": "rejected", "day-cost": "day 80 %", "onboarding": "first 10", "autonomy-off": "asks you",
-    "workspace": "asks you", "no-sandbox": "no sandbox", "quiet": "quiet",
+    GateRuleName.NO_SANDBOX: "no sandbox", GateRuleName.AUTONOMY_OFF: "asks you",
+    GateRuleName.ONBOARDING: "first 10", GateRuleName.WORKSPACE: "asks you", GateRuleName.QUIET: "quiet",
+    GateRuleName.REJECTIONS: "rejected", GateRuleName.DAY_COST: "day 80 %",
 }  # fmt: skip
+"""The gate on the screen, by the first rule that applies. Any other rule has the word "asks"."""
 KILL_BRIEF = {"stop-file": "stop", "config": "off", "api": "api off"}
 
 SAMPLE_TRIGGER = Trigger(
@@ -101,7 +104,7 @@ class RailStates:
             newest = session.exec(
                 select(CrosspollLog.created_at, CrosspollLog.verdicts).order_by(desc(col(CrosspollLog.id))).limit(1)
             ).first()
-            blocks = dict(map(tuple, ask(session, _BLOCKS, {"since": as_stored(now - BLOCKS_COUNTED_FOR)})))
+            blocks = dict[str, int](ask(session, _BLOCKS, {"since": as_stored(now - BLOCKS_COUNTED_FOR)}))
         at, verdicts = newest if newest is not None else (None, ())
         last = {verdict.rail: verdict for verdict in verdicts}
         return tuple(
@@ -164,8 +167,10 @@ class RailStates:
             workspace_acts=any(workspace.autonomy is WorkspaceAutonomy.ACT for workspace in workspaces),
         )
         verdict = gate.decide_gate(facts)
-        first = verdict.rule.partition(",")[0]
-        return _rail_state(verdict, GATE_BRIEF.get(first, "asks") if first else "free")
+        if not verdict.rule:
+            return _rail_state(verdict, "free")
+        first_rule = GateRuleName(verdict.rule.partition(",")[0])
+        return _rail_state(verdict, GATE_BRIEF.get(first_rule, "asks"))
 
     def _kill_state(self) -> RailState:
         verdict = self._kill_switch.current_verdict()

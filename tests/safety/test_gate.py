@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.config import Production
-from engine.model import MICRO, Assignment, Verdict
+from engine.model import MICRO, Assignment, GateRuleName, Verdict
 from engine.safety.gate import GateFacts, decide_gate
 from engine.safety.production import targets_of_trigger
 from tests.safety.helpers import Rails, approval, on, unattended
@@ -25,35 +25,41 @@ def asking_rules(**changes: object) -> set[str]:
     return set(verdict.rule.split(",")) - {""}
 
 
-@pytest.mark.parametrize(
-    ("row", "passes", "asks"),
-    [
-        ("low-confidence", {"confidence": 0.6}, {"confidence": 0.5999}),
-        ("below-threshold", {"confidence": 0.8}, {"confidence": 0.7999}),
-        ("costly", {"estimate": MICRO}, {"estimate": MICRO + 1}),
-        ("production", {"targets": ()}, {"targets": ("branch main",)}),
-        ("novel-pair", {"novel_pair": ""}, {"novel_pair": "never"}),
-        ("rejections", {"rejections": 2}, {"rejections": 3}),
-        ("day-cost", {"day_cost": 16 * MICRO}, {"day_cost": 16 * MICRO + 1}),
-        ("onboarding", {"decisions": 10}, {"decisions": 9}),
-        ("content", {"content": Verdict.ALLOW}, {"content": Verdict.ASK}),
-        ("cold-start", {"phase": 1}, {"phase": 0}),
-        ("track-record", {"approval_bound": 0.8}, {"approval_bound": 0.7999}),
-        ("autonomy-off", {"autonomous": True}, {"autonomous": False}),
-        ("workspace", {"workspace_acts": True}, {"workspace_acts": False}),
-        ("suggested", {"suggested": False}, {"suggested": True}),
-        ("quiet", {"quiet": False}, {"quiet": True}),
-        ("no-sandbox", {"confined": True}, {"confined": False}),
-        ("no-sandbox", {"confined": True, "waived": True}, {"confined": False, "confirmed": True}),
-        ("sandbox-waived", {"confined": True, "waived": True}, {"confined": False, "waived": True}),
-    ],
-)
+BOUNDARIES: list[tuple[str, dict[str, object], dict[str, object]]] = [
+    ("low-confidence", {"confidence": 0.6}, {"confidence": 0.5999}),
+    ("below-threshold", {"confidence": 0.8}, {"confidence": 0.7999}),
+    ("costly", {"estimate": MICRO}, {"estimate": MICRO + 1}),
+    ("production", {"targets": ()}, {"targets": ("branch main",)}),
+    ("novel-pair", {"novel_pair": ""}, {"novel_pair": "never"}),
+    ("rejections", {"rejections": 2}, {"rejections": 3}),
+    ("day-cost", {"day_cost": 16 * MICRO}, {"day_cost": 16 * MICRO + 1}),
+    ("onboarding", {"decisions": 10}, {"decisions": 9}),
+    ("content", {"content": Verdict.ALLOW}, {"content": Verdict.ASK}),
+    ("cold-start", {"phase": 1}, {"phase": 0}),
+    ("track-record", {"approval_bound": 0.8}, {"approval_bound": 0.7999}),
+    ("autonomy-off", {"autonomous": True}, {"autonomous": False}),
+    ("workspace", {"workspace_acts": True}, {"workspace_acts": False}),
+    ("installs", {"always_asked": False}, {"always_asked": True}),
+    ("suggested", {"suggested": False}, {"suggested": True}),
+    ("quiet", {"quiet": False}, {"quiet": True}),
+    ("no-sandbox", {"confined": True}, {"confined": False}),
+    ("no-sandbox", {"confined": True, "waived": True}, {"confined": False, "confirmed": True}),
+    ("sandbox-waived", {"confined": True, "waived": True}, {"confined": False, "waived": True}),
+]
+"""Each rule by the name that is stored, with facts at its boundary and beyond it."""
+
+
+@pytest.mark.parametrize(("row", "passes", "asks"), BOUNDARIES)
 def test_a_rule_asks_beyond_its_boundary_and_passes_at_it(
     row: str, passes: dict[str, object], asks: dict[str, object]
 ) -> None:
     assert row not in asking_rules(**passes)
     assert asking_rules(**asks) == {row}
     assert decide_gate(replace(CLEAR, **asks)).verdict == "ask"  # type: ignore[arg-type]
+
+
+def test_every_rule_has_its_boundary() -> None:
+    assert {row for row, _, _ in BOUNDARIES} == set(GateRuleName)
 
 
 def test_the_first_reason_is_the_one_that_holds_for_all_work() -> None:

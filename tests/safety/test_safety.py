@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from engine.model import RailState, Verdict
+from engine.model import GateRuleName, RailState, Verdict
+from engine.safety.rail_states import GATE_BRIEF
 from tests.safety.helpers import Rails, approval, on, unattended
 
 
@@ -43,6 +44,15 @@ def test_each_rail_shows_its_last_verdict_and_how_many_triggers_it_blocked_first
     assert (content.stopped, gate.stopped) == (1, 0)
     rails.clock.advance(timedelta(hours=24))
     assert rail(rails, "content").stopped == 0
+
+
+def test_each_rule_of_the_gate_has_a_word_or_is_among_those_that_show_asks() -> None:
+    shown_as_asks = {
+        GateRuleName.SANDBOX_WAIVED, GateRuleName.PRODUCTION, GateRuleName.CONTENT, GateRuleName.COSTLY,
+        GateRuleName.SUGGESTED, GateRuleName.INSTALLS, GateRuleName.COLD_START, GateRuleName.LOW_CONFIDENCE,
+        GateRuleName.BELOW_THRESHOLD, GateRuleName.TRACK_RECORD, GateRuleName.NOVEL_PAIR,
+    }  # fmt: skip
+    assert set(GateRuleName) - set(GATE_BRIEF) == shown_as_asks
 
 
 def test_an_allowance_is_shown_until_it_is_used(rails: Rails) -> None:
