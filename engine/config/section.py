@@ -1,4 +1,4 @@
-"""What the sections of the settings share: their base class, and checks of names and addresses.
+"""What the sections of the settings share: their base class, types of values, and checks of names and addresses.
 
 The checks look only at the form of a value. An address must have no password or token in it, because secrets are stored
 with the keys (SPEC 11.1).
@@ -12,11 +12,19 @@ from collections.abc import Callable
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
 from pydantic.alias_generators import to_camel
 
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_-]{0,39}$")]
 """A name in the settings: a lower-case letter, then at most 39 of a-z, 0-9, _ and -."""
+
+Hour = Annotated[int, Field(ge=0, le=23)]
+"""An hour of the day, local time."""
+
+Dollars = Annotated[float, Field(ge=0, le=1_000_000)]
+
+Milliseconds = Annotated[int, Field(ge=1_000, le=366 * 24 * 3_600_000)]
+"""A time span from one second to a leap year."""
 
 
 class Section(BaseModel):

@@ -17,7 +17,7 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from engine.config import Settings
+from engine.config.settings import Settings
 from engine.model import Refusal
 
 KeyPath = tuple[str, ...]

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from engine.config import Settings
 from engine.config.provider_settings import PROVIDERS
 from engine.config.setting_keys import (
     ID_FORMAT,
@@ -25,6 +24,7 @@ from engine.config.setting_keys import (
     parse_value,
     suggest_key,
 )
+from engine.config.settings import Settings
 from engine.frozen import frozen
 from engine.model import Refusal, sanitise
 

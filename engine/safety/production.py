@@ -17,7 +17,7 @@ from itertools import pairwise
 from pathlib import PurePosixPath
 from typing import Any
 
-from engine.config import Production
+from engine.config import ProductionSettings
 from engine.files import read_table
 from engine.model import Trigger
 
@@ -30,7 +30,7 @@ MAX_NAME = 300
 _WORDS = {name: frozenset(words.split()) for name, words in read_table(__file__, "production.toml").items()}
 
 
-def targets_of_trigger(trigger: Trigger, production: Production) -> tuple[str, ...]:
+def targets_of_trigger(trigger: Trigger, production: ProductionSettings) -> tuple[str, ...]:
     """The production targets that a trigger's prompt and parameters name.
 
     Every word is compared with hosts, contexts and paths. Words are compared with branches and remotes only if the
@@ -40,18 +40,18 @@ def targets_of_trigger(trigger: Trigger, production: Production) -> tuple[str, .
     return _matching(_named_by_trigger(trigger, production))
 
 
-def targets_of_command(command: str, production: Production) -> tuple[str, ...]:
+def targets_of_command(command: str, production: ProductionSettings) -> tuple[str, ...]:
     """The production targets among the words of a command."""
     return _matching(_named_by_command(_shell_words(command), production))
 
 
-def target_of_file(path: str, workspace: str, production: Production) -> tuple[str, ...]:
+def target_of_file(path: str, workspace: str, production: ProductionSettings) -> tuple[str, ...]:
     """The production target that matches a file, by its path in the workspace or its full path; () for none."""
     spellings = (path, str(PurePosixPath(workspace) / path))
     return (f"path {path}",) if any(_matches_any(spelling, production.paths) for spelling in spellings) else ()
 
 
-def target_of_host(host: str, production: Production) -> tuple[str, ...]:
+def target_of_host(host: str, production: ProductionSettings) -> tuple[str, ...]:
     """The production target that matches a host; () for none."""
     return (f"host {host}",) if _matches_any(host, production.hosts) else ()
 
@@ -70,7 +70,7 @@ def _matching(named: _Named) -> tuple[str, ...]:
     return tuple(targets)
 
 
-def _named_by_trigger(trigger: Trigger, production: Production) -> _Named:
+def _named_by_trigger(trigger: Trigger, production: ProductionSettings) -> _Named:
     assignment = trigger.assignment
     words = [word.strip(".,:;!?()[]{}`'\"") for word in assignment.prompt.split()]
     is_prompt = assignment.flow is None
@@ -115,7 +115,7 @@ def _addressed(text: str) -> list[str]:
     return parts
 
 
-def _named_by_command(words: Sequence[str], production: Production) -> _Named:
+def _named_by_command(words: Sequence[str], production: ProductionSettings) -> _Named:
     """The possible targets in a command: hosts if it addresses one, contexts if it selects one, branches and remotes if
     it writes to one, and paths anywhere."""
     programs = {word.rsplit("/", 1)[-1] for word in words}

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.config import Production
+from engine.config import ProductionSettings
 from engine.model import MICRO, Assignment, GateRuleName, Verdict
 from engine.safety.gate import GateFacts, decide_gate
 from engine.safety.production import targets_of_trigger
@@ -142,7 +142,7 @@ def test_an_operators_approval_satisfies_every_rule_but_a_missing_sandbox(facts:
 def test_production_targets_are_found_in_prompts_and_parameters(
     prompt: str, parameters: dict[str, str], expected: str
 ) -> None:
-    production = Production(
+    production = ProductionSettings(
         hosts=("shop.example.com",), contexts=("live",), remotes=("heroku",), branches=("stable",), paths=("infra/*",)
     )
     trigger = approval(assignment=Assignment(prompt, "koji-core", "/w", "model", None, parameters))

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.config import Production
+from engine.config import ProductionSettings
 from engine.execution.tools.policy import Policy
 from engine.execution.tools.tool_arguments import TOOL_NAMES
 from engine.model import Verdict
@@ -82,7 +82,9 @@ def test_exactly_the_tools_that_may_be_allowed_are_offered(allow: set[str], ask:
         assert policy.is_offered(name) is (verdict is not BLOCK)
 
 
-PRODUCTION = Production(paths=("deploy/**", "/srv/shop/live.cfg"), hosts=(*Production().hosts, "db.live:5432"))
+PRODUCTION = ProductionSettings(
+    paths=("deploy/**", "/srv/shop/live.cfg"), hosts=(*ProductionSettings().hosts, "db.live:5432")
+)
 
 
 @pytest.mark.parametrize(
