@@ -10,7 +10,8 @@ from zlib import crc32
 
 import numpy
 
-from engine.learning.decisions.decisions import EMBEDDING_SIZE, TextFeatures
+from engine.frozen import frozen
+from engine.learning.decisions.decisions import EMBEDDING_SIZE, FEATURE_NAMES, TextFeatures
 from engine.model import prompt_words
 
 WORD_DIMENSIONS = 256
@@ -18,6 +19,9 @@ WORD_DIMENSIONS = 256
 
 MAX_EARLIER = 20
 """Maximum number of lines of earlier evidence that are used."""
+
+MAX_FEATURE = 3.0
+"""Features are limited to this, above and below 0."""
 
 STOP_WORDS = frozenset(
     {
@@ -30,6 +34,44 @@ Vector = Any
 """A unit vector, float32."""
 
 
+@frozen
+class Scale:
+    """The usual value of a quantity and its usual deviation, by which the quantity becomes a feature."""
+
+    centre: float
+    spread: float
+
+    def apply(self, value: float) -> float:
+        """The feature: how many deviations the value is above the usual one, at most `MAX_FEATURE`."""
+        return min(max((value - self.centre) / self.spread, -MAX_FEATURE), MAX_FEATURE)
+
+
+EMBEDDING_SIMILARITY = Scale(centre=0.35, spread=0.18)
+WORD_SIMILARITY = Scale(centre=0.1, spread=0.15)
+"""The scales of the similarity of two texts: of their embeddings, and of their hashed words."""
+
+NEWER_LINES = Scale(centre=0.25, spread=0.5)
+"""The scale of the share of the lines of evidence that are newer than the one nearest to the prompt."""
+
+SCALES = {
+    # The share of the prompt's words that the latest line has, and the share that any line has.
+    "words of the latest": Scale(centre=0.15, spread=0.15),
+    "words of all before": Scale(centre=0.3, spread=0.2),
+    # Logarithms: of the characters of the prompt, of those of the latest line, and of the number of earlier lines.
+    "length": Scale(centre=4.2, spread=0.5),
+    "length of the evidence": Scale(centre=4.4, spread=0.5),
+    "lines of evidence": Scale(centre=2.0, spread=1.0),
+    # The share of the latest line's words that no earlier line has.
+    "what is new in the evidence": Scale(centre=0.5, spread=0.5),
+}
+"""The scale of each feature that needs no vectors.
+
+The centres and spreads of all scales are round numbers that were set by hand. On the 920 proposals that
+`tests/benchmarks/test_twin.py` reads, the features have means from -0.4 to 1.1 and deviations from 0.5 to 1.2. That is
+near enough, because the learner gives each feature a weight. If you change a scale, stored features no longer fit: then
+change their format, too."""
+
+
 @lru_cache(500)
 def hash_words(words: frozenset[str]) -> Vector:
     """The unit vector of a bag of words; all 0 for no words. It is cached, so do not change it."""
@@ -37,53 +79,79 @@ def hash_words(words: frozenset[str]) -> Vector:
     for word in words:
         word_hash = crc32(word.encode())
         vector[word_hash % WORD_DIMENSIONS] += 1.0 if word_hash & 0x80000000 else -1.0
-    length = float(numpy.sqrt((vector * vector).sum()))
-    return vector / length if length else vector
+    return _unit(vector)
 
 
 def extract_features(
-    prompt: str, latest: str, earlier: Sequence[str], vectors: Sequence[Vector | None] | None
+    prompt: str, latest: str, earlier: Sequence[str], embeddings: Sequence[Vector | None]
 ) -> TextFeatures:
     """Extract the features of a proposal from its `prompt` and from its evidence: the `latest` line, and the `earlier`
     lines, oldest first.
 
-    `vectors` are the embeddings of the prompt, the latest line and each earlier line. If one is missing, vectors of
-    hashed words replace all of them.
+    `embeddings` are those of the prompt, the latest line and each earlier line. If one is missing, vectors of hashed
+    words replace all of them.
     """
     earlier = earlier[-MAX_EARLIER:]
     words, latest_words, earlier_words = _words(prompt), _words(latest), [_words(line) for line in earlier]
-    candidates = [] if vectors is None else [*vectors[:2], *vectors[2:][-MAX_EARLIER:]]
-    embeddings = [vector for vector in candidates if vector is not None]
-    if len(embeddings) == 2 + len(earlier):
-        rows, usual, spread = numpy.stack(embeddings), 0.35, 0.18
+    all_earlier_words = frozenset().union(*earlier_words)
+    known = [vector for vector in (*embeddings[:2], *embeddings[2:][-MAX_EARLIER:]) if vector is not None]
+    if len(known) == 2 + len(earlier):
+        vectors, scale = numpy.stack(known), EMBEDDING_SIMILARITY
     else:
-        rows = numpy.stack([hash_words(part) for part in (words, latest_words, *earlier_words)])
-        usual, spread = 0.1, 0.15
-    similarities = rows[1:] @ rows[0]
-    newest_first = [float(similarities[0]), *map(float, similarities[:0:-1])]
-    earlier_union = frozenset().union(*earlier_words)
-    mean = rows[2:].mean(axis=0) if earlier_words else rows[1]
-    length = float(numpy.sqrt((mean * mean).sum()))
-    values = (
-        (newest_first[0] - usual) / spread,
-        (float(mean @ rows[0]) / length - usual if length else 0.0) / spread,
-        (max(newest_first) - usual) / spread,
-        newest_first.index(max(newest_first)) / len(newest_first) * 2 - 0.5,
-        (_share(words, latest_words) - 0.15) / 0.15,
-        (_share(words, earlier_union | latest_words) - 0.3) / 0.2,
-        (math.log1p(len(prompt)) - 4.2) / 0.5,
-        (math.log1p(len(latest)) - 4.4) / 0.5,
-        (math.log1p(len(earlier)) - 2.0),
-        _share(latest_words, latest_words - earlier_union) * 2 - 1,
+        vectors = numpy.stack([hash_words(part) for part in (words, latest_words, *earlier_words)])
+        scale = WORD_SIMILARITY
+    values = {
+        "words of the latest": _share(words, latest_words),
+        "words of all before": _share(words, all_earlier_words | latest_words),
+        "length": math.log1p(len(prompt)),
+        "length of the evidence": math.log1p(len(latest)),
+        "lines of evidence": math.log1p(len(earlier)),
+        "what is new in the evidence": _share(latest_words, latest_words - all_earlier_words),
+    }
+    features = _compare_lines(vectors[0], vectors[1:], scale)
+    features |= {name: SCALES[name].apply(value) for name, value in values.items()}
+    embedding = embeddings[0]
+    return TextFeatures(
+        tuple(features[name] for name in FEATURE_NAMES), b"" if embedding is None else quantise(embedding)
     )
-    embedding = vectors[0] if vectors else None
-    numbers = tuple(min(max(value, -3.0), 3.0) for value in values)
-    return TextFeatures(numbers, b"" if embedding is None else quantise(embedding))
+
+
+def _compare_lines(prompt: Vector, lines: Vector, scale: Scale) -> dict[str, float]:
+    """The features that say how near the lines of evidence are to the prompt. `lines` has a row for each: the latest
+    line, and then the earlier ones, oldest first."""
+    near_latest, *near_earlier = map(float, lines @ prompt)
+    newest_first = [near_latest, *reversed(near_earlier)]
+    nearest = max(newest_first)
+    mean = lines[1:].mean(axis=0) if near_earlier else lines[0]
+    length = _length(mean)
+    return {
+        "near the latest": scale.apply(near_latest),
+        "near all before": scale.apply(float(mean @ prompt) / length if length else scale.centre),
+        "nearest of all": scale.apply(nearest),
+        "how long ago it was about": NEWER_LINES.apply(newest_first.index(nearest) / len(newest_first)),
+    }
 
 
 def quantise(vector: Vector) -> bytes:
     """A unit vector as signed bytes, with an error of about a hundredth."""
     return bytes(numpy.clip(numpy.rint(numpy.asarray(vector) * 512), -127, 127).astype(numpy.int8).tobytes())
+
+
+def dequantise(data: bytes) -> Vector:
+    """The unit vector in `data` from `quantise`; all 0 for b""."""
+    if not data:
+        return numpy.zeros(EMBEDDING_SIZE, numpy.float32)
+    return _unit(numpy.frombuffer(data, numpy.int8).astype(numpy.float32))
+
+
+def _unit(vector: Vector) -> Vector:
+    """The unit vector of the same direction; all 0 for a vector without a direction."""
+    length = _length(vector)
+    return vector / length if length else vector
+
+
+def _length(vector: Vector) -> float:
+    return float(numpy.sqrt((vector * vector).sum()))
 
 
 def _words(text: str) -> frozenset[str]:
@@ -93,12 +161,3 @@ def _words(text: str) -> frozenset[str]:
 def _share(words: frozenset[str], others: frozenset[str]) -> float:
     """The share of `words` that is also in `others`."""
     return len(words & others) / len(words) if words else 0.0
-
-
-def dequantise(data: bytes) -> Vector:
-    """The unit vector in `data` from `quantise`; all 0 for b""."""
-    if not data:
-        return numpy.zeros(EMBEDDING_SIZE, numpy.float32)
-    vector = numpy.frombuffer(data, numpy.int8).astype(numpy.float32)
-    length = float(numpy.sqrt((vector * vector).sum()))
-    return vector / length if length else vector

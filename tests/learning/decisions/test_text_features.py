@@ -1,0 +1,55 @@
+"""Features of a proposal's text, which are stored with a decision (SPEC 2.3b)."""
+
+from __future__ import annotations
+
+import numpy
+import pytest
+
+from engine.learning.decisions.decisions import EMBEDDING_SIZE, FEATURE_NAMES, TextFeatures
+from engine.learning.decisions.text_features import dequantise, extract_features
+
+LATEST, EARLIER = "tests failed in parser", ["parser was changed", "docs were read"]
+
+
+def named(features: TextFeatures) -> dict[str, float]:
+    return {name: round(value, 2) for name, value in zip(FEATURE_NAMES, features.numbers, strict=True)}
+
+
+def unit(*values: float) -> numpy.ndarray:  # type: ignore[type-arg]
+    vector = numpy.zeros(EMBEDDING_SIZE, numpy.float32)
+    vector[: len(values)] = values
+    return vector
+
+
+def test_embeddings_say_how_near_the_evidence_is_to_a_prompt_and_how_long_ago() -> None:
+    embeddings = [unit(1.0), unit(0.6, 0.8), unit(0.0, 1.0), unit(0.8, 0.6)]
+    features = extract_features("fix parser tests", LATEST, EARLIER, embeddings)
+    nearness = {
+        "near the latest": 1.39,  # 0.6
+        "near all before": 0.54,  # 0.45, for the mean of both earlier lines
+        "nearest of all": 2.5,  # 0.8
+        "how long ago it was about": 0.17,  # the line before the latest
+    }
+    assert named(features).items() >= nearness.items()
+    assert dequantise(features.embedding) == pytest.approx(unit(1.0))
+
+
+def test_hashed_words_replace_all_embeddings_if_one_is_missing() -> None:
+    embeddings = [unit(1.0), None, unit(1.0), unit(1.0)]
+    features = extract_features("fix parser tests", LATEST, EARLIER, embeddings)
+    assert named(features)["near the latest"] == 3.0
+    assert named(features)["near all before"] != 0.54
+
+
+def test_words_and_lengths_need_no_embeddings() -> None:
+    features = extract_features("fix parser tests", LATEST, EARLIER, [None] * 4)
+    words_and_lengths = {
+        "words of the latest": 3.0,  # two of three words, and limited
+        "words of all before": 1.83,
+        "length": -2.73,
+        "length of the evidence": -2.53,
+        "lines of evidence": -0.9,
+        "what is new in the evidence": 0.33,  # two of three words
+    }
+    assert named(features).items() >= words_and_lengths.items()
+    assert features.embedding == b""
