@@ -8,19 +8,16 @@ itself is listed. For loopback, the entry `localhost` is enough.
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from collections.abc import Iterable
 
+from engine.execution.addresses import Address, join_address, parse_address, unwrap_ipv4
 from engine.frozen import frozen
 from engine.model import Refusal
 
 HTTPS = 443
 
-Address = ipaddress.IPv4Address | ipaddress.IPv6Address
-
 _NAME = re.compile(r"(?=.{1,253}$)[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?)*")
-_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 
 
 @frozen
@@ -119,29 +116,3 @@ def normalise_host(host: str) -> str:
     if not _NAME.fullmatch(bare) or last.isdigit() or re.fullmatch(r"0x[0-9a-f]*", last):
         raise ValueError(host)
     return bare
-
-
-def parse_address(host: str) -> Address | None:
-    """The address, if `host` is written as an address; else None."""
-    try:
-        return ipaddress.ip_address(host)
-    except ValueError:
-        return None
-
-
-def unwrap_ipv4(address: Address) -> Address:
-    """The IPv4 address that is embedded in an IPv6 address, because a connection would go there; else the address
-    itself."""
-    if isinstance(address, ipaddress.IPv6Address):
-        if address.ipv4_mapped is not None:
-            return address.ipv4_mapped
-        if address.sixtofour is not None:
-            return address.sixtofour
-        if address in _NAT64:
-            return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
-    return address
-
-
-def join_address(host: str, port: int) -> str:
-    """`host:port`, with brackets around an IPv6 address."""
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

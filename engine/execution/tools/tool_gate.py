@@ -18,7 +18,8 @@ from engine.execution.session_terms import AUTONOMOUS
 from engine.execution.tools.folder_jail import Jail, shorten_path
 from engine.execution.tools.policy import Policy
 from engine.execution.tools.tool_arguments import MAX_COMMAND, check_plain_text
-from engine.execution.tools.web import Target, Web, parse_url
+from engine.execution.tools.urls import Target, parse_url
+from engine.execution.tools.web import Web
 from engine.frozen import frozen
 from engine.model import Refusal, SessionView, Verdict, sanitise
 from engine.safety.content import programs_of
@@ -224,13 +225,13 @@ class Gate:
         return ToolRequest(
             "web_fetch",
             f"fetch {target.url}",
-            (target.host, target.address, target.url),
+            (target.host, target.netloc, target.url),
             f"curl -fsSL {shlex.quote(target.url)}",
-            f"web_fetch:{target.address}",
+            f"web_fetch:{target.netloc}",
             lambda: target.url,
             production=target_of_host(target.host, self.services.settings.current.production),
             reasons=reasons,
-            external="" if is_listed else f"talks to {target.address}, which has not been allowed yet",
+            external="" if is_listed else f"talks to {target.netloc}, which has not been allowed yet",
         )
 
     def agent_tool_request(self, call: AgentToolCall) -> ToolRequest:

@@ -34,7 +34,8 @@ from engine.execution.tools.tool_arguments import (
 )
 from engine.execution.tools.tool_gate import RAIL_REFUSALS, AgentToolCall, Gate, ToolServices
 from engine.execution.tools.tool_journal import describe_command
-from engine.execution.tools.web import Target, Web, parse_url
+from engine.execution.tools.urls import Target, parse_url
+from engine.execution.tools.web import Web
 from engine.hierarchy.organisation import Tools
 from engine.model import Refusal, SessionView, ToolResult, ToolSpec, sanitise
 from engine.model.secrets import CUT

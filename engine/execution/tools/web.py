@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import http.client
-import ipaddress
 import json
 import re
 import socket
@@ -22,16 +21,15 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import wait
 from fnmatch import fnmatchcase
 from typing import Any
-from urllib.parse import quote, urlencode, urljoin, urlsplit, urlunsplit
+from urllib.parse import urlencode, urljoin, urlsplit, urlunsplit
 
 from engine.background import run_in_thread
 from engine.config import SettingsSource
+from engine.execution.addresses import is_public, parse_address
 from engine.execution.tools.page_text import html_to_text
+from engine.execution.tools.urls import Target, parse_url
 from engine.frozen import frozen
 from engine.model import Refusal, sanitise
-
-MAX_URL = 2_000
-"""Maximum number of characters of a URL."""
 
 FETCH_SECONDS = 20.0
 """Maximum seconds for a fetch, with its redirects."""
@@ -44,13 +42,6 @@ MAX_REDIRECTS = 5
 
 MAX_HITS = 10
 """Maximum number of results of a search."""
-
-DEFAULT_PORTS = {"http": 80, "https": 443}
-
-_NAT64 = ipaddress.ip_network("64:ff9b::/96")
-_GLOBAL_UNICAST = ipaddress.ip_network("2000::/3")
-_6TO4 = ipaddress.ip_network("2002::/16")
-_OUTSIDE_ASCII = re.compile(r"[^!-~]")
 
 _HEADERS = {
     "User-Agent": "clawpy-console",
@@ -69,83 +60,9 @@ Resolve = Callable[[str, int], Sequence[str]]
 """A function that returns the IP addresses of a host and port. Raises OSError."""
 
 
-@frozen
-class Target:
-    """The parts of a URL."""
-
-    scheme: str
-    host: str
-    """In lower case and ASCII, without brackets."""
-    port: int
-    path: str
-    """The path with the query."""
-
-    @property
-    def address(self) -> str:
-        """The host, with its port if that is not the default of the scheme."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return host if self.port == DEFAULT_PORTS[self.scheme] else f"{host}:{self.port}"
-
-    @property
-    def url(self) -> str:
-        """The URL as it is requested."""
-        return f"{self.scheme}://{self.address}{self.path}"
-
-
-def parse_url(url: str) -> Target:
-    """Split a URL into its parts. Raises `Refusal` `bad_url` for another scheme than http or https, for credentials,
-    and for a port below 1024 other than 80 and 443."""
-    text = url.strip()
-    if not text or len(text) > MAX_URL or sanitise(text) != text:
-        raise _bad_url(url, f"must be plain text of at most {MAX_URL} characters")
-    try:
-        parts = urlsplit(text)
-        port = parts.port
-        host = parts.hostname or ""
-        host = host if ":" in host else host.encode("idna").decode().lower()
-        host = host.rstrip(".")  # after IDNA, which turns other full stops into dots
-    except (ValueError, UnicodeError):
-        raise _bad_url(url, "is not a URL") from None
-    if parts.scheme not in DEFAULT_PORTS:
-        raise _bad_url(url, "must begin with https:// or http://")
-    if not host or re.search(r"[^a-z0-9.:_-]", host):
-        raise _bad_url(url, "names no host")
-    if parts.username is not None or parts.password is not None:
-        raise _bad_url(url, "has a user name or password in it")
-    port = DEFAULT_PORTS[parts.scheme] if port is None else port
-    if port not in DEFAULT_PORTS.values() and port < 1024:
-        raise _bad_url(url, f"has port {port}, where no web server is")
-    path = urlunsplit(("", "", parts.path or "/", parts.query, ""))
-    path = path if path.startswith("/") and not path.startswith("//") else "/" + path.lstrip("/")
-    return Target(parts.scheme, host, port, _OUTSIDE_ASCII.sub(lambda match: quote(match[0]), path))
-
-
-def _bad_url(url: str, problem: str) -> Refusal:
-    return Refusal(
-        "bad_url", f"{sanitise(url)[:200]!r} {problem}", "give a full URL, for example https://docs.python.org/3/"
-    )
-
-
-def is_public(address: str) -> bool:
-    """Whether an IP address is on the public internet.
-
-    Addresses of this machine, its network, a link or a carrier are not, nor are multicast addresses. Of IPv6, only
-    global unicast addresses are, and IPv4 addresses behind NAT64.
-    """
-    try:
-        parsed = ipaddress.ip_address(address)
-    except ValueError:
-        return False
-    if isinstance(parsed, ipaddress.IPv6Address):
-        if parsed in _NAT64:
-            return is_public(str(ipaddress.IPv4Address(int(parsed) & 0xFFFFFFFF)))
-        return parsed.is_global and parsed in _GLOBAL_UNICAST and parsed not in _6TO4
-    return parsed.is_global and not parsed.is_multicast
-
-
 def is_listed(target: Target, allowed: Iterable[str]) -> bool:
     """Whether the host is in `allowed`, which has entries such as `docs.python.org`, `*.readthedocs.io` and
-    `localhost:3000`."""
+    `localhost:3000`. An entry without a port is for every port, unlike one of `sandbox.host_rules`."""
     entries = [entry.strip().lower() for entry in allowed]
     return any(fnmatchcase(name, entry) for entry in entries for name in (target.host, f"{target.host}:{target.port}"))
 
@@ -298,7 +215,7 @@ class Web:
             return response.status, headers, _read_body(response, headers, deadline)
         except (OSError, UnicodeError, http.client.HTTPException, zlib.error) as error:
             reason = "it took too long" if deadline.is_over else sanitise(str(error) or type(error).__name__)[:200]
-            problem = f"{target.address} cannot be read: {reason}"
+            problem = f"{target.netloc} cannot be read: {reason}"
             raise Refusal("unreachable", problem, "try another address, or go on without it") from error
         finally:
             connection.close()
@@ -327,12 +244,13 @@ def _connect(target: Target, addresses: Sequence[str], deadline: RequestDeadline
 
 def _check_public(target: Target, addresses: Sequence[str]) -> None:
     """Raises `Refusal` `private_address` if one of the addresses is not on the public internet."""
-    for address in addresses:
-        if not is_public(address):
+    for text in addresses:
+        address = parse_address(text)
+        if address is None or not is_public(address):
             raise Refusal(
                 "private_address",
-                f"{target.host} is {address}, an address of this machine or its network",
-                f"the operator can allow it: web.allow has to name {target.address}",
+                f"{target.host} is {text}, an address of this machine or its network",
+                f"the operator can allow it: web.allow has to name {target.netloc}",
             )
 
 

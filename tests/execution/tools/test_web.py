@@ -8,14 +8,18 @@ import threading
 import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler
+from ipaddress import ip_address
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from engine.execution.addresses import is_public, parse_address
+from engine.execution.sandbox.host_rules import PUBLIC
 from engine.execution.tools.policy import Policy
 from engine.execution.tools.tool_arguments import TOOL_NAMES
-from engine.execution.tools.web import MAX_PAGE_BYTES, is_public, parse_url
+from engine.execution.tools.urls import parse_url
+from engine.execution.tools.web import MAX_PAGE_BYTES
 from engine.model import PermissionAnswer, Refusal
 from tests.execution.tools.belt_world import BeltWorld
 from tests.execution.tools.conftest import MakeWorld
@@ -131,7 +135,19 @@ PRIVATE = (
 
 @pytest.mark.parametrize("address", PRIVATE)
 def test_private_addresses_are_not_public(address: str) -> None:
-    assert not is_public(address)
+    parsed = parse_address(address)
+    assert parsed is None or not is_public(parsed)
+
+
+@pytest.mark.parametrize(
+    ("text", "is_for_pages"), [("::ffff:8.8.8.8", False), ("2002:808:808::", False), ("64:ff9b::808:808", True)]
+)
+def test_of_a_public_ipv4_address_in_ipv6_pages_may_have_nat64_alone_and_commands_any(
+    text: str, is_for_pages: bool
+) -> None:
+    address = ip_address(text)
+    assert is_public(address) is is_for_pages
+    assert PUBLIC.admits(address)
 
 
 def test_a_name_of_a_private_address_is_refused(make: MakeWorld, server: WebServer) -> None:
