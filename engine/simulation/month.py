@@ -20,7 +20,7 @@ from engine.engine import Engine
 from engine.hierarchy.teaching import run_round
 from engine.model import CostState, Refusal, Source
 from engine.simulation.operator import Day, Oddity, OddityDeck, OperatorAction, SimulatedOperator
-from engine.simulation.world import HANG_TIMEOUT_S, NEXT_STEPS, STEPS_ELSEWHERE, SimulatedRunner
+from engine.simulation.runner import HANG_TIMEOUT_S, NEXT_STEPS, STEPS_ELSEWHERE, SimulatedRunner
 
 POLL_EVERY, POLL_EVERY_WHILE_AWAY = timedelta(minutes=10), timedelta(minutes=30)
 """How often due jobs are run while the operator is present, and while away. In a real engine it is every 30 seconds."""

@@ -290,4 +290,8 @@ class SimulatedOperator:
             elif luck < 0.82:
                 project.push()
             elif luck < 0.88:
-                project.others_push(self._chance.choice((0, 2, 5)))
+                commits = self._chance.choice((0, 2, 5))
+                if commits:
+                    project.others_push(commits)
+                else:
+                    project.merge_base()

@@ -1,5 +1,4 @@
-"""The simulated parts around the engine: repositories, the contexts that are read from them (SPEC 2.1), the runner and
-the sandbox."""
+"""Simulated repositories, and the contexts that are read from them (SPEC 2.1)."""
 
 from __future__ import annotations
 
@@ -12,17 +11,11 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from engine.clock import Clock
-from engine.execution.live_session import LiveSession
-from engine.execution.runners.flow import Place
-from engine.execution.runners.flow_registry import edit_parameters
-from engine.execution.runners.flows import FLOWS
-from engine.execution.runners.runner import RunnerResult
 from engine.execution.runners.toolchains import project_tools, projects
 from engine.execution.runners.toolchains.tool_table import LINTERS, TEST_RUNNERS
-from engine.execution.sandbox import Confinement, Sandbox
 from engine.git.history import Commit
 from engine.git.state import Branch, FileState, GitState, Touch
-from engine.model import MICRO, Assignment, CheckResult, Refusal, RunnerInfo, SessionView
+from engine.model import CheckResult, SessionView
 from engine.prediction.context import ChangedFile, Part, WorkspaceContext, changed_since
 from engine.prediction.signals import (
     OurWrite,
@@ -78,7 +71,7 @@ class SimulatedProject:
     runs: list[ValidationRun] = field(default_factory=list)
     sessions: deque[SessionView] = field(default_factory=lambda: deque(maxlen=MAX_RECENT))
     touched: datetime | None = None
-    changes: int = 0
+    id_counter: int = 0
     """Number of changes so far. Ids are made from it."""
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -112,16 +105,21 @@ class SimulatedProject:
         self.ahead = 0
 
     def others_push(self, commits: int) -> None:
-        """Others push this many commits to the base. With 0, `work` merges all commits of the base."""
-        self.behind_base = self.behind_base + commits if commits else 0
-        self.changes += 1
+        """Others push this many commits to the base."""
+        self.behind_base += commits
+        self.id_counter += 1
+
+    def merge_base(self) -> None:
+        """Merge all commits of the base into `work`."""
+        self.behind_base = 0
+        self.id_counter += 1
 
     def leave_file(self, now: datetime, suffix: str) -> None:
         """A session leaves a new file behind, which is evidence for a card but no activity of the operator. Tests read
         `.py` and `.json` files, and the linter reads only `.py` files."""
         with self.lock:
-            self.changes += 1
-            path = f"build/part{self.changes}{suffix}"
+            self.id_counter += 1
+            path = f"build/part{self.id_counter}{suffix}"
             self.files[path] = now
             self.ours.add(path)
             for old in sorted(self.ours)[:-3]:
@@ -131,7 +129,7 @@ class SimulatedProject:
     def record_run(self, session_id: str, now: datetime, check: CheckResult, full: bool) -> None:
         """A session ran the tests."""
         with self.lock:
-            files = {"head": self.head, "tree": f"{self.changes}", "clean": not self.files}
+            files = {"head": self.head, "tree": f"{self.id_counter}", "clean": not self.files}
             run = ValidationRun.of(check, session_id=session_id, workspace="", full=full, ran_at=now, **files)
             self.runs = [run, *self.runs[: MAX_RECENT - 1]]
 
@@ -139,9 +137,9 @@ class SimulatedProject:
     def head(self) -> str:
         return self.commits[0].id
 
-    def state(self) -> GitState:
+    def git_state(self) -> GitState:
         """The state that `GitReader` would read."""
-        base_tip = f"{self.changes:039x}b"
+        base_tip = f"{self.id_counter:039x}b"
         touches = tuple(
             Touch(path, at, untracked=path in self.ours) for path, at in self.files.items() if path not in self.ours
         )
@@ -175,9 +173,9 @@ class SimulatedProject:
         return changed_since(self.runs[0].ran_at, None, files, exact=False)
 
     def _commit(self, now: datetime, subject: str) -> None:
-        self.changes += 1
+        self.id_counter += 1
         parents = (self.commits[0].id,) if self.commits else ()
-        new = Commit(f"{self.changes:039x}c", now, "Ada", subject, parents)
+        new = Commit(f"{self.id_counter:039x}c", now, "Ada", subject, parents)
         self.commits = [new, *self.commits[: MAX_RECENT - 1]]
 
 
@@ -210,7 +208,7 @@ class SimulatedContexts:
         sign = self._last_sign([project], last_input)
         silence = None if sign is None else now - sign
         with project.lock:
-            git = project.state()
+            git = project.git_state()
             changed, sessions, runs = project.changed_files(git.files), tuple(project.sessions), tuple(project.runs)
         return WorkspaceContext(
             workspace=project.workspace,
@@ -231,105 +229,3 @@ class SimulatedContexts:
                 calendar_signal(None, local),
             ),
         )
-
-
-HANG_TIMEOUT_S = 30.0
-"""Real seconds until a simulation that hangs is aborted."""
-
-NEXT_STEPS: Mapping[str, str] = {"run_tests": "lint", "lint": "run_tests"}
-"""The next step that each flow names on chatty days (SPEC 2.10)."""
-
-STEPS_ELSEWHERE: Mapping[str, str] = {"run_tests": "draft_changelog", "lint": "draft_changelog"}
-"""The next step that each flow names on days when work leads to another channel."""
-
-
-STATEMENT = "Decision: we keep totals in whole cents"
-"""A line in the transcript of every session that runs a text prompt."""
-
-
-class SimulatedSandbox(Sandbox):
-    """A sandbox that claims to work. Nothing is executed in it."""
-
-    name = "made up"
-    can_filter_hosts = True
-    problem = ""
-
-    def describe(self, *, network: bool, hosts: Sequence[str] = ()) -> str:
-        return "made up"
-
-    def can_overlay(self, confinement: Confinement) -> bool:
-        return True
-
-    def wrap(self, argv: Sequence[str], confinement: Confinement, *, cwd: Path) -> list[str]:
-        raise AssertionError("nothing is executed in a simulation")
-
-
-@dataclass
-class SimulatedRunner:
-    """Accepts every flow and every text prompt. It does nothing, and charges a price for it.
-
-    A session takes no time of the fake clock. It ends when the simulation opens the `gate`, so that the loop of the
-    simulation decides the order, and not the threads of the sessions.
-    """
-
-    clock: Clock
-    projects: Mapping[str, SimulatedProject]
-    seed: int
-    price_factor: float = 1.0
-    """The factor for all prices of the day."""
-    chatty: bool = False
-    """Whether sessions leave files behind and name a next step."""
-    next_steps: Mapping[str, str] = field(default_factory=lambda: NEXT_STEPS)
-    """The next step by flow, for chatty days."""
-    gate: threading.Event = field(default_factory=threading.Event)
-
-    name = "flow"
-
-    def check(self, assignment: Assignment) -> RunnerInfo:
-        flow = FLOWS.get(assignment.flow or "")
-        return RunnerInfo(
-            available=True,
-            check_only=flow is not None and flow.place not in (Place.CHANGE_SET, Place.BRANCH, Place.ENGINE),
-        )
-
-    def apply_edit(self, assignment: Assignment, edit: str) -> Assignment:
-        flow = FLOWS.get(assignment.flow or "")
-        if flow is None:
-            raise Refusal("no_runner", f"there is no flow {assignment.flow!r}")
-        parameters = edit_parameters(flow, assignment.parameters, edit)
-        return replace(assignment, prompt=parameters.describe(), parameters=parameters.model_dump(mode="json"))
-
-    def recover(self) -> list[str]:
-        return []
-
-    def run(self, live: LiveSession, view: SessionView) -> RunnerResult:
-        chance = random.Random(f"{self.seed}/{view.id}")  # the same in any thread
-        price = round(chance.uniform(0.02, 0.10) * self.price_factor * MICRO)
-        live.say("made up, nothing is executed")
-        if live.assignment.flow is None:
-            live.say(STATEMENT)
-        live.on_stop(self.gate.set)
-        self.gate.wait(HANG_TIMEOUT_S)
-        live.check_running()
-        live.reserve_cost(price)  # real runners, too, reserve the highest cost of a call before they make it
-        live.charge(price, tokens=chance.randint(500, 20_000))
-        return self._result(live, chance)
-
-    def _result(self, live: LiveSession, chance: random.Random) -> RunnerResult:
-        assignment, now = live.assignment, self.clock.now()
-        project = self.projects[assignment.workspace]
-        if self.chatty and assignment.flow in NEXT_STEPS:
-            project.leave_file(now, ".py" if assignment.flow == "run_tests" else ".json")
-        flow = assignment.flow or ""
-        following = {"next": self.next_steps[flow]} if self.chatty and flow in self.next_steps else {}
-        if assignment.flow == "run_tests":
-            failing = ("tests/test_cart.py::test_total",) if chance.random() < 0.15 else ()
-            check = CheckResult("pytest", 40 - len(failing), len(failing), failing=failing)
-            project.record_run(live.id, now, check, full=self.chatty or not assignment.parameters.get("paths"))
-            return RunnerResult("made up", check=check, facts=following)
-        if assignment.flow == "lint":
-            findings = chance.choice((0, 0, 3))
-            return RunnerResult(
-                f"ruff: {findings} findings in 2 files", facts={"rules": {"F401": findings}, **following}
-            )
-        return RunnerResult("made up", facts=following)

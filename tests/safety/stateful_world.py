@@ -26,8 +26,8 @@ from engine.model import DecidedBy, DecidedCard, DecisionSignal, Randomness, Ref
 from engine.prediction.card_rows import CardRow
 from engine.safety.pipeline import RAIL_ORDER, CrosspollLog
 from engine.services import Overrides
+from engine.simulation.runner import SimulatedSandbox
 from engine.simulation.simulate import open_world
-from engine.simulation.world import SimulatedSandbox
 from tests.safety import oracle
 from tests.safety.oracle import CAPS, DAY_CAP, HOUR_CAP, MONTH_CAP
 
