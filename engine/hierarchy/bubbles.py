@@ -275,7 +275,7 @@ class Bubbles:
             learning,
             tier=lineage.agent.tier,
             leader=leader,
-            profile=self._profiles.load_in(tx, leader.id) if leader else LeaderProfile(""),
+            profile=self._profiles.load_in_transaction(tx, leader.id) if leader else LeaderProfile(""),
             missing=f"{learning.agent} has no leader: its chain {lineage.chain.words}",
             config=self._agents.config.current,
         )
@@ -300,7 +300,7 @@ class Bubbles:
     def _merge_into_pattern(self, tx: Transaction, row: BubbleRow) -> None:
         """Add a finding to the pattern with the same text, else make a new pattern."""
         source = PatternSource(row.learning_id, row.agent, row.session)
-        pattern = find_pattern(row.text, self._profiles.load_in(tx, row.leader).patterns)
+        pattern = find_pattern(row.text, self._profiles.load_in_transaction(tx, row.leader).patterns)
         is_approved = row.approved_at is not None if pattern is None else pattern.trust is Trust.QUOTED
         pattern = pattern or Pattern(lesson_id(row.text), row.text, trust=row.trust)
         if source not in pattern.sources:

@@ -52,7 +52,7 @@ class Cascade:
         config = self._agents.config.current
         lineage = self._agents.lineage(agent_id)
         souls = [file_signature(self._agents.soul_file(leader.id)) for leader in lineage.leaders]
-        basis = (config, lineage, self._profiles.version, *souls)
+        basis = (config, lineage, self._profiles.generation, *souls)
         name, now = (agent_id, in_prompts, excluded_lessons), self._clock.now()
         cached = self._cache.get(name)
         if cached is not None and cached[0] == basis and now < cached[1]:

@@ -7,14 +7,12 @@ times, get the same profiles.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import sqlalchemy
-from sqlalchemy import text
+from sqlalchemy import ColumnElement
 from sqlalchemy.dialects.sqlite import insert
 from sqlmodel import Session, col, func, select
 
@@ -47,7 +45,6 @@ from engine.model import (
 from engine.model.lessons import lesson_id
 from engine.storage import state
 from engine.storage.database import Database, Transaction
-from engine.storage.erasing import SearchTerms, json_contains
 from engine.storage.rows import table_of
 
 LoadDecisions = Callable[[Sequence[str]], Mapping[str, Sequence[LeaderDecision]]]
@@ -61,7 +58,7 @@ MICROSECOND = timedelta(microseconds=1)
 
 
 class Profiles:
-    """The profiles of one home. `version` grows with each change of a profile, not with uses. Thread-safe."""
+    """The profiles of one home. `generation` grows with each change of a profile, not with uses. Thread-safe."""
 
     def __init__(
         self,
@@ -76,7 +73,7 @@ class Profiles:
         self._agents = agents
         self._souls: FileCache[LeaderProfile] = FileCache()
         self._load_decisions = load_decisions
-        self.version = 0
+        self.generation = 0
         with database.read() as session:
             self.origin: str = state.get(session, ORIGIN, "")
             """The name of this home in shared rows."""
@@ -88,7 +85,7 @@ class Profiles:
         """The profiles of `leaders`."""
         decisions = self._load_decisions(leaders)
         with self._database.read() as session:
-            return self._profiles(session, leaders, decisions)
+            return self._read_profiles(session, leaders, decisions)
 
     def get(self, leader: str) -> LeaderProfile:
         """The profile of one leader. Raises `Refusal` `unknown_agent`."""
@@ -96,7 +93,8 @@ class Profiles:
         return self.load([leader])[leader]
 
     def format(self, profile: LeaderProfile) -> str:
-        """A profile as a text to edit, under the headings of `soul.md`."""
+        """A profile as a text to edit, under the headings of `soul.md`. This method and `parse_edits` are here for the
+        console, which uses services alone and imports nothing of this package."""
         return format_profile(profile)
 
     def parse_edits(self, before: LeaderProfile, text: str) -> tuple[ProfileEdit, ...]:
@@ -116,7 +114,7 @@ class Profiles:
 
     def edit(self, leader: str, edits: Sequence[ProfileEdit]) -> LeaderProfile:
         """Make the operator's edits, all or none. Raises `Refusal`: `unknown_agent`, `bad_section`, `bad_profile`."""
-        changes = self._bodies(self.get(leader), edits)
+        changes = self._changes_of(self.get(leader), edits)
 
         def store_edits(tx: Transaction) -> None:
             current = select_newest(tx.session.exec(select(ProfileEntry).where(ProfileEntry.leader == leader)))
@@ -159,10 +157,10 @@ class Profiles:
         """The profile after these edits, without storing them. Raises `Refusal` as `edit`."""
         now = self.get(leader)
         last = datetime.max.replace(tzinfo=UTC)  # newer than all stored versions
-        new = [make_entry(leader, *change, last, self.origin) for change in self._bodies(now, edits)]
+        new = [make_entry(leader, *change, last, self.origin) for change in self._changes_of(now, edits)]
         decisions = self._load_decisions([leader])
         with self._database.read() as session:
-            return self._profiles(session, [leader], decisions, new)[leader]
+            return self._read_profiles(session, [leader], decisions, new)[leader]
 
     def _seed(self, leader: str) -> LeaderProfile:
         """The profile in a leader's `soul.md`, cached until the file changes; empty if it cannot be read."""
@@ -172,10 +170,10 @@ class Profiles:
         except (OSError, ValueError, Refusal):
             return LeaderProfile(leader)
 
-    def _bodies(self, now: LeaderProfile, edits: Sequence[ProfileEdit]) -> list[tuple[str, str, dict[str, Any]]]:
+    def _changes_of(self, now: LeaderProfile, edits: Sequence[ProfileEdit]) -> list[tuple[str, str, dict[str, Any]]]:
         """(section, key, body) of the version that each edit makes."""
         seed = self._seed(now.leader)
-        return [_body(now, seed, edit) for edit in edits]
+        return [_change_of(now, seed, edit) for edit in edits]
 
     def drop(self, lesson: str) -> list[str]:
         """Remove the patterns with this lesson from all profiles; returns the leaders that had one."""
@@ -222,18 +220,13 @@ class Profiles:
         """Add rows from this home (`unsent`) or from the shared database. A row that exists already changes only in two
         cases: an entry that was forgotten elsewhere loses its words here, and the larger number of uses is kept."""
 
-        def merge(row: ProfileEntry | PatternUse, changed: Sequence[str], where: str) -> int:
-            table = type(row)
-            new = insert(table).values({**row.model_dump(), "unsent": unsent})
-            keys = [column.name for column in table_of(table).primary_key]
-            update = {name: new.excluded[name] for name in changed}
-            merged = new.on_conflict_do_update(index_elements=keys, set_=update, where=text(where))
-            return tx.session.connection().execute(merged).rowcount
-
-        new = sum(merge(entry, ["body"], "excluded.body = '{}' AND profile_entries.body <> '{}'") for entry in entries)
-        new += sum(merge(use, ["uses", "last_used_at"], "excluded.uses > pattern_uses.uses") for use in uses)
+        new_entry, new_use = insert(ProfileEntry).excluded, insert(PatternUse).excluded
+        is_forgotten = (new_entry.body == {}) & (col(ProfileEntry.body) != {})
+        has_more_uses = new_use.uses > PatternUse.uses
+        new = sum(_merge_row(tx, entry, ["body"], is_forgotten, unsent) for entry in entries)
+        new += sum(_merge_row(tx, use, ["uses", "last_used_at"], has_more_uses, unsent) for use in uses)
         if new:
-            tx.after_commit(self.bump_version)
+            tx.after_commit(self.bump_generation)
 
     def record_uses(self, tx: Transaction, keys: Iterable[tuple[str, str]]) -> None:
         """Count a use of patterns (leader, key)."""
@@ -248,12 +241,12 @@ class Profiles:
                 )
             )
 
-    def load_in(self, tx: Transaction, leader: str) -> LeaderProfile:
+    def load_in_transaction(self, tx: Transaction, leader: str) -> LeaderProfile:
         """The profile as the transaction sees it, without captured decisions."""
         tx.session.flush()
-        return self._profiles(tx.session, [leader], {})[leader]
+        return self._read_profiles(tx.session, [leader], {})[leader]
 
-    def _profiles(
+    def _read_profiles(
         self,
         session: Session,
         leaders: Sequence[str],
@@ -272,12 +265,29 @@ class Profiles:
             profiles[leader] = merge_profile(seed, [entry for entry in entries if entry.leader == leader], uses)
         return profiles
 
-    def bump_version(self) -> None:
+    def bump_generation(self) -> None:
         """Count a change of profiles, so that cached guidance is rendered again."""
-        self.version += 1
+        self.generation += 1
 
 
-def _body(now: LeaderProfile, seed: LeaderProfile, edit: ProfileEdit) -> tuple[str, str, dict[str, Any]]:
+def _merge_row(
+    tx: Transaction,
+    row: ProfileEntry | PatternUse,
+    changed: Sequence[str],
+    condition: ColumnElement[bool],
+    unsent: bool,
+) -> int:
+    """Add a row, or replace the `changed` columns of the stored one if the condition holds. Returns the number of rows
+    that were written."""
+    table = type(row)
+    new = insert(table).values({**row.model_dump(), "unsent": unsent})
+    keys = [column.name for column in table_of(table).primary_key]
+    update = {name: new.excluded[name] for name in changed}
+    merged = new.on_conflict_do_update(index_elements=keys, set_=update, where=condition)
+    return tx.session.connection().execute(merged).rowcount
+
+
+def _change_of(now: LeaderProfile, seed: LeaderProfile, edit: ProfileEdit) -> tuple[str, str, dict[str, Any]]:
     """The section, key and body of the version that an edit makes. Raises `Refusal`: `bad_section`, `bad_profile`."""
     section, key = edit.section, edit.key
     if section not in SECTIONS:
@@ -308,49 +318,3 @@ def _list_body(section: str, value: str | tuple[str, ...], seed: tuple[str, ...]
 
 def _text_body(text: str) -> dict[str, Any]:
     return {"text": text, TRUST: Trust.OPERATOR.value} if text else {}
-
-
-class ProfileTexts:
-    """Finds and erases words in all versions of profile items; see `engine.memory.forget.ErasableStore`."""
-
-    name = "profiles"
-
-    def __init__(self, database: Database, profiles: Profiles) -> None:
-        self._database = database
-        self._profiles = profiles
-
-    def find(self, query: SearchTerms, /) -> Iterator[tuple[str, str]]:
-        """(name, text) of each version that matches."""
-        with self._database.read() as session:
-            for row in _matching_entries(session, query):
-                name = "/".join(part for part in (row.leader, row.section, row.key) if part)
-                yield name, row.text or " · ".join(map(str, row.body.get("items", ())))
-
-    def erase(self, query: SearchTerms, /) -> int:
-        """Remove the matching texts; returns the number of versions. If the newest version of an item matches, a newer
-        version without the text is added, so that other machines remove it too."""
-
-        def empty_entries(tx: Transaction) -> int:
-            rows = _matching_entries(tx.session, query)
-            items = {(row.leader, row.section, row.key): row for row in sorted(rows, key=lambda row: row.at)}
-            for row in rows:
-                where = *match_item(row.leader, row.section, row.key), col(ProfileEntry.version) == row.version
-                emptied = sqlalchemy.update(ProfileEntry).where(*where)
-                tx.session.connection().execute(emptied.values(body={}, unsent=True))
-            for (leader, section, key), row in items.items():
-                if row.at == find_newest_time(tx.session, leader, section, key):
-                    self._profiles.write(tx, leader, section, key, _remaining_body(row.body, query))
-            tx.after_commit(self._profiles.bump_version)  # even without rows: captured decisions may be erased
-            return len(rows)
-
-        return self._database.write(empty_entries)
-
-
-def _matching_entries(session: Session, query: SearchTerms) -> list[ProfileEntry]:
-    return [row for row in session.exec(select(ProfileEntry)) if json_contains(json.dumps(row.body), query)]
-
-
-def _remaining_body(body: Mapping[str, Any], query: SearchTerms) -> dict[str, Any]:
-    """The body without matching words: the items of a list that do not match, or an empty body for a text."""
-    remaining = [item for item in body.get("items", ()) if not query.match(str(item))]
-    return {"items": remaining} if remaining else {}

@@ -130,7 +130,7 @@ def profile(
     if text is None:
         return reply
     profile_items.refuse_stale(before, text)
-    edits = engine.profiles.parse_edits(before, text)
+    edits = profile_items.parse_edits(before, text)
     preview = engine.cascade.preview_edits(id, edits)
     if yes and edits:
         engine.profiles.edit(id, edits)
