@@ -158,6 +158,11 @@ class AppState:
         return next((change for change in self.changes if change.session_id == session.id), None)
 
 
+def _was_used(agent: AgentView) -> bool:
+    """Whether an agent worked, or its folder needs the operator."""
+    return bool(agent.activity.current_tokens or agent.activity.total_tokens or agent.broken)
+
+
 def used_screens(state: AppState) -> frozenset[str]:
     """The screens that have something to show, and "costs" once something costs money. What was used once stays.
 
@@ -165,7 +170,7 @@ def used_screens(state: AppState) -> frozenset[str]:
     """
     costs = state.costs
     is_used = {
-        "hierarchy": state.served or any(agent.tokens or agent.used or agent.broken for agent in state.agents),
+        "hierarchy": state.served or any(map(_was_used, state.agents)),
         "memory": any(layer.count for layer in state.layers if layer.layer not in (Layer.MARKDOWN, Layer.LEDGER)),
         "learning": state.has_candidates or state.has_learnings,
         "safety": state.blocked or state.holds,

@@ -67,7 +67,7 @@ class AgentActions(ConsoleScreen):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Keys that can do nothing here are not offered."""
         agent = self.agent if self.ready else None
-        active = agent is not None and agent.state != "retired"
+        active = agent is not None and agent.activity.state != "retired"
         match action:
             case "tab":
                 return self.ready and len(self.query_one(TabLine).tabs) > 1
@@ -161,7 +161,7 @@ class AgentActions(ConsoleScreen):
     def action_new(self) -> None:
         """Create an agent below the one under the cursor."""
         agent = self.agent
-        leader = agent.id if agent is not None and not agent.broken and agent.state != "retired" else OWNER
+        leader = agent.id if agent is not None and not agent.broken and agent.activity.state != "retired" else OWNER
 
         def on_created(new: AgentView) -> None:
             self._on_changed(f"Created {new.id}", lambda engine: engine.agents.retire(new.id), select=new.id)

@@ -91,7 +91,7 @@ def tree_nodes(
     fold_unused = not words and not folds.show_all and len(agents) > FOLD_ABOVE
 
     def children(node: Node) -> list[Node]:
-        if node.id.startswith(FOLD) or (node.agent and node.agent.state == "retired"):
+        if node.id.startswith(FOLD) or (node.agent and node.agent.activity.state == "retired"):
             return []
         members = [agent for agent in below.get(node.id, ()) if not words or agent.id in visible]
         rows = [
@@ -141,12 +141,13 @@ def ids_below(agents: Iterable[AgentView], agent_id: str) -> set[str]:
 
 def is_busy(agent: AgentView) -> bool:
     """Whether an agent has anything to show: it worked, works, or is broken."""
-    return bool(agent.sessions or agent.broken or agent.state not in ("idle", "retired"))
+    return bool(agent.activity.sessions or agent.broken or agent.activity.state not in ("idle", "retired"))
 
 
 def search_text(agent: AgentView) -> str:
     """The text of an agent that the filter searches."""
-    parts = (agent.id, agent.title, agent.domain, f"tier {agent.tier}", agent.state, STATES[agent.state][2],
+    state = agent.activity.state
+    parts = (agent.id, agent.title, agent.domain, f"tier {agent.tier}", state, STATES[state][2],
              *agent.channels, agent.archetype, agent.broken)  # fmt: skip
     return " ".join(parts)
 
@@ -270,14 +271,15 @@ def node_row(node: Node) -> Row:
             return Row(node.id, f"{mark}{OWNER}", "●", node.text, "ink", "accent", "grey")
         style = "wants" if node.id.startswith(GROUP) and node.id != RETIRED else "faint"
         return Row(node.id, f"{indent}{'+ ' if node.open is None else mark}{node.text}", " ", "", style)
-    sign, color, state = STATES[agent.state]
+    sign, color, state = STATES[agent.activity.state]
     text = f"{indent}{mark}{agent.tier} {agent.id}  {one_line(node.text)}"
-    used = f" {formats.tokens(agent.used):>6}" if agent.used else ""
+    tokens = agent.activity.total_tokens
+    used = f" {formats.tokens(tokens):>6}" if tokens else ""
     if agent.broken or node.text:
         style = "wrong" if agent.broken else "wants"
-    elif not node.matches or agent.state == "retired":
+    elif not node.matches or agent.activity.state == "retired":
         style = "faint"
     else:
         style = "ink" if is_busy(agent) else "grey"
-    needs_attention = agent.state in ("queued", "waiting", "broken")
+    needs_attention = agent.activity.state in ("queued", "waiting", "broken")
     return Row(node.id, text, sign, f"{state}{used}", style, color, color if needs_attention else "grey")

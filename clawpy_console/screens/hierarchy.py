@@ -114,7 +114,7 @@ class HierarchyScreen(AgentActions):
         badges = []
         for status in ("running", "waiting", "broken"):
             _, color, label = STATES[status]
-            if count := sum(agent.state == status for agent in state.agents):
+            if count := sum(agent.activity.state == status for agent in state.agents):
                 badges.append((f"  {count} {label}", f"${color}"))
         self.update_static("#tree-title", Content.assemble("ORGANISATION  ", (total, "$grey"), *badges))
 
@@ -126,7 +126,10 @@ class HierarchyScreen(AgentActions):
     def _draw_detail(self) -> None:
         """Draw the tab that is chosen."""
         detail, tab = self._detail, self.tab
-        counts = {"findings": len(detail.get("findings", ())), "work": self.agent.sessions if self.agent else 0}
+        counts = {
+            "findings": len(detail.get("findings", ())),
+            "work": self.agent.activity.sessions if self.agent else 0,
+        }
         tabs = [(name, f"{name} {counts.get(name) or ''}".rstrip()) for name in TABS if name in detail]
         self.query_one(TabLine).show(tabs or [(tab, tab)], tab)
         self._draw_items()
@@ -151,7 +154,9 @@ class HierarchyScreen(AgentActions):
             for title, findings in (("FOUND BY IT", own), ("SENT UP TO IT" if agent else "ON THEIR WAY UP", others)):
                 groups[f"{title}  {_state_counts(findings)}"] = [_finding_row(finding, now) for finding in findings]
         elif self.tab == "work" and agent is not None:
-            title = f"{formats.count(agent.sessions, 'session')}  {agent.used:,} tokens  {formats.money(agent.spent)}"
+            total = agent.activity
+            sessions, cost = formats.count(total.sessions, "session"), formats.money(total.total_cost)
+            title = f"{sessions}  {total.total_tokens:,} tokens  {cost}"
             groups[title] = [session_row(session, now) for session in detail["work"]]
         rows = grouped(groups)
         items = self._items
@@ -334,11 +339,14 @@ def read_agent(engine: Engine, id: str) -> dict[str, Any]:
 def organisation_fields(engine: Engine) -> list[Field]:
     """All agents together: their work, and what is wrong. Blocking: call it in a thread."""
     agents = engine.agents.list()
-    used, tokens = sum(agent.sessions > 0 for agent in agents), sum(agent.used for agent in agents)
-    busy = sum(agent.state in ("running", "waiting") for agent in agents)
+    activities = [agent.activity for agent in agents]
+    used = sum(activity.sessions > 0 for activity in activities)
+    busy = sum(activity.state in ("running", "waiting") for activity in activities)
+    tokens = sum(activity.total_tokens for activity in activities)
+    cost = sum(activity.total_cost for activity in activities)
     details = {
         "agents": f"{len(agents):,}, {used:,} used so far, {busy:,} working",
-        "tokens": f"{tokens:,}, {formats.money(sum(agent.spent for agent in agents))}" if tokens else "",
+        "tokens": f"{tokens:,}, {formats.money(cost)}" if tokens else "",
         "folder": str(engine.home.agents),
     }
     return [*present_fields(details.items()), *agent_fields.problem_fields(engine.agents.problems())]

@@ -125,7 +125,8 @@ def agent_rows(state: AppState, now: datetime, width: int) -> list[Row]:
     for channel, by in state.served:
         for agent in state.agents:
             if channel in agent.channels and not agent.broken:
-                used = f"{by}  {formats.tokens(agent.tokens)}" if agent.tokens else by
+                tokens = agent.activity.current_tokens
+                used = f"{by}  {formats.tokens(tokens)}" if tokens else by
                 mark, style = ("●", "accent") if channel in busy else ("○", "faint")
                 rows.append(Row(agent.id, channel, mark, used, "grey", style))
     return rows

@@ -21,6 +21,7 @@ from engine.files import read_table
 from engine.model import (
     MICRO,
     AcceptedFinding,
+    AgentView,
     Bubble,
     Card,
     DiffComment,
@@ -122,6 +123,26 @@ def dollars(amount: float | None) -> float | None:
     return None if amount is None else round(amount / MICRO, 6)
 
 
+def _agent(agent: AgentView) -> Document:
+    """An agent with its activity."""
+    activity = agent.activity
+    return {
+        "id": agent.id,
+        "title": agent.title,
+        "reportsTo": agent.reports_to,
+        "tier": agent.tier,
+        "tierRule": agent.tier_rule,
+        "domain": agent.domain,
+        "channels": list(agent.channels),
+        "state": activity.state,
+        "tokens": activity.current_tokens,
+        "broken": agent.broken,
+        "sessions": activity.sessions,
+        "tokensUsed": activity.total_tokens,
+        "cost": dollars(activity.total_cost),
+    }
+
+
 def _metrics(read: Insights) -> Document:
     """All figures but those of past training runs."""
     return {
@@ -196,6 +217,7 @@ def _learning(view: LearningView) -> Document:
 
 
 _CUSTOM: Mapping[type, Callable[[Any], Document]] = {
+    AgentView: _agent,
     Insights: _metrics,
     LeaderProfile: _profile,
     Bubble: _bubble,

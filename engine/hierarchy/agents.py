@@ -39,15 +39,15 @@ from engine.hierarchy.organisation import (
 )
 from engine.hierarchy.profile_items import without_lessons
 from engine.hierarchy.tiers import ARCHETYPES, OWNER, AgentTier, Lineage, climb_chain, resolve_tier, walk_chain
-from engine.model import AgentView, Doing, Refusal, microusd, sanitise
+from engine.model import AgentActivity, AgentView, Refusal, microusd, sanitise
 from engine.model.text import INHERITED, without_section
 from engine.storage.database import Database
 
 UNFINISHED = ".clawpy-tmp-"
 """Prefix of folders that are being created. If a crash leaves one, it is deleted at the next start."""
 
-Activity = Callable[[], Mapping[str, Doing]]
-"""The current and past work of agents, by agent id."""
+ReadActivity = Callable[[], Mapping[str, AgentActivity]]
+"""Reads the activity of agents, by agent id."""
 
 
 @frozen
@@ -72,13 +72,13 @@ class Agents:
         cascade_config: Path,
         settings: SettingsSource,
         database: Database | None,
-        activity: Activity | None = None,
+        read_activity: ReadActivity | None = None,
     ) -> None:
         self._folder = folder
         self.config = CascadeConfigFile(cascade_config)
         self._settings = settings
         self._database = database
-        self._activity = activity
+        self._read_activity = read_activity
         self._lock = threading.Lock()
         self._read: FileCache[Member] = FileCache()
 
@@ -303,7 +303,7 @@ class Agents:
     def retired(self) -> Sequence[AgentView]:
         """The retired agents. Their ids are the names for `restore`."""
         views = self._views(replace(member, id=name) for name, member in retired_members(self._folder))
-        return [replace(view, state="retired", channels=()) for view in views]
+        return [replace(view, activity=replace(view.activity, state="retired"), channels=()) for view in views]
 
     def restore(self, name: str) -> AgentView:
         """Bring a retired agent back, its folder as it was.
@@ -373,11 +373,12 @@ class Agents:
         return tuple(name for name, channel in self._settings.current.channels.items() if channel.agent == agent_id)
 
     def _views(self, members: Iterable[Member]) -> Sequence[AgentView]:
-        config, doing = self.config.current, self._activity() if self._activity else {}
+        config = self.config.current
+        activity_by_agent = self._read_activity() if self._read_activity else {}
         views = []
         for member in members:
             tier, rule = _tier(member, config)
-            work = doing.get(member.id, Doing())
+            activity = activity_by_agent.get(member.id, AgentActivity())
             view = AgentView(
                 id=sanitise(member.id),
                 title=sanitise(member.comms.title),
@@ -386,13 +387,9 @@ class Agents:
                 tier_rule=rule,
                 domain=sanitise(member.comms.domain),
                 channels=self._channels(member.id),
-                state="broken" if member.broken else work.state,
-                tokens=work.tokens,
+                activity=replace(activity, state="broken") if member.broken else activity,
                 broken=member.broken,
                 archetype=sanitise(member.tools.archetype),
-                sessions=work.sessions,
-                used=work.used,
-                spent=work.spent,
             )
             views.append(view)
         return views

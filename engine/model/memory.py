@@ -9,7 +9,7 @@ from typing import Literal
 
 from engine.frozen import frozen
 from engine.model.base import Trust
-from engine.model.organisation import Layer
+from engine.model.layers import Layer
 from engine.model.prompts import PromptPart
 
 

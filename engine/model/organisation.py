@@ -1,38 +1,10 @@
-"""Agents and their tasks (SPEC 1.1), and the layers of memory and their state (SPEC 4), which the first frame needs."""
+"""Agents and their tasks (SPEC 1.1)."""
 
 from __future__ import annotations
 
 from datetime import datetime
-from enum import StrEnum
 
 from engine.frozen import frozen
-
-# -- layers of memory
-
-
-class Layer(StrEnum):
-    """The seven layers (SPEC 4.1-4.7)."""
-
-    MARKDOWN = "A"
-    LEDGER = "B"
-    VECTORS = "C"
-    CAPTURE = "D"
-    CONTEXT = "E"
-    GRAPH = "F"
-    PARA = "G"
-
-
-@frozen
-class LayerState:
-    """The state of a layer: ready, building, degraded or off. `progress` is from 0 to 1, `fresh_at` the time of its
-    newest entry."""
-
-    layer: Layer
-    count: int
-    fresh_at: datetime | None
-    state: str
-    words: str = ""
-    progress: float = 1.0
 
 
 @frozen
@@ -55,12 +27,22 @@ class Task:
 
 
 @frozen
-class AgentView:
-    """A member of the hierarchy as its folder says. `broken` holds the reason when the folder cannot be read.
+class AgentActivity:
+    """The current work of an agent, and the totals of all its sessions."""
 
-    `state` is "idle", "queued", "running", "waiting" (for the operator's word), "broken" or "retired". `tokens` are
-    those of what it does now; `used` those of all its `sessions`, which cost `spent` micro-dollars.
-    """
+    state: str = "idle"
+    """"idle", "queued", "running", "waiting" (for the operator's word), "broken" or "retired"."""
+    current_tokens: int = 0
+    """The tokens of its current work."""
+    sessions: int = 0
+    total_tokens: int = 0
+    total_cost: int = 0
+    """In micro-dollars."""
+
+
+@frozen
+class AgentView:
+    """An agent as its folder says, and its activity. `broken` holds the reason when the folder cannot be read."""
 
     id: str
     title: str
@@ -69,21 +51,6 @@ class AgentView:
     tier_rule: str
     domain: str
     channels: tuple[str, ...]
-    state: str = "idle"
-    tokens: int = 0
+    activity: AgentActivity = AgentActivity()
     broken: str = ""
     archetype: str = ""
-    sessions: int = 0
-    used: int = 0
-    spent: int = 0
-
-
-@frozen
-class Doing:
-    """What an agent does now, and what all its sessions took: see `AgentView`."""
-
-    state: str = "idle"
-    tokens: int = 0
-    sessions: int = 0
-    used: int = 0
-    spent: int = 0

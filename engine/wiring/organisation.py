@@ -20,7 +20,7 @@ from engine.learning.decisions.decisions import Decisions
 from engine.learning.decisions.exporting import Exporter
 from engine.memory.agent_files import AgentFiles
 from engine.memory.transcript_import import reply_pairs
-from engine.model import Doing, LeaderDecision
+from engine.model import AgentActivity, LeaderDecision
 from engine.model.base import may_guide
 from engine.services import Overrides
 from engine.wiring.memory import shared_database
@@ -41,7 +41,7 @@ def build_organisation(services: Services, overrides: Overrides) -> None:
         cascade_config=home.data / "wisdom_cascade_config.json",
         settings=services.settings,
         database=services.database,
-        activity=partial(_activity, services),
+        read_activity=partial(_read_activity, services),
     )
     services.agent_files = AgentFiles(
         home.agents, services.database, services.agents.find_file_problem, services.report
@@ -65,17 +65,17 @@ def build_organisation(services: Services, overrides: Overrides) -> None:
     services.guided_sessions = GuidedSessions(services.database, profiles, clock=clock, ledger=services.ledger)
 
 
-def _activity(services: Services) -> Mapping[str, Doing]:
-    """The current work of each agent, and its totals."""
+def _read_activity(services: Services) -> Mapping[str, AgentActivity]:
+    """The activity of each agent that worked at least once."""
     running = {view.agent: view for view in services.sessions.running()}
     waiting = {request.agent for request in services.permissions.waiting()}
-    activity = {}
-    for agent, (sessions, used, spent) in services.sessions.totals().items():
-        doing = Doing(sessions=sessions, used=used, spent=spent)
+    activity_by_agent = {}
+    for agent, (sessions, tokens, cost) in services.sessions.totals().items():
+        activity = AgentActivity(sessions=sessions, total_tokens=tokens, total_cost=cost)
         if agent in running:
-            doing = replace(doing, state=running[agent].state.value, tokens=running[agent].tokens)
-        activity[agent] = replace(doing, state="waiting") if agent in waiting else doing
-    return activity
+            activity = replace(activity, state=running[agent].state.value, current_tokens=running[agent].tokens)
+        activity_by_agent[agent] = replace(activity, state="waiting") if agent in waiting else activity
+    return activity_by_agent
 
 
 def _leader_decisions(services: Services, leaders: Sequence[str]) -> Mapping[str, Sequence[LeaderDecision]]:

@@ -10,16 +10,16 @@ from clawpy_console.cli.demo import add_organisation
 from engine.clock import FakeClock
 from engine.config import FixedSettings
 from engine.memory.agent_files import AgentFiles
-from engine.model import Doing
+from engine.model import AgentActivity
 from engine.storage.database import Database
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import NOW
 from tests.hierarchy.guidance_world import World, make_world
 
 ACTIVITY = {
-    "backend_builder": Doing("running", 4210, sessions=41, used=182_400, spent=2_310_000),
-    "chronicler": Doing(sessions=12, used=48_000, spent=410_000),
-    "researcher": Doing("waiting", 900, sessions=7, used=95_000, spent=730_000),
+    "backend_builder": AgentActivity("running", 4210, sessions=41, total_tokens=182_400, total_cost=2_310_000),
+    "chronicler": AgentActivity(sessions=12, total_tokens=48_000, total_cost=410_000),
+    "researcher": AgentActivity("waiting", 900, sessions=7, total_tokens=95_000, total_cost=730_000),
 }
 
 
@@ -45,7 +45,7 @@ def with_organisation(engine: StandIn, organisation: Path, folder: Path) -> Worl
 def _over(engine: StandIn, folder: Path) -> World:
     clock = FakeClock(NOW)
     database = Database(folder / "people.db", clock=clock, bus=engine.bus, durable=False)
-    world = make_world(folder, database, clock, members=(), activity=lambda: ACTIVITY)
+    world = make_world(folder, database, clock, members=(), read_activity=lambda: ACTIVITY)
     engine.agents = world.agents  # type: ignore[assignment]
     engine.profiles, engine.cascade = world.profiles, world.cascade  # type: ignore[attr-defined]
     engine.bubbles, engine.teaching = world.bubbles, world.teaching  # type: ignore[attr-defined]

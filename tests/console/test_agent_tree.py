@@ -6,12 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clawpy_console.screens.agent_tree import FOLD_ABOVE, Folds, Node, ids_below, leaders, tree_nodes
-from engine.model import AgentView
+from engine.model import AgentActivity, AgentView
 
 
 def agent(id: str, reports_to: str, *, worked: bool = True, tier: int = 4, broken: str = "") -> AgentView:
-    state = "broken" if broken else "idle"
-    return AgentView(id, "", reports_to, tier, "default", "", (), state, broken=broken, sessions=int(worked))
+    activity = AgentActivity("broken" if broken else "idle", sessions=int(worked))
+    return AgentView(id, "", reports_to, tier, "default", "", (), activity, broken)
 
 
 def drawn(nodes: list[Node]) -> list[str]:
@@ -82,7 +82,7 @@ def test_a_filter_shows_the_matching_agents_and_their_leaders() -> None:
 
 
 def test_retired_agents_are_folded() -> None:
-    gone = [AgentView("old", "", "ceo", 4, "default", "", (), "retired")]
+    gone = [AgentView("old", "", "ceo", 4, "default", "", (), AgentActivity("retired"))]
     assert drawn(tree_nodes([], gone, folds=Folds())) == ["owner", "=retired: retired (1)"]
     assert drawn(tree_nodes([], gone, folds=Folds(frozenset({"=retired"}))))[-1] == "  old"
 

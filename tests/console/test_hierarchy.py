@@ -221,7 +221,7 @@ STORIES: dict[str, tuple[Step, ...]] = {
     ),
     "who was retired can be brought back": (
         *agent("ceo"), press("G enter down"), shows("night_watch"), sees("Retired: it runs nothing."), press("B"),
-        retired(), Until("idle", lambda app: app.screen.agent.state == "idle"),
+        retired(), Until("idle", lambda app: app.screen.agent.activity.state == "idle"),
     ),
     "who may not be retired says why before anything is asked": (
         *agent("researcher"), press("D"), sees("researcher serves research"), CLOSED, under("researcher", "cro")

@@ -12,7 +12,7 @@ from clawpy_console.app import ConsoleApp
 from clawpy_console.state import TOPICS, AppState, ReadScope, read_topics, used_screens
 from engine.events import Event
 from engine.home import Home
-from engine.model import MICRO, Hold
+from engine.model import MICRO, AgentActivity, AgentView, Hold
 from engine.model.rail_states import CostState
 from tests.console import stand_in_data
 from tests.console.conftest import running, wait_for_text
@@ -53,6 +53,21 @@ def test_the_last_screen_survives_a_restart(tmp_path: Path) -> None:
     assert again.state.cards == state_of_stand_in().cards
     assert again.state.sessions == state_of_stand_in().sessions
     assert [item.name for item in file.parent.iterdir()] == ["last_screen.json"]
+
+
+def test_the_last_screen_has_the_activity_of_an_agent_beside_its_other_fields(tmp_path: Path) -> None:
+    file = tmp_path / "last_screen.json"
+    activity = AgentActivity("broken", current_tokens=1, sessions=2, total_tokens=3, total_cost=4)
+    agent = AgentView("sre", "Reliability", "cto", 4, "name", "servers", ("ops",), activity, "bad file", "worker")
+    last_screen.save(file, last_screen.LastScreen(AppState(agents=(agent,))))
+    assert json.loads(file.read_text())["state"]["agents"] == [
+        {
+            "id": "sre", "title": "Reliability", "reports_to": "cto", "tier": 4, "tier_rule": "name",
+            "domain": "servers", "channels": ["ops"], "state": "broken", "tokens": 1, "broken": "bad file",
+            "archetype": "worker", "sessions": 2, "used": 3, "spent": 4,
+        }
+    ]  # fmt: skip
+    assert last_screen.load(file).state.agents == (agent,)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from engine.clock import FakeClock
 from engine.config import FixedSettings
-from engine.hierarchy.agents import Activity, Agents
+from engine.hierarchy.agents import Agents, ReadActivity
 from engine.hierarchy.bubbles import Bubbles
 from engine.hierarchy.guidance import Cascade
 from engine.hierarchy.guided_sessions import GuidedSessions
@@ -96,7 +96,7 @@ def make_world(
     *,
     load_decisions: LoadDecisions = lambda leaders: {},
     shared: SharedDatabase | None = None,
-    activity: Activity | None = None,
+    read_activity: ReadActivity | None = None,
     seed: int = 1,
     members: Sequence[tuple[str, str, int]] = (
         ("ceo", "owner", 1), ("cto", "ceo", 2), ("lead", "cto", 3), ("worker", "lead", 4), ("junior", "worker", 5),
@@ -104,7 +104,9 @@ def make_world(
 ) -> World:  # fmt: skip
     """owner ← ceo ← cto ← lead ← worker ← junior."""
     folder, config = tmp_path / "agents", tmp_path / "wisdom_cascade_config.json"
-    agents = Agents(folder, cascade_config=config, settings=FixedSettings(), database=database, activity=activity)
+    agents = Agents(
+        folder, cascade_config=config, settings=FixedSettings(), database=database, read_activity=read_activity
+    )
     randomness = Randomness(seed)
     profiles = Profiles(database, agents, randomness=randomness, load_decisions=load_decisions)
     cascade = Cascade(agents, profiles, clock=clock)

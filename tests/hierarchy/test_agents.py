@@ -65,7 +65,12 @@ def test_a_retired_agent_can_be_restored(agents: Agents, folder: Path, database:
     soul = (folder / "junior_backend" / "soul.md").read_bytes()
     assert agents.retire("junior_backend") == "junior_backend"
     [agent] = agents.retired()
-    assert (agent.id, agent.state, agent.reports_to, agent.tier) == ("junior_backend", "retired", "backend_builder", 5)
+    assert (agent.id, agent.activity.state, agent.reports_to, agent.tier) == (
+        "junior_backend",
+        "retired",
+        "backend_builder",
+        5,
+    )
     agents.add("junior_backend", reports_to="ceo")
     refused("agent_exists", lambda: agents.add("junior_backend", reports_to="ceo"))
     refused("agent_exists", lambda: agents.restore("junior_backend"))
