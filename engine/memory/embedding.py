@@ -11,7 +11,7 @@ import json
 import math
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from engine.frozen import frozen
 from engine.helper_processes import HelperGone
@@ -72,13 +72,12 @@ class LocalEmbedder:
     def embed(
         self, texts: Sequence[str], *, keep: Sequence[int] = (), now: bool = False, timeout: float = TIMEOUT_S
     ) -> list[Embedding]:
-        starts: Sequence[int | None] = keep or [None] * len(texts)
+        requests: list[tuple[Any, ...]] = [("embed_question", text) for text in texts]
+        if keep:
+            requests = [("embed_passage", text, start) for text, start in zip(texts, keep, strict=True)]
         try:
             # One request a text: whichever of the helper's threads is free takes the next.
-            answers = [
-                self._helper.submit("embed", text, start, bulk=not now)
-                for text, start in zip(texts, starts, strict=True)
-            ]
+            answers = [self._helper.submit(*request, bulk=not now) for request in requests]
             return [answer.result(timeout) for answer in answers]
         except (HelperGone, HelperFailed) as error:
             raise NoEmbedder(str(error)) from error

@@ -22,7 +22,7 @@ from engine.memory.local_model import MiniLM
 
 BULK_THREADS = max(1, min(2, os.cpu_count() or 1))
 BULK_NICE = 10
-MODEL_METHODS = frozenset({"embed", "offsets"})
+MODEL_METHODS = frozenset({"embed_question", "embed_passage", "offsets"})
 """Methods of the model. All others are methods of the index."""
 
 

@@ -30,15 +30,24 @@ class MiniLM:
     def __init__(self) -> None:
         self._loading = threading.Lock()
 
-    def embed(self, text: str, keep: int | None = None) -> Embedding:
-        """Embed a text. Its token vectors are packed from the character `keep` on. Without `keep` the text is a
-        question: all its token vectors are packed, and its tokens are returned.
+    def embed_question(self, text: str) -> Embedding:
+        """Embed a question, with all its tokens. Raises as `embed_passage`."""
+        vector, hidden, encoded = self._run(text)
+        return Embedding(vector, _pack(hidden), tuple(encoded.tokens[1:-1]))
+
+    def embed_passage(self, text: str, first_character: int) -> Embedding:
+        """Embed a text to remember. Its token vectors are those of the tokens from `first_character` on.
 
         Raises what loading raises: ImportError, OSError, RuntimeError (the wrong file).
         """
-        import numpy
+        vector, hidden, encoded = self._run(text)
+        skipped = sum(start < first_character for start, _ in encoded.offsets[1:-1])
+        return Embedding(vector, _pack(hidden[skipped:]))
 
-        from engine.memory.token_vectors import pack_tokens
+    def _run(self, text: str) -> tuple[bytes, Any, Any]:
+        """The unit vector of a text, the vectors of its tokens, and what the tokenizer made of it. The first and the
+        last token are the model's own markers, which have no vector here."""
+        import numpy
 
         with self._loading:
             tokenizer, run, names = self._loaded
@@ -49,22 +58,19 @@ class MiniLM:
         mean = hidden.mean(axis=0)
         length = float(numpy.linalg.norm(mean))
         vector = (mean / length if length else mean).astype("<f4")
-        stop = len(encoded.ids) - 1  # the first and the last token are the model's own markers
-        first = next((place for place in range(1, stop) if encoded.offsets[place][0] >= (keep or 0)), stop)
-        packed = pack_tokens(hidden[first:stop])
-        return Embedding(vector.tobytes(), packed, () if keep is not None else tuple(encoded.tokens[first:stop]))
+        return vector.tobytes(), hidden[1:-1], encoded
 
     def offsets(self, text: str) -> list[tuple[int, int]]:
         """Where the tokens of a text of any length begin and end, in characters."""
         with self._loading:
-            tokenizer = self._whole
+            tokenizer = self._untruncated_tokenizer
         return list(tokenizer.encode(text, add_special_tokens=False).offsets)
 
     @functools.cached_property
     def _loaded(self) -> tuple[Any, Any, list[str]]:
         import onnxruntime
 
-        data = _verified()
+        data = _read_model()
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = 1  # the helper runs several texts side by side instead
         options.inter_op_num_threads = 1
@@ -74,20 +80,26 @@ class MiniLM:
         return tokenizer, session.run, [item.name for item in session.get_inputs()]
 
     @functools.cached_property
-    def _whole(self) -> Any:
+    def _untruncated_tokenizer(self) -> Any:
         return _tokenizer()
+
+
+def _pack(token_vectors: Any) -> bytes:
+    from engine.memory.token_vectors import pack_tokens  # late, because it imports numpy
+
+    return pack_tokens(token_vectors)
 
 
 def model_fault() -> str:
     """Why the model cannot be loaded, in words; "" if it can. Reads its file."""
     try:
-        _verified()
+        _read_model()
     except (ImportError, OSError, RuntimeError) as error:
         return str(error)
     return ""
 
 
-def _verified() -> bytes:
+def _read_model() -> bytes:
     """The model's file. Raises ImportError, OSError, or RuntimeError if it is not the right one."""
     file = Path(str(files(PACKAGE) / FILE))
     data = file.read_bytes()

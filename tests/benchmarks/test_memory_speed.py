@@ -130,11 +130,11 @@ def test_remembering_a_long_message(database: Database, clock: FakeClock, tmp_pa
     finally:
         memory.close()
     model = MiniLM()
-    model.embed("warm")
+    model.embed_question("warm")
     read = []
     for text in texts:
         parts = [text[start:stop] for start, stop in vectoriser.chunks(model.offsets(text), len(text))]
-        read.append(time_call(lambda parts=parts: [model.embed(part) for part in parts]))
+        read.append(time_call(lambda parts=parts: [model.embed_question(part) for part in parts]))
     ours, alone = statistics.median(remembered), statistics.median(read)
     print(
         f"\na message of {LONG_MESSAGE:,} characters, vectors included {ours * 1e3:8.1f} ms (bar {LONG_BAR * 1e3:.0f})"
@@ -180,7 +180,7 @@ def test_recall_beside_a_bare_index(database: Database, clock: FakeClock, tmp_pa
             return "when did " + " ".join(chance.choices(VOCABULARY, cum_weights=SHARES, k=9)) + "?"
 
         def by_index() -> None:
-            vector = numpy.frombuffer(model.embed(question()).vector, dtype="<f4")
+            vector = numpy.frombuffer(model.embed_question(question()).vector, dtype="<f4")
             bare.query(query_embeddings=[vector], n_results=10, include=["distances"])
 
         def by_recall() -> None:

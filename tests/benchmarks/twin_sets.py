@@ -64,7 +64,7 @@ def rows(path: Path) -> list[Row]:
     read.sort(key=lambda row: (row.trace, len(row.events), sha256(f"{row.task}{row.events[-1]}".encode()).digest()))
     model = MiniLM()
     texts = sorted({text for row in read for text in (row.task, *row.events)})
-    vectors = {text: model.embed(text).array for text in texts}
+    vectors = {text: model.embed_question(text).array for text in texts}
 
     def meanings(row: Row) -> Any:
         task, last = vectors[row.task], vectors[row.events[-1]]
