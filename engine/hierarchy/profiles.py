@@ -219,7 +219,6 @@ class Profiles:
     ) -> None:
         """Add rows from this home (`unsent`) or from the shared database. A row that exists already changes only in two
         cases: an entry that was forgotten elsewhere loses its words here, and the larger number of uses is kept."""
-
         new_entry, new_use = insert(ProfileEntry).excluded, insert(PatternUse).excluded
         is_forgotten = (new_entry.body == {}) & (col(ProfileEntry.body) != {})
         has_more_uses = new_use.uses > PatternUse.uses

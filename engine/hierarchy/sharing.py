@@ -1,6 +1,7 @@
-"""Synchronises profiles with a PostgreSQL that several machines share (SPEC 1.9), such as Supabase.
+"""Shares the profiles of leaders with other machines, by a PostgreSQL (SPEC 1.9) such as Supabase.
 
-Rows can be merged in any order (see `profiles`), so an exchange may send and fetch a row twice.
+Rows are versions of items (`ProfileEntry`), and counts of how often patterns were used (`PatternUse`).
+They can be merged in any order (see `profiles`), so an exchange may send and fetch a row twice.
 """
 
 from __future__ import annotations
@@ -21,14 +22,16 @@ from engine.storage.rows import table_of
 from engine.storage.shared import Exchange, SharedDatabase, SharedRow
 
 TOPIC = "leadership"
-LAST_STORE = "shared.leadership"
+"""The name of profiles in the shared database, in the state table and in reports. It is stored, so it stays."""
+
+LAST_STORE = f"shared.{TOPIC}"
 """Key in the state table: the name of the shared database of the last exchange."""
 
 
 class ProfileSharing(Exchange):
     """Exchanges the profiles of leaders."""
 
-    subject = "leadership"
+    subject = TOPIC
 
     def __init__(self, database: Database, profiles: Profiles, agents: Agents, shared: SharedDatabase | None) -> None:
         super().__init__(database, shared)
@@ -49,16 +52,16 @@ class ProfileSharing(Exchange):
         self._fetch(shared, TOPIC, self._merge)
 
     def _unsent_count(self, shared: SharedDatabase) -> int:
-        return len(self._unsent())
+        return len(self._unsent_rows())
 
-    def _unsent(self) -> list[ProfileEntry | PatternUse]:
+    def _unsent_rows(self) -> list[ProfileEntry | PatternUse]:
         """The rows of shared leaders that the shared database has not confirmed."""
         with self._database.read() as session:
             rows: list[ProfileEntry | PatternUse] = [
                 *session.exec(select(ProfileEntry).where(col(ProfileEntry.unsent))),
                 *session.exec(select(PatternUse).where(col(PatternUse.unsent))),
             ]
-        shared = set(filter(self._is_shared, {row.leader for row in rows}))
+        shared = {leader for leader in {row.leader for row in rows} if self._is_shared(leader)}
         return [row for row in rows if row.leader in shared]
 
     def _reset_for_new_store(self, shared: SharedDatabase) -> None:
@@ -75,10 +78,10 @@ class ProfileSharing(Exchange):
             self._database.write(mark_unsent)
 
     def _send(self, shared: SharedDatabase) -> None:
-        rows = self._unsent()
+        rows = self._unsent_rows()
         if not rows:
             return
-        shared.push(TOPIC, list(map(_to_shared, rows)))
+        shared.push(TOPIC, [_to_shared(row) for row in rows])
 
         def mark_sent(tx: Transaction) -> None:
             for row in rows:
