@@ -82,7 +82,7 @@ def run(
             watched = ", ".join(map(workspace_name, engine.workspaces)) or "no workspace"
             printer.note(f"watching {watched}; {engine.autonomy.state().state.value}")
             if gateway is not None:
-                print_new_token(engine.gateway.open(**gateway), engine.gateway.state().token)
+                print_new_token(engine.gateway.open(**gateway), engine.gateway.state().token_source)
             _print_until_ending(engine, printer, ending, seconds)
             _wind_down(engine, printer, ending, with_gateway=gateway is not None)
         finally:
@@ -115,7 +115,7 @@ def _print_until_ending(engine: Engine, printer: EventPrinter, ending: _Ending, 
     while not ending.reason:
         feed.drain()  # only its waking counts: what happened is read from the ledger
         printer.print_new_facts()
-        print_new_token(engine.gateway.take_new_token(), engine.gateway.state().token)
+        print_new_token(engine.gateway.take_new_token(), engine.gateway.state().token_source)
         timeout = POLL_S if until is None else min(POLL_S, until - time.monotonic())
         if timeout <= 0:
             ending.end("the time set by --for is over", finish=True)

@@ -161,6 +161,7 @@ def show_gateway(app: Console) -> None:
 
 def _show_address(app: Console, new_token: str, state: Any) -> None:
     token = f"the token, shown once:\n{new_token}\n" if new_token else ""
-    hint = "" if state.token == "this run" else "clawpy token      shows the token\n"
-    lasts = "clawpy token new --store file      makes a token that lasts\n" if state.token == "this run" else ""
-    show_text(app, "The gateway listens", f"{state.url}\n{state.words}\n\n{token}{hint}{lasts}".rstrip())
+    hint = "clawpy token      shows the token"
+    if state.token_source == "this run":
+        hint = "clawpy token new --store file      makes a token that lasts"
+    show_text(app, "The gateway listens", f"{state.url}\n{state.description}\n\n{token}{hint}")

@@ -22,21 +22,23 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-
-STOPPED_WORDS = "it stopped unexpectedly: see the log, then start it again"
+STOPPED = "it stopped unexpectedly: see the log, then start it again"
 
 
 @frozen
 class GatewayState:
-    """The state of the gateway. `url` is "" if it does not listen. `words` says how it is protected, or why it does not
-    listen. `token` is the place where the token is stored. `clients` is the number of WebSockets, `dropped` the number
-    of those that were closed because they did not read."""
+    """The state of the gateway."""
 
     url: str = ""
-    words: str = "off"
-    token: str = ""
+    """"" if it does not listen."""
+    description: str = "off"
+    """How it is protected, or why it does not listen."""
+    token_source: str = ""
+    """The place where the token is stored, such as "keyring"; `THIS_RUN` if it is stored nowhere."""
     clients: int = 0
+    """The number of WebSockets."""
     dropped: int = 0
+    """The number of WebSockets that were closed because they did not read."""
 
     @property
     def listening(self) -> bool:
@@ -126,22 +128,20 @@ class Gateway:
             threading.Thread(target=self.apply_settings, name="clawpy-gateway-opens", daemon=True).start()
 
     def apply_settings(self) -> None:
-        """Open, close or rename the gateway by the present settings. An error is reported once; the next attempt is
-        made when the settings change. A gateway that the operator opened keeps its address, but gets new host names and
-        origins."""
+        """Open the gateway, close it, or change its host names and origins, by the present settings.
+
+        An error is reported once; the next attempt is made when the settings change. A gateway that the operator opened
+        keeps its address, but gets new host names and origins.
+        """
         settings = self._engine.settings.current.gateway
         with self._state_lock:
             before, self._applied = self._applied, settings
-            if self._server is not None and not self._server.is_alive:
-                self.close()
-                self._fault = STOPPED_WORDS
-                self._engine.report("gateway", STOPPED_WORDS)
-            if before is not None and _without_names(settings) != _without_names(before) and not self._is_pinned:
-                self.close()
-                self._fault = ""
+            self._close_if_dead()
+            self._close_if_address_changed(before, settings)
+            has_failed_before = bool(self._fault) and settings == before
             if self._server is not None:
                 self._server.guard.address = self._server.guard.address.with_names(settings)
-            elif settings.enabled and not (self._fault and settings == before):
+            elif settings.enabled and not has_failed_before:
                 try:
                     self._listen(settings)
                 except Refusal as refusal:
@@ -151,15 +151,27 @@ class Gateway:
         """The present state."""
         server = self._server
         if server is None:
-            return GatewayState(words=self._fault or "off")
+            return GatewayState(description=self._fault or "off")
         source, counts = self._access.source, self._counts
-        words = _protection_words(server.address, source)
-        return GatewayState(server.address.url, words, source, counts.connected, counts.dropped)
+        description = _describe_protection(server.address, source)
+        return GatewayState(server.address.url, description, source, counts.connected, counts.dropped)
 
     def pass_for(self, method: str, path: str, *, until: float) -> str:
         """A credential for one request, such as `POST /api/v1/predictions/ID/confirm` of a button in a notification. It
         is valid until `until`, in seconds since 1970. "" if the gateway does not listen."""
         return self._access.pass_for(method, path, until=until) if self._server is not None else ""
+
+    def _close_if_dead(self) -> None:
+        if self._server is not None and not self._server.is_alive:
+            self.close()
+            self._fault = STOPPED
+            self._engine.report("gateway", STOPPED)
+
+    def _close_if_address_changed(self, before: GatewaySettings | None, settings: GatewaySettings) -> None:
+        """Close it if the new settings need a new socket, unless the operator opened it."""
+        if before is not None and _without_names(settings) != _without_names(before) and not self._is_pinned:
+            self.close()
+            self._fault = ""
 
     def _listen(self, settings: GatewaySettings, in_file: bool = False) -> None:
         if self._closed:
@@ -175,7 +187,7 @@ class Gateway:
             raise
         self._server, self._fault = server, ""
         self._announce(server.address.url)
-        self._record(GatewayOpened(subject=server.address.url, words=self.state().words))
+        self._record(GatewayOpened(subject=server.address.url, words=self.state().description))
 
     def _record(self, fact: Event) -> None:
         try:
@@ -189,11 +201,10 @@ def _without_names(settings: GatewaySettings) -> GatewaySettings:
     return settings.model_copy(update={"hosts": (), "origins": ()})
 
 
-def _protection_words(address: ListenAddress, source: str) -> str:
-    reach = (
-        "this machine only"
-        if address.is_local
-        else "other machines too" + (", TLS" if address.certificate else ", by tunnel")
-    )
-    source_words = "token of this run only" if source == THIS_RUN else f"token in the {source}"
-    return f"{reach}; {source_words}"
+def _describe_protection(address: ListenAddress, token_source: str) -> str:
+    """Who can reach the gateway, and where its token is."""
+    reach = f"other machines too, {'TLS' if address.certificate else 'by tunnel'}"
+    if address.is_local:
+        reach = "this machine only"
+    token = "token of this run only" if token_source == THIS_RUN else f"token in the {token_source}"
+    return f"{reach}; {token}"

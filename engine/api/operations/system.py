@@ -112,7 +112,7 @@ def status(engine: ApiServices) -> Document:
         ],
         "workspaces": list(engine.workspaces),
         "keysInFile": engine.keys.badge(),
-        "gateway": {"url": gateway.url, "words": gateway.words, "clients": gateway.clients},
+        "gateway": {"url": gateway.url, "words": gateway.description, "clients": gateway.clients},
     }
 
 

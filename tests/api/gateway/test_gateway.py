@@ -20,7 +20,7 @@ from cryptography.x509.oid import NameOID
 
 from engine.api.gateway.address import check_certificate, listen_address, override
 from engine.api.gateway.api import build
-from engine.api.gateway.gateway import STOPPED_WORDS, Gateway
+from engine.api.gateway.gateway import STOPPED, Gateway
 from engine.config import GatewaySettings
 from engine.model import Refusal
 from tests.api.gateway.conftest import Serve
@@ -84,9 +84,9 @@ def test_a_gateway_that_ended_by_itself_is_reported(serve: Serve) -> None:
     server.close()
     served.gateway.apply_settings()
     state = served.gateway.state()
-    assert (state.listening, state.words) == (False, STOPPED_WORDS)
+    assert (state.listening, state.description) == (False, STOPPED)
     (fault,) = served.engine.ledger.latest(1, kinds=("FaultReported",))
-    assert fault.payload["message"] == STOPPED_WORDS
+    assert fault.payload["message"] == STOPPED
     served.gateway.open(port=0)
     assert served.ask("GET", "/api/v1/health").status_code == 200
 
@@ -153,7 +153,7 @@ def test_a_port_in_use_is_reported_once(serve: Serve) -> None:
         served.gateway.apply_settings()
     faults = served.engine.ledger.latest(10, kinds=("FaultReported",))
     assert [fault.payload["where"] for fault in faults] == ["gateway"]
-    assert "used by another program" in served.gateway.state().words
+    assert "used by another program" in served.gateway.state().description
     served.engine.settings.set("gateway.port", 0)
     served.gateway.apply_settings()
     assert served.gateway.state().listening
