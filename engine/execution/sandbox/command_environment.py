@@ -59,20 +59,23 @@ def _package_variables(confinement: Confinement) -> dict[str, str]:
 
 def _use_project_environment(variables: dict[str, str], confinement: Confinement) -> dict[str, str]:
     """Replace the engine's virtual environment in `variables` by that of the project, if it has one."""
-    folders = [confinement.tree or confinement.folder, confinement.folder]
-    if confinement.prepared:
-        folders.reverse()
+    tree = confinement.tree or confinement.folder
+    folders = [confinement.folder, tree] if confinement.prepared else [tree, confinement.folder]
     project_env = next((place / ".venv" for place in folders if (place / ".venv" / "bin" / "python").exists()), None)
     engine_env = find_own_environment()
     path = variables.get("PATH", "").split(os.pathsep)
-    if engine_env is not None and not (project_env is not None and _is_same_place(engine_env, project_env)):
+    is_shared = engine_env is not None and project_env is not None and _is_same_place(engine_env, project_env)
+    if engine_env is not None and not is_shared:
         path = remove_programs_of(path, engine_env)
         if _is_same_place(Path(variables.get("VIRTUAL_ENV") or os.devnull), engine_env):
             variables = {name: value for name, value in variables.items() if name != "VIRTUAL_ENV"}
     if project_env is not None:
-        path = [str(project_env / "bin"), *(part for part in path if part != str(project_env / "bin"))]
+        programs = str(project_env / "bin")
+        path = [programs, *(folder for folder in path if folder != programs)]
         variables = variables | {"VIRTUAL_ENV": str(project_env)}
-    return variables | {"PATH": os.pathsep.join(path)} if path != [""] else variables
+    if path == [""]:  # no PATH was inherited, and the project adds nothing to it
+        return variables
+    return variables | {"PATH": os.pathsep.join(path)}
 
 
 def _is_same_place(first: Path, second: Path) -> bool:

@@ -102,11 +102,11 @@ def run_tests(
     lacks_report = command.report is not None and result.exit_code in (0, 1) and not report.exists()
     if result.exit_code not in command.exit_codes or lacks_report:
         # A tool that ran tests has written a report. Without one, the exit code is that of another program.
-        raise _not_started(job, tool, result)
+        raise _not_started_error(job, tool, result)
     check = tool.parse(report, result.output, result.exit_code)
     if check.passed + check.failed + check.skipped + check.errors == 0:
         raise CannotRun(f"{tool.title} found no tests", "name other tests, or write the first one")
-    error = _missing_for_tests(job, tool, check, report, result)
+    error = _missing_items_error(job, tool, check, report, result)
     if error is not None:
         raise error
     if texts is not None:
@@ -114,40 +114,54 @@ def run_tests(
     return check if check.seconds else replace(check, seconds=round(result.seconds, 3))
 
 
-def _not_started(job: Job, tool: Toolchain, result: CommandResult) -> CannotRun:
+def _not_started_error(job: Job, tool: Toolchain, result: CommandResult) -> CannotRun:
     """The error of a tool that ran no test."""
-    missing = _first_missing(job, tool, result.output)
+    missing = _find_missing_item(job, tool, result.output)
     if missing is not None:
-        return _cannot_run(tool, missing)
+        return _cannot_run_error(tool, missing)
     ending = f"ended with exit code {result.exit_code}" if result.exit_code else "did not run"
     if result.exit_code < 0:
         ending = "was killed"
     return CannotRun(f"{tool.title} {ending}: {last_line(result.output)}")
 
 
-def _missing_for_tests(
+def _missing_items_error(
     job: Job, tool: Toolchain, check: CheckResult, report: Path, result: CommandResult
 ) -> CannotRun | None:
     """The error of a run that failed or tested nothing only because of missing items; None for any other run."""
     if not check.counted:
-        missing = _first_missing(job, tool, result.output, EXECUTION_KINDS if result.exit_code == 0 else MISSING_KINDS)
-        return None if missing is None else _cannot_run(tool, missing)
-    if check.green or not check.failing or len(check.failing) < check.failed + check.errors:
+        kinds = EXECUTION_KINDS if result.exit_code == 0 else MISSING_KINDS
+        missing = _find_missing_item(job, tool, result.output, kinds)
+        return None if missing is None else _cannot_run_error(tool, missing)
+    names_all_failures = check.failing and len(check.failing) >= check.failed + check.errors
+    if check.green or not names_all_failures:
         return None
+    missing_items = _find_missing_by_test(job, tool, check, report, result)
+    number_failing = len(check.failing)
+    if len(missing_items) == number_failing:
+        total = count(check.passed + check.failed + check.errors, "test")
+        scope = f"{number_failing} of {total} could not run" if check.passed else ""
+        return _cannot_run_error(tool, missing_items[0], scope)
+    if missing_items:
+        number = count(len(missing_items), "test")
+        job.say(f"{number} of {number_failing} could not run: {missing_items[0].sentence}")
+    return None  # a test failed for another reason
+
+
+def _find_missing_by_test(
+    job: Job, tool: Toolchain, check: CheckResult, report: Path, result: CommandResult
+) -> list[MissingItem]:
+    """For each failing test that fails because of a missing item, this item."""
     texts = tool.failure_texts(report, result.output, check.failing)
     if not check.passed and not any(texts.values()):  # the run broke before the first test
         texts = dict.fromkeys(check.failing, result.output)
-    causes = [_first_missing(job, tool, texts.get(test, "")) for test in check.failing]
-    named = [missing for missing in causes if missing is not None]
-    if len(named) < len(causes):
-        if named:
-            job.say(f"{count(len(named), 'test')} of {len(causes)} could not run: {named[0].sentence}")
-        return None  # a test failed for another reason
-    number = check.passed + check.failed + check.errors
-    return _cannot_run(tool, named[0], f"{len(named)} of {count(number, 'test')} could not run" if check.passed else "")
+    found = [_find_missing_item(job, tool, texts.get(test, "")) for test in check.failing]
+    return [missing for missing in found if missing is not None]
 
 
-def _first_missing(job: Job, tool: Toolchain, output: str, kinds: Container[str] = MISSING_KINDS) -> MissingItem | None:
+def _find_missing_item(
+    job: Job, tool: Toolchain, output: str, kinds: Container[str] = MISSING_KINDS
+) -> MissingItem | None:
     """The first item in the output that really is missing."""
 
     def is_valid(missing: MissingItem) -> bool:
@@ -157,7 +171,8 @@ def _first_missing(job: Job, tool: Toolchain, output: str, kinds: Container[str]
     return first_missing(output, is_valid)
 
 
-def _cannot_run(tool: Toolchain, missing: MissingItem, scope: str = "") -> CannotRun:
+def _cannot_run_error(tool: Toolchain, missing: MissingItem, scope: str = "") -> CannotRun:
+    """The error of a tool that lacks an item. `scope` says what could not run; by default, that is the tool."""
     # What another interpreter lacks may well be installed in the project's environment.
     reason = f"{tool.substitution}, and there {missing.sentence}" if tool.substitution else missing.sentence
     return CannotRun(f"{scope or f'{tool.title} cannot run'}: {reason}", tool.fix_for(missing))
