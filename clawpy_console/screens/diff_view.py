@@ -27,7 +27,8 @@ from clawpy_console.screens.diff import (
     language_of,
     mark_sign,
 )
-from clawpy_console.widgets.row_view import CursorView, selectable
+from clawpy_console.widgets.cursor_view import CursorView
+from clawpy_console.widgets.selection import make_selectable
 from engine.model import DiffComment
 
 MIN_SPLIT_TERMINAL, MIN_SPLIT_VIEW = 160, 100
@@ -188,7 +189,7 @@ class DiffView(CursorView, can_focus=True):
         strip = self._strips.get((number, has_cursor))
         if strip is None or self.text_selection is not None:
             drawn = self._draw_entry(self._entry(number), has_cursor, width, base)
-            strip = Strip(selectable(self, drawn, 0, number), width)
+            strip = Strip(make_selectable(self, drawn, 0, number), width)
             if self.text_selection is None:
                 self._strips[number, has_cursor] = strip
         return strip

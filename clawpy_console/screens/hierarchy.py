@@ -23,8 +23,8 @@ from clawpy_console.screens.agent_tree import FOLD, GROUP, OWNER, STATES, Folds,
 from clawpy_console.widgets.bars import Filter, TabLine
 from clawpy_console.widgets.prompt_lines import PromptLines
 from clawpy_console.widgets.reflowing_text import ReflowingText
-from clawpy_console.widgets.row_view import ScrollPane
 from clawpy_console.widgets.rows import Row, Rows, grouped
+from clawpy_console.widgets.scrolling import ScrollPane
 from clawpy_console.widgets.session import session_row
 from engine import dispatch
 from engine.model import PromptPart, SourceKind

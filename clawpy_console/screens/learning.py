@@ -31,8 +31,8 @@ from clawpy_console.screens.learning_rows import (
 )
 from clawpy_console.widgets.bars import Filter
 from clawpy_console.widgets.reflowing_text import ReflowingText
-from clawpy_console.widgets.row_view import ScrollPane
 from clawpy_console.widgets.rows import Rows, grouped
+from clawpy_console.widgets.scrolling import ScrollPane
 from engine import document
 from engine.model.adaptation import CandidateView, LearningRecord
 from engine.model.learnings import ChainReport, RetractReport

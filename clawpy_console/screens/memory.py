@@ -22,8 +22,8 @@ from clawpy_console.screens.memory_entries import Entry
 from clawpy_console.screens.memory_fields import LAYER_NAMES, LAYER_SIGNS, detail_fields, layer_fields
 from clawpy_console.widgets.bars import Filter
 from clawpy_console.widgets.reflowing_text import ReflowingText
-from clawpy_console.widgets.row_view import ScrollPane
 from clawpy_console.widgets.rows import Row, Rows, grouped
+from clawpy_console.widgets.scrolling import ScrollPane
 from engine.model import Layer, LayerState, RecallMatch
 
 if TYPE_CHECKING:

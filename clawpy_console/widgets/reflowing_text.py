@@ -13,7 +13,7 @@ from textual.widget import Widget
 
 from clawpy_console.fields import Field, label_width
 from clawpy_console.formats import crop
-from clawpy_console.widgets.row_view import selectable
+from clawpy_console.widgets.selection import make_selectable
 
 LineRenderer = Callable[[int], Sequence[Content]]
 """`renderer(width)`: the lines for a width in cells; what is wider is cut."""
@@ -64,7 +64,7 @@ class ReflowingText(Widget):
         if y >= len(lines):
             return Strip.blank(width, self.visual_style.rich_style)
         [strip] = Visual.to_strips(self, lines[y], width, 1, self.visual_style, apply_selection=False)
-        return Strip(selectable(self, strip, 0, y))
+        return Strip(make_selectable(self, strip, 0, y))
 
 
 TONES = {"title": "bold $ink", "heading": "bold $faint"}

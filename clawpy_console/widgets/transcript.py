@@ -17,7 +17,8 @@ from textual.message import Message
 from textual.selection import Selection
 from textual.strip import Strip
 
-from clawpy_console.widgets.row_view import RowView, selectable
+from clawpy_console.widgets.row_view import RowView
+from clawpy_console.widgets.selection import make_selectable
 from clawpy_console.widgets.session import failure_lines
 from engine.model import SessionView, TranscriptLine
 
@@ -132,12 +133,12 @@ class LinesView(RowView, can_focus=True):
         position = len(sign) + (start or 0)
         lead: Iterable[Segment] = self.lead_segments(line, part, base)
         if sign and not part:
-            lead = selectable(self, lead, 0, line)
+            lead = make_selectable(self, lead, 0, line)
         else:  # it is not copied: a selection that begins there begins with the text
             begin = Style.from_meta({"offset": (position, line)})
             lead = [Segment(item, (style or base) + begin) for piece, style, _ in lead for item in piece]
         piece = Segment(text[start:end], base + self.kind_style(kind))
-        return Strip([*lead, *selectable(self, [piece], position, line)]).crop_extend(0, width, base)
+        return Strip([*lead, *make_selectable(self, [piece], position, line)]).crop_extend(0, width, base)
 
     def base_style(self, line: int, base: Style) -> Style:
         """The background style of a line."""
