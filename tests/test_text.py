@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from engine.model.text import INHERITED, find_section, join_names, write_section
+from engine.model.text import INHERITED, find_section, join_names, join_shortened, write_section
 
 OPEN, CLOSE = INHERITED.opening, INHERITED.closing
 
@@ -57,3 +57,4 @@ def test_names_in_words() -> None:
     assert join_names(["a", "b", "c"]) == "a, b and c"
     assert join_names(["a", "b", "c"], 2) == "a, b and 1 more"
     assert join_names(["evil\x1b[31m\nname"]) == "evil name"
+    assert join_shortened(["a", "src/shop/cart.py"], 2, 8) == "a and …cart.py"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from engine.events.event import Event
-from engine.model.text import count, name_list
+from engine.events.event import Event, list_names
+from engine.model.text import count
 
 
 class AgentAdded(Event, topics="agents"):
@@ -70,7 +70,7 @@ class GuidanceApplied(Event):
     tokens: int
 
     def sentence(self) -> str:
-        return f"guidance of {name_list(self.sources)} went to {self.subject}: {count(self.tokens, 'token')}"
+        return f"guidance of {list_names(self.sources)} went to {self.subject}: {count(self.tokens, 'token')}"
 
 
 class SoulRewritten(Event, topics="agents"):
@@ -79,7 +79,7 @@ class SoulRewritten(Event, topics="agents"):
     leaders: tuple[str, ...]
 
     def sentence(self) -> str:
-        return f"the soul of {self.subject} was updated from {name_list(self.leaders)}"
+        return f"the soul of {self.subject} was updated from {list_names(self.leaders)}"
 
 
 class TeachingRefreshed(Event):
@@ -171,7 +171,7 @@ class MemoryBubbleFlushed(Event, topics="changes agents"):
     importances: tuple[float, ...]
 
     def sentence(self) -> str:
-        return f"{count(len(self.bubbles), 'finding')} of {name_list(self.agents)} went to {self.subject}"
+        return f"{count(len(self.bubbles), 'finding')} of {list_names(self.agents)} went to {self.subject}"
 
 
 class ProfileEdited(Event, topics="agents"):

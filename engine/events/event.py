@@ -1,7 +1,8 @@
-"""The base class of events."""
+"""The base class of events, and the names in their sentences."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, dataclass_transform
 
@@ -39,3 +40,14 @@ class Event:
     def sentence(self) -> str:
         """A sentence about the event, on one line; "" if another event has the sentence."""
         return ""
+
+
+MAX_NAMES = 3
+"""Names that a sentence lists before it counts the others."""
+
+
+def list_names(names: Sequence[str]) -> str:
+    """`a, b, c and 4 more`, each name once; `nobody` for none."""
+    unique = list(dict.fromkeys(names))
+    more = len(unique) - MAX_NAMES
+    return ", ".join(unique[:MAX_NAMES]) + (f" and {more} more" if more > 0 else "") or "nobody"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from engine.events.event import Event
+from engine.events.event import Event, list_names
 from engine.model.rails import decider
-from engine.model.text import because, count, in_words, name_list
+from engine.model.text import because, count, in_words
 
 
 class CloudMemoryRecalled(Event):
@@ -17,7 +17,7 @@ class CloudMemoryRecalled(Event):
     origins: tuple[str, ...]
 
     def sentence(self) -> str:
-        return f"{self.subject} received {count(len(self.memories), 'shared note')} from {name_list(self.origins)}"
+        return f"{self.subject} received {count(len(self.memories), 'shared note')} from {list_names(self.origins)}"
 
 
 class LearningsExtracted(Event, topics="learnings"):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from engine.events.event import Event
+from engine.events.event import Event, list_names
 from engine.model.rails import decider
 from engine.model.sessions import outcome_in_words
-from engine.model.text import because, count, in_words, money, name_list
+from engine.model.text import because, count, in_words, money
 
 
 class SessionQueued(Event, topics="sessions tasks"):
@@ -222,7 +222,7 @@ class RetryRepeated(Event):
     failing: tuple[str, ...]
 
     def sentence(self) -> str:
-        return f"{self.agent} tried again, and the same tests failed: {name_list(self.failing)}"
+        return f"{self.agent} tried again, and the same tests failed: {list_names(self.failing)}"
 
 
 class WorkOverlapped(Event):
@@ -237,7 +237,7 @@ class WorkOverlapped(Event):
     conflicting: tuple[str, ...] = ()
 
     def sentence(self) -> str:
-        overlap = f"changes {self.subject} and {self.other} touch the same files: {name_list(self.files)}"
+        overlap = f"changes {self.subject} and {self.other} touch the same files: {list_names(self.files)}"
         return f"{overlap}; {count(len(self.conflicting), 'file')} in conflict" if self.conflicting else overlap
 
 
@@ -260,8 +260,8 @@ class ToolsUsed(Event):
 
     def sentence(self) -> str:
         calls = f"{count(len(self.calls), 'tool call')} in session {self.subject}"
-        return f"{self.agent} made {calls}: {name_list(self.calls)}"
+        return f"{self.agent} made {calls}: {list_names(self.calls)}"
 
 
 def _failing(tests: tuple[str, ...]) -> str:
-    return f"{count(len(tests), 'failing test')} ({name_list(tests)})" if tests else "failing tests"
+    return f"{count(len(tests), 'failing test')} ({list_names(tests)})" if tests else "failing tests"

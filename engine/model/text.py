@@ -155,20 +155,17 @@ def tail(path: str, max_length: int = 32) -> str:
     return line if len(line) <= max_length else "…" + line[1 - max_length :]
 
 
-def listing(names: Iterable[str], shown: int = 2, max_length: int = 32) -> str:
-    """`a`, `a and b`, `a, b and 3 more`; the names as paths are shortened from the left."""
-    every = [tail(name, max_length) for name in names]
-    if len(every) <= shown:
-        return " and ".join([", ".join(every[:-1]), every[-1]] if len(every) > 1 else every)
-    return f"{', '.join(every[:shown])} and {len(every) - shown} more"
-
-
 def join_names(names: Iterable[str], shown: int = 8) -> str:
-    """`a, b and 3 more`; every name sanitised."""
+    """`a`, `a and b`, `a, b and 3 more`; every name sanitised."""
     clean = [one_line(name) for name in names]
     if len(clean) <= shown:
         return " and ".join(filter(None, [", ".join(clean[:-1]), *clean[-1:]]))
     return f"{', '.join(clean[:shown])} and {len(clean) - shown} more"
+
+
+def join_shortened(names: Iterable[str], shown: int = 2, max_length: int = 32) -> str:
+    """The names as `join_names` writes them, each cut from the left to `max_length` characters."""
+    return join_names((tail(name, max_length) for name in names), shown)
 
 
 def capitalised(sentence: str) -> str:
@@ -188,20 +185,9 @@ def words_of(text: str) -> set[str]:
     return {word.casefold() for word in _WORD.findall(text)}
 
 
-MAX_NAMES = 3
-"""Names that `name_list` lists before it counts the others."""
-
-
 def because(*reasons: str) -> str:
     """The end of a sentence: `; reason` for each reason that is not empty."""
     return "".join(f"; {reason}" for reason in reasons if reason)
-
-
-def name_list(names: Sequence[str]) -> str:
-    """`a, b, c and 4 more`, each name once; `nobody` for none."""
-    unique = list(dict.fromkeys(names))
-    more = len(unique) - MAX_NAMES
-    return ", ".join(unique[:MAX_NAMES]) + (f" and {more} more" if more > 0 else "") or "nobody"
 
 
 def money(microusd: int) -> str:

@@ -21,7 +21,7 @@ from engine.git.inspection import NOTHING_INSPECTED, Inspection
 from engine.git.state import FileState, GitState
 from engine.model import ChangeSet, CheckResult, PartOfDay, SessionView, Signal, Task, Thread, part_of_day
 from engine.model.adaptation import KnownFix
-from engine.model.text import count, listing, moment, plain, span
+from engine.model.text import count, join_shortened, moment, plain, span
 from engine.prediction.signals import (
     ANY_NEW_FILE,
     Meeting,
@@ -190,7 +190,7 @@ def _lines(context: WorkspaceContext) -> Iterable[str]:
         where = plain(state.branch) or ("detached" if state.detached else "none")
         yield f"branch: {where}; {'; '.join(git_evidence(state, context.github))}"
         if state.files:
-            yield f"uncommitted: {listing((file.path for file in state.files), 5)}"
+            yield f"uncommitted: {join_shortened((file.path for file in state.files), 5)}"
         if state.tag:
             yield f"tag: {plain(state.tag)}, {count(state.commits_since_tag, 'commit')} since"
         if state.recent:
@@ -200,13 +200,13 @@ def _lines(context: WorkspaceContext) -> Iterable[str]:
     tools = [tool.name for part in context.parts for tool in part.project.tools]
     tools += [linter.name for part in context.parts for linter in part.project.linters]
     if context.parts:
-        yield f"tools: {listing(dict.fromkeys(tools), 5) or 'none'}"
+        yield f"tools: {join_shortened(dict.fromkeys(tools), 5) or 'none'}"
     if context.runs:
         last = context.runs[0]
         yield f"last test run: {moment(last.ran_at, context.local)} {result_words(last.check)}"
         changed = dict.fromkeys(file.path for part in context.parts for file in part.changed)
         if changed:
-            yield f"changed since: {listing(changed, 5)}"
+            yield f"changed since: {join_shortened(changed, 5)}"
     for task in open_tasks(context.tasks)[:3]:
         yield f"task: {plain(task.title, 80)}, {span(context.now - task.updated_at)} old"
     for session in context.sessions[:3]:

@@ -9,7 +9,7 @@ from engine.git.github import PullRequest, Wait, WaitsFor
 from engine.git.merges import MAX_COLLIDING
 from engine.git.operations import CONFLICT, Operation
 from engine.git.state import STALE_BRANCH, Branch
-from engine.model.text import count, listing, moment, plain
+from engine.model.text import count, join_shortened, moment, plain
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.templates.offers import (
     Offer,
@@ -35,7 +35,7 @@ def rehearse_merge(context: WorkspaceContext) -> Iterator[Offer]:
     target, source = plain(git.branch, 40), plain(merge.source, 40)
     has = f"{source} has {count(merge.lacking, 'commit')} that {target} lacks"
     if merge.files:
-        why = f"{has}; merging {'it' if merge.lacking == 1 else 'them'} conflicts in {listing(merge.files, 3)}."
+        why = f"{has}; merging {'it' if merge.lacking == 1 else 'them'} conflicts in {join_shortened(merge.files, 3)}."
     elif merge.files is None:
         why = f"{has}; {target} has {count(merge.own, 'commit')} of its own."
     else:
@@ -82,8 +82,8 @@ def forecast_conflicts(context: WorkspaceContext) -> Iterator[Offer]:
     files = sorted({name for collision in within for name in collision.files})
     names = list(group)
     yield Offer(
-        f"Find the order of merging {listing(names, 4)} with the least conflict",
-        f"{listing(names, 4)} change the same lines of {listing(files, 3)}.",
+        f"Find the order of merging {join_shortened(names, 4)} with the least conflict",
+        f"{join_shortened(names, 4)} change the same lines of {join_shortened(files, 3)}.",
         subject=" and ".join(sorted(names)),
         facts={"branches": sorted((branch.name, branch.tip) for branch in group.values())},
         parameters={"base": git.base, "branches": names},
@@ -117,7 +117,7 @@ def report_branches(context: WorkspaceContext) -> Iterator[Offer]:
     days = STALE_BRANCH.days
     yield Offer(
         f"List {words}, with the commands that delete them",
-        f"{listing(branch.name for branch in [*merged, *stale])}: merged, or without a commit for {days} days.",
+        f"{join_shortened(branch.name for branch in [*merged, *stale])}: merged, or without a commit for {days} days.",
         subject="local branches",
         facts={"branches": sorted((branch.name, branch.tip) for branch in [*merged, *stale])},
         parameters={"days": days},
@@ -179,7 +179,7 @@ def old_stash(context: WorkspaceContext) -> Iterator[Offer]:
     if not old:
         return
     oldest = old[-1]
-    holds = f" with {listing(oldest.files)}" if oldest.files else ""
+    holds = f" with {join_shortened(oldest.files)}" if oldest.files else ""
     others = and_others(old, ", and ")
     beside = f"{others} older than two weeks" if others else ""
     where = f" made on {plain(oldest.branch, 40)}" if oldest.branch else ""
@@ -256,11 +256,13 @@ def _explain(operation: Operation) -> str:
     }[operation.name]
     at = f" at {quoted}" if operation.name == "rebase" and quoted else ""
     settled = operation.resolved
-    marked = f"; {listing(settled, 3)} {'is' if len(settled) == 1 else 'are'} marked as resolved" if settled else ""
+    marked = ""
+    if settled:
+        marked = f"; {join_shortened(settled, 3)} {'is' if len(settled) == 1 else 'are'} marked as resolved"
     if not operation.unmerged:
         return f"{begun} {f'stopped{at}' if at else 'was begun'} and is not finished{marked}."
     stopped = f"stopped{at} with {count(len(operation.unmerged), 'file')} in conflict"
-    return f"{begun} {stopped}: {listing(operation.unmerged, 3)}{marked}."
+    return f"{begun} {stopped}: {join_shortened(operation.unmerged, 3)}{marked}."
 
 
 def _explain_bisect(operation: Operation) -> str:

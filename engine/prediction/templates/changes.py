@@ -12,7 +12,7 @@ from engine.git.own_leftovers import LocatedLeftover
 from engine.git.stale_mentions import Mention
 from engine.git.state import GitState
 from engine.model import Tier
-from engine.model.text import count, counted, listing, moment, plain, tail
+from engine.model.text import count, counted, join_shortened, moment, plain, tail
 from engine.prediction.context import Part, WorkspaceContext, result_words
 from engine.prediction.templates.offers import (
     MAX_PATHS,
@@ -52,7 +52,7 @@ def leftovers(context: WorkspaceContext) -> Iterator[Offer]:
     marked = [leftover for leftover in all_leftovers if leftover.kind == CONFLICT_MARKER]
     named = marked or list(all_leftovers)
     kinds = list(dict.fromkeys(_LEFTOVER_WORDS.get(leftover.kind, f"`{leftover.kind}`") for leftover in named))
-    where = listing((leftover.place for leftover in named), 3)
+    where = join_shortened((leftover.place for leftover in named), 3)
     files = {leftover.path for leftover in named}
     state = "not committed" if files <= {file.path for file in git.files} else "not pushed"
     summary = " and ".join(kinds[:2]) + (" and more" if len(kinds) > 2 else "")
@@ -95,9 +95,9 @@ def remove_leftovers(context: WorkspaceContext) -> Iterator[Offer]:
     if not paths or not _was_shown(context, "look_for_leftovers", written):
         return
     yield Offer(
-        f"Remove the debugging from {listing(paths)} and run the tests",
-        f"{listing((leftover.place for leftover in removable), 3)}: debugging that you added; only statements on a "
-        "line of their own go.",
+        f"Remove the debugging from {join_shortened(paths)} and run the tests",
+        f"{join_shortened((leftover.place for leftover in removable), 3)}: debugging that you added; only statements "
+        "on a line of their own go.",
         **_evidence_of(removable, removable),
         parameters={"paths": paths},
         evidence_at=written,
@@ -115,7 +115,7 @@ def stale_docs(context: WorkspaceContext) -> Iterator[Offer]:
     became = f" (now `{plain(first.new, 60)}`)" if first.new else ""
     more = and_others(mentions, noun="more line")
     yield Offer(
-        f"Show the documentation that still names {listing(names, 2, 40)}",
+        f"Show the documentation that still names {join_shortened(names, 2, 40)}",
         f"{tail(f'{first.path}:{first.line}')} names `{names[0]}`{became}, which your changes removed{more}.",
         subject=" ".join(sorted(names)[:5]),
         facts=_facts_of(mentions),
@@ -133,8 +133,8 @@ def update_docs(context: WorkspaceContext) -> Iterator[Offer]:
         return
     pairs = list(dict.fromkeys(f"{plain(mention.old, 40)} → {plain(mention.new, 40)}" for mention in renamed))
     yield Offer(
-        f"Put the new names into {listing(paths)}",
-        f"{listing(pairs, 2, 80)}, in {count(len(renamed), 'line')}; what it changes waits as a diff.",
+        f"Put the new names into {join_shortened(paths)}",
+        f"{join_shortened(pairs, 2, 80)}, in {count(len(renamed), 'line')}; what it changes waits as a diff.",
         subject=" ".join(sorted(plain(mention.old, 60) for mention in renamed)[:5]),
         facts=_facts_of(renamed),
         parameters={"paths": paths},
@@ -159,7 +159,7 @@ def uncovered_lines(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
     whole = next((run for run in part.runs if run.full), None)
     number = sum(len(lines) for path, lines in context.inspection.own.added_lines.items() if path in paths)
     yield Offer(
-        f"Find the changed lines of {listing(paths)} that no test runs",
+        f"Find the changed lines of {join_shortened(paths)} that no test runs",
         f"The tests pass ({result_words(last.check)} at {moment(last.ran_at, context.local)}); nobody measured the "
         f"{count(number, 'changed line')} yet.",
         subject=branch_of(git),
@@ -213,7 +213,7 @@ def lint(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
         return
     linter, whole = plain(linters[0].name, 20), len(changed) > MAX_PATHS
     yield Offer(
-        f"Lint {f'the whole project{part.within}' if whole else listing(changed)} with {linter}",
+        f"Lint {f'the whole project{part.within}' if whole else join_shortened(changed)} with {linter}",
         f"{count(len(changed), 'source file')} changed and {where} yet; only new findings are reported.",
         subject=branch_of(git),
         facts={"paths": changed, "head": git.head, "after": last.id if last else ""},

@@ -13,7 +13,7 @@ from engine.git.secrets import SECRET
 from engine.git.state import GitState, is_byproduct
 from engine.git.unpushed import UnpushedProblem, span_of
 from engine.model import SessionView, Tier
-from engine.model.text import article, count, listing, moment, plain, tail
+from engine.model.text import article, count, join_shortened, moment, plain, tail
 from engine.prediction.context import WorkspaceContext, result_words
 from engine.prediction.templates.failures import find_culprit
 from engine.prediction.templates.offers import (
@@ -203,7 +203,7 @@ def _waiting_changes(context: WorkspaceContext, git: GitState) -> Iterator[Offer
     number = len(paths)
     day = f"{since.astimezone(context.local.tzinfo):%A}" if context.now - since < timedelta(days=6) else ""
     yield Offer(
-        f"Look at what is not committed yet: {listing(paths, 3)}",
+        f"Look at what is not committed yet: {join_shortened(paths, 3)}",
         f"{count(number, 'file')} changed since {day or moment(since, context.local)} "
         f"{'is' if number == 1 else 'are'} in no commit.",
         subject=f"uncommitted on {branch_of(git)}",

@@ -11,7 +11,7 @@ from typing import Any
 from engine.execution.runners.toolchains.project_tools import Toolchain
 from engine.execution.runners.toolchains.tool_table import TEST_FILE
 from engine.model import SessionState
-from engine.model.text import count, listing, moment, plain
+from engine.model.text import count, join_shortened, moment, plain
 from engine.prediction.context import Part, WorkspaceContext, result_words
 from engine.prediction.templates.offers import (
     LONG_AGO,
@@ -60,7 +60,7 @@ def run_tests(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
         context,
         part,
         [file.path for file in changed],
-        f"{listing((file.path for file in changed), 3)} changed since {when} ({result_words(last.check)}).",
+        f"{join_shortened((file.path for file in changed), 3)} changed since {when} ({result_words(last.check)}).",
         facts={"run": last.session_id or last.ran_at.isoformat()},
         evidence_at=earliest(file.at for file in changed) or newest_commit(git),
     )
@@ -73,11 +73,12 @@ def _first_run(context: WorkspaceContext, part: Part, tool: Toolchain) -> Offer:
     unpushed = usable_names(path for path in git.own_files if part.tests(path))
     unknown = "No test run is known here."
     if uncommitted:
-        at, reason = earliest(file.modified_at for file in files), f"Not committed yet: {listing(uncommitted, 3)}."
+        at = earliest(file.modified_at for file in files)
+        reason = f"Not committed yet: {join_shortened(uncommitted, 3)}."
         return _run_offer(context, part, uncommitted, f"{reason} {unknown}", facts={}, evidence_at=at)
     if unpushed:
         where = "Not pushed yet" if git.upstream else "On this branch alone"
-        reason = f"{where}: {listing(unpushed, 3)}. {unknown}"
+        reason = f"{where}: {join_shortened(unpushed, 3)}. {unknown}"
         return _run_offer(context, part, unpushed, reason, facts={}, evidence_at=newest_commit(git))
     return Offer(
         f"Run the test suite{part.within} once with {plain(tool.title, 30)}",
@@ -103,7 +104,7 @@ def _run_offer(
     return Offer(
         f"Run the whole suite{part.within}: {count(len(paths), 'file')} changed"
         if whole
-        else f"Run the tests of {listing(paths)}",
+        else f"Run the tests of {join_shortened(paths)}",
         reason,
         subject=f"changes on {branch_of(git)}",
         facts={"paths": list(paths), "head": git.head, **facts},
@@ -130,7 +131,7 @@ def rerun_failing(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
         and deleted.isdisjoint(test.partition("::")[0] for test in failing)
     )
     which = f"`{short_test(failing[0])}`" if len(failing) == 1 else f"the {len(failing)} failed tests"
-    changed = f"; {listing(file.path for file in part.changed)} changed since" if part.changed else ""
+    changed = f"; {join_shortened(file.path for file in part.changed)} changed since" if part.changed else ""
     prompt, parameters = f"Run the whole suite{part.within} again", {"paths": list[str]()}
     if can_run_alone and part.changed:
         prompt, parameters = f"Run {which} again", {"tests": failing}
@@ -189,10 +190,10 @@ def check_clean_head(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
     files = usable_names(file.path for file in new)
     if not files:
         return
-    left_out, missing = listing(files), "It is" if len(files) == 1 else "They are"
+    left_out, missing = join_shortened(files), "It is" if len(files) == 1 else "They are"
     if len(git.files) > len(files):  # the check leaves out all uncommitted files, not only the new ones
         left_out = f"your {count(len(git.files), 'uncommitted file')}"
-        missing = f"{listing(files)} {'is' if len(files) == 1 else 'are'}"
+        missing = f"{join_shortened(files)} {'is' if len(files) == 1 else 'are'}"
     yield Offer(
         f"Does HEAD pass without {left_out}?",
         f"{missing} in no commit: others get "
@@ -277,7 +278,7 @@ def hunt_flakes(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
         at = part.runs[0].ran_at
     else:
         return
-    names = listing((short_test(test) for test in tests), 2, 40)
+    names = join_shortened((short_test(test) for test in tests), 2, 40)
     yield Offer(
         f"Run {names} {RUNS} times: unreliable?",
         reason,
@@ -324,7 +325,7 @@ def quarantine(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
         return
     until, tests = today + QUARANTINE, [result["test"] for result in flaky[:MAX_HUNTED]]
     failed, times = flaky[0]["failed"], flaky[0]["runs"]
-    names = listing((short_test(test) for test in tests), 2, 40)
+    names = join_shortened((short_test(test) for test in tests), 2, 40)
     yield Offer(
         f"Skip {names} until {until.day} {until:%B}",
         f"{short_test(tests[0])} failed {failed} of {times} times; a card comes back when the two weeks are over.",
