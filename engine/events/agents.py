@@ -1,4 +1,6 @@
-"""Events about agents, the guidance of their leaders, and the findings that leaders receive (SPEC 1)."""
+"""Events about agents, the guidance of their leaders, the findings that leaders receive, and the exchange of profiles
+and summaries with other machines (SPEC 1).
+"""
 
 from __future__ import annotations
 
@@ -96,8 +98,9 @@ class TeachingRefreshed(Event):
 class GuidanceFoundNoisy(Event):
     """An agent works worse with an item of guidance (`subject`, for instance `cto#patterns/api_first`) than without it.
 
-    Of `told` sessions with the item `told_bad` ended badly, and of `untold` sessions without it `untold_bad`. With 95 %
-    confidence over all checks, the share of bad sessions is larger by more than `harm`, from 0 to 1 (see
+    `told` is the number of sessions with the item in their prompts; `told_bad` of them ended badly. `untold` and
+    `untold_bad` are the same for sessions without the item. `wording` is the version of its text. With 95 % confidence
+    over all checks, the share of bad sessions is larger by more than `harm`, from 0 to 1 (see
     `hierarchy.guided_sessions`).
     """
 
@@ -116,8 +119,11 @@ class GuidanceFoundNoisy(Event):
 
 
 class GuidanceFoundStale(Event):
-    """An item of guidance (`subject`) is too old: its age is `days`, and the maximum for its kind is `most` days (see
-    `hierarchy.guided_sessions`). `told` sessions of the last 30 days had it in their prompts."""
+    """An item of guidance (`subject`) is too old (see `hierarchy.guided_sessions`).
+
+    `days` is its age, and `most` the maximum age for its kind, in days. `told` is the number of sessions of the last 30
+    days that had it in their prompts. `wording` is the version of its text.
+    """
 
     leader: str
     wording: str
@@ -130,7 +136,7 @@ class GuidanceFoundStale(Event):
 
 
 class BubbleQueued(Event, topics="changes agents"):
-    """A learning passed all gates of SPEC 1.7 and waits to go up to `leader`."""
+    """A finding of `agent` passed all gates of SPEC 1.7 and waits to go up to `leader`."""
 
     agent: str
     leader: str
@@ -140,7 +146,7 @@ class BubbleQueued(Event, topics="changes agents"):
 
 
 class BubbleApproved(Event, topics="changes agents"):
-    """The operator approved a quote for `leader`; the next round takes it."""
+    """The operator approved a finding for `leader`; the next round takes it."""
 
     agent: str
     leader: str
@@ -150,7 +156,7 @@ class BubbleApproved(Event, topics="changes agents"):
 
 
 class BubbleRefused(Event, topics="changes agents"):
-    """The gate `gate` refused a learning, for `reason`."""
+    """The gate `gate` refused a finding of `agent`, for `reason`."""
 
     agent: str
     gate: str

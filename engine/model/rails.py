@@ -13,8 +13,6 @@ from typing import Any
 
 from engine.frozen import frozen
 
-# -- requests and decisions
-
 
 class DecidedBy(StrEnum):
     """Who decided a card."""
