@@ -267,7 +267,7 @@ def _read_place(engine: Engine, scope: ReadScope) -> dict[str, Any]:
     workspaces = sorted(engine.workspaces, key=lambda workspace: workspace != scope.workspace)
     return {
         "workspaces": workspaces,
-        "place": engine.place(workspaces[0]) if workspaces else "",
+        "place": engine.workspace_label(workspaces[0]) if workspaces else "",
         "gateway": engine.gateway.state().url,
     }
 

@@ -1,34 +1,26 @@
-"""The services of one engine by name, reads that need several of them, and `Overrides` for simulations and tests.
+"""The services of one engine by name, and reads that need several of them.
 
-`engine.engine.Engine` fills `Services`. The API and the wiring use it as a type. `Overrides` replace the outside world
-in simulations and in tests of a whole engine. Nothing else can be replaced: rails, permits, cards, the Twin, states,
-schedule, quiet hours and costs are always real.
+`engine.engine.Engine` is a `Services`. The modules of `engine.wiring` set most of its attributes; a heading below names
+the module. The wiring and the API use `Services` as a type.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from engine import activity
 from engine.activity import DECISION_KINDS, LEARNING_KINDS, MAX_ROWS, ActivitySince, activity_since
 from engine.clock import Clock
 from engine.config import WorkspaceAutonomy
 from engine.events import FaultReported, WorkspaceAdded
-from engine.execution.runners.model.host_client import ModelHost
-from engine.execution.runners.runner import Runner
-from engine.execution.sandbox import Sandbox
-from engine.frozen import frozen
 from engine.git import repository_root
 from engine.git.reader import workspace_label
 from engine.home import Home
 from engine.model import ChangeState, LayerState, PromptPart, Randomness, Refusal, Waiting
-from engine.prediction.context import WorkspaceContext
-from engine.prediction.signals import OurWrite
-from engine.prediction.twin import Calibrator
 from engine.safety.content import line_objections
 
 if TYPE_CHECKING:
@@ -43,6 +35,7 @@ if TYPE_CHECKING:
     from engine.execution.permissions import Permissions
     from engine.execution.prompts import PromptAssembly
     from engine.execution.runners.flow_registry import FlowRegistry
+    from engine.execution.runners.model.host_client import ModelHost
     from engine.execution.runners.model.single_questions import SingleQuestions
     from engine.execution.sessions import Sessions
     from engine.execution.tools.toolbelt import Toolbelts
@@ -69,6 +62,7 @@ if TYPE_CHECKING:
     from engine.memory.summary_sharing import SummarySharing
     from engine.memory.transcript_import import Importer
     from engine.prediction.cards import Cards
+    from engine.prediction.context import ContextSource
     from engine.prediction.cycle import CardCycle
     from engine.prediction.model_twin import ModelTwin
     from engine.prediction.tasks import TaskBoard
@@ -86,36 +80,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-class Contexts(Protocol):
-    """Reads workspaces. The real one is `engine.prediction.context_reader.ContextReader`."""
-
-    def read_all(
-        self, workspaces: Sequence[str], *, last_input: datetime | None, ours: Mapping[str, Sequence[OurWrite]]
-    ) -> list[WorkspaceContext]:
-        """The context of each workspace, in their order."""
-
-    def last_activity(self, workspaces: Sequence[str], ours: Mapping[str, Sequence[OurWrite]]) -> datetime | None:
-        """The last time at which anyone but the engine wrote in the workspaces; None if it is unknown."""
-
-
-@frozen
-class Overrides:
-    """Replacements for one engine; None means the real implementation."""
-
-    runners: Sequence[Runner] | None = None
-    contexts: Contexts | None = None
-    calibrator: Calibrator | None = None
-    sandbox: Sandbox | None = None
-    model_host: ModelHost | None = None
-    """A host that outlives the engine, because it takes seconds to start."""
-    throw_away: bool = False
-    """The home is temporary, so commits do not wait for the disk (SQLite's `synchronous=OFF`)."""
-    unreachable: bool = False
-    """No control socket, no watcher of the stop file, no notifications."""
-    lenient: bool = False
-    """With invalid settings, the engine runs with the defaults."""
-
-
 class Services:
     """The services of one engine, callable from any thread."""
 
@@ -124,29 +88,30 @@ class Services:
     randomness: Randomness
     version: str
 
-    # storage, settings and memory (`engine.wiring.memory`)
+    # storage, settings and what is remembered (`engine.wiring.memory`)
     bus: EventBus
     settings: SettingsStore
     database: Database
     ledger: Ledger
     validation_runs: ValidationRuns
     memory: MemoryService
+    knowledge: Knowledge
+    importer: Importer
+    summary_sharing: SummarySharing
 
-    # the organisation (`engine.wiring.organisation`)
+    # agents, their guidance, and records of decisions (`engine.wiring.organisation`)
     agents: Agents
     agent_files: AgentFiles
-    decisions: Decisions
-    exporter: Exporter
     profiles: Profiles
     cascade: Cascade
     bubbles: Bubbles
     teaching: Teaching
     guided_sessions: GuidedSessions
+    decisions: Decisions
+    exporter: Exporter
 
-    # rails (`engine.wiring.execution`)
-    safety: Safety
-
-    # active candidates (`engine.wiring.adaptation`)
+    # candidates of changed behaviour, and those that are active (`engine.wiring.adaptation`)
+    adaptation: Adaptation
     overlays: Overlays
     trials: Trials
     learned_guidance: LearnedGuidance
@@ -154,52 +119,44 @@ class Services:
 
     # learnings (`engine.wiring.learning`)
     learnings: Learnings
-    learnings_part: LearningsPart
 
-    # execution (`engine.wiring.execution`)
+    # rails, sessions and what sessions use (`engine.wiring.execution`)
+    safety: Safety
     keys: Keys
     model_router: ModelRouter
+    model_host: ModelHost
+    is_model_host_lent: bool
+    single_questions: SingleQuestions
     channel_setup: ChannelSetup
     calls: ModelCalls
+    learnings_part: LearningsPart
     recall_part: RecallPromptPart
     prompts: PromptAssembly
     changes: ChangeSets
     housekeeping: Housekeeping
     permissions: Permissions
     toolbelts: Toolbelts
-    model_host: ModelHost
-    is_model_host_lent: bool
-    single_questions: SingleQuestions
     sessions: Sessions
 
-    # the Twin model (`engine.wiring.prediction`)
+    # cards, and the Twin that proposes and judges them (`engine.wiring.prediction`)
+    cards: Cards
+    card_cycle: CardCycle
+    contexts: ContextSource
+    tasks: TaskBoard
+    threads: Threads
+    embedding_cache: EmbeddingCache
+    embedded_twin: EmbeddedTwin
     model_twin: ModelTwin
     training: Training
     insights: Figures
 
-    # prediction (`engine.wiring.prediction`)
-    embedding_cache: EmbeddingCache
-    embedded_twin: EmbeddedTwin
-    cards: Cards
-    tasks: TaskBoard
-    threads: Threads
-    contexts: Contexts
-    card_cycle: CardCycle
-
-    # knowledge (`engine.wiring.memory`)
-    knowledge: Knowledge
-    importer: Importer
-    summary_sharing: SummarySharing
-
-    # candidates (`engine.wiring.adaptation`)
-    adaptation: Adaptation
-
-    retention: Retention
-
-    # autonomy (`engine.wiring.acting`)
-    heartbeat: Heartbeat
+    # work without the operator (`engine.wiring.acting`)
     autonomy: Autonomy
+    heartbeat: Heartbeat
     workspace_watch: WorkspaceWatch
+
+    # deletion of old rows (`engine.engine`)
+    retention: Retention
 
     _named_workspaces: list[str]
     _queues: Sequence[Callable[[], Sequence[Waiting]]]
@@ -279,7 +236,7 @@ class Services:
             learning_entries=self.ledger.latest(MAX_ROWS, kinds=LEARNING_KINDS),
         )
 
-    def place(self, workspace: str) -> str:
+    def workspace_label(self, workspace: str) -> str:
         """The name and the branch of a workspace, for the status line."""
         return workspace_label(workspace)
 

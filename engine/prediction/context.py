@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import cache, cached_property, partial
 from pathlib import Path
+from typing import Protocol
 
 from engine.execution.housekeeping import FullDisk
 from engine.execution.runners.toolchains.lock_files import LockMismatch
@@ -255,3 +256,15 @@ def writes_of_sessions(sessions: Iterable[SessionView], workspace: str, now: dat
         for session in sessions
         if session.cwd == workspace and session.started_at is not None
     ]
+
+
+class ContextSource(Protocol):
+    """Reads workspaces. The real one is `engine.prediction.context_reader.ContextReader`."""
+
+    def read_all(
+        self, workspaces: Sequence[str], *, last_input: datetime | None, ours: Mapping[str, Sequence[OurWrite]]
+    ) -> list[WorkspaceContext]:
+        """The context of each workspace, in their order."""
+
+    def last_activity(self, workspaces: Sequence[str], ours: Mapping[str, Sequence[OurWrite]]) -> datetime | None:
+        """The last time at which anyone but the engine wrote in the workspaces; None if it is unknown."""

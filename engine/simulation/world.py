@@ -180,7 +180,7 @@ class SimulatedProject:
 
 
 class SimulatedContexts:
-    """The contexts of simulated repositories (see `engine.services.Contexts`). It also observes sessions, which are the
+    """The contexts of simulated repositories (see `ContextSource`). It also observes sessions, which are the
     conversations of a context."""
 
     def __init__(self, projects: Mapping[str, SimulatedProject], clock: Clock) -> None:
