@@ -17,7 +17,7 @@ import numpy
 
 from engine.frozen import frozen
 from engine.memory.question import MONTHS, USERS, WORD, Question, stem
-from engine.memory.search_reader import MAX_FOUND, Row
+from engine.memory.search_reader import MAX_FOUND, MemoryRow
 from engine.memory.vector_matrix import Near, Vector
 
 
@@ -29,11 +29,11 @@ class Feature(StrEnum):
     COVERAGE = "coverage"  # the share of the question's words that it has; rare words count more
     PASSAGES = "passages"  # its nearest passages are near to the question
     TOKENS = "tokens"  # each word of the question has a near word in a passage
-    BESIDE = "beside"  # the turn before or after it fits: a question beside its answer
-    AROUND = "around"  # many of the best were remembered shortly before or after it; made of the other features
+    ADJACENT_TURN = "adjacent turn"  # the turn before or after it fits: a question beside its answer
+    NEIGHBOURHOOD = "neighbourhood"  # many of the best were remembered shortly before or after it
     SESSION = "session"  # its session is about what is asked
-    WHO = "who"  # its speaker is the person whom the question is about
-    STANDING = "standing"  # the user's own rule, or a preference if the question asks for advice
+    SPEAKER = "speaker"  # its speaker is the person whom the question is about
+    USER_RULE = "user rule"  # the user's own rule, or a preference if the question asks for advice
     DATE = "date"  # it was said on the date that the question names
     TIME = "time"  # the question asks for a time, and it names one
     RECENT = "recent"  # it is newer; counts more if the question asks for the latest
@@ -52,11 +52,11 @@ WEIGHTS = (
     Weight(Feature.WORDS, "words", 1.6),
     Weight(Feature.PASSAGES, "meaning", 2.26),
     Weight(Feature.TOKENS, "meaning", 5.11),
-    Weight(Feature.BESIDE, "neighbours", 2.17),
-    Weight(Feature.AROUND, "neighbours", 1.42),
+    Weight(Feature.ADJACENT_TURN, "neighbours", 2.17),
+    Weight(Feature.NEIGHBOURHOOD, "neighbours", 1.42),
     Weight(Feature.SESSION, "session", 2.31),
-    Weight(Feature.WHO, "speaker", 2.17),
-    Weight(Feature.STANDING, "speaker", 2.97),
+    Weight(Feature.SPEAKER, "speaker", 2.17),
+    Weight(Feature.USER_RULE, "speaker", 2.97),
     Weight(Feature.DATE, "date", 2.66),
     Weight(Feature.TIME, "date", 1.61),
     Weight(Feature.RECENT, "recency", 1.0),
@@ -67,7 +67,7 @@ hand, because no data set asks for it."""
 WORDS_SHARE, MEANING_SHARE = 0.4, 0.6
 """Weights of the two searches in their plain sum, by which candidates are chosen and neighbours are judged."""
 
-BESIDE_SHARE, SPEAKER_SHARE, DATE_SHARE = 0.3, 0.3, 0.15
+ADJACENT_SHARE, SPEAKER_SHARE, DATE_SHARE = 0.3, 0.3, 0.15
 """The weights of a matching neighbour, of the speaker and of the date that the question names. They are added to that
 sum when candidates are chosen."""
 
@@ -81,7 +81,7 @@ RECENT_DAYS = 14.0
 MAX_CENTRES = 5
 """The number of the best candidates whose neighbours count more."""
 
-AROUND_TURNS = 5.0
+NEIGHBOURHOOD_DISTANCE = 5.0
 """The distance, in memories, at which a neighbour counts a third (1/e)."""
 
 _TIME_WORDS = """
@@ -89,7 +89,7 @@ yesterday today tonight tomorrow last next ago week weekend month year morning e
 monday tuesday wednesday thursday friday saturday sunday
 """
 _TIMES = frozenset(MONTHS.keys() | _TIME_WORDS.split() | set(map(str, range(1900, 2100))))
-_STANDING_RULE = re.compile(r"^\W*(?:please )?(?:always|never|from now on)\b|\bwhen(?:ever)? i ask\b", re.IGNORECASE)
+_RULE = re.compile(r"^\W*(?:please )?(?:always|never|from now on)\b|\bwhen(?:ever)? i ask\b", re.IGNORECASE)
 _PREFERENCE = re.compile(
     r"\bi(?:['’]d| would| do| usually| generally| always| really)? (?:prefer|like to|rather|tend to)\b|"
     r"\bmy preference\b|\bi never\b",
@@ -107,7 +107,7 @@ class Selection:
 
     question: Question
     now: datetime
-    rows: Sequence[Row]
+    rows: Sequence[MemoryRow]
     features: Features
 
 
@@ -116,26 +116,22 @@ class Candidates:
     """The memories that are compared closely, with all features."""
 
     question: Question
-    rows: Sequence[Row]
+    rows: Sequence[MemoryRow]
     features: Features
     terms: Sequence[frozenset[str]]
     """The terms of the question in each row."""
 
 
 def choose_pool(word_scores: Mapping[int, float], similarities: Mapping[int, float]) -> list[int]:
-    """The `seq` of the `MAX_POOL` best memories by the sum of both searches; `similarities` is best first."""
-    best = max(word_scores.values(), default=1.0) or 1.0
-    ordered = list(similarities.values())[:MAX_FOUND] or [1.0]
-    floor, span = ordered[-1], max(ordered[0] - ordered[-1], 1e-6)
-    fused = {seq: MEANING_SHARE * max(0.0, (value - floor) / span) for seq, value in similarities.items()}
-    for seq, value in word_scores.items():
-        fused[seq] = fused.get(seq, 0.0) + WORDS_SHARE * value / best
-    return [seq for _, seq in sorted((-score, seq) for seq, score in fused.items())[:MAX_POOL]]
+    """The `seq` of the `MAX_POOL` best memories by the sum of both searches."""
+    seqs = sorted(word_scores.keys() | similarities.keys())
+    best = numpy.argsort(-_add_searches(seqs, word_scores, similarities).total, kind="stable")[:MAX_POOL]
+    return [seqs[index] for index in best.tolist()]
 
 
 def select_candidates(
     question: Question,
-    rows: Sequence[Row],
+    rows: Sequence[MemoryRow],
     previous: Mapping[int, int],
     word_scores: Mapping[int, float],
     near: Sequence[Near],
@@ -148,31 +144,52 @@ def select_candidates(
     words, by `seq`. `near` has chunks, the nearest first.
     """
     similarities = {seq: similarity for similarity, _, seq in reversed(near)}
-    words = _scaled(numpy.array([word_scores.get(row.seq, 0.0) for row in rows], numpy.float32), 0.0)
-    meaning = numpy.array([similarities.get(row.seq, 0.0) for row in rows], numpy.float32)
-    has_meaning = numpy.array([row.seq in similarities for row in rows], bool)
-    best_meanings = numpy.sort(meaning[has_meaning])[::-1][:MAX_FOUND]
-    floor = float(best_meanings[-1]) if len(best_meanings) else 0.0
-    scaled_meaning = numpy.where(has_meaning, _scaled(meaning, floor), 0.0)
-    fused: Vector = (WORDS_SHARE * words + MEANING_SHARE * scaled_meaning).astype(numpy.float32)
-    beside = _best_beside(rows, previous, fused)
+    found = _add_searches([row.seq for row in rows], word_scores, similarities)
+    adjacent = _best_adjacent(rows, previous, found.total)
     is_asked_speaker = numpy.array([row.speaker.casefold() in question.speakers for row in rows], numpy.float32)
     date_fit = numpy.array([question.date_fit(row.at) if question.dates else 0.0 for row in rows], numpy.float32)
-    preliminary_scores = fused + BESIDE_SHARE * beside + SPEAKER_SHARE * is_asked_speaker + DATE_SHARE * date_fit
+    preliminary_scores = (
+        found.total + ADJACENT_SHARE * adjacent + SPEAKER_SHARE * is_asked_speaker + DATE_SHARE * date_fit
+    )
     chosen = numpy.argsort(-preliminary_scores, kind="stable")[:MAX_CLOSE]
     features = {
-        Feature.WORDS: words,
-        Feature.MEANING: numpy.clip(meaning, 0.0, 1.0),
-        Feature.BESIDE: beside,
-        Feature.SESSION: _best_of_session(rows, fused),
-        Feature.WHO: is_asked_speaker,
+        Feature.WORDS: found.words,
+        Feature.MEANING: numpy.clip(found.similarities, 0.0, 1.0),
+        Feature.ADJACENT_TURN: adjacent,
+        Feature.SESSION: _best_of_session(rows, found.total),
+        Feature.SPEAKER: is_asked_speaker,
         Feature.DATE: date_fit,
     }
     chosen_rows = [rows[index] for index in chosen.tolist()]
     return Selection(question, now, chosen_rows, {name: values[chosen] for name, values in features.items()})
 
 
-def _best_beside(rows: Sequence[Row], previous: Mapping[int, int], values: Vector) -> Vector:
+@frozen
+class _FoundScores:
+    """The scores of memories in both searches."""
+
+    words: Vector
+    """Their BM25, divided by the best."""
+    similarities: Vector
+    """The similarity of their nearest chunks; 0 for a memory without vectors."""
+    total: Vector
+    """The weighted sum of both, in [0, 1]. Similarities are scaled for it, see `MAX_FOUND`."""
+
+
+def _add_searches(
+    seqs: Sequence[int], word_scores: Mapping[int, float], similarities: Mapping[int, float]
+) -> _FoundScores:
+    words = _scaled(numpy.array([word_scores.get(seq, 0.0) for seq in seqs], numpy.float32), 0.0)
+    meaning = numpy.array([similarities.get(seq, 0.0) for seq in seqs], numpy.float32)
+    has_meaning = numpy.array([seq in similarities for seq in seqs], bool)
+    best_meanings = numpy.sort(meaning[has_meaning])[::-1][:MAX_FOUND]
+    floor = float(best_meanings[-1]) if len(best_meanings) else 0.0
+    scaled_meaning = numpy.where(has_meaning, _scaled(meaning, floor), 0.0)
+    total = (WORDS_SHARE * words + MEANING_SHARE * scaled_meaning).astype(numpy.float32)
+    return _FoundScores(words, meaning, total)
+
+
+def _best_adjacent(rows: Sequence[MemoryRow], previous: Mapping[int, int], values: Vector) -> Vector:
     """For each row the better value of the turns before and after it, 0 if there is none."""
     best = numpy.zeros(len(rows), numpy.float32)
     indexes = {row.seq: index for index, row in enumerate(rows)}
@@ -184,7 +201,7 @@ def _best_beside(rows: Sequence[Row], previous: Mapping[int, int], values: Vecto
     return best
 
 
-def _best_of_session(rows: Sequence[Row], values: Vector) -> Vector:
+def _best_of_session(rows: Sequence[MemoryRow], values: Vector) -> Vector:
     """For each row the best value in its session; a row without one is a session of its own."""
     sessions = [row.session or row.seq for row in rows]
     best: dict[str | int, float] = {}
@@ -211,14 +228,16 @@ def add_text_features(
         Feature.COVERAGE: coverage,
         Feature.PASSAGES: numpy.array(passages, numpy.float32).clip(0.0, 1.0),
         Feature.TOKENS: numpy.where(token_scores > 0, token_scores, without_tokens),
-        Feature.STANDING: _standing(question, rows, texts),
+        Feature.USER_RULE: _is_user_rule(question, rows, texts),
         Feature.TIME: numpy.array(
             [question.asks_when and not _TIMES.isdisjoint(WORD.findall(text)) for text in texts], numpy.float32
         ),
         Feature.RECENT: _recent(selection),
     }
-    scores = sum(weight.weight * features[weight.feature] for weight in WEIGHTS if weight.feature is not Feature.AROUND)
-    features[Feature.AROUND] = _around(numpy.asarray(scores), [row.seq for row in rows])
+    scores = sum(
+        weight.weight * features[weight.feature] for weight in WEIGHTS if weight.feature is not Feature.NEIGHBOURHOOD
+    )
+    features[Feature.NEIGHBOURHOOD] = _neighbourhood(numpy.asarray(scores), [row.seq for row in rows])
     return Candidates(question, rows, features, terms_in_rows)
 
 
@@ -229,13 +248,13 @@ def _coverage(terms: Sequence[str], terms_in_rows: Sequence[frozenset[str]]) -> 
     return numpy.asarray(is_present @ (term_weights / term_weights.sum()))
 
 
-def _standing(question: Question, rows: Sequence[Row], texts: Sequence[str]) -> Vector:
-    is_standing = [
+def _is_user_rule(question: Question, rows: Sequence[MemoryRow], texts: Sequence[str]) -> Vector:
+    is_rule = [
         row.speaker.casefold() in USERS
-        and bool(_STANDING_RULE.search(text) or (question.asks_advice and _PREFERENCE.search(text)))
+        and bool(_RULE.search(text) or (question.asks_advice and _PREFERENCE.search(text)))
         for row, text in zip(rows, texts, strict=True)
     ]
-    return numpy.array(is_standing, numpy.float32)
+    return numpy.array(is_rule, numpy.float32)
 
 
 def _recent(selection: Selection) -> Vector:
@@ -245,13 +264,13 @@ def _recent(selection: Selection) -> Vector:
     return numpy.asarray(recent, numpy.float32)
 
 
-def _around(scores: Vector, seqs: Sequence[int]) -> Vector:
+def _neighbourhood(scores: Vector, seqs: Sequence[int]) -> Vector:
     """How many of the best candidates were remembered shortly before or after each, in [0, 1]. Memories of one subject
     are often remembered one after the other, also over several sessions."""
     positions = numpy.array(seqs, numpy.float64)  # exact for every `seq`
     best = numpy.argsort(-scores, kind="stable")[:MAX_CENTRES]
     distances = numpy.abs(positions[:, None] - positions[best])
-    near = numpy.exp(-distances / AROUND_TURNS) * (distances > 0) * _scaled(scores, 0.0)[best]
+    near = numpy.exp(-distances / NEIGHBOURHOOD_DISTANCE) * (distances > 0) * _scaled(scores, 0.0)[best]
     return numpy.asarray(near.sum(axis=1) / MAX_CENTRES, numpy.float32)
 
 

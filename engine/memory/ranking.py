@@ -61,10 +61,10 @@ def rank(candidates: Candidates, *, limit: int | None = None) -> list[RankedCand
     # A feature that the question does not ask for is not counted, so that scores can be compared with those of other
     # layers. A feature that it asks for lowers the score of every candidate without it, even if all are without it.
     is_applicable = {
-        Feature.WHO: bool(question.speakers),
+        Feature.SPEAKER: bool(question.speakers),
         Feature.DATE: bool(question.dates),
         Feature.TIME: question.asks_when,
-        Feature.STANDING: features[Feature.STANDING].any(),
+        Feature.USER_RULE: features[Feature.USER_RULE].any(),
     }
     counted = [weight for weight in WEIGHTS if is_applicable.get(weight.feature, True)]
     total = sum(weight.weight for weight in counted)
@@ -109,13 +109,13 @@ def _reason(candidates: Candidates, index: int) -> str:
         reasons.append("says " + ", ".join([word for word in candidates.question.words if stem(word) in terms][:5]))
     if features[Feature.MEANING] > 0 and (features[Feature.MEANING] >= NOTABLE or not reasons):
         reasons.append(f"near in meaning ({features[Feature.MEANING]:.2f})")
-    if features[Feature.STANDING]:
+    if features[Feature.USER_RULE]:
         reasons.append("a rule or preference of yours")
-    elif features[Feature.WHO]:
+    elif features[Feature.SPEAKER]:
         reasons.append(f"{row.speaker} says it")
     if features[Feature.DATE]:
         reasons.append(f"said on {row.at[:10]}")
-    if features[Feature.BESIDE] >= NOTABLE:
+    if features[Feature.ADJACENT_TURN] >= NOTABLE:
         reasons.append("next to a matching turn")
     if not reasons:
         reasons.append("its session is about it" if features[Feature.SESSION] >= NOTABLE else "several weak matches")

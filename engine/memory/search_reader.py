@@ -35,7 +35,7 @@ MAX_SPEAKERS = 2_000
 """A store with more speakers than this is no conversation; their names are not looked for in a question."""
 
 
-class Row(NamedTuple):
+class MemoryRow(NamedTuple):
     """A memory without its text. `at` is as it is stored: ISO 8601 in UTC."""
 
     seq: int
@@ -57,28 +57,30 @@ class Passage(NamedTuple):
 
 
 @contextmanager
-def open_reader(database: Database, query: RecallQuery) -> Iterator[Reader]:
+def open_reader(database: Database, query: RecallQuery) -> Iterator[SearchReader]:
     """A reader of one consistent snapshot. Do not keep it open across slow work."""
     with database.read() as session:
-        yield Reader(driver_of(session), query)
+        yield SearchReader(driver_of(session), query)
 
 
-class Reader:
+class SearchReader:
     """Reads what a query may find: memories of its workspace and of no workspace; in layer C only those of its agent
     and of no agent; nothing of the session that asks. One thread at a time."""
 
     def __init__(self, connection: sqlite3.Connection, query: RecallQuery) -> None:
         self._execute = connection.execute
         layers = LAYERS if query.layers is None else LAYERS & query.layers
-        # The plus keeps SQLite from looking each memory up twice in the index of layers: its `seq` finds it at once.
-        scope = {
-            "+m.layer IN (SELECT value FROM json_each(?))": json.dumps(sorted(layers)) if layers != LAYERS else None,
-            "m.workspace IN (?, '')": query.workspace,
-            "(m.layer = 'E' OR m.agent IN (?, ''))": query.agent,
-            "m.session <> ?": query.session,
-        }
-        self._values = [value for value in scope.values() if value is not None]
-        limits = [condition for condition, value in scope.items() if value is not None]
+        limits: dict[str, str] = {}  # the value of each condition
+        if layers != LAYERS:
+            # The plus keeps SQLite from looking each memory up in the index of layers, too: its `seq` finds it at once.
+            limits["+m.layer IN (SELECT value FROM json_each(?))"] = json.dumps(sorted(layers))
+        if query.workspace is not None:
+            limits["m.workspace IN (?, '')"] = query.workspace
+        if query.agent is not None:
+            limits["(m.layer = 'E' OR m.agent IN (?, ''))"] = query.agent
+        if query.session is not None:
+            limits["m.session <> ?"] = query.session
+        self._values = list(limits.values())
         self._scope = " AND ".join(["m.forgotten = 0", "m.superseded_by = ''", *limits])
 
     def speakers(self) -> list[str]:
@@ -88,50 +90,53 @@ class Reader:
 
     def by_words(self, words: Sequence[str], limit: int) -> dict[int, float]:
         """The `limit` best memories that have any of the words: their BM25 by their `seq`."""
-        words = quote_words(words)
-        if not words:
+        phrases = quote_words(words)
+        if not phrases:
             return {}
-        words, first_seq = self._limit_words(words)
+        rarest, first_seq = self._limit_phrases(phrases)
         query = "SELECT f.rowid, -f.rank FROM memories_fts f"
         condition = "WHERE f.memories_fts MATCH ? AND f.rowid >= ?"
         if self._values:
             # Without a scope the full-text table finds its best without reading a row of `memories`. Memories that no
             # longer count are then left out by `rows_with_neighbours`.
             query, condition = f"{query} JOIN memories m ON m.seq = f.rowid", f"{condition} AND {self._scope}"
-        values = (" OR ".join(words), first_seq, *self._values, limit)
+        values = (" OR ".join(rarest), first_seq, *self._values, limit)
         return dict(self._execute(f"{query} {condition} ORDER BY f.rank LIMIT ?", values))
 
-    def _limit_words(self, words: Sequence[str]) -> tuple[list[str], int]:
-        """The rarest of `words`, which together find about `MAX_SCORED` memories, and the `seq` of the first memory to
-        search."""
+    def _limit_phrases(self, phrases: Sequence[str]) -> tuple[list[str], int]:
+        """The rarest of `phrases`, which together find about `MAX_SCORED` memories, and the `seq` of the first memory
+        to search."""
         if self._execute("SELECT ifnull(max(seq), 0) FROM memories").fetchone()[0] <= MAX_SCORED:
-            return list(words), 0
+            return list(phrases), 0
         query = "SELECT count(*) FROM (SELECT 1 FROM memories_fts WHERE memories_fts MATCH ? LIMIT ?)"
-        counts = {word: self._execute(query, (word, MAX_SCORED + 1)).fetchone()[0] for word in words}
+        counts = {phrase: self._execute(query, (phrase, MAX_SCORED + 1)).fetchone()[0] for phrase in phrases}
         rarest: list[str] = []
         total = 0
-        for word in sorted(words, key=lambda item: counts[item]):
-            total += counts[word]
+        for phrase in sorted(phrases, key=lambda item: counts[item]):
+            total += counts[phrase]
             if rarest and total > MAX_SCORED:
                 break
-            rarest.append(word)
+            rarest.append(phrase)
         query = "SELECT rowid FROM memories_fts WHERE memories_fts MATCH ? ORDER BY rowid DESC LIMIT 1 OFFSET ?"
         row = self._execute(query, (" OR ".join(rarest), MAX_SCORED)).fetchone()
         return rarest, row[0] if row else 0
 
-    def rows_with_neighbours(self, seqs: Iterable[int]) -> tuple[list[Row], dict[int, int]]:
+    def rows_with_neighbours(self, seqs: Iterable[int]) -> tuple[list[MemoryRow], dict[int, int]]:
         """The rows of memories and of those before and after each in its session, without those out of scope; and for
         the `seq` of each turn the `seq` of the turn before it."""
-        rows: list[Row] = []
+        rows: list[MemoryRow] = []
         previous: dict[int, int] = {}
+        neighbours: set[int] = set()
         for seq, speaker, session, at, before, after in self._rows(f"{_ROW}, {_BEFORE}, {_AFTER}", seqs):
-            rows.append(Row(seq, speaker, session, at))
+            rows.append(MemoryRow(seq, speaker, session, at))
             if before is not None:
                 previous[seq] = before
+                neighbours.add(before)
             if after is not None:
                 previous[after] = seq
-        neighbours = (previous.keys() | previous.values()).difference(row.seq for row in rows)
-        return [*rows, *map(Row._make, self._rows(_ROW, neighbours))], previous
+                neighbours.add(after)
+        neighbours.difference_update(row.seq for row in rows)
+        return [*rows, *(MemoryRow(*row) for row in self._rows(_ROW, neighbours))], previous
 
     def _rows(self, columns: str, seqs: Iterable[int]) -> list[Any]:
         query = f"SELECT {columns} FROM memories m WHERE m.seq IN {IN_ARRAY} AND {self._scope}"

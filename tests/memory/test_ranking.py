@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from engine.memory.features import Feature, add_text_features, select_candidates
 from engine.memory.question import read_question
 from engine.memory.ranking import COMPANION_DIVISOR, MIN_RELEVANCE, RankedCandidate, rank
-from engine.memory.search_reader import Row
+from engine.memory.search_reader import MemoryRow
 
 NOW = datetime(2025, 6, 15, 12, tzinfo=UTC)
 LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
@@ -25,7 +25,9 @@ def ask(text: str, turns: list[tuple[str, str]], *, session: str = "s", meaning:
     """Rank turns of (speaker, text) for a question: the place of each among them, and its rank."""
     size = len(turns)
     moments = times or [LONG_AGO] * size
-    rows = [Row(n, who, session, at.isoformat()) for n, ((who, _), at) in enumerate(zip(turns, moments, strict=True))]
+    rows = [
+        MemoryRow(n, who, session, at.isoformat()) for n, ((who, _), at) in enumerate(zip(turns, moments, strict=True))
+    ]
     previous = {n: n - 1 for n in range(1, size) if session}
     near = sorted(((value, n, n) for n, value in enumerate(meaning or [0.5] * size)), reverse=True)
     question = read_question(text, {who for who, _ in turns}, now=NOW)
