@@ -184,3 +184,30 @@ def test_file_names_that_are_no_text_are_sanitised(repository: Repository, run_f
     run = run_flow("review_unpushed", upstream="main")
     assert [fact["kind"] for fact in run.facts["findings"]] == ["breakpoint"]
     assert "\x1b" not in run.transcript
+
+
+# Stashes
+
+
+@pytest.mark.parametrize(
+    ("in_head", "state"),
+    [
+        ({"other.txt": "x\n"}, "still applies"),
+        ({"a.txt": "mine\n", "new.txt": "1\n", "newer.txt": "2\n"}, "already in HEAD"),
+        ({"a.txt": "mine\n", "new.txt": "1\n"}, "still applies"),
+        ({"a.txt": "theirs\n", "new.txt": "other\n"}, "conflicts in a.txt"),
+        ({"new.txt": "other\n"}, "does not apply: new.txt already exists"),
+        ({"new.txt/file": "other\n"}, "does not apply: new.txt already exists"),
+        ({"new.txt": "other\n", "newer.txt": ""}, "does not apply: new.txt and newer.txt already exist"),
+    ],
+)
+def test_a_stash_applies_unless_head_differs_in_its_files(
+    repository: Repository, run_flow: RunFlow, in_head: dict[str, str], state: str
+) -> None:
+    repository.commit("begin", {"a.txt": "one\n"})
+    for name, text in {"a.txt": "mine\n", "new.txt": "1\n", "newer.txt": "2\n"}.items():
+        repository.write(name, text)
+    repository.git("stash", "push", "-q", "--include-untracked")
+    stash = repository.git("rev-parse", "stash@{0}")
+    repository.commit("goes on", in_head)
+    assert run_flow("look_at_stash", stashes=[stash]).facts["stashes"] == {"stash@{0}": state}

@@ -11,13 +11,15 @@ from types import MappingProxyType
 
 from engine.execution.runners.flow import Flow
 from engine.execution.runners.flows.agents_md import WriteAgentsMd
-from engine.execution.runners.flows.branches import KeepCommits, LookAtStash, RehearseAutosquash, ReportBranches
+from engine.execution.runners.flows.autosquash import RehearseAutosquash
+from engine.execution.runners.flows.branches import ReportBranches
 from engine.execution.runners.flows.broken_tests import ApplyFix, Bisect, RehearseRevert
 from engine.execution.runners.flows.changelog import DraftChangelog, LookAtRelease
 from engine.execution.runners.flows.failure_causes import NarrowFailures
 from engine.execution.runners.flows.history import FindJointChanges, LookAtPullRequest, SummariseDay
 from engine.execution.runners.flows.leftovers import FindOutdatedDocs, LookForLeftovers, RemoveLeftovers, UpdateDocs
 from engine.execution.runners.flows.lint import FixLint, Lint
+from engine.execution.runners.flows.lost_commits import KeepCommits, LookAtStash
 from engine.execution.runners.flows.merging import ForecastConflicts, RehearseMerge, UnfinishedOperation
 from engine.execution.runners.flows.packages import PrepareEnvironment, UpdateLock
 from engine.execution.runners.flows.testing import CheckCleanHead, RunTests, UncoveredLines

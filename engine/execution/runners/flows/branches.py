@@ -1,43 +1,18 @@
-"""Flows that tidy a repository: its branches, `fixup!` commits, stashes, and commits that are on no branch."""
+"""A flow that reports merged and stale branches, with the commands that delete them."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
 from datetime import datetime
 
 from pydantic import Field
 
-from engine.execution.runners.flow import (
-    Facts,
-    Flow,
-    FlowError,
-    FlowResult,
-    Job,
-    Place,
-    ProjectFlow,
-    Revision,
-    as_facts,
-)
-from engine.execution.runners.flows.git_steps import (
-    main_branch,
-    operator_git,
-    read_commit,
-    report_conflicts,
-    reset_worktree,
-    resolve_commit,
-    try_git,
-)
-from engine.execution.runners.flows.suite_runs import try_whole_suite
-from engine.execution.tree_merges import create_branch
+from engine.execution.runners.flow import Flow, FlowError, FlowResult, Job, Place, as_facts
+from engine.execution.runners.flows.git_steps import main_branch
 from engine.frozen import frozen
-from engine.git import Git
 from engine.git.history import count_apart
-from engine.git.lost_commits import Stash, is_reachable, read_stashes
 from engine.git.merges import try_merge
-from engine.model.text import count, join_names, last_line
-
-# -- Report merged and stale branches, with the commands that delete them -------------------------------------------
+from engine.model.text import count
 
 MAX_BRANCHES = 200
 """Maximum number of branches. If there are more, those with the oldest last commits are taken."""
@@ -135,162 +110,3 @@ def _is_applied(job: Job, base: str, sha: str) -> bool:
     if lines and all(line.startswith("-") for line in lines):
         return True
     return not try_merge(job.git.folder, job.git.text("rev-parse", upstream), sha).adds
-
-
-# -- Squash the `fixup!` commits ------------------------------------------------------------------------------------
-
-MAX_LISTED_COMMITS = 50
-"""Maximum number of commits in the transcript."""
-
-_NO_EDITOR = {"GIT_SEQUENCE_EDITOR": ":", "GIT_EDITOR": ":"}
-"""Environment in which git starts no editor: for the name `:` it runs no program."""
-
-
-class RehearseAutosquash(ProjectFlow):
-    """Runs `git rebase --autosquash` in a throw-away worktree; no branch moves."""
-
-    name = "rehearse_autosquash"
-    label = "Rehearse an autosquash"
-    place = Place.WORKTREE
-    onto: Revision | None = Field(
-        default=None, description="the parent of the oldest commit that changes; without it, the whole history"
-    )
-
-    def describe(self) -> str:
-        since = f"since {self.onto[:10]}" if self.onto else "of the whole history"
-        return f"Rehearse squashing the fixup commits {since}"
-
-    def run(self, job: Job) -> FlowResult:
-        head = operator_git(job).text("rev-parse", "HEAD")
-        onto = resolve_commit(job, self.onto) if self.onto else ""
-        command = f"git -c sequence.editor=: rebase -i --autosquash {onto[:10] or '--root'}"
-        reset_worktree(job, head)
-        before = _commits_since(job, onto)
-        facts: Facts = {"head": head, "onto": onto, "before": len(before)}
-        squashed = try_git(
-            job, "rebase", "--interactive", "--autosquash", "--no-verify", onto or "--root", environment=_NO_EDITOR
-        )
-        if squashed.stop:
-            report_conflicts(job, squashed.conflicts)
-            job.say(squashed.error)
-            return FlowResult(
-                f"The autosquash {squashed.stop}", sound=False, facts=facts | {"conflicts": [*squashed.conflicts]}
-            )
-        after = _commits_since(job, onto)
-        became = f"{count(len(before), 'commit')} would become {len(after)}"
-        job.say(f"{became}:")
-        _list_commits(job, job.git, after)
-        same = job.git.text("rev-parse", "HEAD^{tree}") == job.git.text("rev-parse", f"{head}^{{tree}}")
-        facts |= {"after": after, "same_files": same}
-        if not same:
-            summary = f"The autosquash changes the files: {became}, but the result differs from HEAD"
-            return FlowResult(summary, sound=False, facts=facts)
-        check, outcome = try_whole_suite(job, self.project)
-        summary = f"The autosquash is clean: {became}, with the same files at the end{outcome}; to do it: `{command}`"
-        return FlowResult(summary, check=check, facts=facts | {"command": command}, full=check is not None)
-
-
-def _list_commits(job: Job, git: Git, commits: Sequence[str]) -> None:
-    lines = [str(read_commit(git, sha)) for sha in commits[:MAX_LISTED_COMMITS]]
-    job.say_list([*lines, *commits[MAX_LISTED_COMMITS:]], MAX_LISTED_COMMITS, indent="  ")
-
-
-def _commits_since(job: Job, onto: str) -> list[str]:
-    return job.git.text("rev-list", "HEAD", *(["--not", onto] if onto else [])).split()
-
-
-# -- Show the contents of stashes, and whether they still apply -----------------------------------------------------
-
-MAX_STASH_FILES = 20
-"""Maximum number of files of a stash in the transcript."""
-
-
-class LookAtStash(Flow):
-    """Applies each stash to HEAD in a throw-away worktree; the stashes stay as they are."""
-
-    name = "look_at_stash"
-    label = "Look at stashes"
-    place = Place.WORKTREE
-    stashes: list[Revision] = Field(min_length=1, max_length=10, description="the stashes, as ids of their commits")
-
-    def describe(self) -> str:
-        return f"Look at {count(len(self.stashes), 'old stash')}: does it still apply?"
-
-    def run(self, job: Job) -> FlowResult:
-        git = operator_git(job)
-        head = git.text("rev-parse", "HEAD")
-        stashes = [stash for stash in read_stashes(git) if stash.commit in self.stashes]
-        if not stashes:
-            return FlowResult("None of these stashes exists any more")
-        states = {stash.name: self._try_stash(job, stash, head) for stash in stashes}
-        reset_worktree(job, head)
-        # Dropping a stash renumbers those with higher numbers, so the highest number is dropped first.
-        in_head = [name for name, state in reversed(states.items()) if state == "already in HEAD"]
-        if in_head:
-            commands = " && ".join(f"git stash drop {name}" for name in in_head)
-            job.say(f"To drop the stashes that are already in HEAD: `{commands}`")
-        summary = "; ".join(f"{stash.name} ({stash.words[:40]}): {states[stash.name]}" for stash in stashes)
-        return FlowResult(summary, facts={"stashes": states})
-
-    def _try_stash(self, job: Job, stash: Stash, head: str) -> str:
-        where = f"on {stash.branch}" if stash.branch else "on a detached HEAD"
-        job.say(f"{stash.name} of {stash.at:%F}, {where}: {stash.words}")
-        job.say_list(stash.files, MAX_STASH_FILES, indent="  ")
-        reset_worktree(job, head)
-        # The stash is picked like a commit, because `git stash apply` would look into nested repositories.
-        applied = try_git(job, "cherry-pick", "--no-commit", "--mainline", "1", stash.commit)
-        if applied.error:
-            raise FlowError(f"git cannot try {stash.name}: {last_line(applied.error)}")
-        untracked = {}  # by path: whether HEAD has the file with the same content, None if HEAD does not have it
-        for entry in job.git.items("ls-tree", "-r", "-z", f"{stash.commit}^3", allowed=(0, 128)):
-            about, _, path = entry.partition("\t")
-            present = job.git.text("rev-parse", "--verify", "--quiet", f"{head}:{path}", allowed=(0, 1))
-            untracked[path] = present == about.split()[2] if present else None
-        existing = [path for path, same in untracked.items() if same is False]
-        if applied.conflicts:
-            state = f"conflicts in {join_names(applied.conflicts, 3)}"
-        elif existing:
-            state = f"does not apply: {join_names(existing, 3)} already {'exists' if len(existing) == 1 else 'exist'}"
-        elif None not in untracked.values() and not job.git.text("status", "--porcelain"):
-            state = "already in HEAD"
-        else:
-            state = "still applies"
-        job.say(f"  {state}")
-        job.say(f"  To apply: `git stash apply {stash.name}`; to drop: `git stash drop {stash.name}`")
-        return state
-
-
-# -- Make branches for commits that are on no branch, before git deletes them ---------------------------------------
-
-
-class KeepCommits(Flow):
-    """Makes `rescued-…` branches and changes nothing else."""
-
-    name = "keep_commits"
-    label = "Keep commits"
-    place = Place.BRANCH
-    commits: list[Revision] = Field(min_length=1, max_length=5, description="the newest commit of each line to keep")
-
-    def describe(self) -> str:
-        return f"Make a branch for the commits that are on no branch: {join_names(sha[:10] for sha in self.commits)}"
-
-    def run(self, job: Job) -> FlowResult:
-        git = operator_git(job)
-        branches: dict[str, int] = {}
-        for tip in dict.fromkeys(resolve_commit(job, revision) for revision in self.commits):
-            if is_reachable(git, tip):
-                job.say(f"A branch or tag has {read_commit(git, tip)} already")
-                continue
-            unreachable = git.text("rev-list", tip, "--not", "--branches", "--remotes", "--tags").split()
-            name = f"rescued-{tip[:10]}"
-            create_branch(git, name, tip)
-            branches[name] = len(unreachable)
-            job.say(f"{name} keeps {count(len(unreachable), 'commit')}:")
-            _list_commits(job, git, unreachable)
-            job.say(f"To work on them: `git switch {name}`. To bring them here: `git merge {name}`.")
-            job.say(f"To remove the branch: `git branch -D {name}`")
-        facts = {"branches": branches, "undo": [f"git branch -D {name}" for name in branches]}
-        if not branches:
-            return FlowResult("Nothing to keep: all of them are already on a branch or tag", facts=facts)
-        names = " and ".join(f"{name} ({count(number, 'commit')})" for name, number in branches.items())
-        return FlowResult(f"Made {names}; to remove it: `git branch -D {' '.join(branches)}`", facts=facts)

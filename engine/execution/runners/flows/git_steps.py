@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -54,6 +54,16 @@ def resolve_commit(job: Job, revision: str) -> str:
 def read_commit(git: Git, sha: str) -> Commit:
     """A commit's author, date (ISO) and subject."""
     return Commit(*git.text("show", "--no-patch", "--format=%H%x00%an%x00%aI%x00%s", sha).split("\0"))
+
+
+MAX_LISTED_COMMITS = 50
+"""Maximum number of commits in the transcript."""
+
+
+def list_commits(job: Job, git: Git, commits: Sequence[str]) -> None:
+    """Put one line for each commit into the transcript."""
+    lines = [str(read_commit(git, sha)) for sha in commits[:MAX_LISTED_COMMITS]]
+    job.say_list([*lines, *commits[MAX_LISTED_COMMITS:]], MAX_LISTED_COMMITS, indent="  ")
 
 
 MAX_RECENT_COMMITS = 3
