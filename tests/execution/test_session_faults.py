@@ -6,7 +6,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -18,11 +18,12 @@ from engine.events import EventBus, FaultReported
 from engine.execution.live_session import LiveSession
 from engine.execution.runners.flow import FlowError
 from engine.execution.session_processes import find_marked_processes
-from engine.execution.session_store import SessionRow
+from engine.execution.session_store import SessionRow, SessionStore
+from engine.execution.session_watch import SessionWatch
 from engine.execution.tools.tool_journal import MAX_CALLS
 from engine.git import Git
 from engine.model import Refusal, SessionState
-from engine.storage.database import Database, Transaction
+from engine.storage.database import Database
 from engine.storage.ledger import Ledger
 from tests.execution.session_world import SLEEP, MakeWorld, World, run_python
 from tests.support.helpers import is_alive, wait_until
@@ -146,10 +147,9 @@ from pathlib import Path
 from engine.clock import SystemClock
 from engine.events import EventBus
 from engine.storage.database import Database
-from tests.execution.session_world import World, run_python
+from tests.execution.session_world import SLEEP, World, run_python
 root = Path(sys.argv[1]); clock = SystemClock(); bus = EventBus()
 world = World(root, Database(root / "clawpy.db", clock=clock, bus=bus), clock, bus)
-SLEEP = "import os,subprocess,sys,time; print(os.getpid(), flush=True); time.sleep(60)"
 for _ in range(3):
     world.start(lambda live: run_python(live, SLEEP))
 while not all(world.texts(view) for view in world.sessions.running()) or len(world.sessions.running()) < 2:
@@ -163,7 +163,6 @@ time.sleep(60)
 def test_after_kill_minus_nine_no_session_is_lost_and_none_runs_twice(
     tmp_path: Path, clock: FakeClock, bus: EventBus
 ) -> None:
-
     root = tmp_path / "crash"
     root.mkdir()
     engine = subprocess.Popen([sys.executable, "-c", CRASHER, str(root)], stdout=subprocess.PIPE, cwd=Path.cwd())
@@ -205,42 +204,45 @@ def test_a_transcript_that_cannot_be_made_fails_the_session(world: World) -> Non
     assert world.ended[0].state is SessionState.FAILED
 
 
-def refuse_ends(patched: pytest.MonkeyPatch, database: Database) -> list[str]:
-    """Have the disk be full whenever the end of a session is stored; the refused writes."""
-    refused_ends: list[str] = []
-    write = database.write
+def refuse_ends(patched: pytest.MonkeyPatch) -> list[str]:
+    """Have the disk be full whenever the end of a session is stored. Returns the ids of these sessions, one for each
+    refusal."""
+    refused_ids: list[str] = []
 
-    def refuse(work: Callable[[Transaction], object]) -> object:
-        if work.__qualname__.startswith("SessionStore.end"):
-            refused_ends.append(work.__qualname__)
-            raise Refusal("disk_full", "the disk is full", "free some space")
-        return write(work)
+    def refuse(store: SessionStore, session_id: str, *_: object, **__: object) -> None:
+        refused_ids.append(session_id)
+        raise Refusal("disk_full", "the disk is full", "free some space")
 
-    patched.setattr(database, "write", refuse)
-    return refused_ends
+    patched.setattr(SessionStore, "end", refuse)
+    return refused_ids
 
 
 @pytest.mark.long
 def test_an_end_that_cannot_be_stored_is_retried_and_reported(
-    world: World, bus: EventBus, database: Database, monkeypatch: pytest.MonkeyPatch
+    world: World, bus: EventBus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     events = bus.subscribe(lambda: None)
+    messages: list[str] = []
+
+    def is_stored_now() -> bool:
+        messages.extend(event.message for event in events.drain() if isinstance(event, FaultReported))
+        return any("is stored now" in message for message in messages)
+
     with monkeypatch.context() as patched:
-        refused_ends = refuse_ends(patched, database)
+        refused_ids = refuse_ends(patched)
         view = world.start(lambda live: "fine")
-        wait_until(lambda: len(refused_ends) >= 2)
+        wait_until(lambda: len(refused_ids) >= 2)
         assert world.sessions.running() == [], "it is over, and holds up nobody who waits until nothing runs"
         assert world.sessions.wait(view.id, 0).state is SessionState.SUCCEEDED, "its outcome is known"
-    wait_until(lambda: not world.sessions._late_ends._results)
+    wait_until(is_stored_now)
     assert world.sessions.row(view.id).summary == "fine"
     assert len(world.ended) == 1
-    messages = [event.message for event in events.drain() if isinstance(event, FaultReported)]
-    assert ["tried again" in messages[0], "is stored now" in messages[-1]] == [True, True]
+    assert "tried again" in messages[0]
 
 
 @pytest.mark.parametrize("has_threads", [True, False], ids=["retried", "no thread for a retry"])
 def test_an_end_that_cannot_be_stored_is_left_to_the_next_start(
-    make_world: MakeWorld, database: Database, monkeypatch: pytest.MonkeyPatch, has_threads: bool
+    make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch, has_threads: bool
 ) -> None:
     world = make_world()
     start = threading.Thread.start
@@ -251,7 +253,7 @@ def test_an_end_that_cannot_be_stored_is_left_to_the_next_start(
         raise RuntimeError("can't start new thread")
 
     with monkeypatch.context() as patched:
-        refuse_ends(patched, database)
+        refuse_ends(patched)
         patched.setattr(threading.Thread, "start", refuse_retry)
         view = world.start(lambda live: "fine")
         wait_until(lambda: world.runner.started_ids and not world.sessions.running())
@@ -286,11 +288,11 @@ def test_limits_hold_after_a_fault_in_the_watch(
     wait_until(lambda: world.state(view) is SessionState.RUNNING)
     watched = threading.Event()
 
-    def faulty(live: LiveSession) -> None:
+    def faulty(watch: SessionWatch, live: LiveSession) -> None:
         watched.set()
         raise ValueError("a fault")
 
-    monkeypatch.setattr(world.sessions._watch, "publish_output", faulty)
+    monkeypatch.setattr(SessionWatch, "publish_output", faulty)
     assert watched.wait(5)
     monkeypatch.undo()
     world.stop_reason = "stopped"
