@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from textual.content import Content
 
 from clawpy_console import formats
@@ -11,7 +13,7 @@ from engine.model import Band, Card, Signal, Source, Tier
 
 BAR_CELLS = 8
 
-KINDS_OF_WORK = {
+FLOWS_BY_WORK = {
     "tests": (
         "run_tests",
         "check_clean_head",
@@ -37,15 +39,15 @@ KINDS_OF_WORK = {
     "packages": ("prepare_environment", "update_lock"),
     "disk": ("reclaim_space",),
 }  # fmt: skip
-"""The kinds of work in a word each, with the flows that do them."""
+"""The work of flows in a word, with the flows that do it."""
 
-_KIND_BY_FLOW = {flow: kind for kind, flows in KINDS_OF_WORK.items() for flow in flows}
+_WORK_BY_FLOW = {flow: work for work, flows in FLOWS_BY_WORK.items() for flow in flows}
 
 
-def kind_of_work(card: Card) -> str:
-    """The kind of work of a flow, such as `tests`; a learned flow by its name; without a flow the channel."""
+def work_word(card: Card) -> str:
+    """The work of a flow in a word, such as `tests`; a learned flow by its name; without a flow the channel."""
     flow = card.assignment.flow
-    return _KIND_BY_FLOW.get(flow, flow.replace("_", " ")) if flow else card.assignment.channel
+    return _WORK_BY_FLOW.get(flow, flow.replace("_", " ")) if flow else card.assignment.channel
 
 
 def tier_label(card: Card) -> str:
@@ -66,7 +68,7 @@ def headline(card: Card, width: int) -> Content:
             badges.append(("  NEW", "bold $wants"))
     right = Content.assemble(*badges)
     label = Content.styled(f"{tier_label(card)}  ", "bold $wrong" if card.tier is Tier.BROKEN else "bold $ink")
-    place = f"{workspace_name(card.assignment.workspace)} · {kind_of_work(card)}"
+    place = f"{workspace_name(card.assignment.workspace)} · {work_word(card)}"
     place_width = max(1, width - label.cell_length - right.cell_length - 1)
     return Content.assemble(label, (fit_to_width(place, place_width), "$grey"), " ", right)
 
@@ -85,7 +87,7 @@ def signal_line(signal: Signal) -> Content:
     return Content.assemble((f"{fit_to_width(name, 8)} ", "$faint"), (bar, "$accent"), (text, "$grey"))
 
 
-def work_facts(card: Card) -> str:
+def describe_work(card: Card) -> str:
     """The estimated cost of a card, what it changes, what runs it and what undoes it, where anything can run it."""
     if not card.can_run:
         return states.cannot_run_text(card.assignment.flow)
@@ -112,40 +114,66 @@ def caution_and_style(card: Card) -> tuple[str, str]:
     return "", ""
 
 
-SHRINK_STEPS = (("reason", 2), ("signals", 0), ("reason", 0), ("facts", 1), ("caution", 1), ("prompt", 1))
-"""The steps that make a card smaller that is too high: a part, and the number of its lines that stay."""
+class ShrinkStep(NamedTuple):
+    """A step that makes a card smaller which is too high."""
+
+    part: str
+    min_lines: int
+    """Number of lines of the part that stay at least."""
+
+
+SHRINK_STEPS = (
+    ShrinkStep("reason", 2),
+    ShrinkStep("signals", 0),
+    ShrinkStep("reason", 0),
+    ShrinkStep("facts", 1),
+    ShrinkStep("caution", 1),
+    ShrinkStep("prompt", 1),
+)
+"""They are taken in this order until the card is low enough."""
 
 
 def card_lines(card: Card, width: int, height: int, *, with_signals: bool = True) -> list[Content]:
     """The card as exactly `height` lines of at most `width` cells."""
+    parts = _card_parts(card, width, with_signals)
+    _shrink(parts, width, height)
+    sandbox_warning = crop(f"▲ {states.NO_SANDBOX}", width) if card.without_sandbox else ""
+    top = [headline(card, width), Content.styled(sandbox_warning, "bold $wants"), *parts["prompt"]]
+    for name in ("reason", "signals"):
+        if parts[name]:
+            top += [Content(""), *parts[name]]
+    bottom = parts["caution"] + parts["facts"]
+    blank = [Content("")] * (height - len(top) - len(bottom))
+    return (top + blank + bottom)[:height]
 
-    def wrapped(text: str, style: str, limit: int) -> list[Content]:
-        return _first_lines(Content.styled(one_line(text), style).wrap(width), limit, width) if text else []
 
-    signals = sorted(
-        (signal for signal in card.signals if with_signals and signal.relevance > 0.02),
-        key=lambda signal: -signal.share,
-    )
-    parts = {
-        "prompt": wrapped(card.assignment.prompt, "bold $ink", 5),
-        "reason": wrapped(card.reasoning, "$grey", 5),
+def _card_parts(card: Card, width: int, with_signals: bool) -> dict[str, list[Content]]:
+    """The lines of each part of the card below its headline, as many as fit a high card."""
+    signals = [signal for signal in card.signals if with_signals and signal.relevance > 0.02]
+    signals.sort(key=lambda signal: -signal.share)
+    return {
+        "prompt": _wrap(card.assignment.prompt, "bold $ink", width, 5),
+        "reason": _wrap(card.reasoning, "$grey", width, 5),
         "signals": [signal_line(signal).truncate(width, ellipsis=True) for signal in signals],
-        "caution": wrapped(*caution_and_style(card), 6),
-        "facts": wrapped(work_facts(card), "$faint", 5),
+        "caution": _wrap(*caution_and_style(card), width, 6),
+        "facts": _wrap(describe_work(card), "$faint", width, 5),
     }
+
+
+def _shrink(parts: dict[str, list[Content]], width: int, height: int) -> None:
+    """Shorten the parts until the whole card has at most `height` lines, where the steps allow that."""
     for name, min_lines in SHRINK_STEPS:
         other_lines = 2 + bool(parts["reason"]) + bool(parts["signals"])  # headline, sandbox warning, blank lines
         excess = other_lines + sum(map(len, parts.values())) - height
         if excess > 0:
             limit = max(min_lines, len(parts[name]) - excess)
+            # Each signal is a line of its own, so that no ellipsis says that its text goes on.
             parts[name] = parts[name][:limit] if name == "signals" else _first_lines(parts[name], limit, width)
-    sandbox_warning = crop(f"▲ {states.NO_SANDBOX}", width) if card.without_sandbox else ""
-    lines = [headline(card, width), Content.styled(sandbox_warning, "bold $wants"), *parts["prompt"]]
-    for name in ("reason", "signals"):
-        if parts[name]:
-            lines += [Content(""), *parts[name]]
-    bottom = parts["caution"] + parts["facts"]
-    return (lines + [Content("")] * (height - len(lines) - len(bottom)) + bottom)[:height]
+
+
+def _wrap(text: str, style: str, width: int, limit: int) -> list[Content]:
+    """`text` as at most `limit` lines; no lines for an empty text."""
+    return _first_lines(Content.styled(one_line(text), style).wrap(width), limit, width) if text else []
 
 
 def _first_lines(lines: list[Content], limit: int, width: int) -> list[Content]:

@@ -13,7 +13,7 @@ from clawpy_console.fields import states
 from clawpy_console.fields.states import absence_fields
 from clawpy_console.formats import fit_to_width, one_line, workspace_name
 from clawpy_console.keys import shown_key
-from clawpy_console.screens.card_lines import kind_of_work, tier_label
+from clawpy_console.screens.card_lines import tier_label, work_word
 from clawpy_console.state import AppState
 from clawpy_console.widgets.reflowing_text import render_fields
 from clawpy_console.widgets.rows import Row
@@ -34,7 +34,7 @@ MAX_WORKSPACE_CELLS = 12
 
 
 def card_rows(cards: Sequence[Card], with_workspace: bool) -> list[Row]:
-    """The pending cards: tier, what is proposed, kind of work; `with_workspace` also the name of the workspace."""
+    """The pending cards: tier, what is proposed, the work in a word; `with_workspace` also the workspace's name."""
     names = [workspace_name(card.assignment.workspace) for card in cards]
     name_width = min(MAX_WORKSPACE_CELLS, max(map(len, names), default=0))
     rows = []
@@ -45,7 +45,7 @@ def card_rows(cards: Sequence[Card], with_workspace: bool) -> list[Row]:
         risk_style = "wants" if states.approval_risk(card) else "faint"
         mark_style = "wrong" if card.tier is Tier.BROKEN else risk_style
         mark = fit_to_width(tier_label(card), 7)
-        rows.append(Row(card.id, text, mark, kind_of_work(card), "grey", mark_style))
+        rows.append(Row(card.id, text, mark, work_word(card), "grey", mark_style))
     return rows
 
 

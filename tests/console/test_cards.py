@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from clawpy_console.app import ConsoleApp
-from clawpy_console.screens.card_lines import KINDS_OF_WORK, kind_of_work, work_facts
+from clawpy_console.screens.card_lines import FLOWS_BY_WORK, describe_work, work_word
 from clawpy_console.widgets.rows import Rows
 from engine.execution.runners.flows import FLOWS
 from engine.model import Card, CycleReport, Phase, RailVerdict, Refusal, Verdict
@@ -343,16 +343,16 @@ async def test_hostile_text_is_shown_literally_and_breaks_no_column(
         await pilot.press("enter", "escape")
 
 
-def test_every_flow_has_a_kind_of_work() -> None:
-    assert {flow for flows in KINDS_OF_WORK.values() for flow in flows} == set(FLOWS)
+def test_every_flow_has_a_word_for_its_work() -> None:
+    assert {flow for flows in FLOWS_BY_WORK.values() for flow in flows} == set(FLOWS)
     kinds = {
         "lint": "lint",
         "tidy_imports": "tidy imports",
         None: "koji-core",
     }  # learned; served by an agent or a model
-    assert {flow: kind_of_work(stand_in_data.card(1, "x", flow=flow)) for flow in kinds} == kinds
+    assert {flow: work_word(stand_in_data.card(1, "x", flow=flow)) for flow in kinds} == kinds
 
 
 def test_a_card_without_a_cost_shows_none() -> None:
-    assert "est. $0.05" in work_facts(stand_in_data.card(1, "x", estimate=50_000))
-    assert "$" not in work_facts(stand_in_data.card(1, "x", estimate=0))
+    assert "est. $0.05" in describe_work(stand_in_data.card(1, "x", estimate=50_000))
+    assert "$" not in describe_work(stand_in_data.card(1, "x", estimate=0))
