@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
@@ -48,31 +48,32 @@ from engine.settings_store import SettingsStore
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
 
-SURE = ConfidenceParts(0.8, 0.7, 0.6, 0.7, 0.72, stated=True)
+STATED_CONFIDENCE = ConfidenceParts(0.8, 0.7, 0.6, 0.7, 0.72, stated=True)
 
 
 def card(card_id: str, now: datetime, workspace: str = "/srv/shop", **changes: Any) -> Card:
-    made = Card(
+    default = Card(
         id=card_id, kind="run_tests", tier=Tier.CHECK,
         assignment=Assignment("Run the tests", "koji-core", workspace, "flow", "run_tests", {"paths": ["cart.py"]}),
-        agent="backend_builder", confidence=0.72, band=Band.SUGGESTED, parts=SURE, reasoning="3 modules changed",
+        agent="backend_builder", confidence=0.72, band=Band.SUGGESTED, parts=STATED_CONFIDENCE,
+        reasoning="3 modules changed",
         status=Status.PENDING, source=Source.TEMPLATE, created_at=now, expires_at=now + timedelta(hours=24),
         estimate=microusd(0.05),
     )  # fmt: skip
-    return replace(made, **changes)
+    return replace(default, **changes)
 
 
 def session(session_id: str, card_id: str, now: datetime, **changes: Any) -> SessionView:
-    made = SessionView(
+    default = SessionView(
         id=session_id, prediction_id=card_id, prompt="Run the tests", workspace="/srv/shop", channel="koji-core",
         agent="backend_builder", runner="flow", flow="run_tests", state=SessionState.SUCCEEDED, mode="approved",
         sandbox="bubblewrap", cwd="/srv/shop", created_at=now, started_at=now, ended_at=now, tokens=0, cost=0,
         summary="23 passed", lines=3,
     )  # fmt: skip
-    return replace(made, **changes)
+    return replace(default, **changes)
 
 
-class ById:
+class ValuesById:
     """Values by id, and the refusal of an unknown one."""
 
     def __init__(self, unknown: str) -> None:
@@ -90,15 +91,16 @@ class ById:
         return self.by_id[id]
 
 
-@dataclass
-class Cards(ById):
-    now: datetime
-    shown: list[str] = field(default_factory=list)
-    spans: list[timedelta] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
+class StandInCards(ValuesById):
+    def __init__(self, now: datetime) -> None:
         super().__init__("unknown_card")
-        self.follow_landings = lambda: None
+        self.now = now
+        self.shown: list[str] = []
+        self.reviewed: list[str] = []
+        self.spans: list[timedelta] = []
+
+    def follow_landings(self) -> None:
+        """Nothing has landed."""
 
     def pending(self, *, channel: str | None = None, include_snoozed: bool = False) -> list[Card]:
         pending = [card for card in self.by_id.values() if card.status is Status.PENDING]
@@ -133,13 +135,13 @@ class Cards(ById):
         return self.by_id[own.id]
 
     def mark_reviewed(self, card_id: str) -> None:
-        self.shown.append(card_id)
+        self.reviewed.append(card_id)
 
     def mark_shown(self, card_ids: list[str]) -> None:
         self.shown.extend(card_ids)
 
 
-class Sessions(ById):
+class StandInSessions(ValuesById):
     def __init__(self) -> None:
         super().__init__("unknown_session")
         self.waited: list[str] = []
@@ -159,7 +161,7 @@ class Sessions(ById):
         return [TranscriptLine(n, view.created_at, "output", f"line {n}") for n in range(after + 1, view.lines + 1)]
 
 
-class Changes(ById):
+class StandInChanges(ValuesById):
     def __init__(self) -> None:
         super().__init__("unknown_change_set")
 
@@ -185,7 +187,7 @@ class Changes(ById):
         return [FileDiff("a.py", "modified", "", False, "@@ -1 +1 @@\n+x\n@@ -9 +9 @@\n+y", landed=(2,))]
 
 
-class KillSwitch:
+class StandInKillSwitch:
     def __init__(self, now: datetime) -> None:
         self._now = now
         self._holds: dict[str, Hold] = {}
@@ -204,10 +206,10 @@ class KillSwitch:
         return ()
 
 
-class Safety:
+class StandInSafety:
     def __init__(self, now: datetime) -> None:
         self._now = now
-        self.kill_switch = KillSwitch(now)
+        self.kill_switch = StandInKillSwitch(now)
         self.costs = SimpleNamespace(
             state=lambda: CostState(150_000, 1_200_000, 9_000_000, *map(microusd, (2, 20, 200)))
         )
@@ -217,6 +219,53 @@ class Safety:
 
     def loop_detection_count(self) -> int:
         return 1
+
+
+class StandInAutonomy:
+    """Watches since `now`, and acts nowhere."""
+
+    scheduled = True
+
+    def __init__(self, now: datetime) -> None:
+        self._now = now
+        self.activity: list[str] = []
+
+    def state(self) -> SimpleNamespace:
+        return SimpleNamespace(state="WATCHING", cause="started", since=self._now, next_change=None)
+
+    def next_cycle(self) -> datetime:
+        return self._now + timedelta(minutes=10)
+
+    def requirements(self, workspaces: Sequence[str]) -> SimpleNamespace:
+        return SimpleNamespace(missing=(), words="")
+
+    def silence(self) -> timedelta:
+        return timedelta(minutes=12)
+
+    def quiet(self) -> bool:
+        return False
+
+    def dnd_until(self) -> None:
+        """Nobody asked not to be disturbed."""
+
+    def dnd(self, span: timedelta | None) -> datetime | None:
+        return None if span is None else self._now + span
+
+    def note_activity(self, activity: str) -> None:
+        self.activity.append(activity)
+
+
+class StandInCardCycle:
+    """Finds the same card in every cycle."""
+
+    def __init__(self, card: Card) -> None:
+        self._card = card
+
+    def phase(self) -> Phase:
+        return Phase(0, 3, "the Twin starts after 30 of your decisions", 30)
+
+    def run_cycle(self, *, workspaces: Sequence[str], requested: bool) -> SimpleNamespace:
+        return SimpleNamespace(created=[self._card], withdrawn=["pred_old"], errors=["gh: not there"], seconds=0.1234)
 
 
 class StandIn:
@@ -242,39 +291,20 @@ class StandIn:
         self.tasks = TaskBoard(self.database, randomness=Randomness(1))
         self.permissions = Permissions(self.database, randomness=Randomness(1))
         now = clock.now()
-        self.cards = Cards(now)
+        self.cards = StandInCards(now)
         self.cards.by_id = {"pred_abc1": card("pred_abc1", now), "pred_abd2": card("pred_abd2", now, "/srv/other")}
-        self.sessions = Sessions()
+        self.sessions = StandInSessions()
         self.sessions.by_id = {"sess_aaa": session("sess_aaa", "pred_abc1", now, change_set_id="chg_x1")}
-        self.changes = Changes()
+        self.changes = StandInChanges()
         files = (FileChange("a.py", "added", 1, 0),)
         self.changes.by_id = {
             "chg_x1": ChangeSet(
                 "chg_x1", "sess_aaa", "pred_abc1", "/srv/shop", ChangeState.WAITING, files, "Draft the change log", now
             )
         }
-        self.safety = Safety(now)
-        self.activity: list[str] = []
-        self.autonomy = SimpleNamespace(
-            state=lambda: SimpleNamespace(state="WATCHING", cause="started", since=now, next_change=None),
-            next_cycle=lambda: now + timedelta(minutes=10),
-            requirements=lambda workspaces: SimpleNamespace(missing=(), words=""),
-            scheduled=True,
-            silence=lambda: timedelta(minutes=12),
-            quiet=lambda: False,
-            dnd_until=lambda: None,
-            dnd=lambda span: None if span is None else now + span,
-            note_activity=self.activity.append,
-        )
-        self.card_cycle = SimpleNamespace(
-            phase=lambda: Phase(0, 3, "the Twin starts after 30 of your decisions", 30),
-            run_cycle=lambda *, workspaces, requested: SimpleNamespace(
-                created=[self.cards.by_id["pred_abc1"]],
-                withdrawn=["pred_old"],
-                errors=["gh: not there"],
-                seconds=0.1234,
-            ),
-        )
+        self.safety = StandInSafety(now)
+        self.autonomy = StandInAutonomy(now)
+        self.card_cycle = StandInCardCycle(self.cards.by_id["pred_abc1"])
         self.decisions = SimpleNamespace(load_newest=lambda limit: [])
         self.channel_setup = ChannelSetup(self.settings, data=home.data, model_for=lambda agent, channel: None, path="")
         self.since = lambda: activity_since(

@@ -120,7 +120,7 @@ def test_a_suggestion_is_a_card_once_and_no_sign_of_the_operator(engine: StandIn
     assert (first["new"], again["new"]) == (True, False)
     assert first["predictions"][0]["id"] == again["predictions"][0]["id"]
     assert proposed == [("Run the tests", "/srv/shop", None, "suggested by claude: the cart changed")]
-    assert engine.activity == []
+    assert engine.autonomy.activity == []
 
 
 # An agent goes by a name of its own, never by one that carries authority, however that is spelt.

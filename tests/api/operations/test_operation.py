@@ -15,10 +15,10 @@ from tests.api.stand_in import StandIn
 def test_only_a_deciding_verb_means_that_the_operator_is_there(engine: StandIn, ask: Ask) -> None:
     for verb in ("status", "cards", "work", "agents", "tasks", "config"):
         ask(verb)
-    assert engine.activity == []
+    assert engine.autonomy.activity == []
     ask("dismiss", id="pred_abc1")
     ask("tasks", action="add", title="x")
-    assert engine.activity == ["clawpy dismiss", "clawpy tasks"]
+    assert engine.autonomy.activity == ["clawpy dismiss", "clawpy tasks"]
 
 
 @pytest.mark.parametrize(
