@@ -127,6 +127,18 @@ def test_a_test_that_passes_alone_is_named(monday: Situation) -> None:
     assert done.summary.endswith("tests/test_cart.py::test_b passes alone"), done.summary
 
 
+@pytest.mark.long
+def test_a_test_that_failed_in_the_whole_suite_and_alone_leads_to_neither_again(monday: Situation) -> None:
+    monday.commit_shop()
+    monday.commit(
+        "Broken", {"tests/test_new.py": "def test_a():\n    assert 0\n\ndef test_b():\n    pass\n"}, days_ago=2
+    )
+    monday.run_tests()
+    done = monday.approve(monday.first("still_red"))
+    assert done.check.failing == ("tests/test_new.py::test_a",)
+    assert not {"still_red", "rerun_failing"} & set(monday.kinds())
+
+
 # Tests passed, a change of ours was landed, and they fail since.
 
 

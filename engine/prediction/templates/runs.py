@@ -136,7 +136,8 @@ def rerun_failing(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
     if can_run_alone and part.changed:
         prompt, parameters = f"Run {which} again", {"tests": failing}
     elif can_run_alone:
-        if last.full or not failed_alone(last):
+        was_whole = any(run.full and run.tree == last.tree for run in part.tree_runs)
+        if was_whole or not failed_alone(last):
             return  # `still_red` says more
         prompt = f"Run the whole suite{part.within}: does more than {which} fail?"
     yield Offer(

@@ -121,17 +121,32 @@ def test_missing_pytest_is_named_with_the_command_that_installs_it(
     assert how_to_run_tests(find_projects(folder)[0], folder) == "uv add --dev pytest"
 
 
+ENSUREPIP = "{place}/bin/python -m ensurepip && {place}/bin/python -m pip install pytest -e ."
+
+
 @pytest.mark.parametrize(
-    ("maker", "command"),
+    ("maker", "has_uv", "command"),
     [
-        ("", "{place}/bin/python -m ensurepip && {place}/bin/python -m pip install pytest -e ."),
-        ("uv = 0.9.0", "uv pip install --python {place} pytest -e ."),
+        ("", True, ENSUREPIP),
+        ("uv = 0.9.0", True, "uv pip install --python {place} pytest -e ."),
+        ("uv = 0.9.0", False, ENSUREPIP),
     ],
 )
 @pytest.mark.parametrize(("path", "place"), [("", ".venv"), ("packages/py", "../../.venv")])
 def test_pytest_is_installed_into_the_nearest_environment_even_if_it_has_no_pip(
-    repository: Repository, path: str, place: str, maker: str, command: str
+    repository: Repository,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    path: str,
+    place: str,
+    maker: str,
+    has_uv: bool,
+    command: str,
 ) -> None:
+    programs = tmp_path / "programs"
+    if has_uv:
+        make_program(programs / "uv", "exit 0")
+    monkeypatch.setenv("PATH", f"{programs}:/usr/bin:/bin")
     top, folder = repository.path, repository.path / path
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", top / ".venv"], check=True)
     with (top / ".venv" / "pyvenv.cfg").open("a") as settings:

@@ -153,6 +153,17 @@ def test_fixes_are_offered_of_landed_changes_that_were_not_rejected(world: World
     assert [fix.title for fix in world.adaptation.fixes(SHOP)] == ["the task of sess_2"]
 
 
+def test_an_undone_landing_is_no_evidence(world: World) -> None:
+    world.sources.undone_sessions.add("sess_2")
+    for session in ("sess_1", "sess_2"):
+        world.sources.healed_by_session[session] = HealedTests({TOTAL: ""}, "", AGENT, 0)
+        world.sources.summaries[session] = "Rounded once."
+        world.record(ChangeSetLanded(subject=f"chg_{session}", workspace=SHOP, session_id=session, files=1))
+        world.adaptation.run_round()
+    (candidate,) = world.adaptation.candidates()
+    assert candidate.status is CandidateStatus.DRAFTED
+
+
 # The operator undoes the last decision on a candidate: its status and effect are as before (SPEC 5.3).
 
 

@@ -61,9 +61,30 @@ def candidate(of: LearningRecord, effect: Effect | None = None, **changes: objec
 # -- detect
 
 
-def test_from_every_kind_of_record_a_candidate_can_be_drafted() -> None:
+@pytest.mark.parametrize(
+    ("type", "kinds"),
+    [
+        (CandidateType.FIX_TEMPLATE, {RecordKind.FAILED_TDD, RecordKind.SUCCESSFUL_HEAL}),
+        (
+            CandidateType.ROUTING_HINT,
+            {RecordKind.BUDGET_INCIDENT, RecordKind.TASK_CONFLICT, RecordKind.SUCCESSFUL_BUBBLE},
+        ),
+        (
+            CandidateType.POLICY_TWEAK,
+            {
+                RecordKind.REPEATED_RETRY,
+                RecordKind.CLOUD_SYNC_FAILURE,
+                RecordKind.STALE_GUIDANCE,
+                RecordKind.GUIDANCE_NOISY,
+            },
+        ),
+        (CandidateType.FLOW_OFFLOAD, {RecordKind.TOOL_SEQUENCE}),
+    ],
+)
+def test_each_type_is_drafted_from_the_kinds_of_the_specification(type: CandidateType, kinds: set[RecordKind]) -> None:
+    """SPEC 5.2. What nothing else is drafted from may become a prompt fragment."""
+    assert {kind for kind in RecordKind if type in types_of(kind)} == kinds
     assert all(types_of(kind) for kind in RecordKind)
-    assert types_of(RecordKind.STALE_GUIDANCE) == (CandidateType.PROMPT_FRAGMENT, CandidateType.POLICY_TWEAK)
 
 
 @pytest.mark.parametrize(("score", "opportunities"), [(59.9, 0), (60.0, 1), (100.0, 1)])

@@ -123,13 +123,14 @@ def _is_made_by_uv(environment: Path) -> bool:
 def _pip_commands(folder: ProjectFolder, *packages: str) -> tuple[tuple[str, ...], ...]:
     """The commands that install into the environment of the project, or of a folder above it. If there is none, it is
     made. An environment may have no pip: uv makes it without, and installs into it by itself."""
-    environment = python_projects.find_environment(folder.workspace, folder.top)
-    if environment is None:
-        return (("python3", "-m", "venv", ".venv"), (".venv/bin/pip", "install", *packages))
+    environment = python_projects.find_environment(folder.workspace, folder.top) or folder.workspace / ".venv"
     place = os.path.relpath(environment, folder.workspace)
+    install = (f"{place}/bin/pip", "install", *packages)
     if (environment / "bin" / "pip").exists():
-        return ((f"{place}/bin/pip", "install", *packages),)
-    if _is_made_by_uv(environment):
+        return (install,)
+    if not (environment / "bin" / "python").exists():
+        return (("python3", "-m", "venv", place), install)
+    if _is_made_by_uv(environment) and folder.find_program("uv"):
         return (("uv", "pip", "install", "--python", place, *packages),)
     python = f"{place}/bin/python"
     return ((python, "-m", "ensurepip"), (python, "-m", "pip", "install", *packages))
