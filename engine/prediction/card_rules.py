@@ -5,7 +5,6 @@ The functions are pure. `card_store` and the cycle apply them.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -138,15 +137,12 @@ class Room:
     def take(self, card: Card, may_displace: MayDisplace = MayDisplace.LOWER_TIERS) -> list[str] | None:
         """Take a place for this card; returns the ids of the cards that it displaces, or None if there is no place.
 
-        A workspace has at most one upkeep card (SPEC 2.11), which only a next step may displace, and one card for each
-        run, which only a card of a higher tier may displace. If all places are taken, the last card that may be
-        displaced gives its place, preferably one that was not shown yet.
+        A workspace has at most one upkeep card (SPEC 2.11), which only a next step may displace. If all places are
+        taken, the last card that may be displaced gives its place, preferably one that was not shown yet.
         """
-        upkeep = self._displaced_upkeep(card, may_displace)
-        of_run = self._displaced_of_run(card, may_displace)
-        if upkeep is None or of_run is None:
+        displaced = self._displaced_upkeep(card, may_displace)
+        if displaced is None:
             return None
-        displaced = [*upkeep, *(card_id for card_id in of_run if card_id not in upkeep)]
         if takes_place(card, self._now):
             more = self._displaced_for_place(card, may_displace, displaced)
             if more is None:
@@ -163,16 +159,6 @@ class Room:
         upkeep = [other.id for other in self._awake if (other.tier, other.workspace) == (card.tier, card.workspace)]
         is_next_step = card.source is Source.FOLLOW_UP and may_displace is not MayDisplace.NONE
         return upkeep if not upkeep or is_next_step or may_displace is MayDisplace.ANY else None
-
-    def _displaced_of_run(self, card: Card, may_displace: MayDisplace) -> list[str] | None:
-        """The ids of the cards for the same run that `card` displaces. None if one of them keeps its place."""
-        others, highest = self.find_same_run(card), _highest_kept(card, may_displace)
-        return [other.id for other in others] if all(other.tier > highest for other in others) else None
-
-    def find_same_run(self, card: Card) -> list[Card]:
-        """The other cards that would run the same."""
-        run = _run_of(card)
-        return [other for other in self._awake if run is not None and other.id != card.id and _run_of(other) == run]
 
     def _displaced_for_place(self, card: Card, may_displace: MayDisplace, displaced: list[str]) -> list[str] | None:
         """The ids of further cards that `card` displaces: one for each limit that is reached. None if no card may be
@@ -209,15 +195,6 @@ def takes_place(card: Card, now: datetime) -> bool:
     """Whether a card takes a place. Snoozed cards, the operator's own prompts and orders, and follow-ups do not."""
     exempt = card.source in (Source.OPERATOR, Source.FOLLOW_UP) or is_ordered(card.kind)
     return not (exempt or card.snoozed(now))
-
-
-def _run_of(card: Card) -> tuple[str, str, str] | None:
-    """The workspace, the flow and the parameters of what a card would run. None for a text prompt, and for what you
-    wrote or ordered, which has a card of its own."""
-    flow, parameters = card.assignment.flow, dict(card.assignment.parameters)
-    if flow is None or card.source is Source.OPERATOR or is_ordered(card.kind):
-        return None
-    return card.workspace, flow, json.dumps(parameters, sort_keys=True)
 
 
 def sort_cards(cards: Iterable[Card], now: datetime) -> list[Card]:

@@ -44,7 +44,6 @@ from engine.prediction.findings import Findings, is_done_by_operator, leaving_ca
 from engine.prediction.kinds import FIX_BY_AGENT, KINDS
 from engine.prediction.routing import Router
 from engine.prediction.selection import CardSelector, content_block
-from engine.prediction.templates.publishing import reviewed_warning
 from engine.prediction.twin import ConfidenceEstimate, EmbeddedTwin
 from engine.storage import state
 from engine.storage.database import Transaction
@@ -136,7 +135,7 @@ class CardCycle:
     def remarks(self) -> dict[str, str]:
         """By workspace: why there may be no cards, for workspaces where the last cycle found such a reason."""
         contexts = self._last_contexts.items()
-        return {workspace: reasons[0] for workspace, context in contexts if (reasons := _reasons_for_no_cards(context))}
+        return {workspace: reasons[0] for workspace, context in contexts if (reasons := context.reasons_for_no_cards)}
 
     def last_checked(self) -> dict[str, datetime]:
         """By workspace: when it was last checked, also by an earlier engine. Without workspaces that never were."""
@@ -220,7 +219,7 @@ class CardCycle:
         if requested:
             errors[:0] = [f"{path}: autonomy is off, so it gets no cards" for path in paths if path not in active_paths]
             for workspace, found in findings.items():
-                errors += [f"{workspace}: {reason}" for reason in _reasons_for_no_cards(found.context)]
+                errors += [f"{workspace}: {reason}" for reason in found.context.reasons_for_no_cards]
             if is_full:
                 errors.append(_no_room(store.settings.current))
 
@@ -329,12 +328,6 @@ class CardCycle:
             self._blocked.add(row.fingerprint)
             rail, word, reason = verdict.rail, verdict.verdict.value, verdict.reason
             tx.record(TriggerBlocked(subject=row.id, workspace=row.workspace, rail=rail, verdict=word, reason=reason))
-
-
-def _reasons_for_no_cards(context: WorkspaceContext) -> list[str]:
-    """Why there may be few cards or none in a workspace, the most important first."""
-    warning = reviewed_warning(context)
-    return [*([warning] if warning else []), *context.reasons_for_no_cards]
 
 
 def _no_room(settings: Settings) -> str:

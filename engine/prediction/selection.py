@@ -176,7 +176,7 @@ class CardSelector:
         selected, is_full = [], False
         for card in rank_cards(map(card_of, rows.values()), now):
             if room.take(card) is None:
-                is_full = is_full or not (card.tier is Tier.UPKEEP or room.find_same_run(card))
+                is_full = is_full or card.tier is not Tier.UPKEEP
                 continue
             row, info = rows[card.id], self._approvals.launcher.check(card.assignment)
             row.set_verdicts(self._approvals.preview_work(session, row, card.assignment, info))

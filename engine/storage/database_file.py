@@ -14,7 +14,7 @@ from sqlalchemy.exc import DBAPIError
 
 from engine.model import Refusal
 
-VERSION = 5
+VERSION = 4
 """Stored as SQLite's `user_version`; raised with each change of `schema.sql`."""
 
 SCRIPT = Path(__file__).with_name("schema.sql")

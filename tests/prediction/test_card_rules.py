@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import product
@@ -221,24 +220,6 @@ def test_the_last_card_of_a_lower_tier_gives_its_place_one_that_was_not_shown_fi
     assert Room(CAPS, awake, NOW).take(stack_card("broken", Tier.BROKEN)) == ["t1"]
     assert Room(CAPS, awake, NOW).take(stack_card("check")) is None
     assert Room(CAPS, awake, NOW).take(stack_card("check"), MayDisplace.ANY) == ["t1"]
-
-
-def test_a_run_has_one_card_that_only_a_card_of_a_higher_tier_displaces() -> None:
-    def review(name: str, tier: Tier, *, paths: Sequence[str] = ("a",), source: Source = Source.TEMPLATE) -> Card:
-        run = Assignment("", "", "/shop", "flow", "review", {"paths": paths})
-        return replace(stack_card(name, tier, source=source), assignment=run)
-
-    present = review("present", Tier.BLOCKS)
-    for new, displaced in (
-        (review("same tier", Tier.BLOCKS, paths=["a"]), None),
-        (review("lower tier", Tier.CHECK), None),
-        (review("higher tier", Tier.BROKEN), ["present"]),
-        (review("of other files", Tier.CHECK, paths=["b"]), []),
-        (review("own", Tier.CHECK, source=Source.OPERATOR), []),
-        (replace(review("ordered", Tier.CHECK), kind="heartbeat-1"), []),
-        (stack_card("elsewhere", Tier.CHECK, workspace="/site"), []),
-    ):
-        assert Room(CAPS, [present], NOW).take(new) == displaced, new.id
 
 
 @pytest.mark.parametrize("source", Source)

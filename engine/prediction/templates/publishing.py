@@ -12,7 +12,7 @@ from engine.git.project_habits import ReleaseRhythm
 from engine.git.secrets import SECRET
 from engine.git.state import GitState, is_byproduct
 from engine.git.unpushed import UnpushedProblem, span_of
-from engine.model import SessionView, Tier
+from engine.model import Tier
 from engine.model.text import article, count, join_shortened, moment, plain, tail
 from engine.prediction.context import WorkspaceContext, result_words
 from engine.prediction.templates.failures import find_culprit
@@ -21,8 +21,8 @@ from engine.prediction.templates.offers import (
     and_others,
     branch_of,
     earliest,
+    ended_sessions,
     is_usable,
-    last_success,
     newest_commit,
     template,
 )
@@ -43,42 +43,7 @@ def large_file(context: WorkspaceContext) -> Iterator[Offer]:
     return _publishing_warnings(context, secrets=False)
 
 
-REVIEW_HOLDS = timedelta(days=1)
-"""How long a review is not offered again if everything that is there now is among what it found."""
-
-
-def find_review(context: WorkspaceContext) -> SessionView | None:
-    """The review that has already said everything about what must not be pushed or committed, None if something is new
-    or the review is too old. Its result says how to take these things out, and another review would say the same."""
-    problems, last = _unpublished_problems(context), last_success(context, "", "review_unpushed")
-    if not problems or last is None or last.ended_at is None or context.now - last.ended_at >= REVIEW_HOLDS:
-        return None
-    found = {(finding["kind"], finding["path"], finding["commit"]) for finding in last.facts.get("findings", ())}
-    return last if found.issuperset((problem.kind, problem.path, problem.sha) for problem in problems) else None
-
-
-def reviewed_warning(context: WorkspaceContext) -> str:
-    """What must not be pushed or committed and is no card, because a review has found it; "" if there is nothing."""
-    review = find_review(context)
-    if review is None or review.ended_at is None:
-        return ""
-    problems = _unpublished_problems(context)
-    first, others = problems[0], and_others(problems, ", and ", "other finding")
-    step, at = "push" if first.sha else "commit", moment(review.ended_at, context.local)
-    return (
-        f"do not {step} yet: {_describe(first)}{others}; "
-        f"the review at {at} says how to take it out: clawpy work {review.id}"
-    )
-
-
-def _unpublished_problems(context: WorkspaceContext) -> list[UnpushedProblem]:
-    """What must not be pushed, and then what must not be committed."""
-    return [*context.inspection.unpushed.committed, *context.inspection.uncommitted]
-
-
 def _publishing_warnings(context: WorkspaceContext, *, secrets: bool) -> Iterator[Offer]:
-    if find_review(context) is not None:
-        return
     unpushed = context.inspection.unpushed
     committed = [problem for problem in unpushed.committed if problem.is_secret is secrets]
     paths = {problem.path for problem in committed}
@@ -106,13 +71,19 @@ def _warning(context: WorkspaceContext, problems: Sequence[UnpushedProblem], tie
         whom = "no remote has yet" if context.inspection.unpushed.shared else "you can still change"
         removed = "; a later commit removed it, but the history still has it" if first.is_removed_later else ""
         reasoning = f"It came in with {subject}, which {whom}{removed}."
+    evidence_at = commit.at if commit else modified or newest_commit(git)
+    reviews = (session.ended_at for session in ended_sessions(context, "", "review_unpushed") if session.has_problem)
+    reviewed_at = next(reviews, None)
+    changes = [at for at in (evidence_at, newest_commit(git)) if at is not None]
+    if reviewed_at is not None and changes and reviewed_at > max(changes):
+        reasoning += f" The review at {moment(reviewed_at, context.local)} says how to take it out."
     return Offer(
         f"Do not {step} yet: {_describe(first)}{others}",
         reasoning,
         subject=", ".join(subjects[:MAX_NAMED]),
         facts={"found": sorted([problem.kind, problem.path] for problem in problems), "committed": bool(first.sha)},
         parameters=review_range(git, context.now),
-        evidence_at=commit.at if commit else modified or newest_commit(git),
+        evidence_at=evidence_at,
         tier=tier,
     )
 
@@ -171,7 +142,7 @@ def _waiting_commits(context: WorkspaceContext, git: GitState) -> Iterator[Offer
     else:
         number = git.ahead_of_base if git.base and git.branch else 0
         where = f"on this branch alone, not in {plain(git.base, 30)}"
-    if not number or find_review(context) is not None:
+    if not number:
         return
     oldest_at = git.recent[min(number, len(git.recent)) - 1].at
     if context.now - oldest_at < MIN_WAIT:
