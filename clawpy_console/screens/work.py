@@ -203,6 +203,8 @@ class WorkScreen(SessionActions):
             self._mark_viewed(session)
         has_changes = self._changes.show(session, self.change)
         self.set_class(not has_changes, "-no-changes")
+        if self.PANES.get(self.pane) == "right" and not (self.change and self.change.files):
+            self.go_to("sessions")  # what had the focus is hidden
         self.draw_columns()
         self.refresh_bindings()
 

@@ -11,7 +11,7 @@ from textual.content import Content
 from clawpy_console.app import ConsoleApp
 from clawpy_console.widgets.rows import Rows
 from engine.model import RailVerdict, SessionState, Verdict
-from tests.console.conftest import running, screen_text, toasts
+from tests.console.conftest import running, screen_text, toasts, until
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import NOW, SHOP
 from tests.console.stories import (
@@ -181,6 +181,12 @@ async def test_a_card_keeps_its_lines_below_the_greeting_and_a_banner_and_above_
         await carry_out(
             pilot, sees("■ STOPPED", "line 3", "fact 3", "fact 4", "fact 5", "read-only · runs", "┗━━", "? keys")
         )
+
+
+async def test_a_long_toast_keeps_its_beginning(console: ConsoleApp) -> None:
+    async with running(console, size=(80, 24), notifications=True) as pilot:
+        console.show_toast(f"this is what is wrong: {'and more of it ' * 40}")
+        await until(pilot, lambda: "this is what is wrong" in screen_text(console), "for the toast")
 
 
 async def test_what_is_said_again_takes_the_place_of_its_toast(console: ConsoleApp) -> None:

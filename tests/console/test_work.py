@@ -96,6 +96,11 @@ STORIES = {
         refused("landed", "shop/cart.py was changed by both"), press("2"), READ, press("L"),
         sees("changed by both", "to land")
     ),
+    "the focus leaves changes that the chosen session does not have": (
+        press("2"), READ, press("tab tab"), Until("changes", lambda app: app.screen.pane in ("files", "diff")),
+        lambda app: setattr(app.cards, "last_approved_id", RED), press("1 2"), session(RED),
+        Until("sessions", lambda app: app.screen.pane == "sessions"),
+    ),
     "branch": (press("2 b"), called("branched", CHANGE)),
     "discard asks for a key of its own": (
         press("2 D y up enter D"), never_called("discarded"), press("escape"), CLOSED, press("D X"),
