@@ -49,6 +49,9 @@ class CardRows(Rows, can_focus=False):
         self.cursor = number
         self.action_open()
 
+    def on_resize(self) -> None:
+        self.show_cursor()
+
 
 class Queue(Rows):
     """The items that wait for the operator."""

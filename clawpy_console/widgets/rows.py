@@ -113,8 +113,9 @@ class Rows(CursorView, can_focus=True):
             self.post_message(self.Moved(self))
 
     def select(self, row_id: str) -> None:
-        """Put the cursor on the row of `row_id`, if there is one."""
+        """Put the cursor on the row of `row_id`, if there is one, and scroll it into sight."""
         self.cursor = next((number for number, row in enumerate(self.rows) if row.id == row_id), self.cursor)
+        self.show_cursor()
 
     def draw_row(self, number: int, width: int, base: Style) -> Strip:
         row = self.rows[number]
