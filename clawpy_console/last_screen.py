@@ -17,17 +17,15 @@ from collections.abc import Mapping
 from dataclasses import field
 from datetime import UTC, datetime
 from enum import Enum
-from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 from clawpy_console.state import AppState
 from engine.frozen import frozen
-from engine.model import AgentView
 
 log = logging.getLogger(__name__)
 
-VERSION = 2
+VERSION = 3
 
 MAX_ITEMS = {
     "cards": 10, "recent": 12, "sessions": 16, "tasks": 30, "agents": 30, "waiting": 20,
@@ -35,14 +33,6 @@ MAX_ITEMS = {
     "levels": 0,
 }  # fmt: skip
 """Maximum number of items that are kept, by field. The first frame shows no others."""
-
-AGENT_FIELDS = {
-    "id": "id", "title": "title", "reports_to": "reports_to", "tier": "tier", "tier_rule": "tier_rule",
-    "domain": "domain", "channels": "channels", "state": "activity.state", "tokens": "activity.current_tokens",
-    "broken": "broken", "archetype": "archetype", "sessions": "activity.sessions",
-    "used": "activity.total_tokens", "spent": "activity.total_cost",
-}  # fmt: skip
-"""Fields of an agent by their names in the file, which has those of its activity beside the others."""
 
 
 @frozen
@@ -103,8 +93,6 @@ def trim(screen: LastScreen) -> LastScreen:
 
 def _encode(value: Any) -> Any:
     """A value that JSON has no type for, as one that it has a type for."""
-    if isinstance(value, AgentView):
-        return {name: attrgetter(path)(value) for name, path in AGENT_FIELDS.items()}
     if dataclasses.is_dataclass(value):
         return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     if isinstance(value, datetime):
@@ -121,8 +109,6 @@ _HINTS: dict[type, dict[str, Any]] = {}
 
 def _read(kind: Any, value: Any) -> Any:
     """The value of type `kind` that `_encode` wrote. Raises ValueError, TypeError or KeyError if there is none."""
-    if kind is AgentView:
-        value = _with_activity(value)
     if isinstance(kind, type) and dataclasses.is_dataclass(kind):
         hints = _HINTS.get(kind) or _HINTS.setdefault(kind, typing.get_type_hints(kind))
         return kind(**{name: _read(hints[name], item) for name, item in value.items()})
@@ -142,15 +128,3 @@ def _read(kind: Any, value: Any) -> Any:
     if kind in (str, int, float, bool) and not isinstance(value, (kind, int)):
         raise TypeError(f"{value!r} is no {kind.__name__}")
     return value
-
-
-def _with_activity(stored: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The fields of an agent in the file, with those of its activity in a field of their own."""
-    fields: dict[str, Any] = {"activity": {}}
-    for name, value in stored.items():
-        own_field, _, field_of_activity = AGENT_FIELDS[name].partition(".")
-        if field_of_activity:
-            fields["activity"][field_of_activity] = value
-        else:
-            fields[own_field] = value
-    return fields
