@@ -20,9 +20,10 @@ from engine.config import SettingsSource
 from engine.events import AgentAdded, AgentMoved, AgentRetired, Event, TierAssigned
 from engine.files import FileCache, sync_folder, write_json
 from engine.frozen import frozen
-from engine.hierarchy.cascade_config import CascadeConfig, CascadeConfigFile
 from engine.hierarchy.organisation import (
     ID,
+    CascadeConfig,
+    CascadeConfigFile,
     Comms,
     Member,
     Role,

@@ -1,5 +1,5 @@
-"""The queue of findings that agents send up to their leaders through the `gates` (SPEC 1.7), and the flush that turns
-findings into patterns (SPEC 1.8).
+"""Findings that agents send up to their leaders: seven gates let them into a queue (SPEC 1.7), and a flush turns them
+into patterns (SPEC 1.8).
 
 A flush is one transaction, in which findings leave the queue and become patterns. If an agent has moved to another
 leader since, the gates are asked again for the new leader.
@@ -7,7 +7,8 @@ leader since, the gates are asked again for the new leader.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -15,11 +16,11 @@ from sqlmodel import Field, col, select
 
 from engine.events import BubbleApproved, BubbleQueued, BubbleRefused, MemoryBubbleFlushed
 from engine.hierarchy.agents import Agents
-from engine.hierarchy.gates import GATES, ask_gates, find_pattern
+from engine.hierarchy.organisation import CascadeConfig
 from engine.hierarchy.profile_entries import APPROVED, TRUST
 from engine.hierarchy.profile_items import item_text
 from engine.hierarchy.profiles import Profiles
-from engine.hierarchy.tiers import Lineage, is_leader
+from engine.hierarchy.tiers import AgentTier, Lineage, is_leader
 from engine.model import (
     AcceptedFinding,
     Bubble,
@@ -38,11 +39,24 @@ from engine.model import (
     sanitise,
 )
 from engine.model.lessons import lesson_id
+from engine.model.text import jaccard
 from engine.storage.database import Database, Transaction
 from engine.storage.rows import Row, enum_field, json_field, utc_field, value_of
 
 MAX_WAITING = 500
 """Maximum number of queued findings that are read for the operator's list."""
+
+
+MIN_SIMILARITY = 0.6
+"""Minimum similarity of two texts that are the same."""
+
+GENERIC_DOMAINS = frozenset({"executive", "general", "operations"})
+"""Domains to which every category belongs."""
+
+GATES = ("enabled", "confidence", "importance", "tier", "leader", "domain", "novelty")
+
+_TOKEN = re.compile(r"[a-z0-9_]{3,}")
+_WORD = re.compile(r"[^\W_]+")
 
 
 class BubbleRow(Row, table=True):
@@ -225,34 +239,40 @@ class Bubbles:
 
     def _flush(self, tx: Transaction) -> FlushReport:
         for row in tx.session.exec(_QUEUED).all():
-            try:
-                lineage = self._agents.lineage(row.agent)
-            except Refusal:  # the agent's folder is gone
-                continue
-            if lineage.leaders and lineage.leaders[0].id != row.leader:
-                self._judge(tx, row, row.bubble.learning, lineage)
+            self._judge_again_if_moved(tx, row)
         tx.session.flush()
         queued = tx.session.exec(_QUEUED).all()
         max_per_leader = self._agents.config.current.bubble_max_per_cycle
         flushed: dict[str, tuple[str, ...]] = {}
         for leader in dict.fromkeys(row.leader for row in queued):
             rows = [row for row in queued if row.leader == leader and row.bubble.may_guide][:max_per_leader]
-            if not rows or self._obstacle(leader):
-                continue
-            for row in rows:
-                self._merge_into_pattern(tx, row)
-            flushed[leader] = tuple(row.id for row in rows)
-            tx.record(
-                MemoryBubbleFlushed(
-                    subject=leader,
-                    bubbles=flushed[leader],
-                    patterns=tuple(row.pattern for row in rows),
-                    agents=tuple(row.agent for row in rows),
-                    confidences=tuple(row.confidence for row in rows),
-                    importances=tuple(row.importance for row in rows),
-                )
-            )
+            if rows and not self._obstacle(leader):
+                self._flush_to_leader(tx, leader, rows)
+                flushed[leader] = tuple(row.id for row in rows)
         return FlushReport(flushed, len(queued) - sum(map(len, flushed.values())))
+
+    def _judge_again_if_moved(self, tx: Transaction, row: BubbleRow) -> None:
+        """Ask the gates of the new leader about a finding whose agent has another leader now."""
+        try:
+            lineage = self._agents.lineage(row.agent)
+        except Refusal:  # the agent's folder is gone
+            return
+        if lineage.leaders and lineage.leaders[0].id != row.leader:
+            self._judge(tx, row, row.bubble.learning, lineage)
+
+    def _flush_to_leader(self, tx: Transaction, leader: str, rows: Sequence[BubbleRow]) -> None:
+        for row in rows:
+            self._merge_into_pattern(tx, row)
+        tx.record(
+            MemoryBubbleFlushed(
+                subject=leader,
+                bubbles=tuple(row.id for row in rows),
+                patterns=tuple(row.pattern for row in rows),
+                agents=tuple(row.agent for row in rows),
+                confidences=tuple(row.confidence for row in rows),
+                importances=tuple(row.importance for row in rows),
+            )
+        )
 
     def _obstacle(self, leader: str) -> str:
         """Why a leader receives no findings, and how to fix it; "" if it does. It reads only folders, because `_flush`
@@ -308,6 +328,72 @@ class Bubbles:
             self._profiles.write(tx, row.leader, "patterns", pattern.key, body, (*pattern.sources, source))
         row.state, row.pattern, row.flushed_at = BubbleState.FLUSHED, pattern.key, tx.now
         tx.session.add(row)
+
+
+def ask_gates(
+    learning: Learning,
+    *,
+    tier: int,
+    leader: AgentTier | None,
+    profile: LeaderProfile,
+    missing: str,
+    config: CascadeConfig,
+) -> tuple[GateResult, ...]:
+    """Ask the gates in order until one refuses. If all pass, there are seven results. `tier` is that of the worker, and
+    `profile` that of its direct leader. `missing` says why the worker has no direct leader, "" if it has one."""
+
+    def answers() -> Iterator[tuple[bool, str]]:
+        """(whether the learning passes, reason) of each gate in turn."""
+        is_enabled = config.enable_upward_bubbling
+        yield is_enabled, "sending up is on" if is_enabled else "enable_upward_bubbling is off"
+        minima = config.bubble_min_confidence, config.bubble_min_importance
+        for score, minimum in zip((learning.confidence, learning.importance), minima, strict=True):
+            yield score.value >= minimum, f"{score.value:.2f} of {minimum:.2f}: {'; '.join(score.reasons)}"
+        is_worker = not is_leader(tier)
+        yield is_worker, f"tier {tier} {'is' if is_worker else 'leads and is not'} a worker"
+        if leader is None:
+            yield False, missing
+            return
+        is_synced = is_leader(leader.tier)
+        yield is_synced, f"{leader.id}, tier {leader.tier}, {'is' if is_synced else 'is not'} synced"
+        yield is_relevant(learning.category, profile.domain or leader.domain)
+        pattern = find_pattern(learning.text, profile.patterns)
+        yield pattern is None, f"{leader.id} already has it as {pattern.key}" if pattern else f"new to {leader.id}"
+
+    results: list[GateResult] = []
+    for number, (passed, reason) in enumerate(answers(), 1):
+        results.append(GateResult(number, GATES[number - 1], passed, reason))
+        if not passed:
+            break
+    return tuple(results)
+
+
+def similarity(text: str, other: str) -> float:
+    """The Jaccard similarity of the lower-case tokens `[a-z0-9_]{3,}` of two texts, 0 to 1; 0 for two texts without
+    tokens."""
+    return jaccard(_TOKEN.findall(text.lower()), _TOKEN.findall(other.lower()))
+
+
+def find_pattern(text: str, patterns: Sequence[Pattern]) -> Pattern | None:
+    """The most similar pattern, None if none is similar enough."""
+    lesson = lesson_id(text)
+    scores = {pattern.key: 1.0 if pattern.key == lesson else similarity(text, pattern.text) for pattern in patterns}
+    best = max(patterns, key=lambda pattern: (scores[pattern.key], pattern.key), default=None)
+    return best if best is not None and scores[best.key] >= MIN_SIMILARITY else None
+
+
+def is_relevant(category: str, domain: str) -> tuple[bool, str]:
+    """(whether a learning of this category is relevant to a leader of this domain, reason) (SPEC 1.7)."""
+    leader_domain = domain.strip().lower()
+    if leader_domain in GENERIC_DOMAINS:
+        return True, f"{leader_domain} accepts everything"
+    category_words, domain_words = set(_WORD.findall(category.lower())), set(_WORD.findall(leader_domain))
+    shared = sorted(category_words & domain_words)
+    if not category_words:
+        return False, "it has no category, so only generic leaders receive it"
+    if not domain_words:
+        return True, "the leader has no domain"
+    return bool(shared), f"shares {', '.join(shared)}" if shared else f"{category!r} shares no word with {domain!r}"
 
 
 def _record_refused(tx: Transaction, row: BubbleRow) -> None:

@@ -1,4 +1,8 @@
-"""Guidance of leaders in every prompt of an agent (M1; SPEC 1.4, 1.5, 1.10). `guidance_block` composes it.
+"""Guidance of leaders in every prompt of an agent (M1; SPEC 1.4, 1.5, 1.10).
+
+The direct leader contributes everything, the next leader principles and key patterns, and leaders above only
+principles. Each has a share of the token budget. Items that do not fit the share are left out whole. If the rendered
+block is still too long, items of the farthest leader are left out first.
 
 A block is cached for `m1_cache_ttl_seconds`. It is rendered again at once if a folder of the chain, a leader's
 `soul.md`, the settings or a profile changed. The check takes a few dozen `stat` calls.
@@ -6,32 +10,75 @@ A block is cached for `m1_cache_ttl_seconds`. It is rendered again at once if a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
+from xml.sax.saxutils import escape, quoteattr
 
+from engine import tokenizer
 from engine.clock import Clock
 from engine.events import GuidanceApplied
 from engine.files import file_signature
+from engine.frozen import frozen
 from engine.hierarchy.agents import Agents
-from engine.hierarchy.guidance_block import BLOCK, compose
+from engine.hierarchy.profile_items import item_text
 from engine.hierarchy.profiles import Profiles
-from engine.hierarchy.tiers import Lineage, is_leader
+from engine.hierarchy.tiers import AgentTier, Lineage, is_leader
 from engine.model import (
     Contribution,
     Guidance,
     GuidanceHop,
+    GuidanceItem,
     LeaderProfile,
     MovePreview,
+    PatternSource,
     ProfileEdit,
     ProfilePreview,
+    PromptLine,
     PromptPart,
     PromptRequest,
+    PromptSource,
+    SourceKind,
+    Trust,
 )
+from engine.model.base import lowest_trust
+from engine.model.prompts import OWN_TEXT
+from engine.model.text import approved_text
 from engine.storage.database import Transaction
 
 MAX_CACHED = 4_000
+
+
+BLOCK = "leadership-guidance"
+RATIOS = (1.0, 0.6, 0.3)
+"""The relative shares of the budget: of the direct leader, of the next one, and of each leader above."""
+
+SECTIONS_BY_HOP = (
+    ("principles", "guardrails", "patterns", "recent-decisions"),
+    ("principles", "patterns"),
+    ("principles",),
+)
+"""The sections of a leader's guidance at each distance, the most important first."""
+
+MAX_KEY_PATTERNS = 5
+"""Maximum number of key patterns of a leader's leader. The most used patterns come first, then the newest."""
+
+MAX_ITEMS = 60
+"""Maximum number of items of one section in guidance; a profile may have more."""
+
+SECTION_ORDER = ("principles", "patterns", "guardrails", "recent-decisions")
+INLINE_SECTIONS = ("principles", "recent-decisions")
+"""Sections whose items are on one line, separated by a bar."""
+
+
+@frozen
+class _CachedGuidance:
+    """A block, the versions of everything that it was made of, and the time until which it is used."""
+
+    basis: tuple[Any, ...]
+    until: datetime
+    guidance: Guidance
 
 
 class Cascade:
@@ -41,8 +88,7 @@ class Cascade:
         self._agents = agents
         self._profiles = profiles
         self._clock = clock
-        self._cache: dict[tuple[str, bool, frozenset[str]], tuple[tuple[Any, ...], datetime, Guidance]] = {}
-        """(versions of everything that a block was made of, time until which it is used, block)."""
+        self._cache: dict[tuple[str, bool, frozenset[str]], _CachedGuidance] = {}
 
     def guidance(
         self, agent_id: str, *, in_prompts: bool = True, excluded_lessons: frozenset[str] = frozenset()
@@ -53,19 +99,20 @@ class Cascade:
         lineage = self._agents.lineage(agent_id)
         souls = [file_signature(self._agents.soul_file(leader.id)) for leader in lineage.leaders]
         basis = (config, lineage, self._profiles.generation, *souls)
-        name, now = (agent_id, in_prompts, excluded_lessons), self._clock.now()
-        cached = self._cache.get(name)
-        if cached is not None and cached[0] == basis and now < cached[1]:
-            return cached[2]
-        guidance = self._make(lineage, in_prompts=in_prompts, excluded_lessons=excluded_lessons)
+        key, now = (agent_id, in_prompts, excluded_lessons), self._clock.now()
+        cached = self._cache.get(key)
+        if cached is not None and cached.basis == basis and now < cached.until:
+            return cached.guidance
+        guidance = self._make_guidance(lineage, in_prompts=in_prompts, excluded_lessons=excluded_lessons)
         if len(self._cache) >= MAX_CACHED:
             self._cache.clear()
-        self._cache[name] = basis, now + timedelta(seconds=config.m1_cache_ttl_seconds), guidance
+        until = now + timedelta(seconds=config.m1_cache_ttl_seconds)
+        self._cache[key] = _CachedGuidance(basis, until, guidance)
         return guidance
 
     def preview_move(self, agent_id: str, reports_to: str) -> MovePreview:
         """The agent's guidance now, and after a move to `reports_to`. Raises as `Agents.move`."""
-        after = self._make(self._agents.lineage(agent_id, under=reports_to))
+        after = self._make_guidance(self._agents.lineage(agent_id, under=reports_to))
         return MovePreview(agent_id, self.guidance(agent_id), after)
 
     def preview_edits(self, leader: str, edits: Sequence[ProfileEdit]) -> ProfilePreview:
@@ -78,7 +125,8 @@ class Cascade:
         for agent_id in self._agents.ids():
             lineage = self._agents.lineage(agent_id)
             if leader in lineage.chain.leaders:
-                before, after = self._make(lineage), self._make(lineage, instead=profile)
+                before = self._make_guidance(lineage)
+                after = self._make_guidance(lineage, edited_profile=profile)
                 if before.block != after.block:
                     previews.append(MovePreview(agent_id, before, after))
         return ProfilePreview(profile, tuple(previews), from_soul)
@@ -107,42 +155,42 @@ class Cascade:
             )
         )
 
-    def _make(
+    def _make_guidance(
         self,
         lineage: Lineage,
         *,
         in_prompts: bool = True,
         excluded_lessons: frozenset[str] = frozenset(),
-        instead: LeaderProfile | None = None,
+        edited_profile: LeaderProfile | None = None,
     ) -> Guidance:
-        """`instead` replaces the profile of its leader."""
+        """Compose the guidance of an agent. An `edited_profile` replaces the stored one of its leader."""
         agent, chain, config = lineage.agent, lineage.chain, self._agents.config.current
         guidance = Guidance(
             agent.id, agent.tier, budget=config.m1_token_budget, chain=chain.leaders, chain_end=chain.words
         )
-        emitting = [leader.id for leader in lineage.leaders if is_leader(leader.tier)]
+        guiding = [leader.id for leader in lineage.leaders if is_leader(leader.tier)]
         if is_leader(agent.tier):
             return replace(guidance, reason=f"tier {agent.tier} leads and receives no guidance")
         if in_prompts and not config.enable_m1:
             return replace(guidance, reason="enable_m1 is off in wisdom_cascade_config.json")
-        if not emitting:
+        if not guiding:
             return replace(guidance, reason="it has no leader: its chain " + chain.words)
-        profiles = self._profiles.load(emitting)
-        if instead is not None and instead.leader in profiles:
-            profiles[instead.leader] = instead
-        leaders = [
-            GuidanceHop(
-                leader.id,
-                leader.tier,
-                hop,
-                why="" if leader.id in profiles else f"tier {leader.tier} gives no guidance",
-            )
-            for hop, leader in enumerate(lineage.leaders)
-        ]
-        lines, hops, tokens = compose(leaders, profiles, guidance.budget, excluded_lessons)
-        is_cut = any(hop.cut for hop in hops)
-        reason = "no room within m1_token_budget" if is_cut else "its leaders have no guidance yet"
-        return replace(guidance, lines=tuple(lines), tokens=tokens, hops=tuple(hops), reason="" if lines else reason)
+        profiles = self._profiles.load(guiding)
+        if edited_profile is not None and edited_profile.leader in profiles:
+            profiles[edited_profile.leader] = edited_profile
+        hops = [_make_hop(leader, hop) for hop, leader in enumerate(lineage.leaders)]
+        block = compose(hops, profiles, guidance.budget, excluded_lessons)
+        reason = ""
+        if not block.lines:
+            is_cut = any(hop.cut for hop in block.hops)
+            reason = "no room within m1_token_budget" if is_cut else "its leaders have no guidance yet"
+        return replace(guidance, lines=block.lines, tokens=block.tokens, hops=block.hops, reason=reason)
+
+
+def _make_hop(leader: AgentTier, hop: int) -> GuidanceHop:
+    """A leader of the chain, before it has items."""
+    why = "" if is_leader(leader.tier) else f"tier {leader.tier} gives no guidance"
+    return GuidanceHop(leader.id, leader.tier, hop, why=why)
 
 
 class LeadershipGuidance:
@@ -176,3 +224,161 @@ class LeadershipGuidance:
 
     def _guidance_for(self, request: PromptRequest) -> Guidance | None:
         return self._cascade.guidance(request.agent, excluded_lessons=self._nearer(request)) if request.agent else None
+
+
+def split_budget(hops: Sequence[int], budget: int) -> list[int]:
+    """The token budget of each of the leaders at these distances. The sum is at most `budget`."""
+    ratios = [RATIOS[min(hop, len(RATIOS) - 1)] for hop in hops]
+    return [int(budget * ratio / sum(ratios)) for ratio in ratios]
+
+
+@frozen
+class GuidanceBlock:
+    """The lines of the block, its leaders with their items, and the number of its tokens."""
+
+    lines: tuple[PromptLine, ...]
+    hops: tuple[GuidanceHop, ...]
+    tokens: int
+
+
+def compose(
+    hops: Sequence[GuidanceHop],
+    profiles: Mapping[str, LeaderProfile],
+    budget: int,
+    excluded_lessons: frozenset[str] = frozenset(),
+) -> GuidanceBlock:
+    """Compose a block of at most `budget` tokens. Without any item it has no lines.
+
+    `hops` go from the direct leader upward. A leader without a profile in `profiles` contributes nothing. Items with
+    `excluded_lessons` or with the lesson of a nearer leader are left out.
+    """
+    filled = _fill_shares(hops, profiles, budget, excluded_lessons)
+    lines = _render_block(filled)
+    while _count_tokens(lines) > budget:
+        filled = _cut_last_item_of_farthest(filled)
+        lines = _render_block(filled)
+    return GuidanceBlock(tuple(lines), tuple(map(_with_result, filled)), _count_tokens(lines))
+
+
+def select_items(profile: LeaderProfile, hop: int = 0) -> list[GuidanceItem]:
+    """The guidance of a leader at its distance, the most important first."""
+    items: list[GuidanceItem] = []
+    for section in SECTIONS_BY_HOP[min(hop, len(SECTIONS_BY_HOP) - 1)]:
+        for key, text, sources, trust in [*_section_items(profile, section, key_only=hop > 0)][:MAX_ITEMS]:
+            if line := item_text(text):
+                rendered = f"{'|' if section in INLINE_SECTIONS else '-'} {escape(line)}"
+                ref = f"{profile.leader}#{section}/{key}"
+                items.append(GuidanceItem(section, ref, line, tokenizer.count(rendered), sources, trust))
+    return items
+
+
+def _section_items(
+    profile: LeaderProfile, section: str, *, key_only: bool
+) -> Iterator[tuple[str, str, tuple[PatternSource, ...], Trust]]:
+    """(key, text, sources, trust) of each item of a section; with `key_only` only key patterns."""
+    if section == "patterns":
+        for pattern in profile.patterns[: MAX_KEY_PATTERNS if key_only else None]:
+            yield pattern.key, pattern.text_with_name, pattern.sources, pattern.trust
+    elif section == "recent-decisions":
+        for decision in profile.decisions:
+            yield decision.id, decision.text, (), decision.trust
+    else:
+        for number, text in enumerate(getattr(profile, section), 1):
+            yield str(number), text, (), Trust.OPERATOR
+
+
+def _fill_shares(
+    hops: Sequence[GuidanceHop],
+    profiles: Mapping[str, LeaderProfile],
+    budget: int,
+    excluded_lessons: frozenset[str],
+) -> list[GuidanceHop]:
+    """Give each leader with a profile the items that fit its share of the budget."""
+    frame = tokenizer.count(f"<{BLOCK}>") + tokenizer.count(f"</{BLOCK}>")
+    guiding = [hop.hop for hop in hops if hop.leader in profiles]
+    shares = dict(zip(guiding, split_budget(guiding, budget - frame), strict=True))
+    filled = []
+    for hop in hops:
+        if hop.leader not in profiles:
+            filled.append(hop)
+            continue
+        items = [item for item in select_items(profiles[hop.leader], hop.hop) if item.lesson not in excluded_lessons]
+        with_items = _fill_share(replace(hop, share=max(0, shares[hop.hop])), items)
+        excluded_lessons = excluded_lessons.union(item.lesson for item in with_items.kept)
+        filled.append(with_items)
+    return filled
+
+
+def _fill_share(hop: GuidanceHop, items: Sequence[GuidanceItem]) -> GuidanceHop:
+    """Give a leader the items that fit its share. A later, smaller item may fit where a larger one did not."""
+    tokens = sum(map(tokenizer.count, _make_tags(hop)))
+    kept: list[GuidanceItem] = []
+    cut: list[GuidanceItem] = []
+    for item in items:
+        cost = item.tokens
+        if all(item.section != kept_item.section for kept_item in kept):
+            cost += tokenizer.count(f"<{item.section}>") + tokenizer.count(f"</{item.section}>")
+        if tokens + cost <= hop.share:
+            kept.append(item)
+            tokens += cost
+        else:
+            cut.append(item)
+    return replace(hop, kept=tuple(kept), cut=tuple(cut))
+
+
+def _cut_last_item_of_farthest(hops: Sequence[GuidanceHop]) -> list[GuidanceHop]:
+    """Leave out the last item of the farthest leader that has one."""
+    farthest = max(hop.hop for hop in hops if hop.kept)
+    return [
+        replace(hop, kept=hop.kept[:-1], cut=(hop.kept[-1], *hop.cut)) if hop.hop == farthest else hop for hop in hops
+    ]
+
+
+def _with_result(hop: GuidanceHop) -> GuidanceHop:
+    """A leader with the tokens of its items in the block, or with the reason why it has none there."""
+    if hop.kept:
+        return replace(hop, tokens=_count_tokens(_render_leader(hop)))
+    return replace(hop, why=hop.why or ("no room in its share" if hop.cut else "it has no guidance"))
+
+
+def _count_tokens(lines: Sequence[PromptLine]) -> int:
+    return tokenizer.count("\n".join(line.text for line in lines)) if lines else 0
+
+
+def _render_block(hops: Sequence[GuidanceHop]) -> list[PromptLine]:
+    """The lines of the block; none if no leader has an item."""
+    lines = [line for hop in hops if hop.kept for line in _render_leader(hop)]
+    return [PromptLine(f"<{BLOCK}>", OWN_TEXT), *lines, PromptLine(f"</{BLOCK}>", OWN_TEXT)] if lines else []
+
+
+def _render_leader(hop: GuidanceHop) -> list[PromptLine]:
+    opening, closing = _make_tags(hop)
+    lines = [PromptLine(f"  {opening}", OWN_TEXT)]
+    for section in SECTION_ORDER:
+        items = [item for item in hop.kept if item.section == section]
+        if items:
+            lines += _render_section(hop, section, items)
+    return [*lines, PromptLine(f"  {closing}", OWN_TEXT)]
+
+
+def _render_section(hop: GuidanceHop, section: str, items: Sequence[GuidanceItem]) -> list[PromptLine]:
+    texts = [escape(format_item(item)) for item in items]
+    if section in INLINE_SECTIONS:
+        source = _make_source(f"{hop.leader}#{section}", hop, lowest_trust(item.trust for item in items))
+        return [PromptLine(f"    <{section}>{' | '.join(texts)}</{section}>", source)]
+    sources = [_make_source(item.ref, hop, item.trust) for item in items]
+    listed = [PromptLine(f"      - {text}", source) for text, source in zip(texts, sources, strict=True)]
+    return [PromptLine(f"    <{section}>", OWN_TEXT), *listed, PromptLine(f"    </{section}>", OWN_TEXT)]
+
+
+def format_item(item: GuidanceItem) -> str:
+    """The text of an item; a quote says that the operator approved it."""
+    return approved_text(item.text, is_quote=item.trust is Trust.QUOTED)
+
+
+def _make_tags(hop: GuidanceHop) -> tuple[str, str]:
+    return f'<leader id={quoteattr(hop.leader)} tier="{hop.tier}" hop="{hop.hop}">', "</leader>"
+
+
+def _make_source(ref: str, hop: GuidanceHop, trust: Trust) -> PromptSource:
+    return PromptSource(SourceKind.LEADER, ref, f"{hop.leader}, {hop.hop + 1} up", trust, trust is Trust.QUOTED)

@@ -16,7 +16,7 @@ from sqlmodel import Field, col, delete, select
 from engine.clock import Clock
 from engine.events import Event, GuidanceFoundNoisy, GuidanceFoundStale
 from engine.frozen import frozen
-from engine.hierarchy.guidance_block import select_items
+from engine.hierarchy.guidance import select_items
 from engine.hierarchy.outcomes import SessionFollower
 from engine.hierarchy.profiles import Profiles
 from engine.model import LeaderDecision, LeaderProfile, Pattern

@@ -116,33 +116,45 @@ def merge_profile(
 ) -> LeaderProfile:
     """Merge the profile of `soul.md` (`seed`) with the stored entries. `uses` is, by leader and key, how often prompts
     of all homes contained a pattern, and when they last did. Pure."""
-    findings: dict[tuple[str, str], dict[PatternSource, None]] = {}
-    for entry in entries:  # two homes may have the same pattern from different agents
-        findings.setdefault((entry.key, entry.text), {}).update(dict.fromkeys(entry.findings))
-    patterns = {pattern.key: pattern for pattern in seed.patterns}
+    newest = select_newest(entries)
+    patterns = []
+    for pattern in _merge_patterns(seed, entries, newest).values():
+        number, last_used = uses.get((seed.leader, pattern.key), (0, None))
+        patterns.append(replace(pattern, uses=number, last_used=last_used))
     decisions = {decision.id: decision for decision in seed.decisions}
-    whole: dict[str, Any] = {}
-    for (section, key), entry in select_newest(entries).items():
-        text = entry.text
-        if section == "patterns":
-            patterns.pop(key, None)
-            if text and may_guide(entry.trust, approved=bool(entry.body.get(APPROVED))):
-                patterns[key] = Pattern(key, text, at=entry.at, sources=tuple(findings[key, text]), trust=entry.trust)
-        elif section == "decisions":
+    other_sections: dict[str, Any] = {}
+    for (section, key), entry in newest.items():
+        if section == "decisions":
             decisions.pop(key, None)
-            if text:
-                decisions[key] = LeaderDecision(key, text, entry.at)
-        elif entry.body:
-            whole[section] = text or tuple(map(str, entry.body.get("items", ())))
-    for key, pattern in patterns.items():
-        number, last = uses.get((seed.leader, key), (0, None))
-        patterns[key] = replace(pattern, uses=number, last_used=last)
+            if entry.text:
+                decisions[key] = LeaderDecision(key, entry.text, entry.at)
+        elif section != "patterns" and entry.body:
+            other_sections[section] = entry.text or tuple(map(str, entry.body.get("items", ())))
     return replace(
         seed,
-        patterns=tuple(sorted(patterns.values(), key=lambda item: (-item.uses, *_newest_first(item.at), item.key))),
+        patterns=tuple(sorted(patterns, key=lambda item: (-item.uses, *_newest_first(item.at), item.key))),
         decisions=tuple(sorted(decisions.values(), key=lambda item: _newest_first(item.at))[:MAX_DECISIONS]),
-        **whole,
+        **other_sections,
     )
+
+
+def _merge_patterns(
+    seed: LeaderProfile, entries: Sequence[ProfileEntry], newest: Mapping[tuple[str, str], ProfileEntry]
+) -> dict[str, Pattern]:
+    """The patterns of `soul.md`, replaced by their newest entries. A pattern has the findings of all entries with its
+    key and text, because two homes may have it from different agents."""
+    findings: dict[tuple[str, str], dict[PatternSource, None]] = {}
+    for entry in entries:
+        findings.setdefault((entry.key, entry.text), {}).update(dict.fromkeys(entry.findings))
+    patterns = {pattern.key: pattern for pattern in seed.patterns}
+    for (section, key), entry in newest.items():
+        if section != "patterns":
+            continue
+        patterns.pop(key, None)
+        if entry.text and may_guide(entry.trust, approved=bool(entry.body.get(APPROVED))):
+            sources = tuple(findings[key, entry.text])
+            patterns[key] = Pattern(key, entry.text, at=entry.at, sources=sources, trust=entry.trust)
+    return patterns
 
 
 def _newest_first(at: datetime | None) -> tuple[bool, float]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Container, Iterable, Iterator
 
 from engine.model import LeaderDecision, LeaderProfile, Pattern, ProfileEdit, Refusal
 from engine.model.lessons import lesson_id
@@ -182,17 +182,26 @@ def parse_edits(before: LeaderProfile, text: str) -> tuple[ProfileEdit, ...]:
     }
     changes = [ProfileEdit(section, value) for section, value in whole.items() if value != getattr(before, section)]
     new: list[ProfileEdit] = []
-    former = {
+    texts_by_section = {
         "patterns": {pattern.key: pattern.text for pattern in before.patterns},
         "decisions": {decision.id: decision.text for decision in before.decisions},
     }
-    for section, texts in former.items():
-        edited = dict.fromkeys(texts, "")
-        for line in lines[section]:
-            key, _, body = line.partition(": ")
-            if key in texts:
-                edited[key] = body.strip()
-            else:
-                new.append(ProfileEdit(section, line))
+    for section, texts in texts_by_section.items():
+        keyed, without_key = _split_by_key(lines[section], texts)
+        edited = dict.fromkeys(texts, "") | keyed
         changes += [ProfileEdit(section, text, key) for key, text in edited.items() if text != texts[key]]
+        new += [ProfileEdit(section, line) for line in without_key]
     return (*changes, *new)
+
+
+def _split_by_key(lines: Iterable[str], keys: Container[str]) -> tuple[dict[str, str], list[str]]:
+    """(texts of the lines `key: text` by their key, lines without one of these `keys`)."""
+    keyed: dict[str, str] = {}
+    without_key: list[str] = []
+    for line in lines:
+        key, _, text = line.partition(": ")
+        if key in keys:
+            keyed[key] = text.strip()
+        else:
+            without_key.append(line)
+    return keyed, without_key

@@ -7,17 +7,20 @@ times, get the same profiles.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import sqlalchemy
 from sqlalchemy import ColumnElement
 from sqlalchemy.dialects.sqlite import insert
 from sqlmodel import Session, col, func, select
 
 from engine.events import ProfileEdited
 from engine.files import FileCache
+from engine.frozen import frozen
 from engine.hierarchy.agents import Agents
 from engine.hierarchy.profile_entries import (
     LISTS,
@@ -45,6 +48,7 @@ from engine.model import (
 from engine.model.lessons import lesson_id
 from engine.storage import state
 from engine.storage.database import Database, Transaction
+from engine.storage.erasing import SearchTerms, json_contains
 from engine.storage.rows import table_of
 
 LoadDecisions = Callable[[Sequence[str]], Mapping[str, Sequence[LeaderDecision]]]
@@ -118,11 +122,11 @@ class Profiles:
 
         def store_edits(tx: Transaction) -> None:
             current = select_newest(tx.session.exec(select(ProfileEntry).where(ProfileEntry.leader == leader)))
-            before = {(section, key): current.get((section, key)) for section, key, _ in changes}
+            before = {(change.section, change.key): current.get((change.section, change.key)) for change in changes}
             versions = [[*item, entry.version if entry else ""] for item, entry in before.items()]
             state.put(tx, f"{LAST_EDIT}{leader}", versions)
-            for section, key, body in changes:
-                self.write(tx, leader, section, key, body, is_edit=True)
+            for change in changes:
+                self.write(tx, leader, change.section, change.key, change.body, is_edit=True)
 
         self._database.write(store_edits)
         return self.get(leader)
@@ -131,8 +135,6 @@ class Profiles:
         """Undo the last edit. Raises `Refusal`: `unknown_agent`, `nothing_to_undo`."""
         self._agents.get(leader)
         seed = self._seed(leader)
-        seeded = {("patterns", pattern.key): pattern.text for pattern in seed.patterns}
-        seeded |= {("decisions", decision.id): decision.text for decision in seed.decisions}
 
         def restore(tx: Transaction) -> None:
             last_edit: list[list[str]] = state.get(tx.session, f"{LAST_EDIT}{leader}", [])
@@ -146,7 +148,7 @@ class Profiles:
             entries = {(entry.section, entry.key, entry.version): entry for entry in stored}
             for section, key, version in last_edit:
                 before = entries.get((section, key, version))
-                body = before.body if before else _text_body(seeded.get((section, key), ""))
+                body = before.body if before else _text_body(_find_text(seed, section, key))
                 self.write(tx, leader, section, key, body, before.findings if before else (), is_edit=True)
             state.put(tx, f"{LAST_EDIT}{leader}", [])
 
@@ -156,8 +158,11 @@ class Profiles:
     def preview(self, leader: str, edits: Sequence[ProfileEdit]) -> LeaderProfile:
         """The profile after these edits, without storing them. Raises `Refusal` as `edit`."""
         now = self.get(leader)
-        last = datetime.max.replace(tzinfo=UTC)  # newer than all stored versions
-        new = [make_entry(leader, *change, last, self.origin) for change in self._changes_of(now, edits)]
+        at = datetime.max.replace(tzinfo=UTC)  # newer than all stored versions
+        new = [
+            make_entry(leader, change.section, change.key, change.body, at, self.origin)
+            for change in self._changes_of(now, edits)
+        ]
         decisions = self._load_decisions([leader])
         with self._database.read() as session:
             return self._read_profiles(session, [leader], decisions, new)[leader]
@@ -170,8 +175,7 @@ class Profiles:
         except (OSError, ValueError, Refusal):
             return LeaderProfile(leader)
 
-    def _changes_of(self, now: LeaderProfile, edits: Sequence[ProfileEdit]) -> list[tuple[str, str, dict[str, Any]]]:
-        """(section, key, body) of the version that each edit makes."""
+    def _changes_of(self, now: LeaderProfile, edits: Sequence[ProfileEdit]) -> list[_ItemChange]:
         seed = self._seed(now.leader)
         return [_change_of(now, seed, edit) for edit in edits]
 
@@ -269,6 +273,52 @@ class Profiles:
         self.generation += 1
 
 
+class ProfileTexts:
+    """Finds and erases words in all versions of profile items (SPEC 4.10); see `engine.memory.forget.ErasableStore`."""
+
+    name = "profiles"
+
+    def __init__(self, database: Database, profiles: Profiles) -> None:
+        self._database = database
+        self._profiles = profiles
+
+    def find(self, query: SearchTerms, /) -> Iterator[tuple[str, str]]:
+        """(name, text) of each version that matches."""
+        with self._database.read() as session:
+            for row in _matching_entries(session, query):
+                name = "/".join(part for part in (row.leader, row.section, row.key) if part)
+                yield name, row.text or " · ".join(map(str, row.body.get("items", ())))
+
+    def erase(self, query: SearchTerms, /) -> int:
+        """Remove the matching texts; returns the number of versions. If the newest version of an item matches, a newer
+        version without the text is added, so that other machines remove it too."""
+
+        def empty_entries(tx: Transaction) -> int:
+            rows = _matching_entries(tx.session, query)
+            items = {(row.leader, row.section, row.key): row for row in sorted(rows, key=lambda row: row.at)}
+            for row in rows:
+                where = *match_item(row.leader, row.section, row.key), col(ProfileEntry.version) == row.version
+                emptied = sqlalchemy.update(ProfileEntry).where(*where)
+                tx.session.connection().execute(emptied.values(body={}, unsent=True))
+            for (leader, section, key), row in items.items():
+                if row.at == find_newest_time(tx.session, leader, section, key):
+                    self._profiles.write(tx, leader, section, key, _remaining_body(row.body, query))
+            tx.after_commit(self._profiles.bump_generation)  # even without rows: captured decisions may be erased
+            return len(rows)
+
+        return self._database.write(empty_entries)
+
+
+def _matching_entries(session: Session, query: SearchTerms) -> list[ProfileEntry]:
+    return [row for row in session.exec(select(ProfileEntry)) if json_contains(json.dumps(row.body), query)]
+
+
+def _remaining_body(body: Mapping[str, Any], query: SearchTerms) -> dict[str, Any]:
+    """The body without matching words: the items of a list that do not match, or an empty body for a text."""
+    remaining = [item for item in body.get("items", ()) if not query.match(str(item))]
+    return {"items": remaining} if remaining else {}
+
+
 def _merge_row(
     tx: Transaction,
     row: ProfileEntry | PatternUse,
@@ -286,25 +336,45 @@ def _merge_row(
     return tx.session.connection().execute(merged).rowcount
 
 
-def _change_of(now: LeaderProfile, seed: LeaderProfile, edit: ProfileEdit) -> tuple[str, str, dict[str, Any]]:
-    """The section, key and body of the version that an edit makes. Raises `Refusal`: `bad_section`, `bad_profile`."""
+@frozen
+class _ItemChange:
+    """The section, key and body of the version that an edit makes."""
+
+    section: str
+    key: str
+    body: dict[str, Any]
+
+
+def _change_of(now: LeaderProfile, seed: LeaderProfile, edit: ProfileEdit) -> _ItemChange:
+    """The change that an edit makes to the profile `now`. Raises `Refusal`: `bad_section`, `bad_profile`."""
     section, key = edit.section, edit.key
     if section not in SECTIONS:
         raise Refusal("bad_section", f"a profile has no {section}", "one of " + ", ".join(SECTIONS))
     if section in LISTS:
-        return section, "", _list_body(section, edit.value, getattr(seed, section))
+        return _ItemChange(section, "", _list_body(section, edit.value, getattr(seed, section)))
     if not isinstance(edit.value, str):
         raise Refusal("bad_profile", f"{section} must be a string", "write one string")
     line = item_text(edit.value)
     if section == "domain":
-        return section, "", _text_body(line if line != seed.domain else "")
+        return _ItemChange(section, "", _text_body(line if line != seed.domain else ""))
     if key:
         is_new_pattern = section == "patterns" and key not in {pattern.key for pattern in now.patterns}
-        return section, slug(key) if is_new_pattern else key, _text_body(line)
+        return _ItemChange(section, slug(key) if is_new_pattern else key, _text_body(line))
     if not line:
         raise Refusal("bad_profile", f"which of the {section}?", "give its key, or a new text")
     named = NAMED_ITEM.match(line) if section == "patterns" else None
-    return (section, slug(named[1]), _text_body(named[2])) if named else (section, lesson_id(line), _text_body(line))
+    if named:
+        return _ItemChange(section, slug(named[1]), _text_body(named[2]))
+    return _ItemChange(section, lesson_id(line), _text_body(line))
+
+
+def _find_text(profile: LeaderProfile, section: str, key: str) -> str:
+    """The text of a pattern or decision of a profile, "" for none."""
+    if section == "patterns":
+        return next((pattern.text for pattern in profile.patterns if pattern.key == key), "")
+    if section == "decisions":
+        return next((decision.text for decision in profile.decisions if decision.id == key), "")
+    return ""
 
 
 def _list_body(section: str, value: str | tuple[str, ...], seed: tuple[str, ...]) -> dict[str, Any]:

@@ -83,21 +83,25 @@ class ProfileSharing(Exchange):
             return
         shared.push(TOPIC, [_to_shared(row) for row in rows])
 
-        def mark_sent(tx: Transaction) -> None:
+        def mark_all(tx: Transaction) -> None:
             for row in rows:
-                keys = [column.name for column in table_of(type(row)).primary_key]
-                # If further uses were counted meanwhile, the row stays unsent.
-                names = [*keys, "uses"] if isinstance(row, PatternUse) else keys
-                same = [getattr(type(row), name) == getattr(row, name) for name in names]
-                tx.session.connection().execute(sqlalchemy.update(type(row)).where(*same).values(unsent=False))
+                _mark_sent(tx, row)
 
-        self._database.write(mark_sent)
+        self._database.write(mark_all)
 
     def _merge(self, rows: Sequence[SharedRow]) -> None:
         uses = [PatternUse.model_validate(row.document) for row in rows if "uses" in row.document]
         entries = [ProfileEntry.model_validate(row.document) for row in rows if "uses" not in row.document]
         entries = [entry for entry in entries if entry.section in SECTIONS]  # a newer version may have other sections
         self._database.write(lambda tx: self._profiles.merge_rows(tx, entries, uses, unsent=False))
+
+
+def _mark_sent(tx: Transaction, row: ProfileEntry | PatternUse) -> None:
+    """Store that the shared database has a row. If further uses were counted meanwhile, the row stays unsent."""
+    keys = [column.name for column in table_of(type(row)).primary_key]
+    names = [*keys, "uses"] if isinstance(row, PatternUse) else keys
+    same = [getattr(type(row), name) == getattr(row, name) for name in names]
+    tx.session.connection().execute(sqlalchemy.update(type(row)).where(*same).values(unsent=False))
 
 
 def _to_shared(row: ProfileEntry | PatternUse) -> SharedRow:

@@ -18,12 +18,20 @@ from engine.events import SoulRewritten, TeachingRefreshed
 from engine.files import read_plain, write_atomic
 from engine.hierarchy.agents import Agents
 from engine.hierarchy.bubbles import Bubbles
-from engine.hierarchy.guidance import Cascade
-from engine.hierarchy.guidance_block import format_item
+from engine.hierarchy.guidance import Cascade, format_item
 from engine.hierarchy.guided_sessions import GuidedSessions
 from engine.hierarchy.profiles import Profiles
 from engine.hierarchy.tiers import is_leader
-from engine.model import FlushReport, Guidance, Refusal, TeachingOutcome, TeachingResult, TeachingState, sanitise
+from engine.model import (
+    FlushReport,
+    Guidance,
+    GuidanceHop,
+    Refusal,
+    TeachingOutcome,
+    TeachingResult,
+    TeachingState,
+    sanitise,
+)
 from engine.model.text import INHERITED, write_section
 from engine.storage import state
 from engine.storage.database import Database, Transaction
@@ -38,16 +46,19 @@ TITLES = {"principles": "Principles", "patterns": "Patterns", "guardrails": "Gua
 
 def format_inherited_section(guidance: Guidance) -> str:
     """The text of the inherited section of one agent, "" if its leaders have no guidance for it. Pure."""
-    lines: list[str] = []
-    for hop in guidance.hops:
-        items = {title: [item for item in hop.kept if item.section == section] for section, title in TITLES.items()}
-        if any(items.values()):
-            lines += ["", f"### From {hop.leader}"]
-        for title, of_section in items.items():
-            if of_section:
-                lines += ["", f"{title}:", "", *(f"- {format_item(item)}" for item in of_section)]
+    lines = [line for hop in guidance.hops for line in _format_leader(hop)]
     head = ["## Inherited Wisdom", "", "Written by Clawpy from what your leaders know; edits here are overwritten."]
     return "\n".join(head + lines) if lines else ""
+
+
+def _format_leader(hop: GuidanceHop) -> list[str]:
+    """The guidance of one leader, without its decisions; no lines if there is none."""
+    lines: list[str] = []
+    for section, title in TITLES.items():
+        items = [f"- {format_item(item)}" for item in hop.kept if item.section == section]
+        if items:
+            lines += ["", f"{title}:", "", *items]
+    return ["", f"### From {hop.leader}", *lines] if lines else []
 
 
 class Teaching:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.engine import Engine
-from engine.hierarchy.gates import GATES
+from engine.hierarchy.bubbles import GATES
 from engine.model import (
     BubbleState,
     Card,

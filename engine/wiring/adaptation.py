@@ -17,7 +17,7 @@ from engine.execution.runners.flows import FLOWS
 from engine.execution.runners.model.host_protocol import Model
 from engine.execution.tree_diffs import make_patch
 from engine.git import Git
-from engine.hierarchy.guidance_block import select_items
+from engine.hierarchy.guidance import select_items
 from engine.learning.candidates.adaptation import Adaptation
 from engine.learning.candidates.effects import split_command
 from engine.learning.candidates.learned_guidance import LearnedGuidance

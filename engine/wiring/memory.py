@@ -12,7 +12,7 @@ from engine.events import EventBus
 from engine.execution.runners.model.single_questions import MemoryModel
 from engine.git.history import ProjectIds
 from engine.git.repository import top_folder
-from engine.hierarchy.profile_erasing import ProfileTexts
+from engine.hierarchy.profiles import ProfileTexts
 from engine.learning.candidates.candidates import CandidateTexts
 from engine.memory.captures import WorkReader
 from engine.memory.embedding import Endpoint

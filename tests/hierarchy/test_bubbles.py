@@ -15,8 +15,8 @@ import sqlalchemy
 from sqlmodel import Session
 
 from engine.clock import FakeClock
-from engine.hierarchy.cascade_config import CascadeConfig
-from engine.hierarchy.gates import GATES, ask_gates, find_pattern, is_relevant, similarity
+from engine.hierarchy.bubbles import GATES, ask_gates, find_pattern, is_relevant, similarity
+from engine.hierarchy.organisation import CascadeConfig
 from engine.hierarchy.teaching import remove_lesson
 from engine.hierarchy.tiers import AgentTier
 from engine.model import Bubble, BubbleState, LeaderProfile, Learning, Pattern, Refusal, Trust

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from engine import tokenizer
 from engine.clock import FakeClock
-from engine.hierarchy.guidance_block import MAX_KEY_PATTERNS, SECTIONS_BY_HOP, compose, split_budget
+from engine.hierarchy.guidance import MAX_KEY_PATTERNS, SECTIONS_BY_HOP, compose, split_budget
 from engine.model import (
     Guidance,
     GuidanceHop,
@@ -79,7 +79,8 @@ BRIEF = LeaderProfile("x", principles=("Be brief.", "Be kind."))
 def test_the_block_never_exceeds_its_budget_and_is_well_formed(
     profiles: list[LeaderProfile | None], budget: int
 ) -> None:
-    lines, hops, tokens = compose(*chain_of(profiles), budget)
+    composed = compose(*chain_of(profiles), budget)
+    lines, hops, tokens = composed.lines, composed.hops, composed.tokens
     text = "\n".join(line.text for line in lines)
     assert tokens == tokenizer.count(text) <= budget
     if not lines:
@@ -104,20 +105,21 @@ def test_the_block_never_exceeds_its_budget_and_is_well_formed(
     "nearest", [BRIEF, LeaderProfile("x", patterns=(Pattern("huge", "漢字" * 290),))], ids=["brief", "too long"]
 )
 def test_a_leader_with_little_guidance_does_not_silence_those_above(nearest: LeaderProfile) -> None:
-    _, hops, _ = compose(*chain_of([nearest, FULL, FULL]), 800)
+    hops = compose(*chain_of([nearest, FULL, FULL]), 800).hops
     assert hops[1].tokens > hops[0].tokens
     assert hops[2].kept
 
 
 def test_the_nearer_a_leader_the_more_sections_it_has() -> None:
-    lines, hops, _ = compose(*chain_of([FULL] * 3), 5000)
+    block = compose(*chain_of([FULL] * 3), 5000)
+    hops = block.hops
     assert [sorted({item.section for item in hop.kept}) for hop in hops] == [
         ["guardrails", "patterns", "principles", "recent-decisions"], ["patterns", "principles"], ["principles"],
     ]  # fmt: skip
     assert len([item for item in hops[0].kept if item.section == "patterns"]) == 10
     key_patterns = [item.ref for item in hops[1].kept if item.section == "patterns"]
     assert key_patterns == [f"leader_1#patterns/pattern_{n}" for n in range(MAX_KEY_PATTERNS)]
-    sources = {line.source.ref for line in lines if line.source.kind is SourceKind.LEADER}
+    sources = {line.source.ref for line in block.lines if line.source.kind is SourceKind.LEADER}
     assert {"leader_0#guardrails/1", "leader_2#principles"} <= sources
 
 
@@ -132,9 +134,9 @@ def test_shares_are_1_to_0_6_to_0_3_of_the_whole_chain(hops: list[int], expected
 def test_a_lesson_of_a_nearer_leader_or_block_is_not_repeated() -> None:
     hops = [GuidanceHop(name, 3, hop) for hop, name in enumerate(("lead", "cto"))]
     excluded = frozenset({lesson_id("be kind")})
-    lines, hops, _ = compose(hops, {"lead": BRIEF, "cto": BRIEF}, 800, excluded)
-    assert [[item.text for item in hop.kept] for hop in hops] == [["Be brief."], []]
-    assert sum("Be brief." in line.text for line in lines) == 1
+    block = compose(hops, {"lead": BRIEF, "cto": BRIEF}, 800, excluded)
+    assert [[item.text for item in hop.kept] for hop in block.hops] == [["Be brief."], []]
+    assert sum("Be brief." in line.text for line in block.lines) == 1
 
 
 # -- of an agent

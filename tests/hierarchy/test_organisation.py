@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.hierarchy.cascade_config import CascadeConfig, CascadeConfigFile, read_config
+from engine.hierarchy.organisation import CascadeConfig, CascadeConfigFile, read_config
 from engine.hierarchy.tiers import DEPTH, OWNER, climb_chain, resolve_tier, walk_chain
 from tests.support.helpers import refused
 

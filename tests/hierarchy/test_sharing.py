@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from engine.clock import FakeClock
 from engine.events import EventBus
-from engine.hierarchy.profile_erasing import ProfileTexts
+from engine.hierarchy.profiles import ProfileTexts
 from engine.model import BubbleState
 from engine.storage.database import Database
 from engine.storage.erasing import SearchTerms
