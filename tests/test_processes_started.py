@@ -16,7 +16,6 @@ STARTERS = {
     "engine/execution/processes.py": "what sessions run, in the sandbox",
     "engine/execution/live_session.py": "names the type of a session's process",
     "engine/execution/runners/acp/conversation.py": "names the type of a session's process",
-    "engine/execution/runners/acp/json_rpc_pipe.py": "names the type of a session's process",
     "engine/execution/sandbox/bubblewrap.py": "tries whether bubblewrap works here",
     "engine/execution/sandbox/__init__.py": "tries whether a sandbox works here",
     "engine/execution/sandbox/escapes.py": "tries what a sandbox holds here",

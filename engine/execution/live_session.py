@@ -26,7 +26,7 @@ from engine.execution.runners.flow import (
     CommandResult,
     SessionStopped,
 )
-from engine.execution.runners.toolchains.missing_items import MissingItem, missing_fix
+from engine.execution.runners.toolchains.project_tools import MissingItem, missing_fix
 from engine.execution.sandbox import Confinement, Sandbox
 from engine.execution.sandbox.command_environment import make_session_environment
 from engine.execution.sandbox.host_gate import HostGate

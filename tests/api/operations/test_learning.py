@@ -15,7 +15,7 @@ from clawpy_console.cli.requests import make_request
 from clawpy_console.cli.verbs import parse
 from engine import Engine, Home, open_engine
 from engine.api.operations import dispatch
-from engine.execution.runners.flows.agents_md import lessons_in
+from engine.execution.runners.flows.documents import lessons_in
 from engine.model import ChangeState, Refusal, SessionState
 from engine.overrides import Overrides
 from tests.conftest import Repository

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.execution.runners.acp.agent_transcript import AgentTranscript, command_of
-from engine.execution.runners.acp.json_rpc_pipe import parse_message
+from engine.execution.runners.acp.conversation import parse_message
 from engine.execution.runners.acp.requests import choose_option
 from engine.model.secrets import redact
 

@@ -11,8 +11,15 @@ from pydantic import ValidationError
 
 from engine.execution.prompt_parts import ProjectPart
 from engine.execution.runners.flow import CannotRun, FlowError
-from engine.execution.runners.flows.agents_md import FILE, WriteAgentsMd, format_section, lessons_in
-from engine.execution.runners.flows.changelog_text import add_entries, classify, is_mentioned
+from engine.execution.runners.flows.documents import (
+    FILE,
+    WriteAgentsMd,
+    add_entries,
+    classify,
+    format_section,
+    is_mentioned,
+    lessons_in,
+)
 from engine.model import PromptRequest
 from engine.model.text import INHERITED, LEARNT, find_section, one_line, write_section
 from tests.conftest import Repository

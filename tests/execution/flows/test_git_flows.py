@@ -9,8 +9,8 @@ import pytest
 
 from engine.clock import FakeClock
 from engine.execution.runners.flow import FlowError
-from engine.execution.runners.flows.branches import ComparedBranch
 from engine.execution.runners.flows.merging import describe_order
+from engine.execution.runners.flows.upkeep import ComparedBranch
 from tests.conftest import Repository
 from tests.execution.flows.conftest import CART, TEST_CART, RunFlow, commit_branches, commit_shop
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from engine.execution.runners.flows.suite_runs import how_to_run_tests
+from engine.execution.runners.toolchains.detection import environment_command
 from engine.execution.runners.toolchains.installing import find_installations
-from engine.execution.runners.toolchains.package_managers import environment_command
 from engine.execution.runners.toolchains.projects import find_packages, find_projects, project_at
 from tests.conftest import Repository
 from tests.support.helpers import make_program, read_table

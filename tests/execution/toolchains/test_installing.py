@@ -19,6 +19,7 @@ from engine.execution.live_session import LiveSession
 from engine.execution.runners.flow import CommandResult, FlowResult, Job, Place, RetryLater
 from engine.execution.runners.flow_runner import FlowRunner
 from engine.execution.runners.runner import Runner, RunnerResult
+from engine.execution.runners.toolchains.detection import PackageSetup
 from engine.execution.runners.toolchains.installing import (
     Installation,
     _finish_swap,
@@ -29,7 +30,6 @@ from engine.execution.runners.toolchains.installing import (
     install_into_tree,
     installation_failure,
 )
-from engine.execution.runners.toolchains.package_managers import PackageSetup
 from engine.execution.runners.toolchains.projects import find_packages, project_at
 from engine.execution.sandbox.ladder import find_best_sandbox
 from engine.model import ALWAYS_ASKED, Assignment, RunnerInfo, SessionState, SessionView, Verdict

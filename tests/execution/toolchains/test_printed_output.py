@@ -7,11 +7,8 @@ from typing import Any
 
 import pytest
 
-from engine.execution.runners.toolchains.lint_findings import Finding, read_findings
-from engine.execution.runners.toolchains.printed_results import read_printed
-from engine.execution.runners.toolchains.reports import REPORT_READERS
-from engine.execution.runners.toolchains.run_results import FinishedRun
-from engine.model import CheckResult
+from engine.execution.runners.toolchains.project_tools import Finding, read_findings
+from engine.execution.runners.toolchains.run_results import FinishedRun, read_result
 from tests.support.helpers import read_table
 
 TABLE = read_table(__file__)
@@ -30,17 +27,11 @@ def finished_run(output: str = "", exit_code: int = 1, *, report: str = "", fold
     return FinishedRun("tool", "tool test", output, exit_code, report, folder)
 
 
-def read(reader: str, run: FinishedRun) -> CheckResult:
-    check = REPORT_READERS[reader](run) if reader in REPORT_READERS else read_printed(reader, run)
-    assert check is not None
-    return check
-
-
 def test_junit_reports_have_node_ids(tmp_path: Path) -> None:
     (tmp_path / "tests").mkdir()
     for name in ("test_cart.py", "test_broken.py"):
         (tmp_path / "tests" / name).touch()
-    check = read("junit", finished_run(report=JUNIT, folder=tmp_path))
+    check = read_result("junit", finished_run(report=JUNIT, folder=tmp_path))
     assert (check.passed, check.failed, check.errors, check.skipped, check.seconds) == (1, 1, 2, 1, 1.234)
     assert check.failing == ("tests/test_cart.py::test_tax", "tests/test_cart.py::test_db", "tests/test_broken.py")
     assert check.durations[:2] == (
@@ -51,13 +42,13 @@ def test_junit_reports_have_node_ids(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("exit_code", "errors"), [(5, 0), (3, 1), (-11, 1)])
 def test_a_run_without_its_report_has_an_error(exit_code: int, errors: int) -> None:
-    check = read("junit", finished_run(report="<testsuite", exit_code=exit_code))
+    check = read_result("junit", finished_run(report="<testsuite", exit_code=exit_code))
     assert (check.passed, check.errors, check.green) == (0, errors, False)
 
 
 @pytest.mark.parametrize("row", TABLE["runner"], ids=lambda row: row["format"])
 def test_the_output_of_a_test_runner_is_read(row: dict[str, Any]) -> None:
-    check = read(row["format"], finished_run(row.get("start", "") + row["output"], row["exit_code"]))
+    check = read_result(row["format"], finished_run(row.get("start", "") + row["output"], row["exit_code"]))
     assert [check.passed, check.failed, check.skipped, check.errors] == row["counts"]
     assert list(check.failing) == row["failing"]
     assert check.seconds == pytest.approx(row["seconds"], abs=0.01)
@@ -66,11 +57,13 @@ def test_the_output_of_a_test_runner_is_read(row: dict[str, Any]) -> None:
 
 def test_the_time_of_each_go_test_is_read() -> None:
     output = next(row["output"] for row in TABLE["runner"] if row["format"] == "go")
-    assert read("go", finished_run(output)).durations[0] == ("example.com/shop/cart::TestAdd", 0.1)
+    assert read_result("go", finished_run(output)).durations[0] == ("example.com/shop/cart::TestAdd", 0.1)
 
 
-def test_output_without_results_is_no_result_when_the_command_succeeded() -> None:
-    assert read_printed("words", finished_run("compiled with great success\n", 0)) is None
+@pytest.mark.parametrize(("exit_code", "passed"), [(0, 1), (2, 0)])
+def test_of_output_without_results_only_the_exit_code_counts(exit_code: int, passed: int) -> None:
+    check = read_result("words", finished_run("compiled with great success\n", exit_code))
+    assert (check.counted, check.passed, check.failed) == (False, passed, 1 - passed)
 
 
 @pytest.mark.parametrize("row", TABLE["linter"], ids=lambda row: row["format"])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import logging
 import subprocess
 from collections import deque
@@ -26,7 +27,6 @@ from engine.execution.output_lines import LineSplitter
 from engine.execution.processes import has_ended
 from engine.execution.runners.acp.agent_transcript import AgentTranscript
 from engine.execution.runners.acp.agents import ConfiguredAgent
-from engine.execution.runners.acp.json_rpc_pipe import JsonRpcPipe
 from engine.execution.runners.acp.requests import ClientRequests
 from engine.execution.runners.flow import FlowError, RetryLater
 from engine.frozen import frozen
@@ -263,3 +263,112 @@ def _call_soon(loop: asyncio.AbstractEventLoop, callback: Callable[[], object]) 
 def _log_quietly(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
     """Log errors of asyncio at a level that does not reach the terminal."""
     log.debug("%s", context.get("message"), exc_info=context.get("exception"))
+
+
+MAX_LINE_BYTES = 32 * 1024 * 1024
+"""Maximum number of bytes of a message. The default of asyncio is 64 KiB, which is too little for a diff."""
+
+MAX_UNREAD_BYTES = 64 * 1024 * 1024
+"""Maximum number of bytes that wait for an agent that does not read."""
+
+LAST_OUTPUT_SECONDS = 0.5
+"""Seconds after an agent closed its input in which its output is still read."""
+
+MAX_SHOWN_CHARACTERS = 300
+"""Maximum number of characters that are shown of a line that is not a message."""
+
+
+class JsonRpcPipe:
+    """The stdin and stdout of one agent. All methods must be called in one event loop.
+
+    `on_invalid_line` receives lines that are not messages. After `receive` returned None, `problem` says why; it is ""
+    if the agent closed its output.
+    """
+
+    def __init__(self, on_invalid_line: Callable[[str], None]) -> None:
+        self._on_invalid_line = on_invalid_line
+        self._reader = asyncio.StreamReader(limit=MAX_LINE_BYTES)
+        self._out: asyncio.WriteTransport
+        self._in: asyncio.BaseTransport
+        self.problem = ""
+
+    @classmethod
+    async def open(cls, process: subprocess.Popen[bytes], on_invalid_line: Callable[[str], None]) -> JsonRpcPipe:
+        """Open the pipes of `process`."""
+        pipe = cls(on_invalid_line)
+        loop = asyncio.get_running_loop()
+        pipe._in, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(pipe._reader), process.stdout)
+        pipe._out, _ = await loop.connect_write_pipe(lambda: _WriteProtocol(pipe._end_soon), process.stdin)
+        return pipe
+
+    async def send(self, message: dict[str, Any]) -> None:
+        """Queue a message. If the agent has closed its pipes, an answer is dropped, and a request raises
+        ConnectionError."""
+        if self._out.is_closing() or self._in.is_closing():
+            if "method" in message:
+                raise ConnectionError("the agent has exited")
+            return
+        self._out.write(json.dumps(message, separators=(",", ":")).encode() + b"\n")
+        if self._out.get_write_buffer_size() > MAX_UNREAD_BYTES:
+            self._end(f"it does not read what it is sent; {MAX_UNREAD_BYTES // 2**20} MiB wait")
+
+    async def receive(self) -> dict[str, Any] | None:
+        """The next message; None if there are no more."""
+        while not self.problem:
+            await asyncio.sleep(0)  # lets earlier messages be handled first, so that tasks do not pile up
+            try:
+                line = await self._reader.readuntil(b"\n")
+            except asyncio.IncompleteReadError as end:
+                line = end.partial  # the last line without a newline, or nothing
+                if not line:
+                    return None
+            except asyncio.LimitOverrunError:
+                self._end(f"it wrote a line of more than {MAX_LINE_BYTES // 2**20} MiB")
+                return None
+            if (message := parse_message(line)) is not None:
+                return message
+            if shown := line[: 4 * MAX_SHOWN_CHARACTERS].decode(errors="replace").strip():
+                self._on_invalid_line(shown[:MAX_SHOWN_CHARACTERS])
+        return None
+
+    async def close(self) -> None:
+        """Close the pipes. Nothing more is sent or received."""
+        self._in.close()
+        if not self._out.is_closing():
+            self._out.abort()  # nobody waits until it is read
+
+    def _end_soon(self) -> None:
+        """End a moment later, because the agent closed its input or ended. Its earlier output can still be read."""
+        asyncio.get_running_loop().call_later(LAST_OUTPUT_SECONDS, self._end, "")
+
+    def _end(self, problem: str) -> None:
+        self.problem = self.problem or problem
+        self._in.close()  # before `feed_eof`, because no data may be fed after it
+        self._reader.feed_eof()
+
+
+class _WriteProtocol(asyncio.BaseProtocol):
+    def __init__(self, on_lost: Callable[[], None]) -> None:
+        self._on_lost = on_lost
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._on_lost()
+
+
+def parse_message(line: bytes) -> dict[str, Any] | None:
+    """The JSON-RPC message in a line, in a form that the protocol's library accepts; None if the line has none."""
+    try:
+        message = json.loads(line.decode(errors="replace"))
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(message, dict):
+        return None
+    if "method" in message:  # the id of a request is the agent's, and goes back as it is
+        return message if isinstance(message["method"], str) else None
+    if type(message.get("id")) is not int:
+        return None
+    if "result" not in message and not isinstance(message.get("error"), dict):
+        # The message becomes an error. Otherwise the turn would wait forever for an answer.
+        words = str(message.get("error") or "an error without a message")[:MAX_SHOWN_CHARACTERS]
+        message["error"] = {"code": -32603, "message": words}
+    return message

@@ -117,8 +117,7 @@ class AcpRunner(AgentRunner):
         """Start the agent in `folder` and open its session. Its process and its commands end with the block."""
         from engine.execution.runners.acp.agent_transcript import AgentTranscript
         from engine.execution.runners.acp.conversation import Conversation
-        from engine.execution.runners.acp.requests import ClientRequests
-        from engine.execution.runners.acp.terminals import Terminals
+        from engine.execution.runners.acp.requests import ClientRequests, Terminals
         from engine.execution.runners.acp.turns import AgentTurns, UsageCounter
 
         command = agent.settings.command

@@ -10,22 +10,25 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from engine.execution.runners.flow import Flow
-from engine.execution.runners.flows.agents_md import WriteAgentsMd
-from engine.execution.runners.flows.autosquash import RehearseAutosquash
-from engine.execution.runners.flows.branches import ReportBranches
 from engine.execution.runners.flows.broken_tests import ApplyFix, Bisect, RehearseRevert
-from engine.execution.runners.flows.changelog import DraftChangelog, LookAtRelease
+from engine.execution.runners.flows.documents import DraftChangelog, LookAtRelease, WriteAgentsMd
 from engine.execution.runners.flows.failure_causes import NarrowFailures
 from engine.execution.runners.flows.history import FindJointChanges, LookAtPullRequest, SummariseDay
 from engine.execution.runners.flows.leftovers import FindOutdatedDocs, LookForLeftovers, RemoveLeftovers, UpdateDocs
 from engine.execution.runners.flows.lint import FixLint, Lint
-from engine.execution.runners.flows.lost_commits import KeepCommits, LookAtStash
 from engine.execution.runners.flows.merging import ForecastConflicts, RehearseMerge, UnfinishedOperation
 from engine.execution.runners.flows.packages import PrepareEnvironment, UpdateLock
 from engine.execution.runners.flows.testing import CheckCleanHead, RunTests, UncoveredLines
 from engine.execution.runners.flows.unpublished_changes import LookAtChanges, ReviewUnpushed
 from engine.execution.runners.flows.unreliable_tests import HuntFlakes, Quarantine, TimeTests
-from engine.execution.runners.flows.upkeep import ReclaimSpace, UndoLanding
+from engine.execution.runners.flows.upkeep import (
+    KeepCommits,
+    LookAtStash,
+    ReclaimSpace,
+    RehearseAutosquash,
+    ReportBranches,
+    UndoLanding,
+)
 
 _FLOW_CLASSES: tuple[type[Flow], ...] = (
     RunTests, Bisect, RehearseMerge, RehearseRevert, ApplyFix, HuntFlakes, CheckCleanHead, DraftChangelog, Lint,

@@ -24,11 +24,9 @@ from engine.execution.runners.flow import (
 )
 from engine.execution.runners.flows.git_steps import resolve_commit, restore_tree, store_tree
 from engine.execution.runners.flows.suite_runs import find_project, run_command
+from engine.execution.runners.toolchains.detection import add_package_command
 from engine.execution.runners.toolchains.installing import linked_packages
-from engine.execution.runners.toolchains.lint_findings import Finding
-from engine.execution.runners.toolchains.missing_items import first_missing
-from engine.execution.runners.toolchains.package_managers import add_package_command
-from engine.execution.runners.toolchains.project_tools import Linter
+from engine.execution.runners.toolchains.project_tools import Finding, Linter, first_missing
 from engine.execution.runners.toolchains.python_projects import is_python_project
 from engine.execution.runners.toolchains.tool_table import LINTERS, read_text
 from engine.frozen import frozen

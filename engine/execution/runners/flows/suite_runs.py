@@ -8,16 +8,16 @@ from dataclasses import replace
 from pathlib import Path
 
 from engine.execution.runners.flow import CannotRun, CommandResult, FlowError, Job
+from engine.execution.runners.toolchains.detection import environment_command
 from engine.execution.runners.toolchains.installing import linked_packages
-from engine.execution.runners.toolchains.missing_items import (
+from engine.execution.runners.toolchains.project_tools import (
     EXECUTION_KINDS,
     MISSING_KINDS,
     PROGRAM_FIXES,
     MissingItem,
+    Toolchain,
     first_missing,
 )
-from engine.execution.runners.toolchains.package_managers import environment_command
-from engine.execution.runners.toolchains.project_tools import Toolchain
 from engine.execution.runners.toolchains.projects import Project, find_projects
 from engine.execution.runners.toolchains.python_projects import is_python_project
 from engine.execution.runners.toolchains.tool_table import Command

@@ -39,8 +39,8 @@ from engine.execution.runners.flows.suite_runs import (
     run_tests,
     toolchain_for,
 )
+from engine.execution.runners.toolchains.detection import add_package_command
 from engine.execution.runners.toolchains.installing import linked_packages
-from engine.execution.runners.toolchains.package_managers import add_package_command
 from engine.execution.runners.toolchains.project_tools import Toolchain
 from engine.execution.runners.toolchains.tool_table import Command
 from engine.files import read_plain

@@ -1,12 +1,297 @@
-"""Flows that change the engine's own files: they reclaim disk space, or undo a landing as `clawpy undo` does."""
+"""Flows that tidy up: a repository's branches, stashes and commits, and what Clawpy itself stored."""
 
 from __future__ import annotations
 
+import shlex
+from datetime import datetime
+
 from pydantic import Field
 
-from engine.execution.runners.flow import Flow, FlowError, FlowResult, Job, Place, Revision
+from engine.execution.runners.flow import (
+    Facts,
+    Flow,
+    FlowError,
+    FlowResult,
+    Job,
+    Place,
+    ProjectFlow,
+    Revision,
+    as_facts,
+)
+from engine.execution.runners.flows.git_steps import (
+    list_commits,
+    main_branch,
+    operator_git,
+    read_commit,
+    report_conflicts,
+    reset_worktree,
+    resolve_commit,
+    try_git,
+)
+from engine.execution.runners.flows.suite_runs import try_whole_suite
+from engine.execution.tree_merges import create_branch
+from engine.frozen import frozen
+from engine.git.history import count_apart
+from engine.git.lost_commits import Stash, is_reachable, read_stashes
+from engine.git.merges import try_merge
 from engine.model import Refusal
-from engine.model.text import count
+from engine.model.text import count, join_names, last_line
+
+MAX_BRANCHES = 200
+"""Maximum number of branches. If there are more, those with the oldest last commits are taken."""
+
+
+@frozen
+class ComparedBranch:
+    """One local branch, compared with the base."""
+
+    name: str
+    days: int
+    """Days since its last commit."""
+    ahead: int
+    behind: int
+    is_checked_out: bool
+    """Whether it is checked out in any working tree."""
+    state: str
+    """"merged", "applied" (rebased or squashed), "stale" or "active"."""
+
+    @property
+    def command(self) -> str:
+        """The shell command that deletes it; "" if it should not be deleted."""
+        name = shlex.quote(self.name)
+        if self.is_checked_out or self.state == "active":
+            return ""
+        # -d deletes only a branch that git knows to be merged. A rebased or squashed branch needs -D.
+        return f"git branch {'-d' if self.state == 'merged' else '-D'} -- {name}"
+
+
+class ReportBranches(Flow):
+    """Compares each local branch with the main one."""
+
+    name = "report_branches"
+    label = "Report branches"
+    place = Place.OPERATOR_TREE
+    days: int = Field(default=30, ge=1, le=3650, description="a branch without a commit for this many days is stale")
+
+    def describe(self) -> str:
+        return f"Report the branches that are merged or had no commit for {count(self.days, 'day')}"
+
+    def run(self, job: Job) -> FlowResult:
+        base = main_branch(job)
+        if base is None:
+            raise FlowError("no branch to compare with", "create main, or check out a branch")
+        job.say(f"Compared with {base}")
+        branches = self._read_branches(job, base)
+        width = max((len(branch.name) for branch in branches), default=0)
+        titles = {
+            "merged": f"Merged into {base}",
+            "applied": f"Their changes are in {base} as other commits (rebased or squashed)",
+            "stale": f"No commit for {self.days} days",
+        }
+        for state, title in titles.items():
+            group = [branch for branch in branches if branch.state == state]
+            if group:
+                job.say(f"{title}:")
+            for branch in group:
+                note = "checked out" if branch.is_checked_out else branch.command
+                numbers = f"{branch.days:>4} d  +{branch.ahead} -{branch.behind}"
+                job.say(f"  {branch.name:<{width}}  {numbers:<16}  {note}")
+        to_tidy = [branch for branch in branches if branch.state in titles]
+        rows = as_facts(to_tidy, "name", "state", "days", "ahead", "behind", "command")
+        stale = sum(branch.state == "stale" for branch in to_tidy)
+        number = count(len(branches), "branch")
+        summary = f"{len(to_tidy) - stale} merged and {stale} stale of {number}"
+        if not to_tidy:
+            summary = f"Nothing to tidy: {number} besides {base}, all active"
+        return FlowResult(summary, facts={"base": base, "branches": rows})
+
+    def _read_branches(self, job: Job, base: str) -> list[ComparedBranch]:
+        form = "%(refname)%00%(objectname)%00%(committerdate:iso-strict)%00%(worktreepath)"
+        out = job.git.text(
+            "for-each-ref", "--sort=committerdate", f"--count={MAX_BRANCHES}", f"--format={form}", "refs/heads/"
+        )
+        rows = [line.split("\0") for line in out.splitlines()]
+        return [self._read_branch(job, base, row) for row in rows if row[0].removeprefix("refs/heads/") != base]
+
+    def _read_branch(self, job: Job, base: str, row: list[str]) -> ComparedBranch:
+        reference, sha, date, worktree = row
+        ahead, behind = count_apart(job.git, sha, f"refs/heads/{base}")
+        days = max(0, (job.clock.now() - datetime.fromisoformat(date)).days)
+        state = "stale" if days >= self.days else "active"
+        if ahead == 0:
+            state = "merged"
+        elif ahead <= 100 and _is_applied(job, base, sha):
+            state = "applied"
+        name = reference.removeprefix("refs/heads/")
+        return ComparedBranch(name, days, ahead, behind, is_checked_out=bool(worktree), state=state)
+
+
+def _is_applied(job: Job, base: str, sha: str) -> bool:
+    """Whether the base has all changes of a branch, as separate commits or squashed into one."""
+    upstream = f"refs/heads/{base}"
+    lines = job.git.text("cherry", upstream, sha).splitlines()
+    if lines and all(line.startswith("-") for line in lines):
+        return True
+    return not try_merge(job.git.folder, job.git.text("rev-parse", upstream), sha).adds
+
+
+MAX_STASH_FILES = 20
+"""Maximum number of files of a stash in the transcript."""
+
+
+class LookAtStash(Flow):
+    """Applies each stash to HEAD in a throw-away worktree; the stashes stay as they are."""
+
+    name = "look_at_stash"
+    label = "Look at stashes"
+    place = Place.WORKTREE
+    stashes: list[Revision] = Field(min_length=1, max_length=10, description="the stashes, as ids of their commits")
+
+    def describe(self) -> str:
+        return f"Look at {count(len(self.stashes), 'old stash')}: does it still apply?"
+
+    def run(self, job: Job) -> FlowResult:
+        git = operator_git(job)
+        head = git.text("rev-parse", "HEAD")
+        stashes = [stash for stash in read_stashes(git) if stash.commit in self.stashes]
+        if not stashes:
+            return FlowResult("None of these stashes exists any more")
+        states = {stash.name: self._try_stash(job, stash, head) for stash in stashes}
+        reset_worktree(job, head)
+        # Dropping a stash renumbers those with higher numbers, so the highest number is dropped first.
+        in_head = [name for name, state in reversed(states.items()) if state == "already in HEAD"]
+        if in_head:
+            commands = " && ".join(f"git stash drop {name}" for name in in_head)
+            job.say(f"To drop the stashes that are already in HEAD: `{commands}`")
+        summary = "; ".join(f"{stash.name} ({stash.words[:40]}): {states[stash.name]}" for stash in stashes)
+        return FlowResult(summary, facts={"stashes": states})
+
+    def _try_stash(self, job: Job, stash: Stash, head: str) -> str:
+        where = f"on {stash.branch}" if stash.branch else "on a detached HEAD"
+        job.say(f"{stash.name} of {stash.at:%F}, {where}: {stash.words}")
+        job.say_list(stash.files, MAX_STASH_FILES, indent="  ")
+        state = _find_state(job, stash, head)
+        job.say(f"  {state}")
+        job.say(f"  To apply: `git stash apply {stash.name}`; to drop: `git stash drop {stash.name}`")
+        return state
+
+
+def _find_state(job: Job, stash: Stash, head: str) -> str:
+    """Apply a stash to `head` in the worktree. Returns in words whether that works."""
+    reset_worktree(job, head)
+    # The stash is picked like a commit, because `git stash apply` would look into nested repositories.
+    applied = try_git(job, "cherry-pick", "--no-commit", "--mainline", "1", stash.commit)
+    if applied.error:
+        raise FlowError(f"git cannot try {stash.name}: {last_line(applied.error)}")
+    if applied.conflicts:
+        return f"conflicts in {join_names(applied.conflicts, 3)}"
+    untracked = _read_untracked(job, stash)
+    in_head = {path: _find_object(job, head, path) for path in untracked}
+    different = [path for path, blob in untracked.items() if in_head[path] not in ("", blob)]
+    if different:
+        return f"does not apply: {join_names(different, 3)} already {'exists' if len(different) == 1 else 'exist'}"
+    if untracked == in_head and not job.git.text("status", "--porcelain"):
+        return "already in HEAD"
+    return "still applies"
+
+
+def _read_untracked(job: Job, stash: Stash) -> dict[str, str]:
+    """The untracked files of a stash: the ids of their contents by path."""
+    blobs = {}
+    for entry in job.git.items("ls-tree", "-r", "-z", f"{stash.commit}^3", allowed=(0, 128)):
+        about, _, path = entry.partition("\t")
+        blobs[path] = about.split()[2]
+    return blobs
+
+
+def _find_object(job: Job, commit: str, path: str) -> str:
+    """The id of what `commit` has at `path`, "" if it has nothing there."""
+    return job.git.text("rev-parse", "--verify", "--quiet", f"{commit}:{path}", allowed=(0, 1))
+
+
+class KeepCommits(Flow):
+    """Makes `rescued-…` branches and changes nothing else."""
+
+    name = "keep_commits"
+    label = "Keep commits"
+    place = Place.BRANCH
+    commits: list[Revision] = Field(min_length=1, max_length=5, description="the newest commit of each line to keep")
+
+    def describe(self) -> str:
+        return f"Make a branch for the commits that are on no branch: {join_names(sha[:10] for sha in self.commits)}"
+
+    def run(self, job: Job) -> FlowResult:
+        git = operator_git(job)
+        branches: dict[str, int] = {}
+        for tip in dict.fromkeys(resolve_commit(job, revision) for revision in self.commits):
+            if is_reachable(git, tip):
+                job.say(f"A branch or tag has {read_commit(git, tip)} already")
+                continue
+            unreachable = git.text("rev-list", tip, "--not", "--branches", "--remotes", "--tags").split()
+            name = f"rescued-{tip[:10]}"
+            create_branch(git, name, tip)
+            branches[name] = len(unreachable)
+            job.say(f"{name} keeps {count(len(unreachable), 'commit')}:")
+            list_commits(job, git, unreachable)
+            job.say(f"To work on them: `git switch {name}`. To bring them here: `git merge {name}`.")
+            job.say(f"To remove the branch: `git branch -D {name}`")
+        facts = {"branches": branches, "undo": [f"git branch -D {name}" for name in branches]}
+        if not branches:
+            return FlowResult("Nothing to keep: all of them are already on a branch or tag", facts=facts)
+        names = " and ".join(f"{name} ({count(number, 'commit')})" for name, number in branches.items())
+        return FlowResult(f"Made {names}; to remove it: `git branch -D {' '.join(branches)}`", facts=facts)
+
+
+_NO_EDITOR = {"GIT_SEQUENCE_EDITOR": ":", "GIT_EDITOR": ":"}
+"""Environment in which git starts no editor: for the name `:` it runs no program."""
+
+
+class RehearseAutosquash(ProjectFlow):
+    """Runs `git rebase --autosquash` in a throw-away worktree; no branch moves."""
+
+    name = "rehearse_autosquash"
+    label = "Rehearse an autosquash"
+    place = Place.WORKTREE
+    onto: Revision | None = Field(
+        default=None, description="the parent of the oldest commit that changes; without it, the whole history"
+    )
+
+    def describe(self) -> str:
+        since = f"since {self.onto[:10]}" if self.onto else "of the whole history"
+        return f"Rehearse squashing the fixup commits {since}"
+
+    def run(self, job: Job) -> FlowResult:
+        head = operator_git(job).text("rev-parse", "HEAD")
+        onto = resolve_commit(job, self.onto) if self.onto else ""
+        command = f"git -c sequence.editor=: rebase -i --autosquash {onto[:10] or '--root'}"
+        reset_worktree(job, head)
+        before = _commits_since(job, onto)
+        facts: Facts = {"head": head, "onto": onto, "before": len(before)}
+        squashed = try_git(
+            job, "rebase", "--interactive", "--autosquash", "--no-verify", onto or "--root", environment=_NO_EDITOR
+        )
+        if squashed.stop:
+            report_conflicts(job, squashed.conflicts)
+            job.say(squashed.error)
+            return FlowResult(
+                f"The autosquash {squashed.stop}", sound=False, facts=facts | {"conflicts": [*squashed.conflicts]}
+            )
+        after = _commits_since(job, onto)
+        became = f"{count(len(before), 'commit')} would become {len(after)}"
+        job.say(f"{became}:")
+        list_commits(job, job.git, after)
+        same = job.git.text("rev-parse", "HEAD^{tree}") == job.git.text("rev-parse", f"{head}^{{tree}}")
+        facts |= {"after": after, "same_files": same}
+        if not same:
+            summary = f"The autosquash changes the files: {became}, but the result differs from HEAD"
+            return FlowResult(summary, sound=False, facts=facts)
+        check, outcome = try_whole_suite(job, self.project)
+        summary = f"The autosquash is clean: {became}, with the same files at the end{outcome}; to do it: `{command}`"
+        return FlowResult(summary, check=check, facts=facts | {"command": command}, full=check is not None)
+
+
+def _commits_since(job: Job, onto: str) -> list[str]:
+    return job.git.text("rev-list", "HEAD", *(["--not", onto] if onto else [])).split()
 
 
 class ReclaimSpace(Flow):

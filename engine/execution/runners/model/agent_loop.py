@@ -20,11 +20,11 @@ from engine.execution.model_calls import NOTHING_USED, CallState, CallUsage
 from engine.execution.model_router import ModelRouter
 from engine.execution.output_lines import StreamedText
 from engine.execution.runners.flow import FlowError, RetryLater, SessionStopped
-from engine.execution.runners.model import budgets, failures, host_protocol
-from engine.execution.runners.model.budgets import Price, PromptSize, RequestBudget
+from engine.execution.runners.model import host_protocol, request_limits
 from engine.execution.runners.model.conversation_store import ConversationStore
 from engine.execution.runners.model.host_client import Conversation, ModelHost
 from engine.execution.runners.model.host_protocol import Failure, FailureKind, Message, Model
+from engine.execution.runners.model.request_limits import Price, PromptSize, RequestBudget
 from engine.execution.runners.runner import REPLY, AgentServices, assistant_part, operator_part, result_part
 from engine.execution.tools.toolbelt import Toolbelt
 from engine.frozen import frozen
@@ -89,7 +89,7 @@ class _Request:
     def size(self) -> int:
         """An estimate of its tokens, which is rather too high."""
         texts = [*self.texts, *(result["text"] for result in self.results)]
-        return sum(budgets.estimate_tokens(text) + budgets.MESSAGE_OVERHEAD for text in texts)
+        return sum(request_limits.estimate_tokens(text) + request_limits.MESSAGE_OVERHEAD for text in texts)
 
 
 @frozen
@@ -148,8 +148,8 @@ class AgentLoop:
         """
         file = self._providers.histories.begin(self._view.id, continues=continues)
         self._follows = follows
-        instructions = budgets.estimate_tokens(self._instructions + json.dumps(self._tools))
-        overhead = budgets.MESSAGE_OVERHEAD * (1 + len(self._tools))
+        instructions = request_limits.estimate_tokens(self._instructions + json.dumps(self._tools))
+        overhead = request_limits.MESSAGE_OVERHEAD * (1 + len(self._tools))
         history = -(-file.stat().st_size // 2)
         self._size = PromptSize(estimated=instructions + overhead + history)
         self._live.on_stop(self._stop)
@@ -249,10 +249,10 @@ class AgentLoop:
                 failure = Failure(FailureKind.GONE, str(gone))
             if failure.kind in (FailureKind.GONE, FailureKind.SILENT, FailureKind.HOST):
                 self._conversation = None  # the host forgot it, or has ended
-            problem, fix = failures.describe_failure(failure, self._model)
-            pause = failures.retry_delay(failure, tried, self._providers.randomness.uniform())
+            problem, fix = request_limits.describe_failure(failure, self._model)
+            pause = request_limits.retry_delay(failure, tried, self._providers.randomness.uniform())
             if pause is None:
-                if not self._answers and failures.is_provider_failure(failure):
+                if not self._answers and request_limits.is_provider_failure(failure):
                     raise self._note_failure(RetryLater(problem, fix))
                 raise self._note_failure(FlowError(problem, fix))
             self._live.say(f"{problem}; again in {pause:.0f} s", error=True)
@@ -306,19 +306,19 @@ class AgentLoop:
     def _request_budget(self, size: PromptSize) -> RequestBudget:
         """The budget of the next request. Raises `FlowError` when there is no room for an answer."""
         limits, live = self._live.limits, self._live
-        allowance = budgets.Allowance(
+        allowance = request_limits.Allowance(
             None if limits.tokens is None else limits.tokens - live.tokens, limits.cost - live.cost
         )
-        max_tokens = budgets.max_output_tokens(size, price=self._price, allowance=allowance, window=self._window)
-        if max_tokens < budgets.MIN_OUTPUT_TOKENS:
-            if allowance.tokens is not None and allowance.tokens - size.expected < budgets.MIN_OUTPUT_TOKENS:
+        max_tokens = request_limits.max_output_tokens(size, price=self._price, allowance=allowance, window=self._window)
+        if max_tokens < request_limits.MIN_OUTPUT_TOKENS:
+            if allowance.tokens is not None and allowance.tokens - size.expected < request_limits.MIN_OUTPUT_TOKENS:
                 raise FlowError(
                     f"it used {live.tokens:,} of {limits.tokens:,} tokens; "
                     f"the next request may need {size.expected:,} and an answer"
                 )
-            if self._window is not None and self._window - size.expected < budgets.MIN_OUTPUT_TOKENS:
-                raise FlowError(*failures.describe_failure(Failure(FailureKind.CONTEXT), self._model))
-            max_tokens = budgets.MIN_OUTPUT_TOKENS  # `reserve_cost` says what is too dear
+            if self._window is not None and self._window - size.expected < request_limits.MIN_OUTPUT_TOKENS:
+                raise FlowError(*request_limits.describe_failure(Failure(FailureKind.CONTEXT), self._model))
+            max_tokens = request_limits.MIN_OUTPUT_TOKENS  # `reserve_cost` says what is too dear
         return RequestBudget(size, max_tokens, self._price)
 
     def _await_answer(self, conversation: Conversation) -> Message:
@@ -365,7 +365,9 @@ class AgentLoop:
             if message["type"] == "failed":
                 self._conversation = None
                 raise _RequestFailed(host_protocol.failure_of(message))
-            self._price = budgets.price_of(message["price"], keyless=not self._model.key, estimate=self._estimate)
+            self._price = request_limits.price_of(
+                message["price"], keyless=not self._model.key, estimate=self._estimate
+            )
             self._window = message["window"]
             return conversation
 

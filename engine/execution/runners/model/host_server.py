@@ -1,6 +1,7 @@
 """Serves the requests of the engine inside the model host. `host_protocol` defines the messages.
 
-It runs only in the model host, because importing it takes a second and 100 MB.
+It runs only in the model host, because importing it takes a second and 100 MB. Its HTTP clients limit the size of
+answers and follow no redirects.
 """
 
 from __future__ import annotations
@@ -8,14 +9,19 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
+from urllib.parse import urlsplit
 
+import httpx2
+from pydantic_ai import exceptions
 from pydantic_ai.direct import model_request_stream
 from pydantic_ai.messages import (
     ModelMessage,
@@ -39,11 +45,10 @@ from pydantic_ai.models import ModelRequestParameters
 from pydantic_ai.settings import ModelSettings
 from pydantic_ai.tools import ToolDefinition
 
-from engine.execution.runners.model import host_http, host_protocol, prices
+from engine.execution.runners.model import host_protocol, prices
 from engine.execution.runners.model.conversation_store import UNREDACTED_FIELDS
-from engine.execution.runners.model.host_http import failure_of
 from engine.execution.runners.model.host_protocol import Failure, FailureKind, Message
-from engine.model.secrets import CUT, redact_json
+from engine.model.secrets import CUT, redact, redact_json
 
 Send = Callable[[Message], None]
 
@@ -117,7 +122,7 @@ class _Host:
             failure_kind = FailureKind.HISTORY
             history = _read_history(Path(message["history"])) if message["history"] else []
         except Exception as error:
-            send(host_protocol.failure_message(Failure(failure_kind, failure_of(error, model.key).message)))
+            send(host_protocol.failure_message(Failure(failure_kind, _failure_of(error, model.key).message)))
             return
         tools = [
             ToolDefinition(
@@ -135,7 +140,7 @@ def _make_client(model: host_protocol.Model) -> PydanticModel:
     options: dict[str, Any] = {
         "api_key": model.key or "none",
         "base_url": model.base_url,
-        "http_client": host_http.make_client(model.base_url),
+        "http_client": _make_http_client(model.base_url),
         "max_retries": 0,
     }
     return _anthropic_model(model.name, options) if model.kind == "anthropic" else _openai_model(model.name, options)
@@ -217,7 +222,7 @@ class _Conversation:
         try:
             response = await self._request(request, message)
         except Exception as error:
-            failure = failure_of(error, self.model.key, received=self._received)
+            failure = _failure_of(error, self.model.key, received=self._received)
             self.send(host_protocol.failure_message(failure))
             return
         self.messages += [request, response]
@@ -230,22 +235,22 @@ class _Conversation:
         if temperature is not None:
             settings["temperature"] = temperature
         max_characters = max(65_536, max_tokens * MAX_CHARACTERS_PER_TOKEN)
-        ending = host_http.EndDetector()
+        ending = _EndDetector()
 
         def on_bytes(chunk: bytes) -> None:
             ending.add(chunk)
             self._report("alive", "")
 
-        host_http.on_bytes.set(on_bytes)
+        _on_bytes.set(on_bytes)
         async with model_request_stream(
             self.client, [*self.messages, request], model_settings=settings, model_request_parameters=parameters
         ) as streamed:
             async for event in streamed:
                 self._report(*_text_of(event))
                 if self._received > max_characters:
-                    raise host_http.UnusableAnswer(FailureKind.TOO_BIG)
+                    raise _UnusableAnswer(FailureKind.TOO_BIG)
             if not ending.is_seen:
-                raise host_http.UnusableAnswer(FailureKind.CONNECTION, "the answer ended in the middle")
+                raise _UnusableAnswer(FailureKind.CONNECTION, "the answer ended in the middle")
             return streamed.get()
 
     def _report(self, kind: str, text: str) -> None:
@@ -304,3 +309,147 @@ def _redacted_line(message: ModelMessage, key: str) -> str:
     """The message as a line of JSON, without secrets (SPEC 11.1)."""
     (document,) = json.loads(ModelMessagesTypeAdapter.dump_json([message]))
     return json.dumps(redact_json(document, (key,) if key else (), kept=UNREDACTED_FIELDS), ensure_ascii=False)
+
+
+CONNECT_SECONDS = 15.0
+"""Seconds to reach a provider. The engine decides how long an answer may take."""
+
+MAX_MESSAGE = 600
+"""Maximum number of characters of a provider's message that are passed on."""
+
+_on_bytes: ContextVar[Callable[[bytes], None]] = ContextVar("on_bytes")
+"""The function of the present task that is called with the bytes of its answer."""
+
+_END = re.compile(rb'data:\s*\[DONE\]|"(?:finish|stop)_reason":\s*"|"type":\s*"message_stop"')
+_MAX_END_BYTES = 64
+
+
+class _UnusableAnswer(Exception):
+    """The answer cannot be used, although the libraries would accept it."""
+
+    def __init__(self, kind: FailureKind, message: str = "") -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+class _EndDetector:
+    """Watches a stream for the marks that end an answer, in both protocols. In the text of an answer these marks are
+    escaped."""
+
+    def __init__(self) -> None:
+        self.is_seen = False
+        self._rest = b""
+
+    def add(self, chunk: bytes) -> None:
+        """Search the next bytes of the stream."""
+        if not self.is_seen:
+            data = self._rest + chunk
+            self.is_seen = _END.search(data) is not None
+            self._rest = data[-_MAX_END_BYTES:]
+
+
+class _BoundedStream(httpx2.AsyncByteStream):
+    """A stream that fails after `host_protocol.MAX_ANSWER_BYTES`."""
+
+    def __init__(self, inner: httpx2.AsyncByteStream) -> None:
+        self._inner = inner
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        received = 0
+        report = _on_bytes.get()
+        async for chunk in self._inner:
+            received += len(chunk)
+            if received > host_protocol.MAX_ANSWER_BYTES:
+                raise _UnusableAnswer(FailureKind.TOO_BIG)
+            report(chunk)
+            yield chunk
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+async def _bound_response(response: httpx2.Response) -> None:
+    if response.headers.get("content-encoding", "identity") != "identity":
+        # Its real size would not be known.
+        raise _UnusableAnswer(FailureKind.RUBBISH, "it is compressed, though that was not asked for")
+    stream = response.stream
+    assert isinstance(stream, httpx2.AsyncByteStream)
+    response.stream = _BoundedStream(stream)
+
+
+def _make_http_client(base_url: str) -> httpx2.AsyncClient:
+    """Make a client for one provider. Proxies come from the environment. For an address of this machine none is
+    used."""
+    host = urlsplit(base_url).hostname or ""
+    return httpx2.AsyncClient(
+        follow_redirects=False,  # the key would be sent to the other address
+        timeout=httpx2.Timeout(None, connect=CONNECT_SECONDS),
+        headers={"accept-encoding": "identity"},
+        event_hooks={"response": [_bound_response]},
+        trust_env=not (host in ("localhost", "::1") or host.startswith("127.")),
+    )
+
+
+_FAILURE_KINDS: tuple[tuple[type[Exception], FailureKind], ...] = (
+    (exceptions.ModelAuthenticationError, FailureKind.AUTH),
+    (exceptions.ModelQuotaExceededError, FailureKind.QUOTA),
+    (exceptions.ModelRateLimitError, FailureKind.RATE),
+    (exceptions.ModelContextWindowExceededError, FailureKind.CONTEXT),
+    (exceptions.ModelNotFoundError, FailureKind.MODEL),
+    (exceptions.ModelUnavailableError, FailureKind.SERVER),
+    (exceptions.ModelServerError, FailureKind.SERVER),
+    (exceptions.ModelConnectionError, FailureKind.CONNECTION),
+    (exceptions.ModelRequestRejectedError, FailureKind.REFUSED),
+)
+
+_TOO_LONG = "exceed_context_size_error"
+"""The error of llama.cpp for a conversation that is too long. The libraries know only those of other servers."""
+
+
+def _failure_of(error: BaseException, key: str, *, received: int = 0) -> Failure:
+    """The failure for an error. `key` is removed from its message."""
+    chain = list(_exception_chain(error))
+    codes = (getattr(cause, "status_code", None) for cause in chain)
+    status = next((code for code in codes if isinstance(code, int)), None)
+    retry_after = next((cause.retry_after for cause in chain if isinstance(cause, exceptions.ModelAPIError)), None)
+    message = redact(_error_message(error), [key])[:MAX_MESSAGE]
+    return Failure(_classify(chain, status), message, status, retry_after, received)
+
+
+def _classify(chain: list[BaseException], status: int | None) -> FailureKind:
+    """The kind of a failure, from an error with its causes (`chain`) and the HTTP status of the answer."""
+    unusable = next((cause.kind for cause in chain if isinstance(cause, _UnusableAnswer)), None)
+    if unusable is not None:
+        return unusable
+    if status is not None and 300 <= status < 400:
+        return FailureKind.REDIRECT
+    if status == 413 or any(_error_body(cause).get("type") == _TOO_LONG for cause in chain):
+        return FailureKind.CONTEXT
+    known = next((kind for cause in chain for error, kind in _FAILURE_KINDS if isinstance(cause, error)), None)
+    if known is not None:
+        return known
+    if status is not None:
+        return FailureKind.SERVER if status in (408, 409) else FailureKind.REFUSED
+    is_connection = any(isinstance(cause, (httpx2.TransportError, ConnectionError)) for cause in chain)
+    return FailureKind.CONNECTION if is_connection else FailureKind.RUBBISH
+
+
+def _error_message(error: BaseException) -> str:
+    message = _error_body(error).get("message")
+    if isinstance(message, str) and message.strip():
+        return " ".join(message.split())
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+def _error_body(error: BaseException) -> dict[str, object]:
+    """The error in the body of the provider's answer. If the body is only a text, that is the message."""
+    body = getattr(error, "body", None)
+    inner = body.get("error", body) if isinstance(body, dict) else {}
+    return inner if isinstance(inner, dict) else {"message": inner}
+
+
+def _exception_chain(error: BaseException | None) -> Iterator[BaseException]:
+    depth = 0
+    while error is not None and depth < 10:
+        yield error
+        error, depth = error.__cause__ or error.__context__, depth + 1

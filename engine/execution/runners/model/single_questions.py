@@ -14,11 +14,10 @@ from engine.clock import Clock
 from engine.config import SettingsSource
 from engine.execution.model_calls import NOTHING_USED, Caller, CallState, CallUsage, ModelCalls
 from engine.execution.model_router import ModelChoice
-from engine.execution.runners.model import budgets, host_protocol
-from engine.execution.runners.model.budgets import Allowance, Price, PromptSize, RequestBudget
-from engine.execution.runners.model.failures import describe_failure
+from engine.execution.runners.model import host_protocol, request_limits
 from engine.execution.runners.model.host_client import Conversation, ModelHost
 from engine.execution.runners.model.host_protocol import Failure, FailureKind, Message, Model
+from engine.execution.runners.model.request_limits import Allowance, Price, PromptSize, RequestBudget, describe_failure
 from engine.frozen import frozen
 from engine.helper_processes import HelperGone
 from engine.keys import Key
@@ -127,7 +126,7 @@ class SingleQuestions:
                 opened, _ = self._await_message(pending, conversation, "opened")
                 if opened["type"] == "failed":
                     raise NoAnswer(_failure_text(pending, host_protocol.failure_of(opened)))
-                pending.price = budgets.price_of(opened["price"], keyless=not pending.model.key, estimate=0)
+                pending.price = request_limits.price_of(opened["price"], keyless=not pending.model.key, estimate=0)
                 pending.window = opened["window"]
                 return self._answer(pending, conversation)
             finally:
@@ -232,11 +231,11 @@ class SingleQuestions:
 def _request_budget(pending: _PendingQuestion) -> RequestBudget:
     """The budget of the request. Raises `NoAnswer` if it is too small for an answer."""
     question = pending.question
-    text_tokens = budgets.estimate_tokens(question.instructions + pending.text)
-    size = PromptSize(estimated=text_tokens + 2 * budgets.MESSAGE_OVERHEAD)
+    text_tokens = request_limits.estimate_tokens(question.instructions + pending.text)
+    size = PromptSize(estimated=text_tokens + 2 * request_limits.MESSAGE_OVERHEAD)
     allowance = Allowance(None, question.budget)
-    limit = budgets.max_output_tokens(size, price=pending.price, allowance=allowance, window=pending.window)
-    if limit < budgets.MIN_OUTPUT_TOKENS:
+    limit = request_limits.max_output_tokens(size, price=pending.price, allowance=allowance, window=pending.window)
+    if limit < request_limits.MIN_OUTPUT_TOKENS:
         allowed = dollars(question.budget)
         raise NoAnswer(
             f"an answer of {pending.model.name} may cost more than ${allowed:.2f}, and a shorter one would be useless"

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from engine.execution.live_session import LiveSession
 from engine.execution.runners.flow import CannotRun, CommandResult, FlowError, Job, RetryLater
-from engine.execution.runners.toolchains.package_managers import PackageSetup, join_commands
+from engine.execution.runners.toolchains.detection import PackageSetup, join_commands
 from engine.execution.runners.toolchains.project_tools import ProjectTool
 from engine.execution.runners.toolchains.tool_table import PACKAGE_MANAGERS, folders_up_to, language_of
 from engine.execution.sandbox.host_paths import TABLES

@@ -1,6 +1,7 @@
-"""The test tools and linters of one project. They make its command lines, and read the results of runs.
+"""The test tools and linters of one project. They make its command lines, and read what their runs print.
 
-Each is a row of the table (`tool_table`), together with the folders of the project.
+Each is a row of the table (`tool_table`), together with the folders of the project. If a tool could not work because
+something is missing, that says nothing about the project. So a missing item is neither a finding nor a failed test.
 """
 
 from __future__ import annotations
@@ -8,16 +9,17 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path, PurePosixPath
+from typing import Any
 
-from engine.execution.runners.toolchains import printed_results, python_projects, related_tests, reports
-from engine.execution.runners.toolchains.lint_findings import Finding, read_findings
-from engine.execution.runners.toolchains.missing_items import PROGRAM_FIXES, MissingItem, missing_fix
-from engine.execution.runners.toolchains.run_results import FinishedRun, uncounted_result
+from engine.execution.runners.toolchains import python_projects
+from engine.execution.runners.toolchains.run_results import FinishedRun, read_failures, read_result
 from engine.execution.runners.toolchains.tool_table import (
     FALLBACK,
+    TABLES,
     Command,
     LinterRow,
     TestRunnerRow,
@@ -25,6 +27,7 @@ from engine.execution.runners.toolchains.tool_table import (
     as_operand,
     read_text,
 )
+from engine.frozen import frozen
 from engine.model import CheckResult
 
 MAX_REPORT_CHARACTERS = 50_000_000
@@ -153,15 +156,11 @@ class Toolchain(ProjectTool):
     def parse(self, report: Path, output: str, exit_code: int) -> CheckResult:
         """The result of a finished run. Its failing ids can be passed to `test_command`. If the run broke before any
         test, `errors` is at least 1 and `passed` is 0."""
-        name, run = self.row.output_format, self._make_finished_run(report, output, exit_code)
-        read_report = reports.REPORT_READERS.get(name)
-        result = read_report(run) if read_report else printed_results.read_printed(name, run)
-        return result or uncounted_result(self.row.name, self.title, exit_code)
+        return read_result(self.row.output_format, self._make_finished_run(report, output, exit_code))
 
     def failure_texts(self, report: Path, output: str, failing: tuple[str, ...]) -> Mapping[str, str]:
         """The output of a finished run about each of the tests `failing`; "" if there is none."""
-        reported = reports.read_failures(self._make_finished_run(report, output, 1))
-        return printed_results.read_failures(output, failing) if reported is None else reported
+        return read_failures(self._make_finished_run(report, output, 1), failing)
 
     @property
     def _writes_report(self) -> bool:
@@ -179,10 +178,10 @@ class Toolchain(ProjectTool):
         """For each changed file (relative to `folder`), its tests in the form for `test_command`; [] if none are
         known."""
         if self.row.output_format == "junit":
-            return related_tests.related_tests(
+            return python_projects.related_tests(
                 paths,
-                related_tests.read_test_files(self.folder),
-                related_tests.reexported_modules(self.folder, paths),
+                python_projects.read_test_files(self.folder),
+                python_projects.reexported_modules(self.folder, paths),
             )
         if self.row.kind == "go":
             return {path: _go_package(self.folder, path) for path in paths}
@@ -234,22 +233,30 @@ class Linter(ProjectTool):
         return path.endswith(self.row.suffixes) and "__snapshots__" not in path
 
 
-def _test_placeholders(row: TestRunnerRow, tests: Sequence[str]) -> dict[str, tuple[str, ...]]:
+def _test_placeholders(row: TestRunnerRow, tests: Sequence[str]) -> Placeholders:
     """The placeholders for single tests, in all forms that commands use."""
     if row.kind == "go":
-        names = [test.partition("::")[2] for test in tests]
-        packages = tuple(dict.fromkeys(as_operand(test.partition("::")[0]) for test in tests))
-        return {"packages": packages, "pattern": (f"-run={_go_pattern(names)}",) if names and all(names) else ()}
-    plain = [test for test in tests if not test.startswith("-")] if row.kind == "rust" else list(map(as_operand, tests))
+        return _go_placeholders(tests)
+    operands = tuple(map(as_operand, tests))
+    if row.kind == "rust":  # cargo takes no path, so a name with a dash cannot be made an operand
+        operands = tuple(test for test in tests if not test.startswith("-"))
     pattern = f"^({'|'.join(map(_escape_name, tests))})$"
     return {
-        "tests": tuple(plain),
+        "tests": operands,
         "pattern": (pattern,),
         "name": (shlex.quote(f"--name=/{pattern}/"),),
         "each": tuple(word for test in tests for word in ("--tests", test)),
         "commas": (",".join(tests),),
         "alternatives": ("|".join(f"FullyQualifiedName={test}" for test in tests),),
     }
+
+
+def _go_placeholders(tests: Sequence[str]) -> Placeholders:
+    """The packages of the tests, and the expression that selects tests in them, if every id names one."""
+    packages = [test.partition("::")[0] for test in tests]
+    names = [test.partition("::")[2] for test in tests]
+    pattern = (f"-run={_go_pattern(names)}",) if names and all(names) else ()
+    return {"packages": tuple(dict.fromkeys(map(as_operand, packages))), "pattern": pattern}
 
 
 def _escape_name(name: str) -> str:
@@ -269,3 +276,120 @@ def _go_package(folder: Path, path: str) -> list[str]:
     place = PurePosixPath(path).parent
     has_tests = path.endswith(".go") and any((folder / place).glob("*_test.go"))
     return ["./" if str(place) == "." else f"./{place}"] if has_tests else []
+
+
+@frozen
+class Finding:
+    """One finding of a linter."""
+
+    path: str
+    line: int
+    """The line from 1; 0 for the whole file."""
+    rule: str
+    message: str
+
+
+_CLIPPY_HEAD = re.compile(r"^(?P<level>warning|error)(?:\[(?P<code>\w+)\])?: (?P<message>.*)$")
+_CLIPPY_PLACE = re.compile(r"^ *--> (?P<path>[^:\n]+):(?P<line>\d+):\d+$")
+_CLIPPY_RULE = re.compile(
+    r"index\.html#(?P<clippy>\w+)|`#\[(?:warn|deny)\((?P<lint>[\w:]+)\)\]`|`-[DW] (?P<flag>[\w:-]+)`"
+)
+
+
+def read_findings(name: str, output: str) -> list[Finding]:
+    """The findings in the output of a linter or type checker with the format `name`; [] if it printed no position."""
+    return list(_read_clippy(output) if name == "clippy" else _read_lines(TABLES["findings"][name], output))
+
+
+def _read_lines(form: Mapping[str, Any], output: str) -> Iterator[Finding]:
+    pattern, heading = "".join(form["line"]), form.get("heading", "(?!)")
+    file = ""
+    for line in output.splitlines():
+        if match := re.match(pattern, line):
+            groups = match.groupdict()
+            path, message = groups.get("path", file).removeprefix("./"), groups.get("message", form.get("message", ""))
+            rule = (groups.get("rule") or form["rule"]).rstrip(":")
+            yield Finding(path, int(groups.get("line", 0)), rule, message.strip())
+        elif match := re.match(heading, line):
+            file = match["path"].strip()
+
+
+def _read_clippy(output: str) -> Iterator[Finding]:
+    """Read each `warning:` or `error:` block with a position as one finding. The rule is in its link or its note."""
+    findings: dict[Finding, None] = {}  # --all-targets prints the findings of a library again for its tests
+    for block in re.split(r"\n(?=(?:warning|error)(?:\[\w+\])?: )", output):
+        lines = block.splitlines()
+        head = _CLIPPY_HEAD.match(lines[0]) if lines else None
+        place = next(filter(None, map(_CLIPPY_PLACE.match, lines)), None)
+        if head and place:
+            rule = _CLIPPY_RULE.search(block)
+            name = (rule["clippy"] or rule["lint"] or rule["flag"]) if rule else (head["code"] or head["level"])
+            name = name.replace("-", "_").removeprefix("clippy::")
+            findings[Finding(place["path"], int(place["line"]), name, head["message"])] = None
+    yield from findings
+
+
+MISSING_KINDS: Mapping[str, Any] = TABLES["missing"]
+
+PROGRAM_FIXES: Mapping[str, str] = TABLES["programs"]
+"""The commands that install programs which are not packages of a project, by program."""
+
+EXECUTION_KINDS = frozenset({"program", "permission"})
+"""The kinds that a shell reports if it cannot start a program. They count even if the exit code is 0."""
+
+
+@frozen
+class MissingItem:
+    """Something that a run needed and did not find."""
+
+    kind: str
+    """A key of `MISSING_KINDS`."""
+    name: str
+    """Its name as the tool printed it; "" if it printed none."""
+
+    @property
+    def sentence(self) -> str:
+        """A sentence on what is missing, without a full stop."""
+        return str(MISSING_KINDS[self.kind]["sentence"]).format(what=self.name or "it")
+
+
+@cache
+def _compile_patterns() -> tuple[tuple[str, re.Pattern[str], str], ...]:
+    """(kind, regular expression, alias) of each message, in the order in which they are tried."""
+    patterns = []
+    for kind, row in MISSING_KINDS.items():
+        for sign in row["signs"]:
+            text, alias = (sign["says"], sign["as"]) if isinstance(sign, dict) else ("".join(sign), "")
+            for name, expression in TABLES["missing_names"].items():
+                text = text.replace(name, expression)
+            patterns.append((kind, re.compile(text, re.MULTILINE), alias))
+    return tuple(patterns)
+
+
+def find_missing(text: str) -> Iterator[MissingItem]:
+    """The missing items that are named in `text`, the output of a run or of a failed test. They have the order of the
+    rows."""
+    plugins: Mapping[str, str] = TABLES["plugins"]
+    for kind, pattern, alias in _compile_patterns():
+        for match in pattern.finditer(text):
+            name = (match.groupdict().get("what") or "").strip()
+            if alias:
+                yield MissingItem(kind, alias.format(what=name))
+            elif kind not in ("fixture", "option"):
+                yield MissingItem(kind, name)
+            elif name in plugins:  # any other name may be a mistake in the project
+                yield MissingItem(kind, plugins[name])
+
+
+def first_missing(text: str, is_valid: Callable[[MissingItem], bool] = lambda missing: True) -> MissingItem | None:
+    """The first missing item for which `is_valid` is true, or None."""
+    return next(filter(is_valid, find_missing(text)), None)
+
+
+def missing_fix(missing: MissingItem, install: str) -> str:
+    """The command or the advice for a missing item. `install` is the command that installs the project's packages."""
+    if missing.kind == "program" and missing.name in PROGRAM_FIXES:
+        return PROGRAM_FIXES[missing.name]
+    row = MISSING_KINDS[missing.kind]
+    fix = row["fix"] if missing.name else row.get("fix_nameless", row["fix"])
+    return str(fix).format(what=missing.name, install=install)

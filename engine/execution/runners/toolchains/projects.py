@@ -23,8 +23,13 @@ from functools import partial
 from pathlib import Path
 
 from engine.clock import Clock
-from engine.execution.runners.toolchains.detection import detect_linters, detect_test_tools
-from engine.execution.runners.toolchains.package_managers import PackageSetup, detect_packages, environment_command
+from engine.execution.runners.toolchains.detection import (
+    PackageSetup,
+    detect_linters,
+    detect_packages,
+    detect_test_tools,
+    environment_command,
+)
 from engine.execution.runners.toolchains.project_folder import ProjectFolder
 from engine.execution.runners.toolchains.project_tools import Linter, Toolchain
 from engine.execution.runners.toolchains.python_projects import Interpreter, is_collected

@@ -1,18 +1,29 @@
-"""The results of finished test runs: what a run left, and the `CheckResult` that is made of it."""
+"""Reads the results of finished test runs, from the reports that test runners write and from what they print (pure).
+
+Reports are JUnit's XML of pytest and PHPUnit, and the JSON of RSpec. `tools.toml` has the formats of what is printed.
+"""
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
+from typing import Annotated, Any, Literal
+from xml.etree import ElementTree
 
+from pydantic import BaseModel, BeforeValidator, ConfigDict
+
+from engine.execution.runners.toolchains.tool_table import TABLES
 from engine.frozen import frozen
 from engine.model import CheckResult
 
 MAX_FAILING = 200
 """Maximum number of failing tests of a run that are kept by id. The numbers of tests are always complete."""
+
 
 _ERROR = re.compile(r"(?i)\b(?:error|exception|failed|cannot)\b")
 
@@ -33,7 +44,345 @@ class FinishedRun:
     """The folder to which test ids are relative."""
 
 
-def make_result(
+def read_result(output_format: str, run: FinishedRun) -> CheckResult:
+    """The result of a run. Its `output_format` is one of reports, one of printed output, or `words`, which tries all of
+    printed output. If the run broke before any test, `errors` is at least 1 and `passed` is 0."""
+    read_report = _REPORT_READERS.get(output_format)
+    check = read_report(run) if read_report else _read_printed(output_format, run)
+    if check is not None:
+        return check
+    if run.exit_code and output_format != "words":
+        return _with_exit_code(run, _make_result(run.tool, {}))
+    return _uncounted_result(run)
+
+
+def read_failures(run: FinishedRun, failing: Iterable[str]) -> Mapping[str, str]:
+    """What the report of a run says about its failing tests, or what the run printed about each of the tests `failing`;
+    "" if there is none."""
+    reported = _read_reported_failures(run)
+    return _read_printed_failures(run.output, failing) if reported is None else reported
+
+
+USAGE_ERRORS = {2: "collection failed", 3: "pytest crashed", 4: "pytest did not understand its arguments"}
+
+
+def _read_junit(run: FinishedRun) -> CheckResult:
+    """Read pytest's JUnit report, with pytest's own node ids. If it cannot be read, the run broke. Then the result has
+    one error, and the meaning of the exit code takes the place of the id."""
+    root = _parse_xml(run.report)
+    if root is None:
+        reason = USAGE_ERRORS.get(run.exit_code, f"pytest ended with code {run.exit_code} and no report")
+        errors = 0 if run.exit_code == 5 else 1
+        return _make_result(run.tool, {"errors": errors}, failing=[reason])
+    return _read_junit_cases(run.tool, root, lambda case: _pytest_id(case, run.folder))
+
+
+def _read_phpunit(run: FinishedRun) -> CheckResult | None:
+    """Read phpunit's JUnit report. Ids are `Class::method`, followed by the name of the data set if there is one."""
+    root = _parse_xml(run.report)
+    return _read_junit_cases(run.tool, root, _method_id) if root is not None else None
+
+
+def _read_rspec(run: FinishedRun) -> CheckResult | None:
+    """Read RSpec's JSON report. Ids are those of RSpec (`./spec/cart_spec.rb[1:2]`)."""
+    report = _parse_rspec(run.report)
+    if report is None:
+        return None
+    examples, summary = report
+    outcomes = {"passed": "passed", "failed": "failed", "pending": "skipped"}
+    status = {str(example["id"]): str(example["status"]) for example in examples}
+    counts = Counter(outcomes[outcome] for outcome in status.values() if outcome in outcomes)
+    counts["errors"] = outside = int(summary.get("errors_outside_of_examples_count", 0))
+    failing = [name for name, outcome in status.items() if outcome == "failed"]
+    return _make_result(
+        run.tool,
+        counts,
+        seconds=float(summary.get("duration", 0)),
+        failing=failing or (["an error outside the examples"] if outside else []),
+        durations={str(example["id"]): float(example.get("run_time") or 0) for example in examples},
+    )
+
+
+def _parse_rspec(text: str) -> tuple[list[dict[str, Any]], dict[str, Any]] | None:
+    try:
+        report = json.loads(text)
+        examples = [example for example in report["examples"] if example["id"] and example["status"]]
+        return (examples, report["summary"]) if report["summary"] else None
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def _read_junit_failures(root: ElementTree.Element, folder: Path) -> dict[str, str]:
+    texts: dict[str, str] = {}
+    for case in root.iter("testcase"):
+        for failure in (*case.findall("failure"), *case.findall("error")):
+            node = _method_id(case) if case.get("class") else _pytest_id(case, folder)
+            texts[node] = f"{texts.get(node, '')}{failure.get('message') or ''}\n{failure.text or ''}\n"
+    return texts
+
+
+def _read_junit_cases(tool: str, root: ElementTree.Element, name: Callable[[ElementTree.Element], str]) -> CheckResult:
+    durations: dict[str, float] = {}
+    outcomes: dict[str, str] = {}
+    for case in root.iter("testcase"):
+        node = name(case)
+        durations[node] = durations.get(node, 0.0) + _seconds_attribute(case.get("time"))
+        tags = [tag for tag in ("failure", "error", "skipped") if case.find(tag) is not None]
+        # A test may have two entries, for its body and its teardown. The worse outcome counts.
+        if tags and (tags[0] == "failure" or outcomes.get(node, "skipped") == "skipped"):
+            outcomes[node] = tags[0]
+    counts = Counter({"failure": "failed", "error": "errors"}.get(outcome, outcome) for outcome in outcomes.values())
+    counts["passed"] = len(durations) - len(outcomes)
+    suite = root if root.tag == "testsuite" else root.find("testsuite")
+    return _make_result(
+        tool,
+        counts,
+        seconds=_seconds_attribute(suite.get("time")) if suite is not None else 0.0,
+        failing=[node for node, outcome in outcomes.items() if outcome != "skipped"],
+        durations={node: seconds for node, seconds in durations.items() if outcomes.get(node) != "skipped"},
+    )
+
+
+def _parse_xml(text: str) -> ElementTree.Element | None:
+    try:
+        return ElementTree.fromstring(text)
+    except ElementTree.ParseError:
+        return None
+
+
+def _method_id(case: ElementTree.Element) -> str:
+    return f"{case.get('class') or case.get('classname', '')}::{case.get('name', '')}"
+
+
+def _pytest_id(case: ElementTree.Element, folder: Path) -> str:
+    """pytest's node id of a case. Its `classname` has the file and the classes, separated by dots. Which part is the
+    file is found by looking for an existing one."""
+    name, parts = case.get("name", ""), [part for part in case.get("classname", "").split(".") if part]
+    if not parts:  # a file that could not be collected, whose name is the dotted module
+        dotted = name.replace(".", "/") + ".py"
+        return dotted if (folder / dotted).is_file() else name
+    for count in range(len(parts), 0, -1):
+        file = "/".join(parts[:count]) + ".py"
+        if (folder / file).is_file():
+            return "::".join([file, *parts[count:], name])
+    return "::".join([case.get("file") or ".".join(parts), name])
+
+
+def _seconds_attribute(text: str | None) -> float:
+    try:
+        return float(text or 0)
+    except ValueError:
+        return 0.0
+
+
+_REPORT_READERS: Mapping[str, Callable[[FinishedRun], CheckResult | None]] = {
+    "junit": _read_junit, "phpunit": _read_phpunit, "rspec": _read_rspec,
+}  # fmt: skip
+"""The reader of each format of reports. It returns None if the run has no report that can be read."""
+
+
+def _read_reported_failures(run: FinishedRun) -> Mapping[str, str] | None:
+    """The text about each failing test; None if the run has no report that can be read."""
+    root = _parse_xml(run.report)
+    if root is not None:
+        return _read_junit_failures(root, run.folder)
+    report = _parse_rspec(run.report)
+    if report is None:
+        return None
+    return {example["id"]: str((example.get("exception") or {}).get("message", "")) for example in report[0]}
+
+
+_ANSI = re.compile(r"\x1b\[[0-9;]*m")
+_OUTCOMES = {word: outcome for outcome, words in TABLES["outcomes"].items() for word in words}
+"""The outcome of a test by the word that a runner prints for it."""
+
+_Pattern = Annotated[re.Pattern[str], BeforeValidator(lambda parts: re.compile("".join(parts), re.M))]
+"""A regular expression. In the table it is one text or several."""
+
+_NEVER = re.compile("(?!)")
+
+
+class PrintedFormat(BaseModel):
+    """The printed output of a runner, described by regular expressions: a table [formats.NAME] of `tools.toml`.
+
+    The expressions have these groups: `name` and `place` of a test; `what`, its outcome; `ms` and `seconds`; `passed`
+    and other numbers of tests; `counts`, a text with several numbers.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
+
+    total: _Pattern
+    """The numbers of the whole run. Without a match, the output does not have this format."""
+    sign: _Pattern = re.compile("")
+    """A second expression that must match."""
+    time: _Pattern = _NEVER
+    """The time of the whole run."""
+    test: _Pattern = _NEVER
+    """One test that ran."""
+    until: str = "\0"
+    """The text up to which tests are read."""
+    failing: _Pattern = _NEVER
+    """One failing test."""
+    only_ran: bool = False
+    """Whether failing tests count only if they are among those that ran."""
+    between: str = "\n"
+    """The text between the parts of a name. In the id it becomes a space."""
+    joint: str = ""
+    """The text between place and name in the id."""
+    test_reader: Literal["lines", "tap", "go"] = "lines"
+    """How the tests are read: each by the expression `test`, or by what TAP or `go test -v` prints around them."""
+    hidden: bool = False
+    """Whether `words` does not try this format."""
+
+    def test_id(self, match: re.Match[str]) -> str:
+        """The id of a test, in one line: its place, if it has one, and its name."""
+        parts = {group.rstrip("2"): value for group, value in match.groupdict().items() if value is not None}
+        name = " ".join(line.strip() for line in parts["name"].splitlines()).replace(self.between, " ")
+        return f"{parts['place']}{self.joint}{name}" if "place" in parts else name
+
+
+_FORMATS = {name: PrintedFormat(**form) for name, form in TABLES["formats"].items()}
+_COUNT = re.compile(r"(\d+) (\w+)")
+_NUMBER_GROUPS = frozenset({"tests", *TABLES["outcomes"]})
+_TIME_GROUPS = frozenset({"ms", "seconds"})
+
+
+@frozen
+class PrintedTest:
+    """One test that ran, as its runner printed it."""
+
+    id: str
+    outcome: str = ""
+    """A key of the table `outcomes`; "" if it is not printed."""
+    seconds: float | None = None
+
+
+def _read_printed(output_format: str, run: FinishedRun) -> CheckResult | None:
+    """The result that a run printed; None if its output does not have the format."""
+    tries_all = output_format == "words"
+    formats = [form for form in _FORMATS.values() if not form.hidden] if tries_all else [_FORMATS[output_format]]
+    text = _ANSI.sub("", run.output).replace("\r\n", "\n")
+    check = next(filter(None, (_read_format(form, run.tool, text) for form in formats)), None)
+    return None if check is None else _with_exit_code(run, check)
+
+
+def _read_format(form: PrintedFormat, tool: str, text: str) -> CheckResult | None:
+    """The result that `tool` printed; None if its output does not have the format."""
+    totals = list(form.total.finditer(text))
+    if not totals or not form.sign.search(text):
+        return None
+    tests = list(_TEST_READERS[form.test_reader](form, text))
+    failing = [test.id for outcome in ("failed", "errors") for test in tests if test.outcome == outcome]
+    listed = [form.test_id(match) for match in form.failing.finditer(text)]
+    ran = {test.id: test for test in tests}
+    failing += [test for test in listed if not form.only_ran or test in ran]
+    durations = {test.id: test.seconds for test in tests if test.seconds is not None}
+    counts = _read_counts(totals) or Counter(test.outcome for test in ran.values())
+    seconds = sum(map(_read_seconds, [*totals, *form.time.finditer(text)])) or sum(durations.values())
+    return _make_result(tool, counts, seconds=seconds, failing=failing, durations=durations)
+
+
+def _read_counts(totals: Iterable[re.Match[str]]) -> Counter[str]:
+    """The number of tests by outcome; empty if the totals have no numbers."""
+    counts: Counter[str] = Counter()
+    for group, value in ((group, value) for total in totals for group, value in total.groupdict("0").items()):
+        if group == "counts":
+            counts.update({_OUTCOMES.get(word, ""): int(number) for number, word in _COUNT.findall(value)})
+        elif (name := group.rstrip("2")) in _NUMBER_GROUPS:
+            counts[name] += int(value)
+    if "tests" in counts:
+        counts["passed"] = max(0, counts["tests"] - counts["failed"] - counts["errors"] - counts["skipped"])
+    return counts
+
+
+def _read_seconds(match: re.Match[str]) -> float:
+    took = match.groupdict()
+    return float(took.get("ms") or 0) / 1000 + float(took.get("seconds") or 0)
+
+
+def _read_test_lines(form: PrintedFormat, text: str) -> Iterator[PrintedTest]:
+    """Each match of `test` is a test."""
+    for match in form.test.finditer(text.partition(form.until)[0]):
+        groups = match.groupdict()
+        seconds = None if _TIME_GROUPS.isdisjoint(groups) else _read_seconds(match)
+        yield PrintedTest(form.test_id(match), _OUTCOMES.get(groups.get("what", ""), ""), seconds)
+
+
+_TAP_LINE = re.compile(r"^(?P<indent> *)(?P<not>not )?ok \d+(?: - (?P<name>.*?))?(?P<skip> # (?:SKIP|TODO).*)?$", re.I)
+_TAP_TIME = re.compile(r"^ *duration_ms: (?P<ms>[\d.]+)")
+
+
+def _read_tap_tests(form: PrintedFormat, text: str) -> list[PrintedTest]:
+    """The time of a test follows its line. The line of a suite comes after those of its tests, which are indented more,
+    and is left out."""
+    tests: list[PrintedTest] = []
+    previous_indent = 0
+    for line in text.splitlines():
+        if match := _TAP_LINE.match(line):
+            indent = len(match["indent"])
+            is_suite = indent < previous_indent
+            name = "" if is_suite else (match["name"] or "").strip()
+            tests.append(PrintedTest(name, "failed" if match["not"] and not match["skip"] else ""))
+            previous_indent = indent
+        elif tests and (time := _TAP_TIME.match(line)):
+            tests[-1] = replace(tests[-1], seconds=_read_seconds(time))
+    return [test for test in tests if test.id]
+
+
+_GO_TEST = re.compile(r"^ *--- (?P<what>PASS|FAIL|SKIP): (?P<name>.+) \((?P<seconds>[\d.]+)s\)$")
+
+
+def _read_go_tests(form: PrintedFormat, text: str) -> Iterator[PrintedTest]:
+    """The tests of a package come before its `ok` or `FAIL` line. Ids are `package::TestName`. A package that fails
+    without a failed test has an error."""
+    pending: dict[str, re.Match[str]] = {}
+    for line in text.splitlines():
+        if match := _GO_TEST.match(line):
+            pending[match["name"]] = match
+        elif package := form.total.match(line):
+            yield from _go_tests_of(package["package"], pending)
+            if package["what"] == "FAIL" and not any(test["what"] == "FAIL" for test in pending.values()):
+                yield PrintedTest(package["package"], "errors")
+            pending = {}
+
+
+def _go_tests_of(package: str, tests: Mapping[str, re.Match[str]]) -> Iterator[PrintedTest]:
+    """The tests of a package. One with subtests is left out, unless it failed and none of its subtests did."""
+    parents = {name.rpartition("/")[0] for name in tests}
+    failed = [name for name, match in tests.items() if match["what"] == "FAIL"]
+    for name, match in tests.items():
+        if name not in parents:
+            yield PrintedTest(f"{package}::{name}", _OUTCOMES[match["what"]], _read_seconds(match))
+        elif match["what"] == "FAIL" and not any(other.startswith(f"{name}/") for other in failed):
+            yield PrintedTest(f"{package}::{name}", "failed")
+
+
+_TEST_READERS: Mapping[str, Callable[[PrintedFormat, str], Iterable[PrintedTest]]] = {
+    "lines": _read_test_lines, "tap": _read_tap_tests, "go": _read_go_tests,
+}  # fmt: skip
+
+
+_HEADING = re.compile(
+    r"^\s*(?:not ok \d+ - |ok \d+ - |# |[●✖✗✕×✔✓] |--- (?:FAIL|PASS|SKIP): |=== RUN\s+|---- |FAIL\s+|\d+\) )"
+)
+"""The beginning of a line after which a runner prints about one test."""
+
+
+def _read_printed_failures(output: str, failing: Iterable[str]) -> Mapping[str, str]:
+    """The printed text about each of the tests `failing`; "" if there is none. It goes from each heading that names the
+    test to the next heading."""
+    named = {name: re.compile(rf"(?<![\w-]){re.escape(name)}(?![\w-])") for name in failing}
+    texts = dict.fromkeys(named, "")
+    about: list[str] = []
+    for line in output.splitlines():
+        if _HEADING.match(line):
+            about = [name for name, pattern in named.items() if pattern.search(line)]
+        for name in about:
+            texts[name] += f"{line}\n"
+    return texts
+
+
+def _make_result(
     tool: str,
     counts: Mapping[str, int],
     *,
@@ -55,20 +404,14 @@ def make_result(
     )
 
 
-def uncounted_result(tool: str, title: str, exit_code: int) -> CheckResult:
+def _uncounted_result(run: FinishedRun) -> CheckResult:
     """The result of a command whose output names no tests, so that only its exit code is known."""
-    counts = {"failed" if exit_code else "passed": 1}
-    check = make_result(tool, counts, failing=[title] if exit_code else ())
+    counts = {"failed" if run.exit_code else "passed": 1}
+    check = _make_result(run.tool, counts, failing=[run.title] if run.exit_code else ())
     return replace(check, counted=False)
 
 
-def broken_run(run: FinishedRun) -> CheckResult | None:
-    """The result of a run that printed no result. It has one error if the command failed. None if it succeeded."""
-    nothing = make_result(run.tool, {})
-    return with_exit_code(run, nothing) if run.exit_code else None
-
-
-def with_exit_code(run: FinishedRun, check: CheckResult) -> CheckResult:
+def _with_exit_code(run: FinishedRun, check: CheckResult) -> CheckResult:
     """Add one error to `check` if the command failed although no test did. Perhaps the code did not compile, a linter
     failed before the tests, or the coverage was too low."""
     if run.exit_code == 0 or check.failed or check.errors:

@@ -7,9 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.execution.model_calls import CallUsage
-from engine.execution.runners.model import budgets, failures
-from engine.execution.runners.model.budgets import (
+from engine.execution.runners.model import request_limits
+from engine.execution.runners.model.host_protocol import Failure, FailureKind, Model
+from engine.execution.runners.model.request_limits import (
+    MAX_DELAY_S,
     MAX_OUTPUT_TOKENS,
+    MAX_RETRY_AFTER_S,
     MIN_OUTPUT_TOKENS,
     PROVIDER_OVERHEAD,
     Allowance,
@@ -17,8 +20,6 @@ from engine.execution.runners.model.budgets import (
     PromptSize,
     RequestBudget,
 )
-from engine.execution.runners.model.failures import MAX_DELAY_S, MAX_RETRY_AFTER_S
-from engine.execution.runners.model.host_protocol import Failure, FailureKind, Model
 
 MAX_RETRIES = 4
 RETRIES = {"rate": MAX_RETRIES, "server": MAX_RETRIES, "connection": MAX_RETRIES, "gone": 2, "silent": 1, "rubbish": 1}
@@ -26,7 +27,7 @@ RETRIES = {"rate": MAX_RETRIES, "server": MAX_RETRIES, "connection": MAX_RETRIES
 
 @pytest.mark.parametrize("kind", list(FailureKind))
 def test_each_failure_has_a_problem_a_fix_and_a_number_of_retries(kind: FailureKind) -> None:
-    problem, fix = failures.describe_failure(
+    problem, fix = request_limits.describe_failure(
         Failure(kind, "so they say", 418), Model("openai", "m", "openai", "http://a")
     )
     assert "so they say" in problem
@@ -34,19 +35,19 @@ def test_each_failure_has_a_problem_a_fix_and_a_number_of_retries(kind: FailureK
     assert fix
     assert "{" not in problem + fix
     tries = RETRIES.get(kind, 0)
-    assert all(failures.retry_delay(Failure(kind), tried, 0.5) is not None for tried in range(1, tries + 1))
-    assert failures.retry_delay(Failure(kind), tries + 1, 0.5) is None
+    assert all(request_limits.retry_delay(Failure(kind), tried, 0.5) is not None for tried in range(1, tries + 1))
+    assert request_limits.retry_delay(Failure(kind), tries + 1, 0.5) is None
 
 
 def test_retry_delays_double_and_are_spread() -> None:
-    pauses = [failures.retry_delay(Failure(FailureKind.RATE), tried, 0.0) for tried in range(1, 5)]
+    pauses = [request_limits.retry_delay(Failure(FailureKind.RATE), tried, 0.0) for tried in range(1, 5)]
     assert pauses == [0.5, 1.0, 2.0, 4.0]
-    assert failures.retry_delay(Failure(FailureKind.RATE), 4, 0.999) == pytest.approx(8.0, abs=0.01)
+    assert request_limits.retry_delay(Failure(FailureKind.RATE), 4, 0.999) == pytest.approx(8.0, abs=0.01)
 
 
 @given(st.floats(0, 10_000), st.integers(1, MAX_RETRIES), st.floats(0, 0.999))
 def test_a_requested_delay_is_kept_or_the_request_is_given_up(requested: float, tried: int, chance: float) -> None:
-    pause = failures.retry_delay(Failure(FailureKind.RATE, retry_after=requested), tried, chance)
+    pause = request_limits.retry_delay(Failure(FailureKind.RATE, retry_after=requested), tried, chance)
     assert (pause is None) == (requested > MAX_RETRY_AFTER_S)
     if pause is not None:
         assert requested <= pause <= max(requested, MAX_DELAY_S)
@@ -65,7 +66,7 @@ reported = st.none() | st.integers(-10, 10**9)
 
 @given(sizes, prices, st.builds(Allowance, st.none() | tokens, st.integers(0, 5_000_000)))
 def test_an_answer_is_never_allowed_more_than_is_left(prompt: PromptSize, price: Price, left: Allowance) -> None:
-    limit = budgets.max_output_tokens(prompt, price=price, allowance=left, window=None)
+    limit = request_limits.max_output_tokens(prompt, price=price, allowance=left, window=None)
     assert limit <= MAX_OUTPUT_TOKENS
     if limit >= MIN_OUTPUT_TOKENS:
         assert RequestBudget(prompt, limit, price).max_cost <= left.cost or not price.output
@@ -94,22 +95,22 @@ def test_usage_never_costs_more_than_was_reserved(
 
 
 def test_a_price_is_listed_free_or_a_marked_estimate() -> None:
-    assert budgets.price_of({"input": 3, "output": 4}, keyless=True, estimate=50_000) == Price(3, 4)
-    unlisted = budgets.price_of(None, keyless=False, estimate=50_000)
+    assert request_limits.price_of({"input": 3, "output": 4}, keyless=True, estimate=50_000) == Price(3, 4)
+    unlisted = request_limits.price_of(None, keyless=False, estimate=50_000)
     assert (unlisted.is_known, unlisted.min_cost, unlisted.cost_of(1_000_000, 0)) == (False, 50_000, 3_000_000)
-    assert budgets.price_of(None, keyless=True, estimate=50_000) == Price(0, 0, is_known=False)  # nobody is paid
+    assert request_limits.price_of(None, keyless=True, estimate=50_000) == Price(0, 0, is_known=False)  # nobody is paid
 
 
 @given(st.text(max_size=2_000))
 def test_an_estimate_is_at_least_half_a_token_a_character(text: str) -> None:
-    assert 2 * budgets.estimate_tokens(text) >= len(text)
+    assert 2 * request_limits.estimate_tokens(text) >= len(text)
 
 
 def test_usage_is_as_reported_or_estimated_where_it_was_cut_short() -> None:
     allowed = RequestBudget(PromptSize(estimated=150), 1_000, Price(250_000, 2_000_000))
     reported = allowed.usage_of_answer({"input": 100, "output": 20, "cost": 65}, received=80)
     assert reported == CallUsage(100, 20, 65)
-    assert [budgets.estimate_tokens(text) for text in ("", "abc", "日本語")] == [0, 2, 9]
+    assert [request_limits.estimate_tokens(text) for text in ("", "abc", "日本語")] == [0, 2, 9]
     price = Price(1_000_000, 1_000_000)
     cut_short = RequestBudget(PromptSize(40, 60), 50, price).usage_of_cancelled(1_000_000)
     assert cut_short == CallUsage(100, 50, 150, is_reported=False)

@@ -1,6 +1,6 @@
-"""The text of a change log: the section of each commit, the file's own style, and new entries in that style (pure).
+"""Flows that write into the documents of a project: its change log, in the file's own style, and its `AGENTS.md`.
 
-`changelog.toml` has the sections, with the words and the types of commits that belong to each.
+`changelog.toml` has the sections of a change log, with the words and the types of commits that belong to each.
 """
 
 from __future__ import annotations
@@ -8,9 +8,148 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
+from typing import Annotated
 
+from pydantic import AfterValidator, Field, StringConstraints
+
+from engine.execution.runners.flow import (
+    CannotRun,
+    Facts,
+    Flow,
+    FlowError,
+    FlowResult,
+    Job,
+    Place,
+    Revision,
+    check_argument,
+)
+from engine.execution.runners.flows.git_steps import operator_git, resolve_commit
+from engine.execution.runners.toolchains.projects import changelog_of
 from engine.files import read_table
 from engine.frozen import frozen
+from engine.model.text import LEARNT, count, join_names, one_line, read_section, write_section
+
+MAX_COMMITS = 500
+
+MAX_CHANGELOG_BYTES = 20_000_000
+
+
+def _check_since(text: str) -> str:
+    return check_argument(text) if text else ""
+
+
+class DraftChangelog(Flow):
+    """Groups the commits and writes them into the unreleased section, under the file's own headings."""
+
+    name = "draft_changelog"
+    label = "Draft the change log"
+    place = Place.CHANGE_SET
+    since: Annotated[str, AfterValidator(_check_since)] = Field(
+        default="", description='a tag or commit; "" = the last tag'
+    )
+    create: bool = Field(default=False, description="create CHANGELOG.md if the project has no change log")
+
+    def describe(self) -> str:
+        since = self.since or "the last tag"
+        return f"Draft the change log of the commits since {since}"
+
+    def run(self, job: Job) -> FlowResult:
+        commits = self._read_commits(job)
+        name = changelog_of(job.folder)
+        if not name and not self.create:
+            raise CannotRun("this project has no change log", "create one with create=true")
+        name = name or "CHANGELOG.md"
+        try:
+            text = job.read_document(name, MAX_CHANGELOG_BYTES).decode()
+        except UnicodeDecodeError as error:
+            raise FlowError(
+                f"{name} is not UTF-8 (byte {error.start})", "convert it, for example with iconv"
+            ) from error
+        entries, left_out, mentioned = _sort_commits(commits, text)
+        facts: Facts = {
+            "file": name,
+            "commits": len(commits),
+            "entries": entries,
+            "left_out": left_out,
+            "already_there": mentioned,
+        }
+        job.say(f"{count(len(commits), 'commit')}, {name} {'exists' if text else 'is new'}")
+        for section, lines in entries.items():
+            for entry in lines:
+                job.say(f"{section:<10}  {entry}")
+        for words, subjects in (("left out", left_out), ("already there", mentioned)):
+            if subjects:
+                job.say(f"{words}: {join_names(subjects, 10)}")
+        if entries:
+            (job.folder / name).write_bytes(add_entries(text, entries).encode())
+            number = sum(map(len, entries.values()))
+            return FlowResult(f"{name}: {count(number, 'entry', 'entries')} under Unreleased", facts=facts)
+        why = f"{count(len(mentioned), 'commit')} already mentioned" if mentioned else "no commits"
+        if left_out and not mentioned:
+            why = "no commits that users would notice"
+        return FlowResult(f"Nothing to add to {name}: {why}", facts=facts)
+
+    def _read_commits(self, job: Job) -> list[tuple[str, str]]:
+        """(id, subject) of each commit, oldest first, without merges."""
+        until = resolve_commit(job, "HEAD")
+        newest_tag = ("describe", "--tags", "--abbrev=0", until)
+        since = resolve_commit(job, self.since) if self.since else job.git.text(*newest_tag, allowed=(0, 128))
+        span = f"{since}..{until}" if since else until
+        out = job.git.text(
+            "log", "--no-merges", f"--max-count={MAX_COMMITS}", "--reverse", "--format=%H%x00%s", span, "--"
+        )
+        pairs = [line.partition("\0") for line in out.split("\n") if line]
+        return [(sha, one_line(subject)) for sha, _, subject in pairs]
+
+
+def _sort_commits(commits: Sequence[tuple[str, str]], text: str) -> tuple[dict[str, list[str]], list[str], list[str]]:
+    """(new entries by section, subjects that no user would notice, subjects that `text` mentions already)."""
+    entries: dict[str, list[str]] = {section: [] for section in SECTIONS}
+    left_out: list[str] = []
+    mentioned: list[str] = []
+    for sha, subject in commits:
+        section, entry = classify(subject) or ("", "")
+        if not section:
+            left_out.append(subject)
+        elif is_mentioned(text, sha, entry) or entry in entries[section]:
+            mentioned.append(subject)
+        else:
+            entries[section].append(entry)
+    return {section: lines for section, lines in entries.items() if lines}, left_out, mentioned
+
+
+MAX_SHOWN_ENTRIES = 8
+"""Maximum number of entries of a section in the transcript."""
+
+
+class LookAtRelease(Flow):
+    """Lists the changes since a tag that users of the project would notice."""
+
+    name = "look_at_release"
+    label = "Look at what a release would hold"
+    place = Place.OPERATOR_TREE
+    since: Revision = Field(description="the tag of the last release")
+
+    def describe(self) -> str:
+        return f"List what a release would hold since {self.since}"
+
+    def run(self, job: Job) -> FlowResult:
+        git, since = operator_git(job), self.since
+        span = f"{resolve_commit(job, self.since)}..HEAD"
+        subjects = git.text("log", "--no-merges", "--format=%s", span).splitlines()
+        entries: dict[str, list[str]] = {section: [] for section in SECTIONS}
+        for entry in filter(None, map(classify, subjects)):
+            entries[entry[0]].append(entry[1])
+        for section, lines in entries.items():
+            if lines:
+                job.say(f"{section}:")
+                job.say_list(lines, MAX_SHOWN_ENTRIES, indent="- ")
+        noticed = sum(map(len, entries.values()))
+        sections = ", ".join(f"{len(lines)} {section.lower()}" for section, lines in entries.items() if lines)
+        summary = f"{count(len(subjects), 'commit')} since {since}, {noticed} that users notice"
+        facts = {"since": self.since, "commits": len(subjects), "entries": entries}
+        return FlowResult(f"{summary}: {sections}" if noticed else summary, facts=facts)
+
 
 _TABLES = read_table(__file__, "changelog.toml")
 
@@ -24,8 +163,6 @@ _SECTION_BY_TYPE = dict.fromkeys(_TABLES["silent_types"], "") | {
     kind: name for name, section in _TABLES["sections"].items() for kind in section.get("types", ())
 }
 """The section of each type of conventional commit; "" if no user would notice such a commit."""
-
-# -- The section and the entry of a commit ---------------------------------------------------------------------------
 
 
 def classify(subject: str) -> tuple[str, str] | None:
@@ -72,8 +209,6 @@ def is_mentioned(text: str, sha: str, entry: str) -> bool:
 def _normalise_words(text: str) -> str:
     return f" {' '.join(re.findall(r'[a-z0-9#]+', text.lower()))} "
 
-
-# -- The style of a file ---------------------------------------------------------------------------------------------
 
 _UNRELEASED = re.compile(r"unreleased|upcoming|next release", re.I)
 
@@ -160,9 +295,6 @@ def find_headings(lines: Sequence[str]) -> list[tuple[int, re.Match[str]]]:
     return headings
 
 
-# -- New entries ---------------------------------------------------------------------------------------------------
-
-
 def add_entries(text: str, entries: Mapping[str, Sequence[str]]) -> str:
     """Add `entries` (by section) to the unreleased section of `text`. If `text` is "", a new file is begun.
 
@@ -227,3 +359,82 @@ def _end_of_section(lines: Sequence[str], section: str) -> int | None:
                 end -= 1
             return end
     return None
+
+
+FILE = "AGENTS.md"
+
+MAX_LESSONS = 60
+
+MAX_AGENTS_MD_BYTES = 1024 * 1024
+
+SECTION_HEAD = (
+    "## What was learned here\n\nWritten by Clawpy with your approval; the text between the marks is overwritten.\n\n"
+)
+
+_NEEDS_ESCAPE = re.compile(r"&(?=(?:lt|amp);)|<(?=!--)")
+
+_ESCAPED = re.compile(r"&(lt|amp);")
+
+_MARKDOWN_SIGN = re.compile(r"[\\#>*+\-`~|=_\[]")
+
+
+def _check_lesson(text: str) -> str:
+    lesson = one_line(text)
+    if not lesson:
+        raise ValueError("must not be empty")
+    return lesson
+
+
+Lesson = Annotated[str, StringConstraints(max_length=700), AfterValidator(_check_lesson)]
+
+
+class WriteAgentsMd(Flow):
+    """Replaces the section; every other byte of the file stays."""
+
+    name = "write_agents_md"
+    label = f"Write what was learned into {FILE}"
+    place = Place.CHANGE_SET
+    lessons: list[Lesson] = Field(min_length=1, max_length=MAX_LESSONS, description="what was learned, one entry each")
+
+    def describe(self) -> str:
+        entries = "\n".join(f"- {lesson}" for lesson in self.lessons)
+        return f"Write what was learned here into {FILE}, {count(len(self.lessons), 'lesson')}:\n{entries}"
+
+    def run(self, job: Job) -> FlowResult:
+        before = job.read_document(FILE, MAX_AGENTS_MD_BYTES)
+        lessons = list(dict.fromkeys(self.lessons))
+        present = lessons_in(before)
+        new = [lesson for lesson in lessons if lesson not in present]
+        removed = [lesson for lesson in present if lesson not in lessons]
+        facts: Facts = {"file": FILE, "lessons": lessons, "new": new, "gone": removed}
+        for sign, changed in (("+", new), ("-", removed)):
+            for lesson in changed:
+                job.say(f"{sign} {lesson}")
+        after = write_section(before, format_section(lessons), LEARNT)
+        if after == before:
+            return FlowResult(f"{FILE} already contains all of it", facts=facts)
+        (job.folder / FILE).write_bytes(after)
+        return FlowResult(f"{FILE}: {count(len(lessons), 'lesson')}, {len(new)} of them new", facts=facts)
+
+
+def format_section(lessons: list[str]) -> str:
+    """The Markdown of the section: a list in which each lesson is one item, whatever its text is."""
+    return SECTION_HEAD + "\n".join(f"- {_to_markdown(lesson)}" for lesson in lessons)
+
+
+def lessons_in(data: bytes) -> list[str]:
+    """The lessons in the section of a file."""
+    lines = read_section(data, LEARNT).split("\n")
+    return [_from_markdown(line.removeprefix("- ")) for line in lines if line.startswith("- ")]
+
+
+def _to_markdown(text: str) -> str:
+    """One line of Markdown that shows `text`. It is escaped, so that it begins no comment, and its first character has
+    no special meaning."""
+    shown = _NEEDS_ESCAPE.sub(lambda match: "&amp;" if match[0] == "&" else "&lt;", text)
+    return f"\\{shown}" if _MARKDOWN_SIGN.match(shown) else shown
+
+
+def _from_markdown(item: str) -> str:
+    shown = item.removeprefix("\\")
+    return _ESCAPED.sub(lambda match: "<" if match[1] == "lt" else "&", shown)
