@@ -223,14 +223,14 @@ def _probabilities(texts: Sequence[str], vectors: Any) -> Any:
     """A row for each text, with the probability of each column of the weights."""
     import numpy
 
-    words = WORD_WEIGHT * numpy.stack([hash_words(text) for text in texts])
+    words = WORD_WEIGHT * numpy.stack([hash_words_and_pairs(text) for text in texts])
     rows = numpy.concatenate([vectors, words, numpy.ones((len(texts), 1))], 1)
     scores = numpy.einsum("ij,jk->ik", rows, _weights().matrix)
     exponentials = numpy.exp(scores - scores.max(axis=1, keepdims=True))
     return exponentials / exponentials.sum(axis=1, keepdims=True)
 
 
-def hash_words(text: str) -> Any:
+def hash_words_and_pairs(text: str) -> Any:
     """The unit vector of a text's words, pairs of words and first word, each hashed into one of the dimensions."""
     import numpy
 

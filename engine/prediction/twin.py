@@ -21,7 +21,8 @@ from sqlmodel import Session
 
 from engine.background import Background
 from engine.frozen import frozen
-from engine.learning.decisions.decisions import NO_FEATURES, CardFeatures, Decisions, TextFeatures
+from engine.learning.decisions.decisions import CardFeatures, Decisions
+from engine.learning.decisions.text_features import NO_FEATURES, TextFeatures
 from engine.memory.embedding import NoEmbedder
 from engine.memory.memory import MemoryService
 from engine.model import (

@@ -79,7 +79,7 @@ def main() -> None:
 
     pairs = phrases()
     texts = [text for _, text in pairs]
-    words = prompt_placing.WORD_WEIGHT * numpy.stack([prompt_placing.hash_words(text) for text in texts])
+    words = prompt_placing.WORD_WEIGHT * numpy.stack([prompt_placing.hash_words_and_pairs(text) for text in texts])
     rows = numpy.concatenate([embed(texts), words, numpy.ones((len(texts), 1))], 1)
     acts, weights = fit(rows, [act for act, _ in pairs])
     roles = [act.split("/")[0] for act in acts]

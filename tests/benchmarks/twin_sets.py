@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy
 
 from engine.frozen import frozen
-from engine.learning.decisions.decisions import CardFeatures, PastDecision, TextFeatures, unpack_features
+from engine.learning.decisions.decisions import CardFeatures, PastDecision
 from engine.learning.decisions.learner import Learner
-from engine.learning.decisions.text_features import extract_features
+from engine.learning.decisions.text_features import TextFeatures, extract_features, unpack_features
 from engine.memory.local_model import MiniLM
 from engine.model import PartOfDay, prompt_words
 

@@ -6,7 +6,7 @@ import dataclasses
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 
-from engine.learning.decisions.metrics import (
+from engine.learning.decisions.insights import (
     CardFigures,
     compute_metrics,
     count_per_slice,
@@ -149,7 +149,7 @@ class Figures(StandInService):
         self.note("insights", days, workspace)
         cards = [card for card in self.cards if days is None or card.at > NOW - timedelta(days=days)]
         since = NOW - timedelta(days=days - 1) if days else cards[0].at if cards else NOW
-        newest = [(item.kind, item.outcome == "approved") for item in select_decided(self.cards)]
+        newest = [(item.kind, item.counted_as == "approved") for item in select_decided(self.cards)]
         return Insights(
             days, workspace, compute_metrics(cards), count_per_slice(cards, since, NOW, UTC), self.phase,
             self.check, 0.8,

@@ -18,7 +18,7 @@ from clawpy_console.screens import insights
 from clawpy_console.widgets.reflowing_text import render_fields
 from engine import document
 from engine.events import TrainingMoved
-from engine.learning.decisions.insights import Outcome
+from engine.learning.decisions.insights import CountedAs
 from engine.model import (
     CalibrationCheck,
     ConfidenceBucket,
@@ -98,10 +98,10 @@ def with_training(**more: object) -> Given:
     return Given(change)
 
 
-def with_outcomes(*outcomes: Outcome) -> Given:
+def with_cards_counted_as(*counted: CountedAs) -> Given:
     def change(engine: StandIn) -> None:
         newest = engine.insights.cards[-1]
-        engine.insights.cards = [dataclasses.replace(newest, outcome=outcome) for outcome in outcomes]
+        engine.insights.cards = [dataclasses.replace(newest, counted_as=counted_as) for counted_as in counted]
 
     return Given(change)
 
@@ -117,7 +117,7 @@ STORIES: dict[str, tuple[Step, ...]] = {
              "phase       2: its calibration holds on 212"),
     ),
     "cards that were withdrawn are told, so that all add up": (
-        with_outcomes(Outcome.WITHDRAWN, Outcome.WITHDRAWN, Outcome.EXPIRED, Outcome.CANNOT_RUN),
+        with_cards_counted_as(CountedAs.WITHDRAWN, CountedAs.WITHDRAWN, CountedAs.EXPIRED, CountedAs.CANNOT_RUN),
         Until("the counts", lambda app: "0 approved, 0 dismissed, 1 expired, 2 withdrawn, 1 could not run"
               in " ".join(app.screen.query_one("#left-text").render().plain.split())),
     ),

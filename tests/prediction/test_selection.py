@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from engine.clock import FakeClock
-from engine.learning.decisions.decisions import NO_FEATURES
+from engine.learning.decisions.text_features import NO_FEATURES
 from engine.model import (
     Assignment,
     ConfidenceParts,

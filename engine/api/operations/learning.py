@@ -14,9 +14,8 @@ from pydantic import Field
 
 from engine.api.documents import Document, document, dollars, instant
 from engine.api.operations.operation import ACCEPT_WHOLE_FLOAT, Limit, Text, operation, require
-from engine.learning.decisions.preferences import Shape
-from engine.learning.decisions.training_examples import DPO
-from engine.learning.decisions.training_runs import RunState, TrainingRun
+from engine.learning.decisions.exporting import Shape
+from engine.learning.decisions.training_runs import DPO, RunState, TrainingRun
 from engine.model import LearningScope, Refusal
 from engine.model.adaptation import CandidateStatus, CandidateType, PromptFragment
 from engine.model.lessons import lesson_id, lessons_of

@@ -1,5 +1,5 @@
-"""The table of the operator's decisions, with one row for each signal (SPEC 8.1), and the counts that rails and phases
-need (2.5, 2.6, 3.6).
+"""The operator's decisions, with one row for each signal (SPEC 8.1). Learners read the rows, and rails and phases count
+them (2.5, 2.6, 3.6).
 
 A card has at most one current signal, besides the original of an edit. A later signal replaces it. A signal that was
 taken back keeps its row, with `taken_back_at`, but does not count.
@@ -7,7 +7,6 @@ taken back keeps its row, with `taken_back_at`, but does not count.
 
 from __future__ import annotations
 
-import struct
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -19,79 +18,10 @@ from sqlmodel import Field, Session, col, func, select
 from engine.clock import Clock
 from engine.frozen import frozen
 from engine.learning.decisions.preferences import add_pair, add_pair_of_edit, forget_pairs, format_side
+from engine.learning.decisions.text_features import NO_FEATURES, TextFeatures, unpack_features
 from engine.model import DecidedBy, DecidedCard, DecisionSignal, PartOfDay, part_of_day, prompt_words
 from engine.storage.database import Database, Transaction
 from engine.storage.rows import Row, UtcDateTime, ask, load_all, select_all, utc_field
-
-# -- the values that learners compare; this module does not import numpy
-
-EMBEDDING_SIZE = 384
-"""Dimensions of an embedding."""
-
-FEATURE_NAMES = (
-    "near the latest", "near all before", "nearest of all", "how long ago it was about", "words of the latest",
-    "words of all before", "length", "length of the evidence", "lines of evidence", "what is new in the evidence",
-)  # fmt: skip
-"""Names of `TextFeatures.numbers`, in order. For ordinary text each has a mean of about 0 and a deviation of 1."""
-
-_FORMAT = 1
-_NUMBERS = struct.Struct(f"<B{len(FEATURE_NAMES)}f")
-
-
-@frozen
-class TextFeatures:
-    """Features of the text of a proposal and of its evidence. `Decision.seen` stores them."""
-
-    numbers: tuple[float, ...]
-    """One for each of `FEATURE_NAMES`."""
-    embedding: bytes = b""
-    """The embedding in `EMBEDDING_SIZE` signed bytes, b"" without one."""
-
-    def pack(self) -> bytes:
-        """The bytes that are stored with a decision."""
-        return _NUMBERS.pack(_FORMAT, *self.numbers) + self.embedding
-
-
-NO_FEATURES = TextFeatures((0.0,) * len(FEATURE_NAMES))
-"""The features of a proposal without text."""
-
-
-def unpack_features(stored: bytes) -> TextFeatures:
-    """The features in bytes from `pack`; `NO_FEATURES` for b"" and for the format of another version."""
-    if len(stored) not in (_NUMBERS.size, _NUMBERS.size + EMBEDDING_SIZE) or stored[0] != _FORMAT:
-        return NO_FEATURES
-    return TextFeatures(tuple(_NUMBERS.unpack_from(stored)[1:]), stored[_NUMBERS.size :])
-
-
-@frozen
-class CardFeatures:
-    """A card that the Twin is asked about; `part`, `weekend` and `hour` are of the operator's local time."""
-
-    kind: str
-    channel: str
-    workspace: str
-    flow: str
-    words: frozenset[str]
-    part: PartOfDay
-    weekend: bool
-    at: datetime
-    hour: int | None = None
-    text: TextFeatures = NO_FEATURES
-
-
-@frozen
-class PastDecision:
-    """One signal of SPEC 8.1 about a `card`, as learners read it. `chosen` is its label, `weight` is in (0, 1];
-    `waited_hours` is the time from the evidence to the decision."""
-
-    card: CardFeatures
-    chosen: bool
-    weight: float
-    waited_hours: float | None
-    id: int = 0
-    raw: float | None = None
-    """The confidence of the card before calibration, see `DecidedCard.raw`."""
-
 
 PAIRING_WINDOW = timedelta(hours=1)
 """Maximum age, inclusive, of a rejection that makes a pair with an approval."""
@@ -152,6 +82,36 @@ class Decision(Row, table=True):
     hour: int | None = None
 
 
+@frozen
+class CardFeatures:
+    """A card that the Twin is asked about; `part`, `weekend` and `hour` are of the operator's local time."""
+
+    kind: str
+    channel: str
+    workspace: str
+    flow: str
+    words: frozenset[str]
+    part: PartOfDay
+    weekend: bool
+    at: datetime
+    hour: int | None = None
+    text: TextFeatures = NO_FEATURES
+
+
+@frozen
+class PastDecision:
+    """One signal of SPEC 8.1 about a `card`, as learners read it. `chosen` is its label, `weight` is in (0, 1];
+    `waited_hours` is the time from the evidence to the decision."""
+
+    card: CardFeatures
+    chosen: bool
+    weight: float
+    waited_hours: float | None
+    id: int = 0
+    raw: float | None = None
+    """The confidence of the card before calibration, see `DecidedCard.raw`."""
+
+
 _IS_STANDING = col(Decision.taken_back_at).is_(None)
 _BY_PERSON = col(Decision.decided_by) != DecidedBy.AUTONOMY.value
 _IS_EXPLICIT = col(Decision.signal).in_([signal.value for signal in EXPLICIT])
@@ -196,8 +156,6 @@ _APPROVALS = f"""
     FROM decisions WHERE decided_by = '{DecidedBy.OPERATOR.value}' AND {_DECIDED}
     GROUP BY kind, channel, workspace
 """
-
-
 _CARD_FIELDS = ("prediction_id", "kind", "channel", "workspace", "flow", "confidence", "seen", "raw")
 
 
@@ -350,6 +308,7 @@ def is_weekend(local: datetime) -> bool:
 
 
 def _read_past(row: Any) -> PastDecision:
+    """The decision in a row of `_LEARNER_COLUMNS`."""
     id, kind, channel, workspace, flow, prompt, part, weekend, at, hour, seen, chosen, weight, waited_hours, raw = row
     card = CardFeatures(
         kind, channel, workspace, flow, prompt_words(prompt), PartOfDay(part), weekend, at, hour, unpack_features(seen)

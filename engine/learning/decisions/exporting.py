@@ -1,19 +1,24 @@
-"""Exports preference pairs and conversations as training files (SPEC 8.3).
+"""Training files of preference pairs and conversations (SPEC 8.3): written by `Exporter`, checked before an import.
 
-A batch of pairs is appended to `dpo-pairs.jsonl`, and its weights to the file beside it. An intent row makes this
-crash-safe: an interrupted batch is finished at the next start, and each pair is in the file exactly once.
+A batch of pairs is appended to `dpo-pairs.jsonl`, and its weights to the file beside it, line by line. An intent row
+makes this crash-safe: an interrupted batch is finished at the next start, and each pair is in the file exactly once.
+Files of pairs have one of four formats: `plain` is our own, `together` and `openai` are equal, and `trl` is the
+conversational format of TRL.
 """
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import sqlalchemy
+from pydantic import AliasChoices, AliasPath, BaseModel, Field, ValidationError
 from sqlalchemy import column, table
 from sqlmodel import Session, col, select
 
@@ -21,25 +26,10 @@ from engine.events import PairsExported
 from engine.files import write_atomic
 from engine.frozen import frozen
 from engine.learning.decisions.decisions import Decision
-from engine.learning.decisions.preferences import (
-    MORE_PAIRS,
-    DpoPair,
-    Exchange,
-    Preference,
-    Shape,
-    check_preferences,
-    encode_lines,
-    format_answer,
-    format_exchange,
-    format_preference,
-    format_weight,
-    import_pairs,
-    load_pairs,
-    read_preference,
-)
-from engine.model import TWIN_INSTRUCTION, DecisionSignal, Refusal
+from engine.learning.decisions.preferences import DpoPair, Preference, import_pairs, load_pairs
+from engine.model import TWIN_INSTRUCTION, TWIN_TASK, DecisionSignal, Refusal
 from engine.model.secrets import redact
-from engine.model.text import count
+from engine.model.text import count, validation_faults
 from engine.storage import state
 from engine.storage.database import Database, Transaction
 from engine.storage.state import begin_intent, finish_intent, unfinished_intents
@@ -59,12 +49,44 @@ OPERATOR_INSTRUCTION = (
 )
 """System prompt of examples from conversations."""
 
+
+INSTRUCTION_OF_PAIRS = TWIN_TASK + "Answer with the action and its channel: prompt → channel."
+"""The Twin's instruction for pairs, whose texts have only an action and a channel (SPEC 8.2)."""
+
+MAX_LINE_LENGTH = 200_000
+"""Maximum number of characters of a training line."""
+
+MAX_ERRORS = 20
+"""Maximum number of errors in a file that are listed; the others are only counted."""
+
+MORE_PAIRS = "decide more cards: an edit, or an approval soon after a dismissal, makes a pair"
+"""Advice to the operator for too few pairs."""
+
 PREDICTIONS_TABLE = table("predictions", column("id"), column("context"), column("reasoning"), column("dpo_exported"))
 """The columns of cards that are used here. `dpo_exported` is written in the transaction that marks the pairs as
 exported, so that a reader of the database always sees both or neither."""
 
 Conversations = Callable[[], Iterable[tuple[str, str]]]
 """Reads (message of an agent, reply of the operator), oldest first."""
+
+
+class Shape(StrEnum):
+    """The format of a preference file."""
+
+    PLAIN = "plain"
+    TOGETHER = "together"
+    OPENAI = "openai"
+    TRL = "trl"
+
+
+@frozen
+class Exchange:
+    """One example of a conversation: a situation and the answer to it. The default `system` prompt is that of the
+    Twin."""
+
+    situation: str
+    answer: str
+    system: str = TWIN_INSTRUCTION
 
 
 @frozen
@@ -262,3 +284,135 @@ def _weights_file(file: Path) -> Path:
 
 def _count_lines(file: Path) -> int:
     return file.read_bytes().count(b"\n") if file.exists() else 0
+
+
+def format_answer(prompt: str, channel: str, confidence: float, reasoning: str) -> str:
+    """The reply that the Twin model should give (SPEC 2.3)."""
+    fields = {"prompt": prompt, "channel": channel, "confidence": round(confidence, 2), "reasoning": reasoning}
+    return json.dumps(fields, ensure_ascii=False)
+
+
+def format_preference(pair: Preference, shape: Shape) -> str:
+    """A pair as one line of JSON, without its line end."""
+    return json.dumps(_preference(pair, shape), ensure_ascii=False)
+
+
+def format_exchange(exchange: Exchange) -> str:
+    """A conversation as one line of JSON: `messages`, as Together, OpenAI and TRL take them."""
+    return json.dumps(
+        {"messages": [*_prompt_messages(exchange.situation, exchange.system), _reply_message(exchange.answer)]},
+        ensure_ascii=False,
+    )
+
+
+def format_weight(pair: Preference) -> str:
+    """A line of the weights file."""
+    return json.dumps({"pair": pair.id, "weight": pair.weight})
+
+
+def encode_lines(lines: Iterable[str]) -> bytes:
+    """The content of a file with these lines."""
+    return "".join(f"{line}\n" for line in lines).encode()
+
+
+def _preference(pair: Preference, shape: Shape) -> dict[str, Any]:
+    if shape is Shape.PLAIN:
+        confidences = {"confidence_chosen": pair.chosen_confidence, "confidence_rejected": pair.rejected_confidence}
+        metadata = {"timestamp": pair.at.isoformat().replace("+00:00", "Z"), **confidences}
+        return {"prompt": pair.context, "chosen": pair.chosen, "rejected": pair.rejected, "metadata": metadata}
+    messages = _prompt_messages(pair.context, INSTRUCTION_OF_PAIRS)
+    chosen, rejected = [_reply_message(pair.chosen)], [_reply_message(pair.rejected)]
+    if shape is Shape.TRL:
+        return {"prompt": messages, "chosen": chosen, "rejected": rejected}
+    return {"input": {"messages": messages}, "preferred_output": chosen, "non_preferred_output": rejected}
+
+
+def _prompt_messages(situation: str, system: str) -> list[dict[str, str]]:
+    return [{"role": "system", "content": system}, {"role": "user", "content": situation}]
+
+
+def _reply_message(text: str) -> dict[str, str]:
+    return {"role": "assistant", "content": text}
+
+
+_Text = Annotated[str, Field(strict=True, pattern=r"\S")]
+
+
+class _Message(BaseModel):
+    role: Literal["system", "user", "assistant"]
+    content: _Text
+
+
+class _Reply(BaseModel):
+    role: Literal["assistant"]
+    content: _Text
+
+
+class _Plain(BaseModel):
+    prompt: _Text
+    chosen: _Text
+    rejected: _Text
+
+
+class _Chat(BaseModel):
+    """A line with the names of TRL, or with those of Together and OpenAI."""
+
+    messages: list[_Message] = Field(
+        min_length=1, validation_alias=AliasChoices("prompt", AliasPath("input", "messages"))
+    )
+    chosen: tuple[_Reply] = Field(validation_alias=AliasChoices("chosen", "preferred_output"))
+    rejected: tuple[_Reply] = Field(validation_alias=AliasChoices("rejected", "non_preferred_output"))
+
+
+def read_preference(line: str) -> tuple[str, str, str]:
+    """(context, chosen, rejected) in a line of any format. Raises ValueError with the problem."""
+    try:
+        document = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"no JSON: {error}") from error
+    if not isinstance(document, dict):
+        raise ValueError("the line is not an object")
+    try:
+        is_plain = isinstance(document.get("prompt"), str)
+        context, chosen, rejected = _read_plain(document) if is_plain else _read_chat(document)
+    except ValidationError as error:
+        raise ValueError("; ".join(validation_faults(error))) from None
+    if chosen == rejected:
+        raise ValueError("the chosen and the rejected side are the same")
+    return context, chosen, rejected
+
+
+def _read_plain(document: dict[str, Any]) -> tuple[str, str, str]:
+    pair = _Plain.model_validate(document)
+    return pair.prompt, pair.chosen, pair.rejected
+
+
+def _read_chat(document: dict[str, Any]) -> tuple[str, str, str]:
+    chat = _Chat.model_validate(document)
+    if chat.messages[-1].role != "user":
+        raise ValueError("the prompt must end with a user message")
+    context = "\n\n".join(message.content for message in chat.messages if message.role != "system")
+    return context, chat.chosen[0].content, chat.rejected[0].content
+
+
+def check_preferences(lines: Iterable[str]) -> list[str]:
+    """The errors in a preference file, with line numbers; empty if a provider can use the file.
+
+    The checks of providers accept any lines of JSON, and the job fails hours later.
+    """
+    errors: list[str] = []
+    first_lines: dict[tuple[str, str, str], int] = {}
+    number = 0
+    for number, line in enumerate(lines, 1):
+        try:
+            if len(line) > MAX_LINE_LENGTH:
+                raise ValueError(f"longer than {MAX_LINE_LENGTH} characters")
+            content = read_preference(line)
+            if (first := first_lines.setdefault(content, number)) != number:
+                raise ValueError(f"has the same content as line {first}")
+        except ValueError as error:
+            errors.append(f"line {number}: {error}")
+    if number == 0:
+        errors.append("the file is empty")
+    more = len(errors) - MAX_ERRORS
+    return errors if more <= 0 else [*errors[:MAX_ERRORS], f"and {more} more"]

@@ -1,18 +1,57 @@
-"""The features of a card's text and of its evidence, as numbers for the `learner` (SPEC 2.3b). Pure."""
+"""The features of a card's text and of its evidence, as numbers for the `learner` (SPEC 2.3b). Pure.
+
+Tables and cards import this module, so it imports numpy only in the functions that compute.
+"""
 
 from __future__ import annotations
 
 import math
+import struct
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 from zlib import crc32
 
-import numpy
-
 from engine.frozen import frozen
-from engine.learning.decisions.decisions import EMBEDDING_SIZE, FEATURE_NAMES, TextFeatures
 from engine.model import prompt_words
+
+EMBEDDING_SIZE = 384
+"""Dimensions of an embedding."""
+
+FEATURE_NAMES = (
+    "near the latest", "near all before", "nearest of all", "how long ago it was about", "words of the latest",
+    "words of all before", "length", "length of the evidence", "lines of evidence", "what is new in the evidence",
+)  # fmt: skip
+"""Names of `TextFeatures.numbers`, in order. For ordinary text each has a mean of about 0 and a deviation of 1."""
+
+_FORMAT = 1
+_NUMBERS = struct.Struct(f"<B{len(FEATURE_NAMES)}f")
+
+
+@frozen
+class TextFeatures:
+    """Features of the text of a proposal and of its evidence. `Decision.seen` stores them."""
+
+    numbers: tuple[float, ...]
+    """One for each of `FEATURE_NAMES`."""
+    embedding: bytes = b""
+    """The embedding in `EMBEDDING_SIZE` signed bytes, b"" without one."""
+
+    def pack(self) -> bytes:
+        """The bytes that are stored with a decision."""
+        return _NUMBERS.pack(_FORMAT, *self.numbers) + self.embedding
+
+
+NO_FEATURES = TextFeatures((0.0,) * len(FEATURE_NAMES))
+"""The features of a proposal without text."""
+
+
+def unpack_features(stored: bytes) -> TextFeatures:
+    """The features in bytes from `pack`; `NO_FEATURES` for b"" and for the format of another version."""
+    if len(stored) not in (_NUMBERS.size, _NUMBERS.size + EMBEDDING_SIZE) or stored[0] != _FORMAT:
+        return NO_FEATURES
+    return TextFeatures(tuple(_NUMBERS.unpack_from(stored)[1:]), stored[_NUMBERS.size :])
+
 
 WORD_DIMENSIONS = 256
 """Number of dimensions of a vector of hashed words, which replaces a missing embedding."""
@@ -73,8 +112,10 @@ change their format, too."""
 
 
 @lru_cache(500)
-def hash_words(words: frozenset[str]) -> Vector:
+def hash_word_set(words: frozenset[str]) -> Vector:
     """The unit vector of a bag of words; all 0 for no words. It is cached, so do not change it."""
+    import numpy
+
     vector = numpy.zeros(WORD_DIMENSIONS, numpy.float32)
     for word in words:
         word_hash = crc32(word.encode())
@@ -91,14 +132,16 @@ def extract_features(
     `embeddings` are those of the prompt, the latest line and each earlier line. If one is missing, vectors of hashed
     words replace all of them.
     """
+    import numpy
+
     earlier = earlier[-MAX_EARLIER:]
     words, latest_words, earlier_words = _words(prompt), _words(latest), [_words(line) for line in earlier]
     all_earlier_words = frozenset().union(*earlier_words)
-    known = [vector for vector in (*embeddings[:2], *embeddings[2:][-MAX_EARLIER:]) if vector is not None]
-    if len(known) == 2 + len(earlier):
-        vectors, scale = numpy.stack(known), EMBEDDING_SIMILARITY
+    present = [vector for vector in (*embeddings[:2], *embeddings[2:][-MAX_EARLIER:]) if vector is not None]
+    if len(present) == 2 + len(earlier):
+        vectors, scale = numpy.stack(present), EMBEDDING_SIMILARITY
     else:
-        vectors = numpy.stack([hash_words(part) for part in (words, latest_words, *earlier_words)])
+        vectors = numpy.stack([hash_word_set(line_words) for line_words in (words, latest_words, *earlier_words)])
         scale = WORD_SIMILARITY
     values = {
         "words of the latest": _share(words, latest_words),
@@ -134,11 +177,15 @@ def _compare_lines(prompt: Vector, lines: Vector, scale: Scale) -> dict[str, flo
 
 def quantise(vector: Vector) -> bytes:
     """A unit vector as signed bytes, with an error of about a hundredth."""
+    import numpy
+
     return bytes(numpy.clip(numpy.rint(numpy.asarray(vector) * 512), -127, 127).astype(numpy.int8).tobytes())
 
 
 def dequantise(data: bytes) -> Vector:
     """The unit vector in `data` from `quantise`; all 0 for b""."""
+    import numpy
+
     if not data:
         return numpy.zeros(EMBEDDING_SIZE, numpy.float32)
     return _unit(numpy.frombuffer(data, numpy.int8).astype(numpy.float32))
@@ -151,6 +198,8 @@ def _unit(vector: Vector) -> Vector:
 
 
 def _length(vector: Vector) -> float:
+    import numpy
+
     return float(numpy.sqrt((vector * vector).sum()))
 
 

@@ -19,20 +19,14 @@ from engine.events import TrainingMoved
 from engine.files import write_atomic
 from engine.learning.decisions.exporting import Exporter
 from engine.learning.decisions.preferences import Preference
-from engine.learning.decisions.training_examples import (
-    MAX_MEASURED,
-    MIN_MEASURED,
-    Agreement,
-    Batch,
-    make_batch,
-    may_replace,
-    measure_agreement,
-    split_pairs,
-)
 from engine.learning.decisions.training_provider import Job, Provider, TrainingError
 from engine.learning.decisions.training_runs import (
     ACTIVE,
     IS_ACTIVE,
+    MAX_MEASURED,
+    MIN_MEASURED,
+    Agreement,
+    Batch,
     BudgetReservation,
     RunState,
     TrainingPlan,
@@ -40,7 +34,11 @@ from engine.learning.decisions.training_runs import (
     TrainingViews,
     TwinModel,
     load_run,
+    make_batch,
+    may_replace,
+    measure_agreement,
     newest_run,
+    split_pairs,
 )
 from engine.model import Randomness, Refusal, TrainingOffer, microusd
 from engine.model.text import count
@@ -324,8 +322,8 @@ class Training(TrainingViews):
     def _change_state(
         self, run_id: str, state: RunState | str, *, job: Job | None = None, **fields: object
     ) -> TrainingRun:
-        """Set the state and fields of a run. If `job` is over, the reserved money is settled with the provider's price.
-        If the provider states no price, the whole amount is settled for a job that is done, and nothing for others."""
+        """Set the state and fields of a run. If it is over, or the provider states the price of its `job`, the reserved
+        money is settled."""
 
         def update(tx: Transaction) -> TrainingRun:
             run = load_run(tx, run_id)
@@ -333,13 +331,7 @@ class Training(TrainingViews):
             for name, value in fields.items():
                 setattr(run, name, value)
             run.state, run.updated_at = state, tx.now
-            if run.cost_entry is not None and job is not None and (job.state == "done" or job.dollars is not None):
-                run.cost_microusd = self._twin.plan().cost_cap if job.dollars is None else microusd(job.dollars)
-                self._budget.settle(tx, run.cost_entry, run.cost_microusd)
-                run.cost_entry = None
-            elif run.cost_entry is not None and state not in ACTIVE:
-                self._budget.release(tx, run.cost_entry)
-                run.cost_entry = None
+            self._settle_cost(tx, run, job)
             tx.session.add(run)
             if is_new_state:
                 tx.record(TrainingMoved(subject=run_id, state=state, note=run.note))
@@ -350,6 +342,19 @@ class Training(TrainingViews):
             self._answers.clear()
             self._file(run_id).unlink(missing_ok=True)  # the provider has it
         return run
+
+    def _settle_cost(self, tx: Transaction, run: TrainingRun, job: Job | None) -> None:
+        """Settle the reserved money of a run with the price of its job, or release it when the run is over. If the
+        provider states no price, the whole amount is settled for a job that is done, and nothing for others."""
+        if run.cost_entry is None:
+            return
+        if job is not None and (job.state == "done" or job.dollars is not None):
+            run.cost_microusd = self._twin.plan().cost_cap if job.dollars is None else microusd(job.dollars)
+            self._budget.settle(tx, run.cost_entry, run.cost_microusd)
+            run.cost_entry = None
+        elif run.state not in ACTIVE:
+            self._budget.release(tx, run.cost_entry)
+            run.cost_entry = None
 
 
 def _active_refusal(run: TrainingRun) -> Refusal:

@@ -1,11 +1,16 @@
-"""The table of training runs and its reads (SPEC 8.4), and the interfaces of training to the Twin model and the budget.
+"""Training runs (SPEC 8.4): the row of each, its examples, how its model is measured, and when the next run is due.
 
 prepared → uploaded → started → trained → adopted | kept_old        at any step: failed, cancelled
+
+A fifth of the situations, chosen by a hash, is held back, so that no model is measured on its own training examples. An
+answer of a model agrees with the operator if it is more similar to the chosen half of the pair than to the rejected
+half.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import hashlib
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Protocol
@@ -14,13 +19,47 @@ from sqlalchemy import ColumnElement
 from sqlmodel import Field, Session, col, select
 
 from engine.frozen import frozen
-from engine.learning.decisions.preferences import count_pairs
-from engine.learning.decisions.training_examples import DPO, MIN_PAIRS
+from engine.learning.decisions.exporting import (
+    MORE_PAIRS,
+    Exporter,
+    Shape,
+    encode_lines,
+    format_exchange,
+    format_preference,
+)
+from engine.learning.decisions.preferences import ARROW, Preference, count_pairs
 from engine.learning.decisions.training_provider import Provider
-from engine.model import TrainingRunView, TrainingView
-from engine.model.text import count
+from engine.model import Refusal, TrainingRunView, TrainingView
+from engine.model.text import count, jaccard
 from engine.storage.database import Database, Transaction
 from engine.storage.rows import Row, utc_field, value_of
+
+MIN_PAIRS = 50
+"""Minimum number of pairs before the first training on pairs."""
+
+MIN_CONVERSATIONS = 10
+"""Minimum number of conversations before the first training; providers refuse fewer."""
+
+SFT, DPO = "sft", "dpo"
+"""Training methods: on conversations, on pairs."""
+
+HELD_BACK = 5
+"""One situation in this many is held back."""
+
+MAX_MEASURED = 50
+"""Maximum number of held-back pairs that a model is measured on, the newest."""
+
+MIN_MEASURED = 5
+"""Minimum number of answers before a model can replace another."""
+
+MAX_VIEWED = 5
+"""Maximum number of runs that a screen shows."""
+
+AGAIN_FROM = 100
+"""Number of new pairs after which the next run is due."""
+
+AGAIN_AFTER = timedelta(days=7)
+"""Time after which the next run is due if there is any new pair."""
 
 
 @frozen
@@ -112,9 +151,6 @@ USED_PAIRS = (col(TrainingRun.method) == DPO) & col(TrainingRun.state).in_((RunS
 """Runs whose pairs count as used for training. Those of a failed or cancelled run do not count."""
 
 
-# -- the budget and the Twin model
-
-
 class BudgetReservation(Protocol):
     """Reserves money and settles it, within the caps (SPEC 3.2)."""
 
@@ -139,17 +175,6 @@ class TwinModel:
     adopt: Callable[[str], None]
     """Puts a model into the settings."""
 
-
-# -- reads
-
-MAX_VIEWED = 5
-"""Maximum number of runs that a screen shows."""
-
-AGAIN_FROM = 100
-"""Number of new pairs after which the next run is due."""
-
-AGAIN_AFTER = timedelta(days=7)
-"""Time after which the next run is due if there is any new pair."""
 
 COOL_DOWNS = {RunState.FAILED: timedelta(days=1), RunState.CANCELLED: timedelta(days=7)}
 """Time after a run in this state in which no run begins by itself, because it may fail again and cost money."""
@@ -214,3 +239,87 @@ class TrainingViews:
     def _load_newest(self, *where: ColumnElement[bool] | bool, by_start: bool = False) -> TrainingRun | None:
         with self._database.read() as session:
             return newest_run(session, *where, by_start=by_start)
+
+
+@frozen
+class Batch:
+    """The file of examples for one training run."""
+
+    method: str
+    records: int
+    data: bytes
+    last_pair: int
+    """The highest id of a pair, 0 for conversations."""
+    held_back: int
+    """Number of examples that were left out to measure the model."""
+
+
+def make_batch(exporter: Exporter, *, first: bool) -> Batch:
+    """The examples of the next run. For the `first` run they are conversations if there are enough, else pairs.
+
+    Raises `Refusal` `few_pairs`.
+    """
+    exchanges = exporter.load_exchanges()
+    if first and len(exchanges) >= MIN_CONVERSATIONS:
+        lines = [format_exchange(exchange) for exchange in exchanges if not is_held_back(exchange.situation)]
+        return Batch(SFT, len(lines), encode_lines(lines), 0, len(exchanges) - len(lines))
+    pairs = exporter.load_preferences()
+    if len(pairs) < MIN_PAIRS:
+        message = f"{count(len(pairs), 'pair')}; training on pairs starts at {MIN_PAIRS}"
+        fix = f"or approve {MIN_CONVERSATIONS} cards for a first run on conversations" if first else MORE_PAIRS
+        raise Refusal("few_pairs", message, fix)
+    training, held_back = split_pairs(pairs)
+    distinct = {(pair.context, pair.chosen, pair.rejected): pair for pair in training}
+    lines = [format_preference(pair, Shape.OPENAI) for pair in distinct.values()]
+    return Batch(DPO, len(lines), encode_lines(lines), max(pair.id for pair in pairs), len(held_back))
+
+
+@frozen
+class Agreement:
+    """The agreement of a model with the operator. A share of one half is no better than a coin toss."""
+
+    share: float
+    """In [0, 1]."""
+    asked: int
+    """Number of pairs about which the model was asked."""
+    unanswered: int = 0
+    """Number of pairs without a usable answer, which count as disagreement."""
+
+
+def is_held_back(situation: str) -> bool:
+    """Whether the decisions in a situation are never trained on."""
+    return hashlib.sha256(situation.encode()).digest()[0] % HELD_BACK == 0
+
+
+def split_pairs(pairs: Iterable[Preference]) -> tuple[list[Preference], list[Preference]]:
+    """(pairs to train on, pairs held back)."""
+    training: list[Preference] = []
+    held_back: list[Preference] = []
+    for pair in pairs:
+        (held_back if is_held_back(pair.context) else training).append(pair)
+    return training, held_back
+
+
+def measure_agreement(pairs: Sequence[Preference], answers: Sequence[str | None]) -> Agreement:
+    """The agreement of answers (`prompt → channel`, or None) with their pairs."""
+    points = 0.0
+    for pair, answer in zip(pairs, answers, strict=True):
+        if answer is not None:
+            difference = similarity(answer, pair.chosen) - similarity(answer, pair.rejected)
+            points += 0.5 if difference == 0 else float(difference > 0)
+    total = len(pairs)
+    return Agreement(points / total if total else 0.0, total, sum(answer is None for answer in answers))
+
+
+def similarity(text: str, other: str) -> float:
+    """Similarity of two halves, in [0, 1]: up to one half for the same channel, and one half for the share of common
+    words."""
+    prompt, _, channel = text.rpartition(ARROW)
+    other_prompt, _, other_channel = other.rpartition(ARROW)
+    same_words = jaccard(prompt.casefold().split(), other_prompt.casefold().split())
+    return 0.5 * (channel == other_channel) + 0.5 * same_words
+
+
+def may_replace(new: Agreement, old: Agreement) -> bool:
+    """Whether a new model may replace an old one (SPEC 8.4): it answered often enough, and agrees at least as often."""
+    return new.asked - new.unanswered >= MIN_MEASURED and new.share >= old.share

@@ -12,14 +12,8 @@ from sqlmodel import select
 
 from engine.clock import FakeClock
 from engine.learning.decisions import exporting
-from engine.learning.decisions.exporting import MIN_BATCH, Exporter
-from engine.learning.decisions.preferences import (
-    DpoPair,
-    Shape,
-    check_preferences,
-    import_pairs,
-    load_pairs,
-)
+from engine.learning.decisions.exporting import MIN_BATCH, Exporter, Shape, check_preferences
+from engine.learning.decisions.preferences import DpoPair, import_pairs, load_pairs
 from engine.model import Refusal
 from engine.prediction.card_rows import CardRow
 from engine.storage.database import Database, Transaction

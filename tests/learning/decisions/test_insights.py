@@ -11,13 +11,13 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from engine.clock import FakeClock
-from engine.learning.decisions.insights import Figures
-from engine.learning.decisions.metrics import (
+from engine.learning.decisions.insights import (
     MIN_DRIFT,
     MIN_DRIFT_KIND,
     MIN_TREND_HALF,
     NEWEST,
     CardFigures,
+    Figures,
     compute_metrics,
     count_per_slice,
     find_drift,

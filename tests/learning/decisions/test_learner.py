@@ -10,7 +10,7 @@ import pytest
 from hypothesis import strategies as st
 
 from engine.learning.decisions.decisions import CardFeatures, PastDecision
-from engine.learning.decisions.similar_decisions import Habits
+from engine.learning.decisions.learner import Habits
 from engine.model import PartOfDay
 
 NOW = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)

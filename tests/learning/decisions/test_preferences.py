@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.learning.decisions.preferences import (
+from engine.learning.decisions.exporting import (
     Exchange,
-    Preference,
     Shape,
     check_preferences,
     format_answer,
@@ -19,6 +18,7 @@ from engine.learning.decisions.preferences import (
     format_preference,
     read_preference,
 )
+from engine.learning.decisions.preferences import Preference
 
 PAIR = Preference(
     7, "workspace: shop\ntime: Monday 09:10", "run the tests → koji-core", "sum up the day → chronicle-hub",

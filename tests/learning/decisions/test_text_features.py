@@ -5,8 +5,13 @@ from __future__ import annotations
 import numpy
 import pytest
 
-from engine.learning.decisions.decisions import EMBEDDING_SIZE, FEATURE_NAMES, TextFeatures
-from engine.learning.decisions.text_features import dequantise, extract_features
+from engine.learning.decisions.text_features import (
+    EMBEDDING_SIZE,
+    FEATURE_NAMES,
+    TextFeatures,
+    dequantise,
+    extract_features,
+)
 
 LATEST, EARLIER = "tests failed in parser", ["parser was changed", "docs were read"]
 

@@ -10,14 +10,15 @@ from pathlib import Path
 import pytest
 
 from engine.clock import FakeClock
-from engine.learning.decisions.exporting import Exporter
-from engine.learning.decisions.preferences import check_preferences, import_pairs
+from engine.learning.decisions.exporting import Exporter, check_preferences
+from engine.learning.decisions.preferences import import_pairs
 from engine.learning.decisions.training import Training
-from engine.learning.decisions.training_examples import MIN_CONVERSATIONS, MIN_PAIRS
 from engine.learning.decisions.training_provider import Job, TrainingError
 from engine.learning.decisions.training_runs import (
     AGAIN_AFTER,
     AGAIN_FROM,
+    MIN_CONVERSATIONS,
+    MIN_PAIRS,
     RunState,
     TrainingPlan,
     TrainingRun,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from engine.learning.decisions.preferences import Preference
-from engine.learning.decisions.training_examples import (
+from engine.learning.decisions.training_runs import (
     MIN_MEASURED,
     Agreement,
     may_replace,
