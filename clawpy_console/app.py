@@ -150,11 +150,12 @@ class ConsoleApp(CardConsole):
         self.reload(TOPICS)
         self._tick()
         self.run_in_background(self.appearance.load_themes, "themes", exclusive=False)
-        self.run_in_background(self._import_dialogs, "import")
+        self.run_in_background(self._import_ahead, "import")
 
-    async def _import_dialogs(self) -> None:
-        """Import the dialogs that are opened first, so that their key is quick."""
-        for module in ("screens.card_details", "dialogs.prompt", "dialogs.question"):
+    async def _import_ahead(self) -> None:
+        """Import the report of a crash, because an update may replace the program's files while it runs. Then import
+        the dialogs that are opened first, so that their key is quick."""
+        for module in ("attach.crash_report", "screens.card_details", "dialogs.prompt", "dialogs.question"):
             await asyncio.to_thread(import_module, f"clawpy_console.{module}")
 
     def _cannot_open(self, refusal: Refusal) -> None:

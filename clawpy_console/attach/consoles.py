@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from clawpy_console.attach.client import SHUTDOWN_S, describe_terminal
-from clawpy_console.attach.crash_report import write_report
 from clawpy_console.attach.host import Host
 from clawpy_console.attach.protocol import ClientEnd, TerminalDescription
 from engine import Home, Refusal
@@ -179,6 +178,8 @@ class Consoles(Host):
                 raise app._exception
             return ClientEnd(app.return_code or 0, again=app.held_elsewhere)
         except Exception as error:
+            from clawpy_console.attach.crash_report import write_report
+
             engine = app.engine if app is not None else None
             return ClientEnd(1, await asyncio.to_thread(write_report, error, self._home, engine, terminal))
         finally:

@@ -22,14 +22,16 @@ from tests.support.helpers import assert_contains
 
 HEAVY = (
     "sqlalchemy", "sqlmodel", "pydantic", "chromadb", "apscheduler", "keyring", "watchfiles", "numpy",
-    "tomlkit", "fastapi", "bashlex", "psutil", "filelock", "sqlite3",
+    "tomlkit", "fastapi", "bashlex", "psutil", "filelock", "sqlite3", "email",
 )  # fmt: skip
 LIGHT = {"engine", "engine.frozen", "engine.home", "engine.model"}
 
 
 @pytest.mark.long
 def test_importing_the_app_imports_nothing_heavy() -> None:
-    code = "import json, sys, clawpy_console.app; print(json.dumps(sorted(sys.modules)))"
+    code = (
+        "import json, sys, clawpy_console.app, clawpy_console.attach.consoles; print(json.dumps(sorted(sys.modules)))"
+    )
     loaded = json.loads(subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout)
     assert [item for item in loaded if item.partition(".")[0] in HEAVY] == []
     engine = {item for item in loaded if item.partition(".")[0] == "engine" and not item.startswith("engine.model.")}
