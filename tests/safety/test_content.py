@@ -17,11 +17,11 @@ from engine.safety.content import (
     check_command,
     check_prompt,
     own_rules,
-    prose,
+    prompts,
     rulebook,
     targets,
 )
-from engine.safety.content.program_text import text_rules
+from engine.safety.content.commands import text_rules
 from engine.safety.content.shell import fold, parse
 from tests.safety.test_content_examples import examples
 
@@ -37,9 +37,9 @@ def test_a_rule_on_commands_stops_and_passes_its_examples() -> None:
 
 
 def test_a_rule_on_prompts_stops_and_passes_its_examples() -> None:
-    stops = [(rule, text) for rule in prose.rules() for text in rule.stops]
+    stops = [(rule, text) for rule in prompts.rules() for text in rule.stops]
     assert [text for rule, text in stops if check_prompt(text).verdict is not rule.verdict] == []
-    passes = [text for rule in prose.rules() for text in rule.passes]
+    passes = [text for rule in prompts.rules() for text in rule.passes]
     assert [text for text in passes if check_prompt(text).verdict is not Verdict.ALLOW] == []
 
 

@@ -1,21 +1,21 @@
-"""Finds the programs that simple commands really run, also through sudo, env, xargs, sh -c, find -exec, ssh or pipes
-(SPEC 3.5)."""
+"""Finds the programs that simple commands really run, also through sudo, sh -c, find -exec, pipes, or the arguments and
+variables of programs such as git, vim or crontab (SPEC 3.5)."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import chain, dropwhile
 
-from engine.safety.content.carried_commands import find_carried_commands
-from engine.safety.content.outputs import chain_downloads, decodes, downloads, output_of, saved_as
+from engine.safety.content.outputs import chain_downloads, decodes, downloads, find_input, output_of, saved_as
 from engine.safety.content.rules import (
     INTERPRETERS,
     RUNNERS,
     SHELLS,
     SPELLINGS,
     WRAPPERS,
+    option_lists,
     word_list,
 )
 from engine.safety.content.shell import MAX_COMMANDS, Simple, parse
@@ -128,7 +128,7 @@ def _substitute_outputs(simple: Simple) -> list[str]:
 def _output_of_script(text: str) -> str | None:
     """The output of a script's last command, None if the text does not show it."""
     commands = parse(text)
-    return output_of(commands[-1], 0) if commands else None
+    return output_of(commands[-1]) if commands else None
 
 
 def _add_call(argv: list[str], simple: Simple, result: Unwrapped, depth: int, via: tuple[str, ...]) -> None:
@@ -136,29 +136,32 @@ def _add_call(argv: list[str], simple: Simple, result: Unwrapped, depth: int, vi
     if depth > MAX_DEPTH:
         result.unreadable = "nested too deeply to be checked"
         return
-    while argv and argv[0] in ("$", "#", "%", ">", "") and len(argv) > 1:
-        argv = argv[1:]  # a shell prompt that was copied with the command
+    argv = _skip_shell_prompt(argv)
     if not argv:
         return
-    base, args = _normalise_program(argv[0]), argv[1:]
-    if argv[0] in simple.globs or _UNRESOLVED.search(base):
+    call = Call(_normalise_program(argv[0]), argv[1:], simple, via)
+    if argv[0] in simple.globs or _UNRESOLVED.search(call.base):
         result.unresolved = argv[0]
-    result.downloaded |= saved_as(base, args, simple.redirects)
-    if result.downloaded and (argv[0] in result.downloaded or (base in _RUNS_FILES and result.downloaded & set(args))):
+    result.downloaded |= saved_as(call.base, call.args, simple.redirects)
+    if argv[0] in result.downloaded or (call.base in _RUNS_FILES and result.downloaded & set(call.args)):
         result.downloads_to_shell = True
-    inner_via = (*via, "find" if base == "fd" else base)
-    for inner in chain(
-        find_carried_commands(base, args, simple.assigned, _find_input(simple)),
-        _find_inner_programs(base, args, simple, result),
-    ):
+    inner_via = (*via, "find" if call.base == "fd" else call.base)
+    for inner in chain(_find_carried_commands(call), _find_inner_programs(call, result)):
         if isinstance(inner, str):
             _add_script(inner, result, depth + 1, inner_via)
         elif inner:
             _add_call(inner, simple, result, depth + 1, inner_via)
-    if base == "command" and args[:1] and args[0] in ("-v", "-V"):
-        return  # `command -v` and `-V` only look a program up
-    result.code += _find_program_texts(base, args, simple, result)
-    result.calls.append(Call(base, args, simple, via))
+    if (call.base, call.args[:1]) not in _LOOKS_UP:
+        result.code += _find_program_texts(call, result)
+        result.calls.append(call)
+
+
+def _skip_shell_prompt(argv: list[str]) -> list[str]:
+    """The words after a shell prompt that was copied with the command."""
+    start = 0
+    while start < len(argv) - 1 and argv[start] in ("$", "#", "%", ">", ""):
+        start += 1
+    return argv[start:]
 
 
 def _normalise_program(word: str) -> str:
@@ -170,19 +173,17 @@ def _normalise_program(word: str) -> str:
     return SPELLINGS.get(base, base)
 
 
-def _find_input(simple: Simple) -> str | None:
-    """A command's standard input, None if the text alone does not show it."""
-    if simple.stdin is None and simple.source is not None:
-        return output_of(simple.source, 0)
-    return simple.stdin
-
-
-def _find_inner_programs(base: str, args: list[str], simple: Simple, result: Unwrapped) -> Iterator[Inner]:
+def _find_inner_programs(call: Call, result: Unwrapped) -> Iterator[Inner]:
     """The programs and scripts that a program runs because of what it is, its options or its standard input."""
+    base, args = call.base, call.args
     if base in WRAPPERS:
-        yield _find_wrapped_command(base, args, simple)
+        yield _find_wrapped_command(call)
+    elif base == "eval":
+        yield from _find_evaluated_script(call, result)
+    elif base == "ssh":
+        yield " ".join(after_options(args, _SSH_VALUES)[1:]) or call.simple.stdin or ""
     elif base in _READS_SCRIPTS:
-        yield from _find_scripts(base, args, simple, result)
+        yield from _find_scripts(call, result)
     elif base in _CONTAINERS:
         yield _find_contained_command(base, args)
     elif base in RUNNERS:
@@ -214,8 +215,9 @@ def after_options(args: list[str], valued: frozenset[str]) -> list[str]:
     return args[index:]
 
 
-def _find_wrapped_command(base: str, args: list[str], simple: Simple) -> Inner:
+def _find_wrapped_command(call: Call) -> Inner:
     """The program or script that a wrapper such as sudo, env or xargs runs."""
+    base, args = call.base, call.args
     if base == "env" and (script := _find_env_script(args)) is not None:
         return script
     if (base, args[:1]) in _RUNS_NOTHING:
@@ -223,22 +225,21 @@ def _find_wrapped_command(base: str, args: list[str], simple: Simple) -> Inner:
     if base == "script" and "-c" in args:
         return " ".join(args[args.index("-c") + 1 :][:1])
     valued, skipped = WRAPPERS[base]
-    rest = _skip_assignments(base, after_options(args, valued))[skipped:]
-    if base == "parallel" and ":::" in rest:
-        rest = _expand_parallel(rest)
-    is_text = base in _TEXT_WRAPPERS
-    if base == "flock" and rest[:1] == ["-c"]:
-        rest, is_text = rest[1:], True
-    if is_text and len(rest) == 1:
-        return rest[0]
-    if base == "xargs" and simple.source is not None and rest:
-        return _expand_xargs(rest, output_of(simple.source, 0))
-    return rest
+    words = _skip_assignments(base, after_options(args, valued))[skipped:]
+    if base == "parallel" and ":::" in words:
+        words = _expand_parallel(words)
+    if base == "flock" and words[:1] == ["-c"]:
+        return words[1] if len(words) == 2 else words[1:]
+    if base in _TEXT_WRAPPERS and len(words) == 1:
+        return words[0]
+    if base == "xargs" and call.simple.source is not None and words:
+        return _expand_xargs(words, output_of(call.simple.source))
+    return words
 
 
-_RUNS_NOTHING = [("sudo", [option]) for option in ("-e", "--edit", "-l", "-v", "-k")] + [
-    ("command", [option]) for option in ("-v", "-V")
-]
+_LOOKS_UP = [("command", [option]) for option in ("-v", "-V")]
+"""Calls that only look a program up."""
+_RUNS_NOTHING = [*_LOOKS_UP, *(("sudo", [option]) for option in ("-e", "--edit", "-l", "-v", "-k"))]
 """Wrappers with the option by which they run no program."""
 
 
@@ -280,85 +281,98 @@ def _expand_xargs(words: list[str], input_text: str | None) -> list[str]:
     return words + input_text.split()[:200]
 
 
-def _find_scripts(base: str, args: list[str], simple: Simple, result: Unwrapped) -> Iterator[str]:
-    """The scripts that a shell, eval, source or ssh runs."""
-    if base == "eval":
-        text = " ".join(args)
-        if "$()" in text:
-            result.downloads_to_shell |= downloads(simple.nested)
-        if not (text == "$()" and simple.nested and _EMITTERS.fullmatch(simple.nested[0])):
-            yield text
-        return
-    if base == "ssh":
-        yield " ".join(after_options(args, _SSH_VALUES)[1:]) or simple.stdin or ""
-        return
+def _find_evaluated_script(call: Call, result: Unwrapped) -> Iterator[str]:
+    """The script that eval runs, unless it is the output of a program that is meant for eval."""
+    script, nested = " ".join(call.args), call.simple.nested
+    if "$()" in script:
+        result.downloads_to_shell |= downloads(nested)
+    if not (script == "$()" and nested and _EMITTERS.fullmatch(nested[0])):
+        yield script
+
+
+def _find_scripts(call: Call, result: Unwrapped) -> Iterator[str]:
+    """The scripts that a shell or `source` runs."""
+    args, simple = call.args, call.simple
     if "<()" in args or "$()" in args or any(target == "<()" for _, target in simple.redirects):
         result.downloads_to_shell |= downloads(simple.nested)
         for nested in simple.nested[:5]:
             yield _output_of_script(nested) or ""
-    if base == "cmd":
+    if call.base == "cmd":
         yield " ".join(word for word in args if not re.fullmatch(r"/[a-zA-Z]", word))
         return
-    script = _find_option_script(base, args, simple, result)
+    script = _find_option_script(call, result)
     if script is None:
-        yield from _find_input_scripts(base, args, simple, result)
+        yield from _find_input_scripts(call, result)
     else:
         yield script
 
 
-def _find_option_script(base: str, args: list[str], simple: Simple, result: Unwrapped) -> str | None:
+def _find_option_script(call: Call, result: Unwrapped) -> str | None:
     """The script of `sh -c SCRIPT`; None without such an option."""
-    for index, word in enumerate(args):
+    for index, word in enumerate(call.args):
         if re.fullmatch(r"-[a-zA-Z]*c[a-zA-Z]*", word) or word.lower() in ("--command", "-command"):
-            following = args[index + 1 :]
-            while following and following[0].startswith("-") and base != "su":
-                following = following[1:]
-            script = following[0] if following else ""
-            for number, value in enumerate(following[1:]):
-                script = script.replace(f"${number}", value).replace('"$@"', value)
+            script = _fill_parameters(call.base, call.args[index + 1 :])
             if script == "$()":
-                result.downloads_to_shell |= downloads(simple.nested)
+                result.downloads_to_shell |= downloads(call.simple.nested)
             return script
-        if base in ("pwsh", "powershell") and word.lower() in ("-encodedcommand", "-enc", "-e"):
+        if call.base in ("pwsh", "powershell") and word.lower() in ("-encodedcommand", "-enc", "-e"):
             result.unreadable = "an encoded command"
             return ""
     return None
 
 
-def _find_input_scripts(base: str, args: list[str], simple: Simple, result: Unwrapped) -> Iterator[str]:
+def _fill_parameters(base: str, words: list[str]) -> str:
+    """The script among the words after `-c`, with the values of its parameters `$0`, `$1` and `"$@"`."""
+    if base != "su":
+        words = list(dropwhile(lambda word: word.startswith("-"), words))
+    script = words[0] if words else ""
+    for number, value in enumerate(words[1:]):
+        script = script.replace(f"${number}", value).replace('"$@"', value)
+    return script
+
+
+def _find_input_scripts(call: Call, result: Unwrapped) -> Iterator[str]:
     """The script that a shell reads from its standard input."""
+    args, simple = call.args, call.simple
     reads_input = not after_options(args, frozenset({"-o"})) or "-s" in args or args[:1] == ["-"]
-    if "/dev/stdin" not in args and (base in ("source", ".") or not reads_input):
+    if "/dev/stdin" not in args and (call.base in ("source", ".") or not reads_input):
         return
     if simple.stdin is not None:
         yield simple.stdin
     if simple.source is not None:
         result.downloads_to_shell |= chain_downloads(simple.source)
-        piped = output_of(simple.source, 0)
+        piped = output_of(simple.source)
         if piped is not None:
             yield piped
         elif decodes(simple.source):
             result.unreadable = "runs decoded text in a shell, unseen"
 
 
-def _find_program_texts(base: str, args: list[str], simple: Simple, result: Unwrapped) -> Iterator[tuple[str, str]]:
+def _find_program_texts(call: Call, result: Unwrapped) -> Iterator[tuple[str, str]]:
     """Each program text that is passed to an interpreter, as (interpreter, text)."""
+    base, args = call.base, call.args
     if base in INTERPRETERS:
         if "<()" in args or "$()" in args:
-            result.downloads_to_shell |= downloads(simple.nested)
-        text = _find_option_text(base, args)
-        if text is None and (not args or args[0] == "-"):
-            if simple.stdin is None and simple.source is not None:
-                result.downloads_to_shell |= chain_downloads(simple.source)
-            text = _find_input(simple)
+            result.downloads_to_shell |= downloads(call.simple.nested)
+        text = _find_interpreted_text(call, result)
         if text is not None:
             yield base, text
     if base in _CODE_ANYWHERE:
         yield base, " ".join(args)
-        if base in ("rails", "irb", "pry") and (text := _find_input(simple)):
-            yield "ruby", text
+    if base in ("rails", "irb", "pry") and (text := find_input(call.simple)):
+        yield "ruby", text
     if args[:1] and args[0].endswith("manage.py") and "-c" in args:
         yield "python", args[-1]
+
+
+def _find_interpreted_text(call: Call, result: Unwrapped) -> str | None:
+    """The program text in an option or the standard input of an interpreter; None if the text does not show it."""
+    text = _find_option_text(call.base, call.args)
+    if text is not None or (call.args and call.args[0] != "-"):
+        return text
+    if call.simple.stdin is None and call.simple.source is not None:
+        result.downloads_to_shell |= chain_downloads(call.simple.source)
+    return find_input(call.simple)
 
 
 def _find_option_text(base: str, args: list[str]) -> str | None:
@@ -393,3 +407,80 @@ def executed_by_find(args: list[str]) -> Iterator[list[str]]:
             yield args[index + 1 : end]
             index = end
         index += 1
+
+
+_CARRYING = option_lists("carrying")
+"""By program: the options whose value is a shell command."""
+_COMMAND_VARIABLES = re.compile(
+    r"(GIT_)?(SSH_COMMAND|SSH|PAGER|EDITOR|SEQUENCE_EDITOR|ASKPASS|EXTERNAL_DIFF|PROXY_COMMAND)|VISUAL|BROWSER|"
+    r"BASH_ENV|ENV|PROMPT_COMMAND|PS[0-4]|LESSOPEN|MANPAGER|SHELL|TERMINAL"
+)
+_CRON_LINE = re.compile(r"^\s*(?:@\w+|(?:[\d*/,-]+\s+){5})\s*", re.MULTILINE)
+_TMUX_KEYS = word_list("tmux_keys")
+_GIT_COMMAND = re.compile(
+    r"(?:[a-z]+\.)?[\w.-]+=!(.+)|(?:core|diff|merge|credential|sequence|gpg)\.[\w.]+=(.+)|!(.+)", re.S
+)
+
+
+def _find_carried_commands(call: Call) -> list[str]:
+    """The shell commands that a call carries in its arguments, variables or standard input; at most 30."""
+    commands = [value for name, value in call.simple.assigned.items() if _COMMAND_VARIABLES.fullmatch(name)]
+    commands += _find_option_values(call.args, _CARRYING.get(call.base, frozenset()))
+    if find_in_arguments := _COMMANDS_IN_ARGUMENTS.get(call.base):
+        commands += find_in_arguments(call.args)
+    if call.base in _COMMANDS_IN_INPUT and (input_text := find_input(call.simple)):
+        commands.append(_COMMANDS_IN_INPUT[call.base](input_text))
+    return commands[:30]
+
+
+def _find_option_values(args: list[str], options: frozenset[str]) -> list[str]:
+    """The values of these options, as the next word or after `=`."""
+    values = []
+    for index, word in enumerate(args):
+        if word in options:
+            values += args[index + 1 : index + 2]
+        long_options = (option for option in options if option[:2] == "--" and word.startswith(f"{option}="))
+        values += [word[len(option) + 1 :] for option in long_options]
+    return values
+
+
+def _find_git_commands(args: list[str]) -> list[str]:
+    """Aliases and settings that are commands, `submodule foreach`, `bisect run`."""
+    texts = [
+        next(group for group in match.groups() if group) for word in args if (match := _GIT_COMMAND.fullmatch(word))
+    ]
+    for first, second in (("submodule", "foreach"), ("bisect", "run")):
+        if first in args and second in args:
+            texts.append(" ".join(word for word in args[args.index(second) + 1 :] if word != "--recursive"))
+    return texts
+
+
+def _find_tmux_commands(args: list[str]) -> list[str]:
+    """The text typed into a pane, and the command of a new window."""
+    if any(word in ("send-keys", "send") for word in args):
+        return [" ".join(word for word in args[1:] if word not in _TMUX_KEYS and not word.startswith("-"))]
+    return [word for word in args if " " in word]
+
+
+def _find_editor_commands(args: list[str]) -> list[str]:
+    """The commands after `!`, as in `vim +!COMMAND`."""
+    return [word.lstrip(":+")[1:] for word in args if word.lstrip(":+").startswith("!")]
+
+
+def _find_sed_commands(args: list[str]) -> list[str]:
+    """The commands that the instruction `e` of sed runs."""
+    return [match[1] for word in args for match in re.finditer(r"(?:^|[;}\d/])e\s+([^\n]+)", word)]
+
+
+_COMMANDS_IN_ARGUMENTS: dict[str, Callable[[list[str]], list[str]]] = {
+    "git": _find_git_commands,
+    "tmux": _find_tmux_commands,
+    "sed": _find_sed_commands,
+    **dict.fromkeys(("vim", "vi", "nvim", "ex", "less", "man"), _find_editor_commands),
+}
+_COMMANDS_IN_INPUT: dict[str, Callable[[str], str]] = {
+    "at": str,
+    "batch": str,
+    "crontab": lambda text: _CRON_LINE.sub("", text),
+    "make": lambda text: re.sub(r"^[^\n:]*:", "", text).replace("\t", " "),
+}

@@ -101,11 +101,13 @@ def judge_index(call: Call) -> Hit | None:
     for name, _, value in (assignment.partition("=") for assignment in assigned):
         if _INDEX_VARIABLES.fullmatch(name) and _is_foreign(value):
             return ASK, "foreign-index", f"takes packages from {value[:80]}"
-    if call.base not in _INSTALLERS and call.base != "python":
-        return None
-    args = call.args[2:] if call.base == "python" and call.args[:2] == ["-m", "pip"] else call.args
-    if call.base == "python" and args is call.args:
-        return None
+    if call.base in _INSTALLERS:
+        return _judge_installer(call.args)
+    return _judge_installer(call.args[2:]) if call.base == "python" and call.args[:2] == ["-m", "pip"] else None
+
+
+def _judge_installer(args: list[str]) -> Hit | None:
+    """The objection to an index in the arguments of pip, npm, cargo and the like, None for none."""
     for index, word in enumerate(args):
         option, equals, value = word.partition("=")
         following = args[index + 1] if index + 1 < len(args) else ""

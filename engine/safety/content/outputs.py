@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import codecs
 import re
 from collections.abc import Callable, Iterator
 
@@ -50,45 +49,99 @@ def decodes(simple: Simple) -> bool:
     )
 
 
-def output_of(simple: Simple, depth: int) -> str | None:
-    """The output of a command: echo, printf, cat, base64 -d, rev, tr; None if the text does not show it."""
-    if depth > 6:
+MAX_PIPE_LENGTH = 7
+"""Maximum number of commands of a pipe that are read to find its output."""
+
+
+def output_of(simple: Simple, length: int = 1) -> str | None:
+    """The output of a command: echo, printf, cat, base64 -d, rev, tr; None if the text does not show it. `length` is
+    the number of commands from this one to the end of the pipe."""
+    if length > MAX_PIPE_LENGTH:
         return None
     program, args = program_of(simple), simple.argv[1:]
-    if program == "echo":
-        escapes = any(re.fullmatch(r"-[nE]*e[nEe]*", word) for word in args[:2])
-        words = [word for word in args if not re.fullmatch(r"-[neE]+", word)]
-        return unescape(" ".join(words)) if escapes else " ".join(words)
-    if program == "printf" and args:
-        text = unescape(args[0])
-        for value in args[1:20]:
-            value = unescape(value) if "%b" in text else value
-            text = re.sub(r"%(?:b|s|q)", lambda _match, value=value: value, text, count=1)  # type: ignore[misc]
-        return text
-    if program in ("which", "whereis") and len(args) == 1:
-        return args[0]
-    input_text = simple.stdin
-    if input_text is None and simple.source is not None:
-        input_text = output_of(simple.source, depth + 1)
-    if input_text is None:
+    if program in _PRINTERS:
+        return _PRINTERS[program](args)
+    input_text = find_input(simple, length)
+    return _FILTERS[program](args, input_text) if program in _FILTERS and input_text is not None else None
+
+
+def find_input(simple: Simple, length: int = 0) -> str | None:
+    """The standard input of a command, None if the text alone does not show it. `length` is as in `output_of`."""
+    if simple.stdin is None and simple.source is not None:
+        return output_of(simple.source, length + 1)
+    return simple.stdin
+
+
+def _run_echo(args: list[str]) -> str:
+    escapes = any(re.fullmatch(r"-[nE]*e[nEe]*", word) for word in args[:2])
+    text = " ".join(word for word in args if not re.fullmatch(r"-[neE]+", word))
+    return unescape(text) if escapes else text
+
+
+def _run_printf(args: list[str]) -> str | None:
+    if not args:
         return None
-    if program in ("cat", "tee", "head", "tail", "sort", "uniq"):
-        return input_text
-    if program == "base64" and any(word in ("-d", "-D", "--decode", "-di") for word in args):
-        return decode_base64(input_text)
-    if program == "base32" and any(word in ("-d", "--decode") for word in args):
-        return _decoded(lambda: base64.b32decode(input_text.strip()))
-    if program == "xxd" and "-r" in " ".join(args):
-        return _decoded(lambda: bytes.fromhex(re.sub(r"[^0-9a-fA-F]", "", input_text)))
-    if program == "openssl" and "-d" in args and "base64" in " ".join(args):
-        return decode_base64(input_text)
-    if program == "rev":
-        return "\n".join(line[::-1] for line in input_text.splitlines())
-    if program == "tr" and len(args) == 2 and len(args[0]) == len(args[1]):
-        if args == ["a-z", "n-za-m"] or args == ["A-Za-z", "N-ZA-Mn-za-m"]:
-            return codecs.decode(input_text, "rot13")
-        return input_text.translate(str.maketrans(args[0], args[1]))
-    return None
+    text = unescape(args[0])
+    for value in args[1:20]:
+        value = unescape(value) if "%b" in text else value
+        text = re.sub(r"%(?:b|s|q)", lambda _match, value=value: value, text, count=1)  # type: ignore[misc]
+    return text
+
+
+def _run_which(args: list[str]) -> str | None:
+    return args[0] if len(args) == 1 else None
+
+
+_PRINTERS: dict[str, Callable[[list[str]], str | None]] = {
+    "echo": _run_echo,
+    "printf": _run_printf,
+    "which": _run_which,
+    "whereis": _run_which,
+}
+"""The output of programs that need no input, by their arguments."""
+
+
+def _run_base64(args: list[str], text: str) -> str | None:
+    return decode_base64(text) if any(word in ("-d", "-D", "--decode", "-di") for word in args) else None
+
+
+def _run_base32(args: list[str], text: str) -> str | None:
+    return _decoded(lambda: base64.b32decode(text.strip())) if "-d" in args or "--decode" in args else None
+
+
+def _run_xxd(args: list[str], text: str) -> str | None:
+    is_reverse = "-r" in " ".join(args)
+    return _decoded(lambda: bytes.fromhex(re.sub(r"[^0-9a-fA-F]", "", text))) if is_reverse else None
+
+
+def _run_openssl(args: list[str], text: str) -> str | None:
+    return decode_base64(text) if "-d" in args and "base64" in " ".join(args) else None
+
+
+def _run_rev(_args: list[str], text: str) -> str:
+    return "\n".join(line[::-1] for line in text.splitlines())
+
+
+def _run_tr(args: list[str], text: str) -> str | None:
+    if len(args) != 2 or len(args[0]) != len(args[1]):
+        return None
+    return text.translate(str.maketrans(args[0], args[1]))
+
+
+def _copy_input(_args: list[str], text: str) -> str:
+    return text
+
+
+_FILTERS: dict[str, Callable[[list[str], str], str | None]] = {
+    "base64": _run_base64,
+    "base32": _run_base32,
+    "xxd": _run_xxd,
+    "openssl": _run_openssl,
+    "rev": _run_rev,
+    "tr": _run_tr,
+    **dict.fromkeys(("cat", "tee", "head", "tail", "sort", "uniq"), _copy_input),
+}
+"""The output of programs that change their input, by their arguments and the input."""
 
 
 def decode_base64(text: str) -> str | None:

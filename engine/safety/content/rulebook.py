@@ -1,11 +1,12 @@
-"""The rules on commands (SPEC 3.5): the language of their patterns, and the rules of `rules/commands.toml`.
+"""The rules on commands and the language of their patterns (SPEC 3.5). The built-in rules are in
+`rules/commands.toml`, the operator's own in `[content]` of the settings.
 
 A pattern is words separated by spaces: the programs (`git`, alternatives with `|`), then the sub-commands that must
 follow each other (globs, alternatives), then options. `--force|-f` must be there, `!--dry-run` must not, `@*x*` wants
 an argument that matches the glob, `--` a bare double dash. Options are recognised in clusters (`-fd`), with `=value`,
 and by an unambiguous beginning. Case does not matter in words and globs.
 
-If no rule names a program, the verdict is `ask` if its sub-command is a verb that destroys something.
+If no built-in rule names a program, the verdict is `ask` if its sub-command is a verb that destroys something.
 """
 
 from __future__ import annotations
@@ -13,11 +14,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from fnmatch import translate
+from fnmatch import fnmatchcase, translate
 from functools import cache, lru_cache
 
+from engine.frozen import frozen
 from engine.safety.content.calls import Call
-from engine.safety.content.rules import ASK, RUNNERS, Hit, Rule, option_lists, read_rules, word_list
+from engine.safety.content.rules import ASK, BLOCK, RUNNERS, Hit, Rule, option_lists, read_rules, word_list
 
 _VALUED_BEFORE_SUBCOMMAND = option_lists("values_first")
 _VALUED_ANYWHERE = option_lists("values_anywhere")
@@ -107,25 +109,22 @@ one dash."""
 def has_option(args: list[str], *options: str) -> bool:
     """Whether one of the options is among the arguments before `--`."""
     for word in args:
-        if word[:1] != "-":
-            continue
         if word == "--":
             return False
-        for option in options:
-            if word == option or word.startswith(option + "="):
-                return True
-            if option[:2] == "--":
-                if len(word) >= MIN_ABBREVIATION and option.startswith(word) and word not in _UNABBREVIATED:
-                    return True
-            elif (
-                len(option) == 2
-                and option[1] in word[1:]
-                and word[1:].isalpha()
-                and option[1].isalpha()
-                and len(word) <= MAX_CLUSTER
-            ):
-                return True
+        if word[:1] == "-" and any(_is_option(word, option) for option in options):
+            return True
     return False
+
+
+def _is_option(word: str, option: str) -> bool:
+    """Whether a word is this option: as it is, with a value, abbreviated, or in a cluster of short options."""
+    if word == option or word.startswith(f"{option}="):
+        return True
+    if option[:2] == "--":
+        return len(word) >= MIN_ABBREVIATION and option.startswith(word) and word not in _UNABBREVIATED
+    if len(option) != 2 or len(word) > MAX_CLUSTER:
+        return False
+    return option[1] in word[1:] and option[1].isalpha() and word[1:].isalpha()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -203,3 +202,85 @@ def _judge_unlisted(base: str, words: Sequence[str]) -> Hit | None:
         ):
             return ASK, "unlisted", f"{base} {lower[:40]}: its name says that it destroys something"
     return None
+
+
+_PROMPT = "prompt:"
+_UNPREDICTABLE = ("..", "$", "`", "()", "~", "{")
+
+
+@frozen
+class OwnRules:
+    """The operator's own rules (`[content]` in the settings): commands that are always blocked, and commands that pass
+    although a rule stops them. Both are compared with each program that really runs, so wrappers hide nothing.
+
+    A `block` pattern matches whatever else is in the command. An `allow` pattern must match all words of a command, so
+    that nothing can hide behind it: `*` stands for anything within one word, a last `**` for any further words.
+    `prompt: …` is a pattern for the words of a whole prompt.
+    """
+
+    allow: tuple[tuple[str, ...], ...] = ()
+    block: tuple[tuple[str, Pattern], ...] = ()
+    allowed_prompts: tuple[str, ...] = ()
+    blocked_prompts: tuple[str, ...] = ()
+
+    def blocks(self, call: Call) -> Hit | None:
+        """The objection by an operator's `block` that a call matches, None for none."""
+        for text, pattern in self.block:
+            if compile_globs(text.split()[0]).match(call.base) and pattern.matches(call, plain_words(call)):
+                return BLOCK, "own-block", f"your rule: {text[:120]}"
+        return None
+
+    def allows(self, call: Call) -> bool:
+        """Whether an operator's `allow` matches a call."""
+        return any(_matches(words, [call.base, *call.args]) for words in self.allow)
+
+    def blocks_prompt(self, text: str) -> Hit | None:
+        """The objection by an operator's `block` that a prompt matches, None for none."""
+        for pattern in self.blocked_prompts:
+            if fnmatchcase(_normalised(text), pattern):
+                return BLOCK, "own-block", f"your rule: {_PROMPT} {pattern[:120]}"
+        return None
+
+    def allows_prompt(self, text: str) -> bool:
+        """Whether an operator's `allow` matches a prompt. Commands in the prompt are judged nevertheless."""
+        return any(fnmatchcase(_normalised(text), pattern) for pattern in self.allowed_prompts)
+
+
+NO_RULES = OwnRules()
+
+
+@lru_cache(maxsize=16)
+def own_rules(allow: tuple[str, ...], block: tuple[str, ...]) -> OwnRules:
+    """The rules of the patterns in the settings, which are validated already."""
+    if not allow and not block:
+        return NO_RULES
+    return OwnRules(
+        tuple(tuple(text.split()) for text in allow if not _is_prompt(text)),
+        tuple((text, Pattern.parse(text)) for text in block if not _is_prompt(text)),
+        tuple(_normalised(text[len(_PROMPT) :]) for text in allow if _is_prompt(text)),
+        tuple(_normalised(text[len(_PROMPT) :]) for text in block if _is_prompt(text)),
+    )
+
+
+def _is_prompt(text: str) -> bool:
+    return text.lower().startswith(_PROMPT)
+
+
+def _normalised(text: str) -> str:
+    return " ".join(text[:4000].lower().split())
+
+
+def _matches(pattern: tuple[str, ...], words: list[str]) -> bool:
+    if pattern[-1] == "**":
+        pattern, words = pattern[:-1], words[: len(pattern) - 1]
+    return len(words) == len(pattern) and all(
+        _matches_word(expected, word) for expected, word in zip(pattern, words, strict=True)
+    )
+
+
+def _matches_word(pattern: str, word: str) -> bool:
+    if pattern == word:
+        return True
+    if not set(pattern) & set("*?[") or (word[:1] == "-") != (pattern[:1] == "-"):
+        return False
+    return not any(sign in word for sign in _UNPREDICTABLE) and fnmatchcase(word, pattern)

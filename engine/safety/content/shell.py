@@ -37,6 +37,9 @@ MAX_COMMANDS = 300
 _PLAIN = re.compile(r"[^\s'\"\\$`;&|<>(){}#\n~]+")
 _NO_GLOB = re.compile(r"[^*?\[]*|\[\[?")
 _BLANK = re.compile(r"[ \t]+")
+_NESTING = re.compile(r"[()'\"\\]")
+_QUOTE_END = re.compile(r'["\\$`]')
+_REDIRECTION = re.compile(r"<<<|<<-|<<|<>|<&|>>|>&|>\||>|<")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)\+?=(.*)", re.DOTALL)
 _PARAMETER = re.compile(r"\$(?:\{([A-Za-z_][A-Za-z0-9_]*)\}|([A-Za-z_][A-Za-z0-9_]*))")
@@ -73,6 +76,18 @@ def nested_in_quotes(text: str) -> list[str]:
     return [script for command in _Parser(quoted).run() for script in command.nested]
 
 
+@dataclass(frozen=True, slots=True)
+class _Heredoc:
+    """A document after `<<`, which begins on the next line."""
+
+    reader: Simple
+    """The command that reads it."""
+    delimiter: str
+    strips_tabs: bool
+    expands: bool
+    """Whether the shell runs the scripts within it."""
+
+
 class _Parser:
     def __init__(self, text: str) -> None:
         self.text = text.replace("\\\n", "")
@@ -80,7 +95,7 @@ class _Parser:
         self.commands: list[Simple] = []
         self.current = Simple()
         self.variables: dict[str, str] = {}
-        self.heredocs: list[tuple[Simple, str, bool, bool]] = []
+        self.heredocs: list[_Heredoc] = []
         self.has_glob = False
 
     def run(self) -> list[Simple]:
@@ -88,18 +103,16 @@ class _Parser:
         while self.position < len(text) and len(self.commands) < MAX_COMMANDS:
             character = text[self.position]
             if character in " \t":
-                blank = _BLANK.match(text, self.position)
-                self.position = blank.end() if blank else self.position + 1
+                self.position += 1
             elif character == "\n":
                 self.position += 1
                 self._end_command()
                 self._read_heredocs()
             elif character == "#":
-                newline = text.find("\n", self.position)
-                self.position = len(text) if newline < 0 else newline
+                self.position = self._find("\n", self.position)
             elif character in ";&|()":
                 self._read_operator(character)
-            elif character in "<>" and not text.startswith(("<(", ">("), self.position):
+            elif character in "<>" and not self._is_at_process():
                 self._read_redirect()
             else:
                 self._add_word()
@@ -142,7 +155,7 @@ class _Parser:
 
     def _read_redirect(self) -> None:
         text = self.text
-        match = re.compile(r"<<<|<<-|<<|<>|<&|>>|>&|>\||>|<").match(text, self.position)
+        match = _REDIRECTION.match(text, self.position)
         operator = match[0] if match else text[self.position]
         self.position += len(operator)
         blank = _BLANK.match(text, self.position)
@@ -156,7 +169,7 @@ class _Parser:
                 self.current.quoted.pop()
         word, quoted = self._read_word()
         if operator in ("<<", "<<-"):
-            self.heredocs.append((self.current, word, operator == "<<-", quoted))
+            self.heredocs.append(_Heredoc(self.current, word, operator == "<<-", expands=not quoted))
         elif operator == "<<<":
             self.current.stdin = word
         else:
@@ -164,19 +177,28 @@ class _Parser:
 
     def _read_heredocs(self) -> None:
         pending, self.heredocs = self.heredocs, []
-        for simple, delimiter, tabs, quoted in pending:
-            body: list[str] = []
-            while self.position < len(self.text):
-                newline = self.text.find("\n", self.position)
-                end = len(self.text) if newline < 0 else newline
-                line = self.text[self.position : end]
-                self.position = min(end + 1, len(self.text))
-                if (line.lstrip("\t") if tabs else line) == delimiter:
-                    break
-                body.append(line)
-            simple.stdin = "\n".join(body)
-            if not quoted and ("$(" in simple.stdin or "`" in simple.stdin):
-                simple.nested += nested_in_quotes(simple.stdin)  # the shell runs these while it makes the document
+        for heredoc in pending:
+            body = self._read_body(heredoc)
+            heredoc.reader.stdin = body
+            if heredoc.expands and ("$(" in body or "`" in body):
+                heredoc.reader.nested += nested_in_quotes(body)  # the shell runs these while it makes the document
+
+    def _read_body(self, heredoc: _Heredoc) -> str:
+        """Read the lines up to the delimiter."""
+        lines: list[str] = []
+        while self.position < len(self.text):
+            end = self._find("\n", self.position)
+            line = self.text[self.position : end]
+            self.position = min(end + 1, len(self.text))
+            if (line.lstrip("\t") if heredoc.strips_tabs else line) == heredoc.delimiter:
+                break
+            lines.append(line)
+        return "\n".join(lines)
+
+    def _find(self, character: str, begin: int) -> int:
+        """The index of `character`, the length of the text if there is none."""
+        index = self.text.find(character, begin)
+        return len(self.text) if index < 0 else index
 
     def _add_word(self) -> None:
         start = self.position
@@ -216,41 +238,45 @@ class _Parser:
                 self.position = plain.end()
                 continue
             character = text[self.position]
-            if character in " \t\n;&|()" or (character in "<>" and not text.startswith(("<(", ">("), self.position)):
+            if character in " \t\n;&|()" or (character in "<>" and not self._is_at_process()):
                 break
-            if character == "\\":
-                quoted = True
-                parts.append(text[self.position + 1 : self.position + 2])
-                self.position += 2
-            elif character == "'":
-                quoted = True
-                end = text.find("'", self.position + 1)
-                end = len(text) if end < 0 else end
-                parts.append(text[self.position + 1 : end])
-                self.position = end + 1
-            elif character == '"':
-                quoted = True
-                self.position += 1
-                parts.append(self._read_double_quotes())
-            elif character == "$":
-                parts.append(self._read_dollar(in_quotes=False))
-            elif character == "`":
-                parts.append(self._read_backticks())
-            elif text.startswith(("<(", ">("), self.position):
-                self.position += 2
-                self.current.nested.append(self._read_to_closing())
-                parts.append("<()")
-            else:  # ~ # { } inside a word
-                parts.append(character)
-                self.position += 1
+            quoted |= character in "\\'\""
+            parts.append(self._read_part(character))
         return "".join(parts), quoted
+
+    def _is_at_process(self) -> bool:
+        """Whether `<(…)` or `>(…)` follows."""
+        return self.text.startswith(("<(", ">("), self.position)
+
+    def _read_part(self, character: str) -> str:
+        """Read the part of a word that begins with this special character; returns it without quotes."""
+        begin = self.position + 1
+        if character == "\\":
+            self.position += 2
+            return self.text[begin : begin + 1]
+        if character == "'":
+            end = self._find("'", begin)
+            self.position = end + 1
+            return self.text[begin:end]
+        if character == '"':
+            self.position = begin
+            return self._read_double_quotes()
+        if character == "$":
+            return self._read_dollar(in_quotes=False)
+        if character == "`":
+            return self._read_backticks()
+        if character in "<>":
+            self.position += 2
+            self.current.nested.append(self._read_to_closing())
+            return "<()"
+        self.position = begin  # ~ # { } inside a word
+        return character
 
     def _read_double_quotes(self) -> str:
         text = self.text
         parts: list[str] = []
-        stop = re.compile(r'["\\$`]')
         while self.position < len(text):
-            match = stop.search(text, self.position)
+            match = _QUOTE_END.search(text, self.position)
             end = match.start() if match else len(text)
             parts.append(text[self.position : end])
             self.position = end
@@ -332,31 +358,27 @@ class _Parser:
 
     def _read_to_closing(self) -> str:
         """Read up to the parenthesis that closes the last one. Parentheses in quotes do not count."""
-        text = self.text
-        start = self.position
-        level = 1
-        interesting = re.compile(r"[()'\"\\]")
-        while self.position < len(text):
-            match = interesting.search(text, self.position)
-            if match is None:
-                self.position = len(text)
-                return text[start:]
+        start, level = self.position, 1
+        while match := _NESTING.search(self.text, self.position):
             self.position = match.end()
-            character = match[0]
-            if character == "(":
+            if match[0] == "(":
                 level += 1
-            elif character == ")":
+            elif match[0] == ")":
                 level -= 1
                 if level == 0:
-                    return text[start : self.position - 1]
-            elif character == "\\":
+                    return self.text[start : match.start()]
+            elif match[0] == "\\":
                 self.position += 1
             else:
-                end = self.position
-                while end < len(text) and text[end] != character:
-                    end += 2 if text[end] == "\\" and character == '"' else 1
-                self.position = min(end + 1, len(text))
-        return text[start:]
+                self._skip_quoted(match[0])
+        self.position = len(self.text)
+        return self.text[start:]
+
+    def _skip_quoted(self, quote: str) -> None:
+        """Move behind the closing quotation mark."""
+        begin = self.position
+        end = self._find_unescaped(quote, begin) if quote == '"' else self._find(quote, begin)
+        self.position = min(end + 1, len(self.text))
 
 
 # Letters of other scripts that look like a Latin letter. Those that NFKC converts (full width, bold) are not listed.

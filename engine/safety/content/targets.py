@@ -1,30 +1,45 @@
-"""Judges programs by the files and devices that they change: chmod, dd, sed, crontab, redirections (SPEC 3.5).
+"""Judges programs by the files, folders and devices that they change or delete (SPEC 3.5).
 
-Rules that a pattern can express are in `rules/targets.toml`. The other rules are functions: here, in `deletions` for rm
-and find, and in `leaks` for HTTP clients.
+Rules that a pattern can express are in `rules/targets.toml`. The other rules are functions. Throw-away folders may be
+deleted. The operator is asked about other folders. Deleting everything, a home folder or the system is blocked.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from functools import cache
 
-from engine.safety.content.calls import Call
-from engine.safety.content.deletions import (
-    feeds_everything,
-    is_disastrous_loss,
-    judge_find,
-    judge_rm,
-    judge_windows,
-    judge_xargs,
-)
+from engine.frozen import frozen
+from engine.safety.content.calls import Call, after_options, executed_by_find
 from engine.safety.content.leaks import judge_http, sent_request
-from engine.safety.content.outputs import output_of
+from engine.safety.content.outputs import find_input, program_of
 from engine.safety.content.rulebook import has_option, plain_words
-from engine.safety.content.rules import ASK, BLOCK, Hit, Rule, read_rules
-from engine.safety.content.shell import parse
+from engine.safety.content.rules import (
+    ASK,
+    BLOCK,
+    SHELLS,
+    WRAPPERS,
+    Hit,
+    Rule,
+    read_rules,
+    strictest,
+    word_list,
+)
+from engine.safety.content.shell import Simple, parse
+
+
+def judge(call: Call) -> Hit | None:
+    """The objection to the targets of a call, None for none."""
+    judge_program = _JUDGES.get(call.base)
+    hit = (judge_program(call) if judge_program else None) or _judge_rules(call)
+    return hit or _judge_later_start(call) or _judge_emptied(call)
+
+
+def judge_redirects(call: Call) -> Hit | None:
+    """The objection to redirections such as `> /dev/sda` or `> /etc/passwd`, None for none."""
+    return _judge_rules(call, ("written",))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +51,20 @@ class TargetRule(Rule):
     pattern: str
     options: str = ""
 
+    def applies_to(self, call: Call) -> bool:
+        """Whether the rule is about the program and the options of a call."""
+        if self.programs != "*" and call.base not in self.programs.split():
+            return False
+        return not self.options or has_option(call.args, *self.options.split())
+
+    def judge(self, texts: Iterable[str]) -> Hit | None:
+        """The objection to the first text that breaks the rule, None for none."""
+        for text in texts:
+            if match := re.search(self.pattern, text):
+                shown = match.groupdict().get("shown") or text
+                return self.verdict, self.id, self.reason.format(shown[:80])
+        return None
+
 
 @cache
 def rules() -> tuple[TargetRule, ...]:
@@ -46,19 +75,11 @@ def rules() -> tuple[TargetRule, ...]:
 def _judge_rules(call: Call, looks: Collection[str] = ()) -> Hit | None:
     """The objection by the first rule that a call breaks, of the rules that look at one of `looks`, by default of all
     rules."""
-    texts = cache(lambda name: TEXTS[name](call))
+    texts = cache(lambda name: _TEXTS[name](call))
     if call.base in ("truncate", "shred") and has_option(call.args, "--help", "--version"):
         looks = looks or ("written",)  # then only a redirection can do harm
-    for rule in rules():
-        if (rule.programs != "*" and call.base not in rule.programs.split()) or (looks and rule.looks_at not in looks):
-            continue
-        if rule.options and not has_option(call.args, *rule.options.split()):
-            continue
-        for text in texts(rule.looks_at):
-            if match := re.search(rule.pattern, text):
-                shown = match.groupdict().get("shown") or text
-                return rule.verdict, rule.id, rule.reason.format(shown[:80])
-    return None
+    applying = (rule for rule in rules() if (not looks or rule.looks_at in looks) and rule.applies_to(call))
+    return next(filter(None, (rule.judge(texts(rule.looks_at)) for rule in applying)), None)
 
 
 def _find_written_files(call: Call) -> list[str]:
@@ -69,20 +90,18 @@ def _find_written_files(call: Call) -> list[str]:
 def _find_changed_files(call: Call) -> list[str]:
     """The files that redirections or the program itself write, as far as its arguments show them."""
     files = _find_written_files(call)
-    if call.base in ("tee", "dd", "truncate") or (call.base in ("sed", "perl") and edits_in_place(call.args)):
+    if call.base in ("tee", "dd", "truncate") or (call.base in ("sed", "perl") and _edits_in_place(call.args)):
         return files + [word.removeprefix("of=") for word in call.args]
     return files + call.args[-1:] if call.base in ("cp", "mv", "ln", "install", "rsync", "scp") else files
 
 
-def _find_input(call: Call) -> list[str]:
+def _find_input_text(call: Call) -> list[str]:
     """The input of a program, [] if the text alone does not show it."""
-    text = call.simple.stdin
-    if text is None and call.simple.source is not None:
-        text = output_of(call.simple.source, 0)
+    text = find_input(call.simple)
     return [] if text is None else [text[:4000]]
 
 
-TEXTS: dict[str, Callable[[Call], list[str]]] = {
+_TEXTS: dict[str, Callable[[Call], list[str]]] = {
     "words": plain_words,
     "rest": lambda call: plain_words(call)[1:],
     "last": lambda call: plain_words(call)[-1:],
@@ -92,21 +111,16 @@ TEXTS: dict[str, Callable[[Call], list[str]]] = {
     "end": lambda call: call.args[-1:],
     "written": _find_written_files,
     "changed": _find_changed_files,
-    "input": _find_input,
+    "input": _find_input_text,
     "request": sent_request,
 }
 """The texts of a call that a rule may look at, by the names in `rules/targets.toml`."""
 
 
-def judge_redirects(call: Call) -> Hit | None:
-    """The objection to redirections such as `> /dev/sda` or `> /etc/passwd`, None for none."""
-    return _judge_rules(call, ("written",))
-
-
 _STARTS_LATER = (ASK, "starts-later", "changes what runs automatically later")
 
 
-def judge_later_start(call: Call) -> Hit | None:
+def _judge_later_start(call: Call) -> Hit | None:
     """The objection to crontab, systemctl, launchctl or git settings that start something later, None for none."""
     if call.base == "crontab" and (call.args == ["-"] or (call.args and call.args[0][0] != "-")):
         return _STARTS_LATER
@@ -140,7 +154,7 @@ def _judge_git_settings(args: list[str]) -> Hit | None:
     return _STARTS_LATER
 
 
-def edits_in_place(args: list[str]) -> bool:
+def _edits_in_place(args: list[str]) -> bool:
     """Whether sed or perl overwrites its files, as with `sed -i` or `perl -pi`."""
     return any(re.fullmatch(r"-[a-zA-Z]*i\S*|--in-place\S*", word) and word[:2] != "-I" for word in args[:6])
 
@@ -148,24 +162,27 @@ def edits_in_place(args: list[str]) -> bool:
 _EVERYTHING = re.compile(r"(\S*/)?(\*|\*\*|\*\*/\*|\*\.\*)")
 
 
-def judge_edit(call: Call) -> Hit | None:
+def _judge_edit(call: Call) -> Hit | None:
     """The objection to sed or perl that overwrites every file, None for none."""
-    if not edits_in_place(call.args):
+    if not _edits_in_place(call.args):
         return None
     if any(re.fullmatch(r"-[a-zA-Z]*i\.?\w{2,}|--in-place=.+", word) and "." in word for word in call.args):
         return None  # a copy of each file is kept
-    everything = any(_EVERYTHING.fullmatch(word) for word in call.args[1:])
-    if "$()" in call.args:
-        everything |= any(feeds_everything(command) for text in call.simple.nested for command in parse(text)[:1])
-    if "xargs" in call.via or "parallel" in call.via:
-        feeder = call.simple.source
-        everything |= feeder is not None and feeder.source is None and feeds_everything(feeder)
-    if everything:
-        return ASK, "edits-all", "overwrites every file that it finds"
-    return None
+    return (ASK, "edits-all", "overwrites every file that it finds") if _gets_every_file(call) else None
 
 
-def judge_emptied(call: Call) -> Hit | None:
+def _gets_every_file(call: Call) -> bool:
+    """Whether a call gets the names of all files: by a glob, from a `$(…)`, or by xargs."""
+    if any(_EVERYTHING.fullmatch(word) for word in call.args[1:]):
+        return True
+    nested = call.simple.nested if "$()" in call.args else []
+    if any(_lists_every_file(command) for text in nested for command in parse(text)[:1]):
+        return True
+    feeder = call.simple.source if "xargs" in call.via or "parallel" in call.via else None
+    return feeder is not None and feeder.source is None and _lists_every_file(feeder)
+
+
+def _judge_emptied(call: Call) -> Hit | None:
     """The objection to emptying files whose names the text does not show, as in `for f in …; do > "$f"; done` or
     `cp /dev/null "$f"`; None for none."""
     nothing = call.base in ("", ":", "true") or (call.base == "cat" and call.args == ["/dev/null"])
@@ -177,28 +194,260 @@ def judge_emptied(call: Call) -> Hit | None:
     return None
 
 
-def judge_truncate(call: Call) -> Hit | None:
+def _judge_truncate(call: Call) -> Hit | None:
     """The objection to truncate or shred on system files or devices, and to any other shred, which cannot be undone;
     None for none."""
-    if any(re.match(r"^/(dev/(?!null)|etc|boot|usr)", word) or is_disastrous_loss(word) for word in plain_words(call)):
+    if any(re.match(r"^/(dev/(?!null)|etc|boot|usr)", word) or _is_disastrous_loss(word) for word in plain_words(call)):
         return BLOCK, "overwrite", "overwrites permanently"
     return (ASK, "overwrite", "overwrites files permanently") if call.base == "shred" and call.args else None
 
 
-_BY_JUDGE: tuple[tuple[Callable[[Call], Hit | None], str], ...] = (
-    (judge_rm, "rm rimraf unlink srm rmtrash"),
-    (judge_windows, "del erase rd rmdir remove-item ri"),
-    (judge_find, "find fd"),
-    (judge_xargs, "xargs parallel"),
-    (judge_http, "curl wget http https xh httpie"),
-    (judge_truncate, "truncate shred"),
-    (judge_edit, "sed gsed perl"),
+_THROWAWAY = re.compile(
+    r"(^|/)(build|dist|out|target|node_modules|\.?venv|env|\.?cache|__pycache__|\.pytest_cache|\.mypy_cache|"
+    r"\.ruff_cache|\.tox|\.nox|\.next|\.nuxt|\.parcel-cache|\.turbo|\.gradle|coverage|htmlcov|\.coverage|tmp|temp|"
+    r"logs?|[^/]*\.egg-info|[^/]*\.dSYM|[^/]*[._-](tmp|temp|bak|old|backup|cache|build|test)|site-packages|bin|obj|"
+    r"\.DS_Store|Thumbs\.db|vendor|\.svn|CMakeFiles|_build|\.eggs|test-results?|report?s?)/*$",
+    re.IGNORECASE,
 )
-JUDGES = {program: function for function, programs in _BY_JUDGE for program in programs.split()}
+_TEMPORARY = re.compile(r"^(/private)?(/tmp|/var/tmp|/dev/shm|\$\{?TMPDIR\}?|\$\{TMPDIR:-/tmp\}|\$\{?TMP\}?)/[^/*]")
+_SYSTEM = re.compile(
+    r"^/(bin|boot|dev|etc|lib|lib32|lib64|opt|proc|root|run|sbin|srv|sys|usr|var|home|Users|System|Library|"
+    r"Applications|mnt|media|private)(/|$)",
+    re.IGNORECASE,
+)
+_HOME = re.compile(r"^(~[a-z_]*|\$\{?HOME\}?|%USERPROFILE%)(/\*?|/\.\*?)?$", re.IGNORECASE)
+_FIND_CONDITIONS = word_list("find_conditions")
+_DELETERS = word_list("deleters")
+_FIND_NAMES = word_list("find_names")
+_DELETING_TEXT = re.compile(r"(?:^|[\s;&|(/'\"`])(?:rm|unlink|shred|srm|rimraf)\s")
+_RECURSIVE_TEXT = re.compile(r"(?:^|[\s;&|(/'\"`])(?:rm\s+(?:-\S+\s+)*-[a-zA-Z]*[rR]|rimraf)")
+_FILTERS = word_list("filters")
+_SELECTING = frozenset({"grep", "rg", "locate", "mlocate", "fd", "ag"})
+"""Programs that select files by themselves at the beginning of a pipe."""
+_WHOLE_TREES = frozenset({"", "~", "$HOME", "${HOME}", "/home", "/Users"})
+"""A whole disk, or all of the files of users, without a slash at the end."""
+_TEMPORARY_NAME = re.compile(
+    r"te?mp|build|cache|scratch|dist|out(put)?_?dir|venv|work_?dir|target|staging_?dir", re.IGNORECASE
+)
+_VARIABLE = re.compile(r"^\$(\(\)|\{?(\w+)[^/}]{0,200}\}?)")
 
 
-def judge(call: Call) -> Hit | None:
-    """The objection to the targets of a call, None for none."""
-    judge_program = JUDGES.get(call.base)
-    hit = (judge_program(call) if judge_program else None) or _judge_rules(call)
-    return hit or judge_later_start(call) or judge_emptied(call)
+def _is_minor_loss(path: str) -> bool:
+    """Whether losing a path does little harm: it is a throw-away folder, or in a folder for temporary files."""
+    if ".." in path.split("/"):
+        return False
+    if _TEMPORARY.match(path):
+        return True
+    return not path.startswith(("/", "~", "$")) and bool(_THROWAWAY.search(path))
+
+
+def _is_disastrous_loss(path: str) -> bool:
+    """Whether losing a path is a disaster: root, home, the current or parent folder, a system folder, or `.git`."""
+    bare = path.rstrip("/") or "/"
+    if bare in ("/", "/*", ".", "./*", "*", "..", "../*", ".*", "./", "./.*", "**", "{}/*"):
+        return True
+    if _HOME.match(path) or bare.endswith("/..") or bare in (".git", "./.git") or bare.endswith("/.git"):
+        return True
+    if bare.startswith("../") and set(bare.split("/")) <= {"..", "*", ""}:
+        return True
+    return bool(_SYSTEM.match(path)) and not _TEMPORARY.match(path)
+
+
+def _judge_rm(call: Call) -> Hit | None:
+    """The objection to `rm`, `unlink` or `rimraf`, None for none: they delete folders that are not throw-away, system
+    files, or everything."""
+    if "--no-preserve-root" in call.args:
+        return BLOCK, "rm-root", "deletes the root folder"
+    recursive = has_option(call.args, "-r", "-R", "--recursive") or call.base in ("rimraf", "del-cli")
+    paths = [word for word in call.args if word[:1] != "-" or word == "-"]
+    if not recursive:
+        return next(filter(None, map(_judge_file, paths)), None)
+    if not paths and not call.via:
+        return (BLOCK, "rm-recursive", "deletes whole folders") if has_option(call.args, "-f", "--force") else None
+    is_fed = "find" in call.via or "xargs" in call.via
+    return strictest(_judge_folder(path, is_fed=is_fed) for path in paths)
+
+
+def _judge_folder(path: str, *, is_fed: bool) -> Hit | None:
+    """The objection to deleting a folder with its contents. `is_fed` says that find or xargs supply further names,
+    which are judged separately."""
+    if path.startswith("/") and not _TEMPORARY.match(path):
+        deep = re.match(r"^/(home|Users|opt|srv|mnt|media|workspace|app|code|data)/[^/*]+/[^/*]+", path, re.IGNORECASE)
+        if deep and ".." not in path:
+            return ASK, "rm-folder", f"deletes the folder {path[:80]}"
+        return BLOCK, "rm-recursive", f"deletes everything below {path[:80]}"
+    if _is_disastrous_loss(path) or (path.startswith(("~", "$HOME", "${HOME")) and not _THROWAWAY.search(path)):
+        return BLOCK, "rm-recursive", f"deletes everything below {path[:80]}"
+    if is_fed or _is_minor_loss(path):
+        return None
+    variable = _VARIABLE.match(path)
+    if variable is None:
+        return ASK, "rm-folder", f"deletes the folder {path[:80]}"
+    if _TEMPORARY_NAME.search(variable[2] or "") or _TEMPORARY.match(path) or _THROWAWAY.search(path):
+        return None
+    return ASK, "rm-unknown", f"deletes a folder whose name is not known: {path[:80]}"
+
+
+def _judge_file(path: str) -> Hit | None:
+    """The objection to deleting a file, or the files that a glob names."""
+    if path in ("/", "/*", "~/*", "$HOME/*", "${HOME}/*"):
+        return BLOCK, "rm-all", f"deletes {path}"
+    if re.match(r"^/(etc|boot|bin|sbin|lib|lib64|usr|dev|sys|proc)/", path):
+        return BLOCK, "rm-system", f"deletes a part of the system: {path[:80]}"
+    if path in ("*", "./*", "*.*", ".*"):
+        return ASK, "rm-all", "deletes all files here"
+    return None
+
+
+def _judge_windows(call: Call) -> Hit | None:
+    """The objection to `del /s`, `rd /s`, `Remove-Item -Recurse` or `format c:`, None for none."""
+    options = {word.lower() for word in call.args if word[:1] in "-/"}
+    recursive = "/s" in options or any(option.startswith("-r") and "-recurse".startswith(option) for option in options)
+    everything = any(word.rstrip("\\/").endswith(("*", "*.*", ":")) for word in call.args)
+    if recursive or (everything and call.base != "rmdir"):
+        return BLOCK, "rm-recursive", "deletes whole folders"
+    return None
+
+
+def _judge_find(call: Call) -> Hit | None:
+    """The objection to `find … -delete` or `-exec rm` without conditions, or starting at the root or at home; None for
+    none."""
+    args = call.args
+    # Without {}, find does not pass the found files to its command, which is then judged as a call of its own.
+    executed = [argv for argv in executed_by_find(args) if call.base != "find" or "{}" in " ".join(argv)]
+    losses = [_find_loss(argv[:MAX_EXEC_WORDS]) for argv in executed]
+    destroys, recursive = any(loss.files for loss in losses), any(loss.folders for loss in losses)
+    if "-delete" in args:
+        return _judge_found_files(args, recursive=recursive, only_empty_folders=not destroys)
+    if not destroys or re.search(r"\brm -[a-z]*i| -ok(dir)? ", " ".join(args)):
+        return None  # with `-ok`, find asks about each file
+    return _judge_found_files(args, recursive=recursive)
+
+
+MAX_EXEC_WORDS = 60
+"""Maximum number of words of a command after `-exec` that are read."""
+
+
+@frozen
+class _Loss:
+    """What a command deletes of the paths that it is given."""
+
+    files: bool
+    folders: bool
+
+
+def _find_loss(argv: list[str]) -> _Loss:
+    while argv and (_program_name(argv) in WRAPPERS or "=" in argv[0]):
+        valued, _ = WRAPPERS.get(_program_name(argv), (frozenset(), 0))
+        argv = after_options(argv[1:], valued)
+    if not argv:
+        return _Loss(files=False, folders=False)
+    if _program_name(argv) in SHELLS:
+        script = " ".join(argv[1:])[:2000]
+        return _Loss(bool(_DELETING_TEXT.search(script)), bool(_RECURSIVE_TEXT.search(script)))
+    deletes = _program_name(argv) in _DELETERS
+    return _Loss(deletes, deletes and has_option(argv[1:8], "-r", "-R", "--recursive"))
+
+
+def _program_name(argv: list[str]) -> str:
+    return argv[0].rsplit("/", 1)[-1]
+
+
+def _judge_found_files(
+    args: list[str], *, recursive: bool, only_empty_folders: bool = False, filtered: bool = False
+) -> Hit | None:
+    """The objection to deleting all files that `find args` finds, None for none."""
+    starts = _find_starts(args)
+    selects = filtered or any(word in _FIND_CONDITIONS or word.startswith("-newer") for word in args)
+    selects_by_name = filtered or (selects and not _FIND_NAMES.isdisjoint(args))
+    if hit := _judge_starts(starts, selects_by_name=selects_by_name, recursive=recursive):
+        return hit
+    text = " ".join(args)
+    if "-maxdepth 1" in text and "-type f" in text:
+        return None  # only the files of one folder, like `rm *`
+    if only_empty_folders and "d" in args and "-type" in args:
+        return None  # find deletes a folder only when it is empty
+    if not selects and not any(_is_minor_loss(start) or start.rstrip("/") in ("/tmp", "/var/tmp") for start in starts):
+        return BLOCK, "find-delete", "deletes everything it finds"
+    return None
+
+
+def _find_starts(args: list[str]) -> list[str]:
+    """The paths at which find starts. They follow its first options."""
+    starts = []
+    for word in args:
+        if word in ("-L", "-H", "-P") or word.startswith("-O"):
+            continue
+        if word.startswith(("-", "(", "!", "\\")):
+            break
+        starts.append(word)
+    return starts
+
+
+def _judge_starts(starts: list[str], *, selects_by_name: bool, recursive: bool) -> Hit | None:
+    """The objection to deleting what find finds below these paths, None for none."""
+    bare_starts = {start.rstrip("/") for start in starts}
+    if not bare_starts.isdisjoint(_WHOLE_TREES):
+        if not selects_by_name:
+            return BLOCK, "find-delete", "deletes across a whole disk or home folder"
+        if recursive and "" in bare_starts:
+            return ASK, "find-delete", "deletes folders on the whole disk"
+    if any(re.match(r"^/(etc|boot|usr|lib|bin|sbin|root)", start) for start in starts):
+        return BLOCK, "find-delete", "deletes in a system folder"
+    return None
+
+
+MAX_FEEDERS = 20
+"""Maximum number of commands of a pipe that are read to find out what xargs deletes."""
+
+
+def _judge_xargs(call: Call) -> Hit | None:
+    """The objection to `… | xargs rm`, judged by the command that feeds it; None for none."""
+    inner = after_options(call.args[:60], WRAPPERS[call.base][0])
+    loss = _find_loss(inner)
+    asks_first = re.match(r"-[a-z]*i", " ".join(inner[1:2]))
+    return _judge_fed_deletion(call.simple.source, recursive=loss.folders) if loss.files and not asks_first else None
+
+
+def _judge_fed_deletion(feeder: Simple | None, *, recursive: bool) -> Hit | None:
+    """The objection to deleting the paths that `feeder` prints, None for none."""
+    filtered = False
+    for _ in range(MAX_FEEDERS):
+        if feeder is None or not feeder.argv:
+            break
+        program = program_of(feeder)
+        if program == "find":
+            return _judge_found_files(feeder.argv[1:], recursive=recursive, filtered=filtered)
+        if program in ("echo", "printf"):
+            return None  # its words are known and judged with the command
+        filtered = filtered or program in _FILTERS
+        if feeder.source is None:
+            if program in _SELECTING:
+                return None
+            break
+        feeder = feeder.source
+    if recursive and not filtered:
+        return ASK, "rm-unknown", "deletes folders whose names are not known"
+    if not filtered and feeder is not None and program_of(feeder) == "git":
+        return ASK, "rm-unknown", "deletes files whose names are not known"
+    return None
+
+
+def _lists_every_file(simple: Simple) -> bool:
+    """Whether a command lists every file: `git ls-files`, or `find .` without conditions."""
+    program, words = program_of(simple), simple.argv
+    if program == "git":
+        return words[1:2] == ["ls-files"] and not any(word[:1] != "-" for word in words[2:])
+    return program == "find" and not any(word in _FIND_CONDITIONS for word in words)
+
+
+_BY_JUDGE: tuple[tuple[Callable[[Call], Hit | None], str], ...] = (
+    (_judge_rm, "rm rimraf unlink srm rmtrash"),
+    (_judge_windows, "del erase rd rmdir remove-item ri"),
+    (_judge_find, "find fd"),
+    (_judge_xargs, "xargs parallel"),
+    (judge_http, "curl wget http https xh httpie"),
+    (_judge_truncate, "truncate shred"),
+    (_judge_edit, "sed gsed perl"),
+)
+_JUDGES = {program: function for function, programs in _BY_JUDGE for program in programs.split()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -15,6 +15,13 @@ Hit = tuple[Verdict, str, str]
 """The objection to a text: verdict, id of the rule that it breaks, reason."""
 
 BLOCK, ASK = Verdict.BLOCK, Verdict.ASK
+STRICTNESS = {Verdict.ALLOW: 0, Verdict.ASK: 1, Verdict.BLOCK: 2}
+
+
+def strictest(hits: Iterable[Hit | None]) -> Hit | None:
+    """The hit with the strictest verdict; of several, the first."""
+    return max(filter(None, hits), key=lambda hit: STRICTNESS[hit[0]], default=None)
+
 
 _WORD = re.compile(r"<(\w+)>")
 

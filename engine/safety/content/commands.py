@@ -1,19 +1,105 @@
-"""Judges program text that is passed to an interpreter, and statements that are passed to a database (SPEC 3.5).
+"""Judges a shell command by the programs that it really runs, and by the code and the SQL that it passes on (SPEC 3.5).
 
-The rules are in `rules/program_text.toml`. This module also finds commands in program text; they are judged like any
-other command.
+The rules on code and SQL are in `rules/program_text.toml`. Commands in code are judged like any other command.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 
-from engine.safety.content.calls import Call
+from engine.safety.content import leaks, rulebook, targets
+from engine.safety.content.calls import Call, Unwrapped, unwrap
 from engine.safety.content.outputs import decode_base64
-from engine.safety.content.rules import Hit, Rule, read_rules, word_list
+from engine.safety.content.rulebook import NO_RULES, OwnRules
+from engine.safety.content.rules import (
+    ASK,
+    BLOCK,
+    INTERPRETERS,
+    Hit,
+    Rule,
+    read_rules,
+    strictest,
+    word_list,
+)
+
+MAX_NESTED_CODE = 3
+"""Maximum number of texts around program text that is judged; if there are more, the verdict is `ask`."""
+
+_FORK_BOMB = re.compile(r"([\w:.]{1,40})\s*\(\)\s*\{[^}]{0,200}?\1\s*\|\s*\1\s*&")
+_TOO_DEEP: Hit = (ASK, "unreadable", "nested too deeply to be checked")
+
+
+def judge_command(text: str, depth: int, own: OwnRules = NO_RULES) -> Hit | None:
+    """The objection to a command after `fold`, None for none. `depth` is the number of texts that it is nested in."""
+    if _FORK_BOMB.search(text[:4000]):
+        return BLOCK, "fork-bomb", "starts processes endlessly"
+    unwrapped = unwrap(text)
+    return strictest(
+        [
+            *(_judge_call(call, own) for call in unwrapped.calls),
+            *_judge_code(unwrapped, depth, own),
+            *_judge_whole(unwrapped),
+        ]
+    )
+
+
+def _judge_whole(unwrapped: Unwrapped) -> Iterator[Hit]:
+    """The objections to the text as a whole."""
+    if unwrapped.downloads_to_shell:
+        yield BLOCK, "download-run", "runs what it downloads, unseen"
+    if _pushes_to_new_remote(unwrapped.calls):
+        yield ASK, "push-elsewhere", "pushes to a remote that the command names itself"
+    if unwrapped.unresolved:
+        yield ASK, "unresolved", f"runs something that the text does not contain: {unwrapped.unresolved[:80]}"
+    if unwrapped.unreadable:
+        yield ASK, "unreadable", unwrapped.unreadable
+
+
+def _pushes_to_new_remote(calls: list[Call]) -> bool:
+    git = [call.args for call in calls if call.base == "git"]
+    return any("remote" in args and {"add", "set-url"} & set(args) for args in git) and any(
+        "push" in args for args in git
+    )
+
+
+def _judge_call(call: Call, own: OwnRules) -> Hit | None:
+    blocked = own.blocks(call)
+    if blocked is not None:
+        return blocked
+    if own.allows(call):
+        return targets.judge_redirects(call)
+    return strictest(
+        [
+            None if _only_shows_help(call) else rulebook.judge(call),
+            targets.judge(call),
+            leaks.judge_leak(call),
+            leaks.judge_index(call),
+            judge_statement(call),
+        ]
+    )
+
+
+def _only_shows_help(call: Call) -> bool:
+    """`prog … --help` and `--version` do nothing."""
+    return "--help" in call.args or call.args in (["--version"], ["help"])
+
+
+def _judge_code(unwrapped: Unwrapped, depth: int, own: OwnRules) -> Iterator[Hit | None]:
+    for interpreter, source in unwrapped.code:
+        if interpreter in INTERPRETERS:
+            yield judge_code(source)
+        if depth > MAX_NESTED_CODE:
+            yield _TOO_DEEP
+            continue
+        decoded = decoded_in(source)
+        yield from map(judge_code, decoded)
+        texts = [text for program_text in (source, *decoded) for text in commands_in(program_text)] + decoded
+        for text in texts[:60]:
+            yield judge_command(text, depth + 1, own)
+
 
 MAX_PROGRAM_TEXT = 20_000
 """Maximum number of characters of a program text that are read."""

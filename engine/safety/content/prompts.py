@@ -1,0 +1,436 @@
+"""Judges a prompt by what it asks for, and by the commands and encoded texts in it (SPEC 3.5).
+
+A clause asks for something or only talks about it. "Delete the production database" asks. "Write a test that rm -rf is
+refused", "never force push" and "why does it drop the table?" only talk. Code in backticks or fences and quoted text
+are removed from the clause and stored beside it. The rules on clauses are in `rules/prose.toml`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from itertools import islice
+
+from engine.frozen import frozen
+from engine.safety.content.commands import judge_command
+from engine.safety.content.outputs import decode_base64
+from engine.safety.content.rulebook import NO_RULES, OwnRules
+from engine.safety.content.rules import ASK, Hit, Rule, read_rules, strictest
+from engine.safety.content.shell import MAX_LENGTH
+
+MAX_COMMAND_TEXT = 12_000
+"""Maximum number of characters of commands in one prompt that are judged; if there are more, the verdict is `ask`."""
+
+_PLAIN_PROGRAMS = (
+    r"rm|sudo|git|dd|mkfs\S*|curl|wget|chmod|chown|kubectl|oc|docker|podman|docker-compose|terraform|tofu|pulumi|helm"
+    r"|aws|"
+    r"gcloud|gsutil|psql|mysql|mongo|mongosh|sqlite3|redis-cli|dropdb|npm|npx|yarn|pnpm|pip|cargo|gh|glab|rsync"
+    r"|rclone|restic|"
+    r"borg|systemctl|iptables|wipefs|fdisk|parted|zpool|zfs|lvremove|crontab|userdel|bash|zsh|sh|python3?|perl|ruby|"
+    r"eval|xargs|heroku|flyctl|kafka-topics|rabbitmqctl|etcdctl|nomad|consul|vagrant|ansible|twine|unlink|rmdir|rimraf|"
+    r"launchctl|diskutil|hdfs|doppler|wrangler|az|env|nohup|ssh|xxd|base64"
+)
+# These are also English words. They are commands only if options or paths follow, which no sentence has.
+_ENGLISH_PROGRAMS = (
+    r"find|kill|killall|shred|format|shutdown|reboot|halt|make|vault|cd|echo|cat|node|op|truncate|mv|cp|tee|nats|del|rd"
+)
+_AT_START = re.compile(
+    rf"^(?:(?:run|execute|type|do|use|call|invoke|launch|issue|try|enter"
+    rf"|paste)\s+)?(?:\$\s+)?((?:\S{{0,60}}/)?(?:{_PLAIN_PROGRAMS}|"
+    rf"{_ENGLISH_PROGRAMS})\s+[^\n]{{1,4000}})",
+    re.IGNORECASE,
+)
+_WITHIN = re.compile(rf"(?:^|[\s(=:|&])((?:/\S{{0,60}}/)?(?:{_PLAIN_PROGRAMS}|find|kill|vault)\s+[^\n]{{1,4000}})")
+_SHAPED = re.compile(r"(?:^|\s)(?:-{1,2}\w|[/~.*$][\w/*.{(]|[/~*]$|[/~*]\s|\w+=)|://|[|;`]|\S:\w|\w:$")
+_SENTENCE_WORDS = re.compile(
+    r"\b(?:fails?|failing|failed|is|are|was|were|does|doesn't|takes|took|hangs?|broke|breaks|step|steps|errors?"
+    r"|should|because|"
+    r"when|why|instead|could|would|history|command|docs)\b",
+    re.IGNORECASE,
+)
+_STARTS_AS_ENGLISH = re.compile(rf"^(?:{_ENGLISH_PROGRAMS})\b", re.IGNORECASE)
+_ENCODED = re.compile(r"\b[A-Za-z0-9+/]{12,4000}={0,2}")
+
+
+@frozen
+class Clause:
+    """One clause. Its `text` has no polite beginning, and a space in place of each quotation."""
+
+    text: str
+    asks: bool
+    code: tuple[str, ...]
+    """Its parts between backticks or fences."""
+    quoted: tuple[str, ...]
+    """Its parts between quotation marks."""
+    carries: bool
+    """Whether the clause only asks to do what it quotes, like "run this:"."""
+    negated_from: int
+    """The index in `text` where a negation ends; verbs after it are not requests. -1 without a negation."""
+
+    @property
+    def is_request(self) -> bool:
+        """Whether the clause asks for something, and forbids nothing."""
+        return self.asks and self.negated_from < 0
+
+
+def judge_prompt(text: str, own: OwnRules = NO_RULES, *, is_quoted: bool = False) -> Hit | None:
+    """The objection to a prompt after `fold`, None for none. `is_quoted` says that another prompt quotes the text."""
+    clauses, complete = split_clauses(text)
+    return strictest(
+        [
+            own.blocks_prompt(text),
+            None if complete else (ASK, "too-long", "more sentences than can be checked: it needs your decision"),
+            *_judge_requests(clauses, own, words_allowed=own.allows_prompt(text), is_quoted=is_quoted),
+            *_judge_commands(_find_commands(text, clauses), own),
+        ]
+    )
+
+
+def _judge_requests(
+    clauses: list[Clause], own: OwnRules, *, words_allowed: bool, is_quoted: bool
+) -> Iterator[Hit | None]:
+    """The objections to the words of each clause, and to the prompts that it quotes."""
+    for clause in clauses:
+        if not words_allowed:
+            yield judge_clause(clause)
+        if clause.carries and clause.is_request and not is_quoted:
+            for quotation in (*clause.code, *clause.quoted):
+                if not _AT_START.match(quotation):
+                    yield judge_prompt(quotation, own, is_quoted=True)
+
+
+def _judge_commands(commands: Iterable[str], own: OwnRules) -> Iterator[Hit | None]:
+    remaining = MAX_COMMAND_TEXT
+    for command in commands:
+        remaining -= len(command) + 20
+        if remaining < 0:
+            yield ASK, "too-long", "more commands than can be checked: it needs your decision"
+            return
+        yield judge_command(command, 1, own)
+
+
+def _find_commands(text: str, clauses: list[Clause]) -> dict[str, None]:
+    """The texts in a prompt that may be commands: the prompt itself, its code, and what its encoded texts say."""
+    commands: list[str] = []
+    if _AT_START.match(text.strip()) and _SHAPED.search(text[:4000]):
+        commands.append(text.strip()[:MAX_LENGTH])
+    for clause in clauses:
+        if clause.is_request:
+            commands += [*clause.code, *filter(_AT_START.match, clause.quoted), *_find_bare_commands(clause)]
+    decoded_texts = (decode_base64(match[0]) for match in islice(_ENCODED.finditer(text), 10))
+    commands += [decoded for decoded in decoded_texts if decoded and decoded.isprintable()]
+    return dict.fromkeys(commands)
+
+
+def _find_bare_commands(clause: Clause) -> list[str]:
+    """Commands among the words of a clause: at its beginning, or later if they have options or paths, which no sentence
+    has."""
+    start = _AT_START.match(clause.text)
+    if start is not None:
+        shaped = bool(_SHAPED.search(start[1]))
+        english = bool(_STARTS_AS_ENGLISH.match(start[1]))
+        if shaped or not (english or _SENTENCE_WORDS.search(start[1])):
+            return [start[1]]
+        return []
+    within = _WITHIN.search(clause.text)
+    if within is not None and _SHAPED.search(within[1]):
+        return [within[1]]
+    return []
+
+
+MAX_CLAUSES = 300
+"""Maximum number of clauses of one prompt that are read."""
+MAX_QUOTED = 100
+"""Maximum number of pieces of code and quoted text of one prompt that are read."""
+MAX_SENTENCE_LENGTH = 4000
+
+_FENCE = re.compile(r"```[a-zA-Z]*\n(.{0,8000}?)```", re.DOTALL)
+_TICKS = re.compile(r"`([^`\n]{1,1000})`")
+_QUOTED = re.compile(r"\"([^\"\n]{1,600})\"|(?:(?<=^)|(?<=[\s(:]))'([^'\n]{2,600})'(?=$|[\s.,;:!?)])")
+_BLANKS = re.compile(r"[ \t]{2,}")
+_MARK = re.compile("\ue000(\\d{1,4})\ue001")
+_SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+|;\s*")
+_SEPARATOR = re.compile(
+    r"(,\s+(?:(?:and|but|or|so|also)\s+)?(?:then\s+)?|\s+(?:and\s+then|and\s+also|then|and|but|or|nor|before|&)\s+"
+    r"|:\s+|"
+    r"\s[-\u2014]\s)",
+    re.IGNORECASE,
+)
+_BULLET = re.compile(r"^\s*(?:[-*\u2022>]\s+|\d{1,3}[.)]\s+|\[[ xX]?\]\s+|#{1,6}\s+|\$\s+)+")
+_SUBORDINATE = re.compile(r"\b(?:to|that|which|who|when|where|if|whether|how|why|can|of)\b", re.IGNORECASE)
+
+
+def split_clauses(text: str) -> tuple[list[Clause], bool]:
+    """The clauses of `text`, at most `MAX_CLAUSES`, and whether these are all. Takes linear time."""
+    quotations = _Quotations()
+    sentences = _SENTENCE.split(quotations.extract(_remove_outer_quotes(_BLANKS.sub(" ", text.strip()))))
+    clauses: list[Clause] = []
+    talked = False
+    for sentence in sentences[:MAX_CLAUSES]:
+        is_only_code = not _MARK.sub("", sentence).strip(" .:!`")
+        sentence_clauses = _split_sentence(sentence, quotations, talked=is_only_code and talked)
+        clauses += sentence_clauses
+        if sentence_clauses and not is_only_code:
+            talked = not sentence_clauses[-1].asks
+        if len(clauses) >= MAX_CLAUSES:
+            break
+    is_complete = (
+        len(quotations.pieces) < MAX_QUOTED
+        and len(clauses) < MAX_CLAUSES
+        and len(sentences) <= MAX_CLAUSES
+        and all(len(sentence) <= MAX_SENTENCE_LENGTH for sentence in sentences)
+    )
+    return clauses[:MAX_CLAUSES], is_complete
+
+
+def _remove_outer_quotes(text: str) -> str:
+    """The text without quotation marks around all of it."""
+    is_quoted = len(text) > 2 and text[0] in "\"'" and text[-1] == text[0] and text.count(text[0]) == 2
+    return text[1:-1] if is_quoted else text
+
+
+@frozen
+class _Quotation:
+    text: str
+    is_code: bool
+
+
+class _Quotations:
+    """The code and the quoted texts of one prompt. Each is replaced by a mark with its index."""
+
+    def __init__(self) -> None:
+        self.pieces: list[_Quotation] = []
+
+    def extract(self, text: str) -> str:
+        """The text with a mark in place of each piece of code or quoted text."""
+        text = _MARK.sub(" ", text)
+        for pattern in (_FENCE, _TICKS, _QUOTED):
+            text = pattern.sub(self._replace, text)
+        return _BLANKS.sub(" ", text)
+
+    def marked_in(self, text: str) -> list[_Quotation]:
+        """The pieces whose marks are in `text`."""
+        indexes = [int(match[1]) for match in _MARK.finditer(text)]
+        return [self.pieces[index] for index in indexes if index < len(self.pieces)]
+
+    def _replace(self, match: re.Match[str]) -> str:
+        text = next((group for group in match.groups() if group), "")
+        is_code = match.re is not _QUOTED
+        if not is_code and len(text.split()) < 2:
+            return f" {text} "
+        if len(self.pieces) >= MAX_QUOTED:
+            return " "
+        self.pieces.append(_Quotation(text, is_code))
+        return f" \ue000{len(self.pieces) - 1}\ue001 "
+
+
+def _split_sentence(sentence: str, quotations: _Quotations, *, talked: bool) -> list[Clause]:
+    """The clauses of a sentence. `talked` says that the sentence is only code, and that the words before it only talk
+    about it."""
+    sentence = _BULLET.sub("", sentence[:MAX_SENTENCE_LENGTH])
+    talked = talked or _is_question(sentence)
+    parts = _SEPARATOR.split(sentence)
+    clauses: list[Clause] = []
+    context = ""
+    for separator, part in zip(["", *parts[1::2]], parts[::2], strict=True):
+        conjunction = separator.strip().lower()
+        pieces = quotations.marked_in(part)
+        bare = " ".join(_remove_filler(_MARK.sub(" ", part)).split())
+        if not bare and not pieces:
+            continue
+        talks = talked or _only_talks(bare) or (bool(clauses) and _continues_talk(clauses[-1], context, conjunction))
+        clauses.append(_make_clause(bare, pieces, asks=not talks))
+        context = f"{context} {bare}" if talks and conjunction in _JOINING else bare
+    return clauses
+
+
+def _is_question(sentence: str) -> bool:
+    first_words = _remove_filler(sentence)[:80]
+    return bool(_vocabulary().questions.match(first_words)) and not sentence.lower().startswith("if ")
+
+
+def _make_clause(bare: str, pieces: list[_Quotation], *, asks: bool) -> Clause:
+    negation = _vocabulary().negations.search(bare)
+    return Clause(
+        bare,
+        asks=asks,
+        code=tuple(piece.text for piece in pieces if piece.is_code),
+        quoted=tuple(piece.text for piece in pieces if not piece.is_code),
+        carries=bool(pieces) and bool(_vocabulary().carriers.match(bare)),
+        negated_from=negation.end() if negation else -1,
+    )
+
+
+_CONDITION = re.compile(r"(?:if|when|while|unless|once|after|before|because|since)\b", re.IGNORECASE)
+_JOINING = ("and", "or", "nor", "&", ",")
+
+
+def _only_talks(text: str) -> bool:
+    """Whether a clause, judged by itself, talks about something, or says when something is to be done."""
+    words = _vocabulary()
+    return bool(_CONDITION.match(text) or words.talk.match(text) or words.about.search(text))
+
+
+def _continues_talk(before: Clause, context: str, conjunction: str) -> bool:
+    """Whether a clause only talks because of the one `before`. `context` are the words before it that belong to it."""
+    if conjunction == "before":
+        return True
+    is_alternative = conjunction in ("or", "nor")
+    if before.asks:
+        return is_alternative and before.negated_from >= 0
+    if _vocabulary().talk.match(context):
+        return conjunction == ":" or (conjunction in _JOINING and bool(_SUBORDINATE.search(context)))
+    return is_alternative and bool(_vocabulary().negations.search(context))
+
+
+def _remove_filler(text: str) -> str:
+    text = text.strip()
+    for _ in range(12):
+        shorter = _vocabulary().fillers.sub("", text, count=1).strip()
+        if shorter == text:
+            break
+        text = shorter
+    return text
+
+
+_WORD = re.compile(r"[\w'*.-]+")
+_GAP = 6
+"""Maximum number of words between a verb and its object."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProseRule(Rule):
+    """A rule on prompts. A clause breaks it if it asks for a verb with an object of the same pair of `asks`, or if the
+    pattern `whole` matches."""
+
+    asks: Sequence[Sequence[str]] = ()
+    whole: str = ""
+    hint: str = ""
+    """A fast pattern that must match before `whole` is tried."""
+
+    @cached_property
+    def _parsed(self) -> tuple[tuple[re.Pattern[str], re.Pattern[str]], ...]:
+        return tuple(
+            (
+                re.compile(rf"\b(?:{verbs})\b[\s,]+", re.IGNORECASE),
+                re.compile(rf"(?<![\w'])(?:{objects})(?!['\w-])(?:'s?(?=\s))?", re.IGNORECASE),
+            )
+            for verbs, objects in self.asks
+        )
+
+    @cached_property
+    def _whole(self) -> re.Pattern[str] | None:
+        return re.compile(self.whole, re.IGNORECASE) if self.whole else None
+
+    def end_in(self, text: str) -> int:
+        """The index in a clause where the words that break the rule end; -1 if the clause does not break it."""
+        for verbs, objects in self._parsed:
+            for verb in verbs.finditer(text):
+                end = _find_object_end(objects, text, verb.end()) if _is_asked(text, verb.start()) else -1
+                if end >= 0:
+                    return end
+        whole_match = None
+        if self._whole is not None and (not self.hint or re.search(self.hint, text, re.IGNORECASE)):
+            whole_match = self._whole.search(text)
+        return whole_match.end() if whole_match else -1
+
+
+def _find_object_end(objects: re.Pattern[str], text: str, verb_end: int) -> int:
+    """The index where the object of a verb ends; -1 if no object follows soon, or if it is harmless or code."""
+    following = text[verb_end : verb_end + 200]
+    for object_match in objects.finditer(following):
+        gap = _WORD.findall(following[: object_match.start()].lower())
+        if len(gap) > _GAP or not _vocabulary().harmless.isdisjoint(gap):
+            return -1
+        if not _is_code(following[object_match.end() :]):
+            return verb_end + object_match.end()
+    return -1
+
+
+def _is_asked(text: str, start: int) -> bool:
+    """Whether the verb at `start` is a request: it begins the clause, or follows a word of request."""
+    before = text[:start] if start <= 80 else f"-{text[start - 80 : start]}"
+    return not before or _vocabulary().before.search(before) is not None
+
+
+def _is_code(after: str) -> bool:
+    """Whether the words after an object say that it is code or text: "database migration", "… from the list"."""
+    word = re.match(r"(?:'s)?\s+([\w-]+)", after)
+    return (word is not None and word[1].lower() in _vocabulary().code_nouns) or bool(
+        _vocabulary().in_code.match(after)
+    )
+
+
+@dataclass(frozen=True)
+class _Vocabulary:
+    """The words of `rules/prose.toml`."""
+
+    rules: tuple[ProseRule, ...]
+    before: re.Pattern[str]
+    """The words before a verb of a request."""
+    code_nouns: frozenset[str]
+    """Nouns after which an object is code, not the thing itself: "the database migration", "the production flag"."""
+    harmless: frozenset[str]
+    """The words in `code_nouns`, and words that say that a thing has no value."""
+    fillers: re.Pattern[str]
+    """Words that may stand before a requested verb and do not change its meaning."""
+    talk: re.Pattern[str]
+    """The beginning of a clause that talks about something."""
+    questions: re.Pattern[str]
+    negations: re.Pattern[str]
+    about: re.Pattern[str]
+    """Words with which a clause makes a statement about a thing."""
+    carriers: re.Pattern[str]
+    """Matches a clause that only asks to do what it quotes."""
+    in_code: re.Pattern[str]
+    """Words after an object that say that it is code or text."""
+
+
+@cache
+def _vocabulary() -> _Vocabulary:
+    tables = read_rules("prose.toml")
+    nouns = frozenset(form for noun in tables["code_nouns"].split() for form in (noun, f"{noun}s", f"{noun}es"))
+    words = {name: "|".join(patterns) for name, patterns in tables["clauses"].items()}
+    return _Vocabulary(
+        rules=tuple(map(ProseRule.parse, tables["rule"])),
+        before=_pattern(f"{tables['words']['asked']}$"),
+        code_nouns=nouns,
+        harmless=nouns | frozenset(tables["placeholders"].split()),
+        fillers=_pattern(rf"^(?:{words['fillers']})(?:\s*[,:!]\s*|\s+|$)"),
+        talk=_pattern(rf"^(?:{words['talk_about_texts']}|(?:re)?(?:{words['talk']}))\b(?!\s*[:,])"),
+        questions=_pattern(rf"^(?:{words['questions']})\b"),
+        negations=_pattern(rf"\b(?:{words['negations']})\b(?! (?:forget|hesitate|wait|ask|worry|mind|stop))"),
+        about=_pattern(
+            rf"\b(?:is|are|was|were|be|being|gets?|got)\s+(?:\w+\s+)?(?:{words['judgements']})\b"
+            rf"|\b(?:{words['mentions']})\b"
+        ),
+        carriers=_pattern(rf"^(?:(?:{words['carriers']})\W*)*$"),
+        in_code=_pattern(
+            r"\s+(?:from|in|of|out of|inside|under|below|on)\s+(?:the\s+|this\s+|our\s+|that\s+)?(?:\./)?(?:\w+\s+)?"
+            rf"(?:{words['places_of_code']})\b"
+        ),
+    )
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    return re.compile(text, re.IGNORECASE)
+
+
+def rules() -> tuple[ProseRule, ...]:
+    """All rules on prompts, those that block before those that ask."""
+    return _vocabulary().rules
+
+
+def judge_clause(clause: Clause) -> Hit | None:
+    """The objection by the first rule that a clause breaks, blocks before asks. None if it breaks none, only talks, or
+    forbids."""
+    if not clause.asks:
+        return None
+    text = clause.text.replace("\u2019", "'")
+    for rule in rules():
+        end = rule.end_in(text)
+        if end >= 0 and not 0 <= clause.negated_from <= end:
+            return rule.hit
+    return None
