@@ -16,12 +16,19 @@ from engine.git.project_habits import is_group
 from engine.model import sanitise
 from engine.model.text import count, join_names
 
-# -- Summarise the work since a time --------------------------------------------------------------------------------
-
 MAX_COMMITS = 500
 
 DAY_STARTS_AT = timedelta(hours=5)
 """Work before five in the morning belongs to the day before."""
+
+
+@frozen
+class ChangedFile:
+    """A file that a commit changed, with its numbers of lines, which are 0 for a binary file."""
+
+    path: str
+    added: int
+    removed: int
 
 
 @frozen
@@ -33,8 +40,7 @@ class CommitSummary:
     branch: str
     author: str
     subject: str
-    changes: tuple[tuple[str, str, str], ...]
-    """(added lines, removed lines, path) of each file. The numbers are "-" for a binary file."""
+    files: tuple[ChangedFile, ...]
 
 
 class SummariseDay(Flow):
@@ -59,7 +65,7 @@ class SummariseDay(Flow):
         text = format_day_summary(commits, self.sessions, self.checks, uncommitted)
         for line in text.split("\n"):
             job.say(line)
-        files = {path for commit in commits for _, _, path in commit.changes}
+        files = {file.path for commit in commits for file in commit.files}
         parts = [count(len(commits), "commit"), f"{count(len(files), 'file')} changed"]
         if self.sessions:
             parts.append(count(len(self.sessions), "session"))
@@ -71,17 +77,8 @@ def format_day_summary(
     commits: Sequence[CommitSummary], sessions: Sequence[str], checks: Sequence[str], uncommitted: Sequence[str]
 ) -> str:
     """The summary as plain text, the newest day first."""
-    lines: list[str] = []
-    for day in sorted({commit.day for commit in commits}, reverse=True):
-        of_day = [commit for commit in commits if commit.day == day]
-        rows = [change for commit in of_day for change in commit.changes]
-        size = f"+{sum(_line_count(row[0]) for row in rows)} -{sum(_line_count(row[1]) for row in rows)}"
-        lines.append(f"{datetime.fromisoformat(day):%A %d %B}: {count(len(of_day), 'commit')}, {size} lines")
-        for branch in dict.fromkeys(commit.branch for commit in of_day):
-            on_branch = [commit for commit in of_day if commit.branch == branch]
-            authors = join_names(dict.fromkeys(commit.author for commit in on_branch), 3)
-            lines.append(f"  {branch} ({authors})")
-            lines += [f"    - {commit.subject}" for commit in on_branch]
+    days = sorted({commit.day for commit in commits}, reverse=True)
+    lines = [line for day in days for line in _describe_day(day, [commit for commit in commits if commit.day == day])]
     if not commits:
         lines.append("No commits.")
     for title, items in (("Sessions", sessions), ("Checks", checks)):
@@ -89,6 +86,18 @@ def format_day_summary(
             lines += [f"{title}:", *(f"  - {item}" for item in items)]
     lines.append(f"Not committed yet: {join_names(uncommitted, 10)}." if uncommitted else "Everything is committed.")
     return "\n".join(lines)
+
+
+def _describe_day(day: str, commits: Sequence[CommitSummary]) -> list[str]:
+    """The commits of one day by branch, under a line with their number and size."""
+    files = [file for commit in commits for file in commit.files]
+    size = f"+{sum(file.added for file in files)} -{sum(file.removed for file in files)} lines"
+    lines = [f"{datetime.fromisoformat(day):%A %d %B}: {count(len(commits), 'commit')}, {size}"]
+    for branch in dict.fromkeys(commit.branch for commit in commits):
+        on_branch = [commit for commit in commits if commit.branch == branch]
+        lines.append(f"  {branch} ({join_names(dict.fromkeys(commit.author for commit in on_branch), 3)})")
+        lines += [f"    - {commit.subject}" for commit in on_branch]
+    return lines
 
 
 def _read_commits(job: Job, since: datetime, until: datetime | None) -> list[CommitSummary]:
@@ -115,8 +124,8 @@ def _parse_commit(record: str, main: str | None, shared: set[str], zone: tzinfo 
     rows = [entry.strip("\n").split("\t", 2) for entry in numbers.split("\0")]
     branch = main if main and sha in shared else source.removeprefix("refs/heads/")
     day = (datetime.fromisoformat(date).astimezone(zone) - DAY_STARTS_AT).date().isoformat()
-    changes = tuple((row[0], row[1], row[2]) for row in rows if len(row) == 3)
-    return CommitSummary(day, branch, author, subject, changes)
+    files = tuple(ChangedFile(row[2], _line_count(row[0]), _line_count(row[1])) for row in rows if len(row) == 3)
+    return CommitSummary(day, branch, author, subject, files)
 
 
 def _uncommitted_files(job: Job) -> list[str]:
@@ -124,8 +133,6 @@ def _uncommitted_files(job: Job) -> list[str]:
     entries = job.git.items("status", "--porcelain", "-z", "--no-renames", "--untracked-files=normal")
     return [entry[3:] for entry in entries]
 
-
-# -- Show when two files last changed together, and how the second changed ------------------------------------------
 
 MAX_SHOWN_COMMITS = 3
 """Maximum number of commits in the transcript in which both files changed."""
@@ -135,6 +142,18 @@ MAX_SHOWN_LINES = 12
 
 MAX_SEARCHED_COMMITS = 2_000
 """Maximum number of commits of each file that are searched."""
+
+
+@frozen
+class JointChange:
+    """A commit that changed both files."""
+
+    sha: str
+    date: str
+    subject: str
+    added: str
+    """The number of the partner's added lines, "-" for a binary file."""
+    deleted: str
 
 
 class FindJointChanges(Flow):
@@ -156,23 +175,22 @@ class FindJointChanges(Flow):
         if not commits:
             raise FlowError(f"no commit changed both {path} and {partner}")
         shown = [_read_joint_change(git, sha, partner) for sha in commits[:MAX_SHOWN_COMMITS]]
-        for sha, date, subject, added, deleted in shown:
-            job.say(f"{date}  {sha[:10]}  {subject}  (+{added} −{deleted})")
-        newest, date, subject, added, deleted = shown[0]
+        for commit in shown:
+            job.say(f"{commit.date}  {commit.sha[:10]}  {commit.subject}  (+{commit.added} −{commit.deleted})")
+        newest = shown[0]
         job.say("")
-        job.say(f"{partner} in {newest[:10]}:")
-        job.say_list(_changed_lines(git, newest, partner), MAX_SHOWN_LINES)
-        lines = count(_line_count(added) + _line_count(deleted), "line")
+        job.say(f"{partner} in {newest.sha[:10]}:")
+        job.say_list(_changed_lines(git, newest.sha, partner), MAX_SHOWN_LINES)
+        lines = count(_line_count(newest.added) + _line_count(newest.deleted), "line")
         times = "commit changed" if len(commits) == 1 else "commits changed"
-        return FlowResult(
-            f"{len(commits)} {times} both {path} and {partner}, the last on {date}: “{subject}”, {lines} of {partner}",
-            facts={
-                "path": path,
-                "partner": partner,
-                "together": len(commits),
-                "commits": [{"id": sha, "date": date, "subject": subject} for sha, date, subject, *_ in shown],
-            },
-        )
+        last = f"the last on {newest.date}: “{newest.subject}”, {lines} of {partner}"
+        facts = {
+            "path": path,
+            "partner": partner,
+            "together": len(commits),
+            "commits": [{"id": commit.sha, "date": commit.date, "subject": commit.subject} for commit in shown],
+        }
+        return FlowResult(f"{len(commits)} {times} both {path} and {partner}, {last}", facts=facts)
 
 
 def _joint_commits(git: Git, path: str, partner: str) -> list[str]:
@@ -191,12 +209,12 @@ def _make_pathspec(path: str) -> str:
     return f":(top,glob){path}" if is_group(path) else f":(top,literal){path}"
 
 
-def _read_joint_change(git: Git, sha: str, partner: str) -> list[str]:
-    """Id, date and subject of a commit, and the numbers of the partner's added and deleted lines."""
-    fields = git.text(
-        "show", "--no-renames", "--numstat", "-z", "--format=%H%x00%cs%x00%s%x00", sha, "--", _make_pathspec(partner)
-    ).split("\0")
-    return [*fields[:3], *"".join(fields[3:]).strip().split("\t")[:2]]
+def _read_joint_change(git: Git, sha: str, partner: str) -> JointChange:
+    form = "--format=%H%x00%cs%x00%s%x00"
+    output = git.text("show", "--no-renames", "--numstat", "-z", form, sha, "--", _make_pathspec(partner))
+    commit, date, subject, numbers = output.split("\0", 3)
+    added, deleted = numbers.lstrip("\0\n").split("\t")[:2]
+    return JointChange(commit, date, subject, added, deleted)
 
 
 def _line_count(lines: str) -> int:
@@ -219,8 +237,6 @@ def _printable_line(line: str, partner: str) -> str:
         return f"{line[:1]} (a likely secret, not shown)"
     return line[:1] + sanitise(line[1:].replace("\t", "    "))[:200]
 
-
-# -- Show a pull request that waits for the operator, without asking the server -------------------------------------
 
 MAX_SHOWN_ROWS = 30
 """Maximum number of commits, and of files, of a pull request in the transcript."""
@@ -246,20 +262,20 @@ class LookAtPullRequest(Flow):
         for line in (f"#{self.number} {self.title}", self.url, self.waits):
             if line.strip():
                 job.say(line)
-        changed, ref = self._describe_branch(job, self.branch)
+        changed, ref = self._describe_branch(job)
         number = self.number
         job.say(f"Next: gh pr view {number} --comments")
         job.say(f"      gh pr diff {number}")
         if not self.mine or not ref:
             job.say(f"      gh pr checkout {number}")
-        here = f"; {changed}" if changed else "; its branch is not here"
-        words = self.waits.rstrip(".") or f"Pull request #{number}"
-        return FlowResult(f"{words}{here}", facts={"number": number, "ref": ref})
+        state = self.waits.rstrip(".") or f"Pull request #{number}"
+        summary = f"{state}; {changed or 'its branch is not here'}"
+        return FlowResult(summary, facts={"number": number, "ref": ref})
 
-    def _describe_branch(self, job: Job, branch: str) -> tuple[str, str]:
+    def _describe_branch(self, job: Job) -> tuple[str, str]:
         """(changes of the branch against the main branch in words, ref of the branch). Both are "" if the repository
         does not have the branch."""
-        git, base = operator_git(job), main_branch(job)
+        git, base, branch = operator_git(job), main_branch(job), self.branch
         refs = git.text("for-each-ref", "--format=%(refname)", "refs/heads", "refs/remotes").splitlines()
         candidates = [f"refs/heads/{branch}", *(name for name in refs if name.split("/", 3)[3:] == [branch])]
         ref = next((name for name in candidates if branch and name in refs), "")

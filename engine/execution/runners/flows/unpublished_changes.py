@@ -6,6 +6,7 @@ import re
 import shlex
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from pathlib import PurePosixPath
 
 from pydantic import Field
@@ -27,8 +28,6 @@ from engine.git.unpushed import (
     read_uncommitted,
 )
 from engine.model.text import article, capitalised, count, join_names
-
-# -- Review unpushed commits for secrets, leftovers and large files -----------------------------------------------
 
 MAX_FINDINGS = 200
 
@@ -66,12 +65,12 @@ class ReviewUnpushed(Flow):
         job.say(count(unpushed.commits, "unpushed commit"))
         if unpushed.unread:
             job.say(f"The lines of {count(unpushed.unread, 'commit')} were not checked for secrets: too many at once")
-        problems = [*unpushed.committed, *uncommitted]
-        job.say_list([describe_finding(problem) for problem in problems], MAX_FINDINGS)
-        rebase_start = _rebase_start(job, span, problems, self.upstream) if span else ""
-        for line in [*self.broken, *cleanup_steps(problems, status.head, rebase_start)]:
+        findings = [*unpushed.committed, *uncommitted]
+        job.say_list([describe_finding(finding) for finding in findings], MAX_FINDINGS)
+        rebase_start = _rebase_start(job, span, findings, self.upstream) if span else ""
+        for line in [*self.broken, *cleanup_steps(findings, status.head, rebase_start)]:
             job.say(line)
-        return _make_result(unpushed, problems, self.broken)
+        return _make_result(unpushed, findings, self.broken)
 
 
 def describe_finding(finding: UnpushedProblem) -> str:
@@ -92,13 +91,18 @@ def size_note(finding: UnpushedProblem) -> str:
     return f", {finding.size / 1_000_000:.{decimals}f} MB" if finding.size and not finding.is_folder else ""
 
 
-def cleanup_steps(problems: list[UnpushedProblem], head: str, begin: str) -> list[str]:
-    """The next steps for problems. `begin` is the argument of `git rebase -i`.
+def cleanup_steps(findings: list[UnpushedProblem], head: str, rebase_start: str) -> list[str]:
+    """The next steps for findings. `rebase_start` is the argument of `git rebase -i`.
 
     A commit must be changed, because a later commit removes nothing from the history. A secret must be replaced,
     because somebody may have copied it.
     """
-    serious = [finding for finding in problems if finding.is_secret or not finding.line]
+    serious = [finding for finding in findings if finding.is_secret or not finding.line]
+    return [*_file_steps(serious), *_history_steps(serious, head, rebase_start)]
+
+
+def _file_steps(serious: list[UnpushedProblem]) -> list[str]:
+    """The steps that remove the findings from the present files."""
     present = [finding for finding in serious if not finding.is_removed_later]
     steps = [
         f"Next: remove it from git but keep the file: git rm -r --cached {shlex.quote(path)}"
@@ -106,64 +110,82 @@ def cleanup_steps(problems: list[UnpushedProblem], head: str, begin: str) -> lis
     ]
     if any(finding.line for finding in present):
         steps.append("Next: move the secret out of the file, for example into an environment variable")
-    commits = list(dict.fromkeys(finding.sha for finding in serious if finding.sha))
+    return steps
+
+
+def _history_steps(serious: list[UnpushedProblem], head: str, rebase_start: str) -> list[str]:
+    """The steps that remove the findings from the history."""
+    committed = [finding for finding in serious if finding.sha]
+    commits = list(dict.fromkeys(finding.sha for finding in committed))
+    steps = []
     if commits == [head]:
         steps.append("Then, before you push: git commit --amend")
     elif commits:
         names = ", ".join(sha[:10] for sha in commits[:5])
-        steps.append(f"Then, before you push, edit {names} to remove it from the history: git rebase -i {begin}")
-    if any(finding.is_secret and finding.sha for finding in serious):
+        steps.append(f"Then, before you push, edit {names} to remove it from the history: git rebase -i {rebase_start}")
+    if any(finding.is_secret for finding in committed):
         steps.append("If anybody else may have seen a key, revoke it and create a new one.")
     return steps
 
 
-def _rebase_start(job: Job, span: Span, problems: list[UnpushedProblem], upstream: str | None) -> str:
-    """The argument of a rebase that includes all commits with problems."""
+def _rebase_start(job: Job, span: Span, findings: list[UnpushedProblem], upstream: str | None) -> str:
+    """The argument of a rebase that includes all commits with findings."""
     if upstream:
         return shlex.quote(upstream)
-    affected = {finding.sha for finding in problems}
+    affected = {finding.sha for finding in findings}
     lines = job.git.text("rev-list", "--topo-order", "--parents", *span.arguments).splitlines()
     oldest = next((line.split() for line in reversed(lines) if line.split()[0] in affected), [])
     return f"{oldest[0][:10]}^" if len(oldest) > 1 else "--root"
 
 
-def _make_result(unpushed: Unpushed, problems: list[UnpushedProblem], branch_problems: list[str]) -> FlowResult:
-    findings = [
-        {
-            "kind": finding.kind,
-            "path": finding.path,
-            "line": finding.line,
-            "commit": finding.sha,
-            "gone": finding.is_removed_later,
-        }
-        | ({"size": finding.size} if finding.size else {})
-        for finding in problems[:MAX_FINDINGS]
-    ]
-    facts: Facts = {"commits": unpushed.commits, "findings": findings}
+def _make_result(unpushed: Unpushed, findings: list[UnpushedProblem], branch_problems: list[str]) -> FlowResult:
+    facts: Facts = {"commits": unpushed.commits, "findings": list(map(_finding_facts, findings[:MAX_FINDINGS]))}
     commits = count(unpushed.commits, "unpushed commit")
-    if not problems and not branch_problems:
+    if not findings and not branch_problems:
         unread = f", but {unpushed.unread} of them could not be read" if unpushed.unread else ""
         return FlowResult(f"{commits}, nothing that should not be pushed{unread}", facts=facts)
-    secrets = [finding for finding in problems if finding.is_secret]
-    files = [finding for finding in problems if not finding.is_secret and not finding.line]
-    leftovers = Counter(finding.kind for finding in problems if finding not in secrets and finding not in files)
-    serious = [*secrets, *files]
+    secrets = [finding for finding in findings if finding.is_secret]
+    files = [finding for finding in findings if not finding.is_secret and not finding.line]
+    if secrets or files:
+        facts["next"] = "secret" if secrets else "large_file"
+    parts = [*_describe_serious(secrets, files), *branch_problems, *_describe_leftovers(findings)]
+    where = f" (in {commits})" if unpushed.commits else ""
+    is_sound = not secrets and not files and not branch_problems
+    return FlowResult(capitalised("; ".join(parts)) + where, sound=is_sound, facts=facts)
+
+
+def _finding_facts(finding: UnpushedProblem) -> Facts:
+    facts = {
+        "kind": finding.kind,
+        "path": finding.path,
+        "line": finding.line,
+        "commit": finding.sha,
+        "gone": finding.is_removed_later,
+    }
+    return facts | {"size": finding.size} if finding.size else facts
+
+
+def _describe_serious(secrets: list[UnpushedProblem], files: list[UnpushedProblem]) -> list[str]:
+    """Sentences about what must not be pushed, without full stops."""
     parts = [f"{count(len(secrets), SECRET)}, the first in {finding_place(secrets[0])}"] if secrets else []
     if files:
+        first = files[0]
         more = f", and {count(len(files) - 1, 'other file')}" if len(files) > 1 else ""
-        verb = "holds" if files[0].is_folder else f"is {article(files[0].kind)}"
-        parts.append(f"{finding_place(files[0])} {verb} {files[0].kind}{size_note(files[0])}{more}")
-    if serious:
-        facts["next"] = "secret" if secrets else "large_file"
-        parts[0] = f"do not {'push' if any(finding.sha for finding in serious) else 'commit'}: {parts[0]}"
-    parts += branch_problems
-    if leftovers:
-        parts.append(f"{', '.join(f'{number} {kind}' for kind, number in leftovers.most_common())} to look at")
-    where = f" (in {commits})" if unpushed.commits else ""
-    return FlowResult(capitalised("; ".join(parts)) + where, sound=not serious and not branch_problems, facts=facts)
+        verb = "holds" if first.is_folder else f"is {article(first.kind)}"
+        parts.append(f"{finding_place(first)} {verb} {first.kind}{size_note(first)}{more}")
+    if parts:
+        are_committed = any(finding.sha for finding in (*secrets, *files))
+        parts[0] = f"do not {'push' if are_committed else 'commit'}: {parts[0]}"
+    return parts
 
 
-# -- Show uncommitted changes, and suggest commits ----------------------------------------------------------------
+def _describe_leftovers(findings: list[UnpushedProblem]) -> list[str]:
+    """A sentence with the numbers of the leftovers among the findings, if there are any."""
+    numbers = Counter(finding.kind for finding in findings if not finding.is_secret and finding.line)
+    if not numbers:
+        return []
+    return [f"{', '.join(f'{number} {kind}' for kind, number in numbers.most_common())} to look at"]
+
 
 MAX_COUNTED_BYTES = 1_000_000
 
@@ -190,6 +212,13 @@ class UncommittedFile:
     added: int
     removed: int
 
+    @property
+    def letter(self) -> str:
+        """The letter of its state: ? for an untracked file, D for a deleted one, M for any other."""
+        if self.file.untracked:
+            return "?"
+        return "D" if self.file.deleted else "M"
+
 
 class LookAtChanges(Flow):
     """Reads the differences from HEAD; nothing is run, staged or written."""
@@ -208,16 +237,7 @@ class LookAtChanges(Flow):
         if not changes:
             return FlowResult("Nothing to commit: everything is committed")
         groups = group_by_topic(changes)
-        for number, (topic, members) in enumerate(list(groups.items())[:MAX_GROUPS], 1):
-            lines = f"+{sum(change.added for change in members)} -{sum(change.removed for change in members)}"
-            job.say(f"{number}. {topic}: {count(len(members), 'file')}, {lines}")
-            for change in members:
-                letter = "?" if change.file.untracked else "D" if change.file.deleted else "M"
-                job.say(f"   {letter} {change.file.path}  +{change.added} -{change.removed}")
-            names = " ".join(shlex.quote(change.file.path) for change in members[:20])
-            job.say(f"   git add -- {names} && git commit")
-        if len(groups) > MAX_GROUPS:
-            job.say(f"and {len(groups) - MAX_GROUPS} more")
+        _report_groups(job, groups)
         risks = read_uncommitted(job.git, head, status.files)
         for risk in risks:
             job.say(f"Do not commit: {describe_finding(risk)}")
@@ -230,6 +250,19 @@ class LookAtChanges(Flow):
             "next": "secret" if any(risk.is_secret for risk in risks) else "run_tests",
         }
         return FlowResult("; ".join(sentences), sound=not risks, facts=facts)
+
+
+def _report_groups(job: Job, groups: Mapping[str, list[UncommittedFile]]) -> None:
+    """Show the first groups, each with its files and the command that commits them."""
+    for number, (topic, members) in enumerate(islice(groups.items(), MAX_GROUPS), 1):
+        lines = f"+{sum(change.added for change in members)} -{sum(change.removed for change in members)}"
+        job.say(f"{number}. {topic}: {count(len(members), 'file')}, {lines}")
+        for change in members:
+            job.say(f"   {change.letter} {change.file.path}  +{change.added} -{change.removed}")
+        names = " ".join(shlex.quote(change.file.path) for change in members[:20])
+        job.say(f"   git add -- {names} && git commit")
+    if len(groups) > MAX_GROUPS:
+        job.say(f"and {len(groups) - MAX_GROUPS} more")
 
 
 def _read_changes(job: Job, head: str, files: Iterable[FileState]) -> list[UncommittedFile]:

@@ -35,8 +35,29 @@ _UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, IndexError, Recu
 Requirements = dict[str, set[str] | None]
 """The constraints of each package; None if they cannot be compared."""
 
-Comparison = tuple[str, Requirements, Requirements]
-"""The path of a manifest, what it asks for, and what the lock file has for it."""
+
+@frozen
+class Comparison:
+    """What one manifest asks for, and what the lock file has for it."""
+
+    manifest: str
+    """The path of the manifest."""
+    required: Requirements
+    locked: Requirements
+
+    def describe_differences(self, lock: str) -> Iterator[str]:
+        """A sentence for each difference from the lock file with the name `lock`. A constraint of None on either side
+        fits all others."""
+        for name, wanted in self.required.items():
+            constraint = " and ".join(sorted(wanted or ()))
+            present = self.locked.get(name)
+            if name not in self.locked:
+                yield f"{self.manifest} asks for {f'{name} {constraint}'.strip()}, but {lock} does not have it"
+            elif wanted and present and wanted.isdisjoint(present):
+                yield f"{self.manifest} asks for {name} {constraint}, but {lock} has {' and '.join(sorted(present))}"
+        for name in self.locked:
+            if name not in self.required:
+                yield f"{lock} has {name}, but {self.manifest} no longer asks for it"
 
 
 @frozen
@@ -59,6 +80,15 @@ class LockMismatch:
 
 
 @frozen
+class MemberManifest:
+    """The manifest of one package of a workspace."""
+
+    folder: str
+    path: str
+    text: str
+
+
+@frozen
 class LockPair:
     """The texts of a manifest and of its lock file, and their folder."""
 
@@ -67,13 +97,21 @@ class LockPair:
     lock: str
     manifest_name: str
 
-    def members(self, folders: Iterable[str]) -> Iterator[tuple[str, str, str]]:
-        """(folder, path, text) of the manifests of a workspace's packages. A manifest is left out if it does not exist,
-        is not below the folder, is no plain file or is too large."""
+    def members(self, folders: Iterable[str]) -> Iterator[MemberManifest]:
+        """The manifests of the packages in `folders`. One is left out if it does not exist, is not below the folder, is
+        no plain file or is too large."""
         for folder in islice(folders, MAX_MEMBERS):
-            name = self.manifest_name if folder in ("", ".") else f"{folder}/{self.manifest_name}"
-            if ".." not in name and (text := read_text(self.folder, name)) is not None:
-                yield folder, name, text
+            path = self.manifest_name if folder in ("", ".") else f"{folder}/{self.manifest_name}"
+            if ".." not in path and (text := read_text(self.folder, path)) is not None:
+                yield MemberManifest(folder, path, text)
+
+
+class LockFormat(NamedTuple):
+    """The names of the two files of a tool, and the function that compares them."""
+
+    manifest: str
+    lock: str
+    compare: Callable[[LockPair], Iterator[Comparison]]
 
 
 def find_mismatches(root: Path, folders: Iterable[str] = ("",)) -> tuple[LockMismatch, ...]:
@@ -82,25 +120,27 @@ def find_mismatches(root: Path, folders: Iterable[str] = ("",)) -> tuple[LockMis
     Files that do not exist, cannot be read, are outside of `root`, or have an unknown form are left out, so it never
     raises. It takes some ten milliseconds for a lock file of a megabyte.
     """
-    top = root.resolve()
-    mismatches = []
-    for name in dict.fromkeys(folders):
-        folder = root / name if name else root
-        for manifest, lock, compare in FORMATS:
-            if not (folder / lock).is_file() or not folder.resolve().is_relative_to(top):
-                continue
-            manifest_text, lock_text = read_text(folder, manifest), read_text(folder, lock)
-            if manifest_text is None or lock_text is None:
-                continue
-            try:
-                pair = LockPair(folder, manifest_text, lock_text, manifest)
-                differences = list(dict.fromkeys(_describe_differences(compare(pair), lock)))
-            except _UNREADABLE:
-                continue  # half-written, or of a form that is not known yet
-            if differences:
-                shown = tuple(" ".join(sanitise(sentence).split()) for sentence in differences[:MAX_NAMED])
-                mismatches.append(LockMismatch(name, manifest, lock, shown, len(differences) - len(shown)))
-    return tuple(mismatches)
+    found = (_find_mismatch(root, folder, form) for folder in dict.fromkeys(folders) for form in FORMATS)
+    return tuple(mismatch for mismatch in found if mismatch is not None)
+
+
+def _find_mismatch(root: Path, name: str, form: LockFormat) -> LockMismatch | None:
+    folder = root / name
+    if not (folder / form.lock).is_file() or not folder.resolve().is_relative_to(root.resolve()):
+        return None
+    manifest, lock = read_text(folder, form.manifest), read_text(folder, form.lock)
+    if manifest is None or lock is None:
+        return None
+    try:
+        comparisons = form.compare(LockPair(folder, manifest, lock, form.manifest))
+        sentences = chain.from_iterable(comparison.describe_differences(form.lock) for comparison in comparisons)
+        differences = list(dict.fromkeys(sentences))
+    except _UNREADABLE:
+        return None  # half-written, or of a form that is not known yet
+    if not differences:
+        return None
+    shown = tuple(" ".join(sanitise(sentence).split()) for sentence in differences[:MAX_NAMED])
+    return LockMismatch(name, form.manifest, form.lock, shown, len(differences) - len(shown))
 
 
 def read_text(folder: Path, name: str) -> str | None:
@@ -110,20 +150,6 @@ def read_text(folder: Path, name: str) -> str | None:
         return read_plain(file, MAX_BYTES, follow=False).decode() if file.is_relative_to(folder.resolve()) else None
     except (OSError, ValueError, RuntimeError):  # a loop of links raises RuntimeError before Python 3.13
         return None
-
-
-def _describe_differences(comparisons: Iterable[Comparison], lock: str) -> Iterator[str]:
-    """A sentence for each difference. A constraint of None on either side fits all others."""
-    for manifest, required, locked in comparisons:
-        for name, wanted in required.items():
-            constraint = " and ".join(sorted(wanted or ()))
-            if name not in locked:
-                yield f"{manifest} asks for {f'{name} {constraint}'.strip()}, but {lock} does not have it"
-            elif wanted and (present := locked[name]) and wanted.isdisjoint(present):
-                yield f"{manifest} asks for {name} {constraint}, but {lock} has {' and '.join(sorted(present))}"
-        for name in locked:
-            if name not in required:
-                yield f"{lock} has {name}, but {manifest} no longer asks for it"
 
 
 def _gather_constraints(entries: Iterable[tuple[str, str | None]]) -> Requirements:
@@ -140,9 +166,6 @@ def _select_required(locked: Mapping[str, set[str] | None], required: Requiremen
     return {name: locked[name] for name in required if name in locked}
 
 
-# -- npm, pnpm, yarn
-
-
 _SECTIONS = ("dependencies", "devDependencies", "optionalDependencies")
 
 
@@ -156,9 +179,10 @@ def _node_requirements(manifest: Mapping[str, Any], *sections: str) -> Requireme
 
 def _compare_npm(pair: LockPair) -> Iterator[Comparison]:
     packages = json.loads(pair.lock).get("packages", {})  # version 1 has none, and keeps no constraints
-    for path, name, text in pair.members(path for path in packages if "node_modules" not in path.split("/")):
-        sections = (*_SECTIONS, "peerDependencies")
-        yield name, _node_requirements(json.loads(text), *sections), _node_requirements(packages[path], *sections)
+    sections = (*_SECTIONS, "peerDependencies")
+    for member in pair.members(path for path in packages if "node_modules" not in path.split("/")):
+        required = _node_requirements(json.loads(member.text), *sections)
+        yield Comparison(member.path, required, _node_requirements(packages[member.folder], *sections))
 
 
 def _parse_yaml(text: str) -> dict[str, Any]:
@@ -176,44 +200,47 @@ def _compare_pnpm(pair: LockPair) -> Iterator[Comparison]:
     if {"overrides", "pnpmfileChecksum", "packageExtensionsChecksum", "ignoredOptionalDependencies"} & lock.keys():
         return  # what the manifests ask for was changed
     importers = lock.get("importers", {".": lock})
-    for path, name, text in pair.members(importers):
-        manifest = json.loads(text)
-        sections = [importers[path].get(section) or {} for section in _SECTIONS]
-        specifiers = {key: entry["specifier"] for section in sections for key, entry in section.items()}
-        required, locked = (
-            _node_requirements(manifest, *_SECTIONS),
-            _node_requirements({"specifiers": specifiers}, "specifiers"),
-        )
+    for member in pair.members(importers):
+        manifest = json.loads(member.text)
+        sections = [importers[member.folder].get(section) or {} for section in _SECTIONS]
+        specifiers = {name: entry["specifier"] for section in sections for name, entry in section.items()}
+        required = _node_requirements(manifest, *_SECTIONS)
+        locked = _node_requirements({"specifiers": specifiers}, "specifiers")
         peers = manifest.get("peerDependencies") or {}  # pnpm installs those, too
-        yield name, required, {key: value for key, value in locked.items() if key in required or key not in peers}
+        asked_for = {name: texts for name, texts in locked.items() if name in required or name not in peers}
+        yield Comparison(member.path, required, asked_for)
 
 
 def _compare_yarn(pair: LockPair) -> Iterator[Comparison]:
     manifest = json.loads(pair.manifest)
     if "resolutions" in manifest:
         return  # they change what is asked for
-    if "\n__metadata:" not in pair.lock:
-        if "workspaces" in manifest:
-            return  # the lock file says nothing of the packages of the workspace
-        # a heading for each entry, as `"ms@^2.0.0", ms@^2.1.0:`
-        headings = [line.rstrip(":").split(",") for line in pair.lock.splitlines() if line and line[0] not in " #"]
-        parts = [heading.strip().strip('"').rpartition("@") for entry in headings for heading in entry]
-        required = _node_requirements(manifest, *_SECTIONS)
-        yield (
-            pair.manifest_name,
-            required,
-            _select_required(_gather_constraints((name, text or "*") for name, _, text in parts), required),
-        )
-        return
+    if "\n__metadata:" in pair.lock:
+        yield from _compare_yarn_2(pair)
+    elif "workspaces" not in manifest:  # the lock file of yarn 1 says nothing of the packages of a workspace
+        yield _compare_yarn_1(pair, _node_requirements(manifest, *_SECTIONS))
+
+
+def _compare_yarn_1(pair: LockPair, required: Requirements) -> Comparison:
+    """Read the heading of each entry, as `"ms@^2.0.0", ms@^2.1.0:`."""
+    headings = [line.rstrip(":").split(",") for line in pair.lock.splitlines() if line and line[0] not in " #"]
+    parts = [part.strip().strip('"').rpartition("@") for heading in headings for part in heading]
+    locked = _gather_constraints((name, constraint or "*") for name, _, constraint in parts)
+    return Comparison(pair.manifest_name, required, _select_required(locked, required))
+
+
+def _compare_yarn_2(pair: LockPair) -> Iterator[Comparison]:
+    """Read the entry of each package of the workspace."""
     for block in pair.lock.split("\n\n"):
         if head := re.match(r'\n?"[^"\n]*@workspace:([^",\n]+)":\n', block):
-            for _, name, text in pair.members([head[1]]):
+            for member in pair.members([head[1]]):
                 entry = next(iter(_parse_yaml(block).values()))
-                yield name, _node_requirements(json.loads(text), *_SECTIONS), _node_requirements(entry, "dependencies")
+                required = _node_requirements(json.loads(member.text), *_SECTIONS)
+                yield Comparison(member.path, required, _node_requirements(entry, "dependencies"))
 
 
-# -- uv, Poetry
-
+_PACKAGE_BLOCK = re.compile(r"^\[\[package\]\]\n", re.MULTILINE)
+"""The beginning of each package in the lock files of uv and Cargo."""
 
 _REQUIREMENT = re.compile(r"\s*([A-Za-z0-9][\w.-]*)\s*(?:\[[^\]]*\])?\s*\(?([^;@)]*)\)?\s*(@[^;]*)?(;.*)?", re.DOTALL)
 _CLAUSE = re.compile(r"(==|>=|<=|!=|~=|<|>)(\d+(?:\.\d+)*)(\.\*)?")
@@ -251,39 +278,41 @@ _PLAIN_ENTRY = {"name", "specifier", "marker", "extra", "extras"}
 
 
 def _compare_uv(pair: LockPair) -> Iterator[Comparison]:
-    header, *blocks = re.split(r"^\[\[package\]\]\n", pair.lock, flags=re.MULTILINE)
+    header, *blocks = _PACKAGE_BLOCK.split(pair.lock)
     top = tomllib.loads(header)
+    if top["version"] != 1:
+        return  # a format that is not known yet
     listed = {".", *map(_normalise_name, top.get("manifest", {}).get("members", []))}
     for block in blocks:
         source = re.search(r'^source = \{ (?:editable|virtual) = "([^"\n]+)"', block[:2000], re.MULTILINE)
-        if source is None or top["version"] != 1:
-            continue  # not ours, or a format that is not known yet
+        if source is None:
+            continue  # not ours
         package = tomllib.loads(f"[[package]]\n{block}")["package"][0]
-        own, metadata = package["name"], package.get("metadata", {})
-        if {source[1], own}.isdisjoint(listed):
+        if {source[1], package["name"]}.isdisjoint(listed):
             continue  # no member of the workspace: it has a lock file of its own
-        for _, name, text in pair.members([source[1]]):
-            manifest = tomllib.loads(text)
-            project = manifest.get("project", {})
-            if {"dependencies", "optional-dependencies"} & {*project.get("dynamic", ())}:
-                continue
-            lists = [
-                project.get("dependencies", []),
-                *project.get("optional-dependencies", {}).values(),
-                *manifest.get("dependency-groups", {}).values(),
-                manifest.get("tool", {}).get("uv", {}).get("dev-dependencies", []),
-            ]
-            entries = [metadata.get("requires-dist", []), *metadata.get("requires-dev", {}).values()]
-            locked = _gather_constraints(
-                (
-                    entry["name"],
-                    _normalise_specifier(entry.get("specifier", "")) if entry.keys() <= _PLAIN_ENTRY else None,
-                )
-                for entry in chain(*entries)
-                if entry["name"] != own
-            )
-            named = _normalise_name(project.get("name", own))
-            yield name, {**_python_requirements(chain(*lists), named), named: None}, {**locked, own: None}
+        for member in pair.members([source[1]]):
+            manifest = tomllib.loads(member.text)
+            if not {"dependencies", "optional-dependencies"} & {*manifest.get("project", {}).get("dynamic", ())}:
+                yield _compare_uv_member(member.path, manifest, package)
+
+
+def _compare_uv_member(path: str, manifest: Mapping[str, Any], package: Mapping[str, Any]) -> Comparison:
+    """Compare a manifest with the entry of its package in the lock file."""
+    project, own, metadata = manifest.get("project", {}), package["name"], package.get("metadata", {})
+    requirements = chain(
+        project.get("dependencies", []),
+        *project.get("optional-dependencies", {}).values(),
+        *manifest.get("dependency-groups", {}).values(),
+        manifest.get("tool", {}).get("uv", {}).get("dev-dependencies", []),
+    )
+    entries = chain(metadata.get("requires-dist", []), *metadata.get("requires-dev", {}).values())
+    locked = _gather_constraints(
+        (entry["name"], _normalise_specifier(entry.get("specifier", "")) if entry.keys() <= _PLAIN_ENTRY else None)
+        for entry in entries
+        if entry["name"] != own
+    )
+    named = _normalise_name(project.get("name", own))
+    return Comparison(path, {**_python_requirements(requirements, named), named: None}, {**locked, own: None})
 
 
 def _compare_poetry(pair: LockPair) -> Iterator[Comparison]:
@@ -300,45 +329,55 @@ def _compare_poetry(pair: LockPair) -> Iterator[Comparison]:
     poetry = [(name, entry) for name, entry in table.get("dependencies", {}).items() if name != "python"]
     required = dict.fromkeys([*required, *(_normalise_name(name) for name, entry in poetry if isinstance(entry, str))])
     names = re.findall(r'^name = "(.+)"$', pair.lock, re.MULTILINE)
-    yield pair.manifest_name, required, _select_required(dict.fromkeys(map(_normalise_name, names)), required)
-
-
-# -- Cargo, Go
+    locked = _select_required(dict.fromkeys(map(_normalise_name, names)), required)
+    yield Comparison(pair.manifest_name, required, locked)
 
 
 _CARGO_SECTION = re.compile(r"(?:dev[-_]|build[-_])?dependencies")
 
 
 def _compare_cargo(pair: LockPair) -> Iterator[Comparison]:
-    own: dict[str, dict[str, Any]] = {}
-    for block in re.split(r"^\[\[package\]\]\n", pair.lock, flags=re.MULTILINE)[1:]:
-        if "\nsource = " not in block:
-            package = tomllib.loads(re.split(r"^\[", block, flags=re.MULTILINE)[0])
-            own[package["name"]] = package
     top = tomllib.loads(pair.manifest)
-    workspace = top.get("workspace", {})
     if "replace" in top:
         return
-    patterns = [pattern for pattern in workspace.get("members", []) if "**" not in pattern and ".." not in pattern]
-    folders = [folder for pattern in patterns for folder in sorted(pair.folder.glob(pattern))]
-    for _, name, text in pair.members(["", *(folder.relative_to(pair.folder).as_posix() for folder in folders)]):
-        manifest = tomllib.loads(text)
+    workspace = top.get("workspace", {})
+    locked_packages = _own_cargo_packages(pair.lock)
+    for member in pair.members(["", *_cargo_members(pair.folder, workspace)]):
+        manifest = tomllib.loads(member.text)
         package = manifest.get("package", {"name": ""})
-        if (locked := own.get(package["name"])) is None:
+        own, locked = package["name"], locked_packages.get(package["name"])
+        if locked is None:
             continue  # no package, or one that is excluded
         version = package.get("version", "0.0.0")
-        if isinstance(version, dict):
+        if isinstance(version, dict):  # that of the workspace
             version = workspace.get("package", {}).get("version", locked["version"])
-        required: Requirements = {package["name"]: {version}}
-        for table in (manifest, *manifest.get("target", {}).values()):
-            for section in filter(_CARGO_SECTION.fullmatch, table):
-                for key, entry in table[section].items():
-                    details = entry if isinstance(entry, dict) else {}
-                    if details.get("workspace"):
-                        details = workspace["dependencies"][key]
-                    required.setdefault(details.get("package", key) if isinstance(details, dict) else key, None)
+        required: Requirements = dict.fromkeys([own, *_cargo_dependencies(manifest, workspace)])
+        required[own] = {version}
         dependencies = [entry.split()[0] for entry in locked.get("dependencies", [])]
-        yield name, required, {**dict.fromkeys(dependencies), locked["name"]: {locked["version"]}}
+        yield Comparison(member.path, required, {**dict.fromkeys(dependencies), own: {locked["version"]}})
+
+
+def _own_cargo_packages(lock: str) -> dict[str, dict[str, Any]]:
+    """The packages of the workspace in a lock file, by name. Only packages from elsewhere have a source."""
+    blocks = [block for block in _PACKAGE_BLOCK.split(lock)[1:] if "\nsource = " not in block]
+    packages = [tomllib.loads(re.split(r"^\[", block, flags=re.MULTILINE)[0]) for block in blocks]
+    return {package["name"]: package for package in packages}
+
+
+def _cargo_members(top: Path, workspace: Mapping[str, Any]) -> list[str]:
+    """The folders of a workspace's packages, relative to its top."""
+    patterns = [pattern for pattern in workspace.get("members", []) if "**" not in pattern and ".." not in pattern]
+    return [folder.relative_to(top).as_posix() for pattern in patterns for folder in sorted(top.glob(pattern))]
+
+
+def _cargo_dependencies(manifest: Mapping[str, Any], workspace: Mapping[str, Any]) -> Iterator[str]:
+    """The names of the packages that a manifest asks for, on any machine. It may call a package by another name."""
+    for table in (manifest, *manifest.get("target", {}).values()):
+        for section in filter(_CARGO_SECTION.fullmatch, table):
+            for name, entry in table[section].items():
+                is_inherited = isinstance(entry, dict) and entry.get("workspace")
+                details = workspace["dependencies"][name] if is_inherited else entry
+                yield details.get("package", name) if isinstance(details, dict) else name
 
 
 def _compare_go(pair: LockPair) -> Iterator[Comparison]:
@@ -350,21 +389,13 @@ def _compare_go(pair: LockPair) -> Iterator[Comparison]:
     required = _gather_constraints((line[0], line[1]) for line in lines if line[0] not in replaced)
     sums = [line.split()[:2] for line in pair.lock.splitlines() if line.strip()]
     locked = _gather_constraints((module, version.removesuffix("/go.mod")) for module, version in sums)
-    yield pair.manifest_name, required, _select_required(locked, required)
+    yield Comparison(pair.manifest_name, required, _select_required(locked, required))
 
 
 def _go_lines(text: str, word: str) -> Iterator[str]:
     """The text after the directive `word`, on its line or in its block."""
     for match in re.finditer(rf"^\s*{word}\s*(?:\(([^)]*)\)|([^\n(]+))", text, re.MULTILINE):
         yield from filter(str.strip, (match[1] if match[1] is not None else match[2]).splitlines())
-
-
-class LockFormat(NamedTuple):
-    """The names of the two files of a tool, and the function that compares them."""
-
-    manifest: str
-    lock: str
-    compare: Callable[[LockPair], Iterator[Comparison]]
 
 
 FORMATS: Final = (
