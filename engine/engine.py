@@ -27,8 +27,8 @@ from engine.git import repository_root
 from engine.home import Home
 from engine.lock import HomeLock
 from engine.model import Card, Randomness, Refusal, SessionState
-from engine.overrides import Overrides
 from engine.retention import Retention
+from engine.services import Overrides
 from engine.wiring import acting, adaptation, execution, learning, memory, organisation, prediction
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""The services of one engine by name, and reads that need several of them.
+"""The services of one engine by name, reads that need several of them, and what tests put in the place of some.
 
 `engine.engine.Engine` is a `Services`. The modules of `engine.wiring` set most of its attributes; a heading below names
 the module. The wiring and the API use `Services` as a type.
@@ -17,6 +17,7 @@ from engine.activity import DECISION_KINDS, LEARNING_KINDS, MAX_ROWS, ActivitySi
 from engine.clock import Clock
 from engine.config import WorkspaceAutonomy
 from engine.events import FaultReported, WorkspaceAdded
+from engine.frozen import frozen
 from engine.git import repository_root
 from engine.git.reader import workspace_label
 from engine.home import Home
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
     from engine.execution.runners.flow_registry import FlowRegistry
     from engine.execution.runners.model.host_client import ModelHost
     from engine.execution.runners.model.single_questions import SingleQuestions
+    from engine.execution.runners.runner import Runner
+    from engine.execution.sandbox import Sandbox
     from engine.execution.sessions import Sessions
     from engine.execution.tools.toolbelt import Toolbelts
     from engine.hierarchy.agents import Agents
@@ -67,7 +70,7 @@ if TYPE_CHECKING:
     from engine.prediction.model_twin import ModelTwin
     from engine.prediction.tasks import TaskBoard
     from engine.prediction.threads import Threads
-    from engine.prediction.twin import EmbeddedTwin, EmbeddingCache
+    from engine.prediction.twin import Calibrator, EmbeddedTwin, EmbeddingCache
     from engine.prediction.workspace_watch import WorkspaceWatch
     from engine.retention import Retention
     from engine.safety.safety import Safety
@@ -243,3 +246,23 @@ class Services:
     def report(self, where: str, message: str) -> None:
         """Record a fault that does not stop work."""
         self.database.write(lambda tx: tx.record(FaultReported(where=where, message=message)))
+
+
+@frozen
+class Overrides:
+    """Replacements for the outside world in one engine, in simulations and in tests; None means the real
+    implementation. Nothing else can be replaced: rails, permits, cards, the Twin, states, schedule, quiet hours and
+    costs are always real."""
+
+    runners: Sequence[Runner] | None = None
+    contexts: ContextSource | None = None
+    calibrator: Calibrator | None = None
+    sandbox: Sandbox | None = None
+    model_host: ModelHost | None = None
+    """A host that outlives the engine, because it takes seconds to start."""
+    throw_away: bool = False
+    """The home is temporary, so commits do not wait for the disk (SQLite's `synchronous=OFF`)."""
+    unreachable: bool = False
+    """No control socket, no watcher of the stop file, no notifications."""
+    lenient: bool = False
+    """With invalid settings, the engine runs with the defaults."""

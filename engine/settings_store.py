@@ -16,8 +16,17 @@ from typing import Any
 
 from engine.clock import Clock
 from engine.config import Settings, WorkspaceSettings, workspace_path
-from engine.config.setting_keys import KeyPath, format_key, parse_key, parse_value
-from engine.config.settings_file import MAX_FILE_BYTES, BadConfig, Problem, overriding_variables, read_settings
+from engine.config.settings_file import (
+    MAX_FILE_BYTES,
+    BadConfig,
+    KeyPath,
+    Problem,
+    format_key,
+    overriding_variables,
+    parse_key,
+    parse_value,
+    read_settings,
+)
 from engine.events import Event, FaultReported, SettingChanged
 from engine.files import file_signature, read_plain, write_atomic
 from engine.model import Refusal

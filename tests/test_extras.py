@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from engine import extras
 from engine.api import model_checks
 from engine.api.doctor import examine
 from engine.api.notify.addresses import Address, is_known_service, store_address
 from engine.api.notify.delivery import deliver
 from engine.api.notify.notes import Form, Note
-from engine.config.notify_settings import Surface
+from engine.config.service_settings import Surface
 from engine.home import Home
+from engine.installed import EXTRAS, extras_command, install_command, missing_extras
 from engine.model import Refusal
 from engine.storage.shared import SharedDatabase
 
@@ -28,15 +28,15 @@ ROOT = Path(__file__).parents[1]
 @pytest.fixture
 def bare(monkeypatch: pytest.MonkeyPatch) -> None:
     """As the base alone is installed: none of the extras' modules can be found."""
-    for module, _ in extras.EXTRAS.values():
+    for module, _ in EXTRAS.values():
         monkeypatch.setitem(sys.modules, module, None)
 
 
 def test_each_extra_is_declared_by_the_package() -> None:
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    assert set(extras.EXTRAS) == set(declared) - {"all", "local-model", "test"}
-    assert declared["all"] == [f"clawpy-console[{','.join(sorted(extras.EXTRAS))}]"]
-    assert extras.missing() == ()
+    assert set(EXTRAS) == set(declared) - {"all", "local-model", "test"}
+    assert declared["all"] == [f"clawpy-console[{','.join(sorted(EXTRAS))}]"]
+    assert missing_extras() == ()
 
 
 @pytest.mark.long
@@ -47,10 +47,10 @@ def test_doctor_names_missing_extras_and_the_command_that_installs_them(home: Ho
     found = examine(home, [])
     assert found["ok"], "nothing that is broken"
     checks = {check["name"]: check for check in found["checks"]}
-    assert extras.command(*extras.EXTRAS) in checks["extras"]["message"]
-    assert checks["provider"]["fix"] == extras.command("models")
-    assert extras.command("models") in checks["prose"]["fix"]
-    assert checks["notify"]["fix"] == extras.command("notify")
+    assert extras_command(*EXTRAS) in checks["extras"]["message"]
+    assert checks["provider"]["fix"] == extras_command("models")
+    assert extras_command("models") in checks["prose"]["fix"]
+    assert checks["notify"]["fix"] == extras_command("notify")
 
 
 @pytest.mark.usefixtures("bare")
@@ -59,10 +59,10 @@ def test_a_verb_that_needs_a_missing_extra_names_it(home: Home, monkeypatch: pyt
     listed = model_checks.list_keys(home)
     [openai] = [row for row in listed["keys"] if row["name"] == "openai"]
     assert not openai["usable"]
-    assert extras.command("models") in openai["message"]
+    assert extras_command("models") in openai["message"]
     with pytest.raises(Refusal, match="extra `models`") as tested:
         model_checks.check_key(home, "openai")
-    assert tested.value.fix == extras.command("models")
+    assert tested.value.fix == extras_command("models")
     with pytest.raises(Refusal, match="extra `notify`"):
         store_address(home, "phone", "ntfys://ntfy.sh/x", in_file=False, write=lambda *_: None)
     with pytest.raises(Refusal, match="extra `postgres`"):
@@ -75,20 +75,20 @@ def test_desktop_notifications_need_no_extra_and_others_name_theirs() -> None:
     note = Note(Form.BANNER, "title", "body")
     failed = deliver(Address(Surface.PHONE, "ntfys://ntfy.sh/x", "settings"), note, {})
     assert failed.lasting
-    assert extras.command("notify") in failed.words
+    assert extras_command("notify") in failed.words
 
 
 def test_the_command_installs_into_the_running_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/my env/bin/python")
-    monkeypatch.setattr(extras, "find_spec", lambda name: name == "pip" or None)
-    assert extras.install_command("a>1", "b") == "'/my env/bin/python' -m pip install 'a>1' b"
-    monkeypatch.setattr(extras, "find_spec", lambda name: None)
-    assert extras.install_command("a>1", "b") == "uv pip install --python '/my env/bin/python' 'a>1' b"
+    monkeypatch.setattr("engine.installed.find_spec", lambda name: name == "pip" or None)
+    assert install_command("a>1", "b") == "'/my env/bin/python' -m pip install 'a>1' b"
+    monkeypatch.setattr("engine.installed.find_spec", lambda name: None)
+    assert install_command("a>1", "b") == "uv pip install --python '/my env/bin/python' 'a>1' b"
 
 
 @pytest.mark.long
 def test_the_command_needs_this_program_in_no_registry() -> None:
-    command = extras.command(*extras.EXTRAS)
+    command = extras_command(*EXTRAS)
     assert "clawpy-console" not in command
     words = [*shlex.split(command), "--dry-run", "--no-index"]
     done = subprocess.run(words, capture_output=True, text=True, check=True)
@@ -101,4 +101,4 @@ def test_in_a_checkout_that_is_not_installed_the_command_installs_the_checkout(m
         raise metadata.PackageNotFoundError(name)
 
     monkeypatch.setattr(metadata, "requires", requires)
-    assert extras.command("models", "notify").endswith(f" --editable {shlex.quote(f'{ROOT}[models,notify]')}")
+    assert extras_command("models", "notify").endswith(f" --editable {shlex.quote(f'{ROOT}[models,notify]')}")

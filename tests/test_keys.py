@@ -20,9 +20,7 @@ from keyring.backend import KeyringBackend
 
 from engine.clock import FakeClock
 from engine.home import Home
-from engine.key_file import KeyFile
-from engine.keyring import KEYRING_TIMEOUT_S, Keyring, NoKeyring, system_keyring
-from engine.keys import Keys
+from engine.keys import KEYRING_TIMEOUT_S, KeyFile, Keyring, Keys, NoKeyring, system_keyring
 from engine.model import Refusal
 from tests.support.helpers import MemoryKeyring, refused
 

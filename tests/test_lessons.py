@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.model.lessons import added_sentences, distil, lesson_id, remove_lessons, split_sentences, topics_of
+from engine.model.learnings import added_sentences, distil, lesson_id, remove_lessons, split_sentences, topics_of
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[1]
 STARTERS = {
     "engine/git/process.py": "git, the only place",
     "engine/git/command.py": "names the type of a finished process",
-    "engine/helper_processes.py": "helper processes of the engine's own code",
+    "engine/background.py": "helper processes of the engine's own code",
     "engine/execution/processes.py": "what sessions run, in the sandbox",
     "engine/execution/live_session.py": "names the type of a session's process",
     "engine/execution/runners/acp/conversation.py": "names the type of a session's process",

@@ -11,8 +11,7 @@ import pytest
 from engine import retention
 from engine.clock import FakeClock
 from engine.config import FixedSettings, Settings
-from engine.config.setting_keys import describe_accepted, parse_key
-from engine.config.settings_file import BadConfig, read_settings
+from engine.config.settings_file import BadConfig, describe_accepted, parse_key, read_settings
 from engine.events import ChangeSetLanded
 from engine.learning.candidates.adaptation import LAST_PROCESSED
 from engine.model.adaptation import RecordKind

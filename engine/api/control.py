@@ -375,7 +375,7 @@ def _own_engine(home: Home, workspaces: Sequence[str], opener: Opener, *, lenien
     """Open an engine for some verbs, and yield the function that carries them out. If `lenient`, invalid settings are
     replaced by the defaults, and the engine does not learn from sessions, because that depends on the settings."""
     from engine.api.operations import dispatch
-    from engine.overrides import Overrides
+    from engine.services import Overrides
 
     options: dict[str, Any] = {"overrides": Overrides(lenient=True)} if lenient else {}
     with closing(opener(home, workspaces=list(workspaces), start_schedule=False, resume=False, **options)) as engine:

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from engine import extras
 from engine.api.model_checks import (
     FAIL,
     OK,
@@ -45,11 +44,12 @@ from engine.api.storage_checks import (
 )
 from engine.clock import SystemClock
 from engine.config import FixedSettings, Settings
-from engine.config.notify_settings import DESKTOP_SCHEME, SPEAK_SCHEME, Surface
-from engine.config.setting_keys import VARIABLES, format_key
+from engine.config.service_settings import DESKTOP_SCHEME, SPEAK_SCHEME, Surface
+from engine.config.settings_file import VARIABLES, format_key
 from engine.git import MIN_VERSION, Git, repository_root
 from engine.git import version as git_version
 from engine.home import Home
+from engine.installed import EXTRAS, NOTIFY, extra_not_installed, extras_command, has_extra, missing_extras
 from engine.keys import Keys
 from engine.lock import read_holder
 from engine.model import Refusal, sanitise
@@ -139,11 +139,11 @@ def _check_home(home: Home) -> Check:
 
 def _check_extras() -> Check:
     """The optional extras that are not installed."""
-    absent = extras.missing()
+    absent = missing_extras()
     if not absent:
-        return Check("extras", OK, f"all installed: {', '.join(extras.EXTRAS)}")
-    message = "; ".join(f"{extra}: {extras.EXTRAS[extra][1]}" for extra in absent)
-    return Check("extras", OK, f"not installed: {message}. To install them: {extras.command(*absent)}")
+        return Check("extras", OK, f"all installed: {', '.join(EXTRAS)}")
+    message = "; ".join(f"{extra}: {EXTRAS[extra][1]}" for extra in absent)
+    return Check("extras", OK, f"not installed: {message}. To install them: {extras_command(*absent)}")
 
 
 def _check_engine(home: Home) -> Check:
@@ -304,8 +304,8 @@ def notification_checks(home: Home, settings: Settings, keys: Keys) -> list[Chec
             checks.append(Check("notify", WARN, refusal.message, refusal.fix))
             continue
         if address is not None:
-            if address.service not in (DESKTOP_SCHEME, SPEAK_SCHEME) and not extras.installed(extras.NOTIFY):
-                absent = extras.not_installed(extras.NOTIFY)
+            if address.service not in (DESKTOP_SCHEME, SPEAK_SCHEME) and not has_extra(NOTIFY):
+                absent = extra_not_installed(NOTIFY)
                 checks.append(Check("notify", WARN, f"{surface.value}: {absent.message}", absent.fix))
                 continue
             flag = "" if is_switched_on(surface, settings) else "; it is switched off"

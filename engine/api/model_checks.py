@@ -14,17 +14,16 @@ import urllib.request
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from engine import extras
 from engine.api.documents import Document
 from engine.clock import SystemClock
 from engine.config import FixedSettings, Settings, SettingsSource
-from engine.config.provider_settings import ACP, AUTO, MODEL, ProviderKind, ProviderSettings
+from engine.config.service_settings import ACP, AUTO, MODEL, ProviderKind, ProviderSettings
 from engine.execution.model_router import ModelRouter, ProviderState, describe_setup
 from engine.frozen import frozen
 from engine.hierarchy.agents import Agents
 from engine.home import Home
-from engine.keyring import NoKeyring
-from engine.keys import ENVIRONMENT, TWIN, Keys, check_name, variable
+from engine.installed import MODELS, extra_not_installed, has_extra
+from engine.keys import ENVIRONMENT, TWIN, Keys, NoKeyring, check_name, variable
 from engine.memory.index import KEY as CHROMA
 from engine.model import Refusal
 from engine.settings_store import SettingsStore
@@ -192,8 +191,8 @@ def provider_checks(router: ModelRouter, keys: Keys, *, online: bool) -> list[Ch
 
 def _unusable_provider(state: ProviderState) -> Check:
     words, fix = state.problem, f"clawpy key set {state.name}"
-    if not extras.installed(extras.MODELS):
-        absent = extras.not_installed(extras.MODELS)
+    if not has_extra(MODELS):
+        absent = extra_not_installed(MODELS)
         words, fix = absent.message, absent.fix
     return Check("provider", WARN, f"{state.name}: {words}", fix)
 
@@ -289,8 +288,8 @@ def check_key(home: Home, name: str) -> Document:
     settings, keys = _load_settings(home), Keys(home)
     _check_provider_name(settings, name)
     state = offline_router(home, settings, keys).provider(name) if name != TWIN else None
-    if state is not None and not extras.installed(extras.MODELS):
-        raise extras.not_installed(extras.MODELS)
+    if state is not None and not has_extra(MODELS):
+        raise extra_not_installed(MODELS)
     if state is None or not state.usable:
         message, fix = f"{name}: {state.problem if state else 'nothing to try it on'}", f"clawpy key set {name}"
         raise Refusal("no_key", message, "" if fix in message else fix)

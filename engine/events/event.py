@@ -1,8 +1,11 @@
-"""The base class of events, and the names in their sentences."""
+"""The base class of events, and the bus that carries events in memory."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, dataclass_transform
 
@@ -51,3 +54,72 @@ def list_names(names: Sequence[str]) -> str:
     unique = list(dict.fromkeys(names))
     more = len(unique) - MAX_NAMES
     return ", ".join(unique[:MAX_NAMES]) + (f" and {more} more" if more > 0 else "") or "nobody"
+
+
+log = logging.getLogger(__name__)
+
+
+class Subscription:
+    """A bounded queue of events for one reader. If it is full, the oldest event is dropped and counted."""
+
+    def __init__(self, bus: EventBus, wake: Callable[[], None], capacity: int) -> None:
+        self._bus = bus
+        self._wake = wake
+        self._events: deque[Event] = deque()
+        self._capacity = capacity
+        self._lock = threading.Lock()
+        self._awake = False
+        self.dropped = 0
+
+    def _offer(self, event: Event) -> None:
+        with self._lock:
+            if len(self._events) >= self._capacity:
+                self._events.popleft()
+                self.dropped += 1
+            self._events.append(event)
+            wake = not self._awake
+            self._awake = True
+        if wake:
+            self._wake()
+
+    def drain(self) -> list[Event]:
+        """Take all events since the last call, oldest first. The next event wakes the reader again."""
+        with self._lock:
+            events = list(self._events)
+            self._events.clear()
+            self._awake = False
+        return events
+
+    def close(self) -> None:
+        """Stop receiving."""
+        self._bus._remove(self)
+
+
+class EventBus:
+    """Passes events to all subscribers, from any thread. It never waits for a subscriber."""
+
+    def __init__(self) -> None:
+        self._subscriptions: tuple[Subscription, ...] = ()
+        self._lock = threading.Lock()
+
+    def subscribe(self, wake: Callable[[], None], *, capacity: int = 10_000) -> Subscription:
+        """Subscribe to all events. `wake` is called once for each batch of events, from the publishing thread, and must
+        return at once (for a screen: `loop.call_soon_threadsafe`). The reader then calls `drain`."""
+        subscription = Subscription(self, wake, capacity)
+        with self._lock:
+            self._subscriptions = (*self._subscriptions, subscription)
+        return subscription
+
+    def _remove(self, subscription: Subscription) -> None:
+        with self._lock:
+            self._subscriptions = tuple(other for other in self._subscriptions if other is not subscription)
+
+    def publish(self, event: Event) -> None:
+        """Put `event` into every queue. If the `wake` of a subscription raises, that is logged and the subscription
+        ends."""
+        for subscription in self._subscriptions:
+            try:
+                subscription._offer(event)
+            except Exception:
+                log.exception("a listener failed on %s and was taken off the bus", event.kind)
+                self._remove(subscription)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from engine.clock import Clock
 from engine.config import SettingsSource
-from engine.config.provider_settings import AUTO, FLOW, MODEL
+from engine.config.service_settings import AUTO, FLOW, MODEL
 from engine.execution.runners.flow_registry import PROSE
 from engine.execution.runners.runner import Runner
 from engine.execution.sandbox import Sandbox

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from engine.config.provider_settings import ACP, AUTO, MODEL, model_problem
+from engine.config.service_settings import ACP, AUTO, MODEL, model_problem
 from engine.execution.local_models import query_local_models
 from engine.execution.model_router import ModelChoice
 from engine.execution.runners.acp.agents import KNOWN_AGENTS, describe_agent, find_agents

@@ -12,7 +12,7 @@ from functools import partial
 from urllib.parse import SplitResult, urlsplit
 
 from engine.background import run_in_thread
-from engine.config.provider_settings import ProviderKind, ProviderSettings
+from engine.config.service_settings import ProviderKind, ProviderSettings
 from engine.model import LocalModels, sanitise
 
 TIMEOUT_S = 0.5

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from enum import Enum, auto
 
-from engine import extras
 from engine.config import SettingsSource
-from engine.config.provider_settings import ProviderKind, ProviderSettings, model_problem
+from engine.config.service_settings import ProviderKind, ProviderSettings, model_problem
 from engine.frozen import frozen
+from engine.installed import MODELS, extra_not_installed, extras_command, has_extra
 from engine.keys import Key, Keys, without_keyring
 from engine.model import Refusal
 from engine.model.adaptation import ModelRun
@@ -166,8 +166,8 @@ class ModelRouter:
             return unusable(ProviderProblem.NO_KEY, f"no key: clawpy key set {name}")
         if key is None and not is_configured:
             return unusable(ProviderProblem.NOT_CONFIGURED, f"not named in the settings: {_set_model_command(name)}")
-        if not extras.installed(extras.MODELS):
-            return unusable(ProviderProblem.NOT_INSTALLED, str(extras.not_installed(extras.MODELS)))
+        if not has_extra(MODELS):
+            return unusable(ProviderProblem.NOT_INSTALLED, str(extra_not_installed(MODELS)))
         source = KEYLESS if key is None else key.source
         return ProviderState(name, settings, source, is_configured=is_configured)
 
@@ -186,8 +186,8 @@ class ModelRouter:
             state = self.provider(provider)
         except Refusal as refusal:
             raise Refusal("no_model", f"{model_id}: {refusal.message} ({reason})", refusal.fix) from refusal
-        if not extras.installed(extras.MODELS):
-            absent = extras.not_installed(extras.MODELS)
+        if not has_extra(MODELS):
+            absent = extra_not_installed(MODELS)
             raise Refusal("no_model", f"{model_id} cannot be used ({reason}): {absent.message}", absent.fix)
         if not (state.usable or keyed):
             raise Refusal("no_model", f"{model_id} cannot be used ({reason}): {state.problem}", _fix_of(state))
@@ -196,7 +196,7 @@ class ModelRouter:
 
 def describe_setup() -> str:
     """The commands that set up a first provider."""
-    first = "" if extras.installed(extras.MODELS) else f"{extras.command(extras.MODELS)}, then "
+    first = "" if has_extra(MODELS) else f"{extras_command(MODELS)}, then "
     return f"{first}`clawpy key set openai`, or `clawpy config set providers.ollama.model NAME` for a local model"
 
 
@@ -217,8 +217,8 @@ def _fix_of(state: ProviderState) -> str:
 
 def _why_no_model(states: list[ProviderState]) -> str:
     """Why there is no usable provider with a model."""
-    if not extras.installed(extras.MODELS):
-        return extras.not_installed(extras.MODELS).message
+    if not has_extra(MODELS):
+        return extra_not_installed(MODELS).message
     without_model = [state.name for state in states if state.usable]
     if without_model:
         name = without_model[0]

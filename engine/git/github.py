@@ -27,11 +27,11 @@ from pydantic import (
     ValidationError,
 )
 
-from engine import programs
 from engine.background import Background
 from engine.clock import Clock
 from engine.frozen import frozen
 from engine.git import Git
+from engine.installed import find_program
 from engine.model import Refusal, sanitise
 from engine.model.text import validation_faults
 
@@ -124,7 +124,7 @@ class GitHub:
         """The last answer, without waiting. None if there is none yet, or if `gh` is not installed."""
         with self._lock:
             asked_at, state = self._states.get(workspace, (float("-inf"), None))
-            if self._clock.monotonic() - asked_at >= MAX_AGE_S and programs.find_program(self._program):
+            if self._clock.monotonic() - asked_at >= MAX_AGE_S and find_program(self._program):
                 self._asking.add(workspace)
                 self._background.wake()
         return state
@@ -145,7 +145,7 @@ class GitHub:
             address = address_of(workspace)
         except Refusal as refusal:
             return GitHubState(error=refusal.message)
-        program = programs.find_program(self._program, workspace)
+        program = find_program(self._program, workspace)
         if not address or program is None:
             return GitHubState(error="no remote is on GitHub" if program else "gh is inside the repository")
         host = address.partition("/")[0]

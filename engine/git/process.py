@@ -11,7 +11,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from engine import programs
+from engine.installed import find_program, search_path
 from engine.model import Refusal
 
 MIN_VERSION = (2, 38)
@@ -64,8 +64,8 @@ def run_git(
     """Run git in `folder`, with only the variables in `PASSED_ON`, `FIXED` and `environment`. No program from a folder
     in `without` is used. Raises `GitError` with exit code -1 after `timeout` seconds, and `Refusal` `no_folder`,
     `no_git`."""
-    path = programs.search_path(*without)
-    program = programs.find_program("git", *without)
+    path = search_path(*without)
+    program = find_program("git", *without)
     if program is None:
         raise Refusal("no_git", "git is not installed or not on the PATH", "install git 2.38 or newer")
     passed = {name: os.environ[name] for name in PASSED_ON if name in os.environ}

@@ -38,7 +38,7 @@ from engine.model import (
     Waiting,
     sanitise,
 )
-from engine.model.lessons import lesson_id
+from engine.model.learnings import lesson_id
 from engine.model.text import jaccard
 from engine.storage.database import Database, Transaction
 from engine.storage.rows import Row, enum_field, json_field, utc_field, value_of

@@ -18,7 +18,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 from pydantic_core import ErrorDetails, PydanticCustomError
 
-from engine.config.provider_settings import model_problem
+from engine.config.service_settings import model_problem
 from engine.files import FileCache, create_filled_folder, json_bytes, read_plain, read_table, sync_folder, write_json
 from engine.frozen import frozen
 from engine.hierarchy.tiers import DEPTH, OWNER

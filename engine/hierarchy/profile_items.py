@@ -13,7 +13,7 @@ import re
 from collections.abc import Container, Iterable, Iterator
 
 from engine.model import LeaderDecision, LeaderProfile, Pattern, ProfileEdit, Refusal
-from engine.model.lessons import lesson_id
+from engine.model.learnings import lesson_id
 from engine.model.text import INHERITED, plain, without_section
 
 MAX_ITEMS = 60

@@ -45,7 +45,7 @@ from engine.model import (
     Refusal,
     Trust,
 )
-from engine.model.lessons import lesson_id
+from engine.model.learnings import lesson_id
 from engine.storage import state
 from engine.storage.database import Database, Transaction
 from engine.storage.erasing import SearchTerms, json_contains

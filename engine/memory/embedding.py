@@ -13,8 +13,8 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, Protocol
 
+from engine.background import HelperGone
 from engine.frozen import frozen
-from engine.helper_processes import HelperGone
 from engine.memory.helper import Helper, HelperFailed
 
 if TYPE_CHECKING:

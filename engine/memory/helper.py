@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import IO, Any, ClassVar, NamedTuple
 
-from engine.helper_processes import HelperGone, HelperKeeper, HelperProcess
+from engine.background import HelperGone, HelperKeeper, HelperProcess
 
 COMMAND = (sys.executable, "-m", "engine.memory.helper_main")
 

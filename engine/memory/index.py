@@ -16,9 +16,8 @@ from dataclasses import field
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from engine.background import Background
+from engine.background import Background, HelperGone
 from engine.frozen import frozen
-from engine.helper_processes import HelperGone
 from engine.memory.helper import Helper, HelperFailed
 from engine.memory.store import LAYERS, MemoryStore
 from engine.model import Layer

@@ -26,7 +26,7 @@ from engine.model import (
     SourceKind,
 )
 from engine.model.base import Trust, may_guide
-from engine.model.lessons import remove_lessons
+from engine.model.learnings import remove_lessons
 from engine.model.prompts import OWN_TEXT
 from engine.model.text import plain, without_invalid_xml
 

@@ -10,8 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 
-from engine.background import Background
-from engine.helper_processes import HelperGone
+from engine.background import Background, HelperGone
 from engine.memory.embedding import Embedder, NoEmbedder
 from engine.memory.helper import Helper, HelperFailed
 from engine.memory.question import MONTHS

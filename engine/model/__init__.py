@@ -11,23 +11,18 @@ from typing import TYPE_CHECKING, Any
 
 from engine.model.base import *
 from engine.model.cards import *
-from engine.model.layers import *
-from engine.model.organisation import *
 from engine.model.rails import *
 from engine.model.sessions import *
 from engine.model.text import *
 
 if TYPE_CHECKING:
-    from engine.model.changes import *
     from engine.model.decisions import *
     from engine.model.guidance import *
     from engine.model.learnings import *
-    from engine.model.lessons import *
     from engine.model.memory import *
     from engine.model.prompts import *
-    from engine.model.rail_states import *
 
-_LATER = ("changes", "rail_states", "prompts", "memory", "guidance", "lessons", "learnings", "decisions")
+_LATER = ("prompts", "memory", "guidance", "learnings", "decisions")
 """Modules that the first frame does not need. Each is imported when one of its names is first used."""
 
 

@@ -1,4 +1,4 @@
-"""Money, ids, randomness, the parts of the day, trust labels, and `Refusal`, the error that says how to fix it."""
+"""What all modules of values use: money, ids, randomness, parts of the day, layers, trust labels, and `Refusal`."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
+
+from engine.frozen import frozen
 
 MICRO = 1_000_000
 
@@ -138,3 +140,28 @@ def label(trust: Trust | None, *, approved: bool = False) -> str:
 def may_guide(trust: Trust, *, approved: bool) -> bool:
     """Whether a text may be guidance in a prompt."""
     return approved or trust is not Trust.QUOTED
+
+
+class Layer(StrEnum):
+    """The seven layers (SPEC 4.1-4.7)."""
+
+    MARKDOWN = "A"
+    LEDGER = "B"
+    VECTORS = "C"
+    CAPTURE = "D"
+    CONTEXT = "E"
+    GRAPH = "F"
+    PARA = "G"
+
+
+@frozen
+class LayerState:
+    """The state of a layer: ready, building, degraded or off. `progress` is from 0 to 1, `fresh_at` the time of its
+    newest entry."""
+
+    layer: Layer
+    count: int
+    fresh_at: datetime | None
+    state: str
+    words: str = ""
+    progress: float = 1.0

@@ -13,7 +13,7 @@ from typing import Any
 
 from engine.frozen import frozen
 from engine.model.base import Trust, may_guide
-from engine.model.lessons import LESSON, lesson_id
+from engine.model.learnings import LESSON, lesson_id
 from engine.model.prompts import PromptLine
 
 # -- findings

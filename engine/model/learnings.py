@@ -1,14 +1,225 @@
-"""Entries of the promotion chain, their scopes, and reports of a run (SPEC 6)."""
+"""Lessons, and the entries of the promotion chain that have them (SPEC 6).
+
+A lesson is the rule in a sentence. Its id follows from the words of the rule, so it is the same in learning entries,
+patterns, souls and prompts.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import field
 from datetime import datetime
 from enum import StrEnum
 
 from engine.frozen import frozen
 from engine.model.base import Trust, may_guide
+
+LESSON = "les_"
+"""Prefix of the id of a lesson."""
+
+
+@frozen
+class Rule:
+    """The rule in one sentence."""
+
+    text: str
+    general: bool
+    """Whether it is about a kind of thing, not about one thing."""
+    why: str
+    """The words that show this."""
+
+
+@frozen
+class Correction:
+    """The operator's edit of a card's prompt before approval."""
+
+    original: str
+    edited: str
+    agent: str = ""
+    kind: str = ""
+    channel: str = ""
+    session: str = ""
+    estimate: int = 0
+    """Estimated cost of the work in micro-dollars."""
+    reach: int = 1
+    """Number of cards on the same channel among the latest 200 decided ones, at least 1."""
+
+
+_SENTENCE = re.compile(r"(?<=[.!?;])\s+|\n+")
+_CLAUSE = re.compile(r"[,:]\s+(?:and\s+)?|\s+and\s+")
+_FUNCTION_WORDS = frozenset(
+    (
+        *("a", "an", "the", "that", "this", "these", "to", "of", "in", "on", "at", "for", "and", "or"),
+        *("is", "are", "was", "were", "be", "it", "its", "we", "i", "you"),
+    )
+)
+
+
+def _any(*words: str) -> re.Pattern[str]:
+    return re.compile("|".join(words), re.IGNORECASE)
+
+
+_STANDING = r"from now on|going forward|in (?:the )?future|in general|generally|as a rule|by default|next time"
+_LEAD = _any(
+    r"^(?:please|also|and|but|so|then|ok(?:ay)?)\b[,:]?\s+",
+    r"^(?:no|actually),\s+",
+    r"^(?:remember|note|important|reminder|decision|decided|agreed|correction|fact|rule|fyi)\s*[:—–]\s*",
+    r"^(?:remember|note|keep in mind|be aware)(?: that)?\s+(?!to\b)",
+    r"^(?:remember|be sure|take care|do not forget|don['’]t forget) to\s+",
+    r"^(?:make sure|be sure|ensure|take care|see to it)(?: that)?\s+",
+    r"^(?:I want|I['’]d like|I would like) you to\s+",
+    r"^you (?:should|must|have to|need to)\s+",
+    r"^(?:we|I) (?:have |['’]ve )?(?:decided|agreed|chose) (?:to|that)\s+",
+    rf"^(?:{_STANDING}),?\s+",
+)
+_SHOULD_NOT = _any(r"^you (?:(?:should|must|may) not|(?:should|must)n['’]t|(?:are not|aren['’]t) (?:supposed )?to)\s+")
+_THIS = "the|this|that|these|those|his|her|its|our|your|my"
+_SINGLE_CASE = _any(r"\b(?:this|these|those|today|tonight|tomorrow|yesterday|right now|for now|for once|once more)\b")
+_ALWAYS = _any(rf"\b(?:always|never|whenever|{_STANDING})\b")
+_EVERY = _any(
+    r"^(?:(?:before|after) )?(?:every|each|all|any|no) (?!(?:of|the|this|that|these|those|two|three|\d+)\b)\w+",
+    r"^(?:anything|everything|nothing)\b",
+)
+"""Of whom a statement is. Within an order "every" says no more than how much there is to do once."""
+_PRACTICE = _any(
+    r"\bwe (?:always |never |only |no longer )?"
+    r"(?:use|keep|write|prefer|name|call|put|avoid|test|run|ship|want|do not|don['’]t)\b"
+)
+_WISH = _any(r"\b(?:I|the operator) (?:always |never )?(?:prefers?|wants?|likes?|dislikes?) (?!the\b|an?\b|it\b|you\b)")
+_PLURAL = re.compile(
+    rf"^(?!(?:{_THIS})\b)(?:(?!the )[a-z][\w-]* ){{0,2}}?(?P<kind>[a-z]\w*[^\Ws])s\s+"
+    r"(?:are(?! (?:in|on|at|under|here|there|now|still|red|green|broken|missing|wrong)\b)|have|must|should|need|may|go"
+    r"|end|start|begin|use|live|stay|belong|come|carry|say|do|don['’]t|take|get|contain|stand|follow|name|tell|read)\b",
+    re.IGNORECASE,
+)
+_GENERIC = re.compile(r"^an? (?P<kind>[\w-]+(?: [\w-]+)?) (?:must|should|needs?|has|gets?|is|ends?|begins?)\b", re.I)
+_CASE = _any(
+    r"^(?:when|if|where) (?:an? |you |tests? |something |nothing )",
+    rf"^(?:before|after|when) \w+ing\b(?! (?:{_THIS})\b)",
+)
+_BARE = r"(?!(?:the|this|that|an?|it|them|my|your|our|his|her|one|both|another|more|him)\b)"
+_MANNER = re.compile(
+    rf"^(?:(?:use|prefer|avoid|spell|cite) {_BARE}|(?:do not|don['’]t|stop) \w+(?:ing)? {_BARE}[\w-]+s\b"
+    rf"|(?:keep|end|begin|start|name|format|quote|write|put|state|say|round) {_BARE}(?:[\w-]+ ){{0,2}}?[\w-]+s\b"
+    r" (?:in|with|by|before|after|first|as|at|without|under|short|small|plain|\w+ly\b))",
+    re.IGNORECASE,
+)
+
+
+def split_sentences(text: str) -> list[str]:
+    """The sentences of a text with at least two words, each in one line and without a list mark."""
+    line = (" ".join(sentence.split()).strip("-*• ") for sentence in _SENTENCE.split(text))
+    return [text for text in line if len(text.split()) > 1]
+
+
+def distil(sentence: str) -> Rule:
+    """The rule in a sentence, without its introduction and its full stop: "Please make sure that docs end with a full
+    stop." becomes "docs end with a full stop", a rule about a kind of thing, docs."""
+    line = " ".join(sentence.split())
+    bare, before = line, ""
+    while bare != before:
+        before, bare = bare, _LEAD.sub("", _SHOULD_NOT.sub("do not ", bare), count=1)
+    bare = bare.rstrip(" .;!") or line
+    first = bare.split(" ", 1)[0]
+    if first[1:].islower() and bare != line.rstrip(" .;!"):
+        bare = bare[0].lower() + bare[1:]
+    return Rule(bare, *_generalises(line, bare))
+
+
+def added_sentences(original: str, edited: str) -> list[str]:
+    """The sentences of `edited` that are not in `original`; of one that extends a sentence of `original`, only the
+    extension."""
+    before = [normalise(text).split() for text in split_sentences(original)]
+    new = [text for text in split_sentences(edited) if normalise(text).split() not in before]
+    return [_extension(text, before) for text in new]
+
+
+def _extension(sentence: str, before: list[list[str]]) -> str:
+    words = sentence.split()
+    for former in before:
+        rest = words[len(former) :]
+        if len(rest) > 1 and normalise(" ".join(words[: len(former)])).split() == former:
+            return " ".join(rest)
+    return sentence
+
+
+def normalise(text: str) -> str:
+    """A text for exact comparison: its words in lower case, without punctuation."""
+    return " ".join(re.findall(r"\w+", text.casefold())) or " ".join(text.casefold().split())
+
+
+def content_words(text: str) -> list[str]:
+    """The words of a text in lower case and in order, without function words such as "the"."""
+    return [word for word in normalise(text).split() if word not in _FUNCTION_WORDS]
+
+
+def lesson_id(text: str) -> str:
+    """The id of the lesson in a rule or sentence; it does not depend on function words, case and punctuation."""
+    words = content_words(distil(text).text) or [normalise(text)]
+    return LESSON + hashlib.sha256(" ".join(words).encode(errors="replace")).hexdigest()[:12]
+
+
+def lessons_of(texts: Iterable[str]) -> frozenset[str]:
+    """The ids of the lessons in these texts, one for each text."""
+    return frozenset(map(lesson_id, texts))
+
+
+def remove_lessons(text: str, lessons: frozenset[str]) -> str:
+    """A text without the sentences, and ends of sentences, that contain one of these lessons."""
+    if not lessons:
+        return text
+    parts = re.split(r"((?<=[.!?;])\s+|\n+)", text)
+    sentences_and_gaps = zip(parts[::2], [*parts[1::2], ""], strict=True)
+    cleaned = ((_until_lesson(text, lessons), text, gap) for text, gap in sentences_and_gaps)
+    return "".join(remaining + gap for remaining, text, gap in cleaned if remaining or not text)
+
+
+def _until_lesson(sentence: str, lessons: frozenset[str]) -> str:
+    """A sentence up to the lesson in it, with its punctuation; "" when it begins with the lesson."""
+    starts = [0, *(clause.start() for clause in _CLAUSE.finditer(sentence))]
+    matches = (start for start in starts if lesson_id(_CLAUSE.sub("", sentence[start:], count=start > 0)) in lessons)
+    cut = next(matches, len(sentence))
+    if not cut:
+        return ""
+    end = sentence.rstrip(".!?;")
+    return sentence[: min(cut, len(end))] + sentence[len(end) :]
+
+
+_TOPICS = {
+    "tests": r"tests?|pytest|coverage|fixtures?|assert\w*",
+    "documentation": r"docs?|docstrings?|readme|documentation|manual|change ?log",
+    "writing": r"sentences?|words?|spelling|tone|titles?|summar(?:y|ies)|prose",
+    "frontend interface": r"buttons?|screens?|layout|colou?rs?|css|dialogs?|pages?",
+    "backend": r"database|schema|migrations?|api|endpoints?|servers?|sql|quer(?:y|ies)",
+    "code": r"functions?|class(?:es)?|modules?|types?|lint\w*|imports?|refactor\w*|variables?|exceptions?|comments?",
+    "finance": r"costs?|prices?|budgets?|money|cents?",
+    "research analysis": r"sources?|figures?|measure\w*|evidence|benchmarks?",
+}
+_TOPIC = {name: re.compile(rf"\b(?:{pattern})\b", re.IGNORECASE) for name, pattern in _TOPICS.items()}
+
+
+def topics_of(text: str, work: str = "") -> str:
+    """The topics of a lesson, in words: those of its text and of the `work` in which it was found."""
+    named = [name for name, pattern in _TOPIC.items() if pattern.search(text)]
+    return " ".join(dict.fromkeys(re.findall(r"[a-z0-9]+", " ".join([*named, work]).lower())))
+
+
+def _generalises(line: str, bare: str) -> tuple[bool, str]:
+    if text := _SINGLE_CASE.search(bare):
+        return False, f"about one thing: “{text[0]}”"
+    if word := _ALWAYS.search(line) or _EVERY.match(bare):
+        return True, f"about a kind of thing: “{word[0].strip()}”"
+    for pattern in (_PLURAL, _GENERIC):
+        if (match := pattern.match(bare)) is not None:
+            plural = "s" if pattern is _PLURAL else ""
+            return True, f"about a kind of thing: {match['kind']}{plural}"
+    if _PRACTICE.search(bare) or _WISH.search(bare):
+        return True, "about how things are done here"
+    if _CASE.search(bare) or _MANNER.match(bare):
+        return True, "about a kind of case"
+    return False, "about one thing; three tasks must confirm it"
 
 
 class LearningScope(StrEnum):
@@ -104,7 +315,7 @@ class LearningEntry:
     approved_by: str = ""
     approved_at: datetime | None = None
     lesson: str = ""
-    """The id of its lesson (`engine.model.lessons`), also after the operator edits the text."""
+    """The id of its lesson (see `lesson_id`), also after the operator edits the text."""
 
     @property
     def may_guide(self) -> bool:

@@ -8,8 +8,7 @@ from enum import StrEnum
 from typing import Literal
 
 from engine.frozen import frozen
-from engine.model.base import Trust
-from engine.model.layers import Layer
+from engine.model.base import Layer, Trust
 from engine.model.prompts import PromptPart
 
 

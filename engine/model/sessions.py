@@ -1,14 +1,64 @@
-"""Values of sessions, their results (SPEC 2.12, 3.8), and the operator's queue (9.3)."""
+"""Agents at work: tasks, sessions, what these changed, and the operator's queue (SPEC 1.1, 2.12, 3.8, 3.9, 9.3)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import itertools
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
 from engine.frozen import frozen
+
+
+@frozen
+class Task:
+    """One entry of the task board. state: open, running, done, failed. It needs other tasks done first: `needs` are all
+    of them, `waits_for` those that are not done yet."""
+
+    id: str
+    title: str
+    state: str
+    channel: str
+    workspace: str
+    source: str
+    created_at: datetime
+    updated_at: datetime
+    session_id: str | None = None
+    note: str = ""
+    needs: tuple[str, ...] = ()
+    waits_for: tuple[str, ...] = ()
+
+
+@frozen
+class AgentActivity:
+    """The current work of an agent, and the totals of all its sessions."""
+
+    state: str = "idle"
+    """"idle", "queued", "running", "waiting" (for the operator's word), "broken" or "retired"."""
+    current_tokens: int = 0
+    """The tokens of its current work."""
+    sessions: int = 0
+    total_tokens: int = 0
+    total_cost: int = 0
+    """In micro-dollars."""
+
+
+@frozen
+class AgentView:
+    """An agent as its folder says, and its activity. `broken` holds the reason when the folder cannot be read."""
+
+    id: str
+    title: str
+    reports_to: str
+    tier: int
+    tier_rule: str
+    domain: str
+    channels: tuple[str, ...]
+    activity: AgentActivity = AgentActivity()
+    broken: str = ""
+    archetype: str = ""
 
 
 class SessionState(StrEnum):
@@ -230,3 +280,113 @@ class PermissionRequest:
     answer: PermissionAnswer | None = None
     withdrawn: bool = False
     by: str = ""
+
+
+class ChangeState(StrEnum):
+    """The state of a change set (SPEC 3.9)."""
+
+    WAITING = "waiting"
+    LANDED = "landed"
+    BRANCHED = "branched"
+    DISCARDED = "discarded"
+    UNDONE = "undone"
+
+
+@frozen
+class FileChange:
+    """One file of a change set. status: "added", "modified", "deleted", "renamed", "mode", "left out" (a repository of
+    its own, which is no part of the change set); lines None for binary. `note` says in one line what a reviewer must
+    know first: that it is a link, a change of its mode, which tool runs it. `refused`: why it cannot be landed."""
+
+    path: str
+    status: str
+    added: int | None
+    removed: int | None
+    old_path: str = ""
+    note: str = ""
+    refused: str = ""
+
+
+@frozen
+class DiffComment:
+    """A comment on one line of a change set. `line` counts from 1 in the new file, or in the old file if `old`; `quote`
+    is the text of that line. `at` and `sent` are ISO instants; `sent` is "" until the comment was sent to an agent."""
+
+    number: int
+    path: str
+    line: int
+    quote: str
+    text: str
+    at: str
+    old: bool = False
+    sent: str = ""
+
+
+@frozen
+class FilePart:
+    """A file of a change set to be landed: the rest of it, or only the hunks with these numbers. Hunks are numbered
+    from 1 in the diff of the whole change set, including those that are landed."""
+
+    path: str
+    hunks: tuple[int, ...] = ()
+
+
+@frozen
+class ChangeSet:
+    """The changes of a session, waiting to be landed."""
+
+    id: str
+    session_id: str
+    prediction_id: str
+    workspace: str
+    state: ChangeState
+    files: tuple[FileChange, ...]
+    """While a part of it is landed: the rest."""
+    title: str
+    created_at: datetime
+    decided_at: datetime | None = None
+    branch: str = ""
+    check: CheckResult | None = None
+    note: str = ""
+    landed: int = 0
+    """Number of files changed by landings that can be undone."""
+    comments: tuple[DiffComment, ...] = ()
+    landings: int = 0
+    """Number of landings that can be undone."""
+
+
+@frozen
+class FileDiff:
+    """One file of a change set as a screen shows it: `hunks` is sanitised unified diff text, "" for binary files.
+
+    status as in `FileChange`; `cut` says that `hunks` was too long and ends early; `all_or_nothing`: its hunks cannot
+    be landed one by one. `landed`: hunks of these numbers, from 1, are landed; they are not in `hunks`, and the others
+    keep their numbers.
+    """
+
+    path: str
+    status: str
+    old_path: str
+    binary: bool
+    hunks: str
+    cut: bool = False
+    all_or_nothing: bool = False
+    landed: tuple[int, ...] = ()
+
+    @property
+    def numbers(self) -> Iterator[int]:
+        """The numbers of the hunks in `hunks`, and then of those that would follow."""
+        return (number for number in itertools.count(1) if number not in self.landed)
+
+
+@frozen
+class LandPreview:
+    """Whether a change set would land now (SPEC 3.9). `conflicts` are files that both sides changed, `in_the_way` are
+    paths that exist where a file must be written, and `unsupported` are files that cannot be landed, with the
+    reason."""
+
+    clean: bool
+    conflicts: tuple[str, ...] = ()
+    in_the_way: tuple[str, ...] = ()
+    unsupported: tuple[str, ...] = ()
+    files: int = 0

@@ -19,7 +19,7 @@ from engine.engine import Engine, open_engine
 from engine.frozen import frozen
 from engine.home import Home
 from engine.model import Randomness, Refusal
-from engine.overrides import Overrides
+from engine.services import Overrides
 from engine.simulation.month import Observations, SimulatedMonth
 from engine.simulation.operator import SimulatedOperator
 from engine.simulation.report import make_document

@@ -15,9 +15,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from engine import extras
 from engine.events import CloudSyncFailed
 from engine.frozen import frozen
+from engine.installed import POSTGRES, extra_not_installed
 from engine.model import Refusal, sanitise
 from engine.storage import state
 from engine.storage.database import Database
@@ -97,7 +97,7 @@ class SharedDatabase:
         try:
             import psycopg
         except ImportError as error:
-            raise extras.not_installed(extras.POSTGRES) from error
+            raise extra_not_installed(POSTGRES) from error
         try:
             return psycopg.connect(
                 self._url,

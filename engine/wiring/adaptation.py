@@ -25,7 +25,7 @@ from engine.learning.candidates.overlays import Overlays, Trials
 from engine.learning.candidates.reading import HealedTests, ModelPrice, ModelsUsed
 from engine.model import ChangeState, ParaFact, Refusal, SessionView, TranscriptLine, Trust, Verdict
 from engine.model.adaptation import Candidate, FixTemplate, FlowOffload, Overlay, PromptFragment
-from engine.model.lessons import Correction
+from engine.model.learnings import Correction
 from engine.prediction.templates.work import LearnedWork
 from engine.storage.validation_runs import mended_tests
 from engine.wiring.lookups import correction, find_or_none

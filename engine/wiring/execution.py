@@ -38,8 +38,8 @@ from engine.learning.learnings.prompt_part import LearningsPart, record_uses
 from engine.memory.recall_in_prompts import RecallPromptPart
 from engine.memory.summary_sharing import from_others
 from engine.model import CheckResult, PromptRequest, SessionView
-from engine.overrides import Overrides
 from engine.safety.safety import Hooks, Safety
+from engine.services import Overrides
 from engine.storage.database import Transaction
 from engine.wiring.lookups import find_card
 from engine.wiring.prediction import last_workspace_activity

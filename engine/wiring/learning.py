@@ -27,7 +27,7 @@ from engine.model import (
     TranscriptLine,
 )
 from engine.model.adaptation import CandidateStatus, CandidateType, PromptFragment
-from engine.model.lessons import lessons_of, topics_of
+from engine.model.learnings import lessons_of, topics_of
 from engine.wiring.lookups import channel_reach, correction, find_card, find_or_none
 
 if TYPE_CHECKING:

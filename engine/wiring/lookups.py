@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
 from engine.model import Card, Refusal
-from engine.model.lessons import Correction
+from engine.model.learnings import Correction
 
 if TYPE_CHECKING:
     from engine.services import Services

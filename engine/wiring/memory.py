@@ -21,8 +21,8 @@ from engine.memory.knowledge import Knowledge
 from engine.memory.memory import MemoryService
 from engine.memory.summary_sharing import SummarySharing
 from engine.memory.transcript_import import Importer
-from engine.overrides import Overrides
 from engine.prediction.approvals import link_session
+from engine.services import Overrides
 from engine.settings_store import SettingsStore
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger

@@ -22,7 +22,7 @@ from engine.memory.agent_files import AgentFiles
 from engine.memory.transcript_import import reply_pairs
 from engine.model import AgentActivity, LeaderDecision
 from engine.model.base import may_guide
-from engine.overrides import Overrides
+from engine.services import Overrides
 from engine.wiring.memory import shared_database
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from engine.config.provider_settings import AUTO
+from engine.config.service_settings import AUTO
 from engine.events import TwinAnswered
 from engine.execution.runners.model.single_questions import SingleQuestions
 from engine.execution.runners.toolchains.projects import ProjectCache, find_projects
@@ -24,7 +24,6 @@ from engine.learning.decisions.training import Training
 from engine.learning.decisions.training_provider import Account, Provider, TrainingError
 from engine.learning.decisions.training_runs import TrainingPlan, TwinModel
 from engine.model import Assignment, NoAnswer, Refusal, microusd
-from engine.overrides import Overrides
 from engine.prediction import templates
 from engine.prediction.approvals import Approvals
 from engine.prediction.card_store import CardStore
@@ -43,6 +42,7 @@ from engine.prediction.tasks import TaskBoard
 from engine.prediction.templates.work import propose_learned
 from engine.prediction.threads import Threads
 from engine.prediction.twin import EmbeddedTwin, EmbeddingCache
+from engine.services import Overrides
 from engine.settings_store import SettingsStore
 from engine.wiring.adaptation import learned_work
 

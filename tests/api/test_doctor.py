@@ -20,11 +20,9 @@ from engine.api.doctor import notification_checks
 from engine.api.storage_checks import index_server_checks, shared_database_checks
 from engine.clock import FakeClock
 from engine.config import GatewaySettings, MemorySettings, Settings
-from engine.config.notify_settings import NotifySettings, SurfaceSettings
-from engine.config.provider_settings import PROVIDERS
+from engine.config.service_settings import PROVIDERS, NotifySettings, SurfaceSettings
 from engine.home import Home
-from engine.keyring import Keyring
-from engine.keys import Keys
+from engine.keys import Keyring, Keys
 from engine.lock import HomeLock
 from engine.storage import database_file
 from tests.api.notify.notification_server import NotificationServer

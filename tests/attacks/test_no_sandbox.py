@@ -14,7 +14,7 @@ from engine.engine import Engine, open_engine
 from engine.execution.sandbox.ladder import NoSandbox
 from engine.home import Home
 from engine.model import Card, DecidedBy, Refusal, Verdict
-from engine.overrides import Overrides
+from engine.services import Overrides
 from tests.conftest import Repository
 
 pytestmark = pytest.mark.attack("no sandbox")

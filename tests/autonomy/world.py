@@ -26,7 +26,7 @@ from engine.model import (
     Randomness,
     SessionView,
 )
-from engine.overrides import Overrides
+from engine.services import Overrides
 from engine.storage.ledger import LedgerEntry
 from tests.conftest import Repository
 

@@ -24,7 +24,7 @@ from engine.clock import FakeClock
 from engine.execution.runners.model.host_client import ModelHost
 from engine.model import Randomness, SessionView
 from engine.model.adaptation import Candidate, CandidateStatus
-from engine.overrides import Overrides
+from engine.services import Overrides
 from tests.conftest import Repository
 from tests.support.helpers import read_table
 from tests.support.model_server import ModelServer, Reply, Request, calls

@@ -15,8 +15,8 @@ from clawpy_console.cli.main import main
 from clawpy_console.cli.verbs import VERBS, Verb
 from engine.api.offline import completion_names, source_files
 from engine.config import Settings
-from engine.config.provider_settings import ProviderSettings
-from engine.config.setting_keys import describe_accepted
+from engine.config.service_settings import ProviderSettings
+from engine.config.settings_file import describe_accepted
 from engine.execution.runners import flows
 from engine.execution.runners.acp.agents import KnownAgent
 from engine.execution.runners.flow import Flow

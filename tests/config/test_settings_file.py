@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.config import Settings, WorkspaceAutonomy
-from engine.config.setting_keys import VARIABLES, describe_accepted, parse_key
-from engine.config.settings_file import BadConfig, read_settings
+from engine.config.settings_file import VARIABLES, BadConfig, describe_accepted, parse_key, read_settings
 from engine.home import Home
 from engine.model import Refusal
 

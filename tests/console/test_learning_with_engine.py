@@ -20,7 +20,7 @@ from engine.engine import Engine
 from engine.home import Home
 from engine.model import LearningScope, PromptRequest
 from engine.model.adaptation import CandidateStatus, RecordKind
-from engine.overrides import Overrides
+from engine.services import Overrides
 from tests.conftest import MONDAY_MORNING
 from tests.console.conftest import until, until_loaded
 

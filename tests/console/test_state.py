@@ -13,7 +13,7 @@ from clawpy_console.state import TOPICS, AppState, ReadScope, read_topics, used_
 from engine.events import Event
 from engine.home import Home
 from engine.model import MICRO, AgentActivity, AgentView, Hold
-from engine.model.rail_states import CostState
+from engine.model.rails import CostState
 from tests.console import stand_in_data
 from tests.console.conftest import running, wait_for_text
 from tests.console.stand_in import StandIn

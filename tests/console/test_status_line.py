@@ -9,7 +9,7 @@ from clawpy_console.app import ConsoleApp
 from clawpy_console.state import AppState, Autonomy
 from clawpy_console.widgets.status import SCREENS, STOP_TEXT, screen_tabs, state_line
 from engine.model import MICRO, Phase
-from engine.model.rail_states import CostState
+from engine.model.rails import CostState
 from tests.console.conftest import running, screen_text
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import NOW

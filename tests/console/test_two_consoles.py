@@ -16,7 +16,7 @@ from engine.clock import FakeClock
 from engine.engine import Engine
 from engine.home import Home
 from engine.model import Status
-from engine.overrides import Overrides
+from engine.services import Overrides
 from tests.conftest import MONDAY_MORNING
 from tests.console.conftest import screen_text, until, until_loaded
 

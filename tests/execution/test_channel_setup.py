@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from engine.clock import FakeClock
-from engine.config.provider_settings import ProviderKind, ProviderSettings
+from engine.config.service_settings import ProviderKind, ProviderSettings
 from engine.execution.channel_setup import ChannelSetup
 from engine.execution.local_models import MAX_ANSWER_BYTES, MAX_MODELS, TIMEOUT_S, query_local_models
 from engine.model import Refusal

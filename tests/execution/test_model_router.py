@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from engine.config import FixedSettings
-from engine.config.provider_settings import PROVIDERS, ProviderKind
+from engine.config.service_settings import PROVIDERS, ProviderKind
 from engine.config.settings_file import read_settings
 from engine.execution.model_router import ModelRouter
 from engine.keys import Key

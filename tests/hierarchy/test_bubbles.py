@@ -20,7 +20,7 @@ from engine.hierarchy.organisation import CascadeConfig
 from engine.hierarchy.teaching import remove_lesson
 from engine.hierarchy.tiers import AgentTier
 from engine.model import Bubble, BubbleState, LeaderProfile, Learning, Pattern, Refusal, Trust
-from engine.model.lessons import lesson_id
+from engine.model.learnings import lesson_id
 from engine.storage import rows
 from engine.storage.database import Database
 from engine.storage.rows import driver_of

@@ -22,7 +22,7 @@ from engine.model import (
     Pattern,
     SourceKind,
 )
-from engine.model.lessons import lesson_id
+from engine.model.learnings import lesson_id
 from tests.hierarchy.guidance_world import World, edit_profile
 from tests.support.helpers import refused
 

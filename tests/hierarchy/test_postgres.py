@@ -32,7 +32,7 @@ from engine.model import (
     SessionState,
     SessionView,
 )
-from engine.overrides import Overrides
+from engine.services import Overrides
 from tests.conftest import MONDAY_MORNING, Repository
 from tests.hierarchy.guidance_world import edit_profile, learning
 

@@ -28,7 +28,7 @@ from engine.model import (
     Score,
     SourceKind,
 )
-from engine.overrides import Overrides
+from engine.services import Overrides
 from engine.storage.database import Database
 from engine.storage.erasing import SearchTerms
 from engine.storage.state import unfinished_intents

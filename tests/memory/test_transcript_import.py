@@ -17,7 +17,7 @@ from engine.home import Home
 from engine.memory.agent_turns import MAX_LINE_BYTES, read_turn
 from engine.memory.transcript_import import Importer
 from engine.model import RETENTION_BY_KIND, Retention
-from engine.overrides import Overrides
+from engine.services import Overrides
 from engine.storage.database import Database
 from engine.wiring.acting import last_operator_activity
 from engine.wiring.prediction import last_workspace_activity

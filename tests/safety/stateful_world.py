@@ -23,9 +23,9 @@ from engine.engine import Engine, open_engine
 from engine.execution.live_session import LiveSession
 from engine.execution.runners.runner import RunnerResult
 from engine.model import DecidedBy, DecidedCard, DecisionSignal, Randomness, Refusal, SessionView, Source
-from engine.overrides import Overrides
 from engine.prediction.card_rows import CardRow
 from engine.safety.pipeline import RAIL_ORDER, CrosspollLog
+from engine.services import Overrides
 from engine.simulation.runner import SimulatedSandbox
 from engine.simulation.simulate import open_world
 from tests.safety import oracle

@@ -23,7 +23,7 @@ from engine.clock import FakeClock
 from engine.engine import Engine
 from engine.home import Home
 from engine.model import Card, CheckResult, SessionView, Tier
-from engine.overrides import Overrides
+from engine.services import Overrides
 from tests.conftest import MONDAY_MORNING, Repository
 
 ENDS_WITHIN = 120.0

@@ -16,8 +16,7 @@ import secrets
 from typing import Any, NamedTuple
 
 from engine.home import Home
-from engine.keyring import NoKeyring
-from engine.keys import FILE, Keys
+from engine.keys import FILE, Keys, NoKeyring
 from engine.lock import read_holder
 from engine.model import Refusal
 from engine.storage import state

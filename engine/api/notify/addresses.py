@@ -11,11 +11,10 @@ from dataclasses import field
 from typing import Any
 from urllib.parse import urlsplit
 
-from engine import extras
 from engine.api.notify.notes import is_switched_on, setting_of
 from engine.clock import SystemClock
 from engine.config import SettingsSource
-from engine.config.notify_settings import (
+from engine.config.service_settings import (
     DESKTOP_SCHEME,
     OPEN_SCHEMES,
     SPEAK_SCHEME,
@@ -27,6 +26,7 @@ from engine.config.notify_settings import (
 )
 from engine.frozen import frozen
 from engine.home import Home
+from engine.installed import NOTIFY, extra_not_installed, has_extra
 from engine.keys import ENVIRONMENT, Keys
 from engine.model import Refusal
 from engine.settings_store import SettingsStore
@@ -121,8 +121,8 @@ def is_known_service(url: str) -> bool:
     """Whether an address is complete and its service is supported. Raises `Refusal` `not_installed` without Apprise."""
     if url.partition("://")[0] in (DESKTOP_SCHEME, SPEAK_SCHEME):
         return True
-    if not extras.installed(extras.NOTIFY):
-        raise extras.not_installed(extras.NOTIFY)
+    if not has_extra(NOTIFY):
+        raise extra_not_installed(NOTIFY)
     import apprise
 
     return apprise.Apprise.instantiate(url) is not None

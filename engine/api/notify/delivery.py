@@ -12,13 +12,13 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from engine import extras
 from engine.api.notify.addresses import Address
 from engine.api.notify.local_programs import desktop_command, speech_command
 from engine.api.notify.notes import Note
 from engine.api.notify.service_messages import Button, adapt
-from engine.config.notify_settings import DESKTOP_SCHEME, SPEAK_SCHEME
+from engine.config.service_settings import DESKTOP_SCHEME, SPEAK_SCHEME
 from engine.frozen import frozen
+from engine.installed import NOTIFY, extra_not_installed, has_extra
 
 TIMEOUT_S = 15.0
 """Maximum number of seconds of one delivery."""
@@ -47,8 +47,8 @@ def deliver(address: Address, note: Note, buttons: Mapping[str, Button]) -> Fail
         return _run(desktop_command(note))
     if address.service == SPEAK_SCHEME:
         return _run(speech_command(note))
-    if not extras.installed(extras.NOTIFY):
-        return Failure(str(extras.not_installed(extras.NOTIFY)), lasting=True)
+    if not has_extra(NOTIFY):
+        return Failure(str(extra_not_installed(NOTIFY)), lasting=True)
     return _send(address, note, buttons)
 
 

@@ -41,7 +41,7 @@ from engine.api.notify.outbox import (
 )
 from engine.api.notify.service_messages import Button, PassFor, make_buttons
 from engine.background import Background
-from engine.config.notify_settings import Surface, address_variable
+from engine.config.service_settings import Surface, address_variable
 from engine.events import Subscription
 from engine.model import Refusal, Waiting
 from engine.storage.ledger import LedgerCursor, LedgerEntry

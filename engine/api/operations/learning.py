@@ -18,7 +18,7 @@ from engine.learning.decisions.exporting import Shape
 from engine.learning.decisions.training_runs import DPO, RunState, TrainingRun
 from engine.model import LearningScope, Refusal
 from engine.model.adaptation import CandidateStatus, CandidateType, PromptFragment
-from engine.model.lessons import lesson_id, lessons_of
+from engine.model.learnings import lesson_id, lessons_of
 
 if TYPE_CHECKING:
     from engine.services import Services

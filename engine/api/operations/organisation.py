@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from engine.api.documents import Document, document
 from engine.api.operations.operation import Limit, NonEmptyText, Text, operation, require
-from engine.config.provider_settings import ACP
+from engine.config.service_settings import ACP
 from engine.hierarchy import profile_items
 from engine.model import BubbleState, Refusal
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from engine.execution.sandbox import SESSION_MARK, Confinement, Sandbox
 from engine.execution.sandbox.host_paths import TABLES
-from engine.programs import search_path
+from engine.installed import search_path
 
 _CREDENTIALS_IN_URL = re.compile(r"[a-z][a-z0-9+.-]*://[^/\s@]+@", re.IGNORECASE)
 

@@ -29,7 +29,7 @@ from engine.model.adaptation import (
     RecordKind,
     RoutingHint,
 )
-from engine.model.lessons import distil
+from engine.model.learnings import distil
 from engine.model.secrets import redact
 from engine.model.text import count, plain, quote
 

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
-from engine.config.provider_settings import model_problem
+from engine.config.service_settings import model_problem
 from engine.model import Refusal, dollars, sanitise
 from engine.model.adaptation import (
     CandidateType,

@@ -11,11 +11,11 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from engine.config.provider_settings import ACP, MODEL
+from engine.config.service_settings import ACP, MODEL
 from engine.learning.candidates.reading import Part, Reading
 from engine.model import MICRO, PermissionAnswer, Trust, dollars
 from engine.model.adaptation import LearningRecord, RecordKind
-from engine.model.lessons import added_sentences, distil, normalise
+from engine.model.learnings import added_sentences, distil, normalise
 from engine.model.text import count, jaccard, quote
 from engine.statistics import share
 

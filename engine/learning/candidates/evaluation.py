@@ -25,7 +25,7 @@ from engine.model.adaptation import (
     RecordKind,
     RoutingHint,
 )
-from engine.model.lessons import content_words, normalise
+from engine.model.learnings import content_words, normalise
 from engine.model.text import jaccard
 
 PROPOSED = (CandidateStatus.DRAFTED, CandidateStatus.REVIEW, CandidateStatus.ACTIVE)

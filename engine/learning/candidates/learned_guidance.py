@@ -11,7 +11,7 @@ from engine.learning.candidates.effects import list_texts
 from engine.learning.candidates.overlays import PROVENANCE, Overlays, Trials
 from engine.model import Contribution, PromptLine, PromptPart, PromptRequest, PromptSource, SourceKind, Trust
 from engine.model.adaptation import LiftVerdict, Overlay, PromptFragment
-from engine.model.lessons import lessons_of
+from engine.model.learnings import lessons_of
 from engine.model.prompts import OWN_TEXT
 from engine.model.text import approved_text, without_invalid_xml
 

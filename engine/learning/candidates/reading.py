@@ -14,7 +14,7 @@ from engine.frozen import frozen
 from engine.learning.candidates.records import record_id
 from engine.model import ParaFact, TranscriptLine, Trust
 from engine.model.adaptation import Candidate, LearningRecord, RecordKind
-from engine.model.lessons import Correction
+from engine.model.learnings import Correction
 from engine.storage.ledger import LedgerEntry
 
 

@@ -18,8 +18,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from engine import extras, helper_processes
+from engine.background import NETWORK_VARIABLES, kill_helper, start_helper
 from engine.frozen import frozen
+from engine.installed import TRAIN, extra_not_installed
 from engine.model import sanitise
 from engine.model.secrets import redact
 
@@ -107,7 +108,7 @@ class Provider:
         """End the process; the next call starts another."""
         process, self._process = self._process, None
         if process is not None:
-            helper_processes.kill_helper(process)
+            kill_helper(process)
             process.communicate()
 
     def _call(self, call: str, *, timeout_s: float = CALL_TIMEOUT_S, **fields: Any) -> dict[str, Any]:
@@ -124,15 +125,13 @@ class Provider:
         if "error" not in reply:
             return reply
         if reply.get("missing"):
-            raise extras.not_installed(extras.TRAIN)
+            raise extra_not_installed(TRAIN)
         words = sanitise(redact(f"{call}: {reply['error']}", [account.key]))
         raise TrainingError(words, transient=reply["status"] in TRANSIENT_STATUSES)
 
     def _ask(self, request: str, timeout_s: float) -> dict[str, Any]:
         if self._process is None:
-            self._process = helper_processes.start_helper(
-                self._command, inherited=helper_processes.NETWORK_VARIABLES, extra={"NO_COLOR": "1"}
-            )
+            self._process = start_helper(self._command, inherited=NETWORK_VARIABLES, extra={"NO_COLOR": "1"})
         process = self._process
         assert process.stdin is not None
         assert process.stdout is not None

@@ -4,7 +4,7 @@ scope (SPEC 6, 1.12).
 `rules` and `questions` make `findings` from `session_records`. `extraction` writes them into the `store`, which
 consists of Markdown pages (`page`) of `entries`. `promotion` plans promotions by `recurrence`, `provenance` plans
 retractions, and `chain` carries out the plans. `learnings` is the service, and `prompt_part` puts learnings into
-prompts. A lesson has the same id (`engine.model.lessons`) here, in leaders' patterns, in souls and in learned guidance.
+prompts. A lesson has the same id here, in leaders' patterns, in souls and in learned guidance.
 
 It may import hierarchy, storage, model, clock, config. It reads sessions, memory and models through
 `session_records.SessionSource`.

@@ -34,7 +34,7 @@ from engine.model import (
     Trust,
     sanitise,
 )
-from engine.model.lessons import lesson_id, normalise
+from engine.model.learnings import lesson_id, normalise
 from engine.model.text import plain
 
 ROOT = "learnings"

@@ -57,7 +57,7 @@ from engine.model import (
     TranscriptLine,
     Trust,
 )
-from engine.model.lessons import lesson_id, normalise
+from engine.model.learnings import lesson_id, normalise
 from engine.model.secrets import redact
 from engine.storage.database import Database
 from engine.storage.ledger import LedgerEntry, NotReady

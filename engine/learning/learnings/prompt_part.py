@@ -32,7 +32,7 @@ from engine.model import (
     Trust,
     prompt_words,
 )
-from engine.model.lessons import normalise
+from engine.model.learnings import normalise
 from engine.model.prompts import OWN_TEXT
 from engine.model.text import LEARNT, approved_text, read_section, without_invalid_xml
 from engine.storage.database import Database, Transaction

@@ -26,7 +26,7 @@ from sqlmodel import Field, col, delete, select
 from engine.files import read_table
 from engine.frozen import frozen
 from engine.model import LearningEntry, LearningScope, Trust
-from engine.model.lessons import normalise
+from engine.model.learnings import normalise
 from engine.storage.database import Database, Transaction
 from engine.storage.rows import Row
 

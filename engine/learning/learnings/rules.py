@@ -34,7 +34,7 @@ from engine.learning.learnings.findings import (
 from engine.learning.learnings.session_records import SessionRecord, Statement
 from engine.model import LearningKind, LearningType, PermissionRequest, SessionState, Trust
 from engine.model.base import trust_of_names
-from engine.model.lessons import Correction, Rule, added_sentences, distil, normalise, split_sentences
+from engine.model.learnings import Correction, Rule, added_sentences, distil, normalise, split_sentences
 from engine.model.text import plain
 from engine.storage.ledger import LedgerEntry
 

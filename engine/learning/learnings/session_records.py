@@ -9,7 +9,7 @@ from typing import Protocol
 
 from engine.frozen import frozen
 from engine.model import LearningEntry, PermissionRequest, SessionView, TranscriptLine
-from engine.model.lessons import Correction
+from engine.model.learnings import Correction
 from engine.storage.ledger import LedgerEntry
 
 ENTRY_KINDS = (

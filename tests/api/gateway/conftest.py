@@ -20,7 +20,7 @@ from engine.api.gateway.limits import Limits
 from engine.engine import Engine
 from engine.home import Home
 from engine.model import Card
-from engine.overrides import Overrides
+from engine.services import Overrides
 from tests.conftest import GIT_CONFIG, Repository
 
 QUICK = Limits(

@@ -11,10 +11,9 @@ import pytest
 
 from engine.api.gateway.access import THIS_RUN, TOKEN_NAME, USED_PASSES_KEY, Access, gateway_token, rotate_token
 from engine.api.gateway.limits import Limits
-from engine.config.notify_settings import Surface
+from engine.config.service_settings import Surface
 from engine.home import Home
-from engine.keyring import Keyring
-from engine.keys import Keys
+from engine.keys import Keyring, Keys
 from engine.model import DecidedBy, Refusal, Status
 from engine.storage import state
 from engine.storage.database import Database

@@ -19,7 +19,7 @@ from engine.api.notify.delivery import Failure, deliver, describe_failure
 from engine.api.notify.notes import Form, Note, NotificationContent, NotificationKind, make_note
 from engine.api.notify.service_messages import Button
 from engine.config import Settings
-from engine.config.notify_settings import NotifySettings, Surface, SurfaceSettings, address_problem
+from engine.config.service_settings import NotifySettings, Surface, SurfaceSettings, address_problem
 from engine.config.settings_file import BadConfig, read_settings
 from engine.home import Home
 from engine.model import Refusal

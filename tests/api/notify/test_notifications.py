@@ -26,7 +26,7 @@ from engine.api.notify.outbox import (
 )
 from engine.api.notify.service_messages import BUTTON_LIFETIME, Button
 from engine.clock import FakeClock
-from engine.config.notify_settings import Surface
+from engine.config.service_settings import Surface
 from engine.events import (
     CostWarned,
     Event,

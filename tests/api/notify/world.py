@@ -14,7 +14,7 @@ from engine.api.notify.notifications import Notifications
 from engine.api.notify.service_messages import Button
 from engine.clock import FakeClock
 from engine.config import Settings
-from engine.config.notify_settings import NotifySettings, Surface, SurfaceSettings
+from engine.config.service_settings import NotifySettings, Surface, SurfaceSettings
 from engine.events import Event, EventBus
 from engine.keys import Key, Keys
 from engine.model import Card, Refusal, SessionView, Status

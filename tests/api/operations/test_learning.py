@@ -17,7 +17,7 @@ from engine import Engine, Home, open_engine
 from engine.api.operations import dispatch
 from engine.execution.runners.flows.documents import lessons_in
 from engine.model import ChangeState, Refusal, SessionState
-from engine.overrides import Overrides
+from engine.services import Overrides
 from tests.conftest import Repository
 from tests.hierarchy.guidance_world import learning
 

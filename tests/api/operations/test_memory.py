@@ -21,7 +21,7 @@ from engine.engine import Engine, open_engine
 from engine.home import Home
 from engine.memory.captures import CaptureRow
 from engine.model import RETENTION_BY_KIND, NewMemory, Refusal, RememberResult, Retention, Trust
-from engine.overrides import Overrides
+from engine.services import Overrides
 from tests.api.operations.conftest import Ask
 from tests.api.stand_in import StandIn, card
 from tests.conftest import MONDAY_MORNING, Repository

@@ -14,12 +14,12 @@ import psutil
 import pytest
 
 import engine
+from engine.background import HelperGone
 from engine.execution.runners.model import host_client
 from engine.execution.runners.model.agent_loop import FIRST_BYTE_SECONDS, IDLE_SECONDS
 from engine.execution.runners.model.host_client import ModelHost
 from engine.execution.runners.model.host_protocol import Model
 from engine.execution.session_terms import Limits
-from engine.helper_processes import HelperGone
 from engine.model import SessionState, Status
 from tests.execution.model.world import KEY, ModelWorld
 from tests.support.helpers import wait_until

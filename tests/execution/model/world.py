@@ -19,7 +19,7 @@ from engine.execution.sandbox import Sandbox
 from engine.execution.sandbox.ladder import NoSandbox
 from engine.execution.session_processes import find_marked_processes
 from engine.model import Card, ModelCall, SessionState, SessionView
-from engine.overrides import Overrides
+from engine.services import Overrides
 from tests.conftest import Repository
 from tests.support.model_server import ModelServer
 

@@ -23,7 +23,7 @@ from engine.learning.candidates.overlays import Overlays
 from engine.learning.candidates.reading import HealedTests, ModelsUsed
 from engine.model import Bucket, ParaFact, Randomness, TranscriptLine, Trust
 from engine.model.adaptation import Candidate, Lift, Overlay
-from engine.model.lessons import Correction
+from engine.model.learnings import Correction
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
 from tests.conftest import MONDAY_MORNING

@@ -12,7 +12,7 @@ from engine import Engine
 from engine.clock import FakeClock
 from engine.model import BubbleState
 from engine.model.adaptation import CandidateStatus, PromptFragment
-from engine.model.lessons import lesson_id
+from engine.model.learnings import lesson_id
 from tests.execution.model.world import KEY, ModelWorld
 from tests.support.model_server import ModelServer
 

@@ -20,7 +20,7 @@ from engine.model import (
     Score,
     SessionState,
 )
-from engine.model.lessons import Correction
+from engine.model.learnings import Correction
 from tests.conftest import MONDAY_MORNING
 from tests.learning.learnings.world import ledger_entry, session_view
 

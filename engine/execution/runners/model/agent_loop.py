@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from threading import Event
 from typing import Any
 
+from engine.background import HelperGone
 from engine.clock import Clock
 from engine.execution.live_session import LiveSession
 from engine.execution.model_calls import NOTHING_USED, CallState, CallUsage
@@ -28,7 +29,6 @@ from engine.execution.runners.model.request_limits import Price, PromptSize, Req
 from engine.execution.runners.runner import REPLY, AgentServices, assistant_part, operator_part, result_part
 from engine.execution.tools.toolbelt import Toolbelt
 from engine.frozen import frozen
-from engine.helper_processes import HelperGone
 from engine.model import Prompt, PromptPart, Randomness, SessionView, ToolResult, microusd
 
 MAX_REQUESTS = 50

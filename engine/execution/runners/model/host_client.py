@@ -19,9 +19,9 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import IO
 
+from engine.background import NETWORK_VARIABLES, HelperGone, HelperKeeper, HelperProcess
 from engine.execution.runners.model import host_protocol
 from engine.execution.runners.model.host_protocol import Failure, FailureKind, Message, Model
-from engine.helper_processes import NETWORK_VARIABLES, HelperGone, HelperKeeper, HelperProcess
 
 log = logging.getLogger(__name__)
 

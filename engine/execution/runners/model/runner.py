@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import replace
 
+from engine.background import HelperGone
 from engine.execution.live_session import LiveSession
 from engine.execution.model_calls import CallState
 from engine.execution.model_router import ModelChoice
@@ -23,7 +24,6 @@ from engine.execution.runners.runner import (
 )
 from engine.execution.session_store import continued_session
 from engine.execution.session_workspace import SessionWorkspace
-from engine.helper_processes import HelperGone
 from engine.model import Assignment, Prompt, Refusal, RunnerInfo, SessionView
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from engine.background import HelperGone
 from engine.clock import Clock
 from engine.config import SettingsSource
 from engine.execution.model_calls import NOTHING_USED, Caller, CallState, CallUsage, ModelCalls
@@ -19,7 +20,6 @@ from engine.execution.runners.model.host_client import Conversation, ModelHost
 from engine.execution.runners.model.host_protocol import Failure, FailureKind, Message, Model
 from engine.execution.runners.model.request_limits import Allowance, Price, PromptSize, RequestBudget, describe_failure
 from engine.frozen import frozen
-from engine.helper_processes import HelperGone
 from engine.keys import Key
 from engine.model import (
     Answer,

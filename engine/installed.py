@@ -1,10 +1,13 @@
-"""The optional extras of the package: what each is for, whether it is installed, and the command that installs it."""
+"""What is installed on this machine: programs on the PATH, and the optional extras of the package."""
 
 from __future__ import annotations
 
+import os
 import shlex
+import shutil
 import sys
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
@@ -25,18 +28,18 @@ EXTRAS: Mapping[str, tuple[str, str]] = MappingProxyType(
 """For each extra a module that it installs, and what it is for."""
 
 
-def installed(extra: str) -> bool:
+def has_extra(extra: str) -> bool:
     """Whether an extra is installed, without importing it."""
     module, _ = EXTRAS[extra]
     return find_spec(module) is not None
 
 
-def missing() -> tuple[str, ...]:
+def missing_extras() -> tuple[str, ...]:
     """The extras that are not installed."""
-    return tuple(extra for extra in EXTRAS if not installed(extra))
+    return tuple(extra for extra in EXTRAS if not has_extra(extra))
 
 
-def command(*extras: str) -> str:
+def extras_command(*extras: str) -> str:
     """The command that installs extras. It names the packages that they consist of, so it works for a checkout and for
     a wheel, and asks no registry for this program itself."""
     try:
@@ -64,7 +67,33 @@ def install_command(*arguments: str) -> str:
     return f"{install} {shlex.join(arguments)}"
 
 
-def not_installed(extra: str) -> Refusal:
+def extra_not_installed(extra: str) -> Refusal:
     """The refusal `not_installed` of what needs an extra."""
     _, purpose = EXTRAS[extra]
-    return Refusal("not_installed", f"{purpose} needs the extra `{extra}`, which is not installed", command(extra))
+    return Refusal(
+        "not_installed", f"{purpose} needs the extra `{extra}`, which is not installed", extras_command(extra)
+    )
+
+
+def search_path(*without: Path) -> str:
+    """The PATH without relative folders, and without folders that are inside one of `without`.
+
+    Otherwise a `.` on the PATH, or the active environment of a project, would let a repository choose which `git` runs.
+    """
+    return _search_path(os.environ.get("PATH", os.defpath), without)
+
+
+@lru_cache(maxsize=64)
+def _search_path(path: str, without: tuple[Path, ...]) -> str:
+    refused = [os.path.realpath(folder) for folder in without]
+    folders = [
+        folder
+        for folder in path.split(os.pathsep)
+        if folder.startswith("/") and not any(Path(os.path.realpath(folder)).is_relative_to(root) for root in refused)
+    ]
+    return os.pathsep.join(folders)
+
+
+def find_program(program: str, *without: Path) -> str | None:
+    """The absolute path of `program` on `search_path(*without)`, None if it is not there."""
+    return shutil.which(program, path=search_path(*without))
