@@ -129,16 +129,22 @@ def change_words(change: ChangeSet | None, session: SessionView | None) -> str:
 
 
 def check_words(check: CheckResult) -> Content:
-    """The result of the tests, with up to five that failed."""
+    """The result of the tests, with up to five that failed, those first that did not fail before the changes."""
     errors = formats.count(check.errors, "error")
     parts = [f"{check.failed} failed"] if check.failed else []
     parts += [errors] if check.errors else []
     parts.append(f"{check.passed} passed")
     sign, style = ("✓", "$grey") if check.green else ("✗", "$wrong")
+    if check.failing and not check.has_new_failures:
+        sign, style = "✓", "$grey"
+        parts.insert(0, "nothing new fails")
     head = Content.assemble(
         (f"{sign} {check.tool}: {', '.join(parts)}", style), (f"  {seconds_in_words(check.seconds)}", "$faint")
     )
-    return Content("\n").join([head, *(Content.styled(f"  {one_line(item)}", "$grey") for item in check.failing[:5])])
+    old = frozenset(check.failed_before or ())
+    failing = sorted(check.failing, key=lambda test: test in old)[:5]
+    names = [f"  {one_line(test)}{' (failed before as well)' if test in old else ''}" for test in failing]
+    return Content("\n").join([head, *(Content.styled(name, "$grey") for name in names)])
 
 
 def failure_lines(session: SessionView) -> list[tuple[str, str]]:
@@ -155,7 +161,8 @@ def failure_lines(session: SessionView) -> list[tuple[str, str]]:
         for test in check.failing:
             groups.setdefault(signatures.get(test, ""), []).append(test)
     causes = f", {formats.count(len(groups), 'cause')}" if any(groups) else ""
-    lines = [("", ""), ("failed", f"{failures(check.failed, check.errors)}{causes}")]
+    before = "" if check.has_new_failures else ", as without the changes"
+    lines = [("", ""), ("failed", f"{failures(check.failed, check.errors)}{causes}{before}")]
     for cause, tests in sorted(groups.items(), key=lambda pair: (not pair[0], -len(pair[1]))):
         more = f"  and {len(tests) - 1} more like it" if len(tests) > 1 else ""
         message = one_line(session.facts.get("messages", {}).get(cause, cause))

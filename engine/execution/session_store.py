@@ -137,7 +137,9 @@ def read_check(stored: dict[str, Any] | None) -> CheckResult | None:
     if stored is None:
         return None
     durations = tuple((str(name), float(seconds)) for name, seconds in stored["durations"])
-    return CheckResult(**{**stored, "failing": tuple(stored["failing"]), "durations": durations})
+    failed_before = stored.get("failed_before")  # rows of the first homes lack it
+    lists = {"failing": tuple(stored["failing"]), "durations": durations}
+    return CheckResult(**{**stored, **lists, "failed_before": None if failed_before is None else tuple(failed_before)})
 
 
 CONTINUES = "continues"

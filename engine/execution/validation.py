@@ -17,8 +17,12 @@ from engine.config import SettingsSource
 from engine.events import RetryRepeated, ValidationFailed, ValidationHealed
 from engine.execution.live_session import LiveSession
 from engine.execution.runners.flow import CommandResult, FlowError, Job
-from engine.execution.runners.flows.git_steps import restore_tree, store_tree
-from engine.execution.runners.flows.suite_runs import describe_check, run_tests, toolchain_for
+from engine.execution.runners.flows.suite_runs import (
+    compare_with_base,
+    describe_check,
+    describe_compared,
+    toolchain_for,
+)
 from engine.execution.runners.flows.testing import RunTests
 from engine.execution.runners.toolchains.installing import linked_packages
 from engine.execution.runners.toolchains.projects import project_at
@@ -68,6 +72,13 @@ class Attempt:
     full: bool
     """The whole suite was run."""
     output: str = ""
+
+    def compared_with(self, failed_before: frozenset[str] | None) -> Attempt:
+        """This run, with what is known of the tests that failed before the session."""
+        if failed_before is None or not self.check.failing:
+            return self
+        names = tuple(test for test in self.check.failing if test in failed_before)
+        return replace(self, check=replace(self.check, failed_before=names), broken=self.broken - failed_before)
 
 
 @frozen
@@ -141,7 +152,7 @@ class Validation:
         caps = Caps(settings.tries, microusd(settings.cost_cap))
         for tweak in self._tweaks(agent=view.agent, workspace=view.workspace):
             caps = caps.tighten(tweak)
-        failed_before: frozenset[str] = frozenset()
+        failed_before: frozenset[str] | None = None
         attempts: list[Attempt] = []
         cost_before = live.cost
         while True:
@@ -154,7 +165,7 @@ class Validation:
                 return ValidationResult("none of the changed files has tests" if tests.has_changes else "")
             if not attempt.check.green and not attempts:
                 failed_before = tests.find_failing_before(attempt.check)
-            attempts.append(replace(attempt, broken=attempt.broken - failed_before))
+            attempts.append(attempt.compared_with(failed_before))
             spent = live.cost - cost_before
             passes = not attempts[-1].broken
             reason = "" if passes else find_give_up_reason(attempts, caps=caps, spent=spent)
@@ -162,7 +173,7 @@ class Validation:
             if reason:
                 live.say(f"repair ended: {reason}")
             if passes or reason:
-                return _summarise(attempts, failed_before, reason)
+                return _summarise(attempts, reason)
             live.say(f"{capitalised(describe_check(attempt.check))}{HANDED_BACK}{len(attempts)}")
             broken = sorted(attempts[-1].broken)
             about = {"agent": view.agent, "workspace": view.workspace, "session_id": view.id}
@@ -235,24 +246,16 @@ class _ChangedTests:
         assert result.check is not None
         return Attempt(result.check, frozenset(result.check.failing), result.full, listener.text)
 
-    def find_failing_before(self, check: CheckResult) -> frozenset[str]:
-        """The failing tests that also fail without the agent's changes. Restores the files afterwards."""
+    def find_failing_before(self, check: CheckResult) -> frozenset[str] | None:
+        """The failing tests that also fail without the agent's changes; None if that is not known. Restores the files
+        afterwards."""
         job = self._make_job(_OutputCollector(self._live, quiet=True))
         tools = [tool for tool in project_at(self._workspace.folder, self._project).tools if tool.runs_single_tests]
         if not tools or not check.failing:
-            return frozenset()
+            return None
         self._live.say("do these tests also fail without the changes?")
-        present_tree = store_tree(job)
-        restore_tree(job, present_tree)  # so that git tracks new files, and removes them with the next step
-        try:
-            restore_tree(job, self._worktree.base)
-            with linked_packages(job, tools):
-                earlier = run_tests(job, toolchain_for(tools, check.failing), check.failing, quiet=True)
-        except FlowError:
-            return frozenset()  # a test that does not exist there did not fail before
-        finally:
-            restore_tree(job, present_tree)
-        return frozenset(earlier.failing) & frozenset(check.failing)
+        ((_, compared),) = compare_with_base(job, self._worktree.base, [(toolchain_for(tools, check.failing), check)])
+        return None if compared.failed_before is None else frozenset(compared.failed_before)
 
     def _changed_paths(self) -> list[str]:
         git = self._workspace.git
@@ -305,12 +308,10 @@ def _decode_path(path: bytes) -> str:
         return ""
 
 
-def _summarise(attempts: Sequence[Attempt], failed_before: frozenset[str], reason: str = "") -> ValidationResult:
+def _summarise(attempts: Sequence[Attempt], reason: str = "") -> ValidationResult:
     """The result of the loop. `reason` is why it was given up, "" after a success."""
     last = attempts[-1]
-    summary = describe_check(last.check)
-    if old := len(failed_before & frozenset(last.check.failing)):
-        summary += f"; {count(old, 'test', 'tests')} failed before"
+    summary = describe_compared(last.check)
     if reason:
         summary += f"; {reason}"
     elif len(attempts) > 1:

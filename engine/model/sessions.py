@@ -119,17 +119,26 @@ class CheckResult:
     """(test id, seconds), slowest first."""
     counted: bool = True
     """False if the output named no tests: then one `passed` or `failed` stands for the end of the command."""
+    failed_before: tuple[str, ...] | None = None
+    """Those of `failing` that also fail on the files which the tested changes build on; None if that is not known."""
 
     @property
     def green(self) -> bool:
         """True when nothing failed and at least one test ran."""
         return self.failed == 0 and self.errors == 0 and self.passed > 0
 
+    @property
+    def has_new_failures(self) -> bool:
+        """Whether something fails that is not known to fail without the tested changes as well."""
+        number = self.failed + self.errors
+        return number > len(self.failing) or not set(self.failing) <= set(self.failed_before or ())
+
     def for_storage(self, redact: Callable[[str], str]) -> CheckResult:
         """The result with the slowest `KEPT_DURATIONS` tests only, and with names from which `redact` removed secrets,
         such as a key in a test's parameter (SPEC 11.1)."""
         slowest = tuple((redact(test), seconds) for test, seconds in self.durations[:KEPT_DURATIONS])
-        return replace(self, failing=tuple(map(redact, self.failing)), durations=slowest)
+        failed_before = None if self.failed_before is None else tuple(map(redact, self.failed_before))
+        return replace(self, failing=tuple(map(redact, self.failing)), durations=slowest, failed_before=failed_before)
 
 
 UNDONE = "undone by the operator"
@@ -178,8 +187,9 @@ class SessionView:
 
     @property
     def has_problem(self) -> bool:
-        """Whether it ran to its end and found a problem: failing tests, or a finding of a check."""
-        is_red = self.check is not None and self.check.failed + self.check.errors > 0
+        """Whether it ran to its end and found a problem: tests that did not fail before its changes, or a finding of a
+        check."""
+        is_red = self.check is not None and self.check.has_new_failures
         return self.state is SessionState.SUCCEEDED and (is_red or bool(self.facts.get(HAS_PROBLEM)))
 
     @property

@@ -18,7 +18,7 @@ from engine.execution.runners.runner import Runner, RunnerResult
 from engine.execution.sandbox.ladder import find_best_sandbox
 from engine.execution.session_workspace import SessionWorkspace
 from engine.execution.validation import Attempt, Caps, Validation, find_give_up_reason, make_heal_prompt
-from engine.model import ChangeState, CheckResult, SessionState, SessionView
+from engine.model import ChangeState, CheckResult, Result, SessionState, SessionView
 from engine.model.adaptation import PolicyTweak
 from engine.model.secrets import CUT
 from engine.storage.ledger import Ledger
@@ -146,7 +146,10 @@ def test_tests_that_failed_before_are_not_the_agents_to_fix(world: World) -> Non
     world.repository.write("test_old.py", "from cart import total\n\n\ndef test_old():\n    assert total() == 7\n")
     view, prompts = world.work(write_files(cart="def total():\n    return 2 + 1\n"))
     assert prompts == []
-    assert "1 test failed before" in view.summary
+    assert view.summary.endswith("test_old.py::test_old; it failed before as well, nothing new fails")
+    assert (view.check.green, view.check.failed_before) == (False, view.check.failing)
+    assert view.result is Result.SUCCEEDED
+    assert world.change_of(view).check == view.check
     assert world.events("ValidationFailed", "ValidationHealed") == []
 
 

@@ -202,6 +202,18 @@ def test_a_breakpoint_that_is_not_committed(monday: Situation) -> None:
     assert {"leftovers", "remove_leftovers"}.isdisjoint(monday.kinds())
 
 
+@pytest.mark.long
+def test_a_harmless_change_is_not_blamed_for_a_test_that_failed_before(monday: Situation) -> None:
+    monday.commit_shop()
+    monday.commit(
+        "A wish", {"tests/test_cart.py": "def test_wish():\n    import cart\n    assert cart.total([]) == 1\n"}
+    )
+    monday.write("cart.py", CART, days_ago=0.01)
+    removed = monday.approve(monday.propose("remove_leftovers paths=cart.py"))
+    assert removed.summary.endswith("::test_wish; it failed before as well, nothing new fails")
+    assert (removed.outcome, removed.check.green) == ("succeeded", False)
+
+
 def test_a_console_log_that_is_not_pushed(monday: Situation) -> None:
     monday.commit_shop()
     monday.add_remote()

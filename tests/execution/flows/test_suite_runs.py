@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from engine.execution.runners.flow import CannotRun
-from engine.execution.runners.flows.suite_runs import describe_check
+from engine.execution.runners.flows.suite_runs import combine_checks, describe_check, describe_compared
 from engine.execution.runners.toolchains.tool_table import TEST_RUNNERS
 from engine.model import CheckResult
 from tests.conftest import Repository
@@ -190,3 +190,38 @@ def test_the_top_names_the_projects_with_tests(shop_below: Repository, run_flow:
 )
 def test_results_in_words(check: CheckResult, words: str) -> None:
     assert describe_check(check) == words
+
+
+@pytest.mark.parametrize(
+    ("failing", "failed_before", "words", "is_new"),
+    [
+        ("a", None, "it is not known whether it failed before", True),
+        ("ab", None, "it is not known whether they failed before", True),
+        ("a", "a", "it failed before as well, nothing new fails", False),
+        ("ab", "ab", "all of them failed before as well, nothing new fails", False),
+        ("ab", "a", "1 of them failed before as well: a", True),
+        ("a", "", "it did not fail before", True),
+        ("ab", "", "none of them failed before", True),
+    ],
+)
+def test_changes_are_blamed_only_for_tests_that_did_not_fail_before(
+    failing: str, failed_before: str | None, words: str, is_new: bool
+) -> None:
+    known = None if failed_before is None else tuple(failed_before)
+    check = CheckResult("pytest", 1, len(failing), failing=tuple(failing), failed_before=known)
+    assert describe_compared(check) == f"{describe_check(check)}; {words}"
+    assert (check.has_new_failures, check.green) == (is_new, False)
+
+
+def test_a_failure_without_a_name_counts_as_new() -> None:
+    assert CheckResult("make test", 0, 1, counted=False, failed_before=()).has_new_failures
+    assert not CheckResult("make test", 1, 0, counted=False).has_new_failures
+
+
+def test_what_failed_before_is_known_of_each_tool_alone() -> None:
+    known = CheckResult("pytest", 0, 1, failing=("a",), failed_before=("a",))
+    unknown = CheckResult("make test", 0, 1, failing=("b",))
+    tool = None  # only the results are combined
+    both = combine_checks([(tool, known), (tool, unknown)])  # type: ignore[list-item]
+    assert (both.failed_before, both.has_new_failures) == (("a",), True)
+    assert combine_checks([(tool, unknown), (tool, unknown)]).failed_before is None  # type: ignore[list-item]

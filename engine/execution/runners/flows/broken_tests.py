@@ -28,6 +28,7 @@ from engine.execution.runners.flows.git_steps import (
     reset_worktree,
     resolve_commit,
     show_diff,
+    store_tree,
     try_git,
 )
 from engine.execution.runners.flows.suite_runs import (
@@ -197,6 +198,7 @@ class RehearseRevert(ProjectFlow):
         if not is_ancestor(job.git, culprit, head):
             raise FlowError(f"HEAD does not contain {culprit[:10]}", "name a commit in the history of HEAD")
         show_diff(job, culprit)
+        base = store_tree(job)
         is_merge = job.git.text("rev-parse", "--verify", "--quiet", f"{culprit}^2", allowed=(0, 1))
         mainline = ("--mainline", "1") if is_merge else ()
         reverted = try_git(job, "revert", "--no-commit", *mainline, culprit)
@@ -211,16 +213,17 @@ class RehearseRevert(ProjectFlow):
         if reverted.is_empty:
             return FlowResult(f"Nothing to revert: no changes of {name} are left", facts=facts)
         job.say("The revert is clean")
-        check, outcome = try_whole_suite(job, self.project)
+        check, outcome = try_whole_suite(job, self.project, base=base)
+        still_fails = check is not None and self.test in check.failing
         if self.test and check is not None:
-            still_fails = self.test in check.failing
             outcome = (
                 f", but `{self.test}` still fails{outcome}"
                 if still_fails
                 else f" and `{self.test}` then passes{outcome}"
             )
         reset_worktree(job, tree=reverted.tree)  # without the files that the tests wrote
-        return FlowResult(f"{name} reverts cleanly{outcome}", check=check, facts=facts, full=check is not None)
+        summary = f"{name} reverts cleanly{outcome}"
+        return FlowResult(summary, check=check, sound=not still_fails, facts=facts, full=check is not None)
 
 
 # -- Apply a fix that worked before, and run the tests that show it -------------------------------------------------

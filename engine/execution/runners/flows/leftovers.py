@@ -10,8 +10,15 @@ from typing import Annotated
 from pydantic import AfterValidator, Field
 
 from engine.execution.runners.flow import CannotRun, Facts, Flow, FlowResult, Job, Line, Place, RepoPath, as_facts
-from engine.execution.runners.flows.git_steps import operator_git
-from engine.execution.runners.flows.suite_runs import TestPlan, all_tests, combine_checks, describe_check, run_test_plan
+from engine.execution.runners.flows.git_steps import operator_git, store_tree
+from engine.execution.runners.flows.suite_runs import (
+    TestPlan,
+    all_tests,
+    combine_checks,
+    compare_with_base,
+    describe_compared,
+    run_test_plan,
+)
 from engine.execution.runners.toolchains.installing import linked_packages
 from engine.execution.runners.toolchains.projects import find_projects, project_of
 from engine.files import read_plain
@@ -111,6 +118,7 @@ class RemoveLeftovers(Flow):
 
     def run(self, job: Job) -> FlowResult:
         findings = [finding for finding in read_own_changes(job).leftovers if finding.kind != CONFLICT_MARKER]
+        base = store_tree(job)
         changed: dict[str, int] = {}
         remaining = [finding for finding in findings if finding.path in self.paths]
         for path in self.paths:
@@ -124,8 +132,8 @@ class RemoveLeftovers(Flow):
             return FlowResult("Nothing removed: no debugging statement has a line of its own")
         words = f"{count(sum(changed.values()), 'line')} removed from {join_names(changed, 3)}"
         words += f", {len(remaining)} left for you" if remaining else ""
-        check = self._run_tests_of(job, list(changed))
-        summary = f"{words}; {describe_check(check)}" if check else words
+        check = self._run_tests_of(job, list(changed), base)
+        summary = f"{words}; {describe_compared(check)}" if check else words
         return FlowResult(summary, check=check, facts={"changed": list(changed)})
 
     def _remove_from_file(self, job: Job, path: str, lines: list[int]) -> list[int]:
@@ -142,8 +150,9 @@ class RemoveLeftovers(Flow):
             job.say(f"{path}: removed line {', '.join(map(str, removed))}")
         return removed
 
-    def _run_tests_of(self, job: Job, paths: list[str]) -> CheckResult | None:
-        """Run the tests of the changed files. Returns their result; None if no tool can run them."""
+    def _run_tests_of(self, job: Job, paths: list[str], base: str) -> CheckResult | None:
+        """Run the tests of the changed files. Returns their result, compared with the tree `base`; None if no tool can
+        run them."""
         projects = find_projects(job.folder, job.workspace, git=job.git)
         plan: TestPlan = []
         for project in projects:
@@ -155,10 +164,11 @@ class RemoveLeftovers(Flow):
             return None
         try:
             with linked_packages(job, [tool for tool, _ in plan]):
-                return combine_checks(run_test_plan(job, plan))
+                results = run_test_plan(job, plan)
         except CannotRun as error:
             job.say(str(error))
             return None
+        return combine_checks(compare_with_base(job, base, results))
 
 
 # -- Show documentation with names that your changes renamed or removed, and put the new names into it ----------------

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from engine.execution.runners.flow import CannotRun, CommandResult, FlowError, Job
+from engine.execution.runners.flows.git_steps import restore_tree, store_tree
 from engine.execution.runners.toolchains.detection import environment_command
 from engine.execution.runners.toolchains.installing import linked_packages
 from engine.execution.runners.toolchains.project_tools import (
@@ -217,8 +218,9 @@ def run_whole_suite(job: Job, tools: Sequence[Toolchain]) -> CheckResult:
     return combine_checks(run_test_plan(job, [(tool, []) for tool in tools]))
 
 
-def try_whole_suite(job: Job, path: str) -> tuple[CheckResult | None, str]:
-    """Run the whole suite on the present files of the worktree.
+def try_whole_suite(job: Job, path: str, *, base: str = "") -> tuple[CheckResult | None, str]:
+    """Run the whole suite on the present files of the worktree. The result is compared with the tree `base` if there is
+    one; see `compare_with_base`.
 
     Returns the result (None if the tests cannot run), and the rest of a sentence about it, such as `, all 5 tests
     passed`, `, but …`, or `; its tests could not be run: …`.
@@ -226,11 +228,56 @@ def try_whole_suite(job: Job, path: str) -> tuple[CheckResult | None, str]:
     try:
         tools = find_toolchains(job, path)
         with linked_packages(job, tools):
-            check = run_whole_suite(job, tools)
+            results = run_test_plan(job, [(tool, []) for tool in tools])
     except CannotRun as error:
         job.say(str(error))
         return None, f"; its tests could not be run: {error.message}"
-    return check, f", {'' if check.green else 'but '}{describe_check(check)}"
+    if not base:
+        check = combine_checks(results)
+        return check, f", {'' if check.green else 'but '}{describe_check(check)}"
+    check = combine_checks(compare_with_base(job, base, results))
+    return check, f", {'but ' if check.has_new_failures else ''}{describe_compared(check)}"
+
+
+MAX_COMPARED_TESTS = 50
+"""Maximum number of failing tests that are run again on other files. If there are more, none is."""
+
+
+def compare_with_base(
+    job: Job, base: str, results: Sequence[tuple[Toolchain, CheckResult]]
+) -> list[tuple[Toolchain, CheckResult]]:
+    """`results` of the present files, each with those of its failing tests that also fail on the files of the tree
+    `base`, which the changes build on. Nothing runs if no test failed. The present files are there again afterwards."""
+    if not any(check.failed or check.errors for _, check in results):
+        return list(results)
+    job.say("Do these tests also fail without the changes?")
+    present_tree = store_tree(job)
+    restore_tree(job, present_tree)  # so that git tracks new files, and removes them with the next step
+    try:
+        restore_tree(job, base)
+        with linked_packages(job, [tool for tool, _ in results]):
+            return [
+                (tool, replace(check, failed_before=_find_failing(job, tool, check.failing))) for tool, check in results
+            ]
+    finally:
+        restore_tree(job, present_tree)
+
+
+def _find_failing(job: Job, tool: Toolchain, tests: Sequence[str]) -> tuple[str, ...] | None:
+    """Those of `tests` that fail on the present files; None if that cannot be found out cheaply."""
+    if not tests:
+        return ()
+    if not tool.runs_single_tests or len(tests) > MAX_COMPARED_TESTS:
+        return None
+    existing = tool.existing_tests(tests)
+    if not existing:
+        return ()
+    try:
+        failing = run_tests(job, tool, existing, quiet=True).failing
+    except CannotRun as error:
+        job.say(error.message)
+        return None
+    return tuple(test for test in tests if test in failing)
 
 
 def all_tests(tests_by_path: Mapping[str, Iterable[str]]) -> list[str]:
@@ -249,8 +296,32 @@ def combine_checks(results: Sequence[tuple[Toolchain, CheckResult]]) -> CheckRes
         **{name: sum(getattr(check, name) for check in checks) for name in ("passed", "failed", "skipped", "errors")},
         seconds=round(sum(check.seconds for check in checks), 3),
         failing=tuple(name for check in checks for name in check.failing),
+        failed_before=_combine_failed_before(checks),
         durations=tuple(durations),
     )
+
+
+def _combine_failed_before(checks: Sequence[CheckResult]) -> tuple[str, ...] | None:
+    known = [check.failed_before for check in checks if check.failed_before is not None]
+    return tuple(name for names in known for name in names) if known else None
+
+
+def describe_compared(check: CheckResult) -> str:
+    """A result of changes in words, with a clause on which of the failing tests failed before these changes as well."""
+    return f"{describe_check(check)}{_describe_failed_before(check)}"
+
+
+def _describe_failed_before(check: CheckResult) -> str:
+    number = check.failed + check.errors
+    if not number:
+        return ""
+    if check.failed_before is None:
+        return f"; it is not known whether {'it' if number == 1 else 'they'} failed before"
+    if not check.has_new_failures:
+        return f"; {'it' if number == 1 else 'all of them'} failed before as well, nothing new fails"
+    if not check.failed_before:
+        return "; it did not fail before" if number == 1 else "; none of them failed before"
+    return f"; {len(check.failed_before)} of them failed before as well: {join_names(check.failed_before, 2)}"
 
 
 def describe_check(check: CheckResult) -> str:

@@ -30,6 +30,7 @@ from engine.execution.runners.flows.git_steps import (
 )
 from engine.execution.runners.flows.leftovers import read_own_changes
 from engine.execution.runners.flows.suite_runs import (
+    MAX_COMPARED_TESTS,
     TestPlan,
     all_tests,
     combine_checks,
@@ -125,9 +126,6 @@ class RunTests(ProjectFlow):
 
 
 # -- Does HEAD pass without the uncommitted files? ------------------------------------------------------------------
-
-MAX_COMPARED_TESTS = 50
-"""Maximum number of failing tests that are run again with the uncommitted files. If there are more, none is."""
 
 
 class CheckCleanHead(ProjectFlow):

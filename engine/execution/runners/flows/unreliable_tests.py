@@ -24,9 +24,11 @@ from engine.execution.runners.flow import (
     TestId,
     as_facts,
 )
-from engine.execution.runners.flows.git_steps import read_commit, reset_worktree, resolve_commit
+from engine.execution.runners.flows.git_steps import read_commit, reset_worktree, resolve_commit, store_tree
 from engine.execution.runners.flows.suite_runs import (
-    describe_check,
+    combine_checks,
+    compare_with_base,
+    describe_compared,
     find_toolchains,
     run_tests,
     toolchain_for,
@@ -232,6 +234,7 @@ class Quarantine(ProjectFlow):
             ".py::" not in test or not is_inside(test.partition("::")[0]) for test in self.tests
         ):
             raise FlowError("only pytest tests can be skipped until a date")
+        base = store_tree(job)
         until, marked = date.fromisoformat(self.until), []
         for test in self.tests:
             path, _, rest = test.partition("::")
@@ -251,12 +254,14 @@ class Quarantine(ProjectFlow):
             return FlowResult("Nothing changed: these tests are already in quarantine")
         done = f"{count(len(marked), 'test')} skipped until {self.until}"
         try:
-            check = run_tests(job, tool, sorted({test.partition("::")[0] for test in marked}))
+            found = run_tests(job, tool, sorted({test.partition("::")[0] for test in marked}))
         except CannotRun as error:
             job.say(str(error))
             return FlowResult(f"{done}; not tested: {error.message}")
+        check = combine_checks(compare_with_base(job, base, [(tool, found)]))
         facts = {"tests": marked, "until": self.until}
-        return FlowResult(f"{done}; its file: {describe_check(check)}", check=check, facts=facts)
+        is_skipped = set(marked).isdisjoint(check.failing)
+        return FlowResult(f"{done}; its file: {describe_compared(check)}", check=check, sound=is_skipped, facts=facts)
 
 
 def add_skip_mark(text: str, names: list[str], until: date, why: str) -> str | None:
