@@ -50,8 +50,7 @@ if TYPE_CHECKING:
     from engine.hierarchy.teaching import Teaching
     from engine.keys import Keys
     from engine.learning.candidates.adaptation import Adaptation
-    from engine.learning.candidates.learned_guidance import LearnedGuidance
-    from engine.learning.candidates.overlays import Overlays, Trials
+    from engine.learning.candidates.overlays import LearnedGuidance, Overlays, Trials
     from engine.learning.decisions.decisions import Decisions
     from engine.learning.decisions.exporting import Exporter
     from engine.learning.decisions.insights import Figures

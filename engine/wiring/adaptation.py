@@ -20,9 +20,8 @@ from engine.git import Git
 from engine.hierarchy.guidance import select_items
 from engine.learning.candidates.adaptation import Adaptation
 from engine.learning.candidates.effects import split_command
-from engine.learning.candidates.learned_guidance import LearnedGuidance
-from engine.learning.candidates.overlays import Overlays, Trials
-from engine.learning.candidates.reading import HealedTests, ModelPrice, ModelsUsed
+from engine.learning.candidates.overlays import LearnedGuidance, Overlays, Trials
+from engine.learning.candidates.records import HealedTests, ModelPrice, ModelsUsed
 from engine.model import ChangeState, ParaFact, Refusal, SessionView, TranscriptLine, Trust, Verdict
 from engine.model.adaptation import Candidate, FixTemplate, FlowOffload, Overlay, PromptFragment
 from engine.model.learnings import Correction
@@ -87,7 +86,7 @@ def build_adaptation(services: Services) -> None:
 
 
 class _Sources:
-    """See `engine.learning.candidates.reading.Sources`."""
+    """See `engine.learning.candidates.records.Sources`."""
 
     def __init__(self, services: Services) -> None:
         self._services = services

@@ -2,12 +2,11 @@
 
     ledger entry → record (reflection) → candidate (drafting) → evidence (evaluation) → review → active → measured lift
 
-`reflection` turns ledger entries into scored `records`: `entry_readers` has a function for each kind of entry, which
-gets a `reading` of the entry. It also finds repeated commands with `sequences`. `drafting` drafts the `effects` of
-candidates, with `remedies` that it finds in sessions, and `evaluation` evaluates candidates. `candidates` is the life
-cycle: proposed, active, rolled back. `overlays` are the active effects with the trials that measure them, and
-`learned_guidance` puts them into prompts. `adaptation` is the service, and `views` are its read methods.
+`reflection` turns ledger entries into scored `records`: `entry_readers` has a function for each kind of entry. It also
+finds repeated commands. `drafting` drafts the `effects` of candidates, with `remedies` that it finds in sessions, and
+`evaluation` evaluates candidates. `candidates` is the life cycle: proposed, active, rolled back. `overlays` are the
+active effects, in prompts and elsewhere, with the trials that measure them. `adaptation` is the service.
 
-It may import `learnings.recurrence`, hierarchy, storage, model, clock, config. `reading.Sources` is the protocol by
+It may import `learnings.recurrence`, hierarchy, storage, model, clock, config. `records.Sources` is the protocol by
 which it reads from packages above it.
 """

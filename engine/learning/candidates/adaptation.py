@@ -1,5 +1,5 @@
-"""The service `engine.adaptation`: drafts and evaluates candidates, and carries out the operator's decisions on them
-(SPEC 5). Its reads are in `views`.
+"""The service `engine.adaptation`: drafts, evaluates and lists candidates, and carries out the operator's decisions on
+them (SPEC 5).
 
 A round reads what happened, drafts candidates from the strongest records, and evaluates the pending ones by newer
 records. Rounds are idempotent: a candidate's key is unique, and the position up to which records were processed is
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -21,25 +22,39 @@ from engine.learning.candidates.candidates import (
     add_candidate,
     decide_candidate,
     find_candidate,
+    list_stations,
     load_candidates,
     step_time,
     store_evaluation,
     undo_decision,
 )
 from engine.learning.candidates.drafting import NothingToDraft, StillRunning, draft_candidate
+from engine.learning.candidates.effects import format_preview, list_texts
 from engine.learning.candidates.evaluation import (
     PROPOSED,
+    Evaluation,
     evaluate,
     has_new_evidence,
     same_change,
 )
 from engine.learning.candidates.overlays import Trials
-from engine.learning.candidates.reading import Sources
-from engine.learning.candidates.records import OPPORTUNITY, Opportunity, select_opportunities
+from engine.learning.candidates.records import OPPORTUNITY, Opportunity, Records, Sources, select_opportunities
 from engine.learning.candidates.reflection import Reflection
-from engine.learning.candidates.views import CandidateViews, describe_lift
-from engine.model import Randomness, Refusal, Trust
-from engine.model.adaptation import Candidate, CandidateMove, CandidateStatus, CandidateType, LearningRecord, RecordKind
+from engine.model import Randomness, Refusal, Trust, Waiting, microusd
+from engine.model.adaptation import (
+    Candidate,
+    CandidateMove,
+    CandidateStatus,
+    CandidateType,
+    CandidateView,
+    Effect,
+    EffectPreview,
+    FixTemplate,
+    KnownFix,
+    LearningRecord,
+    Lift,
+    RecordKind,
+)
 from engine.storage import state
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import Ledger
@@ -65,7 +80,7 @@ COUNTER_EVIDENCE = {
 """Kinds of records that count against these types and have the scope of a workspace, not of an agent."""
 
 
-class Adaptation(CandidateViews):
+class Adaptation:
     """Reads candidates, decides on them, and runs rounds, one at a time. Callable from any thread."""
 
     def __init__(
@@ -79,7 +94,11 @@ class Adaptation(CandidateViews):
         sources: Sources,
         trials: Trials,
     ) -> None:
-        super().__init__(database, settings=settings, sources=sources, trials=trials)
+        self._database = database
+        self._settings = settings
+        self._sources = sources
+        self._trials = trials
+        self._records = Records(database)
         self._clock = clock
         self._randomness = randomness
         self._reflection = Reflection(database, self._records, clock=clock, ledger=ledger, sources=sources)
@@ -88,6 +107,91 @@ class Adaptation(CandidateViews):
         self._round_lock = threading.Lock()
         self.not_drafted: dict[str, str] = {}
         """The opportunities of the last round without a draft: the reason, by key."""
+
+    # -- reading
+
+    def candidates(
+        self, status: CandidateStatus | None = None, type: CandidateType | None = None, limit: int = 200
+    ) -> list[Candidate]:
+        """The candidates, latest change first; of one status or type if given."""
+        rows = load_candidates(self._database, *([] if status is None else [status]))
+        return [row.value for row in rows if type in (None, row.type)][:limit]
+
+    def view(self, candidate_id: str) -> CandidateView:
+        """A candidate with its details, by its id or a prefix. Raises `Refusal` `unknown_candidate`, `ambiguous_id`."""
+        with self._database.read() as session:
+            row = find_candidate(session, candidate_id)
+        candidate, overlays = row.value, row.overlays
+        records = self._records.by_id([*row.drafted_from, *row.corroborated_by, *row.against])
+        return CandidateView(
+            candidate,
+            records=tuple(records),
+            preview=self._preview(candidate),
+            lift=self._trials.measure_lifts().get(overlays[0].id) if overlays else None,
+            overlays=tuple(overlays),
+            stations=list_stations(row, [record for record in records if record.id in row.drafted_from]),
+        )
+
+    def records(self, kind: str = "", limit: int = 200) -> list[LearningRecord]:
+        """The learning records, newest first; of one of the 15 kinds if given. Raises `Refusal` `unknown_kind`."""
+        if kind and kind not in tuple(RecordKind):
+            raise Refusal("unknown_kind", f"there is no kind {kind[:40]!r}", f"one of {', '.join(RecordKind)}")
+        return self._records.of_kind(*([RecordKind(kind)] if kind else RecordKind), limit=limit)
+
+    def counts(self) -> tuple[dict[CandidateStatus, int], int]:
+        """The number of candidates of each status, and of learning records."""
+        statuses = Counter(row.status for row in load_candidates(self._database))
+        return {status: statuses[status] for status in CandidateStatus}, self._records.last_seq()
+
+    def fixes(self, workspace: str) -> list[KnownFix]:
+        """The landed diffs that fixed tests of a workspace, highest score first, then newest. Diffs of candidates that
+        were rejected or rolled back are left out."""
+        scored = []
+        for row in load_candidates(self._database, *PROPOSED):
+            effect = row.value.effect
+            if row.workspace != workspace or not isinstance(effect, FixTemplate) or not effect.patch:
+                continue
+            for record in self._records.by_id(row.drafted_from):
+                title = self._sources.title(record.session_id)
+                if title and "landed" in record.details:
+                    scored.append((row.score, KnownFix(row.id, title, record.at, effect)))
+        return [fix for _, fix in sorted(scored, key=lambda pair: (pair[0], pair[1].at), reverse=True)]
+
+    def waiting(self) -> list[Waiting]:
+        """The decisions that wait for the operator (SPEC 9.3), on candidates in review and on harmful candidates."""
+        waiting = [
+            Waiting(
+                "candidate", row.id, f"promote? {row.title}", row.changed_at, text=_text_for_agents(row.value.effect)
+            )
+            for row in load_candidates(self._database, CandidateStatus.REVIEW)
+        ]
+        harmful = {overlay.candidate_id: lift for overlay, lift in self._trials.find_harmful()}
+        active = {row.id: row for row in load_candidates(self._database, CandidateStatus.ACTIVE)} if harmful else {}
+        return waiting + [
+            Waiting("candidate", id, f"roll back? {active[id].title}: {describe_lift(lift)}", active[id].changed_at)
+            for id, lift in harmful.items()
+            if id in active
+        ]
+
+    def _preview(self, candidate: Candidate) -> EffectPreview:
+        """The present behaviour with and without a candidate's effect."""
+        healing = self._settings.current.validation
+        models = self._sources.models(candidate.agent_id) if candidate.type is CandidateType.ROUTING_HINT else None
+        active = self._trials.overlays.find(candidate.type, candidate.agent_id, candidate.run_kind, candidate.workspace)
+        others = [overlay.effect for overlay in active if overlay.candidate_id != candidate.id]
+
+        def show(effects: Sequence[Effect]) -> tuple[str, ...]:
+            lines = format_preview(
+                candidate.type,
+                effects,
+                model=models.current.model if models else "as configured",
+                tries=healing.tries,
+                cost=microusd(healing.cost_cap),
+                flows=self._sources.flows(),
+            )
+            return tuple(lines)
+
+        return EffectPreview(show(others), show([*others, candidate.effect]))
 
     # -- decisions
 
@@ -235,26 +339,17 @@ class Adaptation(CandidateViews):
         self, row: CandidateRow, drafted: Sequence[LearningRecord], records: Sequence[LearningRecord]
     ) -> None:
         """Evaluate a candidate by the `records` of its scope, and store the transition that follows. It was drafted
-        from the records `drafted`."""
+        from the records `drafted`. A rejected candidate is evaluated only with enough new evidence."""
         candidate = row.value
         # A landing that was undone is no evidence.
         records = [each for each in records if "landed" not in each.details or self._sources.title(each.session_id)]
+        if row.status is CandidateStatus.REJECTED and not _may_reopen(row, drafted, records):
+            return
         active_since = row.since if row.status is CandidateStatus.ACTIVE else None
         evaluation = evaluate(candidate, drafted, records, active_since=active_since)
-        move = None
-        match row.status:
-            case CandidateStatus.DRAFTED if evaluation.has_passed:
-                if duplicate := self._duplicate_of(candidate):
-                    evaluation = replace(evaluation, reason=f"{duplicate} already proposes that")
-                else:
-                    move = CandidateMove.CORROBORATE
-            case CandidateStatus.REVIEW if not evaluation.has_passed:
-                move = CandidateMove.WEAKEN
-            case CandidateStatus.REJECTED:
-                rejected = row.last_step("status", CandidateStatus.REJECTED)
-                if not rejected or not has_new_evidence(candidate, drafted, records, step_time(rejected)):
-                    return
-                move = CandidateMove.REOPEN
+        move = _move_after(row.status, evaluation)
+        if move is CandidateMove.CORROBORATE and (duplicate := self._duplicate_of(candidate)):
+            evaluation, move = replace(evaluation, reason=f"{duplicate} already proposes that"), None
         before = (candidate.corroborated_by, candidate.against, candidate.score)
         if move is None and before == (evaluation.corroborated_by, evaluation.against, evaluation.score):
             return
@@ -292,3 +387,33 @@ class Adaptation(CandidateViews):
                 self.roll_back(overlay.candidate_id, f"it makes work worse: {describe_lift(lift)}", by="autonomy")
             except Refusal as refusal:  # decided meanwhile
                 log.warning("candidate %s was not rolled back by itself: %s", overlay.candidate_id, refusal)
+
+
+def _may_reopen(row: CandidateRow, drafted: Sequence[LearningRecord], records: Sequence[LearningRecord]) -> bool:
+    """Whether a rejected candidate has enough new evidence."""
+    rejected = row.last_step("status", CandidateStatus.REJECTED)
+    return rejected is not None and has_new_evidence(row.value, drafted, records, step_time(rejected))
+
+
+def _move_after(status: CandidateStatus, evaluation: Evaluation) -> CandidateMove | None:
+    """The transition that follows from an evaluation, if any."""
+    match status:
+        case CandidateStatus.DRAFTED if evaluation.has_passed:
+            return CandidateMove.CORROBORATE
+        case CandidateStatus.REVIEW if not evaluation.has_passed:
+            return CandidateMove.WEAKEN
+        case CandidateStatus.REJECTED:
+            return CandidateMove.REOPEN
+    return None
+
+
+def describe_lift(lift: Lift) -> str:
+    """The counts of a trial in words."""
+    return (
+        f"{lift.with_good} of {lift.with_runs} went well with it, {lift.without_good} of {lift.without_runs} without it"
+    )
+
+
+def _text_for_agents(effect: Effect) -> str:
+    """The texts of an effect that agents read, without a diff."""
+    return "\n".join(list_texts(replace(effect, patch="") if isinstance(effect, FixTemplate) else effect))

@@ -9,7 +9,7 @@ the new one.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -25,7 +25,7 @@ from engine.events import (
     CandidateWeighed,
 )
 from engine.learning.candidates.effects import free_name, list_texts, map_texts, validate_effect
-from engine.learning.candidates.evaluation import Evaluation
+from engine.learning.candidates.evaluation import MIN_REVIEW_SCORE, Evaluation
 from engine.model import Refusal, Trust
 from engine.model.adaptation import (
     DECISIONS,
@@ -35,10 +35,13 @@ from engine.model.adaptation import (
     CandidateType,
     Effect,
     FlowOffload,
+    LearningRecord,
     Overlay,
+    Station,
     candidate_after,
     effect_from_json,
 )
+from engine.model.text import count
 from engine.storage.database import Database, Transaction
 from engine.storage.erasing import SearchTerms
 from engine.storage.rows import (
@@ -120,6 +123,12 @@ class CandidateRow(Row, table=True):
         """The last entry of its history with this value, None without one."""
         return next((step for step in reversed(self.history) if step[name] == value), None)
 
+
+_END_WORDS = {
+    CandidateStatus.ACTIVE: "it is active",
+    CandidateStatus.REJECTED: "rejected",
+    CandidateStatus.ROLLED_BACK: "rolled back",
+}
 
 _EVENTS = {
     CandidateMove.APPROVE: CandidatePromoted,
@@ -281,6 +290,50 @@ def _effect_to_activate(tx: Transaction, row: CandidateRow, flow_names: Collecti
     return replace(effect, name=free_name(effect.name, names))
 
 
+def list_stations(row: CandidateRow, drafted_from: Sequence[LearningRecord]) -> tuple[Station, ...]:
+    """The stages of a candidate's life cycle in words; `drafted_from` are the records that it was drafted from."""
+    origin, detected_at, score = "its record is no longer stored", None, 0.0
+    if drafted_from:
+        origin = drafted_from[0].reason
+        detected_at = max(record.at for record in drafted_from)
+        score = max(record.score for record in drafted_from)
+    drafted_at, corroborated = step_time(row.history[0]), _corroboration_station(row)
+    return (
+        Station("detect", detected_at, origin, "done"),
+        Station("draft", drafted_at, f"from {count(len(row.drafted_from), 'record')}", "done"),
+        Station("score", drafted_at, f"{score:.0f} of 100, from its own record", "done"),
+        corroborated,
+        *_decision_stations(row, corroborated.at),
+    )
+
+
+def _corroboration_station(row: CandidateRow) -> Station:
+    """The stage in which other records support a candidate."""
+    if row.status is CandidateStatus.DRAFTED:
+        words = f"{row.reason}; it comes up for review from a score of {MIN_REVIEW_SCORE:.0f}"
+        return Station("corroborate", None, words, "now")
+    step = row.last_step("move", CandidateMove.CORROBORATE)
+    if step is None:
+        return Station("corroborate", None, "it was rejected before", "ahead")
+    return Station("corroborate", step_time(step), str(step["reason"]), "done")
+
+
+def _decision_stations(row: CandidateRow, corroborated_at: datetime | None) -> tuple[Station, Station]:
+    """The stages of review and of its result."""
+    last = row.history[-1]
+    if row.status is CandidateStatus.REVIEW:
+        undone = f"; {last['reason']}" if row.is_undone else ""
+        review = Station("review", corroborated_at, f"needs your decision{undone}", "now")
+        return review, Station("promote", None, "", "ahead")
+    if not row.status.is_decided:
+        return Station("review", None, "", "ahead"), Station("promote", None, "", "ahead")
+    at, reason = step_time(last), f": {last['reason']}" if last["reason"] else ""
+    name = "reject" if row.status is CandidateStatus.REJECTED else "promote"
+    state = "done" if row.status is CandidateStatus.ACTIVE else "failed"
+    review = Station("review", at, f"by {last['by']}", "done")
+    return review, Station(name, at, f"{_END_WORDS[row.status]}{reason}", state)
+
+
 class CandidateTexts:
     """Erases texts of effects (SPEC 4.10), see `engine.memory.forget.ErasableStore`: whole lines, never part of a
     command or a diff. What else a candidate says is erased with the other rows of the database."""
@@ -304,17 +357,22 @@ class CandidateTexts:
         def remove_texts(tx: Transaction) -> int:
             matches = list(_find_matching(tx.session, query))
             for row, remaining in matches:
-                row.effect = remaining.to_json()
-                tx.session.add(row)
-                try:
-                    validate_effect(remaining)
-                except Refusal:
-                    move = CandidateMove.ROLL_BACK if row.status is CandidateStatus.ACTIVE else CandidateMove.REJECT
-                    if row.status is not CandidateStatus.REJECTED:
-                        decide_candidate(tx, row, move, "operator", "its text was forgotten")
+                _replace_effect(tx, row, remaining)
             return len(matches)
 
         return self._database.write(remove_texts)
+
+
+def _replace_effect(tx: Transaction, row: CandidateRow, remaining: Effect) -> None:
+    """Leave a candidate what remains of its effect, and turn it down if that is no effect."""
+    row.effect = remaining.to_json()
+    tx.session.add(row)
+    try:
+        validate_effect(remaining)
+    except Refusal:
+        if row.status is not CandidateStatus.REJECTED:
+            move = CandidateMove.ROLL_BACK if row.status is CandidateStatus.ACTIVE else CandidateMove.REJECT
+            decide_candidate(tx, row, move, "operator", "its text was forgotten")
 
 
 def _find_matching(session: Session, query: SearchTerms) -> Iterator[tuple[CandidateRow, Effect]]:

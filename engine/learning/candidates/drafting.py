@@ -13,8 +13,7 @@ from dataclasses import replace
 
 from engine.frozen import frozen
 from engine.learning.candidates.effects import map_texts, validate_effect
-from engine.learning.candidates.reading import Sources
-from engine.learning.candidates.records import Opportunity
+from engine.learning.candidates.records import Opportunity, Sources
 from engine.learning.candidates.remedies import calls_after_error, common_commands, healing_lines
 from engine.model import Trust, dollars
 from engine.model.adaptation import (
@@ -86,6 +85,10 @@ class Evidence:
         """The agent that is the scope of the record, "" if the scope is a workspace or a leader."""
         return self.record.scope_id if self.record.scope_type == "agent" else ""
 
+    def related_of(self, kind: RecordKind) -> list[LearningRecord]:
+        """The related records of a kind."""
+        return [record for record in self.related if record.kind is kind]
+
     def ended_session(self, session_id: str) -> str:
         """Return the id of a session if it is over. Raises `StillRunning`."""
         if not self.sources.session_ended(session_id):
@@ -102,9 +105,6 @@ def draft_candidate(opportunity: Opportunity, related: Sequence[LearningRecord],
     if isinstance(effect, FlowOffload) and not effect.commands:
         raise NothingToDraft("its commands contain a key or a password")
     return replace(draft, effect=validate_effect(effect), title=redact(draft.title, secrets))
-
-
-# -- a repair that worked
 
 
 def _draft_fix_template(evidence: Evidence) -> Draft:
@@ -132,9 +132,6 @@ def _draft_fix_template(evidence: Evidence) -> Draft:
     )
     title = f"Keep the repair of {test}{more} as a playbook"
     return Draft(template, title, run_kind="heal", workspace=record.workspace)
-
-
-# -- a cheaper model
 
 
 def _draft_routing_hint(evidence: Evidence) -> Draft:
@@ -170,35 +167,40 @@ def _draft_routing_hint(evidence: Evidence) -> Draft:
     )
 
 
-# -- a tighter limit
-
-
 def _draft_policy_tweak(evidence: Evidence) -> Draft:
     """Draft a limit that is lower than the number of attempts that failed, but not lower than any number of attempts
     that fixed a test."""
-    record, agent = evidence.record, evidence.scope_agent
-    failed_retries = [record]
-    if record.kind is not RecordKind.REPEATED_RETRY:
-        retries = (each for each in evidence.related if each.kind is RecordKind.REPEATED_RETRY)
-        failed_retries = [each for each in retries if each.session_id != record.session_id]
-    if not failed_retries:
+    failures = _failed_retries(evidence)
+    if not failures:
         raise NothingToDraft("no failed attempt here would be avoided by a lower limit")
-    heals = (each for each in evidence.related if each.kind is RecordKind.SUCCESSFUL_HEAL)
-    heals_by_agent = [heal for heal in heals if "landed" not in heal.details]
-    needed = max((_attempts(heal) for heal in heals_by_agent), default=1)
-    attempts = min(max(map(_attempts, failed_retries)), evidence.sources.max_healing_attempts())
-    if needed >= attempts:
-        raise NothingToDraft(f"a repair took {needed} attempts and a failure {attempts}: no limit separates them")
-    cost = None
-    if heals_by_agent:
-        cap = max(MIN_COST, round(COST_MARGIN * max(int(heal.details["cost"]) for heal in heals_by_agent)))
-        cost = cap if cap < max(int(retry.details["cost"]) for retry in failed_retries) else None
-    capped = f", for at most ${dollars(cost):.2f}" if cost is not None else ""
+    heals = [heal for heal in evidence.related_of(RecordKind.SUCCESSFUL_HEAL) if "landed" not in heal.details]
+    needed = max(map(_attempts, heals), default=1)
+    failed = min(max(map(_attempts, failures)), evidence.sources.max_healing_attempts())
+    if needed >= failed:
+        raise NothingToDraft(f"a repair took {needed} attempts and a failure {failed}: no limit separates them")
+    cost_cap = _cost_cap(heals, failures)
+    capped = f", for at most ${dollars(cost_cap):.2f}" if cost_cap is not None else ""
     times = {1: "once", 2: "twice"}.get(needed, f"{needed} times")
-    title = f"Try a repair at most {times}{capped}: attempt {attempts} changed nothing"
-    return Draft(
-        PolicyTweak(needed, cost), f"{title} for {agent}" if agent else title, agent_id=agent, trust=Trust.MEASURED
-    )
+    for_agent = f" for {evidence.scope_agent}" if evidence.scope_agent else ""
+    title = f"Try a repair at most {times}{capped}: attempt {failed} changed nothing{for_agent}"
+    return Draft(PolicyTweak(needed, cost_cap), title, agent_id=evidence.scope_agent, trust=Trust.MEASURED)
+
+
+def _failed_retries(evidence: Evidence) -> list[LearningRecord]:
+    """The record itself if it is about attempts that changed nothing, else such records of other sessions."""
+    record = evidence.record
+    if record.kind is RecordKind.REPEATED_RETRY:
+        return [record]
+    retries = evidence.related_of(RecordKind.REPEATED_RETRY)
+    return [retry for retry in retries if retry.session_id != record.session_id]
+
+
+def _cost_cap(heals: Sequence[LearningRecord], failures: Sequence[LearningRecord]) -> int | None:
+    """A cap above the dearest heal, in micro-dollars; None if no failure cost more, or nothing was healed."""
+    if not heals:
+        return None
+    cap = max(MIN_COST, round(COST_MARGIN * max(int(heal.details["cost"]) for heal in heals)))
+    return cap if cap < max(int(failure.details["cost"]) for failure in failures) else None
 
 
 def _attempts(record: LearningRecord) -> int:
@@ -206,16 +208,10 @@ def _attempts(record: LearningRecord) -> int:
     return int(record.details["attempts"]) - 1
 
 
-# -- a fragment of the prompt
-
-
 def _draft_prompt_fragment(evidence: Evidence) -> Draft:
     record = evidence.record
     workspace = record.scope_id if record.scope_type == "workspace" else ""
     return replace(FRAGMENT_DRAFTERS[record.kind](evidence), agent_id=evidence.scope_agent, workspace=workspace)
-
-
-# -- a flow without a model
 
 
 def _draft_flow(evidence: Evidence) -> Draft:
@@ -237,9 +233,6 @@ def _flow_name(calls: Sequence[str]) -> str:
     """A name for a flow, made of the programs that it runs: `git_status_then_pytest`, at most 40 characters."""
     words = ["_".join(re.findall(r"[a-z0-9]+", call.removeprefix("exec:").lower())) for call in calls]
     return f"{'' if words[0][:1].isalpha() else 'run_'}{'_then_'.join(words)}"[:40].strip("_")
-
-
-# -- the lines of a fragment
 
 
 def _make_fragment(lines: Sequence[str], title: str, trust: Trust) -> Draft:

@@ -47,14 +47,17 @@ def validate_effect(effect: Effect) -> Effect:
                 raise _invalid_effect("it changes no limit")
             return effect
         case FlowOffload():
-            if not _FLOW_NAME.fullmatch(effect.name):
-                raise _invalid_effect(
-                    f"{sanitise(effect.name)[:80]!r} is not a valid flow name: use lower-case letters, digits and _"
-                )
-            commands = _lines("commands", effect.commands)
-            for command in commands:
-                split_command(command)
-            return FlowOffload(effect.name, _line(effect.title) or effect.name, commands)
+            return _validate_flow(effect)
+
+
+def _validate_flow(flow: FlowOffload) -> FlowOffload:
+    if not _FLOW_NAME.fullmatch(flow.name):
+        name = sanitise(flow.name)[:80]
+        raise _invalid_effect(f"{name!r} is not a valid flow name: use lower-case letters, digits and _")
+    commands = _lines("commands", flow.commands)
+    for command in commands:
+        split_command(command)
+    return FlowOffload(flow.name, _line(flow.title) or flow.name, commands)
 
 
 def split_command(command: str) -> list[str]:
@@ -134,28 +137,34 @@ def format_preview(
 ) -> list[str]:
     """The behaviour with these effects of one type (oldest first), as lines that a screen can compare. `model`,
     `tries`, `cost` (in micro-dollars) and `flows` are the values without effects."""
-    lines = [f"model: {model}"] if type is CandidateType.ROUTING_HINT else []
-    names = set(flows)
-    for effect in effects:
-        match effect:
-            case PromptFragment():
-                lines += [f"- {line}" for line in effect.guidance]
-            case FixTemplate():
-                lines += [f"failing: {name}" for name in effect.failing] + [
-                    f"advice: {line}" for line in effect.repairs
-                ]
-                lines += [line for line in effect.patch.splitlines() if not line.startswith("index ")]
-            case RoutingHint():
-                where = f" of at most {effect.longest_prompt} characters" if effect.longest_prompt is not None else ""
-                lines.append(f"prompts{where} on {effect.channel or 'any channel'}: {effect.model} ({effect.why})")
-            case PolicyTweak():
-                tries = min(tries, tries if effect.tries is None else effect.tries)
-                cost = min(cost, cost if effect.cost is None else effect.cost)
-            case FlowOffload():
-                name = free_name(effect.name, names)
-                names.add(name)
-                lines.append(f"flow: {name} ({effect.title})")
-                lines += [f"  $ {shlex.join(shlex.split(command))}" for command in effect.commands]
     if type is CandidateType.POLICY_TWEAK:
-        lines = [f"tries to heal: {tries}", f"cost of healing: ${dollars(cost):.2f} at most"]
+        tweaks = [effect for effect in effects if isinstance(effect, PolicyTweak)]
+        tries = min([tries, *(tweak.tries for tweak in tweaks if tweak.tries is not None)])
+        cost = min([cost, *(tweak.cost for tweak in tweaks if tweak.cost is not None)])
+        return [f"tries to heal: {tries}", f"cost of healing: ${dollars(cost):.2f} at most"]
+    lines = [f"model: {model}"] if type is CandidateType.ROUTING_HINT else []
+    flow_names = set(flows)
+    for effect in effects:
+        if isinstance(effect, FlowOffload):
+            effect = replace(effect, name=free_name(effect.name, flow_names))
+            flow_names.add(effect.name)
+        lines += _describe_effect(effect)
     return lines
+
+
+def _describe_effect(effect: Effect) -> list[str]:
+    match effect:
+        case PromptFragment():
+            return [f"- {line}" for line in effect.guidance]
+        case FixTemplate():
+            failing = [f"failing: {name}" for name in effect.failing]
+            advice = [f"advice: {line}" for line in effect.repairs]
+            patch = [line for line in effect.patch.splitlines() if not line.startswith("index ")]
+            return [*failing, *advice, *patch]
+        case RoutingHint():
+            where = f" of at most {effect.longest_prompt} characters" if effect.longest_prompt is not None else ""
+            return [f"prompts{where} on {effect.channel or 'any channel'}: {effect.model} ({effect.why})"]
+        case FlowOffload():
+            commands = [f"  $ {shlex.join(shlex.split(command))}" for command in effect.commands]
+            return [f"flow: {effect.name} ({effect.title})", *commands]
+    return []

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from engine.config.service_settings import ACP, MODEL
-from engine.learning.candidates.reading import Part, Reading
+from engine.learning.candidates.records import Part, Reading
 from engine.model import MICRO, PermissionAnswer, Trust, dollars
 from engine.model.adaptation import LearningRecord, RecordKind
 from engine.model.learnings import added_sentences, distil, normalise

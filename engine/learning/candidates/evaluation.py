@@ -82,20 +82,22 @@ def select_supporting(
     drafted are left out. Of each other session, the record with the highest score counts.
     """
     drafted = list(drafted)
-    sessions = {record.session_id for record in drafted if record.session_id}
+    drafted_sessions = {record.session_id for record in drafted if record.session_id}
     facts = [_fact(record) for record in drafted]
-    own = set(candidate.drafted_from)
-    best: dict[str, LearningRecord] = {}
-    for record in records:
-        in_scope = (record.scope_type, record.scope_id) == (candidate.scope_type, candidate.scope_id)
-        is_alike = record.source_label == candidate.source_label or any(_agree(_fact(record), fact) for fact in facts)
-        is_drafted = record.id in own or (record.session_id and record.session_id in sessions)
-        if not in_scope or not is_alike or is_drafted:
-            continue
-        unit = record.session_id or record.id
-        if unit not in best or record.score > best[unit].score:
-            best[unit] = record
-    return list(best.values())
+
+    def supports(record: LearningRecord) -> bool:
+        if (record.scope_type, record.scope_id) != (candidate.scope_type, candidate.scope_id):
+            return False
+        if record.id in candidate.drafted_from or record.session_id in drafted_sessions:
+            return False
+        return record.source_label == candidate.source_label or any(_agree(_fact(record), fact) for fact in facts)
+
+    best_by_session: dict[str, LearningRecord] = {}
+    for record in filter(supports, records):
+        session = record.session_id or record.id  # a record without a session counts alone
+        if session not in best_by_session or record.score > best_by_session[session].score:
+            best_by_session[session] = record
+    return list(best_by_session.values())
 
 
 def _fact(record: LearningRecord) -> str:
@@ -132,14 +134,16 @@ def evaluate(
     begin = min((record.at for record in drafted), default=candidate.created_at)
     against = [record for record in records if record.id not in candidate.drafted_from]
     against = [record for record in against if speaks_against(candidate, record, begin, active_since)]
-    if supporting:
-        others = "1 other record supports" if len(supporting) == 1 else f"{len(supporting)} other records support"
-        words = f"{others} it: {score:.0f} of 100"
-    else:
-        words = f"no other record supports it yet: {score:.0f} of 100"
+    reason = f"{_describe_support(len(supporting))}: {score:.0f} of 100"
     if against:
-        words += f"; {len(against)} against it"
-    return Evaluation(score, tuple(record.id for record in supporting), tuple(record.id for record in against), words)
+        reason += f"; {len(against)} against it"
+    return Evaluation(score, tuple(record.id for record in supporting), tuple(record.id for record in against), reason)
+
+
+def _describe_support(number: int) -> str:
+    if not number:
+        return "no other record supports it yet"
+    return "1 other record supports it" if number == 1 else f"{number} other records support it"
 
 
 def speaks_against(

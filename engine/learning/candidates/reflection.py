@@ -1,21 +1,23 @@
 """Reflection (SPEC 5.1): reads new ledger entries into learning records.
 
-`entry_readers` reads single entries, and `sequences` finds commands that are repeated over many sessions. The id of a
-record is derived from its entry and its subject, so reading an entry again after a crash adds nothing.
+`entry_readers` reads single entries. `find_sequences` finds commands that an agent repeats over many sessions, more
+often than by chance. The id of a record is derived from its entry and its subject, so reading an entry again after a
+crash adds nothing.
 """
 
 from __future__ import annotations
 
+import math
 import threading
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
+from itertools import pairwise
 
 from engine.clock import Clock
+from engine.frozen import frozen
 from engine.learning.candidates.entry_readers import READERS
-from engine.learning.candidates.reading import Reading, Scope, Sources
-from engine.learning.candidates.records import Records
-from engine.learning.candidates.sequences import MIN_RUNS, CallSequence, find_sequences
+from engine.learning.candidates.records import Reading, Records, Scope, Sources
 from engine.model.adaptation import LearningRecord, RecordKind
 from engine.model.text import count
 from engine.statistics import share
@@ -33,6 +35,30 @@ MAX_SESSIONS, MAX_CALLS = 80, 200
 
 SEQUENCE_SPAN = timedelta(days=30)
 """Maximum age of these sessions."""
+
+
+MIN_LENGTH, MAX_LENGTH = 3, 5
+"""Calls of a sequence."""
+
+MIN_RUNS = 3
+"""Minimum number of distinct sessions that must have a sequence."""
+
+MIN_Z = 3.0
+"""Minimum number of standard deviations above the sessions expected by chance."""
+
+MAX_PROBABILITY = 0.01
+"""Maximum probability that any sequence of its length occurs as often by chance."""
+
+DOMINANT_SHARE = 2 / 3
+"""A sequence must be in this share of the sessions that have it without its first or its last call: otherwise that
+call is only frequent around it."""
+
+EXEC = "exec:"
+"""Prefix of calls that run a command, see `events.ToolsUsed`."""
+
+Calls = tuple[str, ...]
+Places = Mapping[int, Sequence[int]]
+"""The indexes where a sequence begins, by the number of the run."""
 
 
 class Reflection:
@@ -97,21 +123,29 @@ class Reflection:
         newest_entries = {str(entry.payload["agent"]): entry for entry in entries}
         records = []
         for agent, newest in newest_entries.items():
-            runs = self._runs(newest, agent) if agent else []
-            if len(runs) < MIN_RUNS:
-                continue
-            for sequence in find_sequences([run.payload["calls"][:MAX_CALLS] for run in runs]):
-                supporting_runs = [runs[number] for number in sequence.runs]
-                records += [
-                    _sequence_record(
-                        Reading(run, self._sources, lambda *_: 0), sequence, agent, supporting_runs, len(runs)
-                    )
-                    for run in supporting_runs
-                    if run.id >= entries[0].id
-                ]
+            if agent:
+                records += self._find_sequences(agent, newest, since_id=entries[0].id)
         return records
 
-    def _runs(self, newest: LedgerEntry, agent: str) -> list[LedgerEntry]:
+    def _find_sequences(self, agent: str, newest: LedgerEntry, *, since_id: int) -> list[LearningRecord]:
+        """The records of an agent's sequences: one for each session with a sequence whose ledger entry is not older
+        than `since_id`. Older sessions have their records already."""
+        sessions = self._recent_sessions(agent, newest)
+        if len(sessions) < MIN_RUNS:
+            return []
+        records = []
+        for sequence in find_sequences([entry.payload["calls"][:MAX_CALLS] for entry in sessions]):
+            supporting = [sessions[number] for number in sequence.runs]
+            records += [
+                _sequence_record(
+                    Reading(entry, self._sources, lambda *_: 0), sequence, agent, supporting, len(sessions)
+                )
+                for entry in supporting
+                if entry.id >= since_id
+            ]
+        return records
+
+    def _recent_sessions(self, agent: str, newest: LedgerEntry) -> list[LedgerEntry]:
         """The entries of the agent's recent sessions up to `newest`, oldest first."""
         until = newest.at + timedelta(microseconds=1)
         entries = self._ledger.between(newest.at - SEQUENCE_SPAN, until, (TOOLS_USED,))
@@ -149,3 +183,158 @@ def _sequence_record(
         key=steps,
         session_id=reading.entry.subject,
     )
+
+
+@frozen
+class CallSequence:
+    """A sequence of calls that occurs more often than by chance."""
+
+    calls: Calls
+    count: int
+    """Number of occurrences without overlaps."""
+    expected: float
+    """Number of runs that would have it by chance."""
+    z: float
+    """Standard deviations between the number of runs and `expected`."""
+    runs: tuple[int, ...]
+    """The numbers of the runs that have it, in ascending order."""
+
+
+def find_sequences(runs: Sequence[Sequence[str]]) -> Sequence[CallSequence]:
+    """The repeated sequences of commands in `runs` (the calls of one session each, in order), highest `z` first. Other
+    calls separate sequences, because a flow cannot run them.
+
+    Sessions are counted, not occurrences, so a single session that loops proves nothing. A sequence must occur in more
+    of them than if each session's own calls were in random order. The longest comes first; shorter ones are searched in
+    the calls that are left.
+    """
+    lines = [_separate_commands(run, number) for number, run in enumerate(runs)]
+    chance = _Chance(lines)
+    places = {length: _find_places(lines, length) for length in range(MIN_LENGTH - 1, MAX_LENGTH + 1)}
+    sequences: list[CallSequence] = []
+    used_calls = _UsedCalls()
+    for length in range(MAX_LENGTH, MIN_LENGTH - 1, -1):
+        for calls in _select_repeated(places, length):
+            unused_places = used_calls.leave_out(places[length][calls], length)
+            sequence = chance.test(calls, unused_places) if len(unused_places) >= MIN_RUNS else None
+            if sequence is not None:
+                sequences.append(sequence)
+                used_calls.add(unused_places, length)
+    return sorted(sequences, key=lambda sequence: (-sequence.z, sequence.calls))
+
+
+def _separate_commands(run: Sequence[str], number: int) -> Calls:
+    """The calls of a run. A call that is no command becomes a value that occurs only once, so that no repeated sequence
+    goes through it."""
+    return tuple(call if call.startswith(EXEC) else f"\0{number}:{index}" for index, call in enumerate(run))
+
+
+def _find_places(lines: Sequence[Calls], length: int) -> dict[Calls, dict[int, list[int]]]:
+    """All sequences of a length with their places. If places overlap, only the first of them counts."""
+    by_calls: dict[Calls, dict[int, list[int]]] = defaultdict(dict)
+    for number, line in enumerate(lines):
+        for start in range(len(line) - length + 1):
+            starts = by_calls[line[start : start + length]].setdefault(number, [])
+            if not starts or start >= starts[-1] + length:
+                starts.append(start)
+    return by_calls
+
+
+def _select_repeated(places: Mapping[int, Mapping[Calls, Places]], length: int) -> list[Calls]:
+    """The sequences of a length that are in enough runs: those in most runs first, and of parts of one longer sequence
+    the earlier one. `places` has the places of all sequences, by length."""
+
+    def rank(calls: Calls) -> tuple[int, float, Calls]:
+        starts_by_run = places[length][calls]
+        mean_start = sum(starts[0] for starts in starts_by_run.values()) / len(starts_by_run)
+        return -len(starts_by_run), mean_start, calls
+
+    repeated = [
+        calls
+        for calls, starts_by_run in places[length].items()
+        if len(starts_by_run) >= MIN_RUNS and not _repeats_a_call(calls)
+    ]
+    if length > MIN_LENGTH:
+        repeated = [calls for calls in repeated if _is_dominant(calls, places)]
+    return sorted(repeated, key=rank)
+
+
+def _repeats_a_call(calls: Calls) -> bool:
+    """Whether a call follows itself, which agents often do."""
+    return any(call == following for call, following in pairwise(calls))
+
+
+def _is_dominant(calls: Calls, places: Mapping[int, Mapping[Calls, Places]]) -> bool:
+    """Whether enough of the runs that have a sequence without its first or its last call have all of it
+    (`DOMINANT_SHARE`)."""
+    shorter = places[len(calls) - 1]
+    most_runs_of_part = max(len(shorter[calls[1:]]), len(shorter[calls[:-1]]))
+    return len(places[len(calls)][calls]) >= DOMINANT_SHARE * most_runs_of_part
+
+
+class _UsedCalls:
+    """The calls that belong to a sequence that was found. Shorter sequences are searched in the others."""
+
+    def __init__(self) -> None:
+        self._calls: set[tuple[int, int]] = set()
+        """(number of the run, index of the call)."""
+
+    def add(self, places: Places, length: int) -> None:
+        """Add the calls of a sequence of this length at these places."""
+        for run, starts in places.items():
+            for start in starts:
+                self._calls.update((run, index) for index in range(start, start + length))
+
+    def leave_out(self, places: Places, length: int) -> dict[int, list[int]]:
+        """The places of a sequence of this length that have no used call."""
+        unused: dict[int, list[int]] = {}
+        for run, starts in places.items():
+            free = [
+                start
+                for start in starts
+                if self._calls.isdisjoint((run, index) for index in range(start, start + length))
+            ]
+            if free:
+                unused[run] = free
+        return unused
+
+
+class _Chance:
+    """Tests sequences against the same calls of each run in random order."""
+
+    def __init__(self, lines: Sequence[Calls]) -> None:
+        self._runs = [(Counter(line), len(line)) for line in lines]
+        runs_with = Counter(call for counts, _ in self._runs for call in counts)
+        self._common_calls = sum(runs >= MIN_RUNS for runs in runs_with.values())
+
+    def test(self, calls: Calls, places: Places) -> CallSequence | None:
+        """The sequence with these places if it occurs in more runs than by chance."""
+        probabilities = [_estimate_probability(calls, *run) for run in self._runs]
+        expected = sum(probabilities)
+        spread = math.sqrt(sum(probability * (1 - probability) for probability in probabilities))
+        z = (len(places) - expected) / spread if spread else 0.0
+        if z < MIN_Z or poisson_tail(len(places), expected) * self._common_calls ** len(calls) > MAX_PROBABILITY:
+            return None
+        return CallSequence(calls, sum(map(len, places.values())), expected, z, tuple(sorted(places)))
+
+
+def _estimate_probability(calls: Calls, counts: Mapping[str, int], total: int) -> float:
+    """The probability that a run of `total` calls, so many of each, has a sequence in random order."""
+    probability, used = 1.0, Counter[str]()
+    for index, call in enumerate(calls):
+        probability *= max(0, counts.get(call, 0) - used[call]) / max(1, total - index)
+        used[call] += 1
+    return 1 - (1 - probability) ** max(0, total - len(calls) + 1)
+
+
+def poisson_tail(count: int, mean: float) -> float:
+    """The Poisson probability of `count` or more where `mean` are expected, 0 < `mean` < `count`. This is an upper
+    bound for trials with different probabilities."""
+    # From the largest term on, which is the first one: nothing cancels, however small the sum is.
+    term = math.exp(count * math.log(mean) - mean - math.lgamma(count + 1))
+    total = 0.0
+    while term > total * 1e-12:
+        total += term
+        count += 1
+        term *= mean / count
+    return min(1.0, total)

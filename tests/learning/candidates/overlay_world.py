@@ -10,8 +10,7 @@ from engine.clock import FakeClock
 from engine.config import AdaptationSettings, FixedSettings, Settings
 from engine.events import ChangeSetDiscarded, ChangeSetLanded, SessionEnded, ToolsUsed
 from engine.learning.candidates.candidates import add_candidate, decide_candidate, find_candidate
-from engine.learning.candidates.learned_guidance import LearnedGuidance
-from engine.learning.candidates.overlays import Overlays, Trials
+from engine.learning.candidates.overlays import LearnedGuidance, Overlays, Trials
 from engine.model import Contribution, PromptRequest
 from engine.model.adaptation import Candidate, CandidateMove, CandidateStatus, Effect, Overlay, PromptFragment
 from engine.storage.database import Database, Transaction

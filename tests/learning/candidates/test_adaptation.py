@@ -11,7 +11,7 @@ from engine.clock import FakeClock
 from engine.config import AdaptationMode
 from engine.events import ChangeSetLanded, FactPromoted
 from engine.learning.candidates.candidates import load_candidates
-from engine.learning.candidates.reading import HealedTests
+from engine.learning.candidates.records import HealedTests
 from engine.model import Trust
 from engine.model.adaptation import Candidate, CandidateStatus, Lift
 from engine.storage.database import Database, Transaction

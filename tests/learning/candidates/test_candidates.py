@@ -17,7 +17,7 @@ from engine.clock import FakeClock
 from engine.config import AdaptationMode, FixedSettings
 from engine.events import ChangeSetLanded, EventBus
 from engine.learning.candidates.candidates import CandidateTexts, load_candidates
-from engine.learning.candidates.reading import HealedTests
+from engine.learning.candidates.records import HealedTests
 from engine.model import Refusal
 from engine.model.adaptation import (
     CANDIDATE_MOVES,

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from engine.learning.candidates.drafting import Draft, NothingToDraft, draft_candidate
-from engine.learning.candidates.reading import ModelPrice, ModelsUsed
-from engine.learning.candidates.records import Opportunity, types_of
+from engine.learning.candidates.records import ModelPrice, ModelsUsed, Opportunity, types_of
 from engine.model.adaptation import (
     MAX_PATCH,
     CandidateType,

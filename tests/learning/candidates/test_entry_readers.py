@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.learning.candidates.entry_readers import FULL_COST, READERS, score_heal
-from engine.learning.candidates.reading import Reading, add_parts
+from engine.learning.candidates.records import Reading, add_parts
 from engine.model import Trust
 from engine.model.adaptation import LearningRecord
 from engine.storage.ledger import LedgerEntry

@@ -15,8 +15,15 @@ from engine.config import Settings
 from engine.execution.prompt_parts import RulesPart
 from engine.execution.prompts import PromptAssembly
 from engine.learning.candidates.candidates import CandidateTexts
-from engine.learning.candidates.learned_guidance import BLOCK, fragment_lines
-from engine.learning.candidates.overlays import ERROR_RATE, MAX_REPAIRS, OverlayRun, is_withheld, measure_lift
+from engine.learning.candidates.overlays import (
+    BLOCK,
+    ERROR_RATE,
+    MAX_REPAIRS,
+    OverlayRun,
+    fragment_lines,
+    is_withheld,
+    measure_lift,
+)
 from engine.model import PromptRequest, SourceKind
 from engine.model.adaptation import (
     CandidateType,

@@ -26,8 +26,7 @@ from engine.events import (
     TeachingRefreshed,
     WorkOverlapped,
 )
-from engine.learning.candidates.reading import HealedTests
-from engine.learning.candidates.records import OPPORTUNITY
+from engine.learning.candidates.records import OPPORTUNITY, HealedTests
 from engine.learning.candidates.reflection import ENTRY_CURSOR
 from engine.storage import state
 from tests.learning.candidates.world import (

@@ -10,8 +10,8 @@ from itertools import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.learning.candidates.sequences import EXEC, MIN_RUNS, CallSequence
-from engine.learning.candidates.sequences import find_sequences as detect_commands
+from engine.learning.candidates.reflection import EXEC, MIN_RUNS, CallSequence
+from engine.learning.candidates.reflection import find_sequences as detect_commands
 
 
 def find_sequences(runs: Sequence[Sequence[str]]) -> Sequence[CallSequence]:

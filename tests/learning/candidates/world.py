@@ -20,7 +20,7 @@ from engine.events import (
 )
 from engine.learning.candidates.adaptation import Adaptation
 from engine.learning.candidates.overlays import Overlays
-from engine.learning.candidates.reading import HealedTests, ModelsUsed
+from engine.learning.candidates.records import HealedTests, ModelsUsed
 from engine.model import Bucket, ParaFact, Randomness, TranscriptLine, Trust
 from engine.model.adaptation import Candidate, Lift, Overlay
 from engine.model.learnings import Correction
