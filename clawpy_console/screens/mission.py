@@ -267,7 +267,7 @@ class MissionScreen(ConsoleScreen):
             place = workspace_name(self._workspace) if self._workspace else formats.count(len(checked), "workspace")
             needs = " · ".join(self._needs(state))
             title = f"No cards · {needs}" if needs else "No cards" if remark else "✓ Nothing needs you"
-            if last := self._last_bad_run(state):
+            if not remark and (last := self._last_bad_run(state)):
                 title += f"\n\n{last.error or last.summary}"
             head = f"{title}\n\nChecked {place} at {formats.moment(min(checked), self.now)}"
         return f"{head}\n{remarks}{when}\n{self.key_of('mission.predict')} checks now"
@@ -279,10 +279,10 @@ class MissionScreen(ConsoleScreen):
         if number := len(state.waiting):
             are_changes = all(waiting.kind == "change_set" for waiting in state.waiting)
             what, key = ("change", work_key) if are_changes else ("item", self.key_of("panes.next"))
-            yield f"{formats.count(number, what)} {'waits' if number == 1 else 'wait'}: {key}"
+            yield f"{formats.count(number, what)} {'waits' if number == 1 else 'wait'}: press {key}"
         if last := self._last_bad_run(state):
             failed = "found a problem" if last.has_problem else "failed"
-            yield f"the last run {'could not run' if last.result is Result.CANNOT_RUN else failed}: {work_key}"
+            yield f"the last run {'could not run' if last.result is Result.CANNOT_RUN else failed}: press {work_key}"
 
     def _last_bad_run(self, state: AppState) -> SessionView | None:
         """The last run, if it went wrong."""

@@ -165,6 +165,8 @@ def _read_ref_state(git: Git, status: Status, refs: list[str]) -> GitState:
     upstream_tip = tips.get(f"refs/remotes/{status.upstream}", tips.get(f"refs/heads/{status.upstream}", ""))
     ahead, behind = count_apart(git, status.head, upstream_tip)
     ahead_of_base, behind_base = count_apart(git, status.head, base_tip)
+    recent = tuple(log_commits(git, f"-n{MAX_RECENT}", status.head)) if status.head else ()
+    others = {tip for name, tip in tips.items() if name.startswith("refs/heads/")} - {status.head}
     tag, previous_tag, since = _newest_tags(git, status.head, walked, tips)
     return GitState(
         head=status.head,
@@ -180,7 +182,10 @@ def _read_ref_state(git: Git, status: Status, refs: list[str]) -> GitState:
         behind_base=behind_base,
         own_files=_read_own_files(git, status.head, upstream_tip or base_tip),
         me=git.text("config", "user.email", allowed=(0, 1)),
-        recent=tuple(log_commits(git, f"-n{MAX_RECENT}", status.head)) if status.head else (),
+        recent=recent,
+        recent_of_branches=tuple(log_commits(git, f"-n{MAX_RECENT}", "--branches", "HEAD"))
+        if recent and others
+        else recent,
         branches=tuple(replace(branch, merged=branch.tip in merged) for branch in _limit_branches(dated, base)),
         tag=tag,
         commits_since_tag=since,

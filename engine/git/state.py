@@ -90,7 +90,9 @@ class GitState:
     more_files: int = 0
     """The number of all other files that differ from HEAD."""
     recent: tuple[Commit, ...] = ()
-    """At most 50 commits, newest first."""
+    """At most 50 commits of HEAD, newest first."""
+    recent_of_branches: tuple[Commit, ...] = ()
+    """At most 50 commits of HEAD and of all local branches, newest first."""
     branches: tuple[Branch, ...] = ()
     """At most 300 branches, newest first."""
     tag: str = ""

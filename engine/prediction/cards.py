@@ -21,6 +21,7 @@ from engine.model import (
     DismissReason,
     Mute,
     Refusal,
+    SessionState,
     SessionView,
     Status,
 )
@@ -50,6 +51,7 @@ class Cards:
         self._reverse_landing = reverse
         self.propose = prompt_cards.propose
         self.propose_again = prompt_cards.propose_again
+        self._add_again = prompt_cards.add_again
         self.get = store.get
         self.expire_due = store.expire_due
         self.follow_landings = store.follow_landings
@@ -232,10 +234,15 @@ class Cards:
         self._database.write(work)
 
     def session_ended(self, tx: Transaction, view: SessionView) -> None:
-        """Store the outcome of a session on its card. Sessions call this in the transaction of their end."""
+        """Store the outcome of a session on its card. Sessions call this in the transaction of their end. If the engine
+        stopped while the session ran, its work is a pending card again, unless it had begun by itself."""
         row = load(tx.session, CardRow, view.prediction_id)
-        if row is not None and row.status == Status.APPROVED:
-            self.store.store_session_end(tx, row, view)
+        if row is None or row.status != Status.APPROVED:
+            return
+        self.store.store_session_end(tx, row, view)
+        unwanted = row.undo_requested_at is not None or row.decided_by == DecidedBy.AUTONOMY
+        if view.state is SessionState.INTERRUPTED and not unwanted:
+            self._add_again(tx, row, "interrupted: the engine stopped while it ran")
 
     def _reverse(self, row: CardRow) -> None:
         """Undo what the session of an executed card landed. Raises `Refusal` as `undo`."""

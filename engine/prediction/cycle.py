@@ -40,7 +40,7 @@ from engine.prediction.card_rows import CardRow, card_of, load_card, own_session
 from engine.prediction.card_rules import Room
 from engine.prediction.card_store import CardStore
 from engine.prediction.context import WorkspaceContext
-from engine.prediction.findings import Findings, is_done_by_operator, leaving_cards, renew_reasons
+from engine.prediction.findings import Findings, is_done_by_operator, leaving_cards, renew_reasons, unsolved_problem
 from engine.prediction.kinds import FIX_BY_AGENT, KINDS
 from engine.prediction.routing import Router
 from engine.prediction.selection import CardSelector, content_block
@@ -61,6 +61,9 @@ FOLLOW_UP_CURSOR = "cards.follow_ups"
 
 LAST_CHECKED = "cards.looked"
 """Key in the state table: when each workspace was last checked."""
+
+REMARKS = "cards.remarks"
+"""Key in the state table: what the last check of each workspace had to say, "" for nothing."""
 
 MAX_AGE = timedelta(hours=24)
 """A session that ended longer ago leads to no next step any more."""
@@ -133,9 +136,11 @@ class CardCycle:
                 self.is_checking = False
 
     def remarks(self) -> dict[str, str]:
-        """By workspace: why there may be no cards, for workspaces where the last cycle found such a reason."""
-        contexts = self._last_contexts.items()
-        return {workspace: reasons[0] for workspace, context in contexts if (reasons := context.reasons_for_no_cards)}
+        """By workspace: why there may be no cards, or else the newest problem that still holds. Without workspaces of
+        which their last check, also by an earlier engine, found neither."""
+        with self._database.read() as session:
+            remarks: dict[str, str] = state.get(session, REMARKS, {})
+        return {workspace: remark for workspace in self._workspaces() if (remark := remarks.get(workspace))}
 
     def last_checked(self) -> dict[str, datetime]:
         """By workspace: when it was last checked, also by an earlier engine. Without workspaces that never were."""
@@ -181,8 +186,8 @@ class CardCycle:
         return cards
 
     def _follow_session(self, session_id: str) -> list[Card]:
-        """Make the card that follows a session, if the session ended within a day. After a run of the tests the
-        workspace is always read, because cards may have lost their evidence."""
+        """Make the card that follows a session, if the session ended within a day. After a run of the tests, and after
+        any problem, the workspace is read even if nothing may follow, because cards may have lost their evidence."""
         try:
             view = self._approvals.launcher.get(session_id)
         except Refusal as refusal:
@@ -190,7 +195,7 @@ class CardCycle:
             return []
         is_recent = view.ended_at is not None and self._store.clock.now() - view.ended_at <= MAX_AGE
         kinds = next_kinds(view)
-        if not is_recent or not (kinds or view.check) or self._store.is_off(view.workspace):
+        if not is_recent or not (kinds or view.check or view.has_problem) or self._store.is_off(view.workspace):
             return []
         errors: list[str] = []
         findings, rows, _ = self._plan([view.workspace], errors, kinds)
@@ -286,6 +291,8 @@ class CardCycle:
         withdrawn = self._withdraw_leaving(tx, pending, findings)
         checked_at = {workspace: found.context.now.isoformat() for workspace, found in findings.items()}
         state.put(tx, LAST_CHECKED, state.get(tx.session, LAST_CHECKED, {}) | checked_at)
+        remarks = {workspace: _remark(found.context) for workspace, found in findings.items()}
+        state.put(tx, REMARKS, state.get(tx.session, REMARKS, {}) | remarks)
         pending = [card for card in pending if card.id not in withdrawn]
         renew_reasons(tx.session, pending, findings)
         unavailable = self._selector.unavailable(tx.session, rows, tx.now, pending)
@@ -328,6 +335,11 @@ class CardCycle:
             self._blocked.add(row.fingerprint)
             rail, word, reason = verdict.rail, verdict.verdict.value, verdict.reason
             tx.record(TriggerBlocked(subject=row.id, workspace=row.workspace, rail=rail, verdict=word, reason=reason))
+
+
+def _remark(context: WorkspaceContext) -> str:
+    """Why there may be no cards in a workspace, or else its newest problem that still holds; "" for neither."""
+    return next(iter(context.reasons_for_no_cards), "") or unsolved_problem(context)
 
 
 def _no_room(settings: Settings) -> str:

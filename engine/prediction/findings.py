@@ -1,4 +1,4 @@
-"""What a check found in a workspace, and what that means for the cards that are pending there.
+"""What a check found in a workspace: problems that still hold, and what becomes of the cards that are pending there.
 
 A card whose evidence is gone must be withdrawn, one whose evidence stays gives the reasons of the last check, and work
 that the operator did without a card is recognised. `cycle` asks this; nothing here decides which new cards are made.
@@ -7,15 +7,19 @@ that the operator did without a card is recognised. `cycle` asks this; nothing h
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 
 from sqlmodel import Session
 
 from engine.frozen import frozen
 from engine.model import Assignment, Card, Proposal, Source, sanitise
+from engine.model.text import count, join_shortened, moment, plain
 from engine.prediction.card_rows import CardRow, load_card
-from engine.prediction.context import WorkspaceContext
+from engine.prediction.context import Part, WorkspaceContext
+from engine.prediction.templates.offers import is_usable, short_test
+from engine.prediction.templates.publishing import describe_problem
+from engine.storage.validation_runs import ValidationRun, verdict_on
 
 BOUND_TO_EVIDENCE = (Source.TEMPLATE, Source.EMBEDDED_TWIN, Source.TWIN_MODEL, Source.FOLLOW_UP)
 """Sources of cards that are withdrawn when their evidence is gone."""
@@ -118,3 +122,92 @@ def is_done_by_operator(card: CardRow, now: WorkspaceContext, own_session_ids: C
             names = {branch.name for branch in git.branches}
             return any(name not in names for name, _ in card.facts.get("branches", ()))
     return False
+
+
+@frozen
+class _Problem:
+    """A problem that still holds, and when it was found or made."""
+
+    at: datetime
+    sentence: str
+
+
+def unsolved_problem(context: WorkspaceContext) -> str:
+    """The newest problem that is known in a workspace and still holds, in words; "" for none. It is named also after
+    its cards were decided and other work has run."""
+    if context.git is None:
+        return ""
+    problems = [*_secrets(context), *_unfinished(context), *_conflicts(context), *_failing_tests(context)]
+    problems.sort(key=lambda problem: problem.at, reverse=True)
+    if len(problems) < 2:
+        return "".join(problem.sentence for problem in problems)
+    return f"{problems[0].sentence}; {count(len(problems) - 1, 'more problem')} here"
+
+
+def _secrets(context: WorkspaceContext) -> Iterator[_Problem]:
+    """The first secret in commits that are not pushed."""
+    problem = next((problem for problem in context.inspection.unpushed.committed if problem.is_secret), None)
+    if problem is not None:
+        commit = next((commit for commit in context.repository.recent if commit.id == problem.sha), None)
+        history = "; a later commit removed it, but the history still has it" if problem.is_removed_later else ""
+        sentence = f"do not push yet: {describe_problem(problem)}{history}"
+        yield _Problem(commit.at if commit else context.now, sentence)
+
+
+def _unfinished(context: WorkspaceContext) -> Iterator[_Problem]:
+    """The unfinished operation, if it has conflicts."""
+    operation = context.inspection.unfinished
+    if operation is not None and operation.unmerged:
+        sentence = f"the unfinished {operation.name} has conflicts in {join_shortened(operation.unmerged, 3)}"
+        yield _Problem(operation.begun_at or context.now, sentence)
+
+
+def _conflicts(context: WorkspaceContext) -> Iterator[_Problem]:
+    """The conflict that the newest rehearsal found, if both sides still conflict."""
+    conflicting = {merge.tip: merge for merge in context.inspection.merges if merge.files}
+    for session in context.sessions:
+        merge = conflicting.get(session.facts.get("source", ""))
+        if session.flow == "rehearse_merge" and session.has_problem and merge is not None:
+            branches = f"{plain(merge.source, 40)} into {plain(context.repository.branch, 40)}"
+            sentence = f"merging {branches} still conflicts in {join_shortened(merge.files or (), 3)}"
+            yield _Problem(session.ended_at or session.created_at, sentence)
+            return
+
+
+def _failing_tests(context: WorkspaceContext) -> Iterator[_Problem]:
+    """For each project, the newest run in which tests failed that have not passed since."""
+    for part in context.parts:
+        for number, run in enumerate(part.tree_runs):
+            later_runs = part.tree_runs[:number]
+            failed = [] if run.check.green else run.check.failing or ("",)
+            failing = [test for test in failed if not any(_passed(later, test) for later in later_runs)]
+            if failing:
+                yield _Problem(run.ran_at, _describe_failing(context, part, run, failing))
+                break
+
+
+def _passed(run: ValidationRun, test: str) -> bool:
+    """Whether a later run shows that a test passes, or for "", that the tests of an earlier run do, which named none.
+    Some test runners do not list the tests that passed; a green run of theirs counts for every test."""
+    verdict = verdict_on(run, test) if test else None
+    if verdict is None:
+        return run.check.green and not (test and run.check.durations)
+    return verdict
+
+
+def _describe_failing(context: WorkspaceContext, part: Part, run: ValidationRun, failing: Sequence[str]) -> str:
+    """What failed and when, and while no file has changed since, what the operator can do now."""
+    test = failing[0]
+    which = f"`{short_test(test)}`" if len(failing) == 1 else count(len(failing), "test")
+    has = "has" if len(failing) == 1 else "have"
+    sentence = (
+        f"{which if test else 'the run of the tests'}{part.within} failed at {moment(run.ran_at, context.local)} and "
+        f"{has} not passed since"
+    )
+    if part.changed:
+        return sentence
+    can_bisect = (
+        is_usable(test) and part.tool is not None and part.tool.runs_single_tests and len(context.repository.recent) > 1
+    )
+    asking = f", or ask for “bisect test={test} good=COMMIT” with a commit where it passed" if can_bisect else ""
+    return f"{sentence}; fix {'it' if len(failing) == 1 else 'them'}{asking}"

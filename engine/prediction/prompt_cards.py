@@ -174,17 +174,14 @@ class PromptCards:
     def propose_again(self, card_id: str, note: str) -> Card:
         """A pending card for the work of a card that was interrupted (SPEC 7.5). A new one is made unless there is one
         about the same subject. Raises `Refusal` `unknown_card`."""
-        new_id = self._randomness.new_id("pred")
-        expires_at = self._store.expiry(self._store.clock.now())
-
-        def work(tx: Transaction) -> Card:
-            row = load_card(tx.session, card_id)
-            if duplicate := self._store.duplicate_of(tx, row):
-                return card_of(load_card(tx.session, duplicate))
-            copy = copy_card(row, new_id, tx.now, expires_at, note)
-            card = self._store.add(tx, copy)
-            self._store.make_room(tx, copy)
-            return card
-
         with self._store.deciding:
-            return self._database.write(work)
+            return self._database.write(lambda tx: self.add_again(tx, load_card(tx.session, card_id), note))
+
+    def add_again(self, tx: Transaction, row: CardRow, note: str) -> Card:
+        """See `propose_again`."""
+        if duplicate := self._store.duplicate_of(tx, row):
+            return card_of(load_card(tx.session, duplicate))
+        copy = copy_card(row, self._randomness.new_id("pred"), tx.now, self._store.expiry(tx.now), note)
+        card = self._store.add(tx, copy)
+        self._store.make_room(tx, copy)
+        return card

@@ -261,6 +261,9 @@ class StandInCardCycle:
     def __init__(self, card: Card) -> None:
         self._card = card
 
+    def remarks(self) -> dict[str, str]:
+        return {"/srv/shop": "`test_a` failed at 08:30"}
+
     def phase(self) -> Phase:
         return Phase(0, 3, "the Twin starts after 30 of your decisions", 30)
 

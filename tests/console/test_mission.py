@@ -98,12 +98,12 @@ STORIES: dict[str, tuple[Step, ...]] = {
         row("#sessions", "Lint the 6 files", "could not run", "○"),
     ),
     "an empty stack names the changes that wait": (
-        Given(no_card), sees("No cards · 1 change waits: 2"), hides("Nothing needs you"),
+        Given(no_card), sees("No cards · 1 change waits: press 2"), hides("Nothing needs you"),
     ),
     "an empty stack says why the last run went wrong, and what mends it": (
         Given(nothing_waits),
         with_session(1, state=SessionState.CANNOT_RUN, error="ruff is not found (pip install ruff)"),
-        sees("No cards · the last run could not run: 2", "ruff is not found (pip install ruff)"),
+        sees("No cards · the last run could not run: press 2", "ruff is not found (pip install ruff)"),
         hides("Nothing needs you"),
     ),
     "an empty stack gives the remark of the last check": (

@@ -266,4 +266,25 @@ def test_an_undone_card_whose_session_could_not_begin_is_not_approved(world: Wor
     assert could_not_begin(world, card).status is not Status.APPROVED
 
 
+def test_interrupted_work_is_a_pending_card_again(world: World) -> None:
+    card = world.running()
+    world.sessions.end(card.id, SessionState.INTERRUPTED)
+    again, *_ = world.cards.pending()
+    assert world.cards.get(card.id).status is Status.EXECUTED, "the decision stays"
+    assert (again.assignment, again.note) == (card.assignment, "interrupted: the engine stopped while it ran")
+    world.cards.approve(again.id)
+    world.sessions.end(again.id)
+    assert world.cards.pending() == []
+
+
+def test_interrupted_work_that_was_undone_or_ran_by_itself_is_not_offered_again(world: World) -> None:
+    undone = world.running()
+    world.sessions.stop = lambda session_id, reason: None
+    world.cards.undo(undone.id)
+    world.sessions.end(undone.id, SessionState.INTERRUPTED)
+    by_itself = world.running("b", by=DecidedBy.AUTONOMY)
+    world.sessions.end(by_itself.id, SessionState.INTERRUPTED)
+    assert world.cards.pending() == []
+
+
 # Which flow a prompt of the operator's own names.

@@ -1,7 +1,8 @@
-"""The context of a workspace: the files that changed since a run, and the situation in words."""
+"""The context of a workspace: what changed since a run, problems that still hold, and the situation in words."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from engine.git.state import FileState
 from engine.model import SessionState
 from engine.prediction.context import ChangedFile, changed_since
+from engine.prediction.findings import unsolved_problem
 from tests.conftest import Repository
 from tests.prediction.sensing import NOW, PastRun, World, dated_commit, session, task, touch
 
@@ -56,6 +58,38 @@ def test_a_deleted_file_changed_if_the_run_saw_it(
 ) -> None:
     found = changed_since(RUN, between, [FileState("gone", deleted=True)], exact=exact)
     assert (names(found), [file.gone for file in found]) == (expected, [True] * len(expected))
+
+
+FAILED = "`test_a` failed at 08:30 and has not passed since; fix it"
+
+
+@pytest.mark.parametrize(
+    ("runs", "problem"),
+    [
+        ([], ""),
+        ([("t.py::test_a",)], FAILED),
+        ([(), ("t.py::test_a",)], ""),  # a green run of the whole suite
+        ([("t.py::test_b",), ("t.py::test_a",)], FAILED.replace("_a", "_b")),  # all but test_b passed
+        ([("t.py::test_a", "t.py::test_b")], "2 tests failed at 08:30 and have not passed since; fix them"),
+    ],
+)
+def test_a_failed_test_stays_a_problem_until_it_passes(
+    world: World, repository: Repository, runs: list[tuple[str, ...]], problem: str
+) -> None:
+    world.runs = [PastRun(repository.git("rev-parse", "HEAD"), failing) for failing in runs]
+    assert unsolved_problem(world.sense()) == problem
+
+
+def test_a_run_of_other_tests_does_not_answer_a_failed_test(world: World, repository: Repository) -> None:
+    head = repository.commit("two", {"a.py": "2"}, at=BEFORE.isoformat())
+    measured = PastRun(head, full=False, passed=1, durations=(("t.py::test_b", 0.1),))
+    world.runs = [measured, PastRun(head, ("t.py::test_a",))]
+    asking = ", or ask for “bisect test=t.py::test_a good=COMMIT” with a commit where it passed"
+    assert unsolved_problem(world.sense()) == FAILED + asking
+    world.runs = [replace(measured, durations=(("t.py::test_a", 0.1),)), *world.runs]
+    assert unsolved_problem(world.sense()) == ""
+    world.runs = [replace(measured, durations=()), *world.runs[1:]]
+    assert unsolved_problem(world.sense()) == "", "a green run that names no tests counts"
 
 
 def test_the_situation_in_words(world: World, repository: Repository) -> None:

@@ -51,6 +51,15 @@ def test_a_branch_behind_main_that_would_conflict(monday: Situation) -> None:
     assert "Sum by a generator" in transcript
     assert "`git merge main`, or `git rebase main`" in transcript
 
+    summary = monday.propose("summarise_day")
+    monday.approve(summary)
+    assert monday.kinds() == []
+    problem = "merging main into rounding still conflicts in cart.py"
+    assert list(monday.engine.card_cycle.remarks().values()) == [problem], "other work has run since"
+    monday.git("merge", "-q", "-s", "ours", "main")
+    monday.cards()
+    assert monday.engine.card_cycle.remarks() == {}
+
 
 @pytest.mark.long
 def test_a_base_known_from_the_remote_alone(monday: Situation) -> None:

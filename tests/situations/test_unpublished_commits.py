@@ -60,6 +60,20 @@ def test_a_key_that_a_later_commit_removed_is_still_in_the_history(monday: Situa
 
 
 @pytest.mark.long
+def test_a_key_in_a_file_whose_name_reads_like_a_command(monday: Situation) -> None:
+    monday.commit_shop()
+    monday.add_remote()
+    monday.commit("Upload", {"x; rm -rf ~/conf.py": SETTINGS}, days_ago=0.2)
+
+    first = monday.first("secret", Tier.BROKEN)
+    assert first.assignment.prompt == "Secret about to be pushed, with a name that reads like a command"
+    [problem] = monday.engine.card_cycle.remarks().values()
+    assert problem == "do not push yet: x; rm -rf ~/conf.py:2 holds an AWS access key"
+    done = monday.approve(first)
+    assert done.summary.startswith("Do not push: 1 likely secret, the first in x; rm -rf ~/conf.py:2")
+
+
+@pytest.mark.long
 def test_a_staged_key_becomes_more_urgent_when_it_is_committed(monday: Situation) -> None:
     monday.commit_shop()
     monday.add_remote()

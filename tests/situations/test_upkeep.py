@@ -23,13 +23,15 @@ def test_a_clean_pushed_and_tested_project_has_no_cards_at_any_hour(monday: Situ
 
 
 @pytest.mark.long
-def test_the_first_run_of_the_tests_is_an_upkeep_card(monday: Situation) -> None:
-    monday.commit_shop()
+def test_the_first_run_of_the_tests_comes_before_upkeep(monday: Situation) -> None:
+    monday.commit_shop(days_ago=0)
     monday.add_remote()
     assert monday.kinds() == ["first_run"]
-    done = monday.approve(monday.cards()[0])
+    monday.advance(hours=10)
+    assert monday.kinds() == ["first_run", "summarise_day"]
+    done = monday.approve(monday.first("first_run"))
     assert done.summary.startswith("The one test passed")
-    assert monday.kinds() == []
+    assert monday.kinds() == ["summarise_day"]
 
 
 def test_a_repository_without_a_commit_has_no_cards(monday: Situation) -> None:
@@ -99,6 +101,18 @@ def test_the_day_is_summed_up_in_the_evening_after_own_work(pushed: Situation) -
     done = pushed.approve(pushed.first("summarise_day", Tier.UPKEEP))
     assert "1 commit" in done.summary
     assert "A coupon" in pushed.transcript(done)
+
+
+@pytest.mark.long
+def test_the_commits_of_other_branches_are_counted_as_the_summary_lists_them(pushed: Situation) -> None:
+    pushed.checkout("-b", "coupons")
+    pushed.commit("Another coupon", {"notes.md": "Coupon\n"}, days_ago=0)
+    pushed.checkout("main")
+    commit_and_push(pushed)
+    pushed.advance(hours=10)
+    card = pushed.card("summarise_day")
+    assert card.assignment.prompt == "Sum up today: 2 commits"
+    assert pushed.approve(card).summary.startswith("2 commits, ")
 
 
 def test_a_day_without_own_work_is_not_summed_up(pushed: Situation) -> None:

@@ -28,7 +28,7 @@ from clawpy_console.cli.printing.style import (
 from clawpy_console.fields import Field, predictions, states, text_line
 from clawpy_console.fields.predictions import TRAINING_STATES
 from clawpy_console.fields.states import HOLD_NAMES, absence_fields, hold_field
-from clawpy_console.formats import one_line
+from clawpy_console.formats import one_line, workspace_name
 
 MAX_LISTED = 5
 """The latest sessions that ran or were blocked while you were away, which are listed."""
@@ -58,6 +58,8 @@ def status(document: Document) -> Lines:
     if runs:
         yield f"  inactive for {span(silent)}" + (f", next check {time(coming)}" if coming else "")
     yield f"  {count(document['pending'], 'card')} pending"
+    for problem in document["problems"]:
+        yield f"  {wants('problem')}  {workspace_name(problem['workspace'])}: {one_line(problem['text'])}"
     gateway = document.get("gateway") or {}
     if gateway.get("url"):
         listen = f", {count(gateway['clients'], 'client')}" if gateway["clients"] else ""

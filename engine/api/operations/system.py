@@ -96,6 +96,9 @@ def status(engine: ApiServices) -> Document:
         "quiet": autonomy.quiet(),
         "dndUntil": instant(autonomy.dnd_until()),
         "pending": len(pending),
+        "problems": [
+            {"workspace": workspace, "text": remark} for workspace, remark in engine.card_cycle.remarks().items()
+        ],
         "top": document(pending[0]) if pending else None,
         "running": document(engine.sessions.running()),
         "waiting": document(engine.queue()),

@@ -32,7 +32,7 @@ def summarise_day(context: WorkspaceContext) -> Iterator[Offer]:
     if not git.head or context.part is not PartOfDay.EVENING:
         return
     today = day_begin(context.local)
-    commits = commits_between(git, today, None)
+    commits = _commits_since(git, today)
     if not any(git.is_mine(commit) for commit in commits):
         return
     runs = sum(run.ran_at >= today for run in context.runs)
@@ -54,7 +54,7 @@ def prepare_meeting(context: WorkspaceContext) -> Iterator[Offer]:
     if not git.head or meeting is None or meeting.begins - context.local > PREPARATION_TIME:
         return
     since = meeting.before or day_begin(context.local - timedelta(days=1))
-    commits = commits_between(git, since, None)
+    commits = _commits_since(git, since)
     if not commits:
         return
     name = plain(meeting.name, 50)
@@ -105,14 +105,14 @@ def day_begin(local: datetime) -> datetime:
     return (local - DAY_BEGINS).replace(hour=5, minute=0, second=0, microsecond=0, fold=0)
 
 
-def commits_between(git: GitState, start: datetime, end: datetime | None) -> list[Commit]:
-    """The recent commits from `start` up to, but not including, `end`, newest first. Without an `end`, up to now."""
-    return [commit for commit in git.recent if commit.at >= start and (end is None or commit.at < end)]
+def _commits_since(git: GitState, start: datetime) -> list[Commit]:
+    """The recent commits from `start` on, newest first: those of all local branches, as the summary lists them."""
+    return [commit for commit in git.recent_of_branches if commit.at >= start]
 
 
 def _count_words(commits: list[Commit], git: GitState) -> str:
     """The number in words: "3 commits". It is "at least 50 commits" if older commits were not read."""
-    more = commits[-1] == git.recent[-1] and bool(commits[-1].parents)
+    more = commits[-1] == git.recent_of_branches[-1] and bool(commits[-1].parents)
     return ("at least " if more else "") + count(len(commits), "commit")
 
 

@@ -14,11 +14,12 @@ from typing import Any
 
 from engine.frozen import frozen
 from engine.git.state import GitState
-from engine.model import Proposal, SessionState, SessionView, Signal, Task, Tier, sanitise
+from engine.model import Proposal, SessionState, SessionView, Signal, Task, Tier, Verdict, sanitise
 from engine.model.text import count, plain
 from engine.prediction.context import Part, WorkspaceContext
-from engine.prediction.kinds import Kind, kind_of
+from engine.prediction.kinds import KINDS, Kind, kind_of
 from engine.prediction.signals import related_task, signal, task_signal
+from engine.safety.content import check_prompt
 from engine.storage.validation_runs import ValidationRun
 
 LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
@@ -71,6 +72,7 @@ def make_proposal(context: WorkspaceContext, kind: str, offer: Offer, part: Part
     `part` is the project that it is about, which is added to the subject, the facts and the parameters.
     """
     kind_row, where = kind_of(kind), part.parameters if part else {}
+    flow = kind_row.flow if offer.flow == "" else offer.flow
     facts = offer.parameters if offer.facts is None else offer.facts
     words = f"{offer.subject} {list(facts.values())}".replace("_", " ")
     own_task = next((task for task in context.tasks if task.id == offer.task_id), None)
@@ -78,11 +80,11 @@ def make_proposal(context: WorkspaceContext, kind: str, offer: Offer, part: Part
     return Proposal(
         kind=kind,
         workspace=context.workspace,
-        prompt=offer.prompt,
+        prompt=_harmless_title(offer.prompt, kind_row) if kind in KINDS and flow else offer.prompt,
         reasoning=offer.reasoning,
         subject=part.about(offer.subject) if part else offer.subject,
         facts={**facts, **where},
-        flow=kind_row.flow if offer.flow == "" else offer.flow,
+        flow=flow,
         tier=offer.tier or kind_row.tier,
         parameters={**offer.parameters, **where},
         channel=offer.channel or (task.channel if task else "") or kind_row.channel,
@@ -91,6 +93,14 @@ def make_proposal(context: WorkspaceContext, kind: str, offer: Offer, part: Part
         signals=tuple(_signal_for(kind_row, common, context, task) for common in context.signals),
         task_id=offer.task_id,
     )
+
+
+def _harmless_title(title: str, kind: Kind) -> str:
+    """The title of a card for a flow. Names in it come from git. If one of them reads like a destructive command, the
+    content filter would hide the card, so the title is then without names. The flow does not read its title."""
+    if check_prompt(title).verdict is not Verdict.BLOCK:
+        return title
+    return f"{kind.title}, with a name that reads like a command"
 
 
 def _signal_for(kind: Kind, common: Signal, context: WorkspaceContext, task: Task | None) -> Signal:

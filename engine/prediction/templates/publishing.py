@@ -78,7 +78,7 @@ def _warning(context: WorkspaceContext, problems: Sequence[UnpushedProblem], tie
     if reviewed_at is not None and changes and reviewed_at > max(changes):
         reasoning += f" The review at {moment(reviewed_at, context.local)} says how to take it out."
     return Offer(
-        f"Do not {step} yet: {_describe(first)}{others}",
+        f"Do not {step} yet: {describe_problem(first)}{others}",
         reasoning,
         subject=", ".join(subjects[:MAX_NAMED]),
         facts={"found": sorted([problem.kind, problem.path] for problem in problems), "committed": bool(first.sha)},
@@ -94,7 +94,7 @@ def _problem_subject(problem: UnpushedProblem) -> str:
     return f"{problem.kind.removeprefix(f'{SECRET}: ')} in {path}" if problem.is_secret else path
 
 
-def _describe(problem: UnpushedProblem) -> str:
+def describe_problem(problem: UnpushedProblem) -> str:
     """The problem in words: `config.py:12 holds an AWS access key`, `data/dump.bin is 60 MB`."""
     where = f"{tail(problem.path, 60)}:{problem.line}" if problem.line else tail(problem.path, 60)
     if problem.is_secret:

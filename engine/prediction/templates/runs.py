@@ -49,7 +49,7 @@ def run_tests(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
     if tool is None or part.project.missing_tool or not (git.head or git.files):
         return
     if not part.tree_runs:
-        yield _first_run(context, part, tool)
+        yield from _first_run(context, part, tool)
         return
     changed = [file for file in part.changed if not file.gone and part.tests(file.path) and is_usable(file.path)]
     if not changed:
@@ -66,7 +66,8 @@ def run_tests(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
     )
 
 
-def _first_run(context: WorkspaceContext, part: Part, tool: Toolchain) -> Offer:
+def _first_run(context: WorkspaceContext, part: Part, tool: Toolchain) -> Iterator[Offer]:
+    """The tests of your changes, or the whole suite once: that of one project at a time."""
     git = context.repository
     files = [file for file in git.files if not file.deleted and part.tests(file.path)]
     uncommitted = usable_names(file.path for file in files)
@@ -75,12 +76,17 @@ def _first_run(context: WorkspaceContext, part: Part, tool: Toolchain) -> Offer:
     if uncommitted:
         at = earliest(file.modified_at for file in files)
         reason = f"Not committed yet: {join_shortened(uncommitted, 3)}."
-        return _run_offer(context, part, uncommitted, f"{reason} {unknown}", facts={}, evidence_at=at)
+        yield _run_offer(context, part, uncommitted, f"{reason} {unknown}", facts={}, evidence_at=at)
+        return
     if unpushed:
         where = "Not pushed yet" if git.upstream else "On this branch alone"
         reason = f"{where}: {join_shortened(unpushed, 3)}. {unknown}"
-        return _run_offer(context, part, unpushed, reason, facts={}, evidence_at=newest_commit(git))
-    return Offer(
+        yield _run_offer(context, part, unpushed, reason, facts={}, evidence_at=newest_commit(git))
+        return
+    never_run = (other for other in context.parts if other.tool and not (other.project.missing_tool or other.tree_runs))
+    if next(never_run) is not part:
+        return
+    yield Offer(
         f"Run the test suite{part.within} once with {plain(tool.title, 30)}",
         f"{unknown} Later runs are compared with it.",
         subject="first run",
@@ -116,7 +122,7 @@ def _run_offer(
 @template
 def rerun_failing(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
     """The last run failed, and files changed since. The card offers the tests that failed. If nothing changed and one
-    test was run alone, it offers the whole suite, which may say more."""
+    test was run alone, it offers the whole suite, unless that ran on the same files or has no other test."""
     if part.tool is None or not part.tree_runs:
         return
     last = part.tree_runs[0]
@@ -136,8 +142,9 @@ def rerun_failing(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
     if can_run_alone and part.changed:
         prompt, parameters = f"Run {which} again", {"tests": failing}
     elif can_run_alone:
-        was_whole = any(run.full and run.tree == last.tree for run in part.tree_runs)
-        if was_whole or not failed_alone(last):
+        whole_runs = [run for run in part.tree_runs if run.full]
+        is_known = any(run.tree == last.tree or failed_alone(run) == failing[0] for run in whole_runs)
+        if is_known or not failed_alone(last):
             return  # `still_red` says more
         prompt = f"Run the whole suite{part.within}: does more than {which} fail?"
     yield Offer(
