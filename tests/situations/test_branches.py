@@ -53,7 +53,7 @@ def test_a_branch_behind_main_that_would_conflict(monday: Situation) -> None:
 
     summary = monday.propose("summarise_day")
     monday.approve(summary)
-    assert monday.kinds() == []
+    assert "rehearse_merge" not in monday.kinds()
     problem = "merging main into rounding still conflicts in cart.py"
     assert list(monday.engine.card_cycle.remarks().values()) == [problem], "other work has run since"
     monday.git("merge", "-q", "-s", "ours", "main")
