@@ -36,17 +36,23 @@ def detect_test_tools(folder: ProjectFolder) -> tuple[Toolchain, ...]:
     there is no other tool."""
     tools: dict[str, Toolchain] = {}
     for row in TEST_RUNNERS:
-        files = [] if row.kind in tools or (row.kind == FALLBACK and tools) else folder.find_files(row.manifests)
-        if not files:
+        if row.kind in tools or (row.kind == FALLBACK and tools):
             continue
-        if row.manifest_pattern and not folder.search_files(files, row.manifest_pattern):
-            if row.kind == FALLBACK:
-                folder.searched.append(f"a `test` or `check` target in the {files[0]}")
-            continue
-        words = _find_runner(folder, row, files)
+        files = folder.find_files(row.manifests)
+        words = _find_runner(folder, row, files) if _is_used(folder, row, files) else None
         if words is not None:
             tools[row.kind] = _make_toolchain(folder, row, words)
     return tuple(tools.values())
+
+
+def _is_used(folder: ProjectFolder, row: TestRunnerRow, files: Sequence[str]) -> bool:
+    """Whether the folder uses a test runner. `files` are its manifests."""
+    if not files:
+        return False
+    is_used = not row.manifest_pattern or folder.search_files(files, row.manifest_pattern) is not None
+    if not is_used and row.kind == FALLBACK:
+        folder.searched.append(f"a `test` or `check` target in the {files[0]}")
+    return is_used
 
 
 def _make_toolchain(folder: ProjectFolder, row: TestRunnerRow, words: Placeholders) -> Toolchain:
@@ -180,21 +186,25 @@ def detect_linters(folder: ProjectFolder) -> tuple[Linter, ...]:
     a Makefile is used only if there is no other linter."""
     linters: list[Linter] = []
     python_here = bool(folder.find_files(("*.py", "pyproject.toml", "setup.py", "requirements.txt", "tests/*.py")))
-    chosen = {row.name for row in LINTERS if row.runs_unconfigured and _is_configured(folder, row)}
-    groups: set[tuple[str, str]] = set()
+    is_one_configured = any(row.runs_unconfigured and _is_configured(folder, row) for row in LINTERS)
     for row in LINTERS:
-        is_taken = bool(row.group) and (row.kind, row.group) in groups
-        if is_taken or (row.kind == FALLBACK and linters) or (row.kind == "python" and not python_here):
+        if _is_superseded(row, linters) or (row.kind == "python" and not python_here):
             continue
         is_configured = _is_configured(folder, row)
-        if not is_configured and not (row.runs_unconfigured and not chosen):
+        if not is_configured and (is_one_configured or not row.runs_unconfigured):
             continue
         words = _find_linter(folder, row, is_configured=is_configured)
         if words is not None:
-            groups.add((row.kind, row.group))
             words |= _find_formatter(folder, row, words)
             linters.append(Linter(row=row, folder=folder.folder, workspace=folder.workspace, placeholders=words))
     return tuple(linters)
+
+
+def _is_superseded(row: LinterRow, linters: Sequence[Linter]) -> bool:
+    """Whether one of `linters` is used instead of this one."""
+    if row.kind == FALLBACK:
+        return bool(linters)
+    return bool(row.group) and any((used.row.kind, used.row.group) == (row.kind, row.group) for used in linters)
 
 
 def _find_linter(folder: ProjectFolder, row: LinterRow, *, is_configured: bool) -> Placeholders | None:
@@ -278,9 +288,9 @@ def detect_packages(folder: ProjectFolder) -> tuple[PackageSetup, ...]:
 def _choose_manager(folder: ProjectFolder, rows: Sequence[PackageManagerRow]) -> PackageSetup:
     for here in folder.with_folders_above():
         holding = rows if here is folder else [row for row in rows if here.shows(row.workspace_sign)]
-        for row in holding:
-            if locks := here.find_files(row.lock_files):
-                return _make_setup(here, row, locks[0])
+        locked = [(row, lock_files[0]) for row in holding if (lock_files := here.find_files(row.lock_files))]
+        if locked:
+            return _make_setup(here, *locked[0])
         if holding and here is not folder:
             return _make_setup(here, _named_manager(here, holding), "")
     return _make_setup(folder, _named_manager(folder, rows), "")

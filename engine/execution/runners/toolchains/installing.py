@@ -18,6 +18,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 from engine.execution.live_session import LiveSession
@@ -194,12 +195,14 @@ def installation_failure(command: Sequence[str], done: CommandResult, hosts: Seq
                 f"`{line}` asked for {host}, which is not one of its registries ({', '.join(hosts)})",
                 "if the project needs packages from there, add it to `hosts` of this workspace: clawpy config",
             )
-    wrong = [text for text in lines if re.search(r"(?i)\berr", text) and "complete log of this run" not in text]
-    last = (wrong or lines or ["it printed nothing"])[-1]
+    last = _last_error(lines)
     return FlowError(f"`{line}` ended with exit code {done.exit_code}: {sanitise(last.strip())[:300]}")
 
 
-# -- Packages of the operator's tree, linked into a worktree --------------------------------------------------------
+def _last_error(lines: Sequence[str]) -> str:
+    """The last error among the lines that a tool printed, or else the last line."""
+    errors = [line for line in lines if re.search(r"(?i)\berr", line) and "complete log of this run" not in line]
+    return next(reversed(errors or lines), "it printed nothing")
 
 
 @contextmanager
@@ -209,16 +212,7 @@ def linked_packages(job: Job, tools: Sequence[ProjectTool]) -> Iterator[None]:
     This is done for the projects of `tools` and the folders above them. The links are removed after the block, so that
     they are in no change set.
     """
-    used = tools if job.folder != job.workspace else ()
-    folders = {above for tool in used for above in folders_up_to(tool.folder, job.folder)}
-    names = {name for tool in used for name in language_of(tool.row.kind).linked_folders}
-    links: list[Path] = []
-    for place in sorted(folders):
-        for name in sorted(names):
-            link, source = place / name, job.workspace / place.relative_to(job.folder) / name
-            if source.is_dir() and not os.path.lexists(link) and place.is_dir():
-                links.append(link)
-                link.symlink_to(source, target_is_directory=True)
+    links = _link_packages(job, tools) if job.folder != job.workspace else []
     try:
         yield
     finally:
@@ -226,10 +220,18 @@ def linked_packages(job: Job, tools: Sequence[ProjectTool]) -> Iterator[None]:
             link.unlink(missing_ok=True)
 
 
-# -- Packages put into the operator's tree --------------------------------------------------------------------------
-#
-# The commands see a folder of packages at its final path, although it is in the session's scratch folder. Everything
-# else that they write is discarded. After a failure the tree is unchanged.
+def _link_packages(job: Job, tools: Sequence[ProjectTool]) -> list[Path]:
+    """Make the links that do not exist yet, and return them."""
+    folders = {above for tool in tools for above in folders_up_to(tool.folder, job.folder)}
+    names = {name for tool in tools for name in language_of(tool.row.kind).linked_folders}
+    links: list[Path] = []
+    for folder, name in product(sorted(folders), sorted(names)):
+        link, source = folder / name, job.workspace / folder.relative_to(job.folder) / name
+        if source.is_dir() and not os.path.lexists(link) and folder.is_dir():
+            links.append(link)
+            link.symlink_to(source, target_is_directory=True)
+    return links
+
 
 GITIGNORE = "*\n"
 """The `.gitignore` inside an installed folder, for a project that does not ignore it."""
@@ -238,22 +240,16 @@ GITIGNORE = "*\n"
 @contextmanager
 def install_into_tree(live: LiveSession, installation: Installation, top: Path) -> Iterator[None]:
     """Make the folders of an installation outside of the operator's tree. If the block succeeds, put them into the
-    tree. Raises `CannotRun` if one of them is a link, or if all of them stay empty."""
-    staged: dict[Path, Path] = {}
+    tree. Raises `CannotRun` if one of them is a link, or if all of them stay empty.
+
+    The commands see a folder of packages at its final path, although it is in the session's scratch folder. Everything
+    else that they write is discarded. After a failure the tree is unchanged.
+    """
     root = live.confinement.scratch / "made"
-    for number, place in enumerate((*installation.created, *installation.updated)):
-        target, fresh = top / place, root / str(number)
-        _refuse_links(top, place)
-        _finish_swap(target)
-        if (
-            place in installation.updated and installation.packages.kind == "python"
-        ):  # the folders of other languages start empty
-            shutil.copytree(target, fresh, symlinks=True)
-        else:
-            fresh.mkdir(parents=True)
-        staged[target] = fresh
-        if not target.parent.exists():  # a mount point must exist
-            (live.confinement.layers / "upper" / place).parent.mkdir(parents=True, exist_ok=True)
+    places = (*installation.created, *installation.updated)
+    staged = {top / place: root / str(number) for number, place in enumerate(places)}
+    for place, fresh in zip(places, staged.values(), strict=True):
+        _make_fresh_folder(live, installation, top, place, fresh)
     if installation.cache:
         (live.confinement.caches / installation.cache).mkdir(exist_ok=True)
     live.confinement = replace(live.confinement, bind_mounts=tuple(staged.items()))
@@ -261,8 +257,7 @@ def install_into_tree(live: LiveSession, installation: Installation, top: Path) 
     live.processes.end(grace=0)  # no process writes into them any more
     filled = {target for target, fresh in staged.items() if any(fresh.iterdir())}
     if staged and not filled:
-        names = ", ".join((*installation.created, *installation.updated))
-        message = f"`{installation.command}` put nothing into {names}, so nothing was changed"
+        message = f"`{installation.command}` put nothing into {', '.join(places)}, so nothing was changed"
         raise CannotRun(message, "run it in a terminal: it stores its packages elsewhere")
     for target, fresh in staged.items():
         _refuse_links(top, target.relative_to(top).as_posix())
@@ -270,6 +265,19 @@ def install_into_tree(live: LiveSession, installation: Installation, top: Path) 
             _put_in_place(fresh, target)
         else:
             _remove_if_present(target)  # the tool left it empty
+
+
+def _make_fresh_folder(live: LiveSession, installation: Installation, top: Path, place: str, fresh: Path) -> None:
+    """Make the folder `fresh`, which the commands see at `place` of the tree `top`."""
+    target = top / place
+    _refuse_links(top, place)
+    _finish_swap(target)
+    if place in installation.updated and installation.packages.kind == "python":
+        shutil.copytree(target, fresh, symlinks=True)
+    else:  # the folders of other languages start empty
+        fresh.mkdir(parents=True)
+    if not target.parent.exists():  # a mount point must exist
+        (live.confinement.layers / "upper" / place).parent.mkdir(parents=True, exist_ok=True)
 
 
 def keep_out_of_git(top: Path, place: str = "") -> None:

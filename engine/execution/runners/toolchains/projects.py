@@ -48,6 +48,10 @@ MAX_PROJECTS = 200
 
 _IGNORED_FOLDERS = frozenset(TABLES["ignored_folders"])
 
+_MANIFEST_NAMES = frozenset(name for name in MANIFESTS if "*" not in name)
+
+_MANIFEST_ENDINGS = tuple(name.removeprefix("*") for name in MANIFESTS if "*" in name)
+
 _PACKAGE_FOLDERS = {row.name: row.package_folders[0] for row in PACKAGE_MANAGERS.values() if row.package_folders}
 """The folder of packages that each manager makes."""
 
@@ -164,16 +168,17 @@ def _list_files(git: Git) -> tuple[list[str], list[str]]:
 
 def _manifest_folders(tracked: Iterable[str]) -> list[str]:
     """The folders below the top that contain a tracked manifest, sorted."""
-    exact = {name for name in MANIFESTS if "*" not in name}
-    endings = tuple(name.removeprefix("*") for name in MANIFESTS if "*" in name)
-    folders: set[str] = set()
-    for path in tracked:
-        folder, _, name = path.rpartition("/")
-        if folder and (name in exact or name.endswith(endings)) and folder not in folders:
-            parts = folder.split("/")
-            if len(parts) <= MAX_DEPTH and not _IGNORED_FOLDERS.intersection(parts) and sanitise(folder) == folder:
-                folders.add(folder)
-    return sorted(folders)[:MAX_PROJECTS]
+    places = (path.rpartition("/") for path in tracked)
+    folders = {folder for folder, _, name in places if name in _MANIFEST_NAMES or name.endswith(_MANIFEST_ENDINGS)}
+    return sorted(filter(_is_project_folder, folders))[:MAX_PROJECTS]
+
+
+def _is_project_folder(folder: str) -> bool:
+    """Whether a folder can be that of a project below the top: not too deep, not ignored, with a plain name."""
+    parts = folder.split("/")
+    return (
+        bool(folder) and len(parts) <= MAX_DEPTH and _IGNORED_FOLDERS.isdisjoint(parts) and sanitise(folder) == folder
+    )
 
 
 class _TestFiles:
@@ -186,13 +191,16 @@ class _TestFiles:
     def of_language(self, kind: str) -> list[str] | None:
         """The test files of a language, sorted; None if their names do not show it."""
         if kind not in self._matching:
-            rows = [row for row in TEST_RUNNERS if row.kind == kind]
-            pattern = re.compile("|".join(dict.fromkeys(row.test_files for row in rows)))
-            endings = tuple(suffix for row in rows for suffix in row.suffixes)
-            found = sorted(file for file in self._files if file.endswith(endings) and pattern.search(file))
-            tells = self._files and rows and all(row.test_files for row in rows)
-            self._matching[kind] = found if tells else None
+            self._matching[kind] = self._find(kind)
         return self._matching[kind]
+
+    def _find(self, kind: str) -> list[str] | None:
+        rows = [row for row in TEST_RUNNERS if row.kind == kind]
+        if not self._files or not rows or not all(row.test_files for row in rows):
+            return None
+        pattern = re.compile("|".join(dict.fromkeys(row.test_files for row in rows)))
+        endings = tuple(suffix for row in rows for suffix in row.suffixes)
+        return sorted(file for file in self._files if file.endswith(endings) and pattern.search(file))
 
     def has(self, path: str, kind: str) -> bool:
         """Whether the folder `path` has test files of a language. True if their names do not show it."""
@@ -212,22 +220,25 @@ def _inspect_folder(folder: ProjectFolder, path: str, has_tests: Callable[[str],
     installs = {package.kind: package.install for package in packages}
     if "python" in {tool.row.kind for tool in tools} | {linter.row.kind for linter in linters}:
         installs["python"] = environment_command(folder.workspace, folder.top)
-    kinds = {tool.row.kind for tool in tools}
-    missing = [name for kind, name in folder.missing if kind not in kinds and has_tests(kind)]
-    missing += [
-        _PACKAGE_FOLDERS[package.manager]
-        for package in packages
-        if package.kind in kinds - {"python"} and not package.installed
-    ]
     return Project(
         path=path,
         tools=tuple(replace(tool, install=installs.get(tool.row.kind, "")) for tool in tools),
         linters=tuple(replace(linter, install=installs.get(linter.row.kind, "")) for linter in linters),
         packages=packages,
         changelog="" if path else changelog_of(folder.folder),
-        missing_tool=next(iter(missing), ""),
+        missing_tool=_missing_tool(folder, packages, {tool.row.kind for tool in tools}, has_tests),
         searched=tuple(dict.fromkeys(folder.searched)),
     )
+
+
+def _missing_tool(
+    folder: ProjectFolder, packages: Iterable[PackageSetup], kinds: set[str], has_tests: Callable[[str], bool]
+) -> str:
+    """The first program or folder that the tests need and that does not exist; "" for none. `kinds` are the languages
+    with a tool."""
+    programs = [name for kind, name in folder.missing if kind not in kinds and has_tests(kind)]
+    needed = [setup for setup in packages if setup.kind in kinds - {"python"} and not setup.installed]
+    return next(iter([*programs, *(_PACKAGE_FOLDERS[setup.manager] for setup in needed)]), "")
 
 
 def changelog_of(folder: Path) -> str:
@@ -239,17 +250,19 @@ def _without_member_tests(projects: Sequence[Project]) -> list[Project]:
     """Remove from each project the tools whose tests are run by a project above it. `projects` begins with the top."""
     done: list[Project] = []
     for project in projects:
-        tools, tested_by = project.tools, None
+        remaining = project
         for above in done:
-            inside = above.path_inside(project.path)
-            if not inside:
-                continue
-            tested_kinds = {tool.row.kind for tool in above.tools if _runs_tests_of(tool, inside)}
-            if any(tool.row.kind in tested_kinds for tool in tools):
-                tested_by = above.path
-            tools = tuple(tool for tool in tools if tool.row.kind not in tested_kinds)
-        done.append(replace(project, tools=tools, tested_by=None if tools else tested_by))
+            remaining = _leave_tests_to(above, remaining)
+        done.append(replace(remaining, tested_by=None) if remaining.tools else remaining)
     return done
+
+
+def _leave_tests_to(above: Project, project: Project) -> Project:
+    """Remove from a project the tools whose tests are run by the project `above`."""
+    inside = above.path_inside(project.path)
+    tested_kinds = {tool.row.kind for tool in above.tools if inside and _runs_tests_of(tool, inside)}
+    tools = tuple(tool for tool in project.tools if tool.row.kind not in tested_kinds)
+    return project if tools == project.tools else replace(project, tools=tools, tested_by=above.path)
 
 
 def _runs_tests_of(tool: Toolchain, inside: str) -> bool:
@@ -270,20 +283,27 @@ def _runs_tests_of(tool: Toolchain, inside: str) -> bool:
 
 def _without_nested_tests(project: Project, projects: Sequence[Project], tests: _TestFiles) -> Project:
     """Leave out of a project the tests of the projects below it, which run their own tests."""
-    members = [member for member in projects if member is not project]
-    below = [(member, inside) for member in members if (inside := project.path_inside(member.path))]
     tools: list[Toolchain] = []
     for tool in project.tools:
-        kind = tool.row.kind
-        nested = tuple(inside for member, inside in below if any(nested.row.kind == kind for nested in member.tools))
-        if nested and tool.row.name == "script" and _DELEGATING_SCRIPT.search(" ".join(tool.placeholders["script"])):
-            continue
-        if nested and kind == "python":
+        nested = _tested_below(project, projects, tool.row.kind)
+        if nested and tool.row.kind == "python":
             if _has_own_python_tests(project, nested, tests):
                 tools.append(replace(tool, below=nested))
-            continue
-        tools.append(tool)
+        elif not nested or not _is_delegating(tool):
+            tools.append(tool)
     return replace(project, tools=tuple(tools), missing_tool=project.missing_tool if tools or not project.tools else "")
+
+
+def _tested_below(project: Project, projects: Iterable[Project], kind: str) -> tuple[str, ...]:
+    """The folders of the projects below a project that run their own tests of a language, relative to its folder."""
+    testing = (other for other in projects if any(tool.row.kind == kind for tool in other.tools))
+    return tuple(inside for other in testing if (inside := project.path_inside(other.path)))
+
+
+def _is_delegating(tool: Toolchain) -> bool:
+    """Whether a tool is a script that only calls the scripts of the members of a workspace."""
+    script = " ".join(tool.placeholders["script"]) if tool.row.name == "script" else ""
+    return _DELEGATING_SCRIPT.search(script) is not None
 
 
 def _has_own_python_tests(project: Project, nested: Sequence[str], tests: _TestFiles) -> bool:

@@ -13,7 +13,7 @@ import os
 import re
 import subprocess
 from base64 import urlsafe_b64encode
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatch
 from itertools import islice
 from pathlib import Path, PurePosixPath
@@ -325,19 +325,24 @@ def _tests_of(
     if is_test_file(path):
         return [path] if path in tests else []
     if pure.name == "conftest.py":
-        folder = "" if str(pure.parent) == "." else f"{pure.parent}/"
-        return sorted(test for test in tests if test.startswith(folder))
+        return sorted(test for test in tests if PurePosixPath(test).is_relative_to(pure.parent))
     module = module_of(path)
     if pure.suffix != ".py" or not module:
         return []
-    stem = pure.parent.name if pure.stem in ("__init__", "__main__") else pure.stem
-    stem = stem.strip("_") or stem
-    named = [test for test in tests if PurePosixPath(test).stem in (f"test_{stem}", f"{stem}_test")]
     package = module.rpartition(".")[0]
     wanted = {module, package} - {""} if is_reexported else {module}
+    importing = [test for test in tests if wanted & imported[test]]
     mention = re.compile(rf"(?<![\w.]){re.escape(module)}\.\w")
-    using = [test for test in tests if wanted & imported[test] or (package and mention.search(tests[test]))]
-    return sorted({*_closest_folder(named, pure), *using})
+    mentioning = [test for test, text in tests.items() if mention.search(text)] if package else []
+    return sorted({*_named_tests(pure, tests), *importing, *mentioning})
+
+
+def _named_tests(source: PurePosixPath, tests: Iterable[str]) -> list[str]:
+    """The tests with the name of a source file. A package has the name of its folder."""
+    stem = source.parent.name if source.stem in ("__init__", "__main__") else source.stem
+    stem = stem.strip("_") or stem
+    named = [test for test in tests if PurePosixPath(test).stem in (f"test_{stem}", f"{stem}_test")]
+    return _closest_folder(named, source)
 
 
 def _closest_folder(named: list[str], source: PurePosixPath) -> list[str]:
