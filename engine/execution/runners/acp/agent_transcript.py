@@ -86,15 +86,15 @@ class AgentTranscript:
         call.title = _single_line(update.title) or call.title or update.kind or "a tool"
         call.status = update.status or call.status or "pending"
         line = f"{call.title} · {STATUS_WORDS[call.status]}"
-        if line != call.last_line:
-            call.last_line = line
-            self._write("tool", line)
-            if call.status == "failed":
-                self._on_failure(
-                    "exec" if call.kind == "execute" else call.kind or "tool", _failure_reason(update) or call.title
-                )
-            if call.status in ("completed", "failed"):
-                self._write_results(update.content or ())
+        if line == call.last_line:
+            return
+        call.last_line = line
+        self._write("tool", line)
+        if call.status == "failed":
+            tool = "exec" if call.kind == "execute" else call.kind or "tool"
+            self._on_failure(tool, _failure_reason(update) or call.title)
+        if call.status in ("completed", "failed"):
+            self._write_results(update.content or ())
 
     def find_call(self, call_id: str) -> tuple[str, str]:
         """(title, kind) of an earlier tool call. Both are "" for an unknown one."""

@@ -17,7 +17,7 @@ import logging
 import shlex
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -230,15 +230,12 @@ class ClientRequests:
         if kind == "execute" and not command:
             command = title.strip("` ")  # nothing else says what it would run
         diffs = [block for block in update.content or () if isinstance(block, schema.FileEditToolCallContent)]
-        paths = [diff.path for diff in diffs] + [location.path for location in update.locations or ()]
+        paths = [*(diff.path for diff in diffs), *(location.path for location in update.locations or ())]
         paths += [raw[name] for name in ("file_path", "path", "abs_path") if isinstance(raw.get(name), str)]
-        changes = filter(None, (unified_diff(diff.old_text or "", diff.new_text, diff.path) for diff in diffs))
-        shown_input = json.dumps(raw, ensure_ascii=False) if raw else ""
-        detail = "\n".join(changes) or command or "\n".join(paths) or shown_input
         return AgentToolCall(
             kind,
             title,
-            _truncate_detail(sanitise(detail)),
+            _truncate_detail(sanitise(_shown_diffs(diffs) or command or "\n".join(paths) or _shown_input(raw))),
             command=command if kind == "execute" else "",
             url=raw["url"] if isinstance(raw.get("url"), str) else "",
             paths=tuple(dict.fromkeys(paths)),
@@ -261,6 +258,15 @@ class ClientRequests:
             answer.cancel()
             raise SessionStopped("the session is ending")
         return answer.result()
+
+
+def _shown_diffs(diffs: Iterable[schema.FileEditToolCallContent]) -> str:
+    changes = (unified_diff(diff.old_text or "", diff.new_text, diff.path) for diff in diffs)
+    return "\n".join(filter(None, changes))
+
+
+def _shown_input(raw: Mapping[str, Any]) -> str:
+    return json.dumps(raw, ensure_ascii=False) if raw else ""
 
 
 def choose_option(options: Sequence[schema.PermissionOption], allowed: bool) -> str | None:

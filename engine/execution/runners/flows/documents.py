@@ -55,39 +55,40 @@ class DraftChangelog(Flow):
 
     def run(self, job: Job) -> FlowResult:
         commits = self._read_commits(job)
+        name, text = self._read_file(job)
+        found = _sort_commits(commits, text)
+        facts: Facts = {
+            "file": name,
+            "commits": len(commits),
+            "entries": found.entries,
+            "left_out": found.unnoticed,
+            "already_there": found.mentioned,
+        }
+        job.say(f"{count(len(commits), 'commit')}, {name} {'exists' if text else 'is new'}")
+        for section, entries in found.entries.items():
+            for entry in entries:
+                job.say(f"{section:<10}  {entry}")
+        for title, subjects in (("left out", found.unnoticed), ("already there", found.mentioned)):
+            if subjects:
+                job.say(f"{title}: {join_names(subjects, 10)}")
+        if not found.entries:
+            return FlowResult(f"Nothing to add to {name}: {found.describe_nothing()}", facts=facts)
+        (job.folder / name).write_bytes(add_entries(text, found.entries).encode())
+        number = sum(map(len, found.entries.values()))
+        return FlowResult(f"{name}: {count(number, 'entry', 'entries')} under Unreleased", facts=facts)
+
+    def _read_file(self, job: Job) -> tuple[str, str]:
+        """The name and the text of the change log; the text is "" if it is to be created."""
         name = changelog_of(job.folder)
         if not name and not self.create:
             raise CannotRun("this project has no change log", "create one with create=true")
         name = name or "CHANGELOG.md"
         try:
-            text = job.read_document(name, MAX_CHANGELOG_BYTES).decode()
+            return name, job.read_document(name, MAX_CHANGELOG_BYTES).decode()
         except UnicodeDecodeError as error:
             raise FlowError(
                 f"{name} is not UTF-8 (byte {error.start})", "convert it, for example with iconv"
             ) from error
-        entries, left_out, mentioned = _sort_commits(commits, text)
-        facts: Facts = {
-            "file": name,
-            "commits": len(commits),
-            "entries": entries,
-            "left_out": left_out,
-            "already_there": mentioned,
-        }
-        job.say(f"{count(len(commits), 'commit')}, {name} {'exists' if text else 'is new'}")
-        for section, lines in entries.items():
-            for entry in lines:
-                job.say(f"{section:<10}  {entry}")
-        for words, subjects in (("left out", left_out), ("already there", mentioned)):
-            if subjects:
-                job.say(f"{words}: {join_names(subjects, 10)}")
-        if entries:
-            (job.folder / name).write_bytes(add_entries(text, entries).encode())
-            number = sum(map(len, entries.values()))
-            return FlowResult(f"{name}: {count(number, 'entry', 'entries')} under Unreleased", facts=facts)
-        why = f"{count(len(mentioned), 'commit')} already mentioned" if mentioned else "no commits"
-        if left_out and not mentioned:
-            why = "no commits that users would notice"
-        return FlowResult(f"Nothing to add to {name}: {why}", facts=facts)
 
     def _read_commits(self, job: Job) -> list[tuple[str, str]]:
         """(id, subject) of each commit, oldest first, without merges."""
@@ -102,20 +103,38 @@ class DraftChangelog(Flow):
         return [(sha, one_line(subject)) for sha, _, subject in pairs]
 
 
-def _sort_commits(commits: Sequence[tuple[str, str]], text: str) -> tuple[dict[str, list[str]], list[str], list[str]]:
-    """(new entries by section, subjects that no user would notice, subjects that `text` mentions already)."""
+@frozen
+class SortedCommits:
+    """The commits since a release, by what they are for a change log."""
+
+    entries: dict[str, list[str]]
+    """The new entries by section."""
+    unnoticed: list[str]
+    """The subjects of commits that no user would notice."""
+    mentioned: list[str]
+    """The subjects of commits that the change log mentions already."""
+
+    def describe_nothing(self) -> str:
+        """Why there are no new entries."""
+        if self.mentioned:
+            return f"{count(len(self.mentioned), 'commit')} already mentioned"
+        return "no commits that users would notice" if self.unnoticed else "no commits"
+
+
+def _sort_commits(commits: Sequence[tuple[str, str]], text: str) -> SortedCommits:
+    """Sort commits, given as (id, subject). `text` is the change log."""
     entries: dict[str, list[str]] = {section: [] for section in SECTIONS}
-    left_out: list[str] = []
+    unnoticed: list[str] = []
     mentioned: list[str] = []
     for sha, subject in commits:
         section, entry = classify(subject) or ("", "")
         if not section:
-            left_out.append(subject)
+            unnoticed.append(subject)
         elif is_mentioned(text, sha, entry) or entry in entries[section]:
             mentioned.append(subject)
         else:
             entries[section].append(entry)
-    return {section: lines for section, lines in entries.items() if lines}, left_out, mentioned
+    return SortedCommits({section: lines for section, lines in entries.items() if lines}, unnoticed, mentioned)
 
 
 MAX_SHOWN_ENTRIES = 8
@@ -165,21 +184,30 @@ _SECTION_BY_TYPE = dict.fromkeys(_TABLES["silent_types"], "") | {
 """The section of each type of conventional commit; "" if no user would notice such a commit."""
 
 
+_CONVENTIONAL_SUBJECT = re.compile(r"(?P<type>[a-zA-Z]+)(?:\((?P<scope>[^)]*)\))?(?P<breaking>!)?:\s+(?P<text>.+)$")
+
+
 def classify(subject: str) -> tuple[str, str] | None:
     """(section, entry) for the subject of a commit; None if no user of the project would notice the commit."""
     subject = subject.strip()
     if not subject or re.match("".join(_TABLES["silent"]), subject, re.I):
         return None
-    match = re.match(r"(?P<type>[a-zA-Z]+)(?:\((?P<scope>[^)]*)\))?(?P<breaking>!)?:\s+(?P<text>.+)$", subject)
+    match = _CONVENTIONAL_SUBJECT.match(subject)
     section = _SECTION_BY_TYPE.get(match["type"].lower()) if match else None
     if match is None or section is None:
-        asked = ((name, _TABLES["sections"][name]["words"]) for name in _TABLES["asked"])
-        section = next((name for name, words in asked if re.search(words, subject, re.I)), "Changed")
-        return section, _format_entry(subject)
-    if not section and not match["breaking"]:
+        return _guess_section(subject), _format_entry(subject)
+    is_breaking = bool(match["breaking"])
+    if not section and not is_breaking:
         return None
     entry = _format_entry(f"{match['scope']}: {match['text']}" if match["scope"] else match["text"])
-    return section or "Changed", f"**Breaking:** {entry}" if match["breaking"] else entry
+    return section or "Changed", f"**Breaking:** {entry}" if is_breaking else entry
+
+
+def _guess_section(subject: str) -> str:
+    """The section for a subject that names no type, by its words."""
+    words_by_section = {name: _TABLES["sections"][name]["words"] for name in _TABLES["asked"]}
+    found = (name for name, words in words_by_section.items() if re.search(words, subject, re.I))
+    return next(found, "Changed")
 
 
 def _format_entry(text: str) -> str:
@@ -262,14 +290,7 @@ def detect_style(lines: Sequence[str], headings: Sequence[tuple[int, re.Match[st
     below = lines[headings[0][0] :] if headings else lines[1:]  # the title of a file may be "Changes", too
     bullets = [match["bullet"] for line in lines if (match := _LIST_ITEM.match(line))]
     groups = [match for line in below if (match := _SECTION_HEADING.match(line))]
-    used = {match["name"].lower(): match["name"] for match in reversed(groups)}
-    own = {
-        section: [used[name.lower()] for name in names if name.lower() in used]
-        for section, names in _SECTION_NAMES.items()
-    }
-    style = Style(
-        bullet=bullets[0] if bullets else "- ", names={section: names[0] for section, names in own.items() if names}
-    )
+    style = Style(bullet=bullets[0] if bullets else "- ", names=_own_section_names(groups))
     if groups:
         style = replace(style, group=f"{groups[0]['before']}{{}}{groups[0]['after']}")
     if not headings:
@@ -281,6 +302,16 @@ def detect_style(lines: Sequence[str], headings: Sequence[tuple[int, re.Match[st
     released = [match["text"] for _, match in headings if not _UNRELEASED.search(match["text"])]
     rule = "" if marks else lines[index + 1].strip()[:1]
     return replace(style, marks=marks, rule=rule, bracketed="[" in (released or [newest["text"]])[0])
+
+
+def _own_section_names(groups: Sequence[re.Match[str]]) -> dict[str, str]:
+    """The names of the sections in a file that has the headings `groups`."""
+    used = {match["name"].lower(): match["name"] for match in reversed(groups)}
+    own = {
+        section: next((used[name.lower()] for name in names if name.lower() in used), "")
+        for section, names in _SECTION_NAMES.items()
+    }
+    return {section: name for section, name in own.items() if name}
 
 
 def find_headings(lines: Sequence[str]) -> list[tuple[int, re.Match[str]]]:
@@ -334,17 +365,20 @@ def _merge_entries(body: Sequence[str], entries: Mapping[str, Sequence[str]], st
     text = "\n".join(body).strip("\n")
     lines = text.split("\n") if text else []
     for section in SECTIONS:
-        bullets = [f"{style.bullet}{entry}" for entry in entries.get(section, ())]
-        if not bullets:
-            continue
-        at = _end_of_section(lines, style.names.get(section, section)) if style.group else len(lines)
-        if at is not None:
-            lines[at:at] = bullets
-        else:
-            gap = [""] if lines else []
-            after = [""] if style.group.startswith("#") else []
-            lines += [*gap, style.group.format(style.names.get(section, section)), *after, *bullets]
+        if bullets := [f"{style.bullet}{entry}" for entry in entries.get(section, ())]:
+            _add_to_section(lines, style.names.get(section, section), bullets, style)
     return lines
+
+
+def _add_to_section(lines: list[str], section: str, bullets: Sequence[str], style: Style) -> None:
+    """Put `bullets` at the end of a section of `lines`. A section that does not exist is added at the end."""
+    at = _end_of_section(lines, section) if style.group else len(lines)
+    if at is not None:
+        lines[at:at] = bullets
+        return
+    gap = [""] if lines else []
+    after = [""] if style.group.startswith("#") else []
+    lines += [*gap, style.group.format(section), *after, *bullets]
 
 
 def _end_of_section(lines: Sequence[str], section: str) -> int | None:

@@ -32,8 +32,6 @@ from engine.execution.runners.toolchains.tool_table import TABLES, TEST_FILE
 from engine.frozen import frozen
 from engine.model.text import capitalised, count, join_names
 
-# -- The cause of a failure, and a signature that similar failures share --------------------------------------------
-
 MAX_SIGNATURES: Final = 50
 """Maximum number of failing tests of a run that get a signature."""
 
@@ -82,20 +80,26 @@ class Cause:
 def cause_of(text: str, folder: str) -> Cause:
     """The cause of a failure, from its output. Differences in numbers, addresses and paths are ignored."""
     text = text.replace(folder.rstrip("/") + "/", "")
-    kind = message = ""
-    for pattern in _ERROR_PATTERNS:
-        if match := pattern.search(text):
-            kind, message = match.groups() if len(match.groups()) == 2 else ("", match[1])
-            break
-    else:
-        message = next((line.strip() for line in text.splitlines() if line.strip()), "")
-    where = ""
+    kind, message = _find_error(text)
+    return Cause(kind, normalise_message(message), _find_position(text), message.strip()[:200])
+
+
+def _find_error(text: str) -> tuple[str, str]:
+    """The class and the message of the error in the output of a test. The class is "" for an assertion. If there is no
+    error, the first line that is not empty is the message."""
+    match = next(filter(None, (pattern.search(text) for pattern in _ERROR_PATTERNS)), None)
+    if match is None:
+        return "", next((line.strip() for line in text.splitlines() if line.strip()), "")
+    return (match[1], match[2]) if len(match.groups()) == 2 else ("", match[1])
+
+
+def _find_position(text: str) -> str:
+    """The innermost line of the project's own code; "" if the output has none."""
     for pattern, index in _FRAME_PATTERNS:
         own = [match for match in pattern.finditer(text) if not _is_third_party(match["file"])]
         if own:
-            where = f"{own[index]['file']}:{own[index]['line']}"
-            break
-    return Cause(kind, normalise_message(message), where, message.strip()[:200])
+            return f"{own[index]['file']}:{own[index]['line']}"
+    return ""
 
 
 def _is_third_party(file: str) -> bool:
@@ -123,8 +127,6 @@ def find_signatures(
             messages.setdefault(signature, str(cause))
     return signatures, messages
 
-
-# -- The flow -------------------------------------------------------------------------------------------------------
 
 CauseGroup = tuple[Cause, list[str]]
 """(cause, failing tests with this cause)."""

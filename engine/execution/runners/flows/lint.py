@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 from pydantic import Field
@@ -166,12 +168,10 @@ class Lint(_LintFlow):
             restore_tree(job, now)
 
     def _make_result(self, job: Job, runs: list[_LintRun], unable: str) -> FlowResult:
-        findings = [
-            replace(finding, path=f"{self.path_prefix}{finding.path}") for run in runs for finding in run.findings
-        ]
-        rules = dict(
-            sorted(Counter(finding.rule for finding in findings).items(), key=lambda pair: (-pair[1], pair[0]))
-        )
+        """The result of all linters. `unable` is a clause about a linter that could not run, "" for none."""
+        prefix = self.path_prefix
+        findings = [replace(finding, path=f"{prefix}{finding.path}") for run in runs for finding in run.findings]
+        rules = _count_rules(findings)
         for rule, number in rules.items():
             job.say(f"{number:>5}  {rule}")
         tools = join_names(run.linter.name for run in runs)
@@ -182,18 +182,40 @@ class Lint(_LintFlow):
             "known": known,
         }
         if not findings:
-            linted = len({path for run in runs for path in run.targets})
-            scope = count(linted, "file") if linted else "the project"
+            scope = _describe_linted({path for run in runs for path in run.targets})
             return FlowResult(f"{tools} found nothing{' new' if known else ''} in {scope}{unable}", facts=facts)
         failed = [run for run in runs if run.findings]
-        can_fix = any(run.linter.fix_commands_for((), job.scratch) for run in failed)
-        facts["next"] = "fix_lint" if can_fix else "let_agent_fix"
-        files = count(len({finding.path for finding in findings}), "file")
-        are_new = self.paths and all(run.known is not None for run in failed)
-        new = f" {'is' if len(findings) == 1 else 'are'} new" if are_new else ""
-        top_rules = ", ".join(f"{rule} {number}" for rule, number in list(rules.items())[:3])
-        summary = f"{tools}: {count(len(findings), 'finding')} in {files}{new} ({top_rules}){unable}"
+        facts["next"] = "fix_lint" if _can_fix(job, failed) else "let_agent_fix"
+        are_new = bool(self.paths) and all(run.known is not None for run in failed)
+        summary = f"{tools}: {_describe_findings(findings, are_new=are_new)} ({_describe_rules(rules)}){unable}"
         return FlowResult(summary, sound=False, facts=facts)
+
+
+def _can_fix(job: Job, runs: list[_LintRun]) -> bool:
+    """Whether one of the linters fixes what it finds."""
+    return any(run.linter.fix_commands_for((), job.scratch) for run in runs)
+
+
+def _count_rules(findings: list[Finding]) -> dict[str, int]:
+    """The number of findings of each rule, the most frequent rule first."""
+    numbers = Counter(finding.rule for finding in findings)
+    return dict(sorted(numbers.items(), key=lambda pair: (-pair[1], pair[0])))
+
+
+def _describe_linted(paths: set[str]) -> str:
+    return count(len(paths), "file") if paths else "the project"
+
+
+def _describe_findings(findings: list[Finding], *, are_new: bool) -> str:
+    """The numbers of findings and files, in words."""
+    files = count(len({finding.path for finding in findings}), "file")
+    new = f" {'is' if len(findings) == 1 else 'are'} new" if are_new else ""
+    return f"{count(len(findings), 'finding')} in {files}{new}"
+
+
+def _describe_rules(rules: Mapping[str, int]) -> str:
+    """The most frequent rules, with which `rules` begins."""
+    return ", ".join(f"{rule} {number}" for rule, number in islice(rules.items(), 3))
 
 
 def _without_known(job: Job, run: _LintRun, keys: list[tuple[str, ...]], old_names: dict[str, str]) -> _LintRun:

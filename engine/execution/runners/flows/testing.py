@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
@@ -108,21 +108,26 @@ class RunTests(ProjectFlow):
         its whole suite ([]). The tests of each file are also put into `tests_by_path`."""
         plan: TestPlan = []
         for tool in tools:
-            covered = [path for path in self.paths_inside(self.paths) if tool.covers(path)]
-            if not covered:
-                continue
-            of_tool = tool.tests_for(covered)
-            tests_by_path |= {f"{self.path_prefix}{path}": names for path, names in of_tool.items()}
-            tests = all_tests(of_tool)
-            for path, names in of_tool.items():
-                job.say(f"{path} → {join_names(names, 4) if names else 'no tests of its own'}")
-            if not tests or len(tests) > MAX_TARGETS:
-                job.say(f"Running the whole suite with {tool.title}")
-                tests = []
-            plan.append((tool, tests))
-        if self.paths and not plan:
+            if covered := [path for path in self.paths_inside(self.paths) if tool.covers(path)]:
+                tests_of_tool = tool.tests_for(covered)
+                tests_by_path |= {f"{self.path_prefix}{path}": names for path, names in tests_of_tool.items()}
+                plan.append((tool, _choose_tests(job, tool, tests_of_tool)))
+        if plan:
+            return plan
+        if self.paths:
             job.say(f"No tests found for {join_names(self.paths, 4)}: running the whole suite")
-        return plan or [(tool, []) for tool in tools]
+        return [(tool, []) for tool in tools]
+
+
+def _choose_tests(job: Job, tool: Toolchain, tests_by_path: Mapping[str, list[str]]) -> list[str]:
+    """The tests of the changed files; [] for the whole suite if there are none, or too many."""
+    for path, names in tests_by_path.items():
+        job.say(f"{path} → {join_names(names, 4) if names else 'no tests of its own'}")
+    tests = all_tests(tests_by_path)
+    if tests and len(tests) <= MAX_TARGETS:
+        return tests
+    job.say(f"Running the whole suite with {tool.title}")
+    return []
 
 
 # -- Does HEAD pass without the uncommitted files? ------------------------------------------------------------------
@@ -207,23 +212,12 @@ class UncoveredLines(ProjectFlow):
         tool = next((tool for tool in find_toolchains(job, self.project) if tool.name == "pytest"), None)
         if tool is None:
             raise FlowError("only pytest can be measured, and this project's tests run with another tool")
-        changed = {
-            inside: lines
-            for path, lines in read_own_changes(job).added_lines.items()
-            if path in self.paths
-            for inside in self.paths_inside([path])
-        }
+        changed = self._read_changed_lines(job)
         if not changed:
             return FlowResult("Nothing to measure: these files have no changed lines any more")
         tests = [] if self.whole else all_tests(tool.tests_for(list(changed)))
-        check, missing = _measure(job, self.project, tool, tests, sorted(changed))
-        uncovered: dict[str, list[int]] = {}
-        for path, lines in sorted(changed.items()):
-            if path not in missing:
-                job.say(f"{path}: not measured, coverage is configured to leave it out")
-            elif hits := sorted(set(lines) & missing[path]):
-                uncovered[path] = hits
-                job.say(f"{path} {format_line_ranges(hits)}: no test runs {'this' if len(hits) == 1 else 'these'}")
+        check, missing = _measure(job, self.project, tool, tests, list(changed))
+        uncovered = _report_uncovered(job, changed, missing)
         facts: Facts = {"uncovered": uncovered, "whole": not tests}
         if not uncovered:
             summary = f"The tests run every measured changed line; {describe_check(check)}"
@@ -235,6 +229,26 @@ class UncoveredLines(ProjectFlow):
         files = join_names([f"{path} {format_line_ranges(lines)}" for path, lines in uncovered.items()], 3)
         summary = f"{files}: {scope} {'this line' if number == 1 else f'these {number} lines'}; {describe_check(check)}"
         return FlowResult(summary, check=check, sound=False, facts=facts, full=not tests)
+
+    def _read_changed_lines(self, job: Job) -> dict[str, Sequence[int]]:
+        """The changed lines of each of the files, sorted by the path inside the project."""
+        added = {path: lines for path, lines in read_own_changes(job).added_lines.items() if path in self.paths}
+        inside = {name: lines for path, lines in added.items() for name in self.paths_inside([path])}
+        return dict(sorted(inside.items()))
+
+
+def _report_uncovered(
+    job: Job, changed: Mapping[str, Iterable[int]], missing: Mapping[str, set[int]]
+) -> dict[str, list[int]]:
+    """The changed lines that no test ran, by file. `missing` has all lines of each measured file that no test ran."""
+    uncovered: dict[str, list[int]] = {}
+    for path, lines in changed.items():
+        if path not in missing:
+            job.say(f"{path}: not measured, coverage is configured to leave it out")
+        elif hits := sorted(missing[path].intersection(lines)):
+            uncovered[path] = hits
+            job.say(f"{path} {format_line_ranges(hits)}: no test runs {'this' if len(hits) == 1 else 'these'}")
+    return uncovered
 
 
 def _measure(

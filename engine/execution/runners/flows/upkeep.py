@@ -82,20 +82,14 @@ class ReportBranches(Flow):
             raise FlowError("no branch to compare with", "create main, or check out a branch")
         job.say(f"Compared with {base}")
         branches = self._read_branches(job, base)
-        width = max((len(branch.name) for branch in branches), default=0)
         titles = {
             "merged": f"Merged into {base}",
             "applied": f"Their changes are in {base} as other commits (rebased or squashed)",
             "stale": f"No commit for {self.days} days",
         }
+        width = max((len(branch.name) for branch in branches), default=0)
         for state, title in titles.items():
-            group = [branch for branch in branches if branch.state == state]
-            if group:
-                job.say(f"{title}:")
-            for branch in group:
-                note = "checked out" if branch.is_checked_out else branch.command
-                numbers = f"{branch.days:>4} d  +{branch.ahead} -{branch.behind}"
-                job.say(f"  {branch.name:<{width}}  {numbers:<16}  {note}")
+            _report_branches(job, title, [branch for branch in branches if branch.state == state], width)
         to_tidy = [branch for branch in branches if branch.state in titles]
         rows = as_facts(to_tidy, "name", "state", "days", "ahead", "behind", "command")
         stale = sum(branch.state == "stale" for branch in to_tidy)
@@ -124,6 +118,16 @@ class ReportBranches(Flow):
             state = "applied"
         name = reference.removeprefix("refs/heads/")
         return ComparedBranch(name, days, ahead, behind, is_checked_out=bool(worktree), state=state)
+
+
+def _report_branches(job: Job, title: str, branches: list[ComparedBranch], width: int) -> None:
+    """Show branches below their title, if there are any. `width` is that of the column of names."""
+    if branches:
+        job.say(f"{title}:")
+    for branch in branches:
+        note = "checked out" if branch.is_checked_out else branch.command
+        numbers = f"{branch.days:>4} d  +{branch.ahead} -{branch.behind}"
+        job.say(f"  {branch.name:<{width}}  {numbers:<16}  {note}")
 
 
 def _is_applied(job: Job, base: str, sha: str) -> bool:

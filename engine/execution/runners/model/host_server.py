@@ -426,8 +426,11 @@ def _classify(chain: list[BaseException], status: int | None) -> FailureKind:
     if status == 413 or any(_error_body(cause).get("type") == _TOO_LONG for cause in chain):
         return FailureKind.CONTEXT
     known = next((kind for cause in chain for error, kind in _FAILURE_KINDS if isinstance(cause, error)), None)
-    if known is not None:
-        return known
+    return _classify_unknown(chain, status) if known is None else known
+
+
+def _classify_unknown(chain: list[BaseException], status: int | None) -> FailureKind:
+    """The kind of a failure that the libraries do not classify."""
     if status is not None:
         return FailureKind.SERVER if status in (408, 409) else FailureKind.REFUSED
     is_connection = any(isinstance(cause, (httpx2.TransportError, ConnectionError)) for cause in chain)

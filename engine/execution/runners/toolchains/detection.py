@@ -10,6 +10,7 @@ import re
 import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 from engine.execution.runners.toolchains import python_projects
@@ -286,14 +287,22 @@ def detect_packages(folder: ProjectFolder) -> tuple[PackageSetup, ...]:
 
 
 def _choose_manager(folder: ProjectFolder, rows: Sequence[PackageManagerRow]) -> PackageSetup:
-    for here in folder.with_folders_above():
-        holding = rows if here is folder else [row for row in rows if here.shows(row.workspace_sign)]
-        locked = [(row, lock_files[0]) for row in holding if (lock_files := here.find_files(row.lock_files))]
-        if locked:
-            return _make_setup(here, *locked[0])
-        if holding and here is not folder:
-            return _make_setup(here, _named_manager(here, holding), "")
+    """The setup by the lock file of the folder, or else that of the nearest folder above it whose workspace it is in, or
+    else by its manifest."""
+    if own := _locked_setup(folder, rows):
+        return own
+    for above in islice(folder.with_folders_above(), 1, None):
+        if holding := [row for row in rows if above.shows(row.workspace_sign)]:
+            return _locked_setup(above, holding) or _make_setup(above, _named_manager(above, holding), "")
     return _make_setup(folder, _named_manager(folder, rows), "")
+
+
+def _locked_setup(folder: ProjectFolder, rows: Sequence[PackageManagerRow]) -> PackageSetup | None:
+    """The setup of the first manager whose lock file is in the folder."""
+    for row in rows:
+        if lock_files := folder.find_files(row.lock_files):
+            return _make_setup(folder, row, lock_files[0])
+    return None
 
 
 def _named_manager(folder: ProjectFolder, rows: Sequence[PackageManagerRow]) -> PackageManagerRow:

@@ -329,12 +329,18 @@ def _tests_of(
     module = module_of(path)
     if pure.suffix != ".py" or not module:
         return []
+    using = _using_tests(module, tests, imported, is_reexported=is_reexported)
+    return sorted({*_named_tests(pure, tests), *using})
+
+
+def _using_tests(
+    module: str, tests: Mapping[str, str], imported: Mapping[str, set[str]], *, is_reexported: bool
+) -> list[str]:
+    """The tests that import a module, or that contain its full name."""
     package = module.rpartition(".")[0]
     wanted = {module, package} - {""} if is_reexported else {module}
-    importing = [test for test in tests if wanted & imported[test]]
     mention = re.compile(rf"(?<![\w.]){re.escape(module)}\.\w")
-    mentioning = [test for test, text in tests.items() if mention.search(text)] if package else []
-    return sorted({*_named_tests(pure, tests), *importing, *mentioning})
+    return [test for test, text in tests.items() if wanted & imported[test] or (package and mention.search(text))]
 
 
 def _named_tests(source: PurePosixPath, tests: Iterable[str]) -> list[str]:
