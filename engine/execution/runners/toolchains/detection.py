@@ -287,8 +287,8 @@ def detect_packages(folder: ProjectFolder) -> tuple[PackageSetup, ...]:
 
 
 def _choose_manager(folder: ProjectFolder, rows: Sequence[PackageManagerRow]) -> PackageSetup:
-    """The setup by the lock file of the folder, or else that of the nearest folder above it whose workspace it is in, or
-    else by its manifest."""
+    """The setup by the lock file of the folder. Without one, that of the nearest folder above whose workspace it is in,
+    or else the one by its manifest."""
     if own := _locked_setup(folder, rows):
         return own
     for above in islice(folder.with_folders_above(), 1, None):
