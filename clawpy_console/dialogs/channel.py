@@ -13,7 +13,7 @@ from clawpy_console.formats import crop
 if TYPE_CHECKING:
     from clawpy_console.console import Console
     from engine import Engine
-    from engine.model import FoundAgent, LocalModels
+    from engine.model import FoundAgent, LocalModels, SetupStep
 
 KEYS = "123456789"
 """The keys of the answers."""
@@ -26,12 +26,14 @@ class ChannelOptions(NamedTuple):
     """The agent or model that serves it now, "" for none."""
     agents: list[FoundAgent]
     local: LocalModels
+    next_step: SetupStep
+    """The next step towards a model, if nothing serves it."""
 
 
 def read_options(engine: Engine) -> ChannelOptions:
     """Find the agents and models of this machine. Blocking: call it in a thread."""
     setup = engine.channel_setup
-    return ChannelOptions(setup.served_by(), setup.find_agents(), setup.local_models())
+    return ChannelOptions(setup.served_by(), setup.find_agents(), setup.local_models(), setup.next_step())
 
 
 def choose_agent(app: Console, on_assigned: Callable[[], object] = lambda: None) -> None:
@@ -43,8 +45,8 @@ def choose_agent(app: Console, on_assigned: Callable[[], object] = lambda: None)
 def _ask(app: Console, options: ChannelOptions, on_assigned: Callable[[], object]) -> None:
     agents, models, faults = options.agents, options.local.ids, options.local.faults
     if not agents and not models:
-        message = "No coding agent on the PATH and no local model. Run `clawpy key set openai` to use a model."
-        app.show_toast("; ".join((*faults, message)), "warning")
+        step = f"Run `{options.next_step.shown_command}` to use a model."
+        app.show_toast("; ".join((*faults, f"No coding agent on the PATH and no local model. {step}")), "warning")
         return
     for fault in faults:
         app.show_toast(fault, "warning")
@@ -101,6 +103,6 @@ def hint(options: ChannelOptions, key: str) -> Content:
     names = [agent.title for agent in options.agents if not agent.missing] + list(options.local.ids)
     names = names or [f"{agent.title} (adapter missing)" for agent in options.agents]
     if not names:
-        return Content.styled("no model configured: clawpy key set openai", "$grey")
-    text = f" connects {crop(' or '.join(names), 60)}, found here; or clawpy key set openai"
+        return Content.styled(f"{options.next_step.problem}: {options.next_step.shown_command}", "$grey")
+    text = f" connects {crop(' or '.join(names), 60)}, found here; or {options.next_step.shown_command}"
     return Content.assemble(("no model configured: ", "$grey"), (key, "$accent"), (text, "$grey"))

@@ -215,7 +215,7 @@ def text_prompt_check(settings: Settings, router: ModelRouter) -> Check:
     answers = [f"{channels} on {model}" for model, channels in channels_by_model(models).items()]
     answers += [f"{entry.channel}: its runner is {entry.runner}" for entry in models if entry.runner.startswith(ACP)]
     if not answers:
-        return Check("prose", WARN, "no model configured; flows need none", describe_setup())
+        return Check("prose", WARN, "no model configured; flows need none", describe_setup(router.missing_steps()))
     channel_by_reason = {entry.reason: entry.channel for entry in models if entry.reason}  # an example for each reason
     if channel_by_reason:
         fix = "; ".join(f"{channel}: {reason}" for reason, channel in channel_by_reason.items())
@@ -332,14 +332,16 @@ def _next_step(home: Home, settings: SettingsSource, keys: Keys, name: str) -> s
         return "it is sent to the Chroma server of the index, from the next start on"
     if name == TWIN:
         return "the Twin model uses it once twinModelEnabled is on and twinModelId names it"
-    channels = channels_by_model(channel_models(settings, offline_router(home, settings, keys)))
+    router = offline_router(home, settings, keys)
+    channels = channels_by_model(channel_models(settings, router))
     lines = [f"text prompts on {names} run on {model}" for model, names in channels.items()]
     if lines and not any(model.startswith(f"{name}:") for model in channels):
         provider = settings.current.provider(name)
         model = provider.model if provider and provider.model else "MODEL"
         lines.append(f"to use {name}, for example: clawpy config set channels.koji-core.model {name}:{model}")
     if not lines:
-        return "no channel runs text prompts on a model yet; see `clawpy doctor`"
+        step = describe_setup(router.missing_steps()) or "see `clawpy doctor`"
+        return f"no channel runs text prompts on a model yet; next: {step}"
     return "; ".join(lines) + "; try: clawpy propose 'explain what changed here this week'"
 
 

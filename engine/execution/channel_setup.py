@@ -5,7 +5,7 @@ The settings change only when the operator chooses one.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from engine.config.service_settings import ACP, AUTO, MODEL, model_problem
 from engine.execution.local_models import query_local_models
 from engine.execution.model_router import ModelChoice
 from engine.execution.runners.acp.agents import KNOWN_AGENTS, describe_agent, find_agents
-from engine.model import FoundAgent, LocalModels, Refusal
+from engine.model import FoundAgent, LocalModels, Refusal, SetupStep
 from engine.settings_store import SettingsStore
 
 DEFAULT_CHANNEL = "koji-core"
@@ -29,13 +29,15 @@ class ChannelSetup:
         *,
         data: Path,
         model_for: Callable[[str, str], ModelChoice],
+        missing_steps: Callable[[], Sequence[SetupStep]],
         path: str | None = None,
     ) -> None:
-        """`model_for(agent, channel)` returns the model that would answer, or raises `Refusal`. Agents are searched in
-        `path`, by default in PATH."""
+        """`model_for(agent, channel)` returns the model that would answer, or raises `Refusal`. `missing_steps` are
+        those before a model can, the next one first. Agents are searched in `path`, by default in PATH."""
         self._settings = settings
         self._data = data
         self._model_for = model_for
+        self._missing_steps = missing_steps
         self._path = path
 
     def served_by(self, channel: str = DEFAULT_CHANNEL) -> str:
@@ -52,6 +54,12 @@ class ChannelSetup:
             return self._model_for(channel_settings.agent, channel).id
         except Refusal:
             return ""
+
+    def next_step(self) -> SetupStep:
+        """The next step towards a model for `DEFAULT_CHANNEL`, which nothing serves. May read the keyring."""
+        for step in self._missing_steps():
+            return step
+        return SetupStep(f"no model serves {DEFAULT_CHANNEL}", "clawpy doctor")
 
     def local_models(self) -> LocalModels:
         """The models of local providers, and the problems of those that list none. Blocks for at most a second."""

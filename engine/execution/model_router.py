@@ -8,7 +8,7 @@ work from a local model to a remote one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum, auto
 
 from engine.config import SettingsSource
@@ -16,7 +16,7 @@ from engine.config.service_settings import ProviderKind, ProviderSettings, model
 from engine.frozen import frozen
 from engine.installed import MODELS, extra_not_installed, extras_command, has_extra
 from engine.keys import Key, Keys, without_keyring
-from engine.model import Refusal
+from engine.model import Refusal, SetupStep
 from engine.model.adaptation import ModelRun
 
 KEYLESS = "keyless"
@@ -136,7 +136,11 @@ class ModelRouter:
         for state in states:
             if state.usable and state.settings.model:
                 return _make_choice(state, state.settings.model, f"{state.name} is the first usable provider")
-        raise Refusal("no_model", _why_no_model(states), describe_setup())
+        raise Refusal("no_model", _why_no_model(states), describe_setup(missing_steps(states)))
+
+    def missing_steps(self) -> list[SetupStep]:
+        """See `missing_steps`."""
+        return missing_steps(self.providers())
 
     def providers(self) -> list[ProviderState]:
         """Every provider. Those that the settings name are first."""
@@ -194,10 +198,35 @@ class ModelRouter:
         return _make_choice(state, model, reason)
 
 
-def describe_setup() -> str:
-    """The commands that set up a first provider."""
-    first = "" if has_extra(MODELS) else f"{extras_command(MODELS)}, then "
-    return f"{first}`clawpy key set openai`, or `clawpy config set providers.ollama.model NAME` for a local model"
+FIRST_KEY = SetupStep("no model configured", "clawpy key set openai")
+
+READ_KEYS = SetupStep(
+    "the keys cannot be read", "repair the file of keys; `clawpy key list` shows it", "clawpy key list"
+)
+
+
+def missing_steps(states: Sequence[ProviderState]) -> list[SetupStep]:
+    """The steps that are missing before a model of one of these providers can answer, the next one first; none if a
+    model can."""
+    steps = []
+    if not has_extra(MODELS):
+        steps.append(SetupStep("the extra models is missing", extras_command(MODELS), "clawpy doctor"))
+    kinds = {state.problem_kind for state in states}
+    with_key = [state for state in states if state.usable or state.problem_kind is ProviderProblem.NOT_INSTALLED]
+    if not with_key:
+        steps.append(READ_KEYS if ProviderProblem.UNREADABLE_KEYS in kinds else FIRST_KEY)
+    elif not any(state.settings.model for state in with_key):
+        steps.append(SetupStep("no model configured", _set_model_command(with_key[0].name)))
+    return steps
+
+
+def describe_setup(steps: Sequence[SetupStep]) -> str:
+    """The commands of the missing steps in one sentence, with the choice of a local model."""
+    commands = ", then ".join(
+        f"`{step.command}`" if step.command.startswith("clawpy") else step.command for step in steps
+    )
+    local = ", or `clawpy config set providers.ollama.model NAME` for a local model"
+    return f"{commands}{local if FIRST_KEY in steps else ''}"
 
 
 def _make_choice(state: ProviderState, model: str, reason: str) -> ModelChoice:
@@ -209,7 +238,7 @@ def _make_choice(state: ProviderState, model: str, reason: str) -> ModelChoice:
 def _fix_of(state: ProviderState) -> str:
     """How to make a provider usable."""
     if state.problem_kind is ProviderProblem.UNREADABLE_KEYS:
-        return "repair the file of keys; `clawpy key list` shows it"
+        return READ_KEYS.command
     return (
         without_keyring(state.name) if state.problem_kind is ProviderProblem.NO_KEY else _set_model_command(state.name)
     )

@@ -160,6 +160,23 @@ class ToolResult:
 
 
 @frozen
+class SetupStep:
+    """A step that is missing before a model can answer text prompts."""
+
+    problem: str
+    """What is missing, in a few words."""
+    command: str
+    """The command that supplies it."""
+    short_command: str = ""
+    """A command that fits a line of a screen and leads to `command`; "" if that fits itself."""
+
+    @property
+    def shown_command(self) -> str:
+        """The command for a line of a screen."""
+        return self.short_command or self.command
+
+
+@frozen
 class FoundAgent:
     """An agent that is installed here. `missing` is the command that installs its adapter, "" if it can serve now.
 

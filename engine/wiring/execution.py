@@ -88,7 +88,12 @@ def build(services: Services, overrides: Overrides) -> Sessions:
         models=lambda agent: services.agents.tools(agent).models,
         hints=services.overlays.choose_model,
     )
-    services.channel_setup = ChannelSetup(services.settings, data=home.data, model_for=services.model_router.choose)
+    services.channel_setup = ChannelSetup(
+        services.settings,
+        data=home.data,
+        model_for=services.model_router.choose,
+        missing_steps=services.model_router.missing_steps,
+    )
     services.calls = ModelCalls(
         services.database, randomness, secrets=services.keys.secrets, on_prompt=partial(_record_prompt, services)
     )

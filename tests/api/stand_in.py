@@ -309,7 +309,9 @@ class StandIn:
         self.autonomy = StandInAutonomy(now)
         self.card_cycle = StandInCardCycle(self.cards.by_id["pred_abc1"])
         self.decisions = SimpleNamespace(load_newest=lambda limit: [])
-        self.channel_setup = ChannelSetup(self.settings, data=home.data, model_for=lambda agent, channel: None, path="")
+        self.channel_setup = ChannelSetup(
+            self.settings, data=home.data, model_for=lambda agent, channel: None, missing_steps=list, path=""
+        )
         self.since = lambda: activity_since(
             now, sessions=[], blocked_entries=[], decision_entries=[], spent=0, waits=[]
         )

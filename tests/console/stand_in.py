@@ -17,6 +17,7 @@ from engine.activity import ActivitySince, LearnedCounts
 from engine.api.gateway.gateway import GatewayState
 from engine.autonomy.autonomous_runs import ApprovalRecord, autonomy_requirements
 from engine.events import EventBus
+from engine.execution.model_router import FIRST_KEY
 from engine.execution.runners.flow_registry import FlowRegistry
 from engine.execution.runners.flows import FLOWS
 from engine.model import (
@@ -39,6 +40,7 @@ from engine.model import (
     RailVerdict,
     Refusal,
     SessionView,
+    SetupStep,
     Source,
     Status,
     Task,
@@ -178,12 +180,16 @@ class ChannelSetup(StandInService):
         self.serves = "openai:gpt-6.1-terra"
         self.here: list[Any] = []
         self.local = LocalModels()
+        self.missing = FIRST_KEY
 
     def served_by(self, channel: str = "koji-core") -> str:
         return self.serves
 
     def find_agents(self) -> list[Any]:
         return self.here
+
+    def next_step(self) -> SetupStep:
+        return self.missing
 
     def local_models(self) -> LocalModels:
         return self.local

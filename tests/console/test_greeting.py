@@ -10,7 +10,7 @@ from clawpy_console import last_screen
 from clawpy_console.app import ConsoleApp
 from clawpy_console.state import AppState
 from engine.home import Home
-from engine.model import LocalModels
+from engine.model import LocalModels, SetupStep
 from tests.console.conftest import make_console
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import NOW, found_agent
@@ -39,6 +39,7 @@ def koji_core_served_by(by: str = "", agents: bool = False, **local: tuple[str, 
     return Given(change)
 
 
+NO_EXTRA = SetupStep("the extra models is missing", "pip install pydantic-ai-slim", "clawpy doctor")
 FAULT = "ollama at 127.0.0.1:11434 did not list its models within 0.5 s"
 STORIES: dict[str, tuple[Step, ...]] = {
     "who could take text, and a key connects it": (
@@ -54,6 +55,11 @@ STORIES: dict[str, tuple[Step, ...]] = {
     ),
     "what listens and tells no model": (
         koji_core_served_by(faults=(FAULT,)), press("H"), sees(FAULT, "No coding agent on the PATH"),
+    ),
+    "the step that is missing now": (
+        Given(lambda engine: setattr(engine.channel_setup, "missing", NO_EXTRA)), koji_core_served_by(),
+        sees("your own prompt; the extra models is missing: clawpy doctor"),
+        hides("clawpy key set openai"),
     ),
     "who takes text": (
         koji_core_served_by("ollama:qwen3"), sees("hides this", "text prompts go to ollama:qwen3"),

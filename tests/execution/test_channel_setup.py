@@ -15,12 +15,16 @@ from engine.clock import FakeClock
 from engine.config.service_settings import ProviderKind, ProviderSettings
 from engine.execution.channel_setup import ChannelSetup
 from engine.execution.local_models import MAX_ANSWER_BYTES, MAX_MODELS, TIMEOUT_S, query_local_models
-from engine.model import Refusal
+from engine.execution.model_router import FIRST_KEY
+from engine.model import Refusal, SetupStep
 from engine.settings_store import SettingsStore
 from tests.support.helpers import make_program, refused
 from tests.support.web_server import WebServer
 
 Build = Callable[..., ChannelSetup]
+
+
+STEPS = [SetupStep("the extra models is missing", "pip install x", "clawpy doctor"), FIRST_KEY]
 
 
 def no_model(agent: str, channel: str) -> Any:
@@ -38,13 +42,21 @@ def build(tmp_path: Path, settings: SettingsStore) -> Build:
         tools = tmp_path / "bin"
         for name in programs:
             make_program(tools / name)
-        return ChannelSetup(settings, data=tmp_path / "data", model_for=model_for, path=str(tools))
+        return ChannelSetup(
+            settings, data=tmp_path / "data", model_for=model_for, missing_steps=lambda: STEPS, path=str(tools)
+        )
 
     return build_setup
 
 
 def test_a_channel_is_served_by_nothing_before_the_setup(build: Build) -> None:
     assert build("claude-agent-acp").served_by() == ""
+
+
+def test_the_next_step_is_the_first_that_is_missing(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert build().next_step() is STEPS[0]
+    monkeypatch.setattr(f"{__name__}.STEPS", [])
+    assert build().next_step().shown_command == "clawpy doctor"
 
 
 def test_a_usable_model_serves_the_channel(build: Build) -> None:

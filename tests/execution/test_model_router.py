@@ -10,7 +10,9 @@ import pytest
 from engine.config import FixedSettings
 from engine.config.service_settings import PROVIDERS, ProviderKind
 from engine.config.settings_file import read_settings
+from engine.execution import model_router
 from engine.execution.model_router import ModelRouter
+from engine.installed import extras_command
 from engine.keys import Key
 from engine.model import Refusal
 from tests.support.helpers import read_table, refused
@@ -94,6 +96,31 @@ def test_the_model_of_the_channel_is_never_replaced_by_another() -> None:
 @pytest.mark.parametrize("model", ["ollama:qwen3", "anthropic:claude-sonnet-5-5", "nobody:x", "gpt"])
 def test_the_model_of_the_agent_is_never_replaced_by_another(model: str) -> None:
     assert refusal_of(make_router("openai", models={"task": model})).fix
+
+
+@pytest.mark.parametrize(
+    ("has_extra", "keys", "config", "commands"),
+    [
+        (True, (), "", ["clawpy key set openai"]),
+        (True, ("openai",), "", []),
+        (True, (), "[providers.ollama]\n", ["clawpy config set providers.ollama.model NAME"]),
+        (True, ("!openai",), "", ["clawpy key list"]),
+        (False, (), "", ["clawpy doctor", "clawpy key set openai"]),
+        (False, ("openai",), "", ["clawpy doctor"]),
+        (False, (), "[providers.ollama]\nmodel = 'qwen3'\n", ["clawpy doctor"]),
+    ],
+)
+def test_each_missing_step_is_named_and_no_other(
+    monkeypatch: pytest.MonkeyPatch, has_extra: bool, keys: tuple[str, ...], config: str, commands: list[str]
+) -> None:
+    monkeypatch.setattr(model_router, "has_extra", lambda extra: has_extra)
+    router = make_router(*keys, config=config)
+    steps = router.missing_steps()
+    assert [step.shown_command for step in steps] == commands
+    if steps:
+        refusal = refusal_of(router)
+        assert (f"`{commands[0]}`" if has_extra else extras_command("models")) in refusal.fix
+        assert ("key set openai" in refusal.fix) == ("clawpy key set openai" in commands)
 
 
 def test_a_refusal_says_how_to_set_up_a_provider() -> None:
