@@ -318,8 +318,7 @@ def stop(home: Home, reason: str) -> Document:
     killed here. `killed` is the number of processes that ended, `left` names those that did not. Raises `Refusal`
     `unwritable_home` if the file cannot be written (a full disk) and no engine answers; sessions are ended even then.
     """
-    from engine.execution.pid_files import pid_folder
-    from engine.execution.session_processes import terminate_sessions
+    from engine.execution.session_processes import pid_folder, terminate_sessions
 
     unwritten: OSError | None = None
     try:

@@ -257,8 +257,9 @@ def _sandbox_rungs() -> list[dict[str, Any]]:
 
 
 def _check_sandbox(settings: Settings) -> Check:
-    from engine.execution import control_groups, sandbox
+    from engine.execution import sandbox
     from engine.execution.sandbox.ladder import find_best_sandbox, report_rungs
+    from engine.execution.session_processes import can_limit_groups
 
     rungs = report_rungs()
     in_force = next(rung for rung in rungs if rung.in_force)
@@ -270,7 +271,7 @@ def _check_sandbox(settings: Settings) -> Check:
         return Check("sandbox", WARN, f"{message}{why}", fix)
     lacks = f" ({in_force.limitations})" if in_force.limitations else ""
     memory = settings.sandbox.memory_gb or sandbox.MAX_MEMORY_BYTES / 1024**3
-    by = "limited by a control group" if control_groups.can_limit() else "checked twice a second"
+    by = "limited by a control group" if can_limit_groups() else "checked twice a second"
     limited = (
         f"a session has at most {memory:.1f} GiB of memory and {sandbox.MAX_PROCESSES:,} processes ({by}),"
         f" {sandbox.MAX_FILE_BYTES // 1024**3} GiB a file, no core dumps"

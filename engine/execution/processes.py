@@ -19,10 +19,18 @@ from pathlib import Path
 
 import psutil
 
-from engine.execution import control_groups, sandbox
-from engine.execution.pid_files import PidFiles
+from engine.execution import sandbox
 from engine.execution.sandbox import NICE, SESSION_MARK
-from engine.execution.session_processes import GRACE_S, SUPERVISOR, SessionProcesses, kill_group, read_name
+from engine.execution.session_processes import (
+    GRACE_S,
+    SUPERVISOR,
+    PidFiles,
+    SessionProcesses,
+    kill_group,
+    make_group,
+    read_name,
+    remove_group,
+)
 from engine.frozen import frozen
 
 CHUNK_BYTES = 65_536
@@ -121,7 +129,7 @@ class Processes:
             if self._pid_files is not None:
                 if not self._is_set_up:
                     self._is_set_up = True
-                    self._group = control_groups.make_group(
+                    self._group = make_group(
                         self.session_id, memory=self._memory, processes=sandbox.MAX_PROCESSES, contained=self._contained
                     )
                     self._pid_files.create(self._group)
@@ -173,7 +181,7 @@ class Processes:
         all_ended = SessionProcesses(self.session_id, leaders, self._group).end(grace)
         if all_ended and self._pid_files is not None:
             if self._group is not None:
-                control_groups.remove_group(self._group)
+                remove_group(self._group)
             self._pid_files.clear()
         return all_ended
 

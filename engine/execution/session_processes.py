@@ -3,12 +3,23 @@
 The processes of a session are the descendants of its commands, those in its control group, and those that carry its
 mark in their environment. They get SIGTERM, and a moment later SIGKILL. The programs that keep them together, which are
 bubblewrap and the supervisor, end last: if they were killed first, they would set the others free.
+
+Without the engine they are found by files. The first process of each command writes its line of /proc to a PID file
+before it becomes the command. That line has its process id and its start time. If the id belongs to another process by
+now, the start time differs. A process without the session's mark in its environment is not the session's either.
+Neither of them is touched, whatever a file says. One more file of a session names its control group.
+
+The kernel limits the processes of a control group (cgroup v2) together, and ends all of them at once. A process leaves
+its group only by writing to another one, which no sandbox allows. Where the engine may not divide its own group (a
+login session without systemd's delegation, a container) there are no groups, and sandboxes do without.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
+import shlex
 import signal
 import sys
 import time
@@ -18,10 +29,9 @@ from pathlib import Path
 
 import psutil
 
-from engine.execution.control_groups import kill_members, read_member_pids, remove_group
-from engine.execution.pid_files import read_entries
 from engine.execution.sandbox import SESSION_MARK, supervisor
 from engine.frozen import frozen
+from engine.home import Home
 
 GRACE_S = 0.3
 """Seconds between SIGTERM and SIGKILL."""
@@ -102,7 +112,7 @@ class SessionProcesses:
 def read_pid_files(folder: Path) -> list[SessionProcesses]:
     """The processes of each session that has files in `folder`."""
     sessions: dict[str, SessionProcesses] = {}
-    for session_id, _, process in read_entries(folder):
+    for session_id, _, process in _read_entries(folder):
         session = sessions.get(session_id, SessionProcesses(session_id))
         if isinstance(process, Path):
             session = replace(session, group=process)
@@ -193,41 +203,43 @@ def terminate_sessions(pid_folder: Path, *, ask_engine: Callable[[], object] = l
     `ask_engine` may ask the engine to do it. Processes that are left after that, or that begin meanwhile, are ended
     here, for at most `TERMINATE_TIMEOUT_S` seconds.
     """
-    session_of: dict[psutil.Process, str] = {}
-
-    def find_alive() -> list[tuple[SessionProcesses, list[psutil.Process]]]:
-        alive = []
-        for session in read_pid_files(pid_folder):
-            if processes := session.find():
-                session_of.update(dict.fromkeys(processes, session.session_id))
-                alive.append((session, processes))
-        return alive
-
-    find_alive()
+    session_of = _map_to_sessions(_find_alive(pid_folder))
     ask_engine()
     until = time.monotonic() + TERMINATE_TIMEOUT_S
-    while time.monotonic() < until:
-        alive = find_alive()
-        if not alive:
-            break
+    while time.monotonic() < until and (alive := _find_alive(pid_folder)):
+        session_of |= _map_to_sessions(alive)
         for session, processes in alive:
             session.kill(processes)
-        wait_for_deaths(
-            [process for _, processes in alive for process in processes], min(until, time.monotonic() + 0.02)
-        )
-    survivors = wait_for_deaths(list(session_of), until)  # a process that is ending has no environment to be found by
-    for session in read_pid_files(pid_folder):
-        if session.group is not None:
-            remove_group(session.group)
-    for _, file, process in read_entries(pid_folder):
-        if process is None:  # it has ended, or its group is gone
-            with contextlib.suppress(OSError):
-                file.unlink()
+        wait_for_deaths(_map_to_sessions(alive), min(until, time.monotonic() + 0.02))
+    survivors = wait_for_deaths(session_of, until)  # a process that is ending has no environment to be found by
+    _remove_stale_files(pid_folder)
     return Termination(
         sessions=tuple(sorted(set(session_of.values()))),
         killed=len(session_of) - len(survivors),
         survivors=tuple(f"{process.pid} {read_name(process)}" for process in survivors),
     )
+
+
+def _find_alive(pid_folder: Path) -> list[tuple[SessionProcesses, list[psutil.Process]]]:
+    """The sessions of the PID files that have living processes, each with these."""
+    sessions = ((session, session.find()) for session in read_pid_files(pid_folder))
+    return [(session, processes) for session, processes in sessions if processes]
+
+
+def _map_to_sessions(alive: Sequence[tuple[SessionProcesses, list[psutil.Process]]]) -> dict[psutil.Process, str]:
+    """The id of the session of each process."""
+    return {process: session.session_id for session, processes in alive for process in processes}
+
+
+def _remove_stale_files(pid_folder: Path) -> None:
+    """Remove the control groups that are empty, and the files of processes and groups that are gone."""
+    for session in read_pid_files(pid_folder):
+        if session.group is not None:
+            remove_group(session.group)
+    for _, file, process in _read_entries(pid_folder):
+        if process is None:
+            with contextlib.suppress(OSError):
+                file.unlink()
 
 
 def is_stopped(pid: int) -> bool:
@@ -236,3 +248,159 @@ def is_stopped(pid: int) -> bool:
         return bool(psutil.Process(pid).status() == psutil.STATUS_STOPPED)
     except psutil.Error:
         return False
+
+
+_COMMAND, _GROUP = ".command", ".group"
+
+_SHELL = ["/bin/sh", "-c"]
+
+
+def pid_folder(home: Home) -> Path:
+    """The folder with the files of all sessions."""
+    return home.data / "run" / "sessions"
+
+
+class PidFiles:
+    """The files of one session in `folder`."""
+
+    def __init__(self, folder: Path, session_id: str) -> None:
+        self._folder = folder
+        self._session_id = session_id
+        self._number = 0
+
+    def create(self, group: Path | None) -> None:
+        """Make the folder, and write the file that names the session's control group. Raises OSError."""
+        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if group is not None:
+            (self._folder / f"{self._session_id}{_GROUP}").write_text(str(group))
+
+    def wrap(self, argv: Sequence[str], group: Path | None) -> tuple[list[str], Path]:
+        """A command line that writes its PID file, enters the group and becomes `argv`; and the path of that file."""
+        self._number += 1
+        file = self._folder / f"{self._session_id}.{self._number}{_COMMAND}"
+        prologue = f'read -r line </proc/$$/stat; echo "$line" >{shlex.quote(str(file))}; '
+        if group is not None:
+            prologue += f"echo 0 >{shlex.quote(str(group / 'cgroup.procs'))}; "
+        if list(argv[:2]) == _SHELL:  # a shell command needs no second shell around it
+            return [*_SHELL, prologue + argv[2], *argv[3:]], file
+        return [*_SHELL, prologue + 'exec "$@"', "sh", *argv], file
+
+    def clear(self) -> None:
+        """Remove the files of a session that has no processes any more."""
+        for file in self._folder.glob(f"{self._session_id}.*"):
+            file.unlink(missing_ok=True)
+
+
+def _read_entries(folder: Path) -> Iterator[tuple[str, Path, psutil.Process | Path | None]]:
+    """Each file's session, its path, and the process or the control group that it names, or None if that is gone."""
+    with contextlib.suppress(OSError):
+        for file in sorted(folder.iterdir()):
+            session_id = file.name.partition(".")[0]
+            if file.suffix == _COMMAND:
+                yield session_id, file, _find_leader(_read_start(file), session_id)
+            elif file.suffix == _GROUP:
+                group = Path(_read_start(file))
+                yield session_id, file, group if is_group_of(group, session_id) else None
+
+
+def _find_leader(line: str, session_id: str) -> psutil.Process | None:
+    """The process whose line of /proc this is, if it is alive and belongs to the session."""
+    try:
+        pid = int(line.partition(" ")[0])
+        process = psutil.Process(pid)  # psutil compares the start time from here on
+        current = Path(f"/proc/{pid}/stat").read_text()
+        written_start, current_start = (stat.rpartition(")")[2].split()[19] for stat in (line, current))
+        if written_start == current_start and process.environ().get(SESSION_MARK) == session_id:
+            return process
+    except (ValueError, IndexError, OverflowError, OSError, psutil.Error):
+        pass  # it has ended, or the file is damaged
+    return None
+
+
+def _read_start(file: Path) -> str:
+    """The first 4096 characters of a file; "" when it cannot be read."""
+    try:
+        descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(descriptor, errors="replace") as stream:
+            return stream.read(4096).strip()
+    except OSError:
+        return ""
+
+
+GROUP_PREFIX = "clawpy-"
+
+
+@functools.cache
+def find_parent_group() -> Path | None:
+    """The engine's own group, in which it may make others. None where it may not."""
+    try:
+        line = next(entry for entry in Path("/proc/self/cgroup").read_text().splitlines() if entry.startswith("0::"))
+        mounts = [mount.split() for mount in Path("/proc/self/mounts").read_text().splitlines()]
+    except (OSError, StopIteration):
+        return None
+    for _, mount_point, kind, *_ in mounts:
+        group = Path(mount_point) / line.removeprefix("0::/")
+        if kind == "cgroup2" and os.access(group, os.W_OK) and os.access(group / "cgroup.procs", os.W_OK):
+            return group
+    return None
+
+
+def can_limit_groups() -> bool:
+    """Whether the kernel limits the groups that the engine makes."""
+    parent = find_parent_group()
+    if parent is None:
+        return False
+    try:
+        controllers = (parent / "cgroup.subtree_control").read_text().split()
+    except OSError:
+        return False
+    return "memory" in controllers or "pids" in controllers
+
+
+def make_group(session_id: str, *, memory: int, processes: int, contained: bool) -> Path | None:
+    """Make the group of a session; None where that is not possible.
+
+    It is limited to `memory` bytes and so many `processes`, where the kernel has controllers for that. `contained`
+    means that the kernel ends a command with its first process anyway. Then a group is made only where it limits: a
+    process waits more than 10 ms to enter one, and meanwhile no process of the machine may fork.
+    """
+    parent = find_parent_group()
+    if parent is None or (contained and not can_limit_groups()):
+        return None
+    group = parent / f"{GROUP_PREFIX}{session_id}"
+    try:
+        group.mkdir(exist_ok=True)
+        if not (group / "cgroup.kill").exists():  # before Linux 5.14
+            group.rmdir()
+            return None
+        for name, maximum in (("memory.max", memory), ("pids.max", processes)):
+            if (group / name).exists():
+                (group / name).write_text(str(maximum))
+    except OSError:
+        return None
+    return group
+
+
+def is_group_of(group: Path, session_id: str) -> bool:
+    """Whether this is the group of a session, and exists."""
+    return group.name == f"{GROUP_PREFIX}{session_id}" and (group / "cgroup.kill").is_file()
+
+
+def read_member_pids(group: Path) -> list[int]:
+    """The ids of the processes in the group."""
+    try:
+        return [int(line) for line in (group / "cgroup.procs").read_text().split()]
+    except (OSError, ValueError):
+        return []
+
+
+def kill_members(group: Path) -> None:
+    """Kill all processes of the group, even those that fork meanwhile."""
+    with contextlib.suppress(OSError):
+        (group / "cgroup.kill").write_text("1")
+
+
+def remove_group(group: Path) -> None:
+    """Remove the group if it is empty."""
+    with contextlib.suppress(OSError):
+        group.rmdir()

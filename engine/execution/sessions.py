@@ -25,12 +25,11 @@ from engine.events import EventBus
 from engine.execution.admission import Admission
 from engine.execution.late_ends import LateEnds
 from engine.execution.live_session import LiveSession
-from engine.execution.pid_files import pid_folder
 from engine.execution.processes import Processes
 from engine.execution.runners.runner import Runner, RunnerResult
 from engine.execution.sandbox import MAX_MEMORY_BYTES, Sandbox
 from engine.execution.sandbox.ladder import UNCONFINED
-from engine.execution.session_processes import SessionProcesses, terminate_sessions
+from engine.execution.session_processes import SessionProcesses, pid_folder, terminate_sessions
 from engine.execution.session_run import make_result, run_session, with_worktree_fate
 from engine.execution.session_store import SessionRow, continued_session
 from engine.execution.session_terms import APPROVED, AUTONOMOUS, Limits, SessionRails, StopRequest

@@ -16,9 +16,8 @@ from typing import Any
 import psutil
 import pytest
 
-from engine.execution import control_groups
-from engine.execution.pid_files import pid_folder
 from engine.execution.sandbox import SESSION_MARK, Sandbox
+from engine.execution.session_processes import find_parent_group, pid_folder
 from engine.home import Home
 from tests.attacks.victim import sleepers, unique_seconds
 from tests.support.helpers import wait_until
@@ -264,7 +263,7 @@ def test_a_reused_process_id_is_not_killed(outside: Path, pids: Path) -> None:
 def test_a_control_group_of_another_name_is_not_killed(
     outside: Path, pids: Path, other_process: subprocess.Popen[bytes]
 ) -> None:
-    parent = control_groups.find_parent_group()
+    parent = find_parent_group()
     if parent is None:
         pytest.skip("no control group can be made here")
     group = parent / f"operators-{os.getpid()}"
