@@ -37,10 +37,10 @@ from engine.events import (
 )
 from engine.execution.change_comments import ChangeComments
 from engine.execution.change_store import NEXT_STATES, ChangeSetRow, store_decision
-from engine.execution.changed_files import list_file_changes
+from engine.execution.diffs import list_file_changes
 from engine.execution.landings import LANDING, Landings
 from engine.execution.session_store import SessionRow
-from engine.execution.tree_merges import (
+from engine.execution.tree_diffs import (
     commit_diff,
     create_branch,
     find_branch_commit,

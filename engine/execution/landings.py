@@ -15,7 +15,7 @@ from typing import Any
 
 from engine.events import ChangeSetLanded, Event, LandingUndone
 from engine.execution.change_store import ChangeReader, ChangeSetRow, load_checked_row, store_decision
-from engine.execution.changed_files import list_file_changes
+from engine.execution.diffs import list_file_changes
 from engine.execution.file_plan import Plan, find_changed
 from engine.execution.landing_plans import (
     check_landing,

@@ -1,20 +1,27 @@
 """Makes, captures and removes the worktrees of sessions (SPEC 3.8, 3.9).
 
-A worktree is a detached git worktree with a snapshot of the operator's files. It has an intent row, which is written
-before the worktree is made and removed after it is gone, so that a crash loses none. Programs in a worktree may change
-its `.git` file, so that file is never read here.
+A worktree is a detached git worktree with a snapshot of the operator's files, and with the ignored files that the
+repository's `.worktreeinclude` names. It has an intent row, which is written before the worktree is made and removed
+after it is gone, so that a crash loses none. Programs in a worktree may change its `.git` file, so that file is never
+read here. The lock of a workspace keeps a snapshot from overlapping with a landing.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import os
-from collections.abc import Callable, Collection
+import posixpath
+import stat
+import tempfile
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from engine.execution.included_files import NOTHING_INCLUDED, IncludedFiles, copy_included_files
-from engine.execution.tree_merges import require_merge_tree
+from engine.execution.tree_diffs import require_merge_tree
 from engine.execution.trees import (
     Snapshot,
     keep_object,
@@ -23,14 +30,14 @@ from engine.execution.trees import (
     take_snapshot,
     validate_id,
 )
-from engine.execution.workspace_locks import WorkspaceLocks
-from engine.files import remove_folder
+from engine.files import read_plain, remove_folder
 from engine.frozen import frozen
 from engine.git import Git, GitError
 from engine.git.command import join_nul, split_nul
 from engine.home import Home
-from engine.model import Refusal
+from engine.model import Refusal, sanitise
 from engine.storage import state
+from engine.storage.beneath import Beneath, parents
 from engine.storage.database import Database, Transaction
 from engine.storage.state import begin_intent, drop_intent, intents_of, unfinished_intents
 
@@ -43,6 +50,18 @@ _INCLUDED = "clawpy-included"
 
 StartingTreeBuilder = Callable[[Git, str], str]
 """Makes the tree with which a session begins, from the repository and the operator's present tree."""
+
+
+@frozen
+class IncludedFiles:
+    """The files that were copied."""
+
+    names: tuple[bytes, ...] = ()
+    summary: str = ""
+    """A line for the transcript, "" without a `.worktreeinclude`."""
+
+
+NOTHING_INCLUDED = IncludedFiles()
 
 
 @frozen
@@ -93,7 +112,7 @@ class Worktrees:
             folder.parent.mkdir(parents=True, exist_ok=True)
             (git.repository.common / "worktrees").mkdir(exist_ok=True)
             git.output("worktree", "add", "--quiet", "--detach", str(folder), start, timeout=600)
-            included = copy_included_files(git, folder)
+            included = _copy_included_files(git, folder)
             if included.names:
                 (_admin_folder(git, folder) / _INCLUDED).write_bytes(join_nul(included.names))
         except (Refusal, OSError):
@@ -201,3 +220,153 @@ class Worktrees:
 def _admin_folder(git: Git, folder: Path) -> Path:
     """git's own folder for the worktree at `folder`, which has the same name; session ids are unique."""
     return git.repository.common / "worktrees" / folder.name
+
+
+INCLUDE_FILE = ".worktreeinclude"
+
+MAX_PATTERN_BYTES = 64 * 1024
+"""Maximum size of the file of patterns."""
+
+MAX_INCLUDE_FILES = 20_000
+
+MAX_INCLUDED_BYTES = 500_000_000
+"""Maximum size of all files together that are copied into one worktree."""
+
+_MAX_NAMED_FILES = 5
+
+
+def _copy_included_files(git: Git, folder: Path) -> IncludedFiles:
+    """Copy the files that `.worktreeinclude` in the operator's tree names into the worktree `folder`. The summary names
+    the files that cannot be copied. Raises only `GitError`."""
+    top = git.folder
+    try:
+        patterns = read_plain(top / INCLUDE_FILE, MAX_PATTERN_BYTES, follow=False)
+    except FileNotFoundError:
+        return NOTHING_INCLUDED
+    except OSError as error:
+        return IncludedFiles(summary=f"{INCLUDE_FILE} was not used: it cannot be read: {error.strerror}")
+    except ValueError:
+        problem = f"it is not a regular file of at most {MAX_PATTERN_BYTES // 1024} KB"
+        return IncludedFiles(summary=f"{INCLUDE_FILE} was not used: {problem}")
+    copied: list[bytes] = []
+    left_out: list[str] = []
+    size = 0
+    with Beneath.open(top) as source, Beneath.open(folder) as target:
+        for name in _find_included(git, patterns):
+            if len(copied) == MAX_INCLUDE_FILES or size >= MAX_INCLUDED_BYTES:
+                left_out.append(f"the rest, beyond {MAX_INCLUDE_FILES:,} files or {MAX_INCLUDED_BYTES // 1_000_000} MB")
+                break
+            try:
+                size += _copy_included_file(source, target, os.fsdecode(name), MAX_INCLUDED_BYTES - size)
+                copied.append(name)
+            except OSError as error:
+                left_out.append(f"{sanitise(os.fsdecode(name))} ({error.strerror})")
+    return IncludedFiles(tuple(copied), _summarise_copies(copied, left_out, size))
+
+
+def _find_included(git: Git, patterns: bytes) -> list[bytes]:
+    """The ignored files that the `patterns` of `.worktreeinclude` match."""
+    with tempfile.TemporaryDirectory(prefix="clawpy-include-") as place:
+        patterns_file = Path(place) / "patterns"
+        patterns_file.write_bytes(patterns)
+        names = split_nul(git.output("ls-files", "--others", "--ignored", f"--exclude-from={patterns_file}", "-z"))
+    # A folder with a slash at its end is a repository of its own.
+    files = [name for name in names if not name.endswith(b"/")]
+    if not files:
+        return []
+    answer = git.run("check-ignore", "--stdin", "-z", stdin=join_nul(files), allowed=(0, 1))
+    ignored = set(split_nul(answer.stdout))
+    return [name for name in files if name in ignored and name != INCLUDE_FILE.encode()]
+
+
+def _copy_included_file(source: Beneath, target: Beneath, name: str, room: int) -> int:
+    """Copy one file of at most `room` bytes. No link is followed out of either folder. Returns its size in bytes.
+    Raises OSError."""
+    if ".git" in name.lower().split("/"):
+        raise OSError(errno.EPERM, "belongs to git")
+    status = source.lstat(name)
+    if status is None:
+        raise FileNotFoundError(errno.ENOENT, "is gone")
+    for folder in parents(name):
+        if target.lstat(folder) is None:
+            target.mkdir(folder)
+    if stat.S_ISLNK(status.st_mode):
+        link = os.fsdecode(source.readlink(name))
+        end = posixpath.normpath(posixpath.join(posixpath.dirname(name), link))
+        if link.startswith("/") or end.split("/")[0] == "..":
+            raise OSError(errno.EXDEV, "a link that leads out of the repository")
+        target.symlink(link, name)
+        return 0
+    with os.fdopen(source.open_file(name), "rb") as content:
+        if status.st_size > room:
+            raise OSError(errno.EFBIG, f"would pass {MAX_INCLUDED_BYTES // 1_000_000} MB")
+        target.write(name, content.read(room), mode=status.st_mode | 0o200)
+    return status.st_size
+
+
+def _summarise_copies(copied: list[bytes], left_out: list[str], size: int) -> str:
+    if not (copied or left_out):
+        return f"{INCLUDE_FILE} matches no ignored files"
+    names = ", ".join(sanitise(os.fsdecode(name)) for name in copied[:_MAX_NAMED_FILES])
+    more = f" and {len(copied) - _MAX_NAMED_FILES} more" if len(copied) > _MAX_NAMED_FILES else ""
+    what = f"{names}{more} ({size / 1_000_000:.1f} MB)" if copied else "nothing"
+    return f"{INCLUDE_FILE}: copied {what}" + (
+        f"; left out: {', '.join(left_out[:_MAX_NAMED_FILES])}" if left_out else ""
+    )
+
+
+_EVERYWHERE = ""
+"""The place of a session without a sandbox, which may write in every workspace."""
+
+
+class WorkspaceLocks:
+    """Keeps landings, undos and snapshots of one workspace from overlapping, with each other and with sessions that may
+    write there (SPEC 3.9): one lock for each workspace, and the sessions that write in it."""
+
+    def __init__(self) -> None:
+        self._locks: dict[str, threading.RLock] = defaultdict(threading.RLock)
+        self._guard = threading.Lock()
+        self._writers: dict[str, str] = {}
+        """The place in which each session may write, by the session's id."""
+
+    @contextmanager
+    def hold(self, workspace: str) -> Iterator[None]:
+        """Hold the lock of a workspace."""
+        with self._guard:
+            lock = self._locks[os.path.realpath(workspace)]
+        with lock:
+            yield
+
+    @contextmanager
+    def hold_exclusively(self, workspace: str) -> Iterator[None]:
+        """Hold the lock of a workspace. Raises `Refusal` `session_writes` while a session may write there."""
+        path = os.path.realpath(workspace)
+        with self.hold(workspace):
+            with self._guard:
+                writer_id = next((writer for writer, its in self._writers.items() if its in (path, _EVERYWHERE)), "")
+                is_everywhere = self._writers.get(writer_id) == _EVERYWHERE
+            if writer_id:
+                what = "runs without a sandbox and could" if is_everywhere else "works in these files and could"
+                raise Refusal(
+                    "session_writes",
+                    f"session {writer_id} {what} change them in the meantime; nothing was changed",
+                    "wait until it has finished, or stop it on the work screen, then try again",
+                )
+            yield
+
+    @contextmanager
+    def register_writer(self, session_id: str, workspace: Path, *, is_confined: bool) -> Iterator[None]:
+        """Block landings while the commands of a session may write the operator's files. Without a sandbox
+        (`is_confined`) these are the files of every workspace. Waits for a landing that is under way there."""
+        path = os.path.realpath(workspace) if is_confined else _EVERYWHERE
+        with self._guard:
+            self._writers[session_id] = path
+            locks = [lock for locked_path, lock in self._locks.items() if path in (locked_path, _EVERYWHERE)]
+        try:
+            for lock in locks:
+                with lock:
+                    pass  # its holder checked for writers before this one was registered
+            yield
+        finally:
+            with self._guard:
+                self._writers.pop(session_id, None)

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from engine.execution import trees
-from engine.execution.changed_files import list_file_changes
-from engine.execution.diffs import make_file_diffs
+from engine.execution.diffs import list_file_changes, make_file_diffs
 from engine.execution.runners.flow import FlowError, Job
 from engine.execution.runners.flows import FLOWS
 from engine.execution.runners.flows.git_steps import reset_worktree, restore_tree, store_tree, unmerged_files

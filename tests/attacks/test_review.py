@@ -12,7 +12,7 @@ import pytest
 
 from clawpy_console.cli.printing import render_document
 from engine.api.documents import document as as_json
-from engine.execution.changed_files import explain_automatic_use, load_auto_executed_files
+from engine.execution.diffs import explain_automatic_use, load_auto_executed_files
 from engine.model import ChangeSet, FileChange, Refusal
 from tests.execution.landing_world import World
 from tests.support.helpers import read_table

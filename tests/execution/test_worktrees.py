@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.execution import included_files
+from engine.execution import worktrees
 from engine.git import GitError
 from engine.model import ChangeState
 from tests.conftest import Repository
@@ -257,7 +257,7 @@ def test_files_of_git_and_of_nested_repositories_are_not_copied(world: World) ->
 
 
 def test_the_number_of_copied_files_is_limited(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(included_files, "MAX_INCLUDE_FILES", 3)
+    monkeypatch.setattr(worktrees, "MAX_INCLUDE_FILES", 3)
     world.write(".worktreeinclude", "cache/\n")
     for number in range(9):
         world.write(f"cache/{number}", "x")
