@@ -28,7 +28,7 @@ REPLACED_WORDS = {
 SILENT_MODULES = {
     "engine/memory/question.py",
     "engine/learning/learnings/rules.py",
-    "engine/execution/plan_execution.py",
+    "engine/execution/file_plan.py",
 }
 """Modules whose strings are compared or traced, and never shown."""
 

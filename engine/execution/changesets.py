@@ -35,8 +35,7 @@ from engine.events import (
     Event,
     WorkOverlapped,
 )
-from engine.execution.change_comments import ChangeComments
-from engine.execution.change_store import NEXT_STATES, ChangeSetRow, store_decision
+from engine.execution.change_store import NEXT_STATES, ChangeComments, ChangeSetRow, store_decision
 from engine.execution.diffs import list_file_changes
 from engine.execution.landings import LANDING, Landings
 from engine.execution.session_store import SessionRow

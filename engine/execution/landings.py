@@ -16,7 +16,16 @@ from typing import Any
 from engine.events import ChangeSetLanded, Event, LandingUndone
 from engine.execution.change_store import ChangeReader, ChangeSetRow, load_checked_row, store_decision
 from engine.execution.diffs import list_file_changes
-from engine.execution.file_plan import Plan, find_changed
+from engine.execution.file_plan import (
+    FilesChanged,
+    NotRestored,
+    Plan,
+    carry_out,
+    find_changed,
+    is_carried_out,
+    read_modification_times,
+    roll_back,
+)
 from engine.execution.landing_plans import (
     check_landing,
     find_replaced_folders,
@@ -24,14 +33,6 @@ from engine.execution.landing_plans import (
     make_plan,
     read_blobs,
     write_target_tree,
-)
-from engine.execution.plan_execution import (
-    FilesChanged,
-    NotRestored,
-    carry_out,
-    is_carried_out,
-    read_modification_times,
-    roll_back,
 )
 from engine.execution.tree_diffs import diff_trees
 from engine.execution.trees import join_paths, keep_object, printable_path, take_snapshot

@@ -1,21 +1,25 @@
 """Stores and reads the rows of sessions (SPEC 3.8). Each change of state is one transaction, which observers join.
 
 A session becomes QUEUED in the transaction that uses up its permit, and RUNNING in a second one. A last one stores its
-end. A crash between two of them leaves the row in the earlier state.
+end. A crash between two of them leaves the row in the earlier state. An end that cannot be stored, for example because
+the disk is full, is stored later (SPEC 11.3).
 """
 
 from __future__ import annotations
 
+import logging
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, field
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 import sqlalchemy
 from sqlalchemy import JSON, Column, bindparam
 from sqlmodel import Field, col, desc, func, select
 
-from engine.events import Event, SessionEnded, SessionQueued, SessionStarted
+from engine.events import Event, EventBus, FaultReported, SessionEnded, SessionQueued, SessionStarted
 from engine.frozen import frozen
 from engine.model import UNDONE, Assignment, CheckResult, Permit, Refusal, SessionState, SessionView
 from engine.storage.database import Database, Transaction
@@ -30,6 +34,8 @@ from engine.storage.rows import (
     utc_field,
     value_of,
 )
+
+log = logging.getLogger(__name__)
 
 COST_HISTORY_SESSIONS = 20
 """Number of the latest sessions of a runner on a channel whose mean cost is the estimate."""
@@ -361,3 +367,56 @@ def _move_to(tx: Transaction, session_id: str, after: SessionState) -> SessionRo
     elif after.over:
         row.ended_at = tx.now
     return row
+
+
+FIRST_RETRY_S, MAX_RETRY_S = 0.2, 30.0
+"""Seconds until the end of a session that could not be stored is tried again, at first and at most."""
+
+
+class LateEnds:
+    """The ends of sessions that are not stored yet. Each is tried again in a thread until the engine closes. Then it is
+    left to the next start, which reports the session as interrupted."""
+
+    def __init__(
+        self, bus: EventBus, closing: threading.Event, start_thread: Callable[[str, Callable[[], None]], None]
+    ) -> None:
+        """`closing` is set when the engine closes. `start_thread` starts a thread by its name and its work, or raises
+        `RuntimeError`."""
+        self._bus = bus
+        self._closing = closing
+        self._start_thread = start_thread
+        self._results: dict[str, SessionResult] = {}
+
+    def remember(self, session_id: str, result: SessionResult) -> None:
+        """Remember the result of a session that is over."""
+        self._results[session_id] = result
+
+    def find_result(self, session_id: str) -> SessionResult | None:
+        """The result of a session that is over, but whose end is not stored yet."""
+        return self._results.get(session_id)
+
+    def retry(self, session_id: str, store: Callable[[], None], failed: Exception) -> None:
+        """Report that the end of a session could not be stored, and try `store` until it succeeds."""
+        then = "it is tried again"
+        try:
+            self._start_thread(f"clawpy-late-{session_id}", partial(self._store_late, session_id, store))
+        except RuntimeError:  # the machine has no thread left
+            then = "the next start reports it as interrupted"
+        self._report(session_id, f"the end of session {session_id} could not be stored; {then}: {failed}")
+
+    def _store_late(self, session_id: str, store: Callable[[], None]) -> None:
+        wait = FIRST_RETRY_S
+        while not self._closing.wait(wait):
+            try:
+                store()
+            except Exception as error:
+                log.warning("the end of session %s still cannot be stored: %s", session_id, error)
+                wait = min(2 * wait, MAX_RETRY_S)
+            else:
+                self._results.pop(session_id, None)
+                self._report(session_id, f"the end of session {session_id} is stored now")
+                return
+
+    def _report(self, session_id: str, message: str) -> None:
+        log.error("%s", message)
+        self._bus.publish(FaultReported(subject=session_id, where="sessions", message=message))

@@ -1,8 +1,8 @@
-"""Gives the sessions of every runner a folder to work in, and stores what they leave there (SPEC 3.8, 3.9).
+"""Gives the sessions of every runner a prepared folder to work in, and stores what they leave there (SPEC 3.8, 3.9).
 
 A session that only checks works over the operator's tree. What it writes there lies elsewhere and is discarded. Every
-other session works in a worktree made from a snapshot of the tree. The worktree is discarded, or its diff becomes a
-change set that waits for review.
+other session works in a worktree made from a snapshot of the tree. There the project's packages are installed, and the
+setup command of the workspace runs. The worktree is discarded, or its diff becomes a change set that waits for review.
 """
 
 from __future__ import annotations
@@ -14,18 +14,27 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from engine.config import SettingsSource
-from engine.execution.caches import Caches
+from engine.config import Settings, SettingsSource
 from engine.execution.changesets import CapturedChanges, ChangeSets
+from engine.execution.housekeeping import Caches
 from engine.execution.live_session import LiveSession
-from engine.execution.runners.flow import CannotRun, Place, RetryLater, RunScope
+from engine.execution.runners.flow import CannotRun, FlowError, Place, RetryLater, RunScope
+from engine.execution.runners.toolchains.installing import (
+    Installation,
+    find_installations,
+    installation_failure,
+    keep_out_of_git,
+)
+from engine.execution.runners.toolchains.projects import find_packages
+from engine.execution.sandbox import Confinement
+from engine.execution.sandbox.host_paths import find_secret_places, link_tools
 from engine.execution.sandbox.overlays import list_written_files
 from engine.execution.session_store import CHANGES_WAIT, SessionRow, WriteChanges, attach_changes, continued_session
 from engine.execution.trees import Snapshot, take_snapshot
-from engine.execution.workspace_setup import prepare_packages, run_setup_command
 from engine.execution.worktrees import Worktree
 from engine.frozen import frozen
 from engine.git import Git
+from engine.home import Home
 from engine.model import UNDONE, ChangeState, CheckResult, Refusal, SessionState, SessionView, sanitise
 from engine.model.text import count
 from engine.storage.database import Database, Transaction
@@ -203,9 +212,9 @@ class SessionWorkspaces:
             if worktree.included.summary:
                 live.note(worktree.included.summary)
             if for_agent and self._settings.current.workspace(live.assignment.workspace).prepare:
-                prepare_packages(live, worktree.folder)
+                _prepare_packages(live, worktree.folder)
             if command := self._settings.current.workspace(live.assignment.workspace).setup.strip():
-                run_setup_command(live, worktree.folder, command)
+                _run_setup_command(live, worktree.folder, command)
             if for_agent:
                 self._worktrees.mark_worth_keeping(worktree)  # from here on a crash loses nothing either
             workspace = SessionWorkspace(worktree.folder, Git(worktree.folder).pin(), worktree, continues=continues)
@@ -319,3 +328,61 @@ def _has_unsaved_changes(row: SessionRow) -> bool:
     """Whether this session may have changes that are neither stored nor discarded."""
     is_unfinished = row.state.over and row.state is not SessionState.SUCCEEDED
     return is_unfinished and row.error != UNDONE and not row.change_set_id
+
+
+def make_initial_confinement(scratch: Path, workspace: str, settings: Settings, home: Home) -> Confinement:
+    """The confinement of a session before it has a worktree. It may read the operator's tree, and has folders of its
+    own below `scratch`, which are made here. Raises OSError."""
+    workspace_settings = settings.workspace(workspace)
+    confinement = Confinement(
+        folder=Path(workspace),
+        scratch=scratch,
+        caches=scratch / "caches",
+        tree=Path(workspace),
+        readable=tuple(Path(place).expanduser() for place in workspace_settings.readable),
+        hidden=find_secret_places(home),
+        network=workspace_settings.network,
+        hosts=workspace_settings.hosts,
+        variables=workspace_settings.environment,
+    )
+    confinement.make()
+    link_tools(confinement.home)
+    return confinement
+
+
+def _prepare_packages(live: LiveSession, folder: Path) -> None:
+    """Install the project's packages into the worktree `folder` of an agent. A failure is noted and is not fatal,
+    because the agent may need none of them."""
+    packages = find_packages(folder)
+    needed = [installation for path in packages for installation in find_installations(folder, packages, path)]
+    for installation in dict.fromkeys(needed):  # members of a workspace are installed with it
+        live.note(f"prepare: {installation.command}; network: {', '.join(installation.packages.hosts)}")
+        try:
+            with live.network_access(installation.packages.hosts):
+                _run_installation(live, installation, folder)
+        except FlowError as error:
+            live.note(f"not prepared: {error}", error=True)
+    if (folder / ".venv" / "bin" / "python").exists():
+        live.confinement = replace(live.confinement, prepared=True)
+
+
+def _run_installation(live: LiveSession, installation: Installation, folder: Path) -> None:
+    """Run the commands of an installation in a worktree. Raises `FlowError` when one of them failed."""
+    if installation.cache:
+        (live.confinement.caches / installation.cache).mkdir(parents=True, exist_ok=True)
+    for command in installation.commands:
+        result = live.execute(command, cwd=folder / installation.packages.folder, env=installation.environment)
+        if not result.ok:
+            raise installation_failure(command, result, installation.packages.hosts)
+    for place in installation.created:
+        keep_out_of_git(folder, place)
+
+
+def _run_setup_command(live: LiveSession, folder: Path, command: str) -> None:
+    """Run the `setup` command of the workspace in the worktree `folder`. Raises `CannotRun` when it fails."""
+    result = live.execute(["sh", "-c", command], cwd=folder)
+    if not result.ok:
+        raise CannotRun(
+            f"the workspace's setup command ended with exit code {result.exit_code}",
+            "fix `setup` of this workspace in config.toml; it has no network unless `network = true`",
+        )

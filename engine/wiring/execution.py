@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from engine.config import WorkspaceAutonomy
 from engine.events import CloudMemoryRecalled
-from engine.execution.caches import Caches
 from engine.execution.changesets import ChangeSets
 from engine.execution.channel_setup import ChannelSetup
-from engine.execution.housekeeping import Housekeeping
+from engine.execution.housekeeping import Caches, Housekeeping
 from engine.execution.model_calls import Caller, ModelCalls
 from engine.execution.model_router import ModelRouter
 from engine.execution.permissions import Permissions

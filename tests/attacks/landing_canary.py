@@ -9,9 +9,8 @@ import stat
 from collections.abc import Callable
 from pathlib import Path
 
-from engine.execution import plan_execution
-from engine.execution.file_plan import ABSENT, Entry, Image, Kind, Plan, compute_blob_id
-from engine.execution.plan_execution import Contents
+from engine.execution import file_plan
+from engine.execution.file_plan import ABSENT, Contents, Entry, Image, Kind, Plan, compute_blob_id
 from engine.model import Refusal
 from engine.storage.beneath import Beneath
 from tests.execution.landing_world import World
@@ -69,7 +68,7 @@ def exchange(folder: Path, target: Path) -> None:
 
 def attempt(work: Callable[[], object]) -> None:
     """Do work that may be refused or fail: only what it leaves outside counts."""
-    with contextlib.suppress(Refusal, OSError, plan_execution.FilesChanged, plan_execution.NotRestored):
+    with contextlib.suppress(Refusal, OSError, file_plan.FilesChanged, file_plan.NotRestored):
         work()
 
 
@@ -99,13 +98,13 @@ def make_tree(top: Path) -> Path:
 
 
 def carry_out(files: Beneath) -> None:
-    plan_execution.carry_out(files, *make_plan())
+    file_plan.carry_out(files, *make_plan())
 
 
 def reverse(files: Beneath) -> None:
     plan, contents = make_plan()
-    plan_execution.carry_out(files, plan.reversed(), contents)
+    file_plan.carry_out(files, plan.reversed(), contents)
 
 
 def roll_back(files: Beneath) -> None:
-    plan_execution.roll_back(files, *make_plan())
+    file_plan.roll_back(files, *make_plan())

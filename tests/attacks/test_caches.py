@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from engine.execution.caches import Caches
+from engine.execution.housekeeping import Caches
 from tests.attacks.victim import Victim, canary
 
 

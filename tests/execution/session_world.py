@@ -14,8 +14,8 @@ from typing import Any
 from engine.clock import Clock
 from engine.config import ChannelSettings, Settings
 from engine.events import EventBus
-from engine.execution.caches import Caches
 from engine.execution.changesets import ChangeSets
+from engine.execution.housekeeping import Caches
 from engine.execution.live_session import LiveSession
 from engine.execution.runners.runner import Runner, RunnerResult
 from engine.execution.sandbox.ladder import NoSandbox

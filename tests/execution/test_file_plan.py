@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.execution import plan_execution
-from engine.execution.file_plan import ABSENT, Entry, Image, Kind, Plan, compute_blob_id
-from engine.execution.plan_execution import carry_out
+from engine.execution import file_plan
+from engine.execution.file_plan import ABSENT, Entry, Image, Kind, Plan, carry_out, compute_blob_id
 from engine.storage.beneath import Beneath
 
 
@@ -70,7 +69,7 @@ def test_a_file_whose_time_cannot_be_read_after_it_was_written_is_rolled_back(
     (tmp_path / "a").write_bytes(b"one")
     (tmp_path / "a").chmod(0o644)
     plan = Plan("land_x", (Entry("a", file_image("one"), file_image("two")),))
-    monkeypatch.setattr(plan_execution, "_read_modification_time", fail_once)
+    monkeypatch.setattr(file_plan, "_read_modification_time", fail_once)
     with pytest.raises(OSError, match="the disk failed"):
         carry_out(top, plan, lambda ids: {id: contents[id] for id in ids})
     assert (tmp_path / "a").read_bytes() == b"one"

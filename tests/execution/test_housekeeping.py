@@ -7,8 +7,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.execution.caches import Caches
-from engine.execution.housekeeping import NOT_URGENT_BYTES, URGENT_BYTES, is_urgent
+from engine.execution.housekeeping import NOT_URGENT_BYTES, URGENT_BYTES, Caches, is_urgent
 
 
 @given(st.booleans(), st.lists(st.integers(0, 5_000_000_000)))

@@ -13,7 +13,7 @@ import pytest
 from engine.clock import FakeClock
 from engine.config import Settings
 from engine.events import EventBus, SessionOutput
-from engine.execution import session_watch
+from engine.execution import session_run
 from engine.execution.live_session import LiveSession
 from engine.execution.runners.flow import FlowError
 from engine.execution.session_terms import Limits
@@ -209,7 +209,7 @@ def test_a_session_ends_when_the_disk_is_nearly_full(
         pytest.skip("this file system does not count files")
     view = world.start("gate")
     wait_until(lambda: world.state(view) is SessionState.RUNNING)
-    monkeypatch.setattr(session_watch, minimum, 1 << 62)
+    monkeypatch.setattr(session_run, minimum, 1 << 62)
     view = world.wait(view)
     assert view.state is SessionState.FAILED
     assert message in view.summary
