@@ -18,7 +18,7 @@ STARTERS = {
     "engine/execution/runners/acp/conversation.py": "names the type of a session's process",
     "engine/execution/sandbox/bubblewrap.py": "tries whether bubblewrap works here",
     "engine/execution/sandbox/__init__.py": "tries whether a sandbox works here",
-    "engine/execution/sandbox/escapes.py": "tries what a sandbox holds here",
+    "engine/execution/sandbox/ladder.py": "tries what a sandbox holds here",
     "engine/execution/sandbox/supervisor/__init__.py": "becomes the command that it holds",
     "engine/execution/runners/toolchains/python_projects.py": "asks the operator's interpreter, outside projects",
     "engine/git/github.py": "gh, outside of every repository",

@@ -240,8 +240,7 @@ def _check_gh() -> Check:
 def _sandbox_rungs() -> list[dict[str, Any]]:
     """Each rung of the sandbox ladder, with its guarantees on this machine: "held", "not held", or "n.a." if the rung
     does not work here."""
-    from engine.execution.sandbox.escapes import UNMEASURED, measure_rungs
-    from engine.execution.sandbox.ladder import report_rungs
+    from engine.execution.sandbox.ladder import UNMEASURED, measure_rungs, report_rungs
 
     measured = measure_rungs()
     return [

@@ -17,7 +17,6 @@ from pathlib import Path
 from queue import SimpleQueue
 
 from engine.clock import Clock, Stopwatch
-from engine.execution.output_lines import LineSplitter, Tail
 from engine.execution.processes import GroupClosed, Processes
 from engine.execution.runners.flow import (
     MAX_OUTPUT_CHARACTERS,
@@ -28,11 +27,10 @@ from engine.execution.runners.flow import (
 )
 from engine.execution.runners.toolchains.project_tools import MissingItem, missing_fix
 from engine.execution.sandbox import Confinement, Sandbox
-from engine.execution.sandbox.command_environment import make_session_environment
 from engine.execution.sandbox.host_gate import HostGate
+from engine.execution.sandbox.host_paths import make_session_environment
 from engine.execution.session_terms import Limits, SessionRails, StopRequest
-from engine.execution.tools.tool_journal import ToolJournal
-from engine.execution.transcripts import TranscriptWriter
+from engine.execution.transcripts import LineSplitter, Tail, ToolJournal, TranscriptWriter
 from engine.git import Git
 from engine.model import Assignment, RailVerdict, SessionState, Verdict, dollars, sanitise
 from engine.model.secrets import Redactor, redact

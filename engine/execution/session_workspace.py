@@ -28,7 +28,7 @@ from engine.execution.runners.toolchains.installing import (
 from engine.execution.runners.toolchains.projects import find_packages
 from engine.execution.sandbox import Confinement
 from engine.execution.sandbox.host_paths import find_secret_places, link_tools
-from engine.execution.sandbox.overlays import list_written_files
+from engine.execution.sandbox.mounts import list_written_files
 from engine.execution.session_store import CHANGES_WAIT, SessionRow, WriteChanges, attach_changes, continued_session
 from engine.execution.trees import Snapshot, take_snapshot
 from engine.execution.worktrees import Worktree

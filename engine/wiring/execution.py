@@ -14,8 +14,7 @@ from engine.execution.housekeeping import Caches, Housekeeping
 from engine.execution.model_calls import Caller, ModelCalls
 from engine.execution.model_router import ModelRouter
 from engine.execution.permissions import Permissions
-from engine.execution.prompt_parts import IdentityPart, ProjectPart, RulesPart, TaskPart
-from engine.execution.prompts import PromptAssembly
+from engine.execution.prompts import IdentityPart, ProjectPart, PromptAssembly, RulesPart, TaskPart
 from engine.execution.runners.acp.runner import AcpRunner
 from engine.execution.runners.flow_runner import FlowRunner
 from engine.execution.runners.model.agent_loop import Providers

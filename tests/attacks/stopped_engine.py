@@ -7,7 +7,7 @@ from pathlib import Path
 
 from engine.execution.processes import Processes
 from engine.execution.sandbox import Confinement
-from engine.execution.sandbox.command_environment import make_session_environment
+from engine.execution.sandbox.host_paths import make_session_environment
 from engine.execution.sandbox.ladder import find_rungs
 from engine.execution.session_processes import pid_folder
 from engine.home import Home

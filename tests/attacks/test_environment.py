@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from engine.execution.sandbox import Confinement, Sandbox
-from engine.execution.sandbox.command_environment import make_session_environment
+from engine.execution.sandbox.host_paths import make_session_environment
 from engine.execution.sandbox.ladder import NoSandbox
 from tests.attacks.victim import Victim, canary, folder_outside_tmp
 

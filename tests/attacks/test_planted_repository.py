@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from engine.execution import trees
-from engine.execution.prompt_parts import ProjectPart
+from engine.execution.prompts import ProjectPart
 from engine.execution.runners.toolchains.projects import find_projects
 from engine.execution.sandbox.mounts import find_protected_git_paths
 from engine.git import Git, submodule_paths

@@ -23,7 +23,7 @@ import pytest
 from engine.execution import sandbox
 from engine.execution.processes import Processes
 from engine.execution.sandbox import Sandbox
-from engine.execution.sandbox.command_environment import make_session_environment
+from engine.execution.sandbox.host_paths import make_session_environment
 from tests.attacks.victim import PYTHON, Victim, sleepers, unique_seconds
 from tests.support.helpers import read_table, wait_until
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.execution.sandbox.overlays import list_written_files
+from engine.execution.sandbox.mounts import list_written_files
 from tests.attacks.victim import PYTHON, Victim
 from tests.support.helpers import read_table
 

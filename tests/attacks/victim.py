@@ -27,8 +27,7 @@ from pathlib import Path
 import pytest
 
 from engine.execution.sandbox import PRIVATE_FOLDERS, Confinement, Sandbox
-from engine.execution.sandbox.command_environment import make_session_environment
-from engine.execution.sandbox.host_paths import find_secret_places, link_tools
+from engine.execution.sandbox.host_paths import find_secret_places, link_tools, make_session_environment
 from engine.files import remove_folder
 from engine.home import Home
 from tests.conftest import Repository

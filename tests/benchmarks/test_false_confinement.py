@@ -19,8 +19,7 @@ import pytest
 
 from engine.execution.sandbox import Confinement
 from engine.execution.sandbox.bubblewrap import Bubblewrap
-from engine.execution.sandbox.command_environment import make_session_environment
-from engine.execution.sandbox.host_paths import link_tools
+from engine.execution.sandbox.host_paths import link_tools, make_session_environment
 
 PACKAGES = {
     "itsdangerous": ("freezegun",),

@@ -21,8 +21,7 @@ from engine.events import EventBus
 from engine.execution.runners.flow import FlowResult, Job, Place
 from engine.execution.sandbox import Confinement
 from engine.execution.sandbox.bubblewrap import Bubblewrap
-from engine.execution.sandbox.command_environment import make_session_environment
-from engine.execution.sandbox.host_paths import link_tools
+from engine.execution.sandbox.host_paths import link_tools, make_session_environment
 from engine.storage.database import Database
 from tests.benchmarks.measuring import print_table, time_in_turns
 from tests.conftest import Repository

@@ -13,8 +13,7 @@ import pytest
 
 from engine.clock import FakeClock
 from engine.config.service_settings import ProviderKind, ProviderSettings
-from engine.execution.channel_setup import ChannelSetup
-from engine.execution.local_models import MAX_ANSWER_BYTES, MAX_MODELS, TIMEOUT_S, query_local_models
+from engine.execution.channel_setup import MAX_ANSWER_BYTES, MAX_MODELS, TIMEOUT_S, ChannelSetup, query_local_models
 from engine.execution.model_router import FIRST_KEY
 from engine.model import Refusal, SetupStep
 from engine.settings_store import SettingsStore

@@ -12,9 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine import tokenizer
-from engine.execution import prompt_parts
-from engine.execution.prompt_parts import IdentityPart, ProjectPart, TaskPart, make_block, quote_lines
-from engine.execution.prompts import PromptAssembly
+from engine.execution import prompts
+from engine.execution.prompts import IdentityPart, ProjectPart, PromptAssembly, TaskPart, make_block, quote_lines
 from engine.model import CheckResult, Contribution, PromptPart, PromptRequest, PromptSource, Source, SourceKind, Trust
 
 SOUL = PromptSource(SourceKind.SOUL, "/agents/a/soul.md")
@@ -146,7 +145,7 @@ def test_long_guidance_is_cut_at_a_line_with_a_note(tmp_path: Path) -> None:
     (tmp_path / "AGENTS.md").write_text("a line of guidance\n" * 2_000)
     contribution = ProjectPart().part(request(tmp_path))
 
-    assert len(contribution.part.text) < prompt_parts.MAX_PROJECT + 200
+    assert len(contribution.part.text) < prompts.MAX_PROJECT + 200
     assert contribution.part.lines[-3].text == "a line of guidance"
     assert contribution.notes == ("AGENTS.md was cut: 23,997 of its 38,000 characters",)
 

@@ -20,7 +20,7 @@ from engine.execution.runners.flow import FlowError
 from engine.execution.session_processes import find_marked_processes
 from engine.execution.session_run import SessionWatch
 from engine.execution.session_store import SessionRow, SessionStore
-from engine.execution.tools.tool_journal import MAX_CALLS
+from engine.execution.transcripts import MAX_CALLS
 from engine.git import Git
 from engine.model import Refusal, SessionState
 from engine.storage.database import Database

@@ -15,10 +15,17 @@ from engine.clock import FakeClock
 from engine.events import EventBus, SessionOutput
 from engine.execution import transcripts
 from engine.execution.live_session import LiveSession
-from engine.execution.output_lines import MAX_LINE, LineSplitter, StreamedText
 from engine.execution.runners.flow import FlowError
-from engine.execution.tools.tool_journal import describe_command
-from engine.execution.transcripts import CUT_NOTE, MAX_OUTPUT_LINES, TranscriptReader, TranscriptWriter
+from engine.execution.transcripts import (
+    CUT_NOTE,
+    MAX_LINE,
+    MAX_OUTPUT_LINES,
+    LineSplitter,
+    StreamedText,
+    TranscriptReader,
+    TranscriptWriter,
+    describe_command,
+)
 from engine.model import CheckResult, SessionState, sanitise
 from engine.model.secrets import CUT, MAX_KEY_LENGTH, Redactor, redact
 from engine.storage.database import Database

@@ -12,7 +12,7 @@ from sqlmodel import col, select
 
 from engine.config import FixedSettings, Settings, ValidationSettings
 from engine.execution.live_session import LiveSession
-from engine.execution.prompt_parts import HOW_TO_WORK
+from engine.execution.prompts import HOW_TO_WORK
 from engine.execution.runners.flow import FlowError, Place
 from engine.execution.runners.runner import Runner, RunnerResult
 from engine.execution.sandbox.ladder import find_best_sandbox

@@ -1,7 +1,7 @@
 """The sandbox ladder (SPEC 3.8): confines the commands of a session to its files, its network and its resources.
 
 This module has the places that the commands may use (`Confinement`), their resource limits, and the base class of the
-rungs (`Sandbox`). Each rung is a module. `ladder` chooses one, and `escapes` measures how well each of them confines.
+rungs (`Sandbox`). Each rung is a module. `ladder` chooses one, and measures how well each of them confines.
 """
 
 from __future__ import annotations

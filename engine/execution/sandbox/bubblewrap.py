@@ -26,7 +26,6 @@ from engine.execution.sandbox import (
     host_paths,
     make_limit_script,
     mounts,
-    overlays,
     port_forwarder,
     seccomp,
     try_command,
@@ -72,8 +71,8 @@ class Bubblewrap(Sandbox):
         return "/tmp"
 
     def can_overlay(self, confinement: Confinement) -> bool:
-        layers = overlays.find_layers(confinement)
-        return layers is not None and not overlays.find_mount_problem(layers)
+        layers = mounts.find_layers(confinement)
+        return layers is not None and not mounts.find_mount_problem(layers)
 
     def wrap(self, argv: Sequence[str], confinement: Confinement, *, cwd: Path) -> list[str]:
         command = list(argv)
@@ -85,8 +84,8 @@ class Bubblewrap(Sandbox):
                 *host_paths.find_program_installations(Path(sys.executable), host_paths.find_home(os.environ)),
                 port_forwarder.SCRIPT,
             ]
-        layers = overlays.find_layers(confinement)
-        if layers is not None and overlays.find_mount_problem(layers):
+        layers = mounts.find_layers(confinement)
+        if layers is not None and mounts.find_mount_problem(layers):
             assert not confinement.is_ephemeral, "the ground takes a copy where nothing can be laid over the tree"
             layers = None
         options = [*self._base_options(), *self._all_mount_options(confinement, readable, layers)]
@@ -122,7 +121,7 @@ class Bubblewrap(Sandbox):
         return missing
 
     def _launch_command(
-        self, options: Sequence[str], command: Sequence[str], layers: overlays.Layers | None = None
+        self, options: Sequence[str], command: Sequence[str], layers: mounts.Layers | None = None
     ) -> list[str]:
         """The command line that sets limits, opens the filter on descriptor 9, mounts the overlays and starts bwrap.
 
@@ -136,7 +135,7 @@ class Bubblewrap(Sandbox):
         command = [*bwrap, "--", *command]
         if layers is not None:
             script = f'cd "$0" || exit 125; {layers.script()}exec "$@"'
-            command = [*overlays.UNSHARE, "/bin/sh", "-c", script, str(layers.folder), *command]
+            command = [*mounts.UNSHARE, "/bin/sh", "-c", script, str(layers.folder), *command]
         return ["/bin/sh", "-c", make_limit_script() + _LAUNCH, program or "/dev/null", *command]
 
     def _base_options(self) -> list[str]:
@@ -156,7 +155,7 @@ class Bubblewrap(Sandbox):
         return [*(("--size", str(max_bytes)) if _has_size(self._program) else ()), "--tmpfs", path]
 
     def _all_mount_options(
-        self, confinement: Confinement, readable: Sequence[Path], layers: overlays.Layers | None
+        self, confinement: Confinement, readable: Sequence[Path], layers: mounts.Layers | None
     ) -> list[str]:
         empty = str(confinement.layers / "empty")
         moved = {place: confinement.tmp for place in PRIVATE_FOLDERS if place.is_dir()}
@@ -167,7 +166,7 @@ class Bubblewrap(Sandbox):
             if own_git.exists() and not own_git.is_symlink():
                 moved[own_git] = moved[confinement.folder] / ".git"
             placed = dict(confinement.bind_mounts)
-            kept_caches = overlays.make_tree_caches(confinement)
+            kept_caches = mounts.make_tree_caches(confinement)
             moved |= {at: source for at, source in kept_caches.items() if placed.keys().isdisjoint(at.parents)} | placed
         links = _link_options()
         planned = mounts.plan_mounts(confinement, (path for path in readable if str(path) not in links), moved)

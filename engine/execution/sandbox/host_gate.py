@@ -20,8 +20,15 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from engine.execution.addresses import join_address, parse_address
-from engine.execution.sandbox.host_rules import HTTPS, PUBLIC, HostRule, host_rules, split_address
+from engine.execution.sandbox.host_rules import (
+    HTTPS,
+    PUBLIC,
+    HostRule,
+    host_rules,
+    join_address,
+    parse_address,
+    split_address,
+)
 from engine.frozen import frozen
 from engine.model import sanitise
 

@@ -1,17 +1,23 @@
-"""Reads the list of hosts that a session may reach, and decides which hosts and addresses it allows (SPEC 3.8).
+"""Decides which hosts and IP addresses a session may reach (SPEC 3.8). There are two policies.
 
-An entry is `name`, `*.domain`, `name:port`, an address, or `[address]:port`. Without a port it is for 443. A listed
-name may have an address in a private network, because somebody wrote it down. A name that only a `*` allows may not.
-Loopback, link-local addresses (where clouds keep credentials) and multicast addresses are allowed only if the address
-itself is listed. For loopback, the entry `localhost` is enough.
+The commands of a session reach the hosts that a person listed. An entry is `name`, `*.domain`, `name:port`, an address,
+or `[address]:port`. Without a port it is for 443. A listed name may have an address in a private network, because
+somebody wrote it down. A name that only a `*` allows may not. Loopback, link-local addresses (where clouds keep
+credentials) and multicast addresses are allowed only if the address itself is listed. For loopback, the entry
+`localhost` is enough. An IPv4 address that an IPv6 address embeds is unwrapped before it is compared, whatever its
+form: loopback stays loopback.
+
+The web tools reach any host that a model names, but only on the public internet. `is_public` is therefore strict: an
+IPv6 address that embeds an IPv4 address is refused, because no web server needs one. The exception is NAT64: in a
+network without IPv4, a resolver returns such an address for each host that has IPv4 alone.
 """
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from collections.abc import Iterable
 
-from engine.execution.addresses import Address, join_address, parse_address, unwrap_ipv4
 from engine.frozen import frozen
 from engine.model import Refusal
 
@@ -116,3 +122,51 @@ def normalise_host(host: str) -> str:
     if not _NAME.fullmatch(bare) or last.isdigit() or re.fullmatch(r"0x[0-9a-f]*", last):
         raise ValueError(host)
     return bare
+
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
+_GLOBAL_UNICAST = ipaddress.IPv6Network("2000::/3")
+
+
+def parse_address(host: str) -> Address | None:
+    """The address, if `host` is written as an address; else None."""
+    try:
+        return ipaddress.ip_address(host)
+    except ValueError:
+        return None
+
+
+def join_address(host: str, port: int) -> str:
+    """`host:port`, with brackets around an IPv6 address."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def is_public(address: Address) -> bool:
+    """Whether an address is on the public internet.
+
+    Addresses of this machine, its network, a link or a carrier are not, nor are multicast addresses. Of IPv6, only
+    global unicast addresses are, and public IPv4 addresses behind NAT64.
+    """
+    address = _unwrap_nat64(address)
+    if isinstance(address, ipaddress.IPv6Address):
+        return address.is_global and address in _GLOBAL_UNICAST and address.sixtofour is None
+    return address.is_global and not address.is_multicast
+
+
+def unwrap_ipv4(address: Address) -> Address:
+    """The IPv4 address that is embedded in an IPv6 address, because a connection would go there; else the address
+    itself."""
+    if isinstance(address, ipaddress.IPv6Address):
+        if address.ipv4_mapped is not None:
+            return address.ipv4_mapped
+        if address.sixtofour is not None:
+            return address.sixtofour
+    return _unwrap_nat64(address)
+
+
+def _unwrap_nat64(address: Address) -> Address:
+    if isinstance(address, ipaddress.IPv6Address) and address in _NAT64:
+        return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
+    return address

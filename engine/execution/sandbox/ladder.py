@@ -1,16 +1,29 @@
-"""Chooses the rung of the sandbox ladder that is used on this machine, and reports on all rungs (SPEC 3.8).
+"""Chooses the rung of the sandbox ladder for this machine, and reports how well each rung confines (SPEC 3.8, 9.8).
 
 On Linux the rungs are bubblewrap, and Landlock with seccomp; on macOS Seatbelt; elsewhere there is none. That a program
-is installed is not enough: a rung is used only if it confined a real command on this machine.
+is installed is not enough: a rung is used only if it confined a real command on this machine. For `clawpy doctor`, a
+small program runs on each rung and tries each of `ESCAPES`.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import os
 import platform
+import secrets
+import shutil
+import socket
+import stat
+import subprocess
 import sys
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from engine.execution.sandbox import Confinement, Sandbox, make_supervised_command
 from engine.execution.sandbox.bubblewrap import Bubblewrap
@@ -93,3 +106,197 @@ def report_rungs() -> list[RungReport]:
             reports.append(RungReport(name, works=True, in_force=name == in_force, limitations=limitations))
     nothing = "nothing confines a command; no session starts by itself"
     return [*reports, RungReport("none", works=True, in_force=in_force == "none", limitations=nothing)]
+
+
+if TYPE_CHECKING:
+    import psutil
+
+HELD, NOT_HELD, UNKNOWN = "held", "not held", "n.a."
+
+_ESCAPE_PROGRAM = """
+import os, signal, socket, subprocess, sys
+home, port, victim, token, survivor = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), *sys.argv[4:]
+def attempt(f):
+    try:
+        f()
+    except OSError:
+        pass
+def connect(family, address):
+    with socket.socket(family) as client:
+        client.settimeout(1)
+        client.connect(address)
+attempt(lambda: print(open(home + "/canary").read()))
+attempt(lambda: open(home + "/written", "w").close())
+attempt(lambda: os.chmod(home + "/mode", 0o777))
+attempt(lambda: connect(socket.AF_UNIX, home + "/socket"))
+attempt(lambda: connect(socket.AF_INET, ("127.0.0.1", port)))
+attempt(lambda: token.encode() in open(f"/proc/{victim}/cmdline", "rb").read() and print("listed"))
+attempt(lambda: os.kill(victim, signal.SIGUSR1))
+attempt(lambda: open("program", "w").close())
+attempt(lambda: os.chmod("program", 0o4755))
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        devnull = os.open(os.devnull, os.O_RDWR)
+        for number in (0, 1, 2):
+            os.dup2(devnull, number)
+        os.execv("/bin/sleep", ["sleep", survivor])
+    os._exit(0)
+os.wait()
+print("done")
+"""
+"""A program that tries each of `ESCAPES`, whether the others succeed or not, and then prints `done`."""
+
+
+@frozen
+class _Surroundings:
+    """The folders, listeners and processes around the sandbox, and the output of the program that tries to reach
+    them."""
+
+    folder: Path
+    outside: Path
+    token: str
+    unix_listener: socket.socket
+    port_listener: socket.socket
+    victim: subprocess.Popen[bytes]
+    output: str = ""
+    was_outlived: bool = False
+    """Whether a process of the program outlived the command."""
+
+    @property
+    def survivor_argument(self) -> str:
+        """The argument of the process that tries to outlive the command. The process is found by it."""
+        return f"7.{self.token}"
+
+
+ESCAPES: Mapping[str, Callable[[_Surroundings], bool]] = {
+    "reading your home": lambda around: f"canary {around.token}" in around.output,
+    "writing outside": lambda around: (around.outside / "written").exists(),
+    "modes and times outside": lambda around: stat.S_IMODE((around.outside / "mode").stat().st_mode) != 0o600,
+    "sockets of programs": lambda around: _got_connection(around.unix_listener),
+    "ports of this machine": lambda around: _got_connection(around.port_listener),
+    "signals to processes": lambda around: around.victim.poll() is not None,
+    "the list of processes": lambda around: "listed" in around.output,
+    "programs as their owner": lambda around: bool((around.folder / "program").stat().st_mode & stat.S_ISUID),
+    "outliving the command": lambda around: around.was_outlived,
+}
+"""For each escape by name, a function that says whether it succeeded. The report has the same order."""
+
+UNMEASURED = dict.fromkeys(ESCAPES, UNKNOWN)
+
+
+@functools.cache
+def measure_rungs() -> dict[str, dict[str, str]]:
+    """For each rung that works on this machine, the result of each of `ESCAPES`.
+
+    It is `UNMEASURED` for a rung on which the program did not run to its end. The measurement takes less than a second
+    and is made once a process.
+    """
+    working = find_rungs()
+    with ThreadPoolExecutor(len(working)) as pool:
+        return {rung.name: result for rung, result in zip(working, pool.map(_measure_rung, working), strict=True)}
+
+
+def _measure_rung(rung: Sandbox) -> dict[str, str]:
+    """Run the program on a rung, and see which escapes succeeded. All processes that it started are ended."""
+    import psutil
+
+    with contextlib.suppress(OSError, subprocess.TimeoutExpired), ExitStack() as stack:
+        work = stack.enter_context(_temporary_folder())
+        confinement = Confinement(work / "folder", work / "scratch", work / "caches")
+        around = _make_surroundings(stack, confinement)
+        try:
+            output = _run_escape_program(rung, confinement, around)
+        finally:
+            survivors = _find_survivors(around.survivor_argument)
+            for survivor in survivors:
+                with contextlib.suppress(psutil.Error):
+                    survivor.kill()
+        around = replace(around, output=output, was_outlived=bool(survivors))
+        if "done" in around.output:
+            return {name: NOT_HELD if has_escaped(around) else HELD for name, has_escaped in ESCAPES.items()}
+    return UNMEASURED
+
+
+def _make_surroundings(stack: ExitStack, confinement: Confinement) -> _Surroundings:
+    confinement.folder.mkdir()
+    confinement.make()
+    outside = stack.enter_context(_temporary_folder())
+    token = str(secrets.randbelow(10**12))
+    (outside / "canary").write_text(f"canary {token}")
+    (outside / "mode").touch(mode=0o600)
+    return _Surroundings(
+        folder=confinement.folder,
+        outside=outside,
+        token=token,
+        unix_listener=stack.enter_context(_start_listening(socket.AF_UNIX, str(outside / "socket"))),
+        port_listener=stack.enter_context(_start_listening(socket.AF_INET, ("127.0.0.1", 0))),
+        victim=stack.enter_context(_start_sleeper(f"8.{token}")),  # the process to be found has another argument
+    )
+
+
+def _run_escape_program(rung: Sandbox, confinement: Confinement, around: _Surroundings) -> str:
+    """Run the program on a rung. Returns what it printed."""
+    port = around.port_listener.getsockname()[1]
+    arguments = [str(around.outside), str(port), str(around.victim.pid), around.token, around.survivor_argument]
+    argv = [sys.executable, "-I", "-S", "-c", _ESCAPE_PROGRAM, *arguments]
+    return subprocess.run(
+        rung.wrap(argv, confinement, cwd=confinement.folder),
+        cwd=confinement.folder,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=10,
+        stdin=subprocess.DEVNULL,
+        start_new_session=True,
+    ).stdout
+
+
+@contextmanager
+def _temporary_folder() -> Iterator[Path]:
+    """A new folder in the operator's home, or among the temporary files if the home cannot be written."""
+    home = Path.home()
+    folder = Path(tempfile.mkdtemp(prefix=".clawpy-try-", dir=home if os.access(home, os.W_OK) else None)).resolve()
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def _start_sleeper(seconds: str) -> Iterator[subprocess.Popen[bytes]]:
+    with subprocess.Popen(["sleep", seconds], start_new_session=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def _start_listening(family: socket.AddressFamily, address: str | tuple[str, int]) -> socket.socket:
+    listener = socket.socket(family)
+    listener.bind(address)
+    listener.listen()
+    listener.setblocking(False)
+    return listener
+
+
+def _got_connection(listener: socket.socket) -> bool:
+    """Whether a program connected to the listener."""
+    try:
+        listener.accept()[0].close()
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _find_survivors(argument: str) -> list[psutil.Process]:
+    """The processes with this first argument that do not end by themselves within half a second."""
+    import psutil
+
+    marked = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if process.cmdline()[1:2] == [argument]:
+                marked.append(process)
+    _, survivors = psutil.wait_procs(marked, timeout=0.5)
+    return list(survivors)

@@ -16,10 +16,8 @@ from engine.execution.live_session import LiveSession
 from engine.execution.permissions import Permissions
 from engine.execution.session_terms import AUTONOMOUS
 from engine.execution.tools.folder_jail import Jail, shorten_path
-from engine.execution.tools.policy import Policy
-from engine.execution.tools.tool_arguments import MAX_COMMAND, check_plain_text
-from engine.execution.tools.urls import Target, parse_url
-from engine.execution.tools.web import Web
+from engine.execution.tools.policy import MAX_COMMAND, Policy, check_plain_text
+from engine.execution.tools.web import Target, Web, parse_url
 from engine.frozen import frozen
 from engine.model import Refusal, SessionView, Verdict, sanitise
 from engine.safety.content import programs_of

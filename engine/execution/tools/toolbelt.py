@@ -22,20 +22,19 @@ from engine.execution.permissions import Permissions
 from engine.execution.runners.flow import CommandBlocked, FlowError
 from engine.execution.tools import texts
 from engine.execution.tools.folder_jail import Content, shorten_path
-from engine.execution.tools.policy import Policy
-from engine.execution.tools.tool_arguments import (
+from engine.execution.tools.policy import (
     EXEC_SECONDS,
     MAX_COMMAND,
     MAX_EXEC_SECONDS,
     MAX_QUERY,
     SPECS,
+    Policy,
     check_arguments,
     check_plain_text,
 )
 from engine.execution.tools.tool_gate import RAIL_REFUSALS, AgentToolCall, Gate, ToolServices
-from engine.execution.tools.tool_journal import describe_command
-from engine.execution.tools.urls import Target, parse_url
-from engine.execution.tools.web import Web
+from engine.execution.tools.web import Target, Web, parse_url
+from engine.execution.transcripts import describe_command
 from engine.hierarchy.organisation import Tools
 from engine.model import Refusal, SessionView, ToolResult, ToolSpec, sanitise
 from engine.model.secrets import CUT

@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from engine.execution.prompt_parts import ProjectPart
+from engine.execution.prompts import ProjectPart
 from engine.execution.runners.flow import CannotRun, FlowError
 from engine.execution.runners.flows.documents import (
     FILE,

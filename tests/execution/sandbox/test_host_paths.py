@@ -10,8 +10,12 @@ import pytest
 
 from engine.execution.sandbox import SESSION_MARK, Confinement
 from engine.execution.sandbox.bubblewrap import Bubblewrap
-from engine.execution.sandbox.command_environment import make_session_environment
-from engine.execution.sandbox.host_paths import find_readable_places, find_secret_places, link_tools
+from engine.execution.sandbox.host_paths import (
+    find_readable_places,
+    find_secret_places,
+    link_tools,
+    make_session_environment,
+)
 from engine.execution.sandbox.ladder import NoSandbox
 from engine.home import Home
 from tests.support.helpers import make_program

@@ -1,14 +1,17 @@
-"""The ladder: which rung is in force, and the reports on the others (SPEC 3.8)."""
+"""The ladder: which rung is in force, and the reports on and measurements of all rungs (SPEC 3.8, 9.8)."""
 
 from __future__ import annotations
 
 import platform
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from engine.execution.sandbox import ladder
+from engine.execution.sandbox import Confinement, Sandbox, ladder
 from engine.execution.sandbox.bubblewrap import Bubblewrap
 from engine.execution.sandbox.ladder import NoSandbox, RungReport, find_best_sandbox
 from engine.execution.sandbox.landlock import Landlock, read_landlock_version
@@ -136,3 +139,23 @@ def test_a_sandbox_exec_that_holds_commands_is_in_force_on_macos_alone(
 def test_a_host_of_the_workspace_that_the_work_needs_too_is_named_once() -> None:
     hosts = ("pypi.org", "a.org", "pypi.org")
     assert Bubblewrap().describe(network=False, hosts=hosts) == "bubblewrap, network only to pypi.org, a.org"
+
+
+@pytest.mark.long
+@pytest.mark.skipif(sys.platform != "linux", reason="the program reads /proc")
+def test_without_a_sandbox_every_escape_succeeds_but_outliving_the_command() -> None:
+    succeed = dict.fromkeys(ladder.ESCAPES, ladder.NOT_HELD)
+    assert ladder._measure_rung(NoSandbox()) == {**succeed, "outliving the command": ladder.HELD}
+
+
+@pytest.mark.long
+def test_a_program_that_does_not_end_measures_nothing_and_leaves_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    survivors = []
+
+    def leave_survivor(rung: Sandbox, confinement: Confinement, around: ladder._Surroundings) -> str:
+        survivors.append(subprocess.Popen(["sleep", around.survivor_argument]))
+        raise subprocess.TimeoutExpired("program", 10)
+
+    monkeypatch.setattr(ladder, "_run_escape_program", leave_survivor)
+    assert ladder._measure_rung(NoSandbox()) == ladder.UNMEASURED
+    assert [survivor.wait(5) for survivor in survivors] == [-signal.SIGKILL]

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.execution.tools import texts
-from engine.execution.tools.page_text import html_to_text
+from engine.execution.tools.texts import html_to_text
 
 
 @pytest.mark.parametrize(

@@ -14,12 +14,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from engine.execution.addresses import is_public, parse_address
-from engine.execution.sandbox.host_rules import PUBLIC
-from engine.execution.tools.policy import Policy
-from engine.execution.tools.tool_arguments import TOOL_NAMES
-from engine.execution.tools.urls import parse_url
-from engine.execution.tools.web import MAX_PAGE_BYTES
+from engine.execution.sandbox.host_rules import PUBLIC, is_public, parse_address
+from engine.execution.tools.policy import TOOL_NAMES, Policy
+from engine.execution.tools.web import MAX_PAGE_BYTES, parse_url
 from engine.model import PermissionAnswer, Refusal
 from tests.execution.tools.belt_world import BeltWorld
 from tests.execution.tools.conftest import MakeWorld

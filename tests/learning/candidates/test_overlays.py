@@ -12,8 +12,7 @@ from sqlmodel import select
 from engine import tokenizer
 from engine.clock import FakeClock
 from engine.config import Settings
-from engine.execution.prompt_parts import RulesPart
-from engine.execution.prompts import PromptAssembly
+from engine.execution.prompts import PromptAssembly, RulesPart
 from engine.learning.candidates.candidates import CandidateTexts
 from engine.learning.candidates.overlays import (
     BLOCK,

@@ -11,8 +11,8 @@ from typing import Any
 
 from acp import schema
 
-from engine.execution.output_lines import StreamedText
 from engine.execution.tools.texts import unified_diff
+from engine.execution.transcripts import StreamedText
 
 Write = Callable[[str, str], None]
 """A function that writes text into the transcript, as lines of a kind."""

@@ -23,12 +23,12 @@ from acp.utils import serialize_params
 from pydantic import BaseModel, ValidationError
 
 from engine.execution.live_session import LiveSession
-from engine.execution.output_lines import LineSplitter
 from engine.execution.processes import has_ended
 from engine.execution.runners.acp.agent_transcript import AgentTranscript
 from engine.execution.runners.acp.agents import ConfiguredAgent
 from engine.execution.runners.acp.requests import ClientRequests
 from engine.execution.runners.flow import FlowError, RetryLater
+from engine.execution.transcripts import LineSplitter
 from engine.frozen import frozen
 from engine.model import sanitise
 

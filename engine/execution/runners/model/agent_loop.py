@@ -19,7 +19,6 @@ from engine.clock import Clock
 from engine.execution.live_session import LiveSession
 from engine.execution.model_calls import NOTHING_USED, CallState, CallUsage
 from engine.execution.model_router import ModelRouter
-from engine.execution.output_lines import StreamedText
 from engine.execution.runners.flow import FlowError, RetryLater, SessionStopped
 from engine.execution.runners.model import host_protocol, request_limits
 from engine.execution.runners.model.conversation_store import ConversationStore
@@ -28,6 +27,7 @@ from engine.execution.runners.model.host_protocol import Failure, FailureKind, M
 from engine.execution.runners.model.request_limits import Price, PromptSize, RequestBudget
 from engine.execution.runners.runner import REPLY, AgentServices, assistant_part, operator_part, result_part
 from engine.execution.tools.toolbelt import Toolbelt
+from engine.execution.transcripts import StreamedText
 from engine.frozen import frozen
 from engine.model import Prompt, PromptPart, Randomness, SessionView, ToolResult, microusd
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from engine.execution.runners.toolchains import python_projects
 from engine.execution.runners.toolchains.python_projects import Interpreter
 from engine.execution.runners.toolchains.tool_table import folders_up_to, read_text
-from engine.execution.sandbox.command_environment import which
+from engine.execution.sandbox.host_paths import which
 
 
 @dataclass

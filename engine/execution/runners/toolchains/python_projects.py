@@ -22,7 +22,7 @@ from typing import Any
 import platformdirs
 
 from engine.execution.runners.toolchains.tool_table import folders_up_to, read_text, read_toml
-from engine.execution.sandbox.command_environment import which
+from engine.execution.sandbox.host_paths import which
 from engine.frozen import frozen
 from engine.git import Git, GitError
 

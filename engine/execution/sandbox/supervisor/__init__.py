@@ -20,7 +20,6 @@ import stat
 import sys
 
 from . import kernel
-from .descendants import kill_descendants, reap_children
 from .passed_on_calls import answer_call
 
 TYPE_CHECKING = False
@@ -93,7 +92,7 @@ def main(arguments: Sequence[str]) -> None:
     status = _wait_for_child(child, options, wake_read, listener, signals)
     if listener >= 0:
         os.close(listener)
-    kill_descendants()
+    kernel.kill_descendants()
     if options.git_file:
         _restore_git_file(options.git_file, git_content)
     _exit_like(int(signal.SIGTERM) if status is None else status)
@@ -211,7 +210,7 @@ def _wait_for_child(child: int, options: Arguments, wake_read: int, listener: in
                 poller.unregister(listener)
         if signals:
             return None
-        ended = reap_children() or {}
+        ended = kernel.reap_children() or {}
         if child in ended:
             return ended[child]
 

@@ -13,8 +13,7 @@ import os
 import stat
 import struct
 
-from .descendants import find_descendants, is_descendant
-from .kernel import libc, raise_errno
+from .kernel import find_descendants, is_descendant, libc, raise_errno
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
