@@ -21,7 +21,7 @@ from engine.execution.sandbox import SESSION_MARK, Confinement, Sandbox
 from engine.files import read_table
 from engine.frozen import frozen
 from engine.home import Home
-from engine.programs import search_path
+from engine.installed import search_path
 
 TABLES = read_table(__file__, "host_paths.toml")
 """The lists of `host_paths.toml`."""
