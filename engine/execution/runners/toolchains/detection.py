@@ -40,9 +40,9 @@ def detect_test_tools(folder: ProjectFolder) -> tuple[Toolchain, ...]:
         if row.kind in tools or (row.kind == FALLBACK and tools):
             continue
         files = folder.find_files(row.manifests)
-        words = _find_runner(folder, row, files) if _is_used(folder, row, files) else None
-        if words is not None:
-            tools[row.kind] = _make_toolchain(folder, row, words)
+        placeholders = _find_runner(folder, row, files) if _is_used(folder, row, files) else None
+        if placeholders is not None:
+            tools[row.kind] = _make_toolchain(folder, row, placeholders)
     return tuple(tools.values())
 
 
@@ -56,24 +56,26 @@ def _is_used(folder: ProjectFolder, row: TestRunnerRow, files: Sequence[str]) ->
     return is_used
 
 
-def _make_toolchain(folder: ProjectFolder, row: TestRunnerRow, words: Placeholders) -> Toolchain:
+def _make_toolchain(folder: ProjectFolder, row: TestRunnerRow, placeholders: Placeholders) -> Toolchain:
     if row.kind == "rust":
-        words["workspace"] = ("--workspace",) if folder.shows(r"Cargo.toml:^\[workspace\]") else ()
-    title = f"{row.program} {words['target'][0]}" if "target" in words else row.title or f"{words['run'][0]} test"
+        placeholders["workspace"] = ("--workspace",) if folder.shows(r"Cargo.toml:^\[workspace\]") else ()
+    title = row.title or f"{placeholders['run'][0]} test"
+    if "target" in placeholders:
+        title = f"{row.program} {placeholders['target'][0]}"
     return Toolchain(
         row=row,
         folder=folder.folder,
         workspace=folder.workspace,
         title=title,
-        environment_without_tool=_environment_without_tool(folder, words),
-        placeholders=words,
+        environment_without_tool=_environment_without_tool(folder, placeholders),
+        placeholders=placeholders,
     )
 
 
-def _environment_without_tool(folder: ProjectFolder, words: Placeholders) -> str:
+def _environment_without_tool(folder: ProjectFolder, placeholders: Placeholders) -> str:
     """The project's own environment where the operator's interpreter runs the tests instead, "" for none."""
     environments = {str(interpreter.program): interpreter.where for interpreter in folder.environments}
-    is_operators = "python" in words and words["python"][0] not in environments
+    is_operators = "python" in placeholders and placeholders["python"][0] not in environments
     return next(iter(environments.values()), "") if is_operators else ""
 
 
@@ -127,21 +129,22 @@ def _find_script(folder: ProjectFolder, row: ToolRow) -> Placeholders | None:
     if not script or "no test specified" in script:
         folder.searched.append("a test script in package.json")
         return None
-    rest = [script]
-    if begin := row.program.split():
+    arguments = [script]
+    if runner_words := row.program.split():
         try:
-            words = shlex.split(script)
+            script_words = shlex.split(script)
         except ValueError:
             return None
-        if words[: len(begin)] != begin or any(operator in script for operator in ("&&", "||", ";", "|")):
+        is_compound = any(operator in script for operator in ("&&", "||", ";", "|"))
+        if is_compound or script_words[: len(runner_words)] != runner_words:
             return None
-        rest = words[len(begin) :]
+        arguments = script_words[len(runner_words) :]
     manager = _node_manager(folder)
     if not folder.find_program(manager):
         folder.searched.append(f"{manager}{ON_PATH}")
         folder.missing.append((row.kind, manager))
         return None
-    return {**_script_words(manager), "script": tuple(rest)}
+    return {**_script_placeholders(manager), "script": tuple(arguments)}
 
 
 def _node_manager(folder: ProjectFolder) -> str:
@@ -149,16 +152,16 @@ def _node_manager(folder: ProjectFolder) -> str:
     return next((package.manager for package in detect_packages(folder) if package.kind == "node"), "npm")
 
 
-def _script_words(manager: str) -> Placeholders:
+def _script_placeholders(manager: str) -> Placeholders:
     run = {"npm": ("npm", "run", "--silent"), "pnpm": ("pnpm", "--silent", "run")}.get(manager, (manager, "run"))
     return {"run": run, "--": ("--",) if manager == "npm" else ()}
 
 
 def _find_wrapper(folder: ProjectFolder, row: ToolRow) -> str:
     """The wrapper script of Gradle or Maven, "" for none. It runs in the sandbox, like every program of the project."""
-    for above in folders_up_to(folder.workspace, folder.top):
-        if os.access(above / row.wrapper, os.X_OK):
-            path = os.path.relpath(above / row.wrapper, folder.workspace)
+    for folder_above in folders_up_to(folder.workspace, folder.top):
+        if os.access(folder_above / row.wrapper, os.X_OK):
+            path = os.path.relpath(folder_above / row.wrapper, folder.workspace)
             return path.replace(row.wrapper, f"./{row.wrapper}", 1)
     return ""
 
@@ -194,10 +197,10 @@ def detect_linters(folder: ProjectFolder) -> tuple[Linter, ...]:
         is_configured = _is_configured(folder, row)
         if not is_configured and (is_one_configured or not row.runs_unconfigured):
             continue
-        words = _find_linter(folder, row, is_configured=is_configured)
-        if words is not None:
-            words |= _find_formatter(folder, row, words)
-            linters.append(Linter(row=row, folder=folder.folder, workspace=folder.workspace, placeholders=words))
+        placeholders = _find_linter(folder, row, is_configured=is_configured)
+        if placeholders is not None:
+            placeholders |= _find_formatter(folder, row, placeholders)
+            linters.append(Linter(row=row, folder=folder.folder, workspace=folder.workspace, placeholders=placeholders))
     return tuple(linters)
 
 
@@ -212,7 +215,7 @@ def _find_linter(folder: ProjectFolder, row: LinterRow, *, is_configured: bool) 
     """The placeholders of a linter's commands; None if the folder does not have it. One of the operator is used only if
     the project is configured for it, and never for Node."""
     if row.detected_by == "lint script":
-        return _script_words(_node_manager(folder)) if "lint" in folder.scripts else None
+        return _script_placeholders(_node_manager(folder)) if "lint" in folder.scripts else None
     if row.detected_by == "bundle" and _is_bundled(folder, row):
         return {"program": ("bundle", "exec", row.program)}
     own = _program_folders(folder, row)
@@ -228,7 +231,7 @@ def _is_configured(folder: ProjectFolder, row: LinterRow) -> bool:
     return any(here.shows(evidence) for here in folders for evidence in row.configured)
 
 
-def _find_formatter(folder: ProjectFolder, row: LinterRow, words: Placeholders) -> Placeholders:
+def _find_formatter(folder: ProjectFolder, row: LinterRow, placeholders: Placeholders) -> Placeholders:
     """The placeholders of a formatter. For Node this is prettier or the script `format`. For Python it is black if the
     project is configured for it, else ruff if the project is linted with ruff."""
     if row.kind == "node":
@@ -242,7 +245,7 @@ def _find_formatter(folder: ProjectFolder, row: LinterRow, words: Placeholders) 
         black = folder.find_program("black", own=_program_folders(folder, row))
         if black:
             return {"formatter": (black, "--quiet")}
-    return {"formatter": (*words["program"], "format", "--force-exclude")} if row.name == "ruff" else {}
+    return {"formatter": (*placeholders["program"], "format", "--force-exclude")} if row.name == "ruff" else {}
 
 
 @frozen
@@ -335,13 +338,13 @@ def _make_setup(folder: ProjectFolder, row: PackageManagerRow, lock: str) -> Pac
 
 
 def _install_commands(folder: ProjectFolder, row: PackageManagerRow, lock: str) -> tuple[tuple[str, ...], ...]:
-    words = {
+    placeholders = {
         "where": tuple(python_projects.pytest_group_option(folder.folder).split()) if row.name == "uv" else (),
         "wrapper": (f"./{row.wrapper}" if row.wrapper in folder.names else row.program,),
     }
     if row.name == "yarn" and lock and ".yarnrc.yml" in folder.names:  # yarn 2 and later name it anew
         return (("yarn", "install", "--immutable"),)
-    command = fill_command(row.install_command if lock else row.unlocked_install_command, words)
+    command = fill_command(row.install_command if lock else row.unlocked_install_command, placeholders)
     return (command,) if command else ()
 
 
@@ -361,15 +364,15 @@ def _pip_commands(folder: ProjectFolder, *packages: str) -> tuple[tuple[str, ...
     """The commands that install into the environment of the project, or of a folder above it. If there is none, it is
     made. An environment may have no pip: uv makes it without, and installs into it by itself."""
     environment = python_projects.find_environment(folder.workspace, folder.top) or folder.workspace / ".venv"
-    place = os.path.relpath(environment, folder.workspace)
-    install = (f"{place}/bin/pip", "install", *packages)
+    environment_path = os.path.relpath(environment, folder.workspace)
+    install = (f"{environment_path}/bin/pip", "install", *packages)
     if (environment / "bin" / "pip").exists():
         return (install,)
     if not (environment / "bin" / "python").exists():
-        return (("python3", "-m", "venv", place), install)
+        return (("python3", "-m", "venv", environment_path), install)
     if _is_made_by_uv(environment) and folder.find_program("uv"):
-        return (("uv", "pip", "install", "--python", place, *packages),)
-    python = f"{place}/bin/python"
+        return (("uv", "pip", "install", "--python", environment_path, *packages),)
+    python = f"{environment_path}/bin/python"
     return ((python, "-m", "ensurepip"), (python, "-m", "pip", "install", *packages))
 
 

@@ -133,11 +133,12 @@ def find_installations(top: Path, packages_by_path: PackagesByPath, path: str = 
 
 
 def _make_installation(packages: PackageSetup, packages_by_path: PackagesByPath, top: Path) -> Installation:
-    places = _package_folders(packages, packages_by_path, top)
-    present = tuple(place for place in places if os.path.lexists(top / place))
+    folders = _package_folders(packages, packages_by_path, top)
+    present = tuple(folder for folder in folders if os.path.lexists(top / folder))
     # Every tool but pnpm keeps the packages of a whole workspace at its top.
-    made = places if packages.manager == "pnpm" else places[:1]
-    return Installation(packages, packages.commands, tuple(place for place in made if place not in present), present)
+    expected = folders if packages.manager == "pnpm" else folders[:1]
+    created = tuple(folder for folder in expected if folder not in present)
+    return Installation(packages, packages.commands, created, present)
 
 
 def _package_folders(packages: PackageSetup, packages_by_path: PackagesByPath, top: Path) -> list[str]:
@@ -186,17 +187,17 @@ def installation_failure(command: Sequence[str], done: CommandResult, hosts: Seq
     """The error of an installation that failed. It names a host that was not reached, or else the last error that the
     tool printed."""
     line = shlex.join(command)
-    lines = [text for text in done.output.splitlines() if text.strip() and not _NETWORK_REPORT.match(text)]
+    own_lines = [text for text in done.output.splitlines() if text.strip() and not _NETWORK_REPORT.match(text)]
     for host, ending, why in _NETWORK_REPORT.findall(done.output):
         if ending == "cannot be reached":
             return RetryLater(f"{host} {ending}{why}", "check your network, then try again")
-        if any(host in text for text in lines):
+        if any(host in text for text in own_lines):
             return CannotRun(
                 f"`{line}` asked for {host}, which is not one of its registries ({', '.join(hosts)})",
                 "if the project needs packages from there, add it to `hosts` of this workspace: clawpy config",
             )
-    last = _last_error(lines)
-    return FlowError(f"`{line}` ended with exit code {done.exit_code}: {sanitise(last.strip())[:300]}")
+    error = _last_error(own_lines)
+    return FlowError(f"`{line}` ended with exit code {done.exit_code}: {sanitise(error.strip())[:300]}")
 
 
 def _last_error(lines: Sequence[str]) -> str:

@@ -39,22 +39,22 @@ Placeholders = dict[str, tuple[str, ...]]
 _BRACES = re.compile(r"\{(-*\w*)\}")
 
 
-def fill_command(template: str, words: Placeholders) -> tuple[str, ...] | None:
+def fill_command(template: str, placeholders: Placeholders) -> tuple[str, ...] | None:
     """A command of the table with its placeholders replaced; None if one of them is unknown."""
     argv: list[str] = []
     for word in shlex.split(template):
-        if any(name not in words for name in _BRACES.findall(word)):
+        if any(name not in placeholders for name in _BRACES.findall(word)):
             return None
         placeholder = _BRACES.fullmatch(word)
         if placeholder is not None:
-            argv += words[placeholder[1]]
+            argv += placeholders[placeholder[1]]
         else:
-            argv.append(_fill_text(word, words))
+            argv.append(_fill_text(word, placeholders))
     return tuple(argv)
 
 
-def _fill_text(text: str, words: Placeholders) -> str:
-    return _BRACES.sub(lambda match: " ".join(words[match[1]]), text)
+def _fill_text(text: str, placeholders: Placeholders) -> str:
+    return _BRACES.sub(lambda match: " ".join(placeholders[match[1]]), text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,11 +94,11 @@ class ProjectTool:
             return self.install
         return missing_fix(missing, self.install or "install what the project needs")
 
-    def _fill_command(self, template: str, words: Placeholders) -> Command | None:
+    def _fill_command(self, template: str, placeholders: Placeholders) -> Command | None:
         """A command of the row with its placeholders replaced; None if one of them is unknown."""
-        words = {**self.placeholders, **words}
-        argv = fill_command(template, words)
-        environment = {name: _fill_text(value, words) for name, value in self.row.environment.items()}
+        placeholders = {**self.placeholders, **placeholders}
+        argv = fill_command(template, placeholders)
+        environment = {name: _fill_text(value, placeholders) for name, value in self.row.environment.items()}
         if argv is None:
             return None
         return Command(argv, environment, self.row.exit_codes, created_files=self.row.created_files)
@@ -141,8 +141,8 @@ class Toolchain(ProjectTool):
         if name:
             extra.write_text(text, encoding="utf-8")
         paths = {"folder": self.folder, "report": report, "scratch": report.parent, "extra": extra}
-        words = _test_placeholders(self.row, tests) | {name: (str(place),) for name, place in paths.items()}
-        command = self._fill_command(self.row.single if tests else self.row.test_command, words)
+        placeholders = _test_placeholders(self.row, tests) | {name: (str(path),) for name, path in paths.items()}
+        command = self._fill_command(self.row.single if tests else self.row.test_command, placeholders)
         if command is None:
             raise ValueError(f"{self.row.name}: its command contains an unknown placeholder")
         argv, environment = command.argv, dict(command.environment)
@@ -222,11 +222,11 @@ class Linter(ProjectTool):
 
     def _fill_paths(self, template: str, paths: Sequence[str], scratch: Path) -> Command | None:
         folders = sorted({str(PurePosixPath(path).parent) for path in paths})
-        words = {
+        placeholders = {
             "paths": tuple(map(as_operand, paths)) or (".",), "scratch": (str(scratch),),
             "packages": tuple(f"./{folder}" if folder != "." else "." for folder in folders) or ("./...",),
         }  # fmt: skip
-        return self._fill_command(template, words)
+        return self._fill_command(template, placeholders)
 
     def covers(self, path: str) -> bool:
         """Whether it reads a file, by the file's suffix."""
@@ -273,9 +273,9 @@ def _go_pattern(names: Sequence[str]) -> str:
 
 
 def _go_package(folder: Path, path: str) -> list[str]:
-    place = PurePosixPath(path).parent
-    has_tests = path.endswith(".go") and any((folder / place).glob("*_test.go"))
-    return ["./" if str(place) == "." else f"./{place}"] if has_tests else []
+    package = PurePosixPath(path).parent
+    has_tests = path.endswith(".go") and any((folder / package).glob("*_test.go"))
+    return ["./" if str(package) == "." else f"./{package}"] if has_tests else []
 
 
 @frozen
@@ -301,14 +301,14 @@ def read_findings(name: str, output: str) -> list[Finding]:
     return list(_read_clippy(output) if name == "clippy" else _read_lines(TABLES["findings"][name], output))
 
 
-def _read_lines(form: Mapping[str, Any], output: str) -> Iterator[Finding]:
-    pattern, heading = "".join(form["line"]), form.get("heading", "(?!)")
+def _read_lines(table: Mapping[str, Any], output: str) -> Iterator[Finding]:
+    pattern, heading = "".join(table["line"]), table.get("heading", "(?!)")
     file = ""
     for line in output.splitlines():
         if match := re.match(pattern, line):
             groups = match.groupdict()
-            path, message = groups.get("path", file).removeprefix("./"), groups.get("message", form.get("message", ""))
-            rule = (groups.get("rule") or form["rule"]).rstrip(":")
+            path, message = groups.get("path", file).removeprefix("./"), groups.get("message", table.get("message", ""))
+            rule = (groups.get("rule") or table["rule"]).rstrip(":")
             yield Finding(path, int(groups.get("line", 0)), rule, message.strip())
         elif match := re.match(heading, line):
             file = match["path"].strip()
@@ -359,10 +359,10 @@ def _compile_patterns() -> tuple[tuple[str, re.Pattern[str], str], ...]:
     patterns = []
     for kind, row in MISSING_KINDS.items():
         for sign in row["signs"]:
-            text, alias = (sign["says"], sign["as"]) if isinstance(sign, dict) else ("".join(sign), "")
+            message, alias = (sign["says"], sign["as"]) if isinstance(sign, dict) else ("".join(sign), "")
             for name, expression in TABLES["missing_names"].items():
-                text = text.replace(name, expression)
-            patterns.append((kind, re.compile(text, re.MULTILINE), alias))
+                message = message.replace(name, expression)
+            patterns.append((kind, re.compile(message, re.MULTILINE), alias))
     return tuple(patterns)
 
 

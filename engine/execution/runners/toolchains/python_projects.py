@@ -38,8 +38,8 @@ def is_collected(folder: Path, inside: str) -> bool:
     """Whether pytest in `folder` is configured to collect the folder `inside` below it (`testpaths`)."""
     paths: list[str] = []
     try:
-        own = read_toml(folder / "pyproject.toml")["tool"]["pytest"]["ini_options"]["testpaths"]
-        paths += own.split() if isinstance(own, str) else map(str, own)
+        configured = read_toml(folder / "pyproject.toml")["tool"]["pytest"]["ini_options"]["testpaths"]
+        paths += configured.split() if isinstance(configured, str) else map(str, configured)
     except (KeyError, TypeError):
         pass
     for name in ("pytest.ini", "tox.ini", "setup.cfg"):
@@ -55,7 +55,7 @@ def _path_and_parents(path: str) -> list[str]:
 def is_external_module(module: str, folder: Path, workspace: Path) -> bool:
     """Whether a module was never part of the project, so that it must be installed."""
     folders = [base / name for base in {folder, workspace} for name in ("", "src", "tests")]
-    if any((place / module).is_dir() or (place / f"{module}.py").is_file() for place in folders):
+    if any((base / module).is_dir() or (base / f"{module}.py").is_file() for base in folders):
         return False
     paths = [f":(glob)**/{module}.py", f":(glob)**/{module}/**/*.py"]
     try:
@@ -94,18 +94,18 @@ def managed_environments(workspace: Path) -> Iterator[tuple[str, Path]]:
 
 def _poetry_environments(workspace: Path) -> list[Path]:
     project = read_toml(workspace / "pyproject.toml")
-    own = _table(project, "tool", "poetry")
-    name = own.get("name") or _table(project, "project").get("name") or workspace.name
-    if not own and not (workspace / "poetry.lock").is_file():
+    poetry = _table(project, "tool", "poetry")
+    name = poetry.get("name") or _table(project, "project").get("name") or workspace.name
+    if not poetry and not (workspace / "poetry.lock").is_file():
         return []
     settings = read_toml(platformdirs.user_config_path("pypoetry", roaming=True) / "config.toml")
     cache = os.environ.get("POETRY_CACHE_DIR") or settings.get("cache-dir") or platformdirs.user_cache_dir("pypoetry")
-    place = os.environ.get("POETRY_VIRTUALENVS_PATH") or _table(settings, "virtualenvs").get("path")
-    root = Path(str(place or "{cache-dir}/virtualenvs").replace("{cache-dir}", str(cache)))
-    plain = re.sub(r"[ $`!*@\"\\\r\n\t]", "_", str(name).lower())[:42]
-    begin = f"{plain}-{_short_hash(os.path.normcase(os.path.realpath(workspace)))}"
-    chosen = _table(read_toml(root / "envs.toml"), begin).get("minor", "")
-    homes = sorted(_list_subfolders(root, f"{begin}-py"), key=_python_version, reverse=True)
+    location = os.environ.get("POETRY_VIRTUALENVS_PATH") or _table(settings, "virtualenvs").get("path")
+    root = Path(str(location or "{cache-dir}/virtualenvs").replace("{cache-dir}", str(cache)))
+    safe_name = re.sub(r"[ $`!*@\"\\\r\n\t]", "_", str(name).lower())[:42]
+    prefix = f"{safe_name}-{_short_hash(os.path.normcase(os.path.realpath(workspace)))}"
+    chosen = _table(read_toml(root / "envs.toml"), prefix).get("minor", "")
+    homes = sorted(_list_subfolders(root, f"{prefix}-py"), key=_python_version, reverse=True)
     return sorted(homes, key=lambda home: not home.name.endswith(f"-py{chosen}"))
 
 
@@ -114,8 +114,8 @@ def _pipenv_environments(workspace: Path) -> list[Path]:
         return []
     data = os.environ.get("XDG_DATA_HOME") or "~/.local/share"
     root = Path(os.environ.get("WORKON_HOME") or f"{data}/virtualenvs").expanduser()
-    plain = re.sub(r"[ &$`!*@\"()\[\]\\\r\n\t]", "_", workspace.name)[:42]
-    return _list_subfolders(root, f"{plain}-{_short_hash(str(workspace / 'Pipfile'))}")
+    safe_name = re.sub(r"[ &$`!*@\"()\[\]\\\r\n\t]", "_", workspace.name)[:42]
+    return _list_subfolders(root, f"{safe_name}-{_short_hash(str(workspace / 'Pipfile'))}")
 
 
 def _table(document: dict[str, Any], *names: str) -> dict[str, Any]:
@@ -134,9 +134,9 @@ def _python_version(home: Path) -> list[int]:
     return [int(number) for number in re.findall(r"\d+", home.name.rpartition("-py")[2])]
 
 
-def _list_subfolders(root: Path, begin: str) -> list[Path]:
-    """The folders in `root` whose names begin with `begin`."""
-    return sorted(place for place in root.glob(f"{glob.escape(begin)}*") if place.is_dir())
+def _list_subfolders(root: Path, prefix: str) -> list[Path]:
+    """The folders in `root` whose names begin with `prefix`."""
+    return sorted(folder for folder in root.glob(f"{glob.escape(prefix)}*") if folder.is_dir())
 
 
 def pytest_group_option(workspace: Path) -> str:
@@ -192,12 +192,12 @@ def _exits_zero(argv: Sequence[str]) -> bool:
     environment = {name: os.environ[name] for name in ("HOME", "PYENV_ROOT") if name in os.environ}
     environment["PATH"] = os.defpath
     try:
-        done = subprocess.run(
+        result = subprocess.run(
             argv, cwd="/", env=environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=10, check=False
         )
     except (OSError, subprocess.TimeoutExpired):
         return False
-    return done.returncode == 0
+    return result.returncode == 0
 
 
 def is_python_project(folder: Path) -> bool:
@@ -206,15 +206,15 @@ def is_python_project(folder: Path) -> bool:
     names = ("pyproject.toml", "setup.py", "setup.cfg", "pytest.ini", "conftest.py", "tox.ini", "requirements.txt")
     if any((folder / name).is_file() for name in names):
         return True
-    near = (folder, folder / "tests", folder / "test")
-    return any(is_test_file(file.name) for place in near if place.is_dir() for file in place.iterdir())
+    folders = [subfolder for name in ("", "tests", "test") if (subfolder := folder / name).is_dir()]
+    return any(is_test_file(file.name) for subfolder in folders for file in subfolder.iterdir())
 
 
 def find_environment(workspace: Path, top: Path) -> Path | None:
     """The folder of the environment of a project: its own, or that of the nearest folder above it up to the `top` of
     the repository. None if there is none."""
-    places = (folder / name for folder in folders_up_to(workspace, top) for name in ENVIRONMENTS)
-    return next((place for place in places if (place / "bin").is_dir()), None)
+    candidates = (folder / name for folder in folders_up_to(workspace, top) for name in ENVIRONMENTS)
+    return next((candidate for candidate in candidates if (candidate / "bin").is_dir()), None)
 
 
 def find_interpreters(workspace: Path, top: Path) -> list[Interpreter]:
@@ -230,10 +230,12 @@ def find_interpreters(workspace: Path, top: Path) -> list[Interpreter]:
 def _find_environments(folder: Path, top: Path) -> Iterator[Interpreter]:
     for name in filter(None, [*ENVIRONMENTS, os.environ.get("UV_PROJECT_ENVIRONMENT", "")]):
         for program in ("bin/python", "bin/python3", "Scripts/python.exe"):
-            if (place := folder / name / program).exists():
-                yield Interpreter(str(folder.relative_to(top) / name) if folder.is_relative_to(top) else name, place)
+            if (interpreter := folder / name / program).exists():
+                where = str(folder.relative_to(top) / name) if folder.is_relative_to(top) else name
+                yield Interpreter(where, interpreter)
                 break
-    yield from (Interpreter(f"{manager}'s environment", place) for manager, place in managed_environments(folder))
+    for manager, interpreter in managed_environments(folder):
+        yield Interpreter(f"{manager}'s environment", interpreter)
 
 
 _COVERAGE_SETTING = re.compile(r"^\[(?:tool\.)?coverage\b|--cov\b|pytest-cov", re.M)
