@@ -21,8 +21,8 @@ from engine.clock import FakeClock
 from engine.execution.runners.model.host_client import ModelHost
 from engine.execution.sandbox.ladder import NoSandbox, find_best_sandbox
 from engine.hierarchy.teaching import run_round
+from engine.learning.learnings.findings import SessionRecord
 from engine.learning.learnings.rules import find_learnings
-from engine.learning.learnings.session_records import SessionRecord
 from engine.model import Learning, LearningScope, Refusal, Score, Trust
 from tests.conftest import MONDAY_MORNING
 from tests.execution.model.world import KEY, ModelWorld

@@ -1,11 +1,11 @@
 """Learnings: what was learned from sessions, stored as Markdown, and promoted from team to session, project and global
 scope (SPEC 6, 1.12).
 
-`rules` and `questions` make `findings` from `session_records`. `extraction` writes them into the `store`, which
-consists of Markdown pages (`page`) of `entries`. `promotion` plans promotions by `recurrence`, `provenance` plans
-retractions, and `chain` carries out the plans. `learnings` is the service, and `prompt_part` puts learnings into
+`rules` and `questions` make `findings` from records of sessions. `extraction` writes them into the `store`, which
+consists of Markdown pages (`page`) of `entries`. `promotion` plans promotions by `recurrence`, and retractions by the
+provenance of entries; `chain` carries out the plans. `learnings` is the service, and `prompt_part` puts learnings into
 prompts. A lesson has the same id here, in leaders' patterns, in souls and in learned guidance.
 
 It may import hierarchy, storage, model, clock, config. It reads sessions, memory and models through
-`session_records.SessionSource`.
+`findings.SessionSource`.
 """

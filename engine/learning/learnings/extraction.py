@@ -32,15 +32,21 @@ from engine.learning.learnings.findings import (
     Basis,
     Finding,
     Impact,
+    SessionRecord,
+    SessionSource,
     rate_confidence,
     rate_importance,
 )
-from engine.learning.learnings.promotion import PromotionPlan, is_about_own_tools
-from engine.learning.learnings.provenance import Provenance, plan_retraction, retracted_lessons
+from engine.learning.learnings.promotion import (
+    PromotionPlan,
+    Provenance,
+    is_about_own_tools,
+    plan_retraction,
+    retracted_lessons,
+)
 from engine.learning.learnings.questions import ask_learnings
 from engine.learning.learnings.recurrence import find_names
 from engine.learning.learnings.rules import find_learnings, findings_of_entry
-from engine.learning.learnings.session_records import SessionRecord, SessionSource
 from engine.learning.learnings.store import Change, LearningFiles, add_entry
 from engine.model import (
     Asks,
@@ -146,17 +152,21 @@ class Extraction:
         is_flow = record.view.flow is not None
         lines = [] if is_flow else list(self._sessions.transcript(session_id))
         findings = [*find_learnings(record), *find_assumptions(lines, tuple(self._sessions.secrets()))]
-        by, fault = "rules", ""
-        if ask and not is_flow:
-            try:
-                claims = ask_learnings(self._model, record, lines)
-            except NoAnswer as error:
-                fault = f"no model said what {session_id} taught, the rules did: {error}"
-                log.warning(fault)
-            else:
-                findings += claims or ()
-                by = "rules" if claims is None else "rules and model"
+        claims, fault = self._ask_model(record, lines) if ask and not is_flow else (None, "")
+        findings += claims or ()
+        by = "rules" if claims is None else "rules and model"
         return self._write(record, findings, record.view.ended_at or record.view.created_at, erasures, by=by), fault
+
+    def _ask_model(
+        self, record: SessionRecord, lines: Sequence[TranscriptLine]
+    ) -> tuple[Sequence[Finding] | None, str]:
+        """(findings of the configured model, None without a model or an answer; error of the model or "")."""
+        try:
+            return ask_learnings(self._model, record, lines), ""
+        except NoAnswer as error:
+            fault = f"no model said what {record.view.id} taught, the rules did: {error}"
+            log.warning(fault)
+            return None, fault
 
     def offer(self, entry: LearningEntry) -> None:
         """Offer an entry that generalises to the leader of its agent (SPEC 1.7). A second offer changes nothing.
@@ -173,38 +183,34 @@ class Extraction:
     def _write(
         self, record: SessionRecord, findings: Sequence[Finding], at: datetime, erasures: int, *, by: str = "rules"
     ) -> list[LearningEntry]:
-        secrets = tuple(self._sessions.secrets())
+        """Write the findings that are not written yet. Confirmed ones are also promoted from their team to the session.
+        Returns all new entries. Raises `NotReady`."""
         view, session = record.view, _session_scope(record)
-        team = replace(session, team=record.leader)
-        new: list[LearningEntry] = []
-        promoted: list[LearningEntry] = []
+        secrets = tuple(self._sessions.secrets())
+        safe_findings = [without_secrets(finding, secrets) for finding in findings]
         with self._files.lock:
             if self._files.erasures != erasures:
                 raise NotReady("something was forgotten meanwhile")
             known_ids = {entry.id for entry in self._files.entries(session)}
-            for finding in findings:
-                stays_in_session = finding.phase in (PROSPECTIVE, IN_FLIGHT) or finding.kind is LearningKind.PROXY
-                scope = session if stays_in_session else team
-                entry = make_entry(without_secrets(finding, secrets), scope, record, at)
-                if entry.id in known_ids:
-                    continue
-                known_ids.add(entry.id)
-                new.append(entry)
-                if stays_in_session:
-                    continue
-                if finding.general:
+            new = _make_new_entries(record, safe_findings, at, known_ids)
+            for finding, entry in new:
+                if finding.general and not _stays_in_session(finding):
                     self.offer(entry)
-                if record.leader and entry.confidence >= MIN_SESSION_CONFIDENCE:
-                    above = promoted_entry(entry, session, [EntrySource(entry.id, entry.session_id)], at)
-                    promoted += [above] if above.id not in known_ids else []
-            if new:
-                phases = tuple(dict.fromkeys(entry.phase for entry in new))
+            entries = [entry for _, entry in new]
+            above = [
+                promoted_entry(entry, session, [EntrySource(entry.id, entry.session_id)], at)
+                for entry in entries
+                if entry.scope is LearningScope.TEAM and entry.confidence >= MIN_SESSION_CONFIDENCE
+            ]
+            promoted = [entry for entry in above if entry.id not in known_ids]
+            if entries:
+                phases = tuple(dict.fromkeys(entry.phase for entry in entries))
                 extracted = LearningsExtracted(
-                    subject=view.id, workspace=view.workspace, entries=len(new), scopes=phases, by=by
+                    subject=view.id, workspace=view.workspace, entries=len(entries), scopes=phases, by=by
                 )
                 events = [extracted, *PromotionPlan(tuple(promoted)).events("establishment")]
-                self._files.apply([add_entry(entry) for entry in (*new, *promoted)], events)
-            return [*new, *promoted]
+                self._files.apply([add_entry(entry) for entry in (*entries, *promoted)], events)
+            return [*entries, *promoted]
 
     def _retire_undone(self, record: SessionRecord, at: datetime) -> None:
         """Retire the entries that say that changes were not wanted, because they were landed after all."""
@@ -231,6 +237,26 @@ def _session_scope(record: SessionRecord) -> Scope:
     return Scope(project_key(record.view.workspace), record.view.id)
 
 
+def _make_new_entries(
+    record: SessionRecord, findings: Iterable[Finding], at: datetime, known_ids: set[str]
+) -> list[tuple[Finding, LearningEntry]]:
+    """The findings whose entries have no known id, each with its entry. Their ids become known."""
+    session = _session_scope(record)
+    team = replace(session, team=record.leader)
+    new: list[tuple[Finding, LearningEntry]] = []
+    for finding in findings:
+        entry = make_entry(finding, session if _stays_in_session(finding) else team, record, at)
+        if entry.id not in known_ids:
+            known_ids.add(entry.id)
+            new.append((finding, entry))
+    return new
+
+
+def _stays_in_session(finding: Finding) -> bool:
+    """Whether a finding is written into the session scope at once: a risk, an assumption, or about the operator."""
+    return finding.phase in (PROSPECTIVE, IN_FLIGHT) or finding.kind is LearningKind.PROXY
+
+
 def find_risks(record: SessionRecord, entries: Iterable[LearningEntry]) -> list[Finding]:
     """The risks of a session at its start. They are tests that fail, and entries about failures among `entries`, which
     are those of its project and earlier sessions. Such an entry counts if it is in the project scope, has the same
@@ -240,13 +266,14 @@ def find_risks(record: SessionRecord, entries: Iterable[LearningEntry]) -> list[
         _risk(f"Tests are red before anything is changed: `{test}`.", f"red/{test}", Basis.TESTS)
         for test in record.failing
     ]
-    about: set[str] = set()
-    for entry in sorted(entries, key=lambda item: (item.scope is not LearningScope.PROJECT, -item.importance, item.id)):
-        if not entry.active or not entry.about.startswith(_RISKY) or entry.about in about:
-            continue
+    failures = [entry for entry in entries if entry.active and entry.about.startswith(_RISKY)]
+    failures.sort(key=lambda entry: (entry.scope is not LearningScope.PROJECT, -entry.importance, entry.id))
+    seen: set[str] = set()
+    for entry in failures:
         is_of_project = entry.scope is LearningScope.PROJECT
-        if is_of_project or normalise(entry.session_task) == task or named & find_names(entry.text):
-            about.add(entry.about)
+        concerns_task = normalise(entry.session_task) == task or bool(named & find_names(entry.text))
+        if entry.about not in seen and (is_of_project or concerns_task):
+            seen.add(entry.about)
             basis = Basis.REPEATED if is_of_project else Basis.SINGLE
             findings.append(_risk(f"It may go as before: {entry.text}", entry.about, basis))
     return findings[:MAX_RISKS]

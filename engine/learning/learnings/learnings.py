@@ -11,11 +11,11 @@ from engine.clock import Clock
 from engine.events import LearningKept
 from engine.learning.learnings.chain import FOLLOWED_KINDS, Chain
 from engine.learning.learnings.entries import Scope, format_time, project_key, scope_of_path
+from engine.learning.learnings.findings import SessionSource
 from engine.learning.learnings.page import Value
+from engine.learning.learnings.promotion import Provenance, mark_retracted, plan_retraction, retracted_lessons
 from engine.learning.learnings.prompt_part import prompts_with
-from engine.learning.learnings.provenance import Provenance, mark_retracted, plan_retraction, retracted_lessons
 from engine.learning.learnings.recurrence import EmbedTexts, StoredVectors
-from engine.learning.learnings.session_records import SessionSource
 from engine.learning.learnings.store import Change, LearningFiles, LearningTexts
 from engine.model import (
     Asks,

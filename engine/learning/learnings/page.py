@@ -214,15 +214,8 @@ def clean_text(text: str) -> str:
 
 
 def _parts(lines: list[str], path: str) -> list[Part]:
-    starts: list[int] = []
-    at = 0
-    while at < len(lines):
-        closing = _closing(lines, at)
-        opening = _OPENS.match(lines[at + 1]) if _strip_mark(lines[at]) == MARK and at + 1 < len(lines) else None
-        if opening and (closing or not opening["by_hand"]):
-            starts.append(at)
-            at = max(at, closing)
-        at += 1
+    """The parts of a page: the text before the first entry, and each entry, with its id and its error."""
+    starts = _find_starts(lines)
     parts = [Part(1, lines[: starts[0] if starts else len(lines)])]
     ids: set[str] = set()
     for start, end in zip(starts, [*starts, len(lines)][1:], strict=True):
@@ -237,6 +230,22 @@ def _parts(lines: list[str], path: str) -> list[Part]:
         ids.add(part.id)
         parts.append(part)
     return [part for part in parts if part.lines]
+
+
+def _find_starts(lines: list[str]) -> list[int]:
+    """The indexes of the lines at which an entry begins. One without an id must have a closing mark, because the text
+    of an entry may have such lines, too."""
+    starts: list[int] = []
+    index = 0
+    while index < len(lines):
+        closing = _closing(lines, index)
+        begins = _strip_mark(lines[index]) == MARK and index + 1 < len(lines)
+        opening = _OPENS.match(lines[index + 1]) if begins else None
+        if opening and (closing or not opening["by_hand"]):
+            starts.append(index)
+            index = max(index, closing)
+        index += 1
+    return starts
 
 
 def _closing(lines: list[str], opening: int) -> int:

@@ -1,6 +1,6 @@
-"""The gates of the promotion chain (SPEC 6.2 to 6.4). They plan which entries are promoted to their project or to all
-projects, and which are reinforced. Pure.
+"""Plans how entries spread over scopes: promotion through gates (SPEC 6.2 to 6.4), provenance and retraction (6.5).
 
+A plan says which entries are promoted to their project or to all projects, which are reinforced, and which are retired.
 If a scope already has an entry, it is reinforced instead of added, once for each session. So after a plan was carried
 out there is nothing left to plan. An entry is not promoted if it is retired, needs a review, is about the operator or
 an agent's own tools, or is a risk or an assumption. An entry that the operator retired does not come back. Quotes (SPEC
@@ -10,11 +10,11 @@ an agent's own tools, or is a risk or an assumption. An entry that the operator 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 
-from engine.events import Event, LearningPromoted, LearningReinforced
+from engine.events import Event, LearningPromoted, LearningReinforced, LearningRetracted
 from engine.frozen import frozen
 from engine.learning.learnings.entries import UNAPPROVED, Scope, format_sources, format_time, promoted_entry
 from engine.learning.learnings.findings import (
@@ -28,14 +28,20 @@ from engine.learning.learnings.findings import (
     rate_confidence,
 )
 from engine.learning.learnings.page import Value
-from engine.learning.learnings.recurrence import Cluster, Vectors, find_clusters, find_matches
+from engine.learning.learnings.recurrence import Cluster, Vectors, comparison_key, find_clusters, find_matches
 from engine.learning.learnings.store import Change, add_entry
-from engine.model import EntrySource, LearningEntry, LearningKind, LearningStatus, Trust
+from engine.model import EntrySource, LearningEntry, LearningKind, LearningScope, LearningStatus, RetractReport, Trust
 from engine.model.base import lowest_trust, may_guide
+from engine.storage import state
+from engine.storage.database import Database, Transaction
 
 REPEATED_CONFIDENCE = CONFIDENCE_BY_BASIS[Basis.REPEATED][0]
 MIN_SESSIONS = 3
 """Minimum number of sessions before a single observation counts as repeated."""
+
+
+RETRACTED = "learnings.retracted"
+"""Key in the state table: the ids of the lessons that the operator retracted."""
 
 
 def is_about_own_tools(entry: LearningEntry) -> bool:
@@ -111,15 +117,26 @@ def plan_project(
         entry for entry in entries if is_promotable(entry) and entry.session_id and not is_about_own_tools(entry)
     ]
     existing = [entry for entry in project_entries if entry.kind is not LearningKind.PROXY]
-    sources = {source.entry for entry in existing for source in entry.promoted_from}
-    matched = _match_entries(promotable, existing, vectors) | _match_quotes(promotable, existing, vectors)
-    unmatched = [entry for entry in promotable if entry.id not in matched and entry.id not in sources]
-    # Entries with the same words but different types are one entry: the first is promoted, the other reinforces it.
-    promoted = [_promote_cluster(cluster, scope, now) for cluster in find_clusters(unmatched, vectors)]
-    first_by_id = {entry.id: entry for entry in reversed([*existing, *promoted])}
-    new = [entry for entry in promoted if first_by_id[entry.id] is entry]
+    new = _promote_recurring(promotable, existing, scope, vectors, now)
     work_by_session = {entry.session_id: entry.work for entry in entries}
     return PromotionPlan(tuple(new), _find_reinforced(promotable, [*existing, *new], vectors, work_by_session))
+
+
+def _promote_recurring(
+    promotable: Sequence[LearningEntry],
+    existing: Sequence[LearningEntry],
+    scope: Scope,
+    vectors: Vectors,
+    now: datetime,
+) -> list[LearningEntry]:
+    """The project entries that clusters of entries become, without those that match an existing entry. Entries with the
+    same words but different types are one entry: the first is promoted, the other reinforces it."""
+    source_ids = {source.entry for entry in existing for source in entry.promoted_from}
+    matched = _match_entries(promotable, existing, vectors) | _match_quotes(promotable, existing, vectors)
+    unmatched = [entry for entry in promotable if entry.id not in matched and entry.id not in source_ids]
+    promoted = [_promote_cluster(cluster, scope, now) for cluster in find_clusters(unmatched, vectors)]
+    first_by_id = {entry.id: entry for entry in reversed([*existing, *promoted])}
+    return [entry for entry in promoted if first_by_id[entry.id] is entry]
 
 
 def plan_global(
@@ -243,14 +260,129 @@ def _find_reinforced(
     work_by_session: Mapping[str, str],
 ) -> tuple[tuple[LearningEntry, tuple[str, ...]], ...]:
     """The existing entries that `entries` match, each with the sessions that are not counted yet."""
-    matching: dict[str, set[str]] = defaultdict(set)
     work_by_id = {entry.id: entry.work for entry in entries}
-    for id, entry in _match_entries(entries, existing, vectors).items():
-        matching[entry.id].add(work_by_id[id])
+    matching_work: dict[str, set[str]] = defaultdict(set)
+    for id, match in _match_entries(entries, existing, vectors).items():
+        matching_work[match.id].add(work_by_id[id])
     reinforced = []
     for entry in sorted(existing, key=lambda entry: entry.id):
-        if entry.active and not entry.review:
-            sources = {work_by_session.get(source.session, source.session) for source in entry.promoted_from}
-            if new := matching[entry.id] - sources - set(entry.reinforced_by):
-                reinforced.append((entry, tuple(sorted(new))))
+        source_work = {work_by_session.get(source.session, source.session) for source in entry.promoted_from}
+        new_work = matching_work[entry.id] - source_work - set(entry.reinforced_by)
+        if new_work and entry.active and not entry.review:
+            reinforced.append((entry, tuple(sorted(new_work))))
     return tuple(reinforced)
+
+
+@dataclass(slots=True)
+class Provenance:
+    """The entries of a home by their ids, with their sources and descendants."""
+
+    entries: Mapping[str, LearningEntry]
+    became: Mapping[str, list[str]]
+    """For the id of each entry, the ids of the entries that were promoted from it or into which it was merged."""
+
+    @classmethod
+    def trace(cls, entries: Iterable[LearningEntry]) -> Provenance:
+        """The provenance of all entries of a home."""
+        by_id = {item.id: item for item in entries}
+        became: dict[str, list[str]] = defaultdict(list)
+        for entry in by_id.values():
+            for source in entry.promoted_from:
+                became[source.entry].append(entry.id)
+            if entry.merged_into:
+                became[entry.id].append(entry.merged_into)
+        return cls(by_id, became)
+
+    def sources(self, entry: LearningEntry) -> tuple[list[LearningEntry], list[str]]:
+        """(entries from which an entry was promoted, directly or in steps, nearest first; ids of those that are in no
+        file)."""
+        return self._walk(entry.id, lambda id: [source.entry for source in self.entries[id].promoted_from])
+
+    def descendants(self, entry: str) -> list[LearningEntry]:
+        """The entries promoted from an entry, directly or in steps, the nearest first."""
+        return self._walk(entry, lambda id: self.became.get(id, ()))[0]
+
+    def sessions(self, entry: LearningEntry) -> tuple[str, ...]:
+        """The sessions that an entry comes from, sorted."""
+        entries = [entry, *self.sources(entry)[0]]
+        named = {entry.session_id for entry in entries} | {
+            source.session for entry in entries for source in entry.promoted_from
+        }
+        return tuple(sorted(named - {""}))
+
+    def _walk(self, start: str, step: Callable[[str], Iterable[str]]) -> tuple[list[LearningEntry], list[str]]:
+        """(entries reached from `start` by repeated steps, nearest first; names that are no entry)."""
+        reached: dict[str, LearningEntry] = {}
+        missing: dict[str, None] = {}
+        frontier = [start]
+        while frontier:
+            names = list(dict.fromkeys(name for id in frontier for name in step(id)))
+            missing |= dict.fromkeys(name for name in names if name not in self.entries)
+            frontier = [name for name in names if name in self.entries and name not in reached and name != start]
+            reached |= {name: self.entries[name] for name in frontier}
+        return list(reached.values()), list(missing)
+
+
+def plan_retraction(
+    entry: LearningEntry, provenance: Provenance, reason: str, now: datetime
+) -> tuple[list[Change], LearningRetracted, RetractReport]:
+    """Plan the retraction of an entry. The entry is retired; if it is that of a session, so is the same entry of the
+    team. Entries that were promoted from it, or have its lesson in another project, need the operator's review, and are
+    in no prompt until then."""
+    retired = [entry, *_same_in_team(entry, provenance)]
+    retired_ids = {entry.id for entry in retired}
+    dependent = _find_dependent(entry, retired, provenance)
+    queued = [entry for entry in dependent if entry.active and entry.id not in retired_ids]
+    because = reason.strip() or "you retracted it"
+    ended = {"status": LearningStatus.RETIRED.value, "retired_because": because, "review": "", "review_since": ""}
+    review = f"its source, or an entry that says the same, was retracted ({entry.id}): {because}"
+    changes = [Change(entry.path, entry.id, ended) for entry in retired]
+    changes += [
+        Change(entry.path, entry.id, {"review": review, "review_since": format_time(now)})
+        for entry in queued
+        if not entry.review
+    ]
+    sessions, ids = provenance.sessions(entry), tuple(entry.id for entry in queued)
+    event = LearningRetracted(
+        subject=entry.id, workspace=entry.workspace, reason=because, queued=ids, sessions=sessions
+    )
+    return changes, event, RetractReport(tuple(entry.id for entry in retired), ids, sessions)
+
+
+def _same_in_team(entry: LearningEntry, provenance: Provenance) -> list[LearningEntry]:
+    """The active entries of teams that are the same as an entry of their session. They were promoted to it."""
+    if entry.scope is not LearningScope.SESSION:
+        return []
+    return [
+        source
+        for source in provenance.sources(entry)[0]
+        if source.active and source.session_id == entry.session_id and comparison_key(source) == comparison_key(entry)
+    ]
+
+
+def _find_dependent(
+    entry: LearningEntry, retired: Sequence[LearningEntry], provenance: Provenance
+) -> list[LearningEntry]:
+    """The entries that were promoted from a retired one, and those of projects with the lesson of `entry`."""
+    dependent = {above.id: above for each in retired for above in provenance.descendants(each.id)}
+    high = (LearningScope.PROJECT, LearningScope.GLOBAL)
+    for other in provenance.entries.values():
+        if other.lesson == entry.lesson and other.scope in high:
+            dependent[other.id] = other
+    return list(dependent.values())
+
+
+def retracted_lessons(database: Database) -> frozenset[str]:
+    """The lessons that the operator retracted."""
+    with database.read() as session:
+        return frozenset(state.get(session, RETRACTED, ()))
+
+
+def mark_retracted(database: Database, lesson: str, *, is_valid: bool) -> None:
+    """Store that a lesson is retracted, or that it `is_valid` again."""
+
+    def update(tx: Transaction) -> None:
+        others = set(state.get(tx.session, RETRACTED, ())) - {lesson}
+        state.put(tx, RETRACTED, sorted(others if is_valid else {*others, lesson}))
+
+    database.write(update)

@@ -21,10 +21,10 @@ from engine.learning.learnings.findings import (
     Basis,
     Finding,
     Impact,
+    SessionRecord,
     rate_confidence,
     rate_importance,
 )
-from engine.learning.learnings.session_records import SessionRecord
 from engine.model import (
     Asks,
     LearningEntry,

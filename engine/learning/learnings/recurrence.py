@@ -16,7 +16,7 @@ import hashlib
 import logging
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import Any
 
@@ -173,9 +173,6 @@ def hash_text(text: str) -> str:
     return hashlib.sha256(text.encode(errors="replace")).hexdigest()[:32]
 
 
-# -- clusters
-
-
 @frozen
 class Cluster:
     """Entries that are the same."""
@@ -226,8 +223,12 @@ def find_matches(
     entries: Iterable[LearningEntry], candidates: Iterable[LearningEntry], vectors: Vectors
 ) -> dict[str, LearningEntry]:
     """For the id of each entry, the nearest candidate that is the same. Entries without one are left out."""
-    by_key = _group_wordings(candidates)
-    pairs = [(wordings, by_key[key]) for key, wordings in _group_wordings(entries).items() if key in by_key]
+    candidates_by_key = _group_wordings(candidates)
+    pairs = [
+        (wordings, candidates_by_key[key])
+        for key, wordings in _group_wordings(entries).items()
+        if key in candidates_by_key
+    ]
     _load_vectors([wording for wordings, others in pairs for wording in (*wordings, *others)], vectors)
     matches: dict[str, LearningEntry] = {}
     for wordings, others in pairs:
@@ -284,13 +285,23 @@ def _make_cluster(wordings: Sequence[_Wording]) -> Cluster:
 
 def _find_similar(wordings: Sequence[_Wording], others: Sequence[_Wording]) -> list[list[int]]:
     """For each wording, the indexes of the others that are the same, nearest first."""
-    import numpy
-
     by_words = {other.words: index for index, other in enumerate(others)}
     similar = [[by_words[wording.words]] if wording.words in by_words else [] for wording in wordings]
     rows, columns = ([index for index, each in enumerate(group) if each.vector] for group in (wordings, others))
+    for row, nearest in _find_near_vectors(wordings, rows, others, columns):
+        similar[row] += [other for other in nearest if other not in similar[row]]
+    return similar
+
+
+def _find_near_vectors(
+    wordings: Sequence[_Wording], rows: Sequence[int], others: Sequence[_Wording], columns: Sequence[int]
+) -> Iterator[tuple[int, list[int]]]:
+    """For each of the `rows`, which are indexes of wordings with a vector, the `columns` whose vectors are near and
+    whose words are on no other side of a pair of opposites, nearest first."""
     if not rows or not columns:
-        return similar
+        return
+    import numpy
+
     matrix = _stack_vectors(others, columns)
     column_sides = numpy.array([find_sides(others[index].text) for index in columns], dtype=numpy.int8)
     for start in range(0, len(rows), BATCH_ROWS):
@@ -299,9 +310,8 @@ def _find_similar(wordings: Sequence[_Wording], others: Sequence[_Wording]) -> l
             row_sides = numpy.array(find_sides(wordings[row].text), dtype=numpy.int8)
             cosines[(column_sides * row_sides < 0).any(axis=1)] = -1.0
             near = numpy.flatnonzero(cosines >= MIN_SIMILARITY - ROUNDING)
-            nearest = (columns[place] for place in near[numpy.argsort(-cosines[near], kind="stable")])
-            similar[row] += [other for other in nearest if other not in similar[row]]
-    return similar
+            nearest = near[numpy.argsort(-cosines[near], kind="stable")]
+            yield row, [columns[place] for place in nearest]
 
 
 def _stack_vectors(wordings: Sequence[_Wording], indexes: Sequence[int]) -> Any:

@@ -12,7 +12,7 @@ else's prompt is a quote.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from engine.frozen import frozen
@@ -28,10 +28,11 @@ from engine.learning.learnings.findings import (
     Basis,
     Finding,
     Impact,
+    SessionRecord,
+    Statement,
     rate_confidence,
     rate_importance,
 )
-from engine.learning.learnings.session_records import SessionRecord, Statement
 from engine.model import LearningKind, LearningType, PermissionRequest, SessionState, Trust
 from engine.model.base import trust_of_names
 from engine.model.learnings import Correction, Rule, added_sentences, distil, normalise, split_sentences
@@ -91,54 +92,44 @@ _TEST_FINDINGS = {
 
 def find_learnings(record: SessionRecord) -> list[Finding]:
     """The findings of a session by rules, each once, in the order of the session."""
-    view = record.view
     findings: list[Finding] = []
     for entry in record.entries:
         findings += findings_of_entry(entry, record)
     for request in record.permissions:
         findings += _read_permission(request, record)
-    if view.error and view.state in (SessionState.FAILED, SessionState.BLOCKED):
-        statement = f"Such work ended without a result: {_shorten(view.error)}"
-        findings.append(
-            _make_task_finding(
-                statement, f"failed/{make_signature(view.error, view.cwd)}", OBSERVATIONS, _measure_impact(record)
-            )
-        )
+    findings += _read_failure(record)
     if record.edit is not None:
         findings += correction_findings(record.edit)
     findings += [_read_statement(statement, record) for statement in record.statements]
-    once: dict[tuple[str, str, str], Finding] = {}
+    return _merge_repeated(finding for finding in findings if finding.text.strip())[:MAX_FINDINGS]
+
+
+def _merge_repeated(findings: Iterable[Finding]) -> list[Finding]:
+    """Each finding once: the first of those that say the same, or the first in the operator's words."""
+    first: dict[tuple[str, str, str], Finding] = {}
     for finding in findings:
-        if finding.text.strip():
-            key = (finding.kind.value, finding.about, "" if finding.about else normalise(finding.text))
-            former = once.setdefault(key, finding)
-            if former.trust is not Trust.OPERATOR and finding.trust is Trust.OPERATOR:
-                once[key] = finding
-    return list(once.values())[:MAX_FINDINGS]
+        key = (finding.kind.value, finding.about, "" if finding.about else normalise(finding.text))
+        earlier = first.setdefault(key, finding)
+        if earlier.trust is not Trust.OPERATOR and finding.trust is Trust.OPERATOR:
+            first[key] = finding
+    return list(first.values())
+
+
+def _read_failure(record: SessionRecord) -> list[Finding]:
+    """The finding from a session that ended with an error."""
+    view = record.view
+    if not view.error or view.state not in (SessionState.FAILED, SessionState.BLOCKED):
+        return []
+    text = f"Such work ended without a result: {_shorten(view.error)}"
+    about = f"failed/{make_signature(view.error, view.cwd)}"
+    return [_make_task_finding(text, about, OBSERVATIONS, _measure_impact(record))]
 
 
 def findings_of_entry(entry: LedgerEntry, record: SessionRecord) -> list[Finding]:
     """The findings from one ledger entry about a session."""
     payload, spent, cwd = entry.payload, _measure_impact(record), record.view.cwd
     if entry.kind in _TEST_FINDINGS:
-        made = _TEST_FINDINGS[entry.kind]
-        failing = [str(test) for test in payload.get("failing", ())]
-        healed = entry.kind == "ValidationHealed"
-        impact = replace(spent, failure_avoided=healed, reach=max(1, len(failing)))
-        return [
-            Finding(
-                LearningKind.TASK,
-                made.type,
-                made.template.format(test),
-                made.phase,
-                rate_confidence(Basis.TESTS),
-                rate_importance(impact),
-                f"{made.about}/{test}",
-                trust=trust_of_names([test]),
-                general=made.general,
-            )
-            for test in failing[:MAX_PER_ENTRY]
-        ]
+        return _read_tests(entry, spent)
     match entry.kind:
         case "AgentErred":
             message, tool = _shorten(str(payload.get("message", ""))), str(payload.get("tool", "")) or "its model"
@@ -164,6 +155,28 @@ def findings_of_entry(entry: LedgerEntry, record: SessionRecord) -> list[Finding
         case "LandingUndone" if not payload.get("left"):
             return [_read_rejected_work(record, "was landed and undone", UNDONE)]
     return []
+
+
+def _read_tests(entry: LedgerEntry, spent: Impact) -> list[Finding]:
+    """The findings about the failing tests that a ledger entry names."""
+    rule = _TEST_FINDINGS[entry.kind]
+    failing = [str(test) for test in entry.payload.get("failing", ())]
+    is_healed = entry.kind == "ValidationHealed"
+    impact = replace(spent, failure_avoided=is_healed, reach=max(1, len(failing)))
+    return [
+        Finding(
+            LearningKind.TASK,
+            rule.type,
+            rule.template.format(test),
+            rule.phase,
+            rate_confidence(Basis.TESTS),
+            rate_importance(impact),
+            f"{rule.about}/{test}",
+            trust=trust_of_names([test]),
+            general=rule.general,
+        )
+        for test in failing[:MAX_PER_ENTRY]
+    ]
 
 
 def correction_findings(edit: Correction) -> list[Finding]:

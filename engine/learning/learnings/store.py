@@ -19,7 +19,7 @@ from typing import Any
 from engine.events import Event
 from engine.files import read_plain, write_atomic
 from engine.frozen import frozen
-from engine.learning.learnings.entries import ROOT, Scope, front_matter, page_location, read_entry
+from engine.learning.learnings.entries import FOLDERS, ROOT, Scope, front_matter, page_location, read_entry
 from engine.learning.learnings.page import Page, Value
 from engine.model import LearningEntry, LearningStatus, Refusal, sanitise
 from engine.storage.database import Database, Transaction
@@ -120,11 +120,10 @@ class LearningFiles:
         for parent, names, files in os.walk(start):
             names.sort()
             if not below and Path(parent) == start:
-                names[:] = [name for name in names if name in ("tasks", "proxy-tasks")]
-            relative = Path(parent).relative_to(self._data).as_posix()
-            for name in sorted(files):
-                if name.endswith(".md") and page_location(f"{relative}/{name}") is not None:
-                    yield f"{relative}/{name}"
+                names[:] = [name for name in names if name in FOLDERS]
+            folder = Path(parent).relative_to(self._data).as_posix()
+            paths = (f"{folder}/{name}" for name in sorted(files) if name.endswith(".md"))
+            yield from (path for path in paths if page_location(path) is not None)
 
     def _read(self, path: str) -> PageContents | None:
         """The contents of a page, None if it does not exist. They are cached while the file does not change."""
@@ -234,14 +233,8 @@ class LearningFiles:
         page = self._page(path)
         before = page.data
         for change in changes:
-            if change.add:
-                if all(part.id != change.entry for part in page.entries):
-                    page.append(change.entry, change.fields, change.text or "")
-                continue
-            if not page.set_fields(change.entry, change.fields):
+            if not _apply_change(page, change):
                 log.warning("%s is not in %s any more: it was not changed", change.entry, path)
-            elif change.text is not None:
-                page.set_text(change.entry, change.text)
         if page.data != before:
             file = self._data / path
             file.parent.mkdir(parents=True, exist_ok=True)
@@ -256,6 +249,19 @@ class LearningFiles:
             raise Refusal(
                 "learnings_damaged", sanitise(f"{path} cannot be read: {error}"), "fix the file, or move it away"
             ) from error
+
+
+def _apply_change(page: Page, change: Change) -> bool:
+    """Make one change of a page. Returns False if the entry to change is not there."""
+    if change.add:
+        if all(part.id != change.entry for part in page.entries):  # a second time adds nothing
+            page.append(change.entry, change.fields, change.text or "")
+        return True
+    if not page.set_fields(change.entry, change.fields):
+        return False
+    if change.text is not None:
+        page.set_text(change.entry, change.text)
+    return True
 
 
 def texts_of(entry: LearningEntry) -> list[str]:

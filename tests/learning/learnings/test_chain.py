@@ -14,8 +14,8 @@ from engine.clock import FakeClock
 from engine.events import SessionStarted
 from engine.files import write_atomic
 from engine.learning.learnings.chain import NO_JUDGE
+from engine.learning.learnings.findings import SessionRecord
 from engine.learning.learnings.questions import JUDGE
-from engine.learning.learnings.session_records import SessionRecord
 from engine.model import Answer, LearningEntry, LearningScope, LearningStatus, Question, Refusal
 from engine.storage.database import Database
 from engine.storage.erasing import SearchTerms

@@ -9,9 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.learning.learnings.findings import Basis, Finding, Impact, rate_confidence, rate_importance
+from engine.learning.learnings.findings import (
+    Basis,
+    Finding,
+    Impact,
+    SessionRecord,
+    Statement,
+    rate_confidence,
+    rate_importance,
+)
 from engine.learning.learnings.rules import correction_findings, find_learnings
-from engine.learning.learnings.session_records import SessionRecord, Statement
 from engine.model import (
     LearningKind,
     LearningType,

@@ -15,8 +15,8 @@ import numpy
 from engine.clock import FakeClock
 from engine.events import Event, FaultReported, SessionEnded, SessionStarted
 from engine.learning.learnings.entries import entry_id
+from engine.learning.learnings.findings import SessionRecord, Statement
 from engine.learning.learnings.learnings import Learnings
-from engine.learning.learnings.session_records import SessionRecord, Statement
 from engine.model import (
     Answer,
     Asks,
