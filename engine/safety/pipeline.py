@@ -2,7 +2,10 @@
 
 The loop comes before the rate, so that agents that trigger each other are reported even if they do it slowly. All six
 rails are always asked and logged. The first rail that does not allow a trigger decides. A rail that raises an error
-blocks. `Pipeline.decide` runs inside the caller's transaction on the only writer thread, so the state that it reads
+blocks. A permit is the one thing that lets a session start. It is stored, used once, and bound to a digest. The session
+that starts gives it back.
+
+`Pipeline.decide` runs inside the caller's transaction on the only writer thread, so the state that it reads
 does not change before it reserves the cost, records the link and issues the permit.
 """
 
@@ -20,13 +23,14 @@ from sqlmodel import Field, Session, col, desc, select
 
 from engine.clock import Clock
 from engine.config import SettingsSource, WorkspaceAutonomy
-from engine.events import LoopDetected, TriggerBlocked
+from engine.events import LoopDetected, PermitIssued, TriggerBlocked
 from engine.model import (
     ALWAYS_ASKED,
     CostState,
     GateRuleName,
     Permit,
     RailVerdict,
+    Randomness,
     Refusal,
     Ruling,
     SessionView,
@@ -42,17 +46,19 @@ from engine.safety.costs import Costs
 from engine.safety.gate import GateFacts, decide_gate
 from engine.safety.kill_switch import RAIL as KILL
 from engine.safety.kill_switch import KillSwitch
-from engine.safety.permits import Permits
 from engine.safety.production import targets_of_trigger
 from engine.storage import state
 from engine.storage.database import Database, Transaction
 from engine.storage.rows import (
     Row,
+    as_stored,
     ask,
     enum_field,
     json_field,
     load,
+    shallow_dict,
     utc_field,
+    value_of,
 )
 
 log = logging.getLogger(__name__)
@@ -345,3 +351,103 @@ def _log_row(trigger: Trigger, ruling: Ruling, now: datetime) -> CrosspollLog:
         decided_by=trigger.decided_by,
         unattended=not trigger_history.is_by_operator(trigger),
     )
+
+
+PERMIT_LIFETIME = timedelta(minutes=15)
+
+
+class PermitRow(Row, table=True):
+    """A permit as it is stored. At most one of `consumed_at` and `revoked_at` is set."""
+
+    __tablename__ = "permits"
+
+    id: str = Field(primary_key=True)
+    prediction_id: str
+    digest: str
+    trigger_type: TriggerType = enum_field(TriggerType)
+    issued_at: datetime = utc_field()
+    expires_at: datetime = utc_field()
+    consumed_at: datetime | None = utc_field(nullable=True)
+    revoked_at: datetime | None = utc_field(nullable=True)
+
+
+_OPEN = (col(PermitRow.consumed_at).is_(None), col(PermitRow.revoked_at).is_(None))
+_EXPIRE = """
+    UPDATE permits SET revoked_at = :now
+    WHERE consumed_at IS NULL AND revoked_at IS NULL AND expires_at <= :now RETURNING prediction_id
+"""
+
+
+class Permits:
+    """Issues permits for the pipeline and takes them back from the session that starts."""
+
+    def __init__(self, database: Database, randomness: Randomness, kill_switch: KillSwitch) -> None:
+        self._database = database
+        self._randomness = randomness
+        self._kill_switch = kill_switch
+
+    def issue(self, transaction: Transaction, trigger: Trigger) -> Permit:
+        """A fresh permit. Only the pipeline calls this, after every rail let the trigger pass."""
+        permit = Permit(
+            id=self._randomness.new_id("permit"),
+            prediction_id=trigger.prediction_id,
+            digest=trigger.assignment.digest,
+            trigger_type=trigger.type,
+            issued_at=transaction.now,
+            expires_at=transaction.now + PERMIT_LIFETIME,
+        )
+        transaction.insert(PermitRow(**shallow_dict(permit)))
+        transaction.record(
+            PermitIssued(
+                subject=permit.id,
+                workspace=trigger.assignment.workspace,
+                prediction_id=permit.prediction_id,
+                digest=permit.digest,
+            )
+        )
+        return permit
+
+    def consume(self, transaction: Transaction, permit: Permit, digest: str) -> None:
+        """Use the permit up for what has this digest; the session starts in the same transaction.
+
+        Raises `Refusal`: `permit_unknown`, `permit_used` (or revoked), `permit_mismatch` (for something else),
+        `permit_expired`, `stopped` (the kill switch was thrown meanwhile; the permit is not used up).
+        """
+        row = load(transaction.session, PermitRow, permit.id)
+        if row is None:
+            raise Refusal("permit_unknown", f"there is no permit {permit.id}", "approve the card again")
+        if row.consumed_at is not None or row.revoked_at is not None:
+            ended = "used" if row.consumed_at is not None else "revoked"
+            raise Refusal("permit_used", f"permit {permit.id} was already {ended}", "approve the card again")
+        if row.digest != digest or value_of(row, Permit) != permit:
+            raise Refusal("permit_mismatch", f"permit {permit.id} is for something else", "approve the card again")
+        if transaction.now >= row.expires_at:
+            raise Refusal(
+                "permit_expired",
+                f"permit {permit.id} was valid until {row.expires_at:%H:%M} UTC",
+                "approve the card again",
+            )
+        by_operator = permit.trigger_type is TriggerType.MANUAL
+        stopped = self._kill_switch.verdict(transaction.session, by_operator=by_operator)
+        if stopped.verdict is not Verdict.ALLOW:
+            raise Refusal("stopped", stopped.reason, "clawpy resume")
+        row.consumed_at = transaction.now
+
+    def revoke(self, transaction: Transaction, prediction_id: str) -> int:
+        """Make every permit of a card void that was not used; returns how many."""
+        unused = transaction.session.exec(select(PermitRow).where(PermitRow.prediction_id == prediction_id, *_OPEN))
+        rows = unused.all()
+        for row in rows:
+            row.revoked_at = transaction.now
+        return len(rows)
+
+    def revoke_expired(self, transaction: Transaction) -> list[str]:
+        """Revoke what expired unused; returns the ids of the cards, whose reservations the caller releases."""
+        expired = ask(transaction.session, _EXPIRE, {"now": as_stored(transaction.now)})
+        return [prediction_id for (prediction_id,) in expired]
+
+    def unconsumed(self) -> list[Permit]:
+        """Permits neither used nor revoked, oldest first, expired or not: what a crash left between two steps."""
+        with self._database.read() as session:
+            rows = session.exec(select(PermitRow).where(*_OPEN).order_by(col(PermitRow.issued_at))).all()
+        return [value_of(row, Permit) for row in rows]

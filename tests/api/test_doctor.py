@@ -16,8 +16,7 @@ import keyring.backends.null
 import pytest
 
 from engine.api import doctor, model_checks
-from engine.api.doctor import notification_checks
-from engine.api.storage_checks import index_server_checks, shared_database_checks
+from engine.api.doctor import index_server_checks, notification_checks, shared_database_checks
 from engine.clock import FakeClock
 from engine.config import GatewaySettings, MemorySettings, Settings
 from engine.config.service_settings import PROVIDERS, NotifySettings, SurfaceSettings

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.api.targets import find_target
+from engine.api.operations.operation import find_target
 from engine.clock import FakeClock
 from engine.model import Refusal
 from engine.prediction.card_rows import CardRow

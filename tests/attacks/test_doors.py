@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from engine.api.control import ControlServer, ask
-from engine.api.gateway.limits import Limits
+from engine.api.gateway.access import Limits
 from engine.home import Home
 from tests.api.gateway.conftest import Serve, Served, serve
 

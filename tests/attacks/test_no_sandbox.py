@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.api.gateway.calls import Calls
+from engine.api.gateway.api import Calls
 from engine.api.operations import dispatch
 from engine.engine import Engine, open_engine
 from engine.execution.sandbox.ladder import NoSandbox

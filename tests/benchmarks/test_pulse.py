@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from engine.api.gateway.limits import Limits
+from engine.api.gateway.access import Limits
 from engine.engine import Engine
 from engine.events import PredictionCreated, PredictionExecuted, PredictionExpired, TaskChanged
 from tests.api.gateway.conftest import Serve, Served, serve

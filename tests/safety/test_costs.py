@@ -18,8 +18,7 @@ from engine.model import (
     SessionState,
     SessionView,
 )
-from engine.safety.cost_windows import burn, cost_windows
-from engine.safety.costs import AgentBudget, crosses_warning, decide_cost
+from engine.safety.costs import AgentBudget, burn, cost_windows, crosses_warning, decide_cost
 from engine.safety.pipeline import CrosspollLog
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from engine.model import GateRuleName, RailState, Verdict
-from engine.safety.rail_states import GATE_BRIEF
+from engine.safety.safety import GATE_BRIEF
 from tests.safety.helpers import Rails, approval, on, unattended
 
 

@@ -1,4 +1,8 @@
-"""The credentials of the gateway: its token, and passes for single requests (SPEC 10.1, 11.1).
+"""Who may reach the gateway: its address and host names, its token and passes, and its limits (SPEC 10.1, 11.1).
+
+Other machines can reach it only with a certificate, or if the operator says that a tunnel encrypts. A web page can make
+its own host name point to this machine; its requests then have that name as Host. So the gateway answers only to known
+names.
 
 The token is made when the gateway first opens, and kept in the key stores. In memory there is only its SHA-256, which
 is compared in constant time. A *pass* is a credential for one request. It works only once, even after a restart. A
@@ -10,15 +14,24 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+import ipaddress
 import logging
 import re
 import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
+from pydantic import ValidationError
+
+from engine.config import GatewaySettings
+from engine.frozen import frozen
 from engine.home import Home
 from engine.keys import FILE, Keys, NoKeyring
 from engine.lock import read_holder
-from engine.model import Refusal
+from engine.model import Refusal, sanitise
 from engine.storage import state
 from engine.storage.database import Database, Transaction
 
@@ -209,3 +222,175 @@ def _no_token(keys: Keys, *, listening: bool) -> Refusal:
         "the gateway's token is not stored: the engine showed it once, on its terminal, and it ends with the engine"
     )
     return Refusal("no_token", message, f"{fix}; the running gateway uses it within 15 s")
+
+
+LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
+
+
+def override(settings: GatewaySettings, options: Mapping[str, Any]) -> GatewaySettings:
+    """The settings with the options of the command line. None keeps the setting. Raises `Refusal` `bad_address`."""
+    given = {name: value for name, value in options.items() if value is not None}
+    try:
+        return GatewaySettings.model_validate(settings.model_dump() | given)
+    except ValidationError as error:
+        fault = error.errors()[0]
+        message = f"{fault['loc'][0]}: {fault['msg'].removeprefix('Value error, ')}"
+        raise Refusal("bad_address", sanitise(message), "for example --host 127.0.0.1 --port 8477") from error
+
+
+@frozen
+class ListenAddress:
+    """The address of the gateway. `port` 0 means any free port. `names` are the values of Host that it answers to."""
+
+    host: str
+    port: int
+    certificate: str
+    certificate_key: str
+    names: frozenset[str]
+    origins: frozenset[str]
+
+    @property
+    def is_local(self) -> bool:
+        """Whether only this machine can reach it."""
+        return ipaddress.ip_address(self.host).is_loopback
+
+    @property
+    def url(self) -> str:
+        """The URL, such as `http://127.0.0.1:8477`. If it listens on all addresses, it is the loopback address."""
+        address = ipaddress.ip_address(self.host)
+        if address.is_unspecified:
+            address = ipaddress.ip_address("::1" if address.version == 6 else "127.0.0.1")
+        host = f"[{address}]" if address.version == 6 else str(address)
+        return f"http{'s' if self.certificate else ''}://{host}:{self.port}"
+
+    def with_names(self, settings: GatewaySettings) -> ListenAddress:
+        """The same with the host names and origins of these settings."""
+        return replace(self, names=LOOPBACK | frozenset(settings.hosts), origins=frozenset(settings.origins))
+
+    def answers_to(self, host: str) -> bool:
+        """Whether a Host header, with or without a port, names this gateway."""
+        try:
+            split = urlsplit(f"//{host}")
+            name, _ = split.hostname or "", split.port
+            # A page that rebinds its name sends that name. A numeric address cannot be rebound.
+            known = name in self.names or ipaddress.ip_address(name).is_loopback or not self.is_local
+        except ValueError:
+            return False
+        return known and split.netloc == host and "@" not in host
+
+
+def listen_address(settings: GatewaySettings) -> ListenAddress:
+    """The address that these settings ask for. Raises `Refusal`: `unsafe_address`, `no_certificate`."""
+    certificate, key = settings.certificate, settings.certificate_key or settings.certificate
+    for file in filter(None, (certificate, key)):
+        if not Path(file).expanduser().is_file():
+            path = sanitise(str(Path(file).expanduser().absolute()))[:4096]
+            raise Refusal("no_certificate", f"there is no file {path}", f"name a PEM file; {HOW_TO_MAKE_PAIR}")
+    if key and not certificate:
+        raise Refusal("no_certificate", "there is a certificateKey but no certificate", "name both")
+    address = ListenAddress(
+        host=settings.host,
+        port=settings.port,
+        certificate=str(Path(certificate).expanduser()) if certificate else "",
+        certificate_key=str(Path(key).expanduser()) if key else "",
+        names=LOOPBACK,
+        origins=frozenset(),
+    ).with_names(settings)
+    if not address.is_local and not certificate and not settings.tunnel:
+        raise Refusal(
+            "unsafe_address",
+            f"{settings.host} can be reached by other machines, and the connection is not encrypted",
+            "give --certificate and --certificate-key; or --tunnel if something in front of it encrypts; "
+            "or reach 127.0.0.1 by `ssh -L` or `tailscale serve`",
+        )
+    return address
+
+
+HOW_TO_MAKE_PAIR = (
+    "to make a pair for this machine only: openssl req -x509 -newkey rsa:2048 -nodes -subj /CN=localhost -addext "
+    "subjectAltName=DNS:localhost,IP:127.0.0.1 -days 365 -keyout key.pem -out cert.pem"
+)
+
+
+def check_certificate(certificate: str, key: str) -> None:
+    """Check that both can be loaded. OpenSSL would ask for a pass phrase on the terminal; this does not. Raises
+    `Refusal` `bad_certificate`."""
+    import ssl  # slow to import, and only needed with a certificate
+
+    def refuse_passphrase() -> str:
+        fix = f"remove it: openssl pkey -in {key} -out open.pem, and name that file"
+        raise _bad_certificate(f"the key in {key} is protected by a passphrase", fix)
+
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key, password=refuse_passphrase)
+    except ssl.SSLError as error:
+        message = f"{certificate} with {key} cannot be used: {error.reason or error}"
+        fix = f"name a certificate and its key in PEM form; {HOW_TO_MAKE_PAIR}"
+        raise _bad_certificate(message, fix) from error
+    except OSError as error:
+        message = f"{certificate} or {key} cannot be read: {error.strerror or error}"
+        raise _bad_certificate(message, "make it readable for the user that runs clawpy") from error
+
+
+def _bad_certificate(message: str, fix: str) -> Refusal:
+    return Refusal("bad_certificate", sanitise(message), sanitise(fix))
+
+
+@frozen
+class Limits:
+    """Limits of the gateway: sizes in bytes, times in seconds, rates per second. They are generous for a phone, and
+    stop a flood of requests."""
+
+    body: int = 256 * 1024
+    head: int = 64 * 1024
+    """Bytes of a request's line and headers."""
+    head_seconds: float = 10.0
+    """Time that a new connection has to send the head of a request."""
+    body_seconds: float = 15.0
+    connections: int = 512
+    sockets: int = 256
+    """Maximum number of WebSockets at a time."""
+    requests: float = 100.0
+    burst: int = 400
+    """Maximum requests with the right token: a second, and at once."""
+    failures: float = 0.5
+    failure_burst: int = 30
+    """Maximum requests with a wrong token: a second, and at once. Further ones get 429; requests with the right token
+    are not affected."""
+    triggers: int = 4
+    """Maximum number of cycles and questions to the Twin in progress at once."""
+    resume_events: int = 20_000
+    """Maximum number of events that a client can resume after. A client that missed more is told to read the state
+    again."""
+    messages: float = 10.0
+    message_burst: int = 20
+    """Maximum messages from a WebSocket: a second, and at once."""
+    subscribe_seconds: float = 10.0
+    stall_seconds: float = 5.0
+    """Time after which a WebSocket is closed if it does not read the messages that wait for it."""
+
+
+@dataclass
+class ClientCounts:
+    """The number of WebSockets now, and of those that were closed because they did not read. Written by the gateway's
+    event loop."""
+
+    connected: int = 0
+    dropped: int = 0
+
+
+class TokenBucket:
+    """A token bucket: `rate` requests a second, and `burst` at once."""
+
+    def __init__(self, rate: float, burst: float, now: float) -> None:
+        self._rate, self._burst = rate, burst
+        self._tokens, self._updated_at = burst, now
+
+    def take_or_wait(self, now: float) -> float:
+        """Take a token and return 0; if there is none, return the seconds until the next one."""
+        self._tokens = min(self._burst, self._tokens + (now - self._updated_at) * self._rate)
+        self._updated_at = now
+        if self._tokens >= 1:
+            self._tokens -= 1
+            return 0.0
+        return (1 - self._tokens) / self._rate

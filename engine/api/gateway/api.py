@@ -1,9 +1,16 @@
 """The routes of the gateway and their OpenAPI document (SPEC 10.1). Each route carries out an operation, whose
-signature declares the arguments."""
+signature declares the arguments.
+
+A decision over the gateway counts as your decision (`decided_by` "api", SPEC 2.7), because only you have the token.
+"""
 
 from __future__ import annotations
 
 import inspect
+import logging
+import threading
+import traceback
+from collections.abc import Mapping
 from typing import Annotated, Any, NamedTuple
 
 from fastapi import APIRouter, Body, Depends, FastAPI, Path, Query, Request
@@ -14,17 +21,18 @@ from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.websockets import WebSocket
 
+from engine.api.documents import Document
 from engine.api.gateway import replies
-from engine.api.gateway.access import Access
-from engine.api.gateway.address import ListenAddress
-from engine.api.gateway.calls import INVALID_REQUEST, PARSE_ERROR, Calls, error_reply
+from engine.api.gateway.access import Access, ClientCounts, Limits, ListenAddress
 from engine.api.gateway.guard import Guard
-from engine.api.gateway.limits import ClientCounts, Limits
 from engine.api.gateway.pulse import Pulse
 from engine.api.gateway.server import Server
 from engine.api.operations import OPERATIONS
-from engine.api.operations.operation import NOT_AN_OBJECT, ApiServices, describe_fault
-from engine.model import Refusal
+from engine.api.operations.operation import NOT_AN_OBJECT, ApiServices, describe_fault, validate_arguments
+from engine.model import DecidedBy, Refusal
+from engine.model.secrets import redact
+
+log = logging.getLogger(__name__)
 
 API_PATH = "/api/v1"
 
@@ -104,6 +112,15 @@ ROUTES = (
 FOR_OTHER_DOORS = {"approve": ("wait",), "tasks": ("action", "id", "title", "channel", "needs")}
 """Arguments of operations that the gateway does not accept."""
 
+METHODS = {
+    "pulse.crosspoll.trigger": "trigger",
+    "pulse.predictions.latest": "latest",
+    "pulse.crosspoll.status": "cross_poll_status",
+}
+"""The operation of each method of JSON-RPC."""
+
+SLOW_OPERATIONS = frozenset({"trigger", "twin"})
+
 
 def build(engine: ApiServices, access: Access, address: ListenAddress, limits: Limits, counts: ClientCounts) -> Server:
     """Build the application with its guard and its server. Raises as `Server`."""
@@ -119,13 +136,13 @@ def build(engine: ApiServices, access: Access, address: ListenAddress, limits: L
         redirect_slashes=False,
         telemetry=NO_TELEMETRY,
     )
-    caller = Calls(engine, max_slow_requests=limits.triggers)
-    pulse = Pulse(caller, access, limits, counts)
+    calls = Calls(engine, max_slow_requests=limits.triggers)
+    pulse = Pulse(engine, calls.answer, access, limits, counts)
     router = APIRouter(
         prefix=API_PATH, dependencies=[Depends(HTTPBearer(auto_error=False, description="the gateway's token"))]
     )
     for route in ROUTES:
-        _add_route(router, route, caller)
+        _add_route(router, route, calls)
 
     @router.post("/rpc", response_model=replies.RpcReply, responses={**MALFORMED_CALL, **COMPRESSED}, tags=["rpc"])
     def call(
@@ -134,7 +151,7 @@ def build(engine: ApiServices, access: Access, address: ListenAddress, limits: L
         ],
     ) -> Any:
         """JSON-RPC 2.0: `pulse.crosspoll.trigger`, `pulse.predictions.latest`, `pulse.crosspoll.status`."""
-        return JSONResponse(caller.answer(body.method, body.params, body.id))
+        return JSONResponse(calls.answer(body.method, body.params, body.id))
 
     @app.websocket("/pulse")
     async def _pulse(socket: WebSocket) -> None:
@@ -145,7 +162,47 @@ def build(engine: ApiServices, access: Access, address: ListenAddress, limits: L
     return Server(Guard(app, access, address, limits), address, limits, counts, pulse.run)
 
 
-def _add_route(router: APIRouter, route: Route, caller: Calls) -> None:
+class Calls:
+    """Carries out operations for the routes and for JSON-RPC 2.0. The calls block, and may come from any thread."""
+
+    def __init__(self, engine: ApiServices, *, max_slow_requests: int) -> None:
+        """`max_slow_requests` is the maximum number of slow requests at a time."""
+        self.engine = engine
+        self._slow_slots = threading.BoundedSemaphore(max_slow_requests)
+
+    def carry_out(self, name: str, values: Mapping[str, Any]) -> Document:
+        """Carry out an operation with validated arguments. Raises its `Refusal`, and `busy`."""
+        operation = OPERATIONS[name]
+        is_slow = name in SLOW_OPERATIONS and values.get("prediction_id") is None  # approving a card is fast
+        if is_slow and not self._slow_slots.acquire(blocking=False):
+            raise Refusal("busy", "other requests are being processed", "try again in a few seconds")
+        try:
+            return operation.carry_out(self.engine, values, by=DecidedBy.API)
+        finally:
+            if is_slow:
+                self._slow_slots.release()
+
+    def answer(self, method: str, params: Mapping[str, Any] | None, call_id: str | int | None) -> Document:
+        """Carry out one call of JSON-RPC. Never raises."""
+        if method not in METHODS:
+            return replies.error_reply(
+                call_id, replies.METHOD_NOT_FOUND, "there is no such method; one of " + ", ".join(METHODS)
+            )
+        name = METHODS[method]
+        try:
+            arguments = validate_arguments(OPERATIONS[name].arguments, params or {})
+            return {"jsonrpc": "2.0", "id": call_id, "result": self.carry_out(name, dict(arguments))}
+        except Refusal as refusal:
+            code = replies.INVALID_PARAMS if refusal.code == "bad_arguments" else replies.REFUSED
+            return replies.error_reply(call_id, code, refusal.message, refusal.document()["error"])
+        except Exception as error:
+            log.error("a call over the gateway failed\n%s", redact(traceback.format_exc()))
+            return replies.error_reply(
+                call_id, replies.INTERNAL_ERROR, f"{type(error).__name__}: this is a bug; see the log"
+            )
+
+
+def _add_route(router: APIRouter, route: Route, calls: Calls) -> None:
     """Add the endpoint of an operation: the id in the path, the other arguments in the query or the body."""
     operation, is_get, has_id = OPERATIONS[route.operation], route.method == "GET", "{id}" in route.path
     without = (*FOR_OTHER_DOORS.get(route.operation, ()), *(["id"] if has_id else []))
@@ -162,9 +219,9 @@ def _add_route(router: APIRouter, route: Route, caller: Calls) -> None:
     def endpoint(*, id: str | None = None, values: BaseModel | None = None) -> Any:
         arguments = dict(values or ())
         if id is not None:
-            caller.engine.cards.get(id)  # accepts only a whole id, not its beginning
+            calls.engine.cards.get(id)  # accepts only a whole id, not its beginning
             arguments["id"] = id
-        return JSONResponse(caller.carry_out(route.operation, arguments))
+        return JSONResponse(calls.carry_out(route.operation, arguments))
 
     endpoint.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     has_body = not is_get and model.model_fields
@@ -193,8 +250,8 @@ def _add_error_handlers(app: FastAPI) -> None:
         if fault["type"] == NOT_AN_OBJECT and "json" not in request.headers.get("content-type", ""):
             words, fix = "the body is not declared as JSON", "send the header Content-Type: application/json with it"
         if request.url.path == f"{API_PATH}/rpc":
-            code = PARSE_ERROR if fault["type"] == "json_invalid" else INVALID_REQUEST
-            return JSONResponse(error_reply(None, code, f"{words}; {fix}"), status_code=400)
+            code = replies.PARSE_ERROR if fault["type"] == "json_invalid" else replies.INVALID_REQUEST
+            return JSONResponse(replies.error_reply(None, code, f"{words}; {fix}"), status_code=400)
         if fault["type"] == "json_invalid":
             return _error_response(400, "bad_request", "the body is not JSON", fix)
         return _error_response(422, "bad_arguments", words, fix)

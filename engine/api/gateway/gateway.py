@@ -8,9 +8,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from engine.api.gateway.access import THIS_RUN, Access
-from engine.api.gateway.address import ListenAddress, listen_address, override
-from engine.api.gateway.limits import ClientCounts, Limits
+from engine.api.gateway.access import THIS_RUN, Access, ClientCounts, Limits, ListenAddress, listen_address, override
 from engine.config import GatewaySettings
 from engine.events import Event, GatewayClosed, GatewayOpened
 from engine.frozen import frozen

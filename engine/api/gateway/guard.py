@@ -17,9 +17,7 @@ from starlette.datastructures import MutableHeaders
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from engine.api.gateway.access import Access
-from engine.api.gateway.address import ListenAddress
-from engine.api.gateway.limits import Limits, TokenBucket
+from engine.api.gateway.access import Access, Limits, ListenAddress, TokenBucket
 from engine.model import Refusal
 from engine.model.secrets import redact
 

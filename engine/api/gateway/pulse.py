@@ -16,7 +16,7 @@ import contextlib
 import json
 import logging
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import ValidationError
@@ -24,10 +24,8 @@ from starlette.concurrency import run_in_threadpool
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from engine.api.documents import Document, document, instant
-from engine.api.gateway.access import Access
-from engine.api.gateway.calls import INVALID_REQUEST, Calls, error_reply
-from engine.api.gateway.limits import ClientCounts, Limits, TokenBucket
-from engine.api.gateway.replies import RpcCall
+from engine.api.gateway.access import Access, ClientCounts, Limits, TokenBucket
+from engine.api.gateway.replies import INVALID_REQUEST, RpcCall, error_reply
 from engine.api.operations.operation import describe_fault
 from engine.api.operations.system import cross_poll_status
 from engine.events import Event
@@ -96,12 +94,16 @@ class _Disconnect(Exception):
         self.reason = reason
 
 
+Answer = Callable[[str, Mapping[str, Any] | None, str | int | None], Document]
+"""Carries out a call of JSON-RPC: (method, parameters, id of the call) → reply. Never raises."""
+
+
 class Pulse:
     """Follows the ledger and serves the clients, on the gateway's event loop."""
 
-    def __init__(self, calls: Calls, access: Access, limits: Limits, counts: ClientCounts) -> None:
-        self.engine = calls.engine
-        self.calls = calls
+    def __init__(self, engine: Services, answer: Answer, access: Access, limits: Limits, counts: ClientCounts) -> None:
+        self.engine = engine
+        self.answer = answer
         self.access = access
         self.limits = limits
         self.counts = counts
@@ -278,7 +280,7 @@ class _Client:
         except ValidationError as error:
             return error_reply(None, INVALID_REQUEST, describe_fault(error.errors()[0]))
         # Not in the threads that read the ledger, because a trigger may take a minute.
-        return await run_in_threadpool(self._pulse.calls.answer, call.method, call.params, call.id)
+        return await run_in_threadpool(self._pulse.answer, call.method, call.params, call.id)
 
     async def _send_error(self, words: str) -> None:
         await self._send({"type": "error", **Refusal("bad_request", words).document()})

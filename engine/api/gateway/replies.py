@@ -26,6 +26,20 @@ class RpcCall(BaseModel, extra="forbid", strict=True):
     id: Annotated[str, Field(max_length=100)] | Annotated[int, ACCEPT_WHOLE_FLOAT]
 
 
+# The codes of JSON-RPC 2.0. A server may choose its own from -32000 to -32099.
+PARSE_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, INVALID_PARAMS, INTERNAL_ERROR = -32700, -32600, -32601, -32602, -32603
+REFUSED = -32000
+"""The code of an operation's refusal."""
+
+
+def error_reply(
+    call_id: str | int | None, code: int, message: str, data: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """The reply to a call of JSON-RPC that failed."""
+    error: dict[str, Any] = {"code": code, "message": message}
+    return {"jsonrpc": "2.0", "id": call_id, "error": error | ({"data": data} if data else {})}
+
+
 EXAMPLES: Mapping[str, Any] = read_table(__file__, "examples.toml")
 
 

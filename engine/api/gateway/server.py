@@ -24,9 +24,8 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
-from engine.api.gateway.address import ListenAddress, check_certificate
+from engine.api.gateway.access import ClientCounts, Limits, ListenAddress, check_certificate
 from engine.api.gateway.guard import Guard
-from engine.api.gateway.limits import ClientCounts, Limits
 from engine.model import Refusal
 
 log = logging.getLogger(__name__)

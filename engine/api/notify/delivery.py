@@ -1,4 +1,4 @@
-"""Sends a note to a surface, with Apprise or a program of this machine (SPEC 10.2).
+"""Sends a note to a surface in the form that its service shows, with Apprise or a program of this machine (SPEC 10.2).
 
 An address may contain a token (SPEC 11.1), and the error of a library may contain the address. So errors are described
 in our own words.
@@ -6,19 +6,31 @@ in our own words.
 
 from __future__ import annotations
 
+import html
+import json
 import logging
 import re
+import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
-from typing import Any
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field, replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
 
 from engine.api.notify.addresses import Address
-from engine.api.notify.local_programs import desktop_command, speech_command
-from engine.api.notify.notes import Note
-from engine.api.notify.service_messages import Button, adapt
+from engine.api.notify.notes import QUIET_FORMS, Form, Note
 from engine.config.service_settings import DESKTOP_SCHEME, SPEAK_SCHEME
 from engine.frozen import frozen
-from engine.installed import NOTIFY, extra_not_installed, has_extra
+from engine.installed import (
+    NOTIFY,
+    extra_not_installed,
+    has_extra,
+)
+
+if TYPE_CHECKING:
+    from engine.services import Services
+
 
 TIMEOUT_S = 15.0
 """Maximum number of seconds of one delivery."""
@@ -105,3 +117,126 @@ def _run(command: Sequence[str]) -> Failure | None:
     except OSError as error:
         return Failure(f"{command[0]} cannot be run: {error.strerror}", lasting=True)
     return None if process.returncode == 0 else Failure(f"{command[0]} ended with {process.returncode}")
+
+
+BUTTON_LIFETIME = timedelta(hours=4)
+"""Time during which a button works. After that, the card can be decided in the console."""
+
+ACTION_PATHS = {"approve": "confirm", "reject": "reject", "snooze": "snooze"}
+"""The last part of the gateway's path for each action."""
+
+ACTION_LABELS = {"approve": "Approve", "reject": "Dismiss", "snooze": "Snooze"}
+
+PassFor = Callable[..., str]
+"""The type of `Gateway.pass_for`, which returns a credential for a single request, "" if nothing listens."""
+
+_MARKDOWN = re.compile(r"([*_`~|>#\\\[\]])")
+"""Characters that have a meaning in Discord's Markdown."""
+
+
+@frozen
+class Button:
+    """A button that sends a POST request to `url` with this credential."""
+
+    url: str
+    credential: str = field(repr=False)
+
+    @property
+    def authorization(self) -> str:
+        """The value of the header of this name."""
+        return f"Bearer {self.credential}"
+
+
+def make_buttons(engine: Services, pass_for: PassFor, card_id: str, actions: Sequence[str]) -> Mapping[str, Button]:
+    """Make a button for each action on a card. Buttons call the gateway; if it does not listen, there are none.
+
+    A notification passes through foreign servers, so it never has the token. Each button has a pass for one action on
+    one card, valid for a few hours.
+    """
+    base = engine.settings.current.notify.gateway
+    if not base or not card_id:
+        return {}
+    until = (engine.clock.now() + BUTTON_LIFETIME).timestamp()
+    paths = {action: f"/api/v1/predictions/{card_id}/{ACTION_PATHS[action]}" for action in actions}
+    passes = {action: pass_for("POST", path, until=until) for action, path in paths.items()}
+    return {action: Button(base + paths[action], word) for action, word in passes.items() if word}
+
+
+def adapt(note: Note, buttons: Mapping[str, Button], fields: dict[str, Any]) -> tuple[str, str]:
+    """Add the options of a service to the `fields` of Apprise. Returns (title, body) in the form that it shows."""
+    match fields["schema"]:
+        case "ntfy" | "ntfys":
+            fields |= _ntfy_fields(note, buttons)
+        case "json" | "jsons":
+            if buttons and note.ask:  # the program that receives the push can answer the question
+                note = replace(note, body=f"{note.body} {note.ask}")
+            answers = {
+                name: {"url": button.url, "authorization": button.authorization} for name, button in buttons.items()
+            }
+            fields["payload"] = fields.get("payload", {}) | note.payload | ({"answers": answers} if answers else {})
+        case "discord":
+            is_embed = note.form in (Form.EMBED, Form.RESULT)  # Apprise sends Markdown as an embed
+            fields |= {"avatar": False} | ({"format": "markdown"} if is_embed else {})
+            return _discord_text(note.title, is_embed=is_embed), _discord_text(note.text, is_embed=is_embed)
+    return note.title, note.text
+
+
+def _ntfy_fields(note: Note, buttons: Mapping[str, Button]) -> dict[str, Any]:
+    """The fields of ntfy: its priority, and buttons that call an address."""
+    actions = [
+        {
+            "action": "http",
+            "label": ACTION_LABELS[name],
+            "url": buttons[name].url,
+            "method": "POST",
+            "headers": {"Authorization": buttons[name].authorization},
+            "clear": True,
+        }
+        for name in note.actions
+        if name in buttons
+    ]
+    fields = {"priority": _ntfy_priority(note), "include_image": False}
+    return fields | ({"actions": json.dumps(actions)} if actions else {})
+
+
+def _ntfy_priority(note: Note) -> str:
+    if note.haptic in ("notice", "failure") or note.form is Form.PAUSE:
+        return "high"
+    if note.haptic:
+        return "default"
+    if note.form in (Form.SILENT, Form.REFRESH):
+        return "min"
+    return "low" if note.form in QUIET_FORMS else "default"
+
+
+def _discord_text(text: str, *, is_embed: bool) -> str:
+    """The text as Discord shows it literally, and without mentions, which would notify people. Apprise escapes the
+    Markdown of an embed."""
+    literal = text if is_embed else _MARKDOWN.sub(r"\\\1", text)
+    return literal.replace("@", "@\u200b")
+
+
+def desktop_command(note: Note) -> list[str]:
+    """The command that shows a note on the desktop; empty if this machine has none."""
+    if sys.platform == "darwin":
+        script = "on run argv\ndisplay notification (item 2 of argv) with title (item 1 of argv)\nend run"
+        return ["osascript", "-e", script, note.title or "clawpy", note.text]
+    if program := shutil.which("notify-send"):
+        urgency = "low" if note.form in QUIET_FORMS else "normal"
+        return [
+            program,
+            "--app-name=clawpy",
+            f"--urgency={urgency}",
+            "--",
+            note.title or "clawpy",
+            html.escape(note.text, quote=False),
+        ]
+    return []
+
+
+def speech_command(note: Note) -> list[str]:
+    """The command that reads a note aloud; empty if this machine has none."""
+    for name, options in (("say", []), ("spd-say", ["--wait", "--"]), ("espeak-ng", ["--"]), ("espeak", ["--"])):
+        if program := shutil.which(name):
+            return [program, *options, note.text.lstrip("-")]
+    return []

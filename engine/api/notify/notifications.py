@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from engine.api.documents import Document, instant
 from engine.api.notify.addresses import EXAMPLE_FIX, Address, Addresses
-from engine.api.notify.delivery import Failure, deliver
+from engine.api.notify.delivery import Button, Failure, PassFor, deliver, make_buttons
 from engine.api.notify.notes import (
     FACT_KINDS,
     FORMS,
@@ -39,7 +39,6 @@ from engine.api.notify.outbox import (
     Outbox,
     plan_delivery,
 )
-from engine.api.notify.service_messages import Button, PassFor, make_buttons
 from engine.background import Background
 from engine.config.service_settings import Surface, address_variable
 from engine.events import Subscription

@@ -14,9 +14,20 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import BaseModel, Field
 
 from engine.api.documents import Document, document
-from engine.api.operations.operation import ACCEPT_WHOLE_FLOAT, Limit, NonEmptyText, Seconds, Text, operation, require
+from engine.api.operations.operation import (
+    ACCEPT_WHOLE_FLOAT,
+    SHOWN_TRANSCRIPT_LINES,
+    Limit,
+    NonEmptyText,
+    Seconds,
+    Text,
+    document_with_transcript,
+    find_target,
+    match_prefix,
+    operation,
+    require,
+)
 from engine.api.operations.system import cross_poll_status, timestamp_and_status
-from engine.api.targets import SHOWN_TRANSCRIPT_LINES, document_with_transcript, find_target, match_prefix
 from engine.model import Card, DecidedBy, DismissReason, NoAnswer, Refusal, Status, sanitise
 from engine.prediction.model_twin import UnusableReply
 

@@ -9,8 +9,19 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field
 
 from engine.api.documents import Document, document
-from engine.api.operations.operation import ACCEPT_WHOLE_FLOAT, Limit, NonEmptyText, Text, operation, require
-from engine.api.targets import SHOWN_TRANSCRIPT_LINES, Target, document_with_transcript, find_target, match_prefix
+from engine.api.operations.operation import (
+    ACCEPT_WHOLE_FLOAT,
+    SHOWN_TRANSCRIPT_LINES,
+    Limit,
+    NonEmptyText,
+    Target,
+    Text,
+    document_with_transcript,
+    find_target,
+    match_prefix,
+    operation,
+    require,
+)
 from engine.model import (
     ChangeState,
     FilePart,

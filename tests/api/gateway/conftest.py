@@ -14,9 +14,9 @@ import httpx
 import pytest
 
 from engine import open_engine
+from engine.api.gateway.access import Limits
 from engine.api.gateway.api import build
 from engine.api.gateway.gateway import Gateway
-from engine.api.gateway.limits import Limits
 from engine.engine import Engine
 from engine.home import Home
 from engine.model import Card

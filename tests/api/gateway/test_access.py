@@ -9,8 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from engine.api.gateway.access import THIS_RUN, TOKEN_NAME, USED_PASSES_KEY, Access, gateway_token, rotate_token
-from engine.api.gateway.limits import Limits
+from engine.api.gateway.access import THIS_RUN, TOKEN_NAME, USED_PASSES_KEY, Access, Limits, gateway_token, rotate_token
 from engine.config.service_settings import Surface
 from engine.home import Home
 from engine.keys import Keyring, Keys

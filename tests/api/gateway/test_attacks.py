@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from engine.api.gateway.access import PASS_PREFIX
-from engine.api.gateway.calls import Calls
+from engine.api.gateway.api import Calls
 from engine.model import Status
 from tests.api.gateway.conftest import QUICK, Serve, Served, error_of
 from tests.support.helpers import read_table

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from engine.api.gateway.address import check_certificate, listen_address, override
+from engine.api.gateway.access import check_certificate, listen_address, override
 from engine.api.gateway.api import build
 from engine.api.gateway.gateway import STOPPED, Gateway
 from engine.config import GatewaySettings

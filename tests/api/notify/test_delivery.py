@@ -15,9 +15,8 @@ from apprise.plugins.discord import NotifyDiscord
 
 from engine.api.notify import delivery
 from engine.api.notify.addresses import Address, Addresses, store_address
-from engine.api.notify.delivery import Failure, deliver, describe_failure
+from engine.api.notify.delivery import Button, Failure, deliver, describe_failure
 from engine.api.notify.notes import Form, Note, NotificationContent, NotificationKind, make_note
-from engine.api.notify.service_messages import Button
 from engine.config import Settings
 from engine.config.service_settings import NotifySettings, Surface, SurfaceSettings, address_problem
 from engine.config.settings_file import BadConfig, read_settings

@@ -17,14 +17,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.api.notify.addresses import Address
-from engine.api.notify.delivery import Failure
+from engine.api.notify.delivery import BUTTON_LIFETIME, Button, Failure
 from engine.api.notify.notes import Form, Note
 from engine.api.notify.outbox import (
     BACKOFF_S,
     MAX_AGE,
     MAX_TRIES,
 )
-from engine.api.notify.service_messages import BUTTON_LIFETIME, Button
 from engine.clock import FakeClock
 from engine.config.service_settings import Surface
 from engine.events import (

@@ -8,10 +8,9 @@ from types import SimpleNamespace
 from typing import Any
 
 from engine.api.notify.addresses import Address, Addresses
-from engine.api.notify.delivery import Failure, deliver
+from engine.api.notify.delivery import Button, Failure, deliver
 from engine.api.notify.notes import Note
 from engine.api.notify.notifications import Notifications
-from engine.api.notify.service_messages import Button
 from engine.clock import FakeClock
 from engine.config import Settings
 from engine.config.service_settings import NotifySettings, Surface, SurfaceSettings

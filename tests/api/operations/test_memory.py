@@ -13,9 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clawpy_console.cli.printing import render_document
-from engine.api.memory_lines import parse_time, read_lines
 from engine.api.operations import dispatch
-from engine.api.operations.memory import RESERVED_NAMES, agent_name
+from engine.api.operations.memory import RESERVED_NAMES, agent_name, parse_time, read_lines
 from engine.clock import FakeClock
 from engine.engine import Engine, open_engine
 from engine.home import Home
