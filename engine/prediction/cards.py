@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -35,6 +36,9 @@ from engine.prediction.kinds import kind_title
 from engine.prediction.prompt_cards import PromptCards
 from engine.storage.database import Transaction
 from engine.storage.rows import ids_with_prefix, load
+
+MAX_TITLE_CHARS = 60
+"""Maximum length of a card's prompt in a refusal."""
 
 
 class Cards:
@@ -248,15 +252,15 @@ class Cards:
         """Undo what the session of an executed card landed. Raises `Refusal` as `undo`."""
         if row.session_id is not None and self._reverse_landing(row.session_id):
             return
+        title = f"“{textwrap.shorten(row.prompt, MAX_TITLE_CHARS, placeholder='…')}”"
         if row.check_only:
-            message = f"card {row.id} was read-only and changed nothing"
-            raise Refusal("nothing_to_undo", message, "there is nothing to undo")
+            raise Refusal("nothing_to_undo", f"{title} was read-only and changed nothing", "there is nothing to undo")
         session = self.approvals.launcher.of_card(row.id)
         has_waiting_changes = session is not None and session.change_set_id is not None
         command = (
             f"discard {row.id}` discards what waits" if has_waiting_changes else f"work {row.id}` shows what it did"
         )
-        raise Refusal("nothing_to_undo", f"card {row.id} has no landed changes", f"`clawpy {command}")
+        raise Refusal("nothing_to_undo", f"{title} has no landed changes", f"`clawpy {command}")
 
 
 def _request_undo(tx: Transaction, card_id: str) -> CardRow:

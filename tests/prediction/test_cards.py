@@ -170,7 +170,7 @@ def test_undo_says_what_there_is_where_nothing_was_landed(
     world.sessions.views[card.id] = replace(world.sessions.views[card.id], change_set_id=change_set_id)
     with pytest.raises(Refusal) as refused:
         world.cards.undo(card.id)
-    assert str(refused.value) == f"card {card.id} {words.format(card.id)}"
+    assert str(refused.value) == f"“{card.assignment.prompt}” {words.format(card.id)}"
 
 
 def test_a_correction_of_a_prompt_outlasts_the_result(world: World) -> None:
