@@ -40,8 +40,9 @@ def commands(app: CardConsole, screen: Screen[Any]) -> Iterable[SystemCommand]:
             title = action.tooltip[:1].upper() + action.tooltip[1:]
             act = partial(_run_action, app, action.action, active.node)
             yield SystemCommand(title, f"key {shown_key(action.id, app.keymap)}", act)
-    if "mission.own" not in bound:
+    if bound.keys().isdisjoint({"mission.own", "work.own"}):
         yield SystemCommand("New prompt", "for an agent, or a flow", partial(app.cards.write_own_prompt, ""))
+    if "mission.own" not in bound:
         check = partial(app.cards.predict, lambda text, _: app.show_toast(text))
         yield SystemCommand("Check for new cards", "in all workspaces", check)
     yield SystemCommand("Muted cards", "list them; let one appear again", partial(show_muted, app))

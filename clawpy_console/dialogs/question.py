@@ -30,6 +30,12 @@ class Answer(NamedTuple):
 
 CANCEL = Answer("escape", "cancel")
 
+MOVES = {"up": -1, "k": -1, "down": 1, "j": 1}
+"""The keys that move the cursor, with their step."""
+
+MAX_KEYS_IN_HINT = 3
+"""Maximum number of answers that a hint names."""
+
 
 class Question(Dialog[Answer | None]):
     """Gives the answer that was chosen, None on Escape.
@@ -95,21 +101,38 @@ class Question(Dialog[Answer | None]):
         keys = [answer.key for answer in self._answers]
         if event.character in keys:
             self.action_choose(keys.index(event.character or ""))
-        elif event.key == "escape":
-            self.dismiss(None)
-        elif event.key in ("up", "k", "down", "j"):
-            self._cursor = (self._cursor + (-1 if event.key in ("up", "k") else 1)) % len(keys)
+        elif event.key in MOVES:
+            self._cursor = (self._cursor + MOVES[event.key]) % len(keys)
             self._draw()
-        elif event.key == "enter" and keys[self._cursor].isupper():
-            self.query_one(".dialog").border_subtitle = Content(f"Enter does not do this. Press {keys[self._cursor]}.")
-        elif event.key == "enter":
-            self.action_choose(self._cursor)
         elif event.key in ("pageup", "pagedown"):
             for pane in self.query("#text"):
                 pane.scroll_page_up(animate=False) if event.key == "pageup" else pane.scroll_page_down(animate=False)
-        elif not event.is_printable:
+        elif event.key == "escape":
+            self.dismiss(None)
+        elif event.key == "enter":
+            self._choose_at_cursor()
+        elif event.is_printable:
+            self._show_hint(f"{event.character} does nothing here. {self._key_hint}")
+        else:
             return  # such as F12, which stops everything
         event.stop()
+
+    def _choose_at_cursor(self) -> None:
+        key = self._answers[self._cursor].key
+        if key.isupper():
+            self._show_hint(f"Enter does not do this. Press {key}.")
+        else:
+            self.action_choose(self._cursor)
+
+    @property
+    def _key_hint(self) -> str:
+        """`X: discard · n: cancel`; with many answers only how to choose one."""
+        if len(self._answers) > MAX_KEYS_IN_HINT:
+            return "Press the key of an answer."
+        return " · ".join(f"{'esc' if key == 'escape' else key}: {label}" for key, label, _ in self._answers)
+
+    def _show_hint(self, text: str) -> None:
+        self.query_one(".dialog").border_subtitle = Content(text)
 
 
 def confirm(

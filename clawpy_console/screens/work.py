@@ -269,6 +269,10 @@ class WorkScreen(SessionActions):
     def apply_filter(self) -> None:
         self._draw_sessions()
 
+    def action_own_prompt(self) -> None:
+        """Write a prompt; one that names a flow runs at once."""
+        self.app.cards.write_own_prompt("")
+
     # What becomes of a change set
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
@@ -285,6 +289,8 @@ class WorkScreen(SessionActions):
             return self.session is not None and not self.session.state.over
         if action in ("answer", "next_request"):
             return len(self._permission_pane.requests) > (action == "next_request")
+        if action == "own_prompt":
+            return not self._permission_pane.requests  # the same key denies
         if action in ("reply", "xray"):
             return self.session is not None and self.session.flow is None  # a flow uses no model
         if action == "open_folder":

@@ -17,7 +17,7 @@ from engine.events import SessionOutput
 from engine.model import ChangeState, SessionState, TranscriptLine
 from tests.console.conftest import running, screen_text, until
 from tests.console.stand_in import StandIn
-from tests.console.stand_in_data import AGENT, NOW, sessions
+from tests.console.stand_in_data import AGENT, NOW, SHOP, sessions
 from tests.console.stories import (
     CHANGE,
     CLOSED,
@@ -101,9 +101,14 @@ STORIES = {
         lambda app: setattr(app.cards, "last_approved_id", RED), press("1 2"), session(RED),
         Until("sessions", lambda app: app.screen.pane == "sessions"),
     ),
+    "n writes a prompt": (
+        press("2 n"), sees("New prompt"), type_text("why is it slow"), press("enter"),
+        called("propose", "why is it slow", SHOP),
+    ),
     "branch": (press("2 b"), called("branched", CHANGE)),
     "discard asks for a key of its own": (
-        press("2 D y up enter D"), never_called("discarded"), press("escape"), CLOSED, press("D X"),
+        press("2 D y"), sees("y does nothing here. X: discard · n: cancel"), press("up enter D"),
+        never_called("discarded"), press("escape"), CLOSED, press("D X"),
         called("discarded", CHANGE),
     ),
     "discard is of the changes that were asked about": (
