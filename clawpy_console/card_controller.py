@@ -9,17 +9,32 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from clawpy_console import formats
 from clawpy_console.console import Console
 from clawpy_console.fields import states
-from clawpy_console.formats import one_line
-from engine.model import Card, DismissReason, Refusal, SessionView
+from clawpy_console.formats import crop, one_line
+from engine.model import Card, DismissReason, Refusal, SessionView, Status
 
 if TYPE_CHECKING:
     from engine import Engine
+
+SNOOZE = timedelta(hours=2)
+"""The time for which a card is snoozed (SPEC 2.9)."""
+
+DECIDED_ELSEWHERE = {
+    Status.APPROVED: "was approved elsewhere, and runs",
+    Status.EXECUTED: "was approved elsewhere, and has run",
+    Status.DISMISSED: "was dismissed elsewhere",
+    Status.EXPIRED: "has expired",
+}
+"""What became of a card that another console or a verb decided first, or nobody in time."""
+
+MAX_TITLE_CELLS = 36
+"""Maximum number of cells of a card's prompt in a message."""
 
 ShowMessage = Callable[[str, str], object]
 """`show_message(text, style)`: shows in one line what was done."""
@@ -45,14 +60,23 @@ class CardController:
         return (*back, *sorted(stays, key=lambda card: card.assignment.workspace != self._app.workspace))
 
     def decide(
-        self, card: Card, decision: str, refuse: Callable[[Card, Refusal], object], notify: Callable[[str], object]
+        self,
+        card: Card,
+        decision: str,
+        refuse: Callable[[Card, Refusal], object],
+        notify: Callable[[str], object],
+        undo: str = "",
     ) -> None:
-        """Approve, dismiss or snooze `card`, which is off the screen already. `refuse` is called with a refusal,
-        `notify` with what else follows, such as a kind of card that is switched off."""
+        """Approve, dismiss or snooze `card`, which is off the screen already.
+
+        `refuse` is called with a refusal, after which the card is pending again. `notify` is called with what else
+        follows: a kind of card that is switched off, with `undo`, which says how it comes back; or what became of a
+        card that was decided elsewhere.
+        """
         calls: dict[str, Callable[[Engine], Card]] = {
             "approve": lambda engine: engine.cards.approve(card.id, without_sandbox=card.needs_confirmation),
             "dismiss": lambda engine: engine.cards.dismiss(card.id),
-            "snooze": lambda engine: engine.cards.snooze(card.id),
+            "snooze": lambda engine: engine.cards.snooze(card.id, span=SNOOZE),
         }
         self._decided.append(card)
         self._override(card.id, None)
@@ -62,20 +86,29 @@ class CardController:
             self.last_approved_id = ""
             self._decided = [decided for decided in self._decided if decided.id != card.id]
             self._overrides.pop(card.id, None)
-            refuse(card, refusal)
-            self._app.reload(["cards"])
+            if refusal.code == "already_decided":
+                self._app.call_engine(lambda engine: engine.cards.get(card.id), report_other_decision)
+            else:
+                refuse(card, refusal)
+            self._app.reload(["cards", "sessions"])
 
-        self._send_decision(card.id, calls[decision], on_refusal, notify=notify if decision == "dismiss" else None)
+        def report_other_decision(decided: Card) -> None:
+            outcome = DECIDED_ELSEWHERE.get(decided.status, "was decided elsewhere")
+            notify(f"“{crop(one_line(card.assignment.prompt), MAX_TITLE_CELLS)}” {outcome}.")
+
+        def on_note(note: str) -> None:
+            notify(f"{note}{undo}")
+
+        self._send_decision(card.id, calls[decision], on_refusal, notify=on_note if decision == "dismiss" else None)
 
     def explain(self, card_id: str, reason: DismissReason, show_message: ShowMessage, undo: str) -> None:
-        """Record why `card_id` was dismissed, after the dismissal itself. If the reason switches off a kind of card,
-        the message ends with `undo`, which says how the kind comes back."""
+        """Record why `card_id` was dismissed, after the dismissal itself. The message ends with `undo`, which says how
+        the card and its kind come back."""
         label = reason.value.replace("-", " ")
 
         def done(card: Card) -> None:
-            show_message(
-                f"noted: {label}" + (f"  ·  {card.note}{undo}" if card.note else ""), "$wants" if card.note else "$grey"
-            )
+            note = f"  ·  {card.note}" if card.note else ""
+            show_message(f"Noted: {label}{note}{undo}", "$wants" if card.note else "$grey")
             self._app.reload(["cards"])
 
         self._app.call_engine(

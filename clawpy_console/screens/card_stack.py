@@ -10,6 +10,7 @@ import dataclasses
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from textual import events
 from textual.app import ComposeResult
@@ -21,9 +22,12 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from clawpy_console.fields import states
-from clawpy_console.keys import bindings
+from clawpy_console.keys import bindings, shown_key
 from clawpy_console.screens.card_lines import card_lines
-from engine.model import Card, DismissReason, Tier
+from engine.model import Card, DismissReason, Source, Tier
+
+if TYPE_CHECKING:
+    from clawpy_console.console import Console
 
 
 class CardView(Widget):
@@ -43,11 +47,11 @@ class CardView(Widget):
         return Content("\n").join(card_lines(self.card, width, height, with_signals=not has_evidence_pane))
 
 
-GUARD_S = 0.15
+GUARD_S = 0.4
 """Seconds for which keys are ignored after the engine replaced the card in front."""
 
 REASON_S = 4.0
-"""Seconds after a dismissal in which one more key may give the reason. Any other key ends them, and works as usual."""
+"""Seconds after a dismissal in which a letter may give the reason. Any other key ends them, and works as usual."""
 
 ANIMATION_S = 0.18
 """Seconds that a decided card takes to leave the screen."""
@@ -57,7 +61,11 @@ DIRECTIONS = {"approve": Offset(1, 0), "dismiss": Offset(-1, 0), "snooze": Offse
 
 
 class CardStack(Widget, can_focus=True):
-    """The pending cards in rank order; one of them is in front, at the start the first."""
+    """The pending cards in rank order; one of them is in front.
+
+    Until the operator decides a card or chooses another, that is the first. A card that follows from a result comes in
+    front if the operator chose no other card since the last decision.
+    """
 
     BINDINGS = bindings("stack")
     DEFAULT_CSS = """
@@ -91,12 +99,16 @@ class CardStack(Widget, can_focus=True):
     class Changed(Message):
         """Another card is in front, the number of cards changed, or the stack asks something else."""
 
+    app: Console
     clock = staticmethod(time.monotonic)
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self.cards: tuple[Card, ...] = ()
         """The pending cards, as the engine ranks them."""
+        self.has_chosen = False
+        """Whether the operator chose the card in front since the last decision."""
+        self._has_decided = False
         self._front_index = 0
         self._dismissed_id = ""  # the last card that was dismissed here, until its reason is given or not any more
         self._dismissed_at = 0.0
@@ -124,9 +136,21 @@ class CardStack(Widget, can_focus=True):
         return self.front is not None and self._armed_id == self.front.id
 
     def show(self, cards: Sequence[Card], *, empty: str) -> None:
-        """Show `cards`, or the text `empty`. The card in front stays in front while it is among them."""
-        self._replace(tuple(cards), self._index_of(self.front.id if self.front else "", cards), by_key=False)
+        """Show `cards`, or the text `empty`. The card in front stays in front while it is among them, unless it was not
+        chosen and another one comes before it."""
+        self._replace(tuple(cards), self._index_in_front(cards), by_key=False)
         self.query_one("#empty", Static).update(empty, layout=False)
+
+    def _index_in_front(self, cards: Sequence[Card]) -> int:
+        """The index of the one of `cards` that the engine's news leave or bring in front."""
+        if not self.has_chosen:
+            known = {card.id for card in self.cards}
+            for index, card in enumerate(cards):
+                if card.source is Source.FOLLOW_UP and card.id not in known:
+                    return index
+            if not self._has_decided:
+                return 0
+        return self._index_of(self.front.id if self.front else "", cards)
 
     def _index_of(self, card_id: str, cards: Sequence[Card]) -> int:
         """The index of a card, that of the front where the card is not among `cards`."""
@@ -137,6 +161,7 @@ class CardStack(Widget, can_focus=True):
         if self._dismissed_id == card.id:
             self._dismissed_id = ""
         restored = dataclasses.replace(card, note=note or card.note)
+        self.has_chosen = True
         others = [other for other in self.cards if other.id != card.id]
         index = min(self._front_index, len(others))
         self._replace((*others[:index], restored, *others[index:]), index, by_key=True)
@@ -183,6 +208,7 @@ class CardStack(Widget, can_focus=True):
         if card is None or not self._accepts_decisions():
             return
         self._fly_out(card, DIRECTIONS[decision])
+        self._has_decided, self.has_chosen = True, False
         self._dismissed_id = card.id if decision == "dismiss" else ""
         self._dismissed_at = self.clock()
         self._replace(tuple(other for other in self.cards if other.id != card.id), self._front_index, by_key=True)
@@ -231,6 +257,12 @@ class CardStack(Widget, can_focus=True):
     def action_insist(self) -> None:
         if self.armed:
             self.action_decide("approve")
+        elif self.front is not None:
+            approve = shown_key("stack.approve", self.app.keymap)
+            is_risky = bool(states.approval_risk(self.front))
+            self.app.show_toast(
+                f"{approve} shows the risk first." if is_risky else f"No risk here: {approve} approves it."
+            )
 
     def action_turn(self, by: int) -> None:
         """Show the next card, or with -1 the previous one; the first follows the last."""
@@ -238,10 +270,12 @@ class CardStack(Widget, can_focus=True):
 
     def action_turn_to(self, index: int) -> None:
         """Show the card with this index; -1 is the last one, and the first follows the last."""
+        self.has_chosen = True
         self._replace(self.cards, index % len(self.cards), by_key=True)
 
     def select(self, card_id: str) -> None:
         """Show the card `card_id`, if it is pending."""
+        self.has_chosen = True
         self._replace(self.cards, self._index_of(card_id, self.cards), by_key=True)
 
     def action_why(self, reason: str) -> None:
@@ -250,7 +284,7 @@ class CardStack(Widget, can_focus=True):
             self._end_reason_question()
 
     def on_key(self, event: events.Key) -> None:
-        """End the question for a reason at any key that gives none: digits switch screens again."""
+        """End the question for a reason at any key that gives none."""
         active = self.screen.active_bindings.get(event.key)
         is_reason = active and active.node is self and active.binding.action.startswith("why(")
         if self.reason_card_id and not is_reason:

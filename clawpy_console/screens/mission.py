@@ -14,6 +14,7 @@ from textual.content import Content
 from textual.widgets import Static
 
 from clawpy_console import formats
+from clawpy_console.card_controller import SNOOZE
 from clawpy_console.formats import clock_time, crop, one_line, workspace_name
 from clawpy_console.keys import bindings
 from clawpy_console.screens import mission_panes as panes
@@ -82,6 +83,7 @@ class MissionScreen(ConsoleScreen):
         super().__init__()
         self._workspace = self.app.workspace_filter  # "" for all
         self._is_stop_message = False  # the line under the card is about a stop
+        self._error_front_id: str | None = None  # the card in front when the line under it became an error, else None
         self._message_timer: Timer | None = None
         self._reported_ids: set[str] = set()  # cards of which the engine knows that they were shown
         self._evidence_card_id = ""
@@ -131,8 +133,15 @@ class MissionScreen(ConsoleScreen):
             self._set_layout_class("-unused", not state.sessions)
             self._live.follow(state.newest_running)
 
+    def on_mount(self) -> None:
+        self.watch(self.query_one("#cards"), "scroll_y", self._draw_stack_title)
+
     def draw_times(self) -> None:
         self._draw_lists()
+
+    def on_descendant_focus(self) -> None:
+        """A narrow terminal shows other panes, which had no width before."""
+        self.call_after_refresh(self._draw_for_widths)
 
     def on_resize(self, event: events.Resize) -> None:
         self.call_after_refresh(self._draw_for_widths)
@@ -174,9 +183,9 @@ class MissionScreen(ConsoleScreen):
 
     def _draw_glance(self) -> None:
         """On a narrow terminal, draw the last line of output below the cards."""
-        text, session = one_line(self._live.last_line), self.state.newest_running
-        label = "live" if session is not None and not session.state.over else "last output"
-        self.update_static("#glance", Content.styled(f"{label}  {text}" if text else "", "$faint"))
+        width = self.query_one("#glance").content_size.width or self.size.width
+        text = panes.glance(self._live.last_line, self.state.newest_running, width)
+        self.update_static("#glance", Content.styled(text, "$faint"))
 
     def _hidden_panes(self, state: AppState, now: datetime) -> Content:
         """The counts of the panes that a narrow terminal does not show."""
@@ -191,12 +200,14 @@ class MissionScreen(ConsoleScreen):
             ("   ⇥ shows them", "$faint"),
         )  # fmt: skip
 
-    def _draw_stack_texts(self, stack: CardStack) -> None:
+    def _draw_stack_title(self) -> None:
+        stack = self._stack
         title = f"CARDS  {stack.cards.index(stack.front) + 1} of {len(stack.cards)}" if stack.front else "CARDS"
+        if number := round(self.query_one("#cards", Rows).scroll_y):
+            title += f"   ▲ {number} more above"
         if self._workspace and len(self._workspaces()) > 1:
             title += f"   only {workspace_name(self._workspace)}"
         self.update_static("#stack-title", Content(title))
-        self.update_static("#question", self._question(stack))
 
     def _question(self, stack: CardStack) -> Content:
         """The keys that approve a risky card, or give the reason of a dismissal, while one of these is asked."""
@@ -209,7 +220,7 @@ class MissionScreen(ConsoleScreen):
         if stack.reason_card_id:
             reasons: list[str | tuple[str, str]] = []
             for name, label in REASON_LABELS.items():
-                reasons += [" ", key(name), (f" {label}", "$grey")]
+                reasons += ["  ", key(name), (f" {label}", "$grey")]
             return Content.assemble(("why?", "bold reverse $accent"), *reasons)
         return Content("")
 
@@ -307,7 +318,10 @@ class MissionScreen(ConsoleScreen):
     def _stack_changed(self) -> None:
         stack = self._stack
         front, rows = stack.front, self.query_one("#cards", Rows)
-        self._draw_stack_texts(stack)
+        if self._error_front_id not in (None, self._front_id):
+            self._remove_error()
+        self._draw_stack_title()
+        self.update_static("#question", self._question(stack))
         rows.show(panes.card_rows(stack.cards, len(self._workspaces()) > 1))
         rows.select(front.id if front else "")
         if front is not None and front.id == self._evidence_card_id:
@@ -318,21 +332,37 @@ class MissionScreen(ConsoleScreen):
             self.app.call_engine(lambda engine: engine.cards.mark_shown([front.id]))
 
     @property
+    def _front_id(self) -> str:
+        """The id of the card in front, "" for none."""
+        return self._stack.front.id if self._stack.front else ""
+
+    def on_screen_suspend(self) -> None:
+        self._remove_error()
+
+    def _remove_error(self) -> None:
+        """Remove an error from the line under the card: another card or screen is shown. A stop is still in force."""
+        if self._error_front_id is not None and not self._is_stop_message:
+            self.show_message("", "$grey")
+
+    @property
     def _undo_hint(self) -> str:
         return f"  ·  Undo: {self.key_of('stack.undo')}"
 
     @on(CardStack.Decided)
     def _on_decision(self, message: CardStack.Decided) -> None:
         card = message.card
-        label = {"approve": "✓ Started:", "dismiss": "← Dismissed:", "snooze": "↑ Snoozed:"}[message.decision]
-        prompt_width = self._message.size.width - len(label) - len(self._undo_hint) - 1
+        until = clock_time(self.now + SNOOZE)
+        labels = {"approve": "✓ Started:", "dismiss": "← Dismissed:", "snooze": f"↑ Snoozed until {until}:"}
+        label = labels[message.decision]
+        undo_hint = "" if message.decision == "approve" and card.check_only else self._undo_hint
+        prompt_width = self._message.size.width - len(label) - len(undo_hint) - 1
         prompt = crop(one_line(card.assignment.prompt), max(12, prompt_width))
-        self.show_message(f"{label} {prompt}{self._undo_hint}", "$grey")
+        self.show_message(f"{label} {prompt}{undo_hint}", "$grey")
 
         def show_note(note: str) -> None:
-            self.show_message(f"{note}{self._undo_hint}", "$wants")
+            self.show_message(note, "$wants")
 
-        self.app.cards.decide(card, message.decision, self._on_refusal, show_note)
+        self.app.cards.decide(card, message.decision, self._on_refusal, show_note, self._undo_hint)
 
     @on(CardStack.Explained)
     def _on_reason(self, message: CardStack.Explained) -> None:
@@ -354,6 +384,7 @@ class MissionScreen(ConsoleScreen):
     def show_message(self, text: str, style: str) -> None:
         """Show in the line under the card what was just done. A grey text is cropped, and removed after a while."""
         self._is_stop_message = False
+        self._error_front_id = self._front_id if style == "$wrong" else None
         text = text.replace("\n", " ")
         if style == "$grey":
             text = crop(text, max(20, self._message.size.width))
@@ -388,6 +419,7 @@ class MissionScreen(ConsoleScreen):
         """Write a prompt; one that names a flow runs at once."""
 
         def start(card: Card) -> None:
+            self._stack.has_chosen = False  # its next step may come in front
             self.post_message(CardStack.Decided(card, "approve"))
 
         self.app.cards.write_own_prompt(self._workspace, self.show, start)

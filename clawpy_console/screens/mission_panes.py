@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from rich.cells import cell_len
 from textual.content import Content
 
 from clawpy_console import formats
 from clawpy_console.fields import states
 from clawpy_console.fields.states import absence_fields
-from clawpy_console.formats import fit_to_width, one_line, workspace_name
+from clawpy_console.formats import crop, fit_to_width, one_line, workspace_name
 from clawpy_console.keys import shown_key
 from clawpy_console.screens.card_lines import tier_label, work_word
 from clawpy_console.state import AppState
@@ -28,6 +30,9 @@ WAITING_MARKS = {"change_set": "▼", "interrupted": "✗", "notification": "✗
 
 MAX_SESSIONS = 20
 """Maximum number of sessions in the list of work."""
+
+MAX_DETAIL_ROWS = 3
+"""Maximum number of rows below a session or an item that waits."""
 
 MAX_WORKSPACE_CELLS = 12
 """Maximum number of cells of a workspace's name before a card."""
@@ -108,8 +113,24 @@ def waiting_rows(state: AppState, now: datetime, width: int) -> list[Row]:
 
 def _detail_rows(text: str, width: int) -> list[Row]:
     """`text` as at most three rows of `width` cells, which the cursor skips."""
-    lines = Content(text).wrap(max(8, width - 4)) if text else []
-    return [Row("", f"   {line.plain.rstrip()}") for line in lines[:3]]
+    text_width = max(8, width - 4)
+    lines = [line.plain.rstrip() for line in Content(text).wrap(text_width)] if text else []
+    if len(lines) > MAX_DETAIL_ROWS:
+        lines[MAX_DETAIL_ROWS - 1] = crop(f"{lines[MAX_DETAIL_ROWS - 1]} …", text_width)
+    return [Row("", f"   {line}") for line in lines[:MAX_DETAIL_ROWS]]
+
+
+def glance(last_line: str, session: SessionView | None, width: int) -> str:
+    """The last line of output of `session` in one line of `width` cells. Of an error that is too long the fix, which
+    stands in brackets at its end, comes first."""
+    if session is None or not session.state.over:
+        return crop(f"live  {one_line(last_line)}", width) if last_line else ""
+    error = one_line(session.error)
+    is_too_long = cell_len(f"last output  {error}") > width
+    if is_too_long and (parts := re.fullmatch(r"(?P<problem>.+) \((?P<fix>.+)\)", error)):
+        error = f"→ {parts['fix']}: {parts['problem']}"
+    text = error or one_line(last_line)
+    return crop(f"last output  {text}", width) if text else ""
 
 
 def task_rows(state: AppState, now: datetime, width: int) -> list[Row]:

@@ -12,7 +12,7 @@ from clawpy_console.app import ConsoleApp
 from clawpy_console.screens.card_lines import FLOWS_BY_WORK, describe_work, work_word
 from clawpy_console.widgets.rows import Rows
 from engine.execution.runners.flows import FLOWS
-from engine.model import Card, CycleReport, Phase, RailVerdict, Refusal, Verdict
+from engine.model import Card, CycleReport, Phase, RailVerdict, Refusal, Source, Status, Verdict
 from tests.console import stand_in_data
 from tests.console.conftest import running, screen_text, until
 from tests.console.stand_in import StandIn
@@ -69,6 +69,11 @@ def engine_says(card: Card | None, *gone: str) -> Step:
     return act
 
 
+def approved_elsewhere(app: ConsoleApp) -> None:
+    cards = app.engine.cards  # type: ignore[union-attr]
+    cards.all[FIRST] = replace(cards.all[FIRST], status=Status.APPROVED)
+
+
 def unlearned(engine: StandIn) -> None:
     engine.cards.all = {card.id: card for card in stand_in_data.cards(stated=False)}
     engine.phase = Phase(0, 3, "the Twin starts after 30 of your decisions", 30)
@@ -104,7 +109,10 @@ def next_check_finds(cards: Callable[[StandIn], tuple[Card, ...]]) -> Given:
 LINT_OFF = "“lint” cards are switched off in shop"
 LACKS = "bisect needs test and good"
 PATHS = 'paths = ["shop/cart.py", "shop/price.py", "shop/tax.py"]'
+REASON = "the hour's cap is reached"
+UNDECIDED_BY_A = never_called("approve")
 NEW = stand_in_data.card(77, "Something hotter", confidence=0.79)
+NEXT_STEP = replace(NEW, id="pred_000000000078", source=Source.FOLLOW_UP)
 OTHER = replace(NEW, subject="another subject")
 
 STORIES: dict[str, tuple[Step, ...]] = {
@@ -125,8 +133,37 @@ STORIES: dict[str, tuple[Step, ...]] = {
         Until("armed", lambda app: stack(app).armed), press("enter enter escape"), never_called("approve"),
         in_front(RISKY), press("right A"), approved(RISKY, None),
     ),
-    "a new card never takes the place of the one on screen": (
-        engine_says(NEW), sees("CARDS  2 of 6"), in_front(FIRST)
+    "a new card does not take the place of a card that was chosen": (
+        press("j"), engine_says(NEW), sees("CARDS  3 of 6"), in_front(SECOND)
+    ),
+    "nor of the card in front after a decision": (
+        press("left"), in_front(SECOND), engine_says(NEW), sees("CARDS  2 of 5"), in_front(SECOND)
+    ),
+    "until a key is pressed the first card is in front": (engine_says(NEW), sees("CARDS  1 of 6"), in_front(NEW.id)),
+    "the next step of a result comes in front": (
+        press("right"), in_front(SECOND), engine_says(NEXT_STEP), in_front(NEXT_STEP.id)
+    ),
+    "unless another card was chosen meanwhile": (
+        press("right j"), in_front(RISKY), engine_says(NEXT_STEP), sees("CARDS  3 of 5"), in_front(RISKY)
+    ),
+    "a snooze says until when": (press("up"), sees("↑ Snoozed until 16:12: HEAD is red")),
+    "undo is not offered for what only reads": (
+        press("j right"), sees("✓ Started: Run the tests"), hides("Undo: u")
+    ),
+    "A says what approves a card that is not risky": (
+        press("A"), sees("No risk here: → approves it."), press("left left A"), sees("→ shows the risk first."),
+        UNDECIDED_BY_A,
+    ),
+    "a card that another console approved first does not come back": (
+        refused("approve", "was already approved", code="already_decided"), approved_elsewhere, press("right"),
+        sees("was approved elsewhere, and runs."), in_front(SECOND), hides("Undo: u"),
+    ),
+    "an error goes with its card": (
+        refused("approve", REASON), press("right"), sees(f"✗ {REASON}"), press("j"), hides(f"✗ {REASON}"),
+    ),
+    "an error goes with the screen": (
+        refused("approve", REASON), press("right"), sees(f"✗ {REASON}"), press("2"), on_screen("work"), press("1"),
+        on_screen("mission"), hides(f"✗ {REASON}"),
     ),
     "down, j, k, g and G show another card, and keys decide the one that is shown": (
         sees("CARDS  1 of 5"), tiers("BROKEN", "BLOCKS", "BLOCKS", "CHECK", "UPKEEP"), press("j down"),
@@ -156,11 +193,11 @@ STORIES: dict[str, tuple[Step, ...]] = {
         press("left"), called("mark_shown", SECOND), called("mark_shown", FIRST)
     ),
     "a kind that a reason switches off is told with the way back": (
-        with_first_card(note=LINT_OFF), press("left 4"), sees(f"{LINT_OFF} · Undo: u"), press("u"), undone(FIRST),
+        with_first_card(note=LINT_OFF), press("left v"), sees(f"{LINT_OFF} · Undo: u"), press("u"), undone(FIRST),
         in_front(FIRST)
     ),
     "a reason belongs to the last dismissal": (
-        press("left left 2"), called("explain", SECOND, "wrong"), called("explain", FIRST, "wrong", times=0)
+        press("left left x"), called("explain", SECOND, "wrong"), called("explain", FIRST, "wrong", times=0)
     ),
     "details approve with edited parameters": (
         press("j enter e"), EDITOR, Until("parameters", lambda app: app.screen.query_one("#editor").text == PATHS),
@@ -239,13 +276,13 @@ async def test_an_undone_card_is_in_front_at_once_and_stays(console: ConsoleApp,
         await carry_out(pilot, engine_says(None, FIRST), in_front(SECOND))  # what was taken back does not outlive that
 
 
-async def test_keys_are_ignored_for_150_ms_after_the_engine_replaced_the_card(console: ConsoleApp) -> None:
+async def test_keys_are_ignored_for_a_moment_after_the_engine_replaced_the_card(console: ConsoleApp) -> None:
     async with running(console) as pilot:
         now = [100.0]
         stack(console).clock = lambda: now[0]
         await carry_out(pilot, engine_says(None, FIRST), in_front(SECOND))
         for seconds, card_in_front in (
-            (0.149, SECOND),
+            (0.399, SECOND),
             (0.002, RISKY),
             (0.0, CHECK),
         ):
@@ -275,18 +312,21 @@ async def test_a_click_on_a_row_shows_its_card_and_a_second_one_its_details(
         await carry_out(pilot, called("dismiss", RISKY))
 
 
-REASONS = {"1": "not-now", "2": "wrong", "3": "already-done", "4": "never-here", "5": "never-anywhere"}
+REASONS = {"t": "not-now", "x": "wrong", "d": "already-done", "v": "never-here", "V": "never-anywhere"}
 
 
 @pytest.mark.parametrize("key", REASONS)
-async def test_a_digit_just_after_a_dismissal_is_its_reason(console: ConsoleApp, key: str) -> None:
+async def test_a_letter_just_after_a_dismissal_is_its_reason(console: ConsoleApp, key: str) -> None:
     told = (
         called("explain", FIRST, REASONS[key]),
         on_screen("mission"),
-        sees(f"noted: {REASONS[key]}".replace("-", " ")),
+        sees(f"Noted: {REASONS[key].replace('-', ' ')}  ·  Undo: u"),
     )
-    # Once it is said, digits lead to screens again.
-    await play(console, press(f"left {key}"), *told, press("2"), on_screen("work"))
+    await play(console, press(f"left {key}"), *told)
+
+
+async def test_a_digit_just_after_a_dismissal_changes_the_screen(console: ConsoleApp) -> None:
+    await play(console, press("left"), sees("why? t not now"), press("2"), on_screen("work"), never_called("explain"))
 
 
 @pytest.mark.long
@@ -299,8 +339,8 @@ async def test_any_other_key_ends_the_question_for_a_reason(console: ConsoleApp,
         if between == "wait":
             moment[0] += 60.0
         elif between != "no dismissal":
-            await carry_out(pilot, sees("5 never"), press(between), hides("5 never"))
-        await carry_out(pilot, press("4"), on_screen("memory"), never_called("explain"))
+            await carry_out(pilot, sees("V never"), press(between), hides("V never"))
+        await carry_out(pilot, press("x"), never_called("explain"))
 
 
 @pytest.mark.parametrize("steps", [(press("enter"), sees("Card details")), (sees("WHY"),)], ids=["details", "beside"])

@@ -6,14 +6,16 @@ import dataclasses
 from datetime import timedelta
 
 import pytest
+from rich.cells import cell_len
 from textual.content import Content
 
 from clawpy_console.app import ConsoleApp
+from clawpy_console.screens.mission_panes import glance
 from clawpy_console.widgets.rows import Row, Rows
 from engine.model import RailVerdict, SessionState, Verdict
 from tests.console.conftest import running, screen_text, toasts, until
 from tests.console.stand_in import StandIn
-from tests.console.stand_in_data import NOW, SHOP
+from tests.console.stand_in_data import NOW, SHOP, sessions
 from tests.console.stories import (
     FIRST,
     SECOND,
@@ -192,6 +194,35 @@ async def test_the_row_of_the_card_in_front_is_in_sight_when_others_come_above_i
         rows.show([*others, *rows.rows])
         rows.select(in_front)
         await until(pilot, lambda: 0 <= rows.cursor - rows.scroll_offset.y < rows.size.height, "for the row")
+
+
+async def test_the_heading_says_how_many_cards_the_list_hides_above(console: ConsoleApp) -> None:
+    async with running(console, size=(80, 24)) as pilot:
+        console.screen.greet([Content(f"line {number}") for number in range(4)])
+        await carry_out(pilot, press("G"), sees("CARDS 5 of 5 ▲ 4 more above"), press("g"), hides("more above"))
+
+
+async def test_a_pane_that_a_narrow_terminal_shows_uses_its_width(console: ConsoleApp) -> None:
+    long = with_session(1, state=SessionState.CANNOT_RUN, error="nothing to run, " * 20 + "at all")
+    whole_row = Until(
+        "a long row", lambda app: any(len(line.rstrip()) > 70 for line in screen_text(app).split("\n")[6:9])
+    )
+    await play(console, long, to("sessions"), sees("nothing to run"), sees("…"), whole_row, size=(80, 24))
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        ("ruff is not found (pip install ruff)", "last output  ruff is not found (pip install ruff)"),
+        (f"ruff is not {'found, ' * 9} (pip install ruff)", "last output  → pip install ruff: ruff is not found, fo"),
+        ("", "last output  the last line"),
+    ],
+)
+def test_one_line_about_an_error_begins_with_its_fix_where_it_is_too_long(error: str, line: str) -> None:
+    session = dataclasses.replace(sessions()[1], state=SessionState.CANNOT_RUN, error=error)
+    text = glance("the last line", session, 55)
+    assert text.removesuffix("…") == line
+    assert cell_len(text) <= 55
 
 
 async def test_a_long_toast_keeps_its_beginning(console: ConsoleApp) -> None:
