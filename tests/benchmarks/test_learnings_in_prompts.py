@@ -10,9 +10,8 @@ from pathlib import Path
 
 from engine import tokenizer
 from engine.config import FixedSettings
-from engine.learning.learnings.entries import Scope, project_key
 from engine.learning.learnings.prompt_part import LearningsPart
-from engine.learning.learnings.store import LearningFiles, add_entry
+from engine.learning.learnings.store import LearningFiles, Scope, add_entry, project_key
 from engine.model import LearningKind, PromptRequest
 from engine.storage.database import Database
 from tests.benchmarks.measuring import p95, print_table, time_call

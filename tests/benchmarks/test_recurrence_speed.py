@@ -16,10 +16,9 @@ from typing import Any
 import numpy
 
 from engine.clock import FakeClock
-from engine.learning.learnings.entries import Scope
 from engine.learning.learnings.promotion import plan_project
 from engine.learning.learnings.recurrence import StoredVectors, find_clusters
-from engine.learning.learnings.store import LearningFiles, add_entry
+from engine.learning.learnings.store import LearningFiles, Scope, add_entry
 from engine.model import LearningEntry, LearningKind, LearningScope
 from engine.storage.database import Database
 from tests.benchmarks.measuring import Measured

@@ -2,7 +2,7 @@
 scope (SPEC 6, 1.12).
 
 `rules` and `questions` make `findings` from records of sessions. `extraction` writes them into the `store`, which
-consists of Markdown pages (`page`) of `entries`. `promotion` plans promotions by `recurrence`, and retractions by the
+consists of Markdown pages (`page`). `promotion` plans promotions by `recurrence`, and retractions by the
 provenance of entries; `chain` carries out the plans. `learnings` is the service, and `prompt_part` puts learnings into
 prompts. A lesson has the same id here, in leaders' patterns, in souls and in learned guidance.
 

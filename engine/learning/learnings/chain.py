@@ -18,7 +18,6 @@ from sqlmodel import Field
 
 from engine.clock import Clock
 from engine.events import LearningJudged, LearningsCompacted
-from engine.learning.learnings.entries import GLOBAL, Scope, project_key, scope_of_path
 from engine.learning.learnings.extraction import LANDED_KINDS, Extraction
 from engine.learning.learnings.findings import SessionSource
 from engine.learning.learnings.promotion import (
@@ -31,7 +30,7 @@ from engine.learning.learnings.promotion import (
 )
 from engine.learning.learnings.questions import ask_judge
 from engine.learning.learnings.recurrence import Vectors
-from engine.learning.learnings.store import LearningFiles
+from engine.learning.learnings.store import GLOBAL, LearningFiles, Scope, project_key, scope_of_path
 from engine.model import (
     Asks,
     ChainReport,

@@ -15,15 +15,6 @@ from dataclasses import replace
 from datetime import datetime
 
 from engine.events import LearningsExtracted
-from engine.learning.learnings.entries import (
-    MAX_TEXT,
-    Scope,
-    domain_of,
-    entry_id,
-    project_key,
-    promoted_entry,
-    title_of,
-)
 from engine.learning.learnings.findings import (
     DISCARDED,
     IN_FLIGHT,
@@ -40,14 +31,16 @@ from engine.learning.learnings.findings import (
 from engine.learning.learnings.promotion import (
     PromotionPlan,
     Provenance,
+    entry_id,
     is_about_own_tools,
     plan_retraction,
+    promoted_entry,
     retracted_lessons,
 )
 from engine.learning.learnings.questions import ask_learnings
 from engine.learning.learnings.recurrence import find_names
 from engine.learning.learnings.rules import find_learnings, findings_of_entry
-from engine.learning.learnings.store import Change, LearningFiles, add_entry
+from engine.learning.learnings.store import Change, LearningFiles, Scope, add_entry, domain_of, project_key, title_of
 from engine.model import (
     Asks,
     EntrySource,
@@ -69,6 +62,10 @@ from engine.storage.database import Database
 from engine.storage.ledger import LedgerEntry, NotReady
 
 log = logging.getLogger(__name__)
+
+
+MAX_TEXT = 2_000
+"""Maximum number of characters of an entry that the engine writes."""
 
 MIN_SESSION_CONFIDENCE = 0.75
 """Minimum confidence of a finding that is promoted from its team to its session. Findings have it if tests, the

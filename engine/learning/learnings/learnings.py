@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from enum import StrEnum
 from pathlib import Path
 from typing import TypeVar
@@ -10,19 +11,19 @@ from typing import TypeVar
 from engine.clock import Clock
 from engine.events import LearningKept
 from engine.learning.learnings.chain import FOLLOWED_KINDS, Chain
-from engine.learning.learnings.entries import Scope, format_time, project_key, scope_of_path
 from engine.learning.learnings.findings import SessionSource
-from engine.learning.learnings.page import Value
+from engine.learning.learnings.page import Value, format_time
 from engine.learning.learnings.promotion import Provenance, mark_retracted, plan_retraction, retracted_lessons
 from engine.learning.learnings.prompt_part import prompts_with
 from engine.learning.learnings.recurrence import EmbedTexts, StoredVectors
-from engine.learning.learnings.store import Change, LearningFiles, LearningTexts
+from engine.learning.learnings.store import Change, LearningFiles, Scope, project_key, scope_of_path
 from engine.model import (
     Asks,
     ChainReport,
     LearningEntry,
     LearningKind,
     LearningScope,
+    LearningStatus,
     LearningView,
     Refusal,
     RetractReport,
@@ -33,6 +34,7 @@ from engine.model import (
     sanitise,
 )
 from engine.storage.database import Database, Transaction
+from engine.storage.erasing import SearchTerms
 from engine.storage.ledger import ConsumerThread, Ledger, LedgerConsumer
 
 Parsed = TypeVar("Parsed", bound=StrEnum)
@@ -216,6 +218,64 @@ class Learnings:
         `judge`, the operator's model also decides which are promoted to all projects (SPEC 6.4). Takes seconds, and
         with `judge` the time of the model."""
         return self._chain.run(self.catch_up, judge=judge)
+
+
+class LearningTexts:
+    """Finds and erases words in entries of all scopes (SPEC 4.10); see `engine.memory.forget.ErasableStore`. It leaves
+    an empty entry, so that provenance stays complete."""
+
+    name = "learnings"
+
+    def __init__(
+        self,
+        files: LearningFiles,
+        forget_vectors: Callable[[Iterable[str]], None],
+        plan_lock: AbstractContextManager[object],
+    ) -> None:
+        """`plan_lock` is held while entries are erased, so that no plan is made of them."""
+        self._files = files
+        self._forget_vectors = forget_vectors
+        self._plan_lock = plan_lock
+
+    def find(self, query: SearchTerms, /) -> Iterator[tuple[str, str]]:
+        """(id, text) of each entry that matches."""
+        for entry in self._files.entries():
+            if any(map(query.match, _texts_of(entry))):
+                yield entry.id, entry.text or entry.title
+
+    def erase(self, query: SearchTerms, /) -> int:
+        """Remove the texts of the entries that match; returns their number."""
+        with self._plan_lock, self._files.lock:
+            self._files.finish_pending()  # pending changes may contain the words
+            self._files.erasures += 1
+            matching = [entry for entry in self._files.entries() if any(map(query.match, _texts_of(entry)))]
+            self._forget_vectors([entry.text for entry in matching])
+            self._files.apply([_erasing_change(entry) for entry in matching])
+            return len(matching)
+
+    def text_of(self, id: str) -> str | None:
+        """The text of an entry, None for an unknown id."""
+        entry = next((item for item in self._files.entries() if item.id == id), None)
+        return None if entry is None else entry.text or None
+
+
+def _erasing_change(entry: LearningEntry) -> Change:
+    cleared = {"title": "", "about": "", "session_task": "", "reasons": [], "review": "", "review_since": ""}
+    ended = {"status": LearningStatus.RETIRED.value, "retired_because": "forgotten"}
+    return Change(entry.path, entry.id, {**cleared, **ended}, text="")
+
+
+def _texts_of(entry: LearningEntry) -> list[str]:
+    """All texts of an entry that people or models wrote."""
+    return [
+        entry.text,
+        entry.title,
+        entry.about,
+        entry.session_task,
+        entry.retired_because,
+        entry.review,
+        *entry.reasons,
+    ]
 
 
 def _review_question(entry: LearningEntry) -> str:

@@ -1,4 +1,4 @@
-"""Parses and edits a Markdown page of entries, each with YAML front matter (SPEC 6.1). Pure.
+"""A Markdown page of entries, each with YAML front matter (SPEC 6.1): parsing and editing. Pure.
 
 An entry begins at a line `---` followed by `id: …` and ends where the next one begins. Its text follows the `---` that
 closes the front matter. A text line `---` is written `\\---`. An edit replaces single values. Every other byte stays,
@@ -12,9 +12,13 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Annotated, Any
 
-from engine.model import sanitise
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, ValidationError
+
+from engine.model import EntrySource, LearningEntry, LearningStatus, LearningType, Trust, sanitise
 
 KEY = re.compile(r"([A-Za-z_][\w-]*)[ \t]*:(?:[ \t]|$)")
 """The beginning of a line `key: value`."""
@@ -27,47 +31,11 @@ _COMMENT = re.compile(r"(?:^|[ \t])#.*")
 Value = str | int | float | bool | None | Sequence[Any] | Mapping[str, Any]
 
 
-def format_value(value: Value) -> str:
-    """The text of a value, in one line."""
-    if isinstance(value, str) and _is_word(value):
-        return value
-    text = json.dumps(value, ensure_ascii=False, allow_nan=False)
-    text = re.sub("[\ud800-\udfff]", "\ufffd", text)  # lone surrogates
-    return re.sub("[\x7f-\x9f\u2028\u2029\ufeff]", lambda match: f"\\u{ord(match[0]):04x}", text)
-
-
-def parse_value(lines: Sequence[str]) -> Value:
-    """The value of a key: `lines[0]` is the text after the colon, the others are the lines below. Raises ValueError.
-
-    Words and JSON, which `format_value` writes, are read without YAML, because that is twice as fast.
-    """
-    text = lines[0].strip() if len(lines) == 1 else ""
-    if _is_word(text):
-        return text
-    try:
-        return json.loads(text)  # type: ignore[no-any-return]
-    except (ValueError, RecursionError):
-        return _yaml("\n".join(lines))
-
-
-def _yaml(text: str) -> Value:
-    """A value that the operator wrote. If it has a colon, it may lack the quotes that YAML requires."""
-    import yaml
-
-    try:
-        value = yaml.load(f"value: {text}", Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))["value"]
-    except (yaml.YAMLError, ValueError, RecursionError):
-        plain = " ".join(_COMMENT.sub("", line).strip() for line in text.split("\n")).strip()
-        if plain[:1] in tuple("\"'[{|>&*!%@`-"):
-            raise ValueError(f"{plain[:60]!r} cannot be read") from None
-        return plain
-    return "" if value is None else value
-
-
-def _is_word(text: str) -> bool:
-    plain = _PLAIN.fullmatch(text) is not None and text.lower() not in _RESERVED
-    return plain or _INSTANT.fullmatch(text) is not None
-
+REQUIRED_KEYS = frozenset(
+    {"type", "domain", "importance", "confidence", "phase", "status", "reinforcement_count", "last_reinforced"}
+    | {"created_at", "session_id", "session_task", "promoted_from", "promoted_at"}
+)
+"""Keys that are written even if they are empty, so that a reader of the file sees that they exist."""
 
 MARK = "---"
 _ESCAPED = re.compile(r"\\+---[ \t]*$")
@@ -268,3 +236,137 @@ def _has_value(part: Part, key: str, value: Value) -> bool:
         return key in part.fields and part.value(key) == plain
     except ValueError:
         return False
+
+
+def format_value(value: Value) -> str:
+    """The text of a value, in one line."""
+    if isinstance(value, str) and _is_word(value):
+        return value
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    text = re.sub("[\ud800-\udfff]", "\ufffd", text)  # lone surrogates
+    return re.sub("[\x7f-\x9f\u2028\u2029\ufeff]", lambda match: f"\\u{ord(match[0]):04x}", text)
+
+
+def parse_value(lines: Sequence[str]) -> Value:
+    """The value of a key: `lines[0]` is the text after the colon, the others are the lines below. Raises ValueError.
+
+    Words and JSON, which `format_value` writes, are read without YAML, because that is twice as fast.
+    """
+    text = lines[0].strip() if len(lines) == 1 else ""
+    if _is_word(text):
+        return text
+    try:
+        return json.loads(text)  # type: ignore[no-any-return]
+    except (ValueError, RecursionError):
+        return _yaml("\n".join(lines))
+
+
+def _yaml(text: str) -> Value:
+    """A value that the operator wrote. If it has a colon, it may lack the quotes that YAML requires."""
+    import yaml
+
+    try:
+        value = yaml.load(f"value: {text}", Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))["value"]
+    except (yaml.YAMLError, ValueError, RecursionError):
+        plain = " ".join(_COMMENT.sub("", line).strip() for line in text.split("\n")).strip()
+        if plain[:1] in tuple("\"'[{|>&*!%@`-"):
+            raise ValueError(f"{plain[:60]!r} cannot be read") from None
+        return plain
+    return "" if value is None else value
+
+
+def _is_word(text: str) -> bool:
+    plain = _PLAIN.fullmatch(text) is not None and text.lower() not in _RESERVED
+    return plain or _INSTANT.fullmatch(text) is not None
+
+
+def _clean_words(value: object) -> str:
+    if isinstance(value, list | dict):
+        raise ValueError("is not text")
+    return clean_text(str(value))
+
+
+def _as_list(value: object) -> list[object]:
+    if isinstance(value, dict):
+        raise ValueError("is not a list of strings")
+    return value if isinstance(value, list) else [value]
+
+
+def _utc(instant: datetime) -> datetime:
+    return instant.astimezone(UTC) if instant.tzinfo else instant.replace(tzinfo=UTC)
+
+
+ShortText = Annotated[str, BeforeValidator(_clean_words), AfterValidator(lambda text: text[:500])]
+ShortTexts = Annotated[tuple[Annotated[str, BeforeValidator(_clean_words)], ...], BeforeValidator(_as_list)]
+UnitFloat = Annotated[float, Field(strict=True, ge=0, le=1)]
+Instant = Annotated[datetime, AfterValidator(_utc)] | None
+
+
+class FrontMatter(BaseModel):
+    """The front matter of an entry."""
+
+    type: LearningType = LearningType.DECLARATIVE
+    domain: ShortText = ""
+    title: ShortText = ""
+    lesson: ShortText = ""
+    about: ShortText = ""
+    importance: UnitFloat = 0.5
+    confidence: UnitFloat = 0.5
+    reasons: ShortTexts = ()
+    phase: ShortText = ""
+    status: LearningStatus = LearningStatus.ACTIVE
+    reinforcement_count: Annotated[int, Field(strict=True, ge=0)] = 0
+    last_reinforced: Instant = None
+    reinforced_by: ShortTexts = ()
+    created_at: Instant = None
+    session_id: ShortText = ""
+    continues: ShortText = ""
+    session_task: ShortText = ""
+    agent: ShortText = ""
+    workspace: Annotated[str, BeforeValidator(_clean_words)] = ""
+    promoted_from: ShortTexts = ()
+    promoted_at: Instant = None
+    retired_because: ShortText = ""
+    merged_into: ShortText = ""
+    review: ShortText = ""
+    review_since: Instant = None
+    trust: Trust | None = None
+    approved_by: ShortText = ""
+    approved_at: Instant = None
+
+
+def read_front_matter(part: Part) -> FrontMatter:
+    """The front matter of an entry. Raises ValueError, which has the line number."""
+    if part.error:
+        raise ValueError(part.error)
+    written = {key: part.value(key) for key in part.fields if key in FrontMatter.model_fields}
+    try:
+        return FrontMatter.model_validate({key: value for key, value in written.items() if value != ""})
+    except ValidationError as error:
+        wrong = error.errors(include_url=False)[0]
+        key = str(wrong["loc"][0])
+        was = f"{key} is {str(written[key])[:60]!r}"
+        raise ValueError(f"line {part.line + part.fields[key][0]}: {was}: {sanitise(wrong['msg'])}") from None
+
+
+def front_matter(entry: LearningEntry) -> dict[str, Value]:
+    """The front matter of an entry, without its id."""
+    fields = {name: _plain_value(getattr(entry, name)) for name in FrontMatter.model_fields}
+    fields["promoted_from"] = format_sources(entry.promoted_from)
+    return {key: value for key, value in fields.items() if value not in ("", []) or key in REQUIRED_KEYS}
+
+
+def _plain_value(value: Any) -> Value:
+    if isinstance(value, datetime | None):
+        return format_time(value)
+    return list(value) if isinstance(value, tuple) else value.value if isinstance(value, StrEnum) else value
+
+
+def format_sources(sources: tuple[EntrySource, ...]) -> list[str]:
+    """Sources in the form `ENTRY@SESSION`."""
+    return [f"{source.entry}@{source.session}" if source.session else source.entry for source in sources]
+
+
+def format_time(instant: datetime | None) -> str:
+    """An instant in ISO format, "" for None."""
+    return "" if instant is None else instant.astimezone(UTC).isoformat().replace("+00:00", "Z")

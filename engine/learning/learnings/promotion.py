@@ -9,14 +9,15 @@ an agent's own tools, or is a risk or an assumption. An entry that the operator 
 
 from __future__ import annotations
 
+import hashlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Any
 
 from engine.events import Event, LearningPromoted, LearningReinforced, LearningRetracted
 from engine.frozen import frozen
-from engine.learning.learnings.entries import UNAPPROVED, Scope, format_sources, format_time, promoted_entry
 from engine.learning.learnings.findings import (
     CONFIDENCE_BY_BASIS,
     ERRED,
@@ -27,11 +28,12 @@ from engine.learning.learnings.findings import (
     Basis,
     rate_confidence,
 )
-from engine.learning.learnings.page import Value
+from engine.learning.learnings.page import Value, format_sources, format_time
 from engine.learning.learnings.recurrence import Cluster, Vectors, comparison_key, find_clusters, find_matches
-from engine.learning.learnings.store import Change, add_entry
+from engine.learning.learnings.store import Change, Scope, add_entry
 from engine.model import EntrySource, LearningEntry, LearningKind, LearningScope, LearningStatus, RetractReport, Trust
 from engine.model.base import lowest_trust, may_guide
+from engine.model.learnings import normalise
 from engine.storage import state
 from engine.storage.database import Database, Transaction
 
@@ -42,6 +44,10 @@ MIN_SESSIONS = 3
 
 RETRACTED = "learnings.retracted"
 """Key in the state table: the ids of the lessons that the operator retracted."""
+
+
+UNAPPROVED = "quoted from sessions, and not approved by you"
+"""The reason why a quote in a project or global entry waits for the operator."""
 
 
 def is_about_own_tools(entry: LearningEntry) -> bool:
@@ -189,6 +195,36 @@ def merge_duplicates(cluster: Cluster) -> list[Change]:
     }
     merged: dict[str, Value] = {"status": LearningStatus.COMPACTED.value, "merged_into": centre.id}
     return [Change(centre.path, centre.id, fields), *(Change(other.path, other.id, merged) for other in others)]
+
+
+def entry_id(
+    scope: LearningScope, scope_id: str, kind: LearningKind, about: str, text: str, trust: Trust = Trust.OPERATOR
+) -> str:
+    """The id of an entry, derived from its scope and content, so that a second run writes nothing. A quote has another
+    id than a trusted entry with the same text."""
+    identity = f"{scope.value}\n{scope_id}\n{kind.value}\n{about or normalise(text)}"
+    identity += "\nquoted" if trust is Trust.QUOTED else ""
+    return "lrn_" + hashlib.sha256(identity.encode(errors="replace")).hexdigest()[:16]
+
+
+def promoted_entry(
+    entry: LearningEntry, scope: Scope, sources: Iterable[EntrySource], at: datetime, **changes: Any
+) -> LearningEntry:
+    """The entry of a higher scope that `entry` becomes when it is promoted from these sources, with these changes."""
+    above = replace(entry, **changes)
+    id = entry_id(scope.level, scope.id, above.kind, above.about, above.text, above.trust)
+    return replace(
+        above,
+        id=id,
+        scope=scope.level,
+        scope_id=scope.id,
+        path=scope.page(above.kind, id),
+        promoted_from=tuple(sources),
+        promoted_at=at,
+        reinforced_by=(),
+        reinforcement_count=0,
+        last_reinforced=None,
+    )
 
 
 def _promote_cluster(cluster: Cluster, scope: Scope, now: datetime) -> LearningEntry:

@@ -15,10 +15,9 @@ from sqlmodel import Field, col, desc, select
 from engine import tokenizer
 from engine.config import SettingsSource
 from engine.files import read_plain
-from engine.learning.learnings.entries import GLOBAL, Scope, project_key
 from engine.learning.learnings.promotion import is_promotable
 from engine.learning.learnings.recurrence import find_names
-from engine.learning.learnings.store import LearningFiles
+from engine.learning.learnings.store import GLOBAL, LearningFiles, Scope, project_key
 from engine.model import (
     Contribution,
     LearningEntry,

@@ -1,29 +1,43 @@
 """Reads and writes the pages of learning entries (SPEC 6.1). The files are the source of truth.
 
-A change of several pages is first stored as an intent, which can be applied twice. Its events are recorded after it was
-applied, if necessary at the next start. `LearningTexts` removes forgotten words (SPEC 4.10) and leaves an empty entry,
-so that provenance stays complete.
+    learnings/global/
+    learnings/projects/KEY/                              KEY: the workspace's name and a hash of its path
+    learnings/projects/KEY/sessions/SESSION/
+    learnings/projects/KEY/sessions/SESSION/teams/LEADER/
+
+Each folder has `institutional.md`, `tasks/*.md`, `proxy.md`, `proxy-tasks/*.md`. Sessions without a workspace belong
+to the project `none`. A change of several pages is first stored as an intent, which can be applied twice. Its events
+are recorded after it was applied, if necessary at the next start.
 """
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
+import re
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from engine.events import Event
 from engine.files import read_plain, write_atomic
 from engine.frozen import frozen
-from engine.learning.learnings.entries import FOLDERS, ROOT, Scope, front_matter, page_location, read_entry
-from engine.learning.learnings.page import Page, Value
-from engine.model import LearningEntry, LearningStatus, Refusal, sanitise
+from engine.learning.learnings.page import Page, Part, Value, front_matter, read_front_matter
+from engine.model import (
+    EntrySource,
+    LearningEntry,
+    LearningKind,
+    LearningScope,
+    Refusal,
+    Trust,
+    sanitise,
+)
+from engine.model.learnings import lesson_id
+from engine.model.text import plain
 from engine.storage.database import Database, Transaction
-from engine.storage.erasing import SearchTerms
 from engine.storage.state import begin_intent, finish_intent, unfinished_intents
 
 log = logging.getLogger(__name__)
@@ -31,6 +45,94 @@ log = logging.getLogger(__name__)
 INTENT = "learnings"
 MAX_PAGE_BYTES = 16 * 1024 * 1024
 """Maximum size of a page in bytes."""
+
+
+ROOT = "learnings"
+NO_WORKSPACE = "none"
+
+PAGES = {LearningKind.INSTITUTIONAL: "institutional.md", LearningKind.PROXY: "proxy.md"}
+FOLDERS = {"tasks": LearningKind.TASK, "proxy-tasks": LearningKind.PROXY}
+
+_SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,79}")
+
+MAX_TITLE = 80
+
+
+@frozen
+class Scope:
+    """One scope: a team (its leader) in a session, a session, a project (its key), or global if all are empty."""
+
+    project: str = ""
+    session: str = ""
+    team: str = ""
+
+    @property
+    def level(self) -> LearningScope:
+        if self.team:
+            return LearningScope.TEAM
+        if self.session:
+            return LearningScope.SESSION
+        return LearningScope.PROJECT if self.project else LearningScope.GLOBAL
+
+    @property
+    def id(self) -> str:
+        """The leader, the session's id, the project's key, or ""."""
+        return self.team or self.session or self.project
+
+    @property
+    def folder(self) -> str:
+        """The folder of the scope, relative to the home's data folder."""
+        parts = [ROOT, *(("projects", self.project) if self.project else ("global",))]
+        parts += ["sessions", folder_name(self.session)] if self.session else []
+        parts += ["teams", folder_name(self.team)] if self.team else []
+        return "/".join(parts)
+
+    def page(self, kind: LearningKind, entry: str = "") -> str:
+        """The page of an entry. Each task has its own page; the other kinds have one page each."""
+        return f"{self.folder}/tasks/{entry}.md" if kind is LearningKind.TASK else f"{self.folder}/{PAGES[kind]}"
+
+
+GLOBAL = Scope()
+
+
+def project_key(workspace: str) -> str:
+    """The unique folder name of a workspace."""
+    if not workspace:
+        return NO_WORKSPACE
+    name = re.sub(r"[^a-z0-9]+", "-", PurePosixPath(workspace).name.lower()).strip("-")[:40] or "project"
+    return f"{name}-{hashlib.sha256(workspace.encode(errors='replace')).hexdigest()[:8]}"
+
+
+def page_location(path: str) -> tuple[Scope, LearningKind] | None:
+    """The scope and kind of a page, by its path; None for other files."""
+    scope = scope_of_path(path)
+    rest = path[len(scope.folder) + 1 :].split("/") if path.startswith(f"{scope.folder}/") else []
+    kind = None
+    if len(rest) == 1:
+        kind = next((kind for kind, name in PAGES.items() if name == rest[0]), None)
+    elif len(rest) == 2 and rest[1].endswith(".md") and not rest[1].startswith("."):
+        kind = FOLDERS.get(rest[0])
+    return None if kind is None else (scope, kind)
+
+
+def folder_name(name: str) -> str:
+    """A valid name of a folder: `name` itself if it is valid, else one derived from it."""
+    if _SAFE.fullmatch(name):
+        return name
+    return f"x-{hashlib.sha256(name.encode(errors='replace')).hexdigest()[:16]}"
+
+
+def scope_of_path(path: str) -> Scope:
+    """The scope of a page."""
+    parts = path.split("/")
+    if parts[:2] != [ROOT, "projects"] or len(parts) < 4:
+        return GLOBAL
+    project, session, team = parts[2], "", ""
+    if parts[3] == "sessions" and len(parts) > 5:
+        session = parts[4]
+        if parts[5] == "teams" and len(parts) > 7:
+            team = parts[6]
+    return Scope(project, session, team)
 
 
 @frozen
@@ -264,66 +366,33 @@ def _apply_change(page: Page, change: Change) -> bool:
     return True
 
 
-def texts_of(entry: LearningEntry) -> list[str]:
-    """All texts of an entry that people or models wrote."""
-    return [
-        entry.text,
-        entry.title,
-        entry.about,
-        entry.session_task,
-        entry.retired_because,
-        entry.review,
-        *entry.reasons,
-    ]
+def read_entry(part: Part, path: str, scope: Scope, kind: LearningKind) -> LearningEntry:
+    """Read an entry of a page. Raises ValueError, which has the line number."""
+    front = read_front_matter(part)
+    text = part.text
+    # An entry without `trust` was written by the operator, unless it names the session that it is from.
+    quoted = scope.session or front.session_id or front.promoted_from
+    values: dict[str, Any] = dict(front) | {
+        "domain": front.domain or domain_of(kind),
+        "title": front.title or title_of(text),
+        "lesson": front.lesson or lesson_id(text),
+        "session_id": front.session_id or scope.session,
+        "promoted_from": tuple(EntrySource(*source.split("@", 1)) for source in front.promoted_from),
+        "trust": front.trust or (Trust.QUOTED if quoted else Trust.OPERATOR),
+    }
+    return LearningEntry(id=part.id, scope=scope.level, scope_id=scope.id, kind=kind, text=text, path=path, **values)
+
+
+def domain_of(kind: LearningKind) -> str:
+    """The domain of entries of a kind."""
+    return "task" if kind is LearningKind.TASK else "team"
+
+
+def title_of(text: str) -> str:
+    """The title of a text: its beginning, in one line."""
+    return plain(text, MAX_TITLE)
 
 
 def _event(stored: Mapping[str, Any]) -> Event:
     fields: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in stored.items()}
     return Event.kinds[fields.pop("kind")](**fields)
-
-
-FORGOTTEN = "forgotten"
-
-
-class LearningTexts:
-    """Finds and erases words in entries of all scopes; see `engine.memory.forget.ErasableStore`."""
-
-    name = "learnings"
-
-    def __init__(
-        self,
-        files: LearningFiles,
-        forget_vectors: Callable[[Iterable[str]], None],
-        plan_lock: AbstractContextManager[object],
-    ) -> None:
-        """`plan_lock` is held while entries are erased, so that no plan is made of them."""
-        self._files = files
-        self._forget_vectors = forget_vectors
-        self._plan_lock = plan_lock
-
-    def find(self, query: SearchTerms, /) -> Iterator[tuple[str, str]]:
-        """(id, text) of each entry that matches."""
-        for entry in self._files.entries():
-            if any(map(query.match, texts_of(entry))):
-                yield entry.id, entry.text or entry.title
-
-    def erase(self, query: SearchTerms, /) -> int:
-        """Remove the texts of the entries that match; returns their number."""
-        with self._plan_lock, self._files.lock:
-            self._files.finish_pending()  # pending changes may contain the words
-            self._files.erasures += 1
-            matching = [entry for entry in self._files.entries() if any(map(query.match, texts_of(entry)))]
-            self._forget_vectors([entry.text for entry in matching])
-            self._files.apply([_erasing_change(entry) for entry in matching])
-            return len(matching)
-
-    def text_of(self, id: str) -> str | None:
-        """The text of an entry, None for an unknown id."""
-        entry = next((item for item in self._files.entries() if item.id == id), None)
-        return None if entry is None else entry.text or None
-
-
-def _erasing_change(entry: LearningEntry) -> Change:
-    cleared = {"title": "", "about": "", "session_task": "", "reasons": [], "review": "", "review_since": ""}
-    ended = {"status": LearningStatus.RETIRED.value, "retired_because": FORGOTTEN}
-    return Change(entry.path, entry.id, {**cleared, **ended}, text="")

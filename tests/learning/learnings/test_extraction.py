@@ -10,7 +10,7 @@ import pytest
 from engine.events import ChangeSetLanded, LandingUndone, PermissionAsked, SessionStarted
 from engine.learning.learnings.extraction import find_risks
 from engine.learning.learnings.findings import SessionRecord
-from engine.learning.learnings.store import LearningTexts
+from engine.learning.learnings.learnings import LearningTexts
 from engine.model import Answer, LearningScope, Question, TranscriptLine
 from engine.storage.erasing import SearchTerms
 from tests.conftest import MONDAY_MORNING

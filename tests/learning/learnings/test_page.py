@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.learning.learnings.entries import Scope, front_matter, read_entry
-from engine.learning.learnings.page import Page, Value, clean_text, format_value, parse_value
+from engine.learning.learnings.page import Page, Value, clean_text, format_value, front_matter, parse_value
+from engine.learning.learnings.store import Scope, read_entry
 from engine.model import EntrySource, LearningKind, LearningStatus, LearningType
 from tests.learning.learnings.world import make_entry
 

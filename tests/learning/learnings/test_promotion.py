@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.learning.learnings.entries import Scope
 from engine.learning.learnings.promotion import (
     PromotionPlan,
     find_duplicates,
@@ -20,6 +19,7 @@ from engine.learning.learnings.promotion import (
     merge_duplicates,
     plan_project,
 )
+from engine.learning.learnings.store import Scope
 from engine.model import EntrySource, LearningEntry, LearningKind, LearningScope, LearningStatus, LearningType
 from tests.conftest import MONDAY_MORNING
 from tests.learning.learnings.world import angle_vectors, make_entry

@@ -10,9 +10,9 @@ import pytest
 
 from engine import tokenizer
 from engine.config import FixedSettings, MemorySettings, Settings
-from engine.learning.learnings.entries import GLOBAL, Scope, entry_id, project_key
+from engine.learning.learnings.promotion import entry_id
 from engine.learning.learnings.prompt_part import LearningsPart
-from engine.learning.learnings.store import LearningFiles, add_entry
+from engine.learning.learnings.store import GLOBAL, LearningFiles, Scope, add_entry, project_key
 from engine.model import Contribution, LearningEntry, LearningKind, LearningStatus, PromptRequest
 from engine.model.text import LEARNT, write_section
 from engine.storage.database import Database

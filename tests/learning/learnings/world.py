@@ -14,9 +14,9 @@ import numpy
 
 from engine.clock import FakeClock
 from engine.events import Event, FaultReported, SessionEnded, SessionStarted
-from engine.learning.learnings.entries import entry_id
 from engine.learning.learnings.findings import SessionRecord, Statement
 from engine.learning.learnings.learnings import Learnings
+from engine.learning.learnings.promotion import entry_id
 from engine.model import (
     Answer,
     Asks,
