@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Annotated
 
@@ -26,10 +27,9 @@ from engine.git.leftovers import CONFLICT_MARKER, TODOS, removable_lines, scan_l
 from engine.git.own_changes import OwnChanges, own_changes
 from engine.git.own_leftovers import LocatedLeftover, read_text
 from engine.git.reader import GitReader
+from engine.git.stale_mentions import Mention
 from engine.model import CheckResult
 from engine.model.text import count, join_names
-
-# -- Show debugging, conflict markers and new TODOs, and remove debugging if that is safe --------------------------
 
 CONTEXT_LINES = 2
 """Number of lines shown before and after."""
@@ -37,7 +37,7 @@ CONTEXT_LINES = 2
 MAX_FILE_BYTES = 5_000_000
 
 
-def check_instant(text: str) -> str:
+def _check_instant(text: str) -> str:
     """Return `text`, if it is a time with a zone in ISO 8601. Raises `ValueError`."""
     if datetime.fromisoformat(text).tzinfo is None:
         raise ValueError("needs a time zone")
@@ -56,7 +56,7 @@ class LookForLeftovers(Flow):
     name = "look_for_leftovers"
     label = "Look for leftovers"
     place = Place.OPERATOR_TREE
-    today: Annotated[Line, AfterValidator(check_instant)] = Field(
+    today: Annotated[Line, AfterValidator(_check_instant)] = Field(
         default="", description="a time with its zone (ISO 8601); TODOs count only if they were added later"
     )
 
@@ -67,42 +67,44 @@ class LookForLeftovers(Flow):
         findings = read_own_changes(job, self.today).leftovers
         if not findings:
             return FlowResult("No leftovers: no debugging, no conflict markers, no TODOs of today")
-        removable = 0
-        for path in dict.fromkeys(finding.path for finding in findings):
+        can_remove = False
+        for path, of_file in _group_by_path(findings).items():
             text = read_text(job.git, path)
-            of_file = [finding for finding in findings if finding.path == path]
             for finding in of_file:
-                job.say(f"{finding.path}:{finding.line}  {finding.kind}")
-                for row in _surrounding_lines(path, text, finding.line):
-                    job.say(row)
-            lines = [
-                finding.line for finding in of_file if finding.kind != CONFLICT_MARKER and finding.kind not in TODOS
-            ]
-            removable += len(removable_lines(path, text, lines))
+                _show_leftover(job, finding, text)
+            debugging = [finding.line for finding in of_file if finding.kind not in (CONFLICT_MARKER, *TODOS)]
+            can_remove |= bool(removable_lines(path, text, debugging))
         marked = [finding for finding in findings if finding.kind == CONFLICT_MARKER]
         if marked:
             job.say(f"Next: resolve {marked[0].place} in your editor; it contains both sides.")
         facts: Facts = {"findings": as_facts(findings, "kind", "path", "line")}
-        if removable:
+        if can_remove:
             facts["next"] = "remove_leftovers"
         return FlowResult(_summarise_leftovers(findings), sound=False, facts=facts)
 
 
-def _surrounding_lines(path: str, text: str, line: int) -> list[str]:
+def _group_by_path(findings: Iterable[LocatedLeftover]) -> dict[str, list[LocatedLeftover]]:
+    groups: dict[str, list[LocatedLeftover]] = {}
+    for finding in findings:
+        groups.setdefault(finding.path, []).append(finding)
+    return groups
+
+
+def _show_leftover(job: Job, finding: LocatedLeftover, text: str) -> None:
+    """Show a leftover with the lines around it. `text` is that of its file."""
+    job.say(f"{finding.place}  {finding.kind}")
     rows = text.split("\n")
-    shown = []
-    for number in range(max(1, line - CONTEXT_LINES), min(len(rows), line + CONTEXT_LINES) + 1):
+    for number in range(max(1, finding.line - CONTEXT_LINES), min(len(rows), finding.line + CONTEXT_LINES) + 1):
         row = rows[number - 1]
-        hidden = any(hit.is_secret for hit in scan_line(path, row))
-        words = "(not shown: it may hold a secret)" if hidden else row[:200].rstrip()
-        shown.append(f"  {'>' if number == line else ' '} {number:>4}  {words}")
-    return shown
+        is_secret = any(hit.is_secret for hit in scan_line(finding.path, row))
+        content = "(not shown: it may hold a secret)" if is_secret else row[:200].rstrip()
+        job.say(f"  {'>' if number == finding.line else ' '} {number:>4}  {content}")
 
 
 def _summarise_leftovers(findings: tuple[LocatedLeftover, ...]) -> str:
     kinds = Counter(finding.kind for finding in findings)
-    words = ", ".join(f"{number} {kind}" if number > 1 else kind for kind, number in kinds.items())
-    return f"{count(len(findings), 'leftover')} ({words}): {join_names([finding.place for finding in findings], 3)}"
+    numbers = ", ".join(f"{number} {kind}" if number > 1 else kind for kind, number in kinds.items())
+    return f"{count(len(findings), 'leftover')} ({numbers}): {join_names([finding.place for finding in findings], 3)}"
 
 
 class RemoveLeftovers(Flow):
@@ -119,22 +121,20 @@ class RemoveLeftovers(Flow):
     def run(self, job: Job) -> FlowResult:
         findings = [finding for finding in read_own_changes(job).leftovers if finding.kind != CONFLICT_MARKER]
         base = store_tree(job)
-        changed: dict[str, int] = {}
-        remaining = [finding for finding in findings if finding.path in self.paths]
-        for path in self.paths:
-            removed = self._remove_from_file(job, path, [finding.line for finding in findings if finding.path == path])
-            if removed:
-                changed[path] = len(removed)
-                remaining = [finding for finding in remaining if finding.path != path or finding.line not in removed]
+        lines_by_path = {path: [item.line for item in of_file] for path, of_file in _group_by_path(findings).items()}
+        removed = {path: self._remove_from_file(job, path, lines_by_path.get(path, [])) for path in self.paths}
+        remaining = [item for item in findings if item.path in removed and item.line not in removed[item.path]]
         for finding in remaining:
             job.say(f"left: {finding.place}  {finding.kind}, not a statement on a line of its own")
+        changed = [path for path, lines in removed.items() if lines]
         if not changed:
             return FlowResult("Nothing removed: no debugging statement has a line of its own")
-        words = f"{count(sum(changed.values()), 'line')} removed from {join_names(changed, 3)}"
-        words += f", {len(remaining)} left for you" if remaining else ""
-        check = self._run_tests_of(job, list(changed), base)
-        summary = f"{words}; {describe_compared(check)}" if check else words
-        return FlowResult(summary, check=check, facts={"changed": list(changed)})
+        summary = f"{count(sum(map(len, removed.values())), 'line')} removed from {join_names(changed, 3)}"
+        summary += f", {len(remaining)} left for you" if remaining else ""
+        check = self._run_tests_of(job, changed, base)
+        if check is not None:
+            summary = f"{summary}; {describe_compared(check)}"
+        return FlowResult(summary, check=check, facts={"changed": changed})
 
     def _remove_from_file(self, job: Job, path: str, lines: list[int]) -> list[int]:
         """Remove statements from one file of the worktree. Returns the numbers of the removed lines."""
@@ -170,8 +170,6 @@ class RemoveLeftovers(Flow):
             return None
         return combine_checks(compare_with_base(job, base, results))
 
-
-# -- Show documentation with names that your changes renamed or removed, and put the new names into it ----------------
 
 MAX_DOCUMENT_BYTES = 5_000_000
 
@@ -222,27 +220,28 @@ class UpdateDocs(Flow):
         mentions = read_own_changes(job).mentions
         changed: dict[str, int] = {}
         for path in self.paths:
-            renamed = [finding for finding in mentions if finding.path == path and finding.new]
-            if not renamed:
-                continue
-            try:
-                rows = read_plain(job.folder / path, MAX_DOCUMENT_BYTES, follow=False).decode().split("\n")
-            except (OSError, ValueError) as error:
-                job.say(f"{path} was not changed: {error!s}")
-                continue
-            for mention in sorted(renamed, key=lambda mention: -len(mention.old)):
-                new = mention.new.replace("\\", "\\\\")
-                rows[mention.line - 1] = re.sub(
-                    rf"(?<![\w-]){re.escape(mention.old)}(?![\w-])", new, rows[mention.line - 1]
-                )
-                job.say(f"{path}:{mention.line}  {mention.old} → {mention.new}")
-            (job.folder / path).write_bytes("\n".join(rows).encode())
-            changed[path] = len(renamed)
+            renamed = [mention for mention in mentions if mention.path == path and mention.new]
+            if renamed and self._rename_in_file(job, path, renamed):
+                changed[path] = len(renamed)
         if not changed:
             return FlowResult("Nothing to update: no document contains a name with a clear replacement")
         summary = f"{count(sum(changed.values()), 'name')} updated in {join_names(changed, 3)}"
-        unnamed = sum(not finding.new for finding in mentions)
+        unnamed = sum(not mention.new for mention in mentions)
         if unnamed:
             verb = "names" if unnamed == 1 else "name"
             summary += f"; {count(unnamed, 'line')} {verb} something that is gone and must be reworded"
         return FlowResult(summary, facts={"changed": list(changed)})
+
+    def _rename_in_file(self, job: Job, path: str, mentions: Sequence[Mention]) -> bool:
+        """Replace the names that a document mentions, longer names first. Returns False if the file cannot be read."""
+        try:
+            rows = read_plain(job.folder / path, MAX_DOCUMENT_BYTES, follow=False).decode().split("\n")
+        except (OSError, ValueError) as error:
+            job.say(f"{path} was not changed: {error!s}")
+            return False
+        for mention in sorted(mentions, key=lambda mention: -len(mention.old)):
+            name = re.compile(rf"(?<![\w-]){re.escape(mention.old)}(?![\w-])")
+            rows[mention.line - 1] = name.sub(mention.new.replace("\\", "\\\\"), rows[mention.line - 1])
+            job.say(f"{path}:{mention.line}  {mention.old} → {mention.new}")
+        (job.folder / path).write_bytes("\n".join(rows).encode())
+        return True
