@@ -10,9 +10,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from engine.execution.runners.flow import Flow
-from engine.execution.runners.flows.broken_tests import ApplyFix, Bisect, RehearseRevert
 from engine.execution.runners.flows.documents import DraftChangelog, LookAtRelease, WriteAgentsMd
-from engine.execution.runners.flows.failure_causes import NarrowFailures
+from engine.execution.runners.flows.failing_tests import ApplyFix, Bisect, NarrowFailures, RehearseRevert
 from engine.execution.runners.flows.history import FindJointChanges, LookAtPullRequest, SummariseDay
 from engine.execution.runners.flows.leftovers import FindOutdatedDocs, LookForLeftovers, RemoveLeftovers, UpdateDocs
 from engine.execution.runners.flows.lint import FixLint, Lint

@@ -20,7 +20,7 @@ from engine.execution.runners.flow import (
     RepoPath,
     TestId,
 )
-from engine.execution.runners.flows.failure_causes import find_signatures
+from engine.execution.runners.flows.failing_tests import find_signatures
 from engine.execution.runners.flows.git_steps import (
     read_commit,
     reset_worktree,

@@ -1,14 +1,17 @@
-"""A bisection checks both ends, skips what cannot run, and follows merges."""
+"""The cause that the output of a test names; a bisection, which checks both ends and skips what cannot run."""
 
 from __future__ import annotations
 
 import pytest
 
 from engine.execution.runners.flow import FlowError
-from engine.execution.runners.flows.broken_tests import verdict_of
+from engine.execution.runners.flows.failing_tests import Cause, cause_of, verdict_of
 from engine.model import CheckResult
 from tests.conftest import Repository
 from tests.execution.flows.conftest import CART, RunFlow, commit_shop
+from tests.support.helpers import read_table
+
+ROWS = read_table(__file__)
 
 
 def history(project: Repository) -> list[str]:
@@ -79,3 +82,24 @@ def test_errors_alone_are_bad_only_where_the_bad_end_has_errors_alone(
         CheckResult("pytest", passed, failed, errors=errors) for passed, failed, errors in (here, at_bad)
     )
     assert verdict_of(check, check_at_bad) == verdict
+
+
+@pytest.mark.parametrize("row", ROWS["cause"])
+def test_the_cause_is_read_from_the_output(row: dict[str, str]) -> None:
+    assert cause_of(row["output"], "/repo") == Cause(row["error"], row["message"], row["place"])
+
+
+@pytest.mark.parametrize(("error", "message", "place", "signature"), ROWS["signature"])
+def test_the_signature_is_the_error_with_its_file_or_with_the_test_of_an_assertion(
+    error: str, message: str, place: str, signature: str
+) -> None:
+    assert Cause(error, message, place).signature_of("tests/test_cart.py::test_a") == signature
+
+
+def test_failures_that_differ_by_chance_and_by_line_have_one_signature() -> None:
+    def text(line: int, price: int) -> str:
+        return (
+            f"tests/t.py:3: in test_a\n    f()\nsrc/b.py:{line}: in f\n    g()\nE   ValueError: {price} is too much\n"
+        )
+
+    assert len({cause_of(text(line, 3 * line), "/repo").signature_of("tests/t.py::test_a") for line in (7, 12)}) == 1
