@@ -128,13 +128,17 @@ def _theme(name: str, colors: dict[str, str], *, dark: bool, ansi: bool) -> Them
 
 
 def find_problems(settings: Mapping[str, Any], home: Home) -> list[Refusal]:
-    """The problems of the console with its theme and keys in `settings` (named as in the file)."""
-    refusals = []
+    """The problems of the console with its theme and keys in `settings` (named as in the file). A bad key is named with
+    its line."""
+    refusals: list[Refusal] = []
     try:
         _check_theme(settings["console"]["theme"], home)
     except Refusal as refusal:
         refusals.append(refusal)
-    return refusals + check_keymap(settings["keys"])[1]
+    for bad_keys in check_keymap(settings["keys"])[1]:
+        place = home.setting_place("keys", bad_keys.action_id)
+        refusals.append(Refusal(bad_keys.code, f"{place}: {bad_keys.message}", bad_keys.fix))
+    return refusals
 
 
 def check_setting(key: str, value: str, home: Home) -> None:

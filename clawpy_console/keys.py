@@ -5,6 +5,7 @@ The table is `keys.txt`: bindings, the key line, the help screen and the check o
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -119,41 +120,57 @@ _SHORT = {
 _NAMED = {key.value for key in Keys} | set(KEY_ALIASES)
 
 
-def check_keymap(keys: Mapping[str, str]) -> tuple[dict[str, str], list[Refusal]]:
+class BadKeys(Refusal):
+    """The refusal `bad_keys` of the entry for one action in the operator's `[keys]`."""
+
+    def __init__(self, action_id: str, problem: str, fix: str) -> None:
+        super().__init__("bad_keys", f"keys.{action_id}: {problem}", fix)
+        self.action_id = action_id
+
+
+def check_keymap(keys: Mapping[str, str]) -> tuple[dict[str, str], list[BadKeys]]:
     """The part of the operator's `[keys]` that can be used, and a refusal for each entry that cannot.
 
     Refused are an id that does not exist, a key that no terminal sends, and a key that another action has too. The
     stop key may be given further keys, but F12 always stops.
     """
     good: dict[str, str] = {}
-    refusals: list[Refusal] = []
+    refusals: list[BadKeys] = []
     for action_id, text in keys.items():
         try:
             good[action_id] = _check_keys(action_id, text)
-        except Refusal as refusal:
+        except BadKeys as refusal:
             refusals.append(refusal)
     for action_id in list(good):
         for taken_by, key in _clashes(action_id, good):
-            message = f"[keys] {action_id}: {key!r} is already {taken_by}"
-            refusals.append(Refusal("bad_keys", message, f"give {taken_by} another key too"))
+            problem = f"{key!r} is already {taken_by}"
+            refusals.append(BadKeys(action_id, problem, f"give {taken_by} another key too"))
             good.pop(action_id, None)
     return good, refusals
 
 
 def _check_keys(action_id: str, text: str) -> str:
-    """The keys in `text` for an action. Raises `Refusal` `bad_keys`."""
+    """The keys in `text` for an action. Raises `BadKeys`."""
     if action_id not in BY_ID:
-        group = action_id.partition(".")[0]
-        near = [action.id for action in ACTIONS if action.group == group] or GROUPS
-        raise Refusal("bad_keys", f"[keys] {action_id}: no such action", f"there are: {', '.join(near)}")
+        raise BadKeys(action_id, "no such action", _suggest_action(action_id))
     keys = [key.strip() for key in text.split(",") if key.strip()]
     unknown = [key for key in keys if not _is_key(key)]
     if unknown or not keys:
         problem = f"{unknown[0]!r} is not a key" if unknown else "names no key"
-        raise Refusal("bad_keys", f"[keys] {action_id}: {problem}", "for example: x, X, ctrl+x, f5, left")
+        raise BadKeys(action_id, problem, "for example: x, X, ctrl+x, f5, left")
     if action_id == "app.stop" and "f12" not in keys:
         keys.append("f12")
     return ",".join(keys)
+
+
+def _suggest_action(action_id: str) -> str:
+    """The actions that were probably meant by an unknown id, in words; else where the ids are shown."""
+    name = action_id.rpartition(".")[2]
+    likely = [action.id for action in ACTIONS if action.id == f"{action.group}.{name}"]
+    likely = likely or difflib.get_close_matches(action_id, BY_ID, n=3)
+    if likely:
+        return f"did you mean {' or '.join(likely[:3])}?"
+    return "`?` in the console shows the name of each action, such as stack.approve"
 
 
 def _is_key(key: str) -> bool:

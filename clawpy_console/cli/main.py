@@ -187,6 +187,10 @@ def _carry_out(options: argparse.Namespace, common: CommonOptions) -> int:
     if common.as_json:
         print(json.dumps(document, ensure_ascii=False))
     else:
+        if options.verb in ("config", "status") and (fault := document["settingsFault"]):
+            _print_refusal(
+                engine.Refusal("bad_config", fault, "until it is fixed, the settings stay as they were"), common
+            )
         from clawpy_console.cli.printing import render_document
         from clawpy_console.cli.printing.style import has_colours
 
@@ -305,10 +309,20 @@ def _doctor(options: argparse.Namespace, common: CommonOptions) -> Any:
     if document["settings"] is not None:
         from clawpy_console.appearance import find_problems
 
-        document["checks"] += [
-            {"name": "config", "state": "warn", "message": problem.message, "fix": problem.fix}
+        problems = [
+            {
+                "name": "config",
+                "state": "fail" if problem.code == "bad_keys" else "warn",
+                "message": problem.message,
+                "fix": problem.fix,
+            }
             for problem in find_problems(document["settings"], common.home)
         ]
+        if problems:  # in the place of the check that found nothing wrong in the file
+            checks = document["checks"]
+            place = next(number for number, check in enumerate(checks) if check["name"] == "config")
+            document["checks"] = [*checks[:place], *problems, *checks[place + 1 :]]
+            document["ok"] = document["ok"] and all(problem["state"] != "fail" for problem in problems)
     return document
 
 

@@ -10,6 +10,7 @@ from clawpy_console import appearance
 from clawpy_console.appearance import check_setting
 from engine.home import Home
 from engine.model import Refusal
+from engine.settings_store import SettingsStore
 from tests.api.stand_in import StandIn
 from tests.cli.conftest import Clawpy
 from tests.conftest import Repository
@@ -54,6 +55,19 @@ def test_an_older_problem_does_not_prevent_a_change(tmp_path: Path) -> None:
     check_setting("no key at all", "3", Home.locate(tmp_path))
 
 
+@pytest.mark.parametrize("verb", [("config",), ("config", "get", "quietHoursStart"), ("status",)])
+def test_a_file_that_has_become_invalid_is_named_beside_the_settings_that_still_apply(
+    clawpy: Clawpy, engines: list[StandIn], monkeypatch: pytest.MonkeyPatch, verb: tuple[str, ...]
+) -> None:
+    fault = "config.toml:1: column 6: not TOML"
+    monkeypatch.setattr(SettingsStore, "fault", property(lambda store: fault, lambda store, value: None), raising=False)
+    result = clawpy(*verb)
+    assert (result.code, result.out != "") == (0, True)
+    assert result.err.startswith(f"clawpy: {fault}\n")
+    machine = clawpy(*verb, "--json")
+    assert (machine.err, machine.document["settingsFault"]) == ("", fault)
+
+
 @pytest.mark.long
 def test_doctor_names_each(clawpy: Clawpy, shop: Repository, home: Home) -> None:
     home.config.mkdir(parents=True)
@@ -61,13 +75,13 @@ def test_doctor_names_each(clawpy: Clawpy, shop: Repository, home: Home) -> None
         '[console]\ntheme = "foo"\n[keys]\nnothing = "x"\n"stack.approve" = "h"\n[workspaces."/nope"]\n'
     )
     result = clawpy("doctor")
-    assert result.code == 0  # everything works, only not as it was meant
-    problems = [line for line in result.out.splitlines() if line.startswith("! config")]
+    assert result.code == 1
+    problems = [line for line in result.out.splitlines() if line[:8] in ("! config", "✗ config")]
     assert len(problems) == 4
     for words in (
-        "no theme 'foo'",
-        "nothing: no such action",
-        "'h' is already stack.dismiss",
+        "! config       console.theme: there is no theme 'foo'",
+        f"✗ config       {home.config_file}:4: keys.nothing: no such action",
+        f"✗ config       {home.config_file}:5: keys.stack.approve: 'h' is already stack.dismiss",
         '"/nope": the folder does not exist',
     ):
         assert any(words in line for line in problems), words

@@ -72,6 +72,20 @@ def test_a_bad_entry_of_the_keymap_is_named(keys: dict[str, str], named: str) ->
     assert named in str(refusal)
 
 
+@pytest.mark.parametrize(
+    ("action_id", "fix"),
+    [
+        ("stack.aprove", "did you mean stack.approve"),
+        ("approve", "did you mean stack.approve or "),
+        ("zzz", "`?` in the console shows the name of each action, such as stack.approve"),
+    ],
+)
+def test_the_action_that_was_meant_is_named(action_id: str, fix: str) -> None:
+    _, (refusal,) = check_keymap({action_id: "x"})
+    assert refusal.message == f"keys.{action_id}: no such action"
+    assert refusal.fix.startswith(fix)
+
+
 def test_two_keys_may_be_swapped() -> None:
     assert check_keymap({"work.land": "b", "work.branch": "L"}) == ({"work.land": "b", "work.branch": "L"}, [])
 

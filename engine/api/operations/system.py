@@ -115,6 +115,7 @@ def status(engine: ApiServices) -> Document:
         ],
         "workspaces": list(engine.workspaces),
         "keysInFile": engine.keys.badge(),
+        "settingsFault": engine.settings.fault,
         "gateway": {"url": gateway.url, "words": gateway.description, "clients": gateway.clients},
     }
 
@@ -186,7 +187,7 @@ def config(
     """Show one setting or all, set or unset one."""
     settings = engine.settings
     if action == "get" and not key:
-        return {"settings": settings.document(), "file": str(settings.file)}
+        return {"settings": settings.document(), "file": str(settings.file), "settingsFault": settings.fault}
     if action == "set":
         settings.set(key, value)
     current_value = settings.unset(key) if action == "unset" else settings.get(key)
@@ -195,6 +196,7 @@ def config(
         "value": current_value,
         "origin": settings.origin(key),
         "accepted": describe_accepted(parse_key(key)),
+        "settingsFault": settings.fault,
     }
 
 
