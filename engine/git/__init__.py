@@ -14,9 +14,8 @@ It may import engine.model, clock, files and programs.
 
 from engine.git.command import Git, create, version
 from engine.git.process import MIN_VERSION, GitError
-from engine.git.repository import repository_root
+from engine.git.repository import repository_root, submodule_paths
 from engine.git.shadow_configuration import Repository
-from engine.git.submodules import submodule_paths
 
 __all__ = [
     "MIN_VERSION",

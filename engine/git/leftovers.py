@@ -1,13 +1,17 @@
-"""Finds leftovers in code: debugging, conflict markers, TODOs, and tests in quarantine.
+"""Recognises lines that should not stay or be pushed: debugging, conflict markers, TODOs, tests in quarantine, secrets.
 
-It also finds and removes debugging statements whose removal cannot break the program.
+It also finds and removes debugging statements whose removal cannot break the program. Of a secret only the kind is
+returned, never its text. Tests, examples, lock files and placeholders hold no secret, because false alarms would cost
+the operator's trust.
 """
 
 from __future__ import annotations
 
 import ast
 import itertools
+import math
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import date
 from pathlib import PurePosixPath
@@ -16,7 +20,6 @@ from typing import Final
 from engine.files import read_table
 from engine.frozen import frozen
 from engine.git import Git
-from engine.git.secrets import MAX_LINE_LENGTH, SECRET, secret_kind
 
 CONFLICT_MARKER: Final = "conflict marker"
 TODOS: Final = frozenset({"TODO", "FIXME"})
@@ -272,3 +275,106 @@ def quarantined_tests_in_file(path: str, rows: Sequence[str]) -> list[Quarantine
             tests.append(QuarantinedTest("::".join([path, *inside, match[2]]), until))
             until = None
     return tests
+
+
+MAX_LINE_LENGTH = 2000
+"""Maximum number of characters of a line that are searched. Longer lines are generated."""
+
+SECRET = "likely secret"
+HINT = re.compile(
+    r"-----BEGIN|AKIA|ASIA|gh[pousr]_|github_pat_|glpat-|xox[abeoprs]-|hooks\.slack|k_live_|AIza|sk-|SG\.|pypi-|npm_|://"
+    r"|(?i:api[_-]?key|access_?key|secret|token|passw|credential)"
+)
+"""A text that does not match contains no secret that can be recognised by its form."""
+
+
+_TOKENS = {kind: re.compile(pattern) for kind, pattern in read_table(__file__, "secrets.toml").items()}
+"""The patterns of tokens that are recognised by their form, by the kind of each."""
+_PRIVATE_KEY_BEGIN = re.compile(r"-----BEGIN (?:[A-Z]+ )*PRIVATE KEY(?: BLOCK)?-----(.*)")
+_PRIVATE_KEY_BODY = re.compile(r"[A-Za-z0-9+/=]{40}|Proc-Type:|Version:")
+_URL_WITH_PASSWORD = re.compile(r"\b[a-z][a-z0-9+.-]*://([^\s/:@'\"]*):(?![*$<{%])([^\s/:@'\"]{6,})@([A-Za-z0-9.-]+)")
+_HARMLESS_HOST = re.compile(
+    r"^(?:localhost|[^.]+|127\..*|0\.0\.0\.0|.*\.(?:localhost|local|test|invalid)|(?:.*\.)?example\.\w+)$"
+)
+"""Hosts for which a password is not secret: this machine, a container on it, an example."""
+_NAMED_SECRET = re.compile(
+    r"(?:api[_-]?key|secret|token|passw(?:or)?d|credential)[\w-]*[\"']?\s*(?::|=>?|:=)\s*[\"']([^\"'\s]{12,})[\"']",
+    re.I,
+)
+_UNQUOTED_SETTING = re.compile(
+    r"^\s*(?:export\s+|-\s+)?[\w.-]*(?:api_?key|secret(?:_?key)?|token|passw(?:or)?d|access_?key)\s*[:=]\s*"
+    r"([A-Za-z0-9+/=_.!@#%^&*~-]{12,})\s*$",
+    re.I,
+)
+"""A value without quotes, as in files of settings."""
+_SETTINGS_FILE = re.compile(r"(?:^|/)\.env[^/]*$|\.(?:env|ya?ml|ini|cfg|conf|toml|properties|tfvars)$", re.I)
+_PLACEHOLDER = re.compile(
+    r"example|change.?me|placeholder|dummy|your|xxx|test|fake|sample|passw|insecure|redacted|1234567"
+    r"|\$[{(]|\{\{|<|\*\*\*|^(.)\1+$",
+    re.I,
+)
+_TOKEN_PLACEHOLDER = re.compile(r"example|placeholder|your[-_]|x{4}|redacted|\*{3}", re.I)
+"""Words of a placeholder that has the form of a token."""
+_SECRET_FILE = re.compile(
+    r"(?:^|/)(?:\.env(?:\.(?:local|production|prod|staging))?|id_(?:rsa|dsa|ecdsa|ed25519)|\.netrc|\.pypirc|\.htpasswd"
+    r"|(?!debug\.)[^/]+\.(?:p12|pfx|jks|keystore|kdbx|ppk))$"
+)
+_HARMLESS_PATH = re.compile(
+    r"(?:^|/)(?:t|tests?|testing|testdata|unit|test[-_]data|specs?|__tests__|__mocks__|mocks?|fixtures?|cassettes|examples?|samples?"
+    r"|demos?|node_modules|vendor|third_party)/"
+    r"|(?:^|/)(?:test_|conftest\.py$)|[._-](?:test|tests|spec|example|sample|template|dist|fixture)s?(?:\.[^/]*)?$"
+    r"|(?:^|/)(?:[^/]*[.-]lock(?:\.json|\.ya?ml|file)?|npm-shrinkwrap\.json|go\.sum|[^/]*\.(?:min\.js|min\.css|map|svg|snap))$",
+    re.I,
+)
+"""Paths where a secret does not count: tests, examples, code of others, lock files."""
+_PROSE_FILE = re.compile(r"(?:^|/)docs?/|\.(?:md|rst|adoc|txt|html?|ipynb)$", re.I)
+"""Paths where only known forms of tokens count, because manuals show invented values."""
+MIN_TOKEN_ENTROPY = 2.5
+"""Bits per character. A token with less is not random, such as `AKIAAAAAAAAAAAAAAAAA`."""
+MIN_VALUE_ENTROPY = 3.2
+"""Bits per character. A quoted value with less is more like a word than like a secret."""
+
+
+def secret_kind(path: str, line: str, after: str = "") -> str:
+    """The kind of secret that a line seems to have, "" for none. `after` is the line that follows it."""
+    line = line[:MAX_LINE_LENGTH]
+    if not HINT.search(line) or _HARMLESS_PATH.search(path):
+        return ""
+    if (begins := _PRIVATE_KEY_BEGIN.search(line)) and (
+        _PRIVATE_KEY_BODY.search(begins[1]) or _PRIVATE_KEY_BODY.match(after.strip())
+    ):
+        return "private key"
+    for kind, pattern in _TOKENS.items():
+        if (
+            (match := pattern.search(line))
+            and not _TOKEN_PLACEHOLDER.search(match[0])
+            and _entropy(match[0]) > MIN_TOKEN_ENTROPY
+        ):
+            return kind
+    for user, password, host in _URL_WITH_PASSWORD.findall(line):
+        if password != user and not _HARMLESS_HOST.match(host) and _looks_secret(password, MIN_TOKEN_ENTROPY):
+            return "password in a URL"
+    if _PROSE_FILE.search(path):
+        return ""
+    match = _NAMED_SECRET.search(line) or (_UNQUOTED_SETTING.match(line) if _SETTINGS_FILE.search(path) else None)
+    return "value that looks like a key" if match and _looks_secret(match[1]) else ""
+
+
+def is_secret_file(path: str) -> bool:
+    """Whether a file with this name contains keys."""
+    return bool(_SECRET_FILE.search(path)) and not _HARMLESS_PATH.search(path)
+
+
+def _looks_secret(value: str, min_entropy: float = MIN_VALUE_ENTROPY) -> bool:
+    if _PLACEHOLDER.search(value) or _entropy(value) < min_entropy or not re.search(r"\d", value):
+        return False
+    # Words with dashes or dots are names: `my-app-tls-2024`, `settings.key2`.
+    return not re.fullmatch(
+        r"(?:[a-z]+|[A-Z]+|[A-Z][a-z]+|\d+|v\d+)(?:[-_./:](?:[a-z]+\d?|[A-Z]+|[A-Z][a-z]+|\d+|v\d+))+", value
+    )
+
+
+def _entropy(text: str) -> float:
+    """Shannon entropy in bits per character; 0 for an empty text."""
+    counts = Counter(text)
+    return -sum(number / len(text) * math.log2(number / len(text)) for number in counts.values()) if text else 0.0

@@ -1,17 +1,24 @@
-"""Inspects your own changes for leftovers and outdated documentation (SPEC 2.11)."""
+"""Finds what your own changes left behind (SPEC 2.11): debugging, conflict markers and TODOs that they added, and
+documentation with names that they removed."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import field
+import os.path
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
+from pathlib import PurePosixPath
+from typing import Final
 
+from engine.files import read_plain_or_nothing
 from engine.frozen import frozen
 from engine.git import Git
-from engine.git.own_leftovers import LocatedLeftover, find_own_leftovers
-from engine.git.patch import own_patch
-from engine.git.stale_mentions import Mention, find_stale_mentions
+from engine.git.leftovers import CONFLICT_MARKER, TODOS, breakpoint_lines, parse_python, quoted_lines, scan_line
+from engine.git.patch import MAX_FILE_BYTES, Patch, PatchLine, own_patch
 from engine.git.state import GitState
+from engine.model.text import text_hash
 
 
 @frozen
@@ -35,3 +42,291 @@ def own_changes(git: Git, state: GitState, since: datetime) -> OwnChanges:
         return OwnChanges(patch.mark, leftovers)
     added_lines = {path: [line.line for line in lines] for path, lines in patch.lines_of.items()}
     return OwnChanges(patch.mark, leftovers, find_stale_mentions(git, patch), added_lines)
+
+
+MAX_LEFTOVERS: Final = 100
+"""Maximum number of leftovers that are kept."""
+
+_REPORTED_KINDS: Final = TODOS | {
+    CONFLICT_MARKER,
+    "breakpoint",
+    "debugger statement",
+    "console.log",
+    ".only",
+    "dbg!",
+    "debug print",
+}
+_TEST_PATH: Final = re.compile(
+    r"(?:^|/)(?:tests?|specs?|__tests__|fixtures|testdata)/|(?:^|/)test_|_test\.|\.(?:test|spec)\."
+)
+_VENDORED_PATH: Final = re.compile(r"(?:^|/)(?:vendor|third_party|dist|node_modules)/|\.min\.")
+_CONFLICT: Final = re.compile(r"^<{7}(?=\s).*?^={7}(?=\s).*?^>{7}(?=\s)", re.MULTILINE | re.DOTALL)
+
+
+@frozen
+class LocatedLeftover:
+    """A line that you added, and that probably should not stay."""
+
+    kind: str
+    path: str
+    line: int
+    """From 1."""
+    text: str = ""
+    """The hash of the line."""
+
+    @property
+    def place(self) -> str:
+        """`cart.py:12`, with the path as git has it."""
+        return f"{self.path}:{self.line}"
+
+
+def find_own_leftovers(git: Git, state: GitState, patch: Patch, since: datetime) -> tuple[LocatedLeftover, ...]:
+    """At most `MAX_LEFTOVERS` leftovers among the added lines of `patch`, conflict markers first."""
+    leftovers: list[LocatedLeftover] = []
+    for path, lines in patch.lines_of.items():
+        if not _VENDORED_PATH.search(path):
+            leftovers += _leftovers_of_file(git, path, lines)
+    if any(leftover.kind in TODOS for leftover in leftovers):
+        new = _added_since(git, state, patch, since)
+        leftovers = [
+            leftover for leftover in leftovers if leftover.kind not in TODOS or (leftover.path, leftover.line) in new
+        ]
+    if state.operation:
+        leftovers = [leftover for leftover in leftovers if leftover.kind == CONFLICT_MARKER]
+    leftovers.sort(key=lambda found: (found.kind != CONFLICT_MARKER, found.kind in TODOS, found.path, found.line))
+    return tuple(leftovers[:MAX_LEFTOVERS])
+
+
+def _leftovers_of_file(git: Git, path: str, lines: Sequence[PatchLine]) -> Iterator[LocatedLeftover]:
+    """The leftovers among the added lines of one file. Those in comments and strings are left out."""
+    matches = [
+        (line, leftover.kind)
+        for line in lines
+        for leftover in scan_line(path, line.text)
+        if _is_reported(path, leftover.kind)
+    ]
+    if not matches:
+        return
+    text = read_text(git, path)
+    is_python = path.endswith(".py")
+    tree = parse_python(text) if is_python else None
+    quoted = quoted_lines(tree) if is_python else _fenced_lines(text)
+    breakpoints = breakpoint_lines(tree)
+    has_conflict = any(kind == CONFLICT_MARKER for _, kind in matches) and _has_conflict(path, text)
+    for line, kind in matches:
+        if kind == "breakpoint" and breakpoints is not None and line.line not in breakpoints:
+            continue  # it is in a comment or a string
+        if line.line not in quoted and (kind != CONFLICT_MARKER or (has_conflict and line.text.startswith("<<<<<<<"))):
+            yield LocatedLeftover(kind, path, line.line, text_hash(line.text.strip()))
+
+
+def _is_reported(path: str, kind: str) -> bool:
+    if kind not in _REPORTED_KINDS or (kind == "debug print" and path.endswith(".py")):
+        return False  # most Python programs print on purpose
+    if path.endswith(DOCUMENTS):
+        return kind == CONFLICT_MARKER
+    return kind != "dbg!" or not _TEST_PATH.search(path)
+
+
+def read_text(git: Git, path: str) -> str:
+    """A file of the working tree as text. "" if it cannot be read or is too large."""
+    return read_plain_or_nothing(git.folder / path, MAX_FILE_BYTES, follow=False).decode(errors="replace")
+
+
+def _fenced_lines(text: str) -> frozenset[int]:
+    """The lines of a document that are between fences."""
+    is_inside, numbers = False, []
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.lstrip().startswith("```"):
+            is_inside = not is_inside
+        elif is_inside:
+            numbers.append(number)
+    return frozenset(numbers)
+
+
+def _has_conflict(path: str, text: str) -> bool:
+    """Whether a file has the three markers in their order. Test data and documents with markers do not count."""
+    is_quoted = _TEST_PATH.search(path) and path.endswith((*DOCUMENTS, ".diff", ".patch", ".orig"))
+    return not is_quoted and _CONFLICT.search(text) is not None
+
+
+def _added_since(git: Git, state: GitState, patch: Patch, since: datetime) -> set[tuple[str, int]]:
+    """The path and number of each line that was added after `since`, by a later commit or in a file that was written
+    later."""
+    written = {file.path for file in state.files if file.modified_at is not None and file.modified_at >= since}
+    newer = next((count for count, commit in enumerate(state.recent) if commit.at < since), len(state.recent))
+    if patch.base and newer < len(state.recent) and patch.base != (base := state.recent[newer].id):
+        own = {commit.id for commit in state.recent[: newer + 1]}
+        patch = patch if patch.base in own else own_patch(git, state, base)
+    uncommitted = {file.path for file in state.files}
+    return {(line.path, line.line) for line in patch.added if line.path in written or line.path not in uncommitted}
+
+
+MAX_NAMES: Final = 60
+MAX_MENTIONS: Final = 50
+MAX_LINES: Final = 1_000
+"""Maximum number of lines of documentation that are read."""
+MIN_NAME_LENGTH: Final = 4
+TIMEOUT_S: Final = 5.0
+
+DOCUMENTS: Final = (".md", ".markdown", ".rst", ".txt", ".adoc")
+_IN_DOCUMENTS: Final = tuple(f":(glob,icase)**/*{suffix}" for suffix in DOCUMENTS)
+_OUTSIDE_DOCUMENTS: Final = tuple(f":(exclude,glob,icase)**/*{suffix}" for suffix in DOCUMENTS)
+_NOT_DOCUMENTATION: Final = re.compile(
+    r"(?:^|/)(?:change|history|news|release|upgrad|migrat|changes)[^/]*(?:$|/)|(?:^|/)requirements[^/]*\.txt$"
+    r"|(?:^|/)(?:licen[cs]e|authors|robots)[^/]*$|(?:^|/)(?:CMakeLists|testdata|fixtures)",
+    re.I,
+)
+"""Files about the past, such as change logs, and texts that are no documentation."""
+_PAST_TENSE: Final = re.compile(
+    r"\b(?:removed|renamed|deprecated|formerly|used to|replaced|instead of|no longer)\b", re.I
+)
+
+_CODE_FILE: Final = re.compile(
+    r"\.(?:py|pyi|js|jsx|mjs|cjs|ts|tsx|go|rs|rb|php|java|kt|kts|scala|swift|c|h|cc|cpp|hpp|cs|ex|exs|sh|lua|pl|vue)$"
+)
+_CONFIG_FILE: Final = re.compile(r"\.(?:toml|ya?ml|ini|cfg|conf|json|env|properties)$")
+_DEFINITION: Final = re.compile(
+    r"^\s*(?:(?:pub(?:\([^)]*\))?|export|default|async|public|private|protected|internal|static|final|abstract|override"
+    r"|open|data|suspend|unsafe|const)\s+)*"
+    r"(?P<word>def|class|function\*?|fn|func|fun|struct|enum|trait|interface|type|module|object|const|let|var|defp?)\s+"
+    r"(?:\([^)]*\)\s*)?(?:self\.)?(?P<name>[A-Za-z_]\w*[?!]?)"
+)
+_CONSTANT: Final = re.compile(r"^(?P<name>[A-Z][A-Z0-9_]{3,})\s*(?::[^=]+)?=[^=]")
+_OPTION: Final = re.compile(r"""["'`](?P<name>--[a-z][a-z0-9-]{2,})["'`=\s,]""")
+_CONFIG_KEY: Final = re.compile(r"""^\s*["']?(?P<name>[A-Za-z][\w-]*[A-Za-z0-9])["']?\s*[:=]""")
+_LOOKS_LIKE_CODE: Final = re.compile(r"_|[a-z0-9][A-Z]|[/.]|^--|\d")
+
+
+@frozen
+class Mention:
+    """A line of documentation with a name that does not exist any more."""
+
+    path: str
+    line: int
+    """From 1."""
+    old: str
+    """The name that is gone."""
+    new: str = ""
+    """The name that replaced it; "" if that is not clear."""
+    text: str = ""
+    """The whole line."""
+
+
+def find_stale_mentions(git: Git, patch: Patch) -> tuple[Mention, ...]:
+    """The lines of documentation with names that `patch` removed and that the sources do not have any more, sorted by
+    path and line.
+
+    Runs at most three git processes, and none if nothing was removed. Raises `GitError`, also if one of them takes
+    longer than `TIMEOUT_S`.
+    """
+    removed = _removed_names(git, patch)
+    lines = _grep(git, list(removed), _IN_DOCUMENTS) if removed else []
+    documentation = [line for line in lines if not _NOT_DOCUMENTATION.search(line.path)]
+    mentions: list[Mention] = []
+    for line in [line for line in documentation if not _PAST_TENSE.search(line.text)][:MAX_LINES]:
+        names = [name for name in removed if _is_mentioned(line.text, name)]
+        for name in names:
+            new = removed[name]
+            is_part = any(name != other and name in other for other in names)  # as `cart.py` in `src/cart.py`
+            if not is_part and not (new and _is_mentioned(line.text, new)):
+                mentions.append(Mention(line.path, line.line, name, new, line.text.strip()[:300]))
+    used = _still_used(git, {mention.old for mention in mentions})
+    stale = [mention for mention in mentions if mention.old not in used]
+    return tuple(sorted(stale, key=lambda mention: (mention.path, mention.line)))[:MAX_MENTIONS]
+
+
+def _removed_names(git: Git, patch: Patch) -> dict[str, str]:
+    """At most `MAX_NAMES` paths and names that the patch removes, paths first. The value is the name that replaced it;
+    "" if that is not clear."""
+    paths = dict.fromkeys(patch.deleted, "") | dict(patch.renamed)
+    gone = {old: new for old, new in paths.items() if not os.path.lexists(git.folder / old)}
+    names = {PurePosixPath(old).name: PurePosixPath(new).name for old, new in gone.items()}
+    removed = gone | {old: new for old, new in names.items() if old != new} | _removed_definitions(patch)
+    return dict([(name, new) for name, new in removed.items() if len(name) >= MIN_NAME_LENGTH][:MAX_NAMES])
+
+
+def _removed_definitions(patch: Patch) -> dict[str, str]:
+    """The names of removed definitions. The value is the name that replaced it: the only added definition of the same
+    sort in the same hunk, or "" if there is none."""
+    names_of: defaultdict[tuple[int, str], _HunkNames] = defaultdict(_HunkNames)
+    """By hunk and sort."""
+    for line in patch.removed:
+        for sort, name in _definitions(line):
+            names_of[line.hunk, sort].removed.add(name)
+    for line in patch.added:
+        for sort, name in _definitions(line):
+            names_of[line.hunk, sort].added.add(name)
+    defined = {name for names in names_of.values() for name in names.added}
+    successors: dict[str, str] = {}
+    for names in names_of.values():
+        gone = sorted(names.removed - defined)
+        is_clear = len(gone) == len(names.added) == 1
+        successors |= dict.fromkeys(gone, min(names.added) if is_clear else "")
+    return successors
+
+
+@dataclass
+class _HunkNames:
+    """The names that the definitions of one sort in one hunk have."""
+
+    removed: set[str] = field(default_factory=set)
+    added: set[str] = field(default_factory=set)
+
+
+def _definitions(line: PatchLine) -> Iterable[tuple[str, str]]:
+    """(sort, name) of the definitions in a line."""
+    if _CONFIG_FILE.search(line.path):
+        if match := _CONFIG_KEY.match(line.text):
+            yield "key", match["name"]
+        return
+    if not _CODE_FILE.search(line.path):
+        return
+    if match := _DEFINITION.match(line.text):
+        local = match["word"] in ("const", "let", "var") and line.text[:1].isspace()
+        if not local and not match["name"].startswith(("test_", "__")):
+            yield match["word"], match["name"]
+    elif match := _CONSTANT.match(line.text):
+        yield "constant", match["name"]
+    yield from (("option", match["name"]) for match in _OPTION.finditer(line.text))
+
+
+def _is_mentioned(text: str, name: str) -> bool:
+    """Whether a line of documentation contains this name and means the code with it."""
+    word = rf"(?<![\w-]){re.escape(name)}(?![\w-])"
+    if _LOOKS_LIKE_CODE.search(name):
+        return re.search(word, text) is not None
+    quoted = rf"`[^`]*{word}[^`]*`|{word}\(|\bimport\b.*{word}|[\"']{word}[\"']|^\s*{word}\s*[:=]"
+    return re.search(quoted, text) is not None
+
+
+def _grep(git: Git, names: list[str], where: tuple[str, ...]) -> list[PatchLine]:
+    patterns = [part for name in names for part in ("-e", name)]
+    output = git.text(
+        "grep", "-n", "-z", "-w", "-F", "-I", "--untracked", "--no-color", "--max-depth=-1", *patterns, "--", *where,
+        allowed=(0, 1), timeout=TIMEOUT_S,
+    )  # fmt: skip
+    rows = [row.split("\0", 2) for row in output.split("\n") if row.count("\0") >= 2]
+    return [PatchLine(path, int(line), text.rstrip("\r")) for path, line, text in rows]
+
+
+def _still_used(git: Git, names: set[str]) -> set[str]:
+    """Those of `names` that the sources still have, as a word or as the name of a file."""
+    used: set[str] = set()
+    files = [name for name in names if re.search(r"[/.]", name)]
+    if files:
+        paths = [":(glob)**/" + re.sub(r"([*?\[\\])", r"\\\1", name) for name in files]
+        options = ("-z", "--cached", "--others", "--exclude-standard")
+        present = git.items("ls-files", *options, "--", *paths, timeout=TIMEOUT_S)
+        present = [path for path in present if os.path.lexists(git.folder / path)]
+        used = {name for name in files if any(f"/{path}".endswith(f"/{name}") for path in present)}
+    patterns = [part for name in sorted(names - used) for part in ("-e", name)]
+    if patterns:
+        output = git.text(
+            "grep", "-o", "-h", "-w", "-F", "-I", "--untracked", "--no-color", *patterns, "--", ".",
+            *_OUTSIDE_DOCUMENTS, allowed=(0, 1), timeout=TIMEOUT_S,
+        )  # fmt: skip
+        # git prints only the longest of overlapping names, so `cart.py` in the output also counts for `cart`.
+        words = " ".join({*output.split("\n")})
+        used |= {name for name in names if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", words)}
+    return used

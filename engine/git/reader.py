@@ -19,10 +19,20 @@ from typing import Final
 from engine.files import read_plain_or_nothing
 from engine.git import Git, GitError
 from engine.git.command import split_nul
-from engine.git.history import count_apart, is_ancestor, log_commits, read_changes, tags_by_commit, to_datetime
+from engine.git.history import (
+    CoChanges,
+    Partner,
+    ReleaseRhythm,
+    count_apart,
+    is_ancestor,
+    log_commits,
+    read_changes,
+    release_rhythm,
+    tags_by_commit,
+    to_datetime,
+)
 from engine.git.inspection import Answers, Inspection, InspectionSubject, inspect
 from engine.git.operations import operation_name
-from engine.git.project_habits import CoChanges, Partner, ReleaseRhythm, release_rhythm
 from engine.git.state import (
     MAX_FILES,
     Branch,

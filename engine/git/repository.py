@@ -1,13 +1,14 @@
-"""Finds the repository that a folder belongs to, or says why git does not accept it."""
+"""Finds the repository that a folder belongs to, or says why git does not accept it, and lists its submodules."""
 
 from __future__ import annotations
 
 import os
 import shlex
+from functools import lru_cache
 from pathlib import Path
 
 from engine.files import read_plain_or_nothing
-from engine.git.process import operators_configuration, run_git
+from engine.git.process import GitError, operators_configuration, run_git
 from engine.git.shadow_configuration import Repository, configuration_stamp, operators_files
 from engine.model import Refusal, sanitise
 
@@ -139,3 +140,25 @@ def _require_utf8(path: Path) -> Path:
             "rename the folder, or clone the repository to another",
         ) from error
     return path
+
+
+MODULES_FILE = ".gitmodules"
+MAX_MODULES_BYTES = 1_000_000
+"""Maximum size of a list of submodules. A larger one counts as none."""
+
+
+def submodule_paths(folder: Path) -> tuple[str, ...]:
+    """The paths that the tree in `folder` lists as submodules; () if git cannot read the list."""
+    text = read_plain_or_nothing(folder / MODULES_FILE, MAX_MODULES_BYTES, follow=False)
+    return _parse_modules(text) if text else ()
+
+
+@lru_cache(maxsize=64)
+def _parse_modules(text: bytes) -> tuple[str, ...]:
+    arguments = ["config", "--file", "-", "--no-includes", "--null", "--get-regexp", r"^submodule\..*\.path$"]
+    try:
+        done = run_git(arguments, Path("/"), {"GIT_DIR": os.devnull}, stdin=text, timeout=10)
+    except GitError:
+        return ()
+    entries = done.stdout.decode(errors="surrogateescape").split("\0")  # if the list has an error, the part before it
+    return tuple(dict.fromkeys(path for entry in entries if (path := entry.partition("\n")[2])))

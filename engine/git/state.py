@@ -18,8 +18,7 @@ from typing import Final
 
 from engine.frozen import frozen
 from engine.git import Git
-from engine.git.history import Commit, to_datetime
-from engine.git.project_habits import Partner, ReleaseRhythm
+from engine.git.history import Commit, Partner, ReleaseRhythm, to_datetime
 
 STALE_BRANCH = timedelta(days=30)
 """A branch without a commit for this long is stale."""

@@ -17,9 +17,8 @@ from typing import Final
 from engine.frozen import frozen
 from engine.git import Git
 from engine.git.history import read_file_at
-from engine.git.leftovers import Leftover, scan_line
+from engine.git.leftovers import HINT, SECRET, Leftover, is_secret_file, scan_line
 from engine.git.patch import PatchLine, read_patch
-from engine.git.secrets import HINT, SECRET, is_secret_file
 from engine.git.state import FileState, GitState
 
 MAX_COMMITS: Final = 2_000

@@ -1,14 +1,18 @@
-"""Opens the real engine in a temporary home, and simulates days in it for `clawpy simulate`."""
+"""Opens the real engine in a temporary home, simulates days in it, and reports on them, for `clawpy simulate`.
+
+The report is a document that can be written as JSON. Nothing in it depends on the machine or its clock.
+"""
 
 from __future__ import annotations
 
 import os
 import random
 import tempfile
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +21,27 @@ from engine.clock import FakeClock
 from engine.config import Settings
 from engine.engine import Engine, open_engine
 from engine.frozen import frozen
+from engine.hierarchy.bubbles import GATES
 from engine.home import Home
-from engine.model import Randomness, Refusal
+from engine.model import (
+    BubbleState,
+    Card,
+    DecidedBy,
+    LogEntry,
+    Outcome,
+    Randomness,
+    Refusal,
+    SessionState,
+    SessionView,
+    Source,
+    Status,
+    Verdict,
+    dollars,
+)
+from engine.safety.pipeline import RAIL_ORDER
 from engine.services import Overrides
-from engine.simulation.month import Observations, SimulatedMonth
+from engine.simulation.month import Observations, SimulatedMonth, SimulatedRunner, SimulatedSandbox
 from engine.simulation.operator import SimulatedOperator
-from engine.simulation.report import make_document
-from engine.simulation.runner import SimulatedRunner, SimulatedSandbox
 from engine.simulation.world import SimulatedContexts, SimulatedProject
 
 FIRST_DAY = datetime(2026, 1, 5, tzinfo=UTC)
@@ -113,3 +131,164 @@ def open_world(folder: Path, seed: int, *, config: str = CONFIG) -> Iterator[Sim
 
 def _quote_toml(text: str) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+NO_LIMIT = 1_000_000
+
+SIMULATED = (
+    "the clock, chance, and the operator",
+    "what collectors find in a made-up project called shop",
+    "the runner: it accepts everything, does nothing, and costs something",
+    "the sandbox: it only claims to confine",
+)
+REAL = "database, rails, permits, cards, Twin, state machine, schedule decisions, quiet hours, costs"
+
+
+def make_document(engine: Engine, observed: Observations, *, days: int, seed: int, begin: datetime) -> dict[str, Any]:
+    """The report on all simulated days. Money is in dollars, and times are in ISO format."""
+    cards = engine.cards.recent(NO_LIMIT)
+    log = engine.safety.log(NO_LIMIT)[::-1]
+    sessions = engine.sessions.list(limit=NO_LIMIT)
+    blocked = [entry for entry in log if entry.blocked]
+    return {
+        "days": days,
+        "seed": seed,
+        "from": begin.isoformat(),
+        "real": REAL,
+        "madeUp": list(SIMULATED),
+        "cards": _count_cards(cards),
+        "kinds": _list_kinds(cards),
+        "rails": [_describe_rail(name, blocked) for name in RAIL_ORDER],
+        "gates": _list_gates(engine),
+        "wentUp": len(engine.bubbles.list(state=BubbleState.FLUSHED, limit=NO_LIMIT)),
+        "states": {state: round(hours, 2) for state, hours in sorted(observed.hours.items())},
+        "asleepHours": round(observed.asleep.total_seconds() / 3600, 2),
+        "cycles": {name: observed.jobs[name] for name in ("cards", "act")},
+        "phases": [{"phase": number, "at": at.isoformat()} for number, at in observed.phases],
+        "holds": [{"at": at.isoformat(), "word": word, "reason": reason} for at, word, reason in observed.holds],
+        "cost": {
+            "total": dollars(sum(view.cost for view in sessions)),
+            "peaks": {window: dollars(amount) for window, amount in observed.peak.items()},
+            "caps": {window: dollars(cap) for window, cap in engine.safety.costs.state().caps.items()},
+            "endedByCap": [
+                {
+                    "at": view.ended_at.isoformat() if view.ended_at else "",
+                    "channel": view.channel,
+                    "prompt": view.prompt,
+                    "reason": view.error,
+                }
+                for view in reversed(sessions)
+                if view.state is SessionState.FAILED and (view.error or "").startswith("cost: ")
+            ],
+        },
+        "perDay": [_describe_day(number, begin, cards, log, sessions, observed) for number in range(days)],
+        "blocked": [_describe_blocked(entry) for entry in blocked],
+    }
+
+
+def _count_cards(cards: Sequence[Card]) -> dict[str, int]:
+    statuses = Counter(card.status for card in cards)
+    return {
+        "made": len(cards),
+        "approved": sum(
+            card.decided_by is DecidedBy.OPERATOR and card.status is not Status.DISMISSED for card in cards
+        ),
+        "dismissed": statuses[Status.DISMISSED],
+        "expired": sum(card.status is Status.EXPIRED and card.outcome is not Outcome.WITHDRAWN for card in cards),
+        "withdrawn": sum(card.outcome is Outcome.WITHDRAWN for card in cards),
+        "executed": statuses[Status.EXECUTED],
+        "executedByAutonomy": sum(card.decided_by is DecidedBy.AUTONOMY for card in cards),
+        "followUps": sum(card.source is Source.FOLLOW_UP for card in cards),
+        "pending": statuses[Status.PENDING],
+    }
+
+
+def _list_kinds(cards: Sequence[Card]) -> list[dict[str, Any]]:
+    """The operator's decisions on each kind of predicted card, and the confidence that was stated last, None if none
+    was. The newest of `cards` comes first."""
+    kinds: dict[str, list[Card]] = {}
+    for card in cards:
+        if card.source is not Source.OPERATOR:
+            kinds.setdefault(card.kind, []).append(card)
+    rows = []
+    for kind, cards_of_kind in sorted(kinds.items()):
+        statuses = Counter(card.status for card in cards_of_kind if card.decided_by is DecidedBy.OPERATOR)
+        stated = next((round(card.confidence, 3) for card in cards_of_kind if card.stated), None)
+        dismissed = statuses[Status.DISMISSED]
+        rows.append(
+            {"kind": kind, "approved": statuses.total() - dismissed, "dismissed": dismissed, "confidence": stated}
+        )
+    return rows
+
+
+def _describe_rail(name: str, blocked: Sequence[LogEntry]) -> dict[str, Any]:
+    """How often this rail was the first to object, how often it objected after another one, and one example."""
+    first = [entry for entry in blocked if _first_objection(entry)[0] == name]
+    objected = sum(
+        any(verdict.rail == name and verdict.verdict is not Verdict.ALLOW for verdict in entry.verdicts)
+        for entry in blocked
+    )
+    return {
+        "rail": name,
+        "blocked": len(first),
+        "alsoObjected": objected - len(first),
+        "example": _describe_blocked(first[0]) if first else None,
+    }
+
+
+def _list_gates(engine: Engine) -> list[dict[str, Any]]:
+    """How often each gate between a worker and its leader refused a lesson (SPEC 1.7), with one example."""
+    bubbles = engine.bubbles.list(limit=NO_LIMIT)[::-1]
+    rows: list[dict[str, Any]] = []
+    for number, name in enumerate(GATES, 1):
+        refused = [bubble for bubble in bubbles if bubble.refused_by is not None and bubble.refused_by.number == number]
+        gate = refused[0].refused_by if refused else None
+        example = {"text": refused[0].learning.text, "reason": gate.reason} if gate else None
+        rows.append({"gate": number, "name": name, "refused": len(refused), "example": example})
+    return rows
+
+
+def _first_objection(entry: LogEntry) -> tuple[str, str]:
+    """The rail that decided a blocked entry, and its reason."""
+    return next((verdict.rail, verdict.reason) for verdict in entry.verdicts if verdict.verdict is not Verdict.ALLOW)
+
+
+def _describe_blocked(entry: LogEntry) -> dict[str, Any]:
+    rail, reason = _first_objection(entry)
+    return {
+        "at": entry.at.isoformat(),
+        "rail": rail,
+        "reason": reason,
+        "by": entry.decided_by,
+        "triggerType": entry.trigger_type.value,
+        "workspace": Path(entry.workspace).name,
+        "channel": entry.channel,
+        "prompt": entry.prompt,
+    }
+
+
+def _describe_day(
+    number: int,
+    begin: datetime,
+    cards: Sequence[Card],
+    log: Sequence[LogEntry],
+    sessions: Sequence[SessionView],
+    observed: Observations,
+) -> dict[str, Any]:
+    start = begin + timedelta(days=number)
+    end = start + timedelta(days=1)
+
+    def within(at: datetime | None) -> bool:
+        return at is not None and start <= at < end
+
+    passed = Counter(entry.decided_by for entry in log if not entry.blocked and within(entry.at))
+    return {
+        "day": number + 1,
+        "odd": [odd for day, odd in observed.odd if day == number],
+        "made": sum(within(card.created_at) for card in cards),
+        "approved": passed[DecidedBy.OPERATOR.value],
+        "dismissed": sum(card.status is Status.DISMISSED and within(card.decided_at) for card in cards),
+        "byAutonomy": passed[DecidedBy.AUTONOMY.value],
+        "blocked": sum(entry.blocked and within(entry.at) for entry in log),
+        "cost": dollars(sum(view.cost for view in sessions if within(view.ended_at))),
+    }

@@ -1,13 +1,29 @@
-"""Commits with their files, as git's log prints them."""
+"""The history of a repository: commits, tags, files that change together, and the rhythm of releases."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
+from math import inf
 
 import pytest
 
 from engine.git import Git
-from engine.git.history import Change, read_changes, to_datetime
+from engine.git.history import (
+    DAY,
+    MAX_CHANGED,
+    MAX_FILES,
+    Change,
+    CoChanges,
+    Partner,
+    ReleaseRhythm,
+    is_group,
+    is_release_tag,
+    prepares_release,
+    read_changes,
+    release_rhythm,
+    to_datetime,
+)
 from tests.conftest import Repository
 
 ISO_DAY = "2026-01-0{}T10:00:00+00:00"
@@ -49,7 +65,12 @@ def test_hostile_subjects_and_names_do_not_shift_fields(repository: Repository) 
     assert [(change.parents, change.files) for change in history] == [(0, ()), (1, ("\x01odd\nname",)), (1, ("M",))]
 
 
-def history(*commits: str) -> list[Change]:
+@pytest.mark.parametrize("seconds", ["1e30", "-1e30", "nonsense", "nan"])
+def test_dates_that_no_calendar_holds(seconds: str) -> None:
+    assert to_datetime(seconds) == datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def changes(*commits: str) -> list[Change]:
     """A commit a word: its files apart by commas; `-` before one that is deleted."""
     return [
         Change(
@@ -61,6 +82,137 @@ def history(*commits: str) -> list[Change]:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("seconds", ["1e30", "-1e30", "nonsense", "nan"])
-def test_dates_that_no_calendar_holds(seconds: str) -> None:
-    assert to_datetime(seconds) == datetime(1970, 1, 1, tzinfo=UTC)
+OTHERS = ("stock.py", "login.py", "readme.md", "search.py", "stock.py,login.py")
+PAIR = ("price.py,rules.toml", *OTHERS) * 12
+
+
+def repeated(*commits: str, times: int = 12) -> tuple[str, ...]:
+    return commits * times
+
+
+@pytest.mark.parametrize(
+    ("commits", "files", "expected"),
+    [
+        (PAIR, ["price.py"], Partner("rules.toml", "price.py", 12, 12)),
+        (repeated("price.py,rules.toml", times=4), ["price.py"], Partner("rules.toml", "price.py", 4, 4)),
+        (repeated("price.py,rules.toml", times=3), ["price.py"], None),
+        ((*PAIR, "price.py"), ["price.py"], Partner("rules.toml", "price.py", 12, 13)),
+        ((*PAIR, *(["price.py"] * 12)), ["price.py"], None),
+        (repeated("price.py,rules.toml", "price.py"), ["price.py"], None),
+        (PAIR, ["price.py", "rules.toml"], None),
+        (PAIR, ["price.py", *(f"new{number}.txt" for number in range(MAX_CHANGED))], None),
+        ((*PAIR, "-rules.toml"), ["price.py"], None),
+        ((*PAIR, "-rules.toml", "price.py,rules.toml"), ["price.py"], Partner("rules.toml", "price.py", 13, 13)),
+        (
+            [f"docs/page{number % 8}.md,mkdocs.yml" for number in range(16)],
+            ["docs/page3.md"],
+            Partner("mkdocs.yml", "docs/*.md", 16, 16),
+        ),
+        (repeated(",".join(f"f{number}.py" for number in range(MAX_FILES + 1))), ["f1.py"], None),
+    ],
+    ids=["always", "four", "three", "but once", "but often", "half", "both changed", "many changed", "gone", "back",
+         "a folder", "sweeps"],
+)  # fmt: skip
+def test_the_file_that_usually_changes_too(commits: Sequence[str], files: list[str], expected: Partner | None) -> None:
+    assert CoChanges(changes(*commits)).missing(files) == expected
+    assert CoChanges([*changes(*commits), *[Change("m", 0, 2, "merge")] * 50]).missing(files) == expected
+
+
+def test_only_commits_before_a_position_count() -> None:
+    assert CoChanges(changes(*PAIR)).missing(["price.py"], before=2) is None
+    assert [is_group(name) for name in ("docs/*.md", "docs/a.md")] == [True, False]
+
+
+def weekly(releases: int, commits: int = 5, log: str = "") -> list[Change]:
+    """Releases a week apart, each the last of some commits."""
+    return [
+        Change(
+            f"{week}.{number}", (7 * week + number) * DAY, 1, "change",
+            ("a.py", log) if log and number == 1 else ("a.py",),
+            tags=(f"v1.{week}.0",) if number == commits - 1 else (),
+        )
+        for week in range(releases)
+        for number in range(commits)
+    ]  # fmt: skip
+
+
+def after(history: list[Change], *subjects: str, tags: tuple[str, ...] = ()) -> list[Change]:
+    begin = history[-1].at
+    return [
+        *history,
+        *(Change(f"n{k}", begin + k * DAY, 1, subject, ("new.py",), (), tags) for k, subject in enumerate(subjects, 1)),
+    ]
+
+
+def rhythm_of(history: list[Change]) -> ReleaseRhythm:
+    rhythm = release_rhythm(history)
+    assert rhythm is not None
+    return rhythm
+
+
+def test_the_rhythm_of_the_last_releases() -> None:
+    rhythm = rhythm_of(after(weekly(6), "one", "two"))
+    assert (rhythm.tag, rhythm.commits, rhythm.usual_days, rhythm.usual_commits) == ("v1.5.0", 2, 7.0, 5)
+    assert (rhythm.files, rhythm.preparing) == ({"new.py"}, "")
+
+
+@pytest.mark.parametrize(("commits", "days", "is_due"), [(8, 10, False), (8, 11, True), (7, 365, False)])
+def test_a_release_is_due_when_the_wait_and_the_work_are_beyond_the_usual(
+    commits: int, days: int, is_due: bool
+) -> None:
+    rhythm = rhythm_of(after(weekly(6), *["work"] * commits))
+    assert rhythm.is_due(rhythm.at + days * DAY) is is_due
+
+
+def test_a_release_is_due_when_prepared_and_no_longer_when_released() -> None:
+    prepared = rhythm_of(after(weekly(6), "Bump version to 1.6.0"))
+    assert prepared.preparing == "Bump version to 1.6.0"
+    assert prepared.is_due(prepared.at)
+    released = rhythm_of(after(weekly(6), "Bump version to 1.6.0", tags=("v1.6.0",)))
+    assert (released.tag, released.preparing) == ("v1.6.0", "")
+
+
+def test_a_commit_that_prepared_a_published_release_prepares_nothing() -> None:
+    """A merge brings it after the tag."""
+    assert rhythm_of(after(weekly(6), "Release version 1.5.0")).preparing == ""
+
+
+def test_few_releases_have_no_rhythm_but_can_be_prepared() -> None:
+    assert release_rhythm([]) is None
+    rhythm = rhythm_of(after(weekly(2), "one"))
+    assert rhythm.usual_days == inf
+    assert not rhythm.is_due(rhythm.at + 1000 * DAY)
+    prepared = rhythm_of(after(weekly(2), "Release 1.2.0"))
+    assert prepared.is_due(prepared.at)
+
+
+def test_the_files_that_a_release_usually_comes_with() -> None:
+    assert "CHANGELOG.md" in rhythm_of(weekly(6, log="CHANGELOG.md")).usual_files
+    given_up = rhythm_of([*weekly(2, log="CHANGELOG.md"), *weekly(12)[10:]])
+    assert "CHANGELOG.md" not in given_up.usual_files
+
+
+@pytest.mark.parametrize(
+    ("expected", "tags", "subjects"),
+    [
+        (
+            True,
+            ["v1.2.0", "1.2", "cart-2.0.1", "pkg@1.0.0", "release/1.4", "1.0.post1"],
+            [
+                "Bump version to 1.4.0",
+                "release: v2.0",
+                "Release 1.0",
+                "chore(release): 1.2.3",
+                "v0.4",
+                "Prepare release 3",
+            ],
+        ),
+        (
+            False,
+            ["v1.2.0rc1", "1.0-beta.2", "nightly", "v2", "8.0.x", "2.0.0a1", "1.0.dev3"],
+            ["Release the lock", "Bump version to 1.5.dev", "start version 8.5.0", "Bump pytest from 7.0 to 8.0"],
+        ),
+    ],
+)
+def test_tags_and_subjects_of_releases(expected: bool, tags: list[str], subjects: list[str]) -> None:
+    assert {*map(is_release_tag, tags), *map(prepares_release, subjects)} == {expected}

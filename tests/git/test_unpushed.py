@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from engine.git import Git, unpushed
-from engine.git.fixups import read_fixups
-from engine.git.inspection import Inspection
+from engine.git.inspection import Inspection, read_fixups
 from engine.git.reader import GitReader
 from engine.git.unpushed import Span, Unpushed, UnpushedProblem, read_commits
 from tests.conftest import Repository

@@ -26,7 +26,7 @@ from engine.model import DecidedBy, DecidedCard, DecisionSignal, Randomness, Ref
 from engine.prediction.card_rows import CardRow
 from engine.safety.pipeline import RAIL_ORDER, CrosspollLog
 from engine.services import Overrides
-from engine.simulation.runner import SimulatedSandbox
+from engine.simulation.month import SimulatedSandbox
 from engine.simulation.simulate import open_world
 from tests.safety import oracle
 from tests.safety.oracle import CAPS, DAY_CAP, HOUR_CAP, MONTH_CAP

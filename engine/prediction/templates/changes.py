@@ -8,8 +8,7 @@ from pathlib import PurePosixPath
 from typing import Any, Final
 
 from engine.git.leftovers import CONFLICT_MARKER, TODOS
-from engine.git.own_leftovers import LocatedLeftover
-from engine.git.stale_mentions import Mention
+from engine.git.own_changes import LocatedLeftover, Mention
 from engine.git.state import GitState
 from engine.model import Tier
 from engine.model.text import count, counted, join_shortened, moment, plain, tail

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from engine.git.history import Commit
-from engine.git.project_habits import is_group
+from engine.git.history import Commit, is_group
 from engine.git.state import GitState
 from engine.model import PartOfDay
 from engine.model.text import because, count, moment, plain, tail, text_hash

@@ -8,8 +8,8 @@ from datetime import datetime, timedelta
 from math import isfinite
 from typing import Any
 
-from engine.git.project_habits import ReleaseRhythm
-from engine.git.secrets import SECRET
+from engine.git.history import ReleaseRhythm
+from engine.git.leftovers import SECRET
 from engine.git.state import GitState, is_byproduct
 from engine.git.unpushed import UnpushedProblem, span_of
 from engine.model import Tier

@@ -12,8 +12,8 @@ from engine.files import read_plain
 from engine.frozen import frozen
 from engine.git import Git
 from engine.git.command import update_index
+from engine.git.leftovers import secret_kind
 from engine.git.operations import conflicted_files
-from engine.git.secrets import secret_kind
 from engine.model.text import count, join_names
 
 MAX_DIFF_LINES = 200

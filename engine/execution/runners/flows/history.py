@@ -11,8 +11,8 @@ from engine.execution.runners.flow import Flow, FlowError, FlowResult, Job, Line
 from engine.execution.runners.flows.git_steps import main_branch, operator_git
 from engine.frozen import frozen
 from engine.git import Git
+from engine.git.history import is_group
 from engine.git.leftovers import scan_line
-from engine.git.project_habits import is_group
 from engine.model import sanitise
 from engine.model.text import count, join_names
 

@@ -24,8 +24,7 @@ from engine.execution.runners.toolchains.installing import linked_packages
 from engine.execution.runners.toolchains.projects import find_projects, project_of
 from engine.files import read_plain
 from engine.git.leftovers import CONFLICT_MARKER, TODOS, removable_lines, scan_line, without_lines
-from engine.git.own_changes import OwnChanges, own_changes
-from engine.git.own_leftovers import LocatedLeftover, read_text
+from engine.git.own_changes import LocatedLeftover, OwnChanges, own_changes, read_text
 from engine.git.reader import GitReader
 from engine.git.stale_mentions import Mention
 from engine.model import CheckResult

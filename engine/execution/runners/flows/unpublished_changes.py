@@ -16,7 +16,7 @@ from engine.execution.runners.flows.git_steps import resolve_commit
 from engine.execution.runners.toolchains.tool_table import TEST_FILE
 from engine.files import read_plain
 from engine.frozen import frozen
-from engine.git.secrets import SECRET
+from engine.git.leftovers import SECRET
 from engine.git.state import FileState, is_byproduct, read_status
 from engine.git.unpushed import (
     MAX_COMMITS,
