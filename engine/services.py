@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     from engine.prediction.cards import Cards
     from engine.prediction.context import ContextSource
     from engine.prediction.cycle import CardCycle
-    from engine.prediction.model_twin import ModelTwin
+    from engine.prediction.predictors import ModelTwin
     from engine.prediction.tasks import TaskBoard
     from engine.prediction.threads import Threads
     from engine.prediction.twin import Calibrator, EmbeddedTwin, EmbeddingCache

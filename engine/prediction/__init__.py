@@ -1,12 +1,11 @@
 """Cards (SPEC 2): from the state of a workspace to the work that is proposed to the operator.
 
-`context_reader` reads a `context` with its `signals`. `kinds` is the table of all kinds of card. `templates`, the
-`model_twin` and other programs (`predictor_hook`) propose them, `twin` gives their confidence, `routing` their channel,
-and `prompt_placing` the channel that fits the text of a prompt.
+`context_reader` reads a `context` with its `signals`. `kinds` is the table of all kinds of card. `templates`, the Twin
+model and other programs (`predictors`) propose them, `twin` gives their confidence, `routing` their channel.
 `card_rows` is the table of cards, `card_rules` says which transitions are legal and which cards have a place, and
-`card_store` carries the transitions out. `cycle` runs one round: `findings` says which pending cards stay, and
-`selection` chooses new ones. `approvals` approves cards, `dismissals` mutes them, `cards` is the service. `tasks` is
-the task board.
+`card_store` carries the transitions out. `cycle` runs one round: `findings` says which problems still hold and which
+pending cards stay, and `selection` chooses new ones. `approvals` approves cards, `dismissals` mutes them, `cards` is
+the service. `tasks` is the task board.
 
 It may import execution, safety, learning, storage, git, model.
 """

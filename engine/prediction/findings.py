@@ -17,8 +17,8 @@ from engine.model import Assignment, Card, Proposal, Source, sanitise
 from engine.model.text import count, join_shortened, moment, plain
 from engine.prediction.card_rows import CardRow, load_card
 from engine.prediction.context import Part, WorkspaceContext
+from engine.prediction.templates.history import describe_problem
 from engine.prediction.templates.offers import is_usable, short_test
-from engine.prediction.templates.publishing import describe_problem
 from engine.storage.validation_runs import ValidationRun, verdict_on
 
 BOUND_TO_EVIDENCE = (Source.TEMPLATE, Source.EMBEDDED_TWIN, Source.TWIN_MODEL, Source.FOLLOW_UP)

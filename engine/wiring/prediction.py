@@ -27,16 +27,13 @@ from engine.model import Assignment, NoAnswer, Refusal, microusd
 from engine.prediction import templates
 from engine.prediction.approvals import Approvals
 from engine.prediction.card_store import CardStore
-from engine.prediction.cards import Cards
+from engine.prediction.cards import Cards, PromptCards
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.context_reader import ContextReader, Sources
 from engine.prediction.cycle import CardCycle
 from engine.prediction.kinds import FIX_BY_AGENT, kind_of
-from engine.prediction.model_twin import ModelTwin, TwinAccess, UnusableReply
-from engine.prediction.predictor_hook import PredictorHook
-from engine.prediction.prompt_cards import PromptCards
-from engine.prediction.prompt_placing import PromptPlacer
-from engine.prediction.routing import Router
+from engine.prediction.predictors import ModelTwin, PredictorHook, TwinAccess, UnusableReply
+from engine.prediction.routing import PromptPlacer, Router
 from engine.prediction.signals import OurWrite
 from engine.prediction.tasks import TaskBoard
 from engine.prediction.templates.work import propose_learned

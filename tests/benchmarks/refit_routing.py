@@ -1,4 +1,4 @@
-"""Fit the weights of `engine.prediction.prompt_placing` again, and print how well they work.
+"""Fit the weights of `engine.prediction.routing` again, and print how well they work.
 
 python -m tests.benchmarks.refit_routing [--write]
 
@@ -21,7 +21,7 @@ import numpy
 from engine.config import Settings
 from engine.memory.embedding import LocalEmbedder
 from engine.memory.helper import Helper
-from engine.prediction import prompt_placing
+from engine.prediction import routing
 from tests.benchmarks.adam import minimise
 
 HERE = Path(__file__).parent
@@ -79,25 +79,25 @@ def main() -> None:
 
     pairs = phrases()
     texts = [text for _, text in pairs]
-    words = prompt_placing.WORD_WEIGHT * numpy.stack([prompt_placing.hash_words_and_pairs(text) for text in texts])
+    words = routing.WORD_WEIGHT * numpy.stack([routing.hash_words_and_pairs(text) for text in texts])
     rows = numpy.concatenate([embed(texts), words, numpy.ones((len(texts), 1))], 1)
     acts, weights = fit(rows, [act for act, _ in pairs])
     roles = [act.split("/")[0] for act in acts]
     if "--write" in sys.argv:
         numpy.savez_compressed(
-            prompt_placing.WEIGHTS,
+            routing.WEIGHTS,
             roles=roles,
             channels=[CHANNEL_OF_ROLE[role] for role in roles],
             weights=weights.astype(numpy.float16),
         )
     tuning = [json.loads(line) for line in TUNING.read_text().splitlines()]
     prompts = [line["prompt"] for line in tuning]
-    shares = prompt_placing._probabilities(prompts, embed(prompts))
+    shares = routing._probabilities(prompts, embed(prompts))
     print(f"{'threshold':>9}{'right':>7}{'wrong':>7}{'left alone':>12}{'no work, left alone':>21}")
     for threshold in (0.0, 0.2, 0.25, 0.3, 0.35, 0.4):
         counts = {"right": 0, "wrong": 0, "alone": 0, "none": 0}
         for line, row in zip(tuning, shares, strict=True):
-            channels = prompt_placing._by_channel(row, Settings())
+            channels = routing._by_channel(row, Settings())
             best = max(channels, key=lambda name: channels[name])
             placed = best if channels[best] >= threshold else ""
             if not line["channel"]:

@@ -37,10 +37,9 @@ from engine.model import (
 )
 from engine.prediction.approvals import Approvals, link_session
 from engine.prediction.card_store import CardStore
-from engine.prediction.cards import Cards
+from engine.prediction.cards import Cards, PromptCards
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.cycle import CardCycle
-from engine.prediction.prompt_cards import PromptCards
 from engine.prediction.routing import Route, Router
 from engine.prediction.twin import Calibrator, EmbeddedTwin
 from engine.storage.database import Database, Transaction

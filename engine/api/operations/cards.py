@@ -29,7 +29,7 @@ from engine.api.operations.operation import (
 )
 from engine.api.operations.system import cross_poll_status, timestamp_and_status
 from engine.model import Card, DecidedBy, DismissReason, NoAnswer, Refusal, Status, sanitise
-from engine.prediction.model_twin import UnusableReply
+from engine.prediction.predictors import UnusableReply
 
 if TYPE_CHECKING:
     from engine.services import Services

@@ -15,7 +15,7 @@ from typing import Final
 from engine.model import Proposal
 from engine.prediction.context import Part, WorkspaceContext
 from engine.prediction.kinds import is_heartbeat, kind_of
-from engine.prediction.templates import branches, changes, failures, history, publishing, runs, work
+from engine.prediction.templates import branches, changes, failures, history, runs, work
 
 Template = Callable[[WorkspaceContext], Sequence[Proposal]]
 PartTemplate = Callable[[WorkspaceContext, Part], Sequence[Proposal]]
@@ -23,8 +23,8 @@ PartTemplate = Callable[[WorkspaceContext, Part], Sequence[Proposal]]
 TEMPLATES: Final[tuple[Template, ...]] = (
     branches.unfinished_operation,
     failures.update_lock,
-    publishing.secret,
-    publishing.large_file,
+    history.secret,
+    history.large_file,
     changes.reclaim_space,
     runs.failing_ci,
     branches.rehearse_merge,
@@ -34,10 +34,10 @@ TEMPLATES: Final[tuple[Template, ...]] = (
     branches.autosquash,
     branches.old_stash,
     branches.pull_request,
-    publishing.waiting_work,
+    history.waiting_work,
     history.changes_together,
-    publishing.draft_changelog,
-    publishing.release_due,
+    history.draft_changelog,
+    history.release_due,
     history.prepare_meeting,
     history.summarise_day,
     changes.leftovers,

@@ -1,20 +1,29 @@
-"""Cards about your recent work: summaries of the day and for a meeting, and a file that usually changes with others."""
+"""Cards about your commits: summaries, a file that usually changes too, what must not be pushed, releases."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from math import isfinite
+from typing import Any
 
-from engine.git.history import Commit, is_group
-from engine.git.state import GitState
-from engine.model import PartOfDay
-from engine.model.text import because, count, moment, plain, tail, text_hash
+from engine.git.history import Commit, ReleaseRhythm, is_group
+from engine.git.leftovers import SECRET
+from engine.git.state import GitState, is_byproduct
+from engine.git.unpushed import UnpushedProblem, span_of
+from engine.model import PartOfDay, Tier
+from engine.model.text import article, because, count, join_shortened, moment, plain, tail, text_hash
 from engine.prediction.context import WorkspaceContext, result_words
 from engine.prediction.signals import nearest
+from engine.prediction.templates.failures import find_culprit
 from engine.prediction.templates.offers import (
     Offer,
+    and_others,
+    branch_of,
     earliest,
+    ended_sessions,
     is_usable,
     newest_commit,
     template,
@@ -137,3 +146,251 @@ def changes_together(context: WorkspaceContext) -> Iterator[Offer]:
         parameters={"path": partner.because, "partner": partner.path},
         evidence_at=earliest(file.modified_at for file in git.files) or newest_commit(git),
     )
+
+
+MAX_NAMED = 5
+"""Maximum number of findings that a subject names."""
+
+
+@template
+def secret(context: WorkspaceContext) -> Iterator[Offer]:
+    """There is a likely secret in commits that are not pushed, or in uncommitted changes. Its value is never shown."""
+    return _publishing_warnings(context, secrets=True)
+
+
+@template
+def large_file(context: WorkspaceContext) -> Iterator[Offer]:
+    """A file that belongs in no repository is in a commit that is not pushed yet, or in the index."""
+    return _publishing_warnings(context, secrets=False)
+
+
+def _publishing_warnings(context: WorkspaceContext, *, secrets: bool) -> Iterator[Offer]:
+    unpushed = context.inspection.unpushed
+    committed = [problem for problem in unpushed.committed if problem.is_secret is secrets]
+    paths = {problem.path for problem in committed}
+    uncommitted = [
+        problem
+        for problem in context.inspection.uncommitted
+        if problem.is_secret is secrets and problem.path not in paths
+    ]
+    if committed:
+        yield _warning(context, committed, Tier.BROKEN if unpushed.shared else Tier.BLOCKS, "push")
+    if uncommitted:
+        yield _warning(context, uncommitted, Tier.BLOCKS, "commit")
+
+
+def _warning(context: WorkspaceContext, problems: Sequence[UnpushedProblem], tier: Tier, step: str) -> Offer:
+    git = context.repository
+    first = problems[0]
+    subjects = sorted({_problem_subject(problem) for problem in problems})
+    others = and_others(problems, ", and ", "other finding")
+    commit = next((commit for commit in git.recent if commit.id == first.sha), None)
+    modified = next((file.modified_at for file in git.files if file.path == first.path), None)
+    reasoning = "It is in no commit yet, so it is easy to take out."
+    if first.sha:
+        subject = f"“{plain(commit.subject, 50)}”" if commit else first.sha[:10]
+        whom = "no remote has yet" if context.inspection.unpushed.shared else "you can still change"
+        removed = "; a later commit removed it, but the history still has it" if first.is_removed_later else ""
+        reasoning = f"It came in with {subject}, which {whom}{removed}."
+    evidence_at = commit.at if commit else modified or newest_commit(git)
+    reviews = (session.ended_at for session in ended_sessions(context, "", "review_unpushed") if session.has_problem)
+    reviewed_at = next(reviews, None)
+    changes = [at for at in (evidence_at, newest_commit(git)) if at is not None]
+    if reviewed_at is not None and changes and reviewed_at > max(changes):
+        reasoning += f" The review at {moment(reviewed_at, context.local)} says how to take it out."
+    return Offer(
+        f"Do not {step} yet: {describe_problem(first)}{others}",
+        reasoning,
+        subject=", ".join(subjects[:MAX_NAMED]),
+        facts={"found": sorted([problem.kind, problem.path] for problem in problems), "committed": bool(first.sha)},
+        parameters=review_range(git, context.now),
+        evidence_at=evidence_at,
+        tier=tier,
+    )
+
+
+def _problem_subject(problem: UnpushedProblem) -> str:
+    """A secret is named with its kind, so that another secret in the same file is another subject."""
+    path = plain(problem.path, 200)
+    return f"{problem.kind.removeprefix(f'{SECRET}: ')} in {path}" if problem.is_secret else path
+
+
+def describe_problem(problem: UnpushedProblem) -> str:
+    """The problem in words: `config.py:12 holds an AWS access key`, `data/dump.bin is 60 MB`."""
+    where = f"{tail(problem.path, 60)}:{problem.line}" if problem.line else tail(problem.path, 60)
+    if problem.is_secret:
+        secret_kind = problem.kind.removeprefix(f"{SECRET}: ")
+        if not problem.line:
+            return f"{where} is a file that holds keys"
+        return f"{where} holds {article(secret_kind)} {secret_kind}"
+    if problem.is_folder:
+        return f"{where} holds {problem.kind}"
+    size = f"{problem.size / 1_000_000:.{0 if problem.size >= 10_000_000 else 1}f} MB"
+    return f"{where} is {size}" + ("" if problem.kind == "large file" else f" ({problem.kind})")
+
+
+def review_range(git: GitState, now: datetime) -> dict[str, Any]:
+    """The parameter that says which commits the review reads: the same ones that the inspection reads (`span_of`)."""
+    span = span_of(git, now)
+    if span is None:
+        return {}
+    name = git.upstream if git.upstream_tip else git.base if span.without else ""
+    if span.without:
+        return {"upstream": name if is_usable(name) else span.without}
+    return {} if span.shared else {"newest": span.newest}
+
+
+MIN_WAIT = timedelta(days=2)
+"""Work that has not been pushed or committed for this long gets a card."""
+
+
+@template
+def waiting_work(context: WorkspaceContext) -> Iterator[Offer]:
+    """Commits have not been pushed for days, or changes have not been committed for days."""
+    git = context.repository
+    if git.head and not git.operation:
+        yield from _waiting_commits(context, git)
+        yield from _waiting_changes(context, git)
+
+
+def _waiting_commits(context: WorkspaceContext, git: GitState) -> Iterator[Offer]:
+    """Commits that are not pushed; without a remote, commits that the base branch does not have."""
+    if git.has_remote:
+        number, where = (
+            context.inspection.unpushed.commits,
+            f"not pushed to {plain(git.upstream, 30)}" if git.upstream else "",
+        )
+    else:
+        number = git.ahead_of_base if git.base and git.branch else 0
+        where = f"on this branch alone, not in {plain(git.base, 30)}"
+    if not number:
+        return
+    oldest_at = git.recent[min(number, len(git.recent)) - 1].at
+    if context.now - oldest_at < MIN_WAIT:
+        return
+    broken = _known_breakage(context, git, number)
+    yield Offer(
+        f"Look through the {'commit' if number == 1 else count(number, 'commit')} "
+        + ("to push" if git.has_remote else "of this branch"),
+        f"{count(number, 'commit')} {'is' if number == 1 else 'are'} {where or 'on no remote branch'}, the oldest "
+        f"from {moment(oldest_at, context.local)}.",
+        subject=f"{branch_of(git)} against {git.upstream or git.base}",
+        facts={"upstream": git.upstream or git.base, "upstream_tip": git.upstream_tip, "head": git.head},
+        parameters=review_range(git, context.now) | ({"broken": broken} if broken else {}),
+        evidence_at=oldest_at,
+    )
+
+
+def _waiting_changes(context: WorkspaceContext, git: GitState) -> Iterator[Offer]:
+    """Files that were changed days ago and are not committed. Byproducts such as logs are left out."""
+    dated = [
+        (file.modified_at, file.path)
+        for file in git.files
+        if file.modified_at is not None and not file.conflicted and not (file.untracked and is_byproduct(file.path))
+    ]
+    files = [(at, path) for at, path in dated if context.now - at >= MIN_WAIT]
+    if not files:
+        return
+    since, paths = min(files)[0], sorted(path for _, path in files)
+    number = len(paths)
+    day = f"{since.astimezone(context.local.tzinfo):%A}" if context.now - since < timedelta(days=6) else ""
+    yield Offer(
+        f"Look at what is not committed yet: {join_shortened(paths, 3)}",
+        f"{count(number, 'file')} changed since {day or moment(since, context.local)} "
+        f"{'is' if number == 1 else 'are'} in no commit.",
+        subject=f"uncommitted on {branch_of(git)}",
+        facts={"paths": paths},
+        evidence_at=since,
+        flow="look_at_changes",
+    )
+
+
+def _known_breakage(context: WorkspaceContext, git: GitState, number: int) -> list[str]:
+    """The known problems of the newest `number` commits: commits that broke a test according to a bisect, and failing
+    tests of HEAD."""
+    unpushed = [commit.id for commit in git.recent[:number]]
+    faults = []
+    for session in context.sessions:
+        commit, _ = find_culprit(session)
+        if commit and any(sha.startswith(commit) for sha in unpushed):
+            faults.append(f"{commit} broke a test: {plain(session.prompt, 80)}")
+    red = next((run for run in context.runs if run.head == git.head and run.clean), None)
+    if red is not None and red.check.failed + red.check.errors:
+        faults.append(f"the tests of HEAD fail: {result_words(red.check)} at {moment(red.ran_at, context.local)}")
+    return list(dict.fromkeys(faults))[:20]
+
+
+ROUTINE = re.compile(
+    r"""(?ix) \s* (?: (?:chore|build|ci) (?:\([^)]*\))? !? :\s* )?
+    (?: (?:prepare|cut|tag|make|start|begin)\b .* \b(?:release|version)\b
+      | (?:pre-?)?release\b (?! \s+ (?:the|a|an)\b)
+      | (?:version\s+)? bump\b | merge\b
+      | version\b \s* v?\d | v?\d+(?:\.\d+)+ \S* (?:\s*\(\S+\))? \s* $ )""",
+)
+"""Matches subjects of commits that only make a release, change a version number, or merge. A change log does not
+mention these."""
+
+WORK_IN_PROGRESS = timedelta(days=30)
+"""If nothing was committed for this long, no release is proposed."""
+
+
+@template
+def draft_changelog(context: WorkspaceContext) -> Iterator[Offer]:
+    """A release is due or being prepared, and the project's change log does not mention it yet."""
+    release = _due_release(context)
+    if release is not None and _is_missing_in_log(context, release):
+        since = f"{count(release.commits, 'commit')} since {plain(release.tag, 30)}"
+        prompt = f"Add the {since} to the unreleased section of {plain(_change_log_path(context), 30)}"
+        yield _release_offer(context, release, prompt)
+
+
+@template
+def release_due(context: WorkspaceContext) -> Iterator[Offer]:
+    """A release is due or being prepared, and the change log is written, if the project keeps one."""
+    release = _due_release(context)
+    if release is not None and not _is_missing_in_log(context, release):
+        since = f"{count(release.commits, 'commit')} since {plain(release.tag, 30)}"
+        yield _release_offer(context, release, f"List what a release would hold: the {since}")
+
+
+def _release_offer(context: WorkspaceContext, release: ReleaseRhythm, prompt: str) -> Offer:
+    return Offer(
+        prompt,
+        _release_reasoning(release, context.now),
+        subject=f"since {release.tag}",
+        parameters={"since": release.tag},
+        evidence_at=earliest(commit.at for commit in context.repository.recent[: release.commits]),
+    )
+
+
+def _change_log_path(context: WorkspaceContext) -> str:
+    """The change log at the top of the repository; "" if there is none."""
+    return next((part.project.changelog for part in context.parts if not part.project.path), "")
+
+
+def _is_missing_in_log(context: WorkspaceContext, release: ReleaseRhythm) -> bool:
+    """Whether the project keeps a change log that did not change since the last release."""
+    log = _change_log_path(context)
+    return log in release.usual_files and log not in release.files
+
+
+def _due_release(context: WorkspaceContext) -> ReleaseRhythm | None:
+    """The rhythm of a project whose release is due. None if no release is due, or if it would contain nothing."""
+    git = context.repository
+    if not git.head or git.release is None:
+        return None
+    release = git.release
+    if not release.commits or not is_usable(release.tag) or not release.is_due(context.now.timestamp()):
+        return None
+    idle = not git.recent or context.now - git.recent[0].at > WORK_IN_PROGRESS
+    return None if idle or all(ROUTINE.match(subject) for subject in git.subjects) else release
+
+
+def _release_reasoning(release: ReleaseRhythm, now: datetime) -> str:
+    if release.preparing:
+        return f"“{plain(release.preparing, 60)}” prepares a release, and no tag names it yet."
+    assert isfinite(release.usual_days)  # without a rhythm only a preparation makes it due
+    days = count(max(1, round(release.usual_days)), "day")
+    commits = count(round(release.usual_commits), "commit")
+    since = f"{count(round(release.days(now.timestamp())), 'day')} and {count(release.commits, 'commit')}"
+    return f"A release usually comes after {days} and {commits}; it has been {since} since {plain(release.tag, 30)}."

@@ -11,7 +11,7 @@ from engine.git.unpushed import Unpushed, UnpushedProblem
 from engine.model import Proposal
 from engine.prediction.kinds import kind_title
 from engine.prediction.templates.changes import leftovers, lint
-from engine.prediction.templates.publishing import large_file, secret
+from engine.prediction.templates.history import large_file, secret
 from tests.conftest import Repository
 from tests.prediction.sensing import NOW, World, session, touch
 

@@ -12,8 +12,7 @@ import pytest
 from engine.prediction.signals import (
     Meeting,
 )
-from engine.prediction.templates.history import PREPARATION_TIME, day_begin, prepare_meeting
-from engine.prediction.templates.publishing import ROUTINE
+from engine.prediction.templates.history import PREPARATION_TIME, ROUTINE, day_begin, prepare_meeting
 from tests.conftest import Repository
 from tests.prediction.sensing import NOW, World, dated_commit
 
