@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def main() -> int:
     """Run `clawpy` with the process's arguments; its exit code."""
     if "_ARGCOMPLETE" in os.environ:
-        from clawpy_console.cli.completion import complete
+        from clawpy_console.cli.verbs import complete
 
         complete()
     argv = sys.argv[1:]

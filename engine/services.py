@@ -90,7 +90,7 @@ class Services:
     randomness: Randomness
     version: str
 
-    # storage, settings and what is remembered (`engine.wiring.memory`)
+    # storage, settings and what is remembered (`engine.wiring.foundation`)
     bus: EventBus
     settings: SettingsStore
     database: Database
@@ -101,7 +101,7 @@ class Services:
     importer: Importer
     summary_sharing: SummarySharing
 
-    # agents, their guidance, and records of decisions (`engine.wiring.organisation`)
+    # agents, their guidance, and records of decisions (`engine.wiring.foundation`)
     agents: Agents
     agent_files: AgentFiles
     profiles: Profiles

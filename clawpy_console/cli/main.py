@@ -281,7 +281,7 @@ def _call_engine(verb: str, arguments: Mapping[str, Any], common: CommonOptions,
 
 
 def _ask_engine(options: argparse.Namespace, common: CommonOptions) -> Any:
-    from clawpy_console.cli.requests import make_request
+    from clawpy_console.cli.verbs import make_request
 
     return _call_engine(options.verb, make_request(options, common), common, common.all())
 
@@ -340,7 +340,7 @@ def _help(options: argparse.Namespace, common: CommonOptions) -> Any:
 
 def _completion(options: argparse.Namespace, common: CommonOptions) -> Any:
     """Print the completion script of a shell, or return it as a document."""
-    from clawpy_console.cli.completion import completion_script
+    from clawpy_console.cli.verbs import completion_script
 
     script = completion_script(options.shell)
     return {"shell": options.shell, "script": script} if common.as_json else print(script, end="")

@@ -1,7 +1,7 @@
-"""Reads the verbs of `clawpy` from the table `verbs.toml` (SPEC 9.8), and makes the parser and their document.
+"""The verbs of `clawpy`, as the table `verbs.toml` declares them: parser, requests and completions (SPEC 9.8).
 
-`requests` turns parsed options into a request to the engine, and `completion` completes words in the shell. A shell
-waits meanwhile, so this module imports nothing heavy of the engine.
+To complete a word, the shell runs `clawpy` with `_ARGCOMPLETE` set and waits for the answer of `argcomplete`. Therefore
+heavy modules are imported where they are used.
 """
 
 from __future__ import annotations
@@ -11,14 +11,16 @@ import difflib
 import os
 import re
 import shlex
+import sys
 import tomllib
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 import engine
-from clawpy_console.cli.options import WrongUse
+from clawpy_console.cli.options import CommonOptions, WrongUse
 
 Document = dict[str, Any]
 Table = Mapping[str, Any]
@@ -236,3 +238,154 @@ def _unknown_word(kind: str, word: str, words: Collection[str]) -> str:
     close = difflib.get_close_matches(word, words, 3)
     all_of_them = f"; one of {', '.join(words)}" if kind == "action" else ""
     return f"unknown {kind} {word}" + (f"; did you mean {' or '.join(close)}?" if close else all_of_them)
+
+
+def make_request(options: argparse.Namespace, common: CommonOptions) -> Document:
+    """The arguments of a verb for the engine: its options, the workspaces that it is about, and the text of files that
+    it names. Raises `WrongUse`, and `Refusal` when a workspace is missing."""
+    verb = VERBS[options.verb]
+    arguments: Document = {}
+    if verb.actions:
+        arguments["action"] = options.action or next(iter(verb.actions))
+        verb = verb.actions[arguments["action"]]
+    for argument in verb.arguments:
+        name = argument.settings.get("dest") or argument.name.removeprefix("--")
+        value = getattr(options, name, None)
+        if isinstance(value, list) and argument.settings.get("action") != "append":
+            value = " ".join(value)
+        if value not in (None, False, "") and not argument.local:
+            arguments[name] = value
+    arguments |= _workspace_arguments(options.verb, arguments, common)
+    match options.verb:
+        case "predict":
+            arguments["shown"] = True
+        case "cards":
+            arguments["shown"] = not options.all
+        case "work" if options.id:
+            arguments["shown"] = not common.as_json
+        case "land":
+            only = arguments.get("only", [])
+            if options.hunk and len(only) != 1:
+                raise WrongUse("--hunk needs one --only: the file that it is a hunk of")
+            arguments = {"id": options.id, "only": [{"path": path, "hunks": options.hunk or []} for path in only]}
+        case "comment" if place := arguments.pop("place", ""):
+            file, _, line = place.rpartition(":")
+            if not file or not line.isdecimal() or not options.text:
+                raise WrongUse(f"{place!r}: write FILE:LINE and a text, for example cart.py:12 'use Decimal here'")
+            arguments |= {"file": file, "line": int(line)}
+        case "profile" if options.file is not None:
+            if options.undo:
+                raise WrongUse("--undo takes no file")
+            arguments = {"id": options.id, "text": _text(options.file), "yes": options.yes}
+        case "dnd" if options.off and options.seconds:
+            raise WrongUse("give --for SPAN or --off, not both")
+    return arguments
+
+
+def _workspace_arguments(verb: str, arguments: Table, common: CommonOptions) -> Document:
+    """The workspaces that a verb is about: all in scope, the first, or the only one. Raises `WrongUse`, `Refusal`."""
+    match verb, arguments.get("action"):
+        case "predict", _:
+            common.all(needed=True)
+            return {"workspaces": common.scope()}
+        case ("cards", _) | ("work", _):
+            return {"workspaces": common.scope()}
+        case "metrics", _ if not common.workspace_names:
+            return {}
+        case ("tasks", "list" | "add") | ("metrics", _):
+            return {"workspace": scope[0]} if (scope := common.scope()) else {}
+        case "propose", _ if "continues" in arguments:
+            return {}
+        case "learnings", "list" if arguments.get("scope") == "global" or "session" in arguments:
+            return {}
+        case ("propose", _) | ("learnings", "list" | "write"):
+            return {"workspace": _one_workspace(common)}
+    return {}
+
+
+def _one_workspace(common: CommonOptions) -> str:
+    scope = common.scope(needed=True)
+    if len(scope) > 1:
+        raise WrongUse("this verb needs one workspace; give a single --workspace")
+    return scope[0]
+
+
+def _text(file: str) -> str:
+    try:
+        return sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise WrongUse(f"{file} cannot be read: {error}") from error
+
+
+INSTALLATION = {
+    "bash": 'add this line to ~/.bashrc:\n#     eval "$(clawpy completion bash)"',
+    "zsh": 'add this line to ~/.zshrc, after compinit:\n#     eval "$(clawpy completion zsh)"',
+    "fish": "run this command once:\n#     clawpy completion fish > ~/.config/fish/completions/clawpy.fish",
+}
+
+
+def completion_script(shell: str) -> str:
+    """The completion script of a shell, with how to install it."""
+    from argcomplete.shell_integration import shellcode
+
+    code = shellcode(["clawpy"], use_defaults=False, shell=shell).strip()
+    return f"{code}\n# To install these completions, {INSTALLATION[shell]}\n"
+
+
+def complete() -> None:
+    """Answer the shell that waits for completions, and exit."""
+    from argcomplete import autocomplete
+    from argcomplete.completers import SuppressCompleter
+
+    top = make_parser(os.environ.get("COMP_LINE", "").split())
+    _add_completers(top)
+    autocomplete(top, always_complete_options=False, default_completer=SuppressCompleter())
+
+
+def _add_completers(to: argparse.ArgumentParser) -> None:
+    for action in to._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for subparser in action.choices.values():
+                _add_completers(subparser)
+        elif action.choices is None:
+            action.completer = partial(_values, getattr(action, "values", ""))  # type: ignore[attr-defined]
+
+
+def _values(kind: str, prefix: str, parsed_args: argparse.Namespace, **_: Any) -> Iterable[str]:
+    """The values of a kind. They need not begin with `prefix`, because `argcomplete` filters them."""
+    from argcomplete.completers import DirectoriesCompleter, FilesCompleter
+
+    from engine import Home, completion_names
+
+    home = Home.locate(getattr(parsed_args, "home", None))
+    match kind:
+        case "":
+            return ()
+        case "file":
+            return list(FilesCompleter()(prefix))
+        case "topics":
+            from clawpy_console.cli.help import topics
+
+            return dict.fromkeys(topics(), "page of the documentation")
+        case "workspaces":
+            return [*completion_names(home, "workspaces"), *DirectoriesCompleter()(prefix)]
+        case "flows":
+            return _flows_or_parameters(completion_names(home, "flows"), parsed_args.text or [])
+    return _ids(completion_names(home, kind), prefix)
+
+
+def _ids(titles_by_name: Mapping[str, str], prefix: str) -> Mapping[str, str]:
+    """The names with their titles. If no name begins with `prefix`, the names are offered without what stands before
+    their underscore: `7k2m` for `card_7k2m`."""
+    if any(name.startswith(prefix) for name in titles_by_name):
+        return titles_by_name
+    return {name.partition("_")[2]: title for name, title in titles_by_name.items()}
+
+
+def _flows_or_parameters(flows: Mapping[str, Any], words: list[str]) -> Mapping[str, str]:
+    """The flows, or the parameters of a flow if `words` begin with its name."""
+    if not words:
+        return {name: flow["title"] for name, flow in flows.items()}
+    flow = flows.get(words[0], {"parameters": {}})
+    present = {word.partition("=")[0] for word in words[1:] if "=" in word}
+    return {f"{name}=": description for name, description in flow["parameters"].items() if name not in present}

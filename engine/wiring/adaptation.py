@@ -27,7 +27,7 @@ from engine.model.adaptation import Candidate, FixTemplate, FlowOffload, Overlay
 from engine.model.learnings import Correction
 from engine.prediction.templates.work import LearnedWork
 from engine.storage.validation_runs import mended_tests
-from engine.wiring.lookups import correction, find_or_none
+from engine.wiring.learning import correction, find_or_none
 
 if TYPE_CHECKING:
     from engine.services import Services

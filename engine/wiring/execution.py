@@ -39,7 +39,7 @@ from engine.model import CheckResult, PromptRequest, SessionView
 from engine.safety.safety import Hooks, Safety
 from engine.services import Overrides
 from engine.storage.database import Transaction
-from engine.wiring.lookups import find_card
+from engine.wiring.learning import find_card
 from engine.wiring.prediction import last_workspace_activity
 
 if TYPE_CHECKING:

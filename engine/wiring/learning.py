@@ -1,11 +1,11 @@
-"""Builds the promotion chain of learnings, with what it reads of sessions."""
+"""Builds the promotion chain of learnings, with what it reads of cards, corrections and sessions."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from engine.execution.runners.model.single_questions import MemoryModel
 from engine.hierarchy.teaching import remove_lesson
@@ -16,6 +16,7 @@ from engine.memory.embedding import LOCAL_MODEL, NoEmbedder
 from engine.model import (
     Answer,
     BubbleState,
+    Card,
     Learning,
     LearningEntry,
     PermissionRequest,
@@ -27,8 +28,7 @@ from engine.model import (
     TranscriptLine,
 )
 from engine.model.adaptation import CandidateStatus, CandidateType, PromptFragment
-from engine.model.learnings import lessons_of, topics_of
-from engine.wiring.lookups import channel_reach, correction, find_card, find_or_none
+from engine.model.learnings import Correction, lessons_of, topics_of
 
 if TYPE_CHECKING:
     from engine.services import Services
@@ -207,4 +207,47 @@ def _embed(services: Services, texts: Sequence[str]) -> list[bytes] | None:
     try:
         return services.memory.embed_texts(texts)
     except NoEmbedder:
+        return None
+
+
+T = TypeVar("T")
+
+REACH_DECISIONS = 200
+"""Number of the newest decisions that are searched for cards on the same channel."""
+
+
+def correction(services: Services, card_id: str) -> Correction | None:
+    """The operator's edit of the prompt of a card before approving it; None when nothing was edited or there is no
+    card."""
+    about = find_card(services, card_id)
+    correction_texts = None if about is None else services.cards.correction(card_id)
+    if about is None or correction_texts is None:
+        return None
+    channel = about.assignment.channel
+    return Correction(
+        *correction_texts,
+        about.agent,
+        about.kind,
+        channel,
+        about.session_id or "",
+        about.estimate,
+        channel_reach(services, channel),
+    )
+
+
+def channel_reach(services: Services, channel: str) -> int:
+    """The number of the latest decided cards on a channel, at least 1: how much work a rule of it concerns."""
+    return max(1, sum(decision.channel == channel for decision in services.decisions.load_newest(REACH_DECISIONS)))
+
+
+def find_card(services: Services, card_id: str) -> Card | None:
+    """A card, None for work without one."""
+    return find_or_none(services.cards.get, card_id)
+
+
+def find_or_none(get: Callable[[str], T], id: str) -> T | None:
+    """The result of `get`, None when there is nothing with this id any more."""
+    try:
+        return get(id)
+    except Refusal:
         return None

@@ -116,7 +116,7 @@ def test_the_cached_names_are_collected_again_when_a_file_that_defines_them_chan
 
 def test_nothing_heavy_is_imported_to_answer() -> None:
     code = (
-        "import sys, clawpy_console.cli.completion; "
+        "import sys, clawpy_console.cli.verbs; "
         "print([name for name in ('engine.model', 'rich', 'textual') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from clawpy_console.cli.printing import cards, engine, learning, model_calls, sessions
+from clawpy_console.cli.printing import cards, engine, learning
 from clawpy_console.cli.printing.style import Document, Lines, bad, clean, dim, plain
 from engine.model import Refusal
 
@@ -37,7 +37,7 @@ PRINTERS: Mapping[str, Callable[[Document], Lines]] = {
     "propose": cards.cards,
     "recall": learning.recall,
     "remember": learning.remember,
-    "reply": sessions.reply,
+    "reply": cards.reply,
     "resume": engine.resume,
     "simulate": engine.simulate,
     "status": engine.status,
@@ -45,8 +45,8 @@ PRINTERS: Mapping[str, Callable[[Document], Lines]] = {
     "tasks": learning.tasks,
     "token": engine.token,
     "train": engine.train,
-    "work": sessions.work,
-    "xray": model_calls.xray,
+    "work": cards.work,
+    "xray": cards.xray,
 }
 """The function that prints the document of a verb, or of one of its actions."""
 
@@ -63,7 +63,7 @@ EMPTY_TEXTS = {
 
 def render_document(verb: str, document: Document, action: str | None = None, *, colour: bool = False) -> str:
     """The text for the document of a verb or of one of its actions; by default its card, session and changes."""
-    printer = PRINTERS.get(f"{verb} {action}") or PRINTERS.get(verb, sessions.card_with_session)
+    printer = PRINTERS.get(f"{verb} {action}") or PRINTERS.get(verb, cards.card_with_session)
     text = "\n".join(printer(clean(document))) or EMPTY_TEXTS.get(verb, "")
     return text if colour else plain(text)
 

@@ -11,8 +11,7 @@ import pytest
 
 from clawpy_console.cli.options import CommonOptions, WrongUse
 from clawpy_console.cli.printing import render_document
-from clawpy_console.cli.requests import make_request
-from clawpy_console.cli.verbs import parse
+from clawpy_console.cli.verbs import make_request, parse
 from engine import Engine, Home, open_engine
 from engine.api.operations import dispatch
 from engine.execution.runners.flows.documents import lessons_in
