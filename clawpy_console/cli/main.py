@@ -55,15 +55,20 @@ def main(argv: Sequence[str] | None = None, terminal: socket.socket | None = Non
     except BrokenPipeError:
         _discard_output(sys.stdout)
         return PIPE_CLOSED
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except OSError as error:
-            if error.errno not in (errno.EPIPE, errno.EIO):
-                raise
-            _discard_output(stream)
-            code = code or PIPE_CLOSED
-    return code
+    flushed = [_flush(stream) for stream in (sys.stdout, sys.stderr)]
+    return code if all(flushed) else code or PIPE_CLOSED
+
+
+def _flush(stream: TextIO) -> bool:
+    """Write what is left. Returns False if the reader or the terminal is gone."""
+    try:
+        stream.flush()
+    except OSError as error:
+        if error.errno not in (errno.EPIPE, errno.EIO):
+            raise
+        _discard_output(stream)
+        return False
+    return True
 
 
 def _discard_output(stream: TextIO) -> None:

@@ -82,14 +82,16 @@ def split_options(argv: Sequence[str]) -> tuple[CommonOptions, list[str]]:
             common.as_json = True
         elif item == "--demo":
             common.demo = True
-        elif name in ("--home", "--workspace"):
-            folder = value if equals else next(items, None)
-            if not folder:
-                raise WrongUse(f"{name} needs a folder, for example {name} ~/work")
-            if name == "--home":
-                common.home_name = folder
-            else:
-                common.workspace_names.append(folder)
+        elif name == "--home":
+            common.home_name = _require_folder(name, value if equals else next(items, ""))
+        elif name == "--workspace":
+            common.workspace_names.append(_require_folder(name, value if equals else next(items, "")))
         else:
             rest.append(item)
     return common, rest
+
+
+def _require_folder(option: str, folder: str) -> str:
+    if not folder:
+        raise WrongUse(f"{option} needs a folder, for example {option} ~/work")
+    return folder

@@ -243,6 +243,30 @@ def _unknown_word(kind: str, word: str, words: Collection[str]) -> str:
 def make_request(options: argparse.Namespace, common: CommonOptions) -> Document:
     """The arguments of a verb for the engine: its options, the workspaces that it is about, and the text of files that
     it names. Raises `WrongUse`, and `Refusal` when a workspace is missing."""
+    arguments = _declared_arguments(options)
+    arguments |= _workspace_arguments(options.verb, arguments, common)
+    match options.verb:
+        case "predict":
+            arguments["shown"] = True
+        case "cards":
+            arguments["shown"] = not options.all
+        case "work" if options.id:
+            arguments["shown"] = not common.as_json
+        case "land":
+            return {"id": options.id, "only": _chosen_hunks(arguments.get("only", []), options.hunk)}
+        case "comment" if place := arguments.pop("place", ""):
+            arguments |= _comment_place(place, options.text)
+        case "profile" if options.file is not None:
+            if options.undo:
+                raise WrongUse("--undo takes no file")
+            return {"id": options.id, "text": _read_text(options.file), "yes": options.yes}
+        case "dnd" if options.off and options.seconds:
+            raise WrongUse("give --for SPAN or --off, not both")
+    return arguments
+
+
+def _declared_arguments(options: argparse.Namespace) -> Document:
+    """The arguments that the table declares for a verb and its action, without those that have no value."""
     verb = VERBS[options.verb]
     arguments: Document = {}
     if verb.actions:
@@ -255,31 +279,22 @@ def make_request(options: argparse.Namespace, common: CommonOptions) -> Document
             value = " ".join(value)
         if value not in (None, False, "") and not argument.local:
             arguments[name] = value
-    arguments |= _workspace_arguments(options.verb, arguments, common)
-    match options.verb:
-        case "predict":
-            arguments["shown"] = True
-        case "cards":
-            arguments["shown"] = not options.all
-        case "work" if options.id:
-            arguments["shown"] = not common.as_json
-        case "land":
-            only = arguments.get("only", [])
-            if options.hunk and len(only) != 1:
-                raise WrongUse("--hunk needs one --only: the file that it is a hunk of")
-            arguments = {"id": options.id, "only": [{"path": path, "hunks": options.hunk or []} for path in only]}
-        case "comment" if place := arguments.pop("place", ""):
-            file, _, line = place.rpartition(":")
-            if not file or not line.isdecimal() or not options.text:
-                raise WrongUse(f"{place!r}: write FILE:LINE and a text, for example cart.py:12 'use Decimal here'")
-            arguments |= {"file": file, "line": int(line)}
-        case "profile" if options.file is not None:
-            if options.undo:
-                raise WrongUse("--undo takes no file")
-            arguments = {"id": options.id, "text": _text(options.file), "yes": options.yes}
-        case "dnd" if options.off and options.seconds:
-            raise WrongUse("give --for SPAN or --off, not both")
     return arguments
+
+
+def _chosen_hunks(paths: Sequence[str], hunks: Sequence[int] | None) -> list[Document]:
+    """The files to land, with the hunks if there is one file. Raises `WrongUse`."""
+    if hunks and len(paths) != 1:
+        raise WrongUse("--hunk needs one --only: the file that it is a hunk of")
+    return [{"path": path, "hunks": hunks or []} for path in paths]
+
+
+def _comment_place(place: str, text: object) -> Document:
+    """The file and the line in `FILE:LINE`. Raises `WrongUse`."""
+    file, _, line = place.rpartition(":")
+    if not file or not line.isdecimal() or not text:
+        raise WrongUse(f"{place!r}: write FILE:LINE and a text, for example cart.py:12 'use Decimal here'")
+    return {"file": file, "line": int(line)}
 
 
 def _workspace_arguments(verb: str, arguments: Table, common: CommonOptions) -> Document:
@@ -310,7 +325,7 @@ def _one_workspace(common: CommonOptions) -> str:
     return scope[0]
 
 
-def _text(file: str) -> str:
+def _read_text(file: str) -> str:
     try:
         return sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import PurePath
 
 from clawpy_console.cli.printing.style import (
@@ -39,36 +39,51 @@ def cards(document: Document) -> Lines:
 
 
 def _card(card: Document) -> Lines:
-    badges = ["SUGGESTED"] if card["stated"] and card["band"] in ("suggested", "act") else []
     pending = card["status"] == "pending"
-    badges += ["NEW"] if card["novel"] and card["stated"] and pending else []
-    if not pending:
-        badges.append(card_state(card))
-    elif card["snoozedUntil"]:
-        badges.append(f"snoozed until {time(card['snoozedUntil'])}")
     confidence_text = tier_and_confidence(card)
     head = f"{bold(card['id'])}  {bad(confidence_text) if card['tier'] == 1 else confidence_text}  {place(card)}"
-    yield head + ("  " + wants(" ".join(badges)) if badges else "")
+    badges = " ".join(_badges(card))
+    yield head + ("  " + wants(badges) if badges else "")
     if pending and card["withoutSandbox"]:
         how = "approve it with --without-sandbox" if card["needsConfirmation"] else "the settings allow that here"
         yield "    " + wants(f"no sandbox on this machine; {how}")
     yield from indented(card["prompt"])
     if card["reasoning"]:
         yield "    " + dim(card["reasoning"])
-    if pending and not card["undoNote"]:
-        # so nothing is known of cost and undo either
-        yield "    " + wants(states.cannot_run_text(card["flow"]))
-    elif pending:
-        cost = [f"est. ${card['estimatedCost']:.2f}"] if card["estimatedCost"] else []
-        changes = states.describe_changes(card["flow"], card["checkOnly"], card["withoutSandbox"])
-        runs = f"runs: {card['flow'] or card['servedBy'] or card['runner']}"
-        yield "    " + dim(" · ".join([*cost, changes, runs]))
-    for verdict in card["verdicts"] if pending else ():
-        # That a person decides is what a card is for; anything else a rail says is news.
-        if verdict["verdict"] != "allow" and verdict["rail"] != "gate":
-            yield f"    {wants(verdict['verdict'])} {verdict['rail']}: {verdict['reason']}"
+    if pending:
+        yield "    " + _run_preview(card)
+        yield from _verdicts(card)
     if card["note"]:
         yield f"    {card['note']}"
+
+
+def _badges(card: Document) -> Iterator[str]:
+    if card["stated"] and card["band"] in ("suggested", "act"):
+        yield "SUGGESTED"
+    if card["status"] != "pending":
+        yield card_state(card)
+        return
+    if card["novel"] and card["stated"]:
+        yield "NEW"
+    if card["snoozedUntil"]:
+        yield f"snoozed until {time(card['snoozedUntil'])}"
+
+
+def _run_preview(card: Document) -> str:
+    """The cost, the changes and the runner of a pending card; or that it cannot run, if nothing is known of them."""
+    if not card["undoNote"]:
+        return wants(states.cannot_run_text(card["flow"]))
+    cost = [f"est. ${card['estimatedCost']:.2f}"] if card["estimatedCost"] else []
+    changes = states.describe_changes(card["flow"], card["checkOnly"], card["withoutSandbox"])
+    runs = f"runs: {card['flow'] or card['servedBy'] or card['runner']}"
+    return dim(" · ".join([*cost, changes, runs]))
+
+
+def _verdicts(card: Document) -> Lines:
+    """What the rails say, except that a person decides: that is what a card is for."""
+    for verdict in card["verdicts"]:
+        if verdict["verdict"] != "allow" and verdict["rail"] != "gate":
+            yield f"    {wants(verdict['verdict'])} {verdict['rail']}: {verdict['reason']}"
 
 
 def tier_and_confidence(card: Document) -> str:
@@ -112,20 +127,7 @@ def card_with_session(document: Document) -> Lines:
     """A card, its session and its changes."""
     card, session, change = document["prediction"], document["session"], document["changeSet"]
     if card is not None:
-        # The session says how it ended, failed tests too.
-        session_says = session is not None and card["outcome"] != "discarded"
-        snoozed = card["status"] == "pending" and card["snoozedUntil"]
-        text = (
-            f"snoozed until {time(card['snoozedUntil'])}"
-            if snoozed
-            else card_state(card, with_outcome=not session_says)
-        )
-        yield f"{bold(card['id'])}  {text}  {place(card)}"
-        yield from indented(card["prompt"])
-        if card["note"]:
-            yield f"    {card['note']}"
-        if card["note"] and card["status"] == "rejected":  # a kind of card was switched off
-            yield dim(f"    `clawpy undo {card['id']}` undoes it, `clawpy muted` lists it")
+        yield from _decided_card(card, has_session=session is not None)
     if session is not None:
         yield from _session(session)
     for line in document.get("transcript", ()):
@@ -134,13 +136,32 @@ def card_with_session(document: Document) -> Lines:
     if change is not None:
         yield from _change(change)
     for file in document.get("diff", ()):
-        yield from ("", bold(f"{file['status']} {file['path']}"))
-        numbers = (number for number in itertools.count(1) if number not in file["landedHunks"])
-        for line in file["hunks"].split("\n"):
-            number = f"  hunk {next(numbers)}" if line.startswith("@@ ") else ""
-            yield paint({"+": "good", "-": "wrong", "@": "grey"}.get(line[:1], "ink"), line) + number
+        yield from _file_diff(file)
     if "continues" in document:
         yield f"To send them, approve the card {bold(document['continues']['id'])}."
+
+
+def _decided_card(card: Document, *, has_session: bool) -> Lines:
+    """A card with its state. If it has a session, the session says how it ended, with failed tests too."""
+    if card["status"] == "pending" and card["snoozedUntil"]:
+        state_text = f"snoozed until {time(card['snoozedUntil'])}"
+    else:
+        state_text = card_state(card, with_outcome=not has_session or card["outcome"] == "discarded")
+    yield f"{bold(card['id'])}  {state_text}  {place(card)}"
+    yield from indented(card["prompt"])
+    if card["note"]:
+        yield f"    {card['note']}"
+    if card["note"] and card["status"] == "rejected":  # a kind of card was switched off
+        yield dim(f"    `clawpy undo {card['id']}` undoes it, `clawpy muted` lists it")
+
+
+def _file_diff(file: Document) -> Lines:
+    """The hunks of a file that have not landed, with their numbers."""
+    yield from ("", bold(f"{file['status']} {file['path']}"))
+    numbers = (number for number in itertools.count(1) if number not in file["landedHunks"])
+    for line in file["hunks"].split("\n"):
+        number = f"  hunk {next(numbers)}" if line.startswith("@@ ") else ""
+        yield paint({"+": "good", "-": "wrong", "@": "grey"}.get(line[:1], "ink"), line) + number
 
 
 def _session(session: Document) -> Lines:
@@ -156,20 +177,28 @@ def _change(change: Document) -> Lines:
     state_text = paint("wants" if waiting else "grey", change["state"])
     yield f"{bold(change['id'])}  {state_text}{on_branch}  {count(len(change['files']), 'file')}{where_landed}"
     for file in change["files"]:
-        numbers = "binary" if file["added"] is None else f"+{file['added']} -{file['removed']}"
-        yield f"    {file['status']:8} {numbers:>9}  {file['path']}"
-        if file["refused"]:
-            yield bad(f"      ✗ cannot be landed: {file['refused']}")
-        if file["note"]:
-            yield wants(f"      ▲ {file['note']}")
+        yield from _changed_file(file)
     for comment in change["comments"]:
-        before, sent = " before" if comment["old"] else "", "  (sent)" if comment["sent"] else ""
-        yield f"    comment {comment['number']} on {comment['path']}:{comment['line']}{before}{sent}"
-        yield dim(f"      > {comment['quote']}")
-        yield from indented(comment["text"])
+        yield from _comment(comment)
     if waiting:
         landed = f"{count(change['landedFiles'], 'file')} landed; for the rest: " if change["landedFiles"] else ""
         yield dim(f"    {landed}land, branch or discard it")
+
+
+def _changed_file(file: Document) -> Lines:
+    numbers = "binary" if file["added"] is None else f"+{file['added']} -{file['removed']}"
+    yield f"    {file['status']:8} {numbers:>9}  {file['path']}"
+    if file["refused"]:
+        yield bad(f"      ✗ cannot be landed: {file['refused']}")
+    if file["note"]:
+        yield wants(f"      ▲ {file['note']}")
+
+
+def _comment(comment: Document) -> Lines:
+    before, sent = " before" if comment["old"] else "", "  (sent)" if comment["sent"] else ""
+    yield f"    comment {comment['number']} on {comment['path']}:{comment['line']}{before}{sent}"
+    yield dim(f"      > {comment['quote']}")
+    yield from indented(comment["text"])
 
 
 def work(document: Document) -> Lines:
