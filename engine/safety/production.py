@@ -75,20 +75,30 @@ def _named_by_trigger(trigger: Trigger, production: ProductionSettings) -> _Name
     words = [word.strip(".,:;!?()[]{}`'\"") for word in assignment.prompt.split()]
     is_prompt = assignment.flow is None
     if is_prompt:
-        for key, value in assignment.parameters.items():
-            if isinstance(value, str) and key.lower() in ("target", "branch", "base", "onto"):
-                yield "branch", value, production.branches
-            if isinstance(value, str) and key.lower() == "remote":
-                yield "remote", value, production.remotes
+        yield from _named_by_parameters(assignment.parameters, production)
     writes_to_git = is_prompt and any(word.lower() in _WORDS["writing_words"] for word in words)
     for text in (*words, *_strings(assignment.parameters)):
         if writes_to_git:
-            yield "branch", text.rsplit(":", 1)[-1].removeprefix("refs/heads/"), production.branches
-            yield "remote", text.split("/")[0], production.remotes
+            yield from _git_targets(text, production)
         for part in _addressed(text):
             yield "host", part, production.hosts
             yield "context", part, production.contexts
         yield "path", text, production.paths
+
+
+def _named_by_parameters(parameters: Mapping[str, Any], production: ProductionSettings) -> _Named:
+    """The branches and remotes in parameters that have such a name."""
+    for key, value in parameters.items():
+        if isinstance(value, str) and key.lower() in ("target", "branch", "base", "onto"):
+            yield "branch", value, production.branches
+        if isinstance(value, str) and key.lower() == "remote":
+            yield "remote", value, production.remotes
+
+
+def _git_targets(word: str, production: ProductionSettings) -> _Named:
+    """The branch and the remote that a word may name, as in `HEAD:refs/heads/main` or `origin/main`."""
+    yield "branch", word.rsplit(":", 1)[-1].removeprefix("refs/heads/"), production.branches
+    yield "remote", word.split("/")[0], production.remotes
 
 
 def _strings(value: Any) -> list[str]:
@@ -119,15 +129,13 @@ def _named_by_command(words: Sequence[str], production: ProductionSettings) -> _
     """The possible targets in a command: hosts if it addresses one, contexts if it selects one, branches and remotes if
     it writes to one, and paths anywhere."""
     programs = {word.rsplit("/", 1)[-1] for word in words}
+    is_remote = not programs.isdisjoint(_WORDS["remote_programs"])
     writes_git = "git" in programs and not _WORDS["git_writes"].isdisjoint(words)
     for before, word in pairwise(["", *words]):
         name, equals, value = word.partition("=")
         options = [(before, word), *([(name, value)] if equals else [])]
-        hosts = re.findall(r"://(?:[^/@\s]*@)?([^/:\s]+)", word)
-        hosts += [text for option, text in options if option in _WORDS["host_options"]]
-        if "@" in word and "://" not in word:
-            hosts.append(word.rsplit("@", 1)[1])
-        if programs & _WORDS["remote_programs"] and not word.startswith("-"):
+        hosts = _hosts_in(word, options)
+        if is_remote and not word.startswith("-"):
             hosts.append(word)
         for host in hosts:
             yield "host", host, production.hosts  # with its port, which a pattern may have; IPv6 addresses have colons
@@ -136,9 +144,17 @@ def _named_by_command(words: Sequence[str], production: ProductionSettings) -> _
             if option in _WORDS["context_options"]:
                 yield "context", text, production.contexts
         if writes_git:
-            yield "branch", word.rsplit(":", 1)[-1].removeprefix("refs/heads/"), production.branches
-            yield "remote", word.split("/")[0], production.remotes
+            yield from _git_targets(word, production)
         yield "path", word, production.paths
+
+
+def _hosts_in(word: str, options: Sequence[tuple[str, str]]) -> list[str]:
+    """The hosts in the URLs of a word, in the values of its options, or in `user@host`."""
+    hosts: list[str] = re.findall(r"://(?:[^/@\s]*@)?([^/:\s]+)", word)
+    hosts += [text for option, text in options if option in _WORDS["host_options"]]
+    if "@" in word and "://" not in word:
+        hosts.append(word.rsplit("@", 1)[1])
+    return hosts
 
 
 def _shell_words(command: str) -> list[str]:
