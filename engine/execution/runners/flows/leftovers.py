@@ -24,9 +24,8 @@ from engine.execution.runners.toolchains.installing import linked_packages
 from engine.execution.runners.toolchains.projects import find_projects, project_of
 from engine.files import read_plain
 from engine.git.leftovers import CONFLICT_MARKER, TODOS, removable_lines, scan_line, without_lines
-from engine.git.own_changes import LocatedLeftover, OwnChanges, own_changes, read_text
+from engine.git.own_changes import LocatedLeftover, Mention, OwnChanges, own_changes, read_text
 from engine.git.reader import GitReader
-from engine.git.stale_mentions import Mention
 from engine.model import CheckResult
 from engine.model.text import count, join_names
 
