@@ -17,8 +17,7 @@ from sqlmodel import Field, col, select
 from engine.events import BubbleApproved, BubbleQueued, BubbleRefused, MemoryBubbleFlushed
 from engine.hierarchy.agents import Agents
 from engine.hierarchy.organisation import CascadeConfig
-from engine.hierarchy.profile_entries import APPROVED, TRUST
-from engine.hierarchy.profile_items import item_text
+from engine.hierarchy.profile_items import APPROVED, TRUST, item_text
 from engine.hierarchy.profiles import Profiles
 from engine.hierarchy.tiers import AgentTier, Lineage, is_leader
 from engine.model import (

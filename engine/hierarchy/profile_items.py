@@ -1,5 +1,6 @@
-"""Reads leaders' profiles from `soul.md`, and converts them to and from one text for editing (SPEC 1.9). Pure.
+"""The items of leaders' profiles (SPEC 1.9): as lists of `soul.md`, as one text for editing, and as stored versions.
 
+A profile begins as the lists of `soul.md`. Each later change of an item is a row here, and `merge_profile` merges both.
 The headings may have any level: Domain, Principles, Patterns (or Learned patterns), Guardrails, Recent decisions (or
 Decisions). Each list item or line below a heading is an item. Fenced code and the section written by M2 are skipped. In
 an edited text, a pattern or decision is written `key: text`. A known key changes the text of its item, a line without a
@@ -9,22 +10,43 @@ key adds an item, and a missing line removes one.
 from __future__ import annotations
 
 import hashlib
+import json
 import re
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
+from datetime import UTC, datetime
+from typing import Any
 
-from engine.model import LeaderDecision, LeaderProfile, Pattern, ProfileEdit, Refusal
+from sqlmodel import Field, Session, col, func, select
+
+from engine.model import LeaderDecision, LeaderProfile, Pattern, PatternSource, ProfileEdit, Refusal, Trust
+from engine.model.base import may_guide
 from engine.model.learnings import lesson_id
 from engine.model.text import INHERITED, plain, without_section
+from engine.storage.rows import Row, json_field, utc_field
 
 MAX_ITEMS = 60
 MAX_DOMAIN = 200
 MAX_ITEM_LENGTH = 600
 """Maximum number of characters of one item. A longer one is cut, with an ellipsis."""
 
+
+SECTIONS = ("domain", "principles", "guardrails", "patterns", "decisions")
+LISTS = ("principles", "guardrails")
+TRUST, APPROVED = "trust", "approved"
+"""Keys in the body of a pattern: its trust, and whether the operator approved it if it is a quote. A quote without
+approval is ignored, even if it comes from the shared database."""
+
+MAX_DECISIONS = 5
+"""Maximum number of decisions that count as recent."""
+
 _HEADING = re.compile(r"\s{0,3}#{1,6}\s+(.*?)\s*#*\s*$")
 _ITEM = re.compile(r"\s*(?:[-*+]|\d{1,3}[.)])\s+(.*)$")
 NAMED_ITEM = re.compile(r"`?([A-Za-z0-9][A-Za-z0-9_-]{1,47})`?\s*:\s+(\S.*)$")
-_SECTIONS = {
+
+
+_VERSION = re.compile(r"<!-- version ([0-9a-f]{12}) -->")
+_SECTION_OF_HEADING = {
     "domain": "domain",
     "principles": "principles",
     "patterns": "patterns",
@@ -38,7 +60,7 @@ _SECTIONS = {
 
 def seed_profile(leader: str, soul: str) -> LeaderProfile:
     """The profile that a leader's `soul.md` describes. Lines that are not understood are ignored."""
-    sections = _sections(soul)
+    sections = _items_by_section(soul)
     patterns: dict[str, Pattern] = {}
     for text in sections["patterns"][:MAX_ITEMS]:
         named = NAMED_ITEM.match(text)
@@ -55,9 +77,9 @@ def seed_profile(leader: str, soul: str) -> LeaderProfile:
     )
 
 
-def _sections(text: str) -> dict[str, list[str]]:
+def _items_by_section(text: str) -> dict[str, list[str]]:
     """The items of each section of a text."""
-    sections: dict[str, list[str]] = {section: [] for section in _SECTIONS.values()}
+    sections: dict[str, list[str]] = {section: [] for section in _SECTION_OF_HEADING.values()}
     for section, item in read_items(text):
         sections[section].append(item)
     return sections
@@ -96,7 +118,7 @@ def read_items(soul: str) -> Iterator[tuple[str, str]]:
     section = ""
     for line in _lines(soul):
         if heading := _HEADING.match(line):
-            section = _section(heading[1])
+            section = _section_of(heading[1])
             continue
         listed = _ITEM.match(line)
         text = item_text(listed[1] if listed else line)
@@ -107,11 +129,11 @@ def read_items(soul: str) -> Iterator[tuple[str, str]]:
 def unknown_headings(text: str) -> list[str]:
     """The headings of a text that are not sections of a profile."""
     headings = [heading[1] for line in _lines(text) if (heading := _HEADING.match(line))]
-    return [heading for heading in headings if not _section(heading)]
+    return [heading for heading in headings if not _section_of(heading)]
 
 
-def _section(heading: str) -> str:
-    return _SECTIONS.get(" ".join(heading.lower().rstrip(":").split()), "")
+def _section_of(heading: str) -> str:
+    return _SECTION_OF_HEADING.get(" ".join(heading.lower().rstrip(":").split()), "")
 
 
 def _lines(soul: str) -> Iterator[str]:
@@ -125,9 +147,6 @@ def _lines(soul: str) -> Iterator[str]:
             fence = opened[1]
         else:
             yield line
-
-
-_VERSION = re.compile(r"<!-- version ([0-9a-f]{12}) -->")
 
 
 def format_profile(profile: LeaderProfile) -> str:
@@ -174,7 +193,7 @@ def parse_edits(before: LeaderProfile, text: str) -> tuple[ProfileEdit, ...]:
             f"a profile has no heading “{unknown[0]}”",
             "use Domain, Principles, Guardrails, Patterns, Decisions",
         )
-    lines = _sections(text)
+    lines = _items_by_section(text)
     whole: dict[str, str | tuple[str, ...]] = {
         "domain": " ".join(lines["domain"])[:MAX_DOMAIN],
         "principles": tuple(lines["principles"]),
@@ -205,3 +224,146 @@ def _split_by_key(lines: Iterable[str], keys: Container[str]) -> tuple[dict[str,
         else:
             without_key.append(line)
     return keyed, without_key
+
+
+class ProfileEntry(Row, table=True):
+    """One version of one item.
+
+    `body` has `text`, or the `items` of a list. It is empty if the item was removed. `version` is derived from the
+    content, so it is the same on every machine. It stays the same when the words are forgotten. `unsent` is True until
+    the shared database has confirmed the row.
+    """
+
+    __tablename__ = "profile_entries"
+
+    leader: str = Field(primary_key=True)
+    section: str = Field(primary_key=True)
+    key: str = Field(primary_key=True)
+    version: str = Field(primary_key=True)
+    body: dict[str, Any] = json_field()
+    at: datetime = utc_field()
+    origin: str
+    sources: list[dict[str, str]] = json_field()
+    unsent: bool = True
+
+    @property
+    def text(self) -> str:
+        """The text of the item; "" for a list and for a removed item."""
+        return str(self.body.get("text", ""))
+
+    @property
+    def findings(self) -> tuple[PatternSource, ...]:
+        """The findings from which the item was made."""
+        return tuple(PatternSource(**source) for source in self.sources)
+
+    @property
+    def trust(self) -> Trust:
+        """The trust of the item; it is a quote by default."""
+        stored = self.body.get(TRUST)
+        return Trust(stored) if stored in list(Trust) else Trust.QUOTED
+
+
+class PatternUse(Row, table=True):
+    """How often prompts of one home contained a pattern."""
+
+    __tablename__ = "pattern_uses"
+
+    leader: str = Field(primary_key=True)
+    key: str = Field(primary_key=True)
+    origin: str = Field(primary_key=True)
+    uses: int
+    last_used_at: datetime = utc_field()
+    unsent: bool = True
+
+
+def make_entry(
+    leader: str,
+    section: str,
+    key: str,
+    body: Mapping[str, Any],
+    at: datetime,
+    origin: str,
+    sources: Iterable[PatternSource] = (),
+) -> ProfileEntry:
+    """A new version of an item."""
+    source_fields = [asdict(source) for source in sources]
+    identity = [leader, section, key, dict(body), at.astimezone(UTC).isoformat(), origin, *source_fields]
+    version = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:32]
+    return ProfileEntry(
+        leader=leader,
+        section=section,
+        key=key,
+        version=version,
+        body=dict(body),
+        at=at,
+        origin=origin,
+        sources=source_fields,
+    )
+
+
+def select_newest(entries: Iterable[ProfileEntry]) -> dict[tuple[str, str], ProfileEntry]:
+    """The newest version of each item, by section and key."""
+    return {
+        (entry.section, entry.key): entry
+        for entry in sorted(entries, key=lambda version: (version.at, version.version))
+    }
+
+
+def merge_profile(
+    seed: LeaderProfile, entries: Sequence[ProfileEntry], uses: Mapping[tuple[str, str], tuple[int, datetime]]
+) -> LeaderProfile:
+    """Merge the profile of `soul.md` (`seed`) with the stored entries. `uses` is, by leader and key, how often prompts
+    of all homes contained a pattern, and when they last did. Pure."""
+    newest = select_newest(entries)
+    patterns = []
+    for pattern in _merge_patterns(seed, entries, newest).values():
+        number, last_used = uses.get((seed.leader, pattern.key), (0, None))
+        patterns.append(replace(pattern, uses=number, last_used=last_used))
+    decisions = {decision.id: decision for decision in seed.decisions}
+    other_sections: dict[str, Any] = {}
+    for (section, key), entry in newest.items():
+        if section == "decisions":
+            decisions.pop(key, None)
+            if entry.text:
+                decisions[key] = LeaderDecision(key, entry.text, entry.at)
+        elif section != "patterns" and entry.body:
+            other_sections[section] = entry.text or tuple(map(str, entry.body.get("items", ())))
+    return replace(
+        seed,
+        patterns=tuple(sorted(patterns, key=lambda item: (-item.uses, *_newest_first(item.at), item.key))),
+        decisions=tuple(sorted(decisions.values(), key=lambda item: _newest_first(item.at))[:MAX_DECISIONS]),
+        **other_sections,
+    )
+
+
+def _merge_patterns(
+    seed: LeaderProfile, entries: Sequence[ProfileEntry], newest: Mapping[tuple[str, str], ProfileEntry]
+) -> dict[str, Pattern]:
+    """The patterns of `soul.md`, replaced by their newest entries. A pattern has the findings of all entries with its
+    key and text, because two homes may have it from different agents."""
+    findings: dict[tuple[str, str], dict[PatternSource, None]] = {}
+    for entry in entries:
+        findings.setdefault((entry.key, entry.text), {}).update(dict.fromkeys(entry.findings))
+    patterns = {pattern.key: pattern for pattern in seed.patterns}
+    for (section, key), entry in newest.items():
+        if section != "patterns":
+            continue
+        patterns.pop(key, None)
+        if entry.text and may_guide(entry.trust, approved=bool(entry.body.get(APPROVED))):
+            sources = tuple(findings[key, entry.text])
+            patterns[key] = Pattern(key, entry.text, at=entry.at, sources=sources, trust=entry.trust)
+    return patterns
+
+
+def _newest_first(at: datetime | None) -> tuple[bool, float]:
+    """Sort key: newest first, items without a date last."""
+    return at is None, -at.timestamp() if at else 0.0
+
+
+def match_item(leader: str, section: str, key: str) -> tuple[Any, Any, Any]:
+    return col(ProfileEntry.leader) == leader, col(ProfileEntry.section) == section, col(ProfileEntry.key) == key
+
+
+def find_newest_time(session: Session, leader: str, section: str, key: str) -> datetime | None:
+    """The time of the newest version of an item."""
+    return session.exec(select(func.max(col(ProfileEntry.at))).where(*match_item(leader, section, key))).one()

@@ -22,19 +22,24 @@ from engine.events import ProfileEdited
 from engine.files import FileCache
 from engine.frozen import frozen
 from engine.hierarchy.agents import Agents
-from engine.hierarchy.profile_entries import (
+from engine.hierarchy.profile_items import (
     LISTS,
+    NAMED_ITEM,
     SECTIONS,
     TRUST,
     PatternUse,
     ProfileEntry,
     find_newest_time,
+    format_profile,
+    item_text,
     make_entry,
     match_item,
     merge_profile,
+    parse_edits,
+    seed_profile,
     select_newest,
+    slug,
 )
-from engine.hierarchy.profile_items import NAMED_ITEM, format_profile, item_text, parse_edits, seed_profile, slug
 from engine.model import (
     LeaderDecision,
     LeaderProfile,

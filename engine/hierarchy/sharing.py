@@ -12,7 +12,7 @@ import sqlalchemy
 from sqlmodel import col, select
 
 from engine.hierarchy.agents import Agents
-from engine.hierarchy.profile_entries import SECTIONS, PatternUse, ProfileEntry
+from engine.hierarchy.profile_items import SECTIONS, PatternUse, ProfileEntry
 from engine.hierarchy.profiles import Profiles
 from engine.hierarchy.tiers import is_leader
 from engine.model import Refusal

@@ -11,8 +11,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.clock import FakeClock
-from engine.hierarchy.profile_entries import ProfileEntry, make_entry, select_newest
-from engine.hierarchy.profile_items import format_profile, parse_edits, print_profile, refuse_stale, seed_profile, slug
+from engine.hierarchy.profile_items import (
+    ProfileEntry,
+    format_profile,
+    make_entry,
+    parse_edits,
+    print_profile,
+    refuse_stale,
+    seed_profile,
+    select_newest,
+    slug,
+)
 from engine.model import LeaderDecision, LeaderProfile, Pattern, PatternSource, ProfileEdit, Refusal
 from engine.storage.database import Database
 from tests.hierarchy.guidance_world import SOUL, World, edit_profile, make_world

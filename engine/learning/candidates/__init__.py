@@ -3,9 +3,9 @@
     ledger entry → record (reflection) → candidate (drafting) → evidence (evaluation) → review → active → measured lift
 
 `reflection` turns ledger entries into scored `records`: `entry_readers` has a function for each kind of entry. It also
-finds repeated commands. `drafting` drafts the `effects` of candidates, with `remedies` that it finds in sessions, and
-`evaluation` evaluates candidates. `candidates` is the life cycle: proposed, active, rolled back. `overlays` are the
-active effects, in prompts and elsewhere, with the trials that measure them. `adaptation` is the service.
+finds repeated commands. `drafting` drafts the `effects` of candidates, and `evaluation` evaluates candidates.
+`candidates` is the life cycle: proposed, active, rolled back. `overlays` are the active effects, in prompts and
+elsewhere, with the trials that measure them. `adaptation` is the service.
 
 It may import `learnings.recurrence`, hierarchy, storage, model, clock, config. `records.Sources` is the protocol by
 which it reads from packages above it.

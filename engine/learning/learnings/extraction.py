@@ -194,19 +194,13 @@ class Extraction:
                 if finding.general and not _stays_in_session(finding):
                     self.offer(entry)
             entries = [entry for _, entry in new]
-            above = [
-                promoted_entry(entry, session, [EntrySource(entry.id, entry.session_id)], at)
-                for entry in entries
-                if entry.scope is LearningScope.TEAM and entry.confidence >= MIN_SESSION_CONFIDENCE
-            ]
-            promoted = [entry for entry in above if entry.id not in known_ids]
-            if entries:
-                phases = tuple(dict.fromkeys(entry.phase for entry in entries))
-                extracted = LearningsExtracted(
-                    subject=view.id, workspace=view.workspace, entries=len(entries), scopes=phases, by=by
-                )
-                events = [extracted, *PromotionPlan(tuple(promoted)).events("establishment")]
-                self._files.apply([add_entry(entry) for entry in (*entries, *promoted)], events)
+            promoted = _promote_confirmed(entries, session, at, known_ids)
+            phases = tuple(dict.fromkeys(entry.phase for entry in entries))
+            extracted = LearningsExtracted(
+                subject=view.id, workspace=view.workspace, entries=len(entries), scopes=phases, by=by
+            )
+            events = [extracted, *PromotionPlan(tuple(promoted)).events("establishment")]
+            self._files.apply([add_entry(entry) for entry in (*entries, *promoted)], events)
             return [*entries, *promoted]
 
     def _retire_undone(self, record: SessionRecord, at: datetime) -> None:
@@ -247,6 +241,17 @@ def _make_new_entries(
             known_ids.add(entry.id)
             new.append((finding, entry))
     return new
+
+
+def _promote_confirmed(
+    entries: Iterable[LearningEntry], session: Scope, at: datetime, known_ids: Container[str]
+) -> list[LearningEntry]:
+    """The entries of a session that confirmed entries of its teams become, without those with a known id."""
+    confirmed = [
+        entry for entry in entries if entry.scope is LearningScope.TEAM and entry.confidence >= MIN_SESSION_CONFIDENCE
+    ]
+    promoted = [promoted_entry(entry, session, [EntrySource(entry.id, entry.session_id)], at) for entry in confirmed]
+    return [entry for entry in promoted if entry.id not in known_ids]
 
 
 def _stays_in_session(finding: Finding) -> bool:
