@@ -22,8 +22,7 @@ from engine.clock import FakeClock
 from engine.events import EventBus
 from engine.execution.runners.model.host_client import ModelHost
 from engine.home import Home
-from engine.storage import connections, database_file
-from engine.storage.database import Database
+from engine.storage.database import Database, create_file, open_sqlite, use_write_ahead_log
 from tests.support.fork_server import ForkServer
 
 # Child processes keep their bytecode, as they do on an operator's machine, even where a container forbids it. Otherwise
@@ -109,13 +108,12 @@ def _no_keys_of_the_developer(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="session")
 def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], bytes]:
     """Returns the bytes of an empty database, which is made once, when the first test needs it."""
-    create = database_file._create
 
     @cache
     def make() -> bytes:
         path = tmp_path_factory.mktemp("empty") / "clawpy.db"
-        create(path)
-        database_file.use_write_ahead_log(path)
+        create_file(path)
+        use_write_ahead_log(path)
         return path.read_bytes()
 
     return make
@@ -136,21 +134,20 @@ def _quick_homes(empty_database: Callable[[], bytes], compiled: Engine, monkeypa
 
     The folders that test exactly this override the fixture.
     """
-    create, connect = database_file._create, connections.open_sqlite
 
     def copy_empty_database(path: Path) -> None:
         try:
             path.write_bytes(empty_database())
         except OSError:  # a full disk or one that cannot be written: let the real one say so
             path.unlink(missing_ok=True)
-            create(path)
+            create_file(path)
 
     def open_quickly(path: Path, **options: Any) -> Engine:
-        engine = connect(path, **options | {"durable": False})
+        engine = open_sqlite(path, **options | {"durable": False})
         engine.dialect, engine._compiled_cache = compiled.dialect, compiled._compiled_cache
         return engine
 
-    monkeypatch.setattr(database_file, "_create", copy_empty_database)
+    monkeypatch.setattr("engine.storage.database.create_file", copy_empty_database)
     monkeypatch.setattr("engine.storage.database.open_sqlite", open_quickly)
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
 

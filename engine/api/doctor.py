@@ -58,7 +58,7 @@ from engine.model import Refusal, sanitise
 from engine.model.secrets import redact
 from engine.model.text import count
 from engine.settings_store import SettingsStore
-from engine.storage import database_file
+from engine.storage.database import recovery_hint, stored_version, version_refusal
 from engine.storage.shared import SHARED_URL, SharedDatabase
 
 _OTHER_VARIABLES = re.compile(
@@ -373,15 +373,15 @@ def check_database(path: Path) -> Check:
     if not path.exists():
         return Check("database", OK, "does not exist yet; the first start creates it")
     if path.stat().st_size == 0:
-        return Check("database", FAIL, f"{path} is damaged: it is empty", database_file.recovery_hint(path))
+        return Check("database", FAIL, f"{path} is damaged: it is empty", recovery_hint(path))
     try:
         [(result,)] = read_rows(path, "PRAGMA quick_check(1)")
-        version, refusal = database_file.stored_version(path), database_file.version_refusal(path)
+        version, refusal = stored_version(path), version_refusal(path)
     except (sqlite3.Error, ValueError) as error:
-        return Check("database", FAIL, f"{path} cannot be read: {error}", database_file.recovery_hint(path))
+        return Check("database", FAIL, f"{path} cannot be read: {error}", recovery_hint(path))
     size = path.stat().st_size / 1024 / 1024
     if result != "ok":
-        return Check("database", FAIL, f"{path} is damaged: {result}", database_file.recovery_hint(path))
+        return Check("database", FAIL, f"{path} is damaged: {result}", recovery_hint(path))
     if refusal is not None:
         return Check("database", FAIL, refusal.message, refusal.fix)
     return Check("database", OK, f"intact, {size:.1f} MB, format {version}, SQLite {sqlite3.sqlite_version}")
@@ -459,7 +459,7 @@ def check_embedder(settings: Settings) -> Check:
     """The embedding model, which finds memories by meaning."""
     if settings.memory.embedder:
         return Check("embedder", OK, f"{settings.memory.embedder}: memories and questions are sent there")
-    from engine.memory.local_model import WHEEL, model_fault
+    from engine.memory.helper_main import WHEEL, model_fault
 
     if why := model_fault():
         message = f"{why}; memories are found by words only"

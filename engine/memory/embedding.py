@@ -1,6 +1,6 @@
 """Embedders, which make vectors of texts.
 
-`[memory] embedder = ""` is the local model, which needs no network and runs in the helper process (`local_model`);
+`[memory] embedder = ""` is the local model, which needs no network and runs in the helper process (see `helper_main`);
 `"PROVIDER:MODEL"` is an OpenAI-compatible endpoint of one of the providers.
 """
 
@@ -18,7 +18,7 @@ from engine.frozen import frozen
 from engine.memory.helper import Helper, HelperFailed
 
 if TYPE_CHECKING:
-    from engine.memory.vector_matrix import Vector
+    from engine.memory.vector_math import Vector
 
 LOCAL_MODEL = "minilm-int8-1.0.0"
 
@@ -35,7 +35,7 @@ class NoEmbedder(Exception):
 
 @frozen
 class Embedding:
-    """What an embedder makes of a text: its unit vector (float32, little-endian), its token vectors as `token_vectors`
+    """What an embedder makes of a text: its unit vector (float32, little-endian), its token vectors as `pack_tokens`
     packs them, and for a question also its tokens. An endpoint gives no tokens."""
 
     vector: bytes

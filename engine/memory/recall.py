@@ -1,30 +1,42 @@
 """Recall (SPEC 4.4): asks all layers in parallel, each with a deadline, and merges what they find into one list.
 
 Facts (layer G) come first. A layer that is slow or broken is left out, and the result names it; it never delays a
-prompt. `search` is the source of layers C and E, `recall_sources` has those of the other layers.
+prompt. `search` is the source of layers C and E. The sources of the layers without vectors are here: recent events of
+the ledger (B), tasks and their neighbours (F), facts (G).
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol
 
 from engine import tokenizer
 from engine.background import run_in_thread
 from engine.clock import Clock
 from engine.frozen import frozen
+from engine.memory.captures import session_of
+from engine.memory.graph import SEMANTIC_WEIGHT, TaskGraph, recency
+from engine.memory.para import Para
+from engine.memory.question import STOP_WORDS, stem, stems
 from engine.model import (
+    GraphNode,
     Layer,
     Recall,
     RecallMatch,
     RecallQuery,
+    Relation,
+    ScorePart,
+    outcome_in_words,
 )
+from engine.model.memory import weighted_sum
+from engine.model.text import count
+from engine.storage.ledger import Ledger, LedgerEntry
 
 log = logging.getLogger(__name__)
 
@@ -161,3 +173,193 @@ def _drop_duplicates(ordered: Sequence[RecallMatch]) -> list[RecallMatch]:
         if layers.setdefault(text, line.layer) is line.layer:
             unique.setdefault((text, line.speaker.casefold(), line.at.date().isoformat() if line.at else ""), line)
     return [*unique.values()]
+
+
+MAX_COMPARED_LINES = 300
+"""Number of the newest events of the ledger, and of the newest tasks, that are compared by their words."""
+
+MIN_SHARE = 0.5
+"""Least share of a question's key terms that a fact or an event must have. They have no vectors; without vectors,
+layers C and E need the same share (`ranking.MIN_RELEVANCE`)."""
+
+NEIGHBOUR_WEIGHT = 0.8
+"""The score of a neighbour is that of the task it was reached from, times this."""
+
+EVENT_TEXTS = {
+    "SessionEnded": "session {subject}: {outcome}: {summary}",
+    "ChangeSetLanded": "landed of session {session_id}: {file_count}",
+    "LandingUndone": "{part_of}the landing of session {session_id} was undone",
+    "ChangeSetDiscarded": "the changes of session {session_id} were discarded",
+    "ValidationFailed": "tests still failed after {attempts} attempts: {failing_tests}",
+    "ValidationHealed": "tests were fixed: {failing_tests}",
+    "RetryRepeated": "another attempt left the same tests failing: {failing_tests}",
+}
+"""The text of an event in a recall, by its kind."""
+
+_EDGE_REASONS = {
+    Relation.BLOCKS: ("its failure blocked {}", "it was blocked by {}"),
+    Relation.DERIVED_FROM: ("it goes on with {}", "{} goes on with it"),
+    Relation.RELATED_TO: ("it touches what {} touches",) * 2,
+    Relation.SIMILAR_TO: ("it resembles {}",) * 2,
+}
+"""The reasons for a neighbour: if the edge begins at it, and if the edge ends at it."""
+
+_STOP_STEMS = frozenset(map(stem, STOP_WORDS))
+
+NearestSessions = Callable[[str, int], Mapping[str, float]]
+"""See `MemorySearch.sessions_near`."""
+
+
+class LedgerSource:
+    """Layer B: the newest facts that share words with the question."""
+
+    name = "ledger (B)"
+    layers = frozenset({Layer.LEDGER})
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+
+    def find(self, query: RecallQuery, now: datetime, timeout: float) -> LayerResult:
+        """At most `k` lines, best first."""
+        terms = key_terms(query.text)
+        lines = []
+        for entry in self._ledger.latest(MAX_COMPARED_LINES, kinds=tuple(EVENT_TEXTS)):
+            text = describe_event(entry)
+            share = share_of_terms(terms, text)
+            if share >= MIN_SHARE and (not query.workspace or entry.workspace in ("", query.workspace)):
+                parts = _parts("words", share, "recency", recency(entry.at, now))
+                about = {"source": session_of(entry), "about": session_of(entry), "at": entry.at}
+                lines.append(_line(f"event_{entry.id}", Layer.LEDGER, text, parts, "it happened", **about))
+        return LayerResult(_best_lines(lines, query.k))
+
+
+class GraphSource:
+    """Layer F: tasks whose summaries are near to the question, tasks that share its words, and the neighbours of
+    both."""
+
+    name = "task graph (F)"
+    layers = frozenset({Layer.GRAPH})
+
+    def __init__(self, graph: TaskGraph, nearest_sessions: NearestSessions) -> None:
+        self._graph = graph
+        self._nearest_sessions = nearest_sessions
+
+    def find(self, query: RecallQuery, now: datetime, timeout: float) -> LayerResult:
+        """The `k` best tasks, best first. An open task with the words of the question is left out: it is the
+        question."""
+        near = self._nearest_sessions(query.text, 4 * query.k)
+        nodes = [(node, "semantic", near[name]) for name in near if (node := self._graph.get(name)) is not None]
+        terms = key_terms(query.text)
+        nodes += [
+            (node, "words", share)
+            for node in self._graph.newest(limit=MAX_COMPARED_LINES)
+            if node.task_id not in near and (share := share_of_terms(terms, node.title)) >= MIN_SHARE
+        ]
+        found = _best_lines(
+            (
+                _task_line(node, _parts(part, value, "recency", recency(node.timestamp, now)), "a task like this")
+                for node, part, value in nodes
+                if _is_candidate(node, query)
+            ),
+            query.k,
+        )
+        scores = {line.id: line.score for line in found}
+        lines = list(found)
+        for edge, node in self._graph.neighbours(list(scores)):
+            origin = self._graph.get(edge.other_end(node.task_id))
+            if origin is not None and _is_candidate(node, query):
+                score = min(1.0, scores[origin.task_id] * edge.weight)
+                reason = _EDGE_REASONS[edge.relation][edge.source != node.task_id].format(f"“{origin.title[:60]}”")
+                lines.append(_task_line(node, (ScorePart("neighbour", score, NEIGHBOUR_WEIGHT),), reason))
+        return LayerResult(_best_lines(lines, query.k))
+
+
+class FactSource:
+    """Layer G: valid facts, found by their words."""
+
+    name = "facts (G)"
+    layers = frozenset({Layer.PARA})
+
+    def __init__(self, para: Para) -> None:
+        self._para = para
+
+    def find(self, query: RecallQuery, now: datetime, timeout: float) -> LayerResult:
+        """The `k` best facts, best first. Each counts as accessed."""
+        terms = key_terms(query.text)
+        best = _best_lines(
+            (
+                _line(
+                    fact.id,
+                    Layer.PARA,
+                    fact.fact,
+                    _parts("words", share, "ground truth", 1.0),
+                    f"{fact.bucket.value}/{fact.group}: {fact.category or 'fact'}",
+                    source=fact.source,
+                    at=fact.created_at,
+                    trust=fact.trust,
+                    approved=fact.approved_at is not None,
+                )
+                for fact in self._para.facts(active=True, workspace=query.workspace)
+                if (share := share_of_terms(terms, fact.fact)) >= MIN_SHARE
+            ),
+            query.k,
+        )
+        self._para.count_access(line.id for line in best)
+        return LayerResult(best)
+
+
+def describe_event(entry: LedgerEntry) -> str:
+    """An event of the ledger in words."""
+    payload = entry.payload
+    return EVENT_TEXTS[entry.kind].format(
+        subject=entry.subject,
+        outcome=outcome_in_words(payload.get("state", ""), payload.get("result", "")),
+        file_count=count(payload.get("files", 0), "file"),
+        failing_tests=", ".join(payload.get("failing", ())[:5]),
+        part_of="a part of " if payload.get("left") else "",
+        **payload,
+    )
+
+
+def describe_task(node: GraphNode) -> str:
+    """A task in words: title, outcome, description."""
+    return f"{node.title} ({node.outcome or 'open'})" + (f": {node.description}" if node.description else "")
+
+
+def key_terms(text: str) -> frozenset[str]:
+    """The stems of the words of a text without stop words. If it has only stop words, the stems of all."""
+    words = frozenset(stems(text))
+    return words - _STOP_STEMS or words
+
+
+def share_of_terms(words: frozenset[str], text: str) -> float:
+    """The share of `words` that a text has, in [0, 1]."""
+    return len(words.intersection(stems(text))) / len(words) if words else 0.0
+
+
+def _is_candidate(node: GraphNode, query: RecallQuery) -> bool:
+    """Whether a task may be found: it is valid, of the workspace, and not an open task with the words of the
+    question."""
+    is_question = node.title.casefold().split() == query.text.casefold().split()
+    is_in_workspace = query.workspace in (None, "", node.workspace)
+    return (
+        node.invalidated_at is None and bool(node.title) and is_in_workspace and bool(node.outcome or not is_question)
+    )
+
+
+def _task_line(node: GraphNode, parts: tuple[ScorePart, ...], reason: str) -> RecallMatch:
+    about = {"source": node.task_id, "about": node.task_id, "at": node.timestamp}
+    return _line(node.task_id, Layer.GRAPH, describe_task(node), parts, reason, **about)
+
+
+def _parts(name: str, value: float, other: str, other_value: float) -> tuple[ScorePart, ...]:
+    """The two parts of a score: how similar it is, and another value."""
+    return ScorePart(name, value, SEMANTIC_WEIGHT), ScorePart(other, other_value, 1 - SEMANTIC_WEIGHT)
+
+
+def _line(id: str, layer: Layer, text: str, parts: tuple[ScorePart, ...], reason: str, **more: Any) -> RecallMatch:
+    return RecallMatch(id, layer, text, weighted_sum(parts), parts, reason, **more)
+
+
+def _best_lines(lines: Iterable[RecallMatch], k: int) -> tuple[RecallMatch, ...]:
+    return tuple(sorted(lines, key=lambda line: (-line.score, line.id))[:k])

@@ -23,9 +23,8 @@ from engine.model.memory import weighted_sum
 from engine.storage.database import Database
 
 if TYPE_CHECKING:
-    from engine.memory.features import Candidates, Selection
-    from engine.memory.ranking import RankedCandidate
-    from engine.memory.vector_matrix import Near, Vector
+    from engine.memory.ranking import Candidates, RankedCandidate, Selection
+    from engine.memory.vector_math import Near, Vector
 
 SUMMARY = "summary:"
 """Prefix of the `ref` of a session's summary; the session's id follows."""
@@ -88,7 +87,7 @@ class MemorySearch:
             pending = run_in_thread("clawpy-question", lambda: self._vectors.embed(question.topic))
             word_scores = reader.by_words(question.words, limit)
         embedding, similarities, warning = self._search_vectors(pending, timeout, limit, layers)
-        from engine.memory.features import choose_pool, select_candidates  # not while the question waits to be embedded
+        from engine.memory.ranking import choose_pool, select_candidates  # not while the question waits to be embedded
 
         with open_reader(self._database, query) as reader:
             rows, previous = reader.rows_with_neighbours(choose_pool(word_scores, similarities))
@@ -162,7 +161,7 @@ def _add_passages(
 ) -> tuple[Candidates, list[Passage]]:
     """The candidates of a selection with all features, and the passage of each that fits the question best. `nearest`
     has the nearest chunks of each."""
-    from engine.memory.features import add_text_features
+    from engine.memory.ranking import add_text_features
 
     nearest_chunks = {chunk_id for chunks in nearest.values() for _, chunk_id, _ in chunks[:1]}
     similarities = [
@@ -180,7 +179,7 @@ def _add_passages(
 
 def _token_scores(embedding: Embedding | None, packed: list[bytes | None]) -> Vector:
     """The score of each passage: how near its tokens come to those of the question, stop words left out."""
-    from engine.memory.token_vectors import maxsim
+    from engine.memory.vector_math import maxsim
 
     if embedding is None or not embedding.packed_tokens:
         return maxsim(b"", [], packed)

@@ -18,7 +18,7 @@ from engine.storage.database import Database
 from engine.storage.rows import driver_of
 
 if TYPE_CHECKING:
-    from engine.memory.vector_matrix import Near
+    from engine.memory.vector_math import Near
 
 MAX_FOUND = 300
 """Candidates of each search. Similarities are scaled so that the last candidate has 0."""

@@ -1,22 +1,174 @@
-"""Searches the vectors of layers C and E.
+"""The vectors of layers C and E: a thread makes those that are missing, and searches compare them with questions.
 
-Few vectors are compared exactly. With many, the index proposes candidates, which are then compared exactly.
+They are missing for new memories, after a crash, and for all memories when the embedder changes. A memory is cut into
+chunks that fit the embedder, and each chunk is embedded with its context. A turn of a conversation means little alone
+("Yes, last week!"), so the turn before it, the date and the speaker are put before it.
 """
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from engine.background import Background, HelperGone
 from engine.memory.embedding import Embedder, Embedding, NoEmbedder
+from engine.memory.helper import Helper, HelperFailed
 from engine.memory.index import Index
-from engine.memory.store import LAYERS, MemoryStore
-from engine.model import Layer
+from engine.memory.question import MONTHS
+from engine.memory.store import LAYERS, MemoryStore, NewPassage
+from engine.model import Layer, Memory, Refusal
+from engine.storage.database import Database
 
 if TYPE_CHECKING:
-    from engine.memory.vector_matrix import Near, Vector, VectorMatrix
+    from engine.memory.vector_math import Near, Vector, VectorMatrix
+
+log = logging.getLogger(__name__)
+
+VERSION = 2
+"""Must change when the texts that are embedded are made in another way. Then all memories are embedded again."""
+
+MAX_TOKENS = 96
+"""Tokens of a chunk, a few sentences. The vector of a longer text says less about each of its sentences. The embedder
+takes 256 tokens, so that the context before the chunk fits as well."""
+
+OVERLAP = 16
+"""Tokens that a chunk shares with the one before it."""
+
+MAX_CHUNKS = 64
+"""Maximum number of chunks of one memory, about 4,000 words. The text after them is found by its words alone."""
+
+MAX_CHARACTERS = 40_000
+"""Maximum number of characters of a memory that are cut into chunks."""
+
+PREVIOUS_TURN = 240
+"""Number of characters of the turn before that are put before a chunk: its last ones."""
+
+MAX_MEMORIES = 64
+"""Maximum number of memories in a batch, whose vectors are stored together."""
+
+MAX_PASSAGES = 256
+"""A batch with this many chunks is full."""
+
+RETRY_DELAYS_S = (1.0, 5.0, 30.0, 300.0)
+"""Seconds to wait after the first, second, ... failure in a row."""
+
+OFFSETS_TIMEOUT_S = 60.0
+
+
+def cut_into_chunks(offsets: Sequence[tuple[int, int]], length: int) -> list[tuple[int, int]]:
+    """Cut a text of `length` characters into chunks. `offsets` says where its tokens begin and end. A chunk has at most
+    `MAX_TOKENS` tokens, and shares `OVERLAP` with the next. Together they are the whole text, up to `MAX_CHUNKS`."""
+    stretches: list[tuple[int, int]] = []
+    for first in range(0, max(1, len(offsets) - OVERLAP), MAX_TOKENS - OVERLAP):
+        last = first + MAX_TOKENS
+        stretches.append((offsets[first][0] if first else 0, offsets[last - 1][1] if last < len(offsets) else length))
+    return stretches[:MAX_CHUNKS]
+
+
+class Vectoriser:
+    """One thread that runs while vectors are missing, and waits otherwise."""
+
+    def __init__(
+        self,
+        database: Database,
+        store: MemoryStore,
+        helper: Helper,
+        *,
+        embedder: Callable[[], Embedder],
+        on_complete: Callable[[], None],
+    ) -> None:
+        """`helper` tells where tokens begin and end. `on_complete()` is called when no more vectors are missing."""
+        self._database = database
+        self._store = store
+        self._helper = helper
+        self._embedder = embedder
+        self._on_complete = on_complete
+        self._has_new = False
+        self._background = Background("clawpy-vectors", self._step)
+        self._failures = 0
+        self.trouble = ""
+        """Why no vectors can be made now, in words; "" if they can."""
+
+    @property
+    def model(self) -> str:
+        """Identifies how vectors are made now, in the column `model`: the embedder, and the version of this module."""
+        return f"{self._embedder().name}/{VERSION}"
+
+    def wake(self) -> None:
+        """Make the vectors that are missing. Returns at once."""
+        self._background.wake()
+
+    def settle(self, timeout: float | None) -> bool:
+        """Wait until no vectors are missing; False after `timeout` seconds, or if none can be made."""
+        self.wake()
+        thread = self._background
+        thread.wait_for(lambda: thread.closed or bool(self.trouble) or thread.idle, timeout)
+        return thread.idle and not self.trouble
+
+    def close(self) -> None:
+        """Stop after the batch in progress. Safe to call twice."""
+        self._background.close()
+
+    def _step(self) -> float | None:
+        trouble = ""
+        try:
+            more = self._make_batch()
+        except (NoEmbedder, HelperGone, HelperFailed, TimeoutError) as error:
+            trouble = str(error) or "memory's helper process does not answer"
+        except Refusal as refusal:
+            if refusal.code == "engine_closed":
+                return None
+            trouble = refusal.message
+        except Exception as error:
+            log.exception("vectors could not be made")
+            trouble = f"{type(error).__name__}: {error}"
+        if trouble and trouble != self.trouble:
+            log.warning("no vectors: %s", trouble)
+        self.trouble, self._failures = trouble, self._failures + 1 if trouble else 0
+        if trouble:
+            return RETRY_DELAYS_S[min(self._failures, len(RETRY_DELAYS_S)) - 1]
+        return 0.0 if more else None
+
+    def _make_batch(self) -> bool:
+        """Make vectors for the oldest memories without them; True if more may be missing."""
+        embedder, model = self._embedder(), self.model
+        memories = self._store.pending(model, MAX_MEMORIES, characters=MAX_CHARACTERS)
+        previous = self._store.previous_turns([memory.seq for memory in memories])
+        by_seq = self._store.by_seq(previous.values())
+        parts: list[tuple[Memory, int, int]] = []
+        for memory in memories:
+            if len(parts) >= MAX_PASSAGES:
+                break
+            # No token is shorter than a character.
+            is_short = len(memory.text) <= MAX_TOKENS
+            offsets = [] if is_short else self._helper.call("offsets", memory.text, timeout=OFFSETS_TIMEOUT_S)
+            parts += [(memory, start, stop) for start, stop in cut_into_chunks(offsets, len(memory.text))]
+        heads = [
+            _head(memory, None if start else by_seq.get(previous.get(memory.seq, 0))) for memory, start, _ in parts
+        ]
+        texts = [head + memory.text[start:stop] for head, (memory, start, stop) in zip(heads, parts, strict=True)]
+        passages: dict[int, list[NewPassage]] = {}
+        if parts:
+            embeddings = embedder.embed(texts, keep=list(map(len, heads)))
+            for (memory, start, stop), embedding in zip(parts, embeddings, strict=True):
+                passage = NewPassage(start, stop, embedding.vector, embedding.packed_tokens or None)
+                passages.setdefault(memory.seq, []).append(passage)
+            self._database.write(lambda tx: self._store.put_passages(tx, model, passages))
+        if not parts and self._has_new:
+            self._on_complete()
+        self._has_new = bool(parts)
+        return self._has_new
+
+
+def _head(memory: Memory, previous: Memory | None) -> str:
+    """The context before a chunk of `memory`: the end of the turn before it (`previous`), its date and its speaker."""
+    before = f"{previous.text[-PREVIOUS_TURN:]} " if previous is not None and previous.text else ""
+    who = f"{memory.speaker}: " if memory.speaker else ""
+    return f"{before}[{memory.at.day:02d} {list(MONTHS)[memory.at.month - 1].capitalize()} {memory.at.year}] {who}"
+
 
 MAX_EXACT = 20_000
 """Up to this many chunks all vectors are held in memory (30 MB) and compared exactly."""
@@ -69,7 +221,7 @@ class Vectors:
     ) -> dict[int, float]:
         """The `k` nearest memories with at least `min_similarity`: the similarity by their `seq`, best first.
         Raises `NoIndex`."""
-        from engine.memory.vector_matrix import compare_chunks, first_hits
+        from engine.memory.vector_math import compare_chunks, first_hits
 
         exact = self._exact_vectors()
         if exact is not None:
@@ -86,7 +238,7 @@ class Vectors:
 
     def near(self, query: Vector, seqs: Sequence[int]) -> list[Near]:
         """All chunks of these memories, nearest first. Memories without vectors are left out."""
-        from engine.memory.vector_matrix import compare_chunks
+        from engine.memory.vector_math import compare_chunks
 
         exact = self._exact_vectors()
         near = exact.near(query, seqs) if exact else compare_chunks(query, self._store.vectors_of(seqs=seqs))
@@ -99,7 +251,7 @@ class Vectors:
 
     def _exact_vectors(self) -> VectorMatrix | None:
         """All vectors, None if they are too many. They are read at the first call; later calls read new ones."""
-        from engine.memory.vector_matrix import VectorMatrix
+        from engine.memory.vector_math import VectorMatrix
 
         model, commits = self._model(), self._store.commits  # before reading: the next call reads what is written now
         with self._exact_lock:

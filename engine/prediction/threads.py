@@ -19,7 +19,7 @@ from pathlib import Path
 
 from engine.clock import Clock
 from engine.frozen import frozen
-from engine.memory.agent_turns import Turn, folder_of, read_turn
+from engine.memory.transcript_import import Turn, folder_of, read_turn
 from engine.model import Thread
 from engine.model.secrets import redact
 from engine.model.text import plain

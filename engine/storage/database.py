@@ -4,6 +4,9 @@ A write is a function over a `Transaction`. The writer's thread runs one write a
 IMMEDIATE` of its own. After the commit it publishes the events that were recorded, and answers the caller. So what a
 caller was answered is on disk, a function that raises leaves nothing behind, and a read followed by a write in one
 `write` is safe without locks.
+
+The file is created from `schema.sql`, and read only if it has the version of this program. Faults of the file or the
+disk become refusals, which say how to fix them.
 """
 
 from __future__ import annotations
@@ -14,20 +17,22 @@ import sqlite3
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
-from typing import TypeVar
+from types import TracebackType
+from typing import Any, TypeVar
 
+from sqlalchemy import Engine, create_engine
+from sqlalchemy.event import listens_for
+from sqlalchemy.exc import DBAPIError
 from sqlmodel import Session, SQLModel
 
 from engine.clock import Clock
 from engine.events import Event, EventBus
 from engine.model import Refusal
 from engine.storage import erasing
-from engine.storage.connections import KeptConnection, open_sqlite
-from engine.storage.database_file import TranslatedErrors, make_or_check, use_write_ahead_log
-from engine.storage.rows import as_stored, driver_of, insert
+from engine.storage.rows import DRIVER, READS, as_stored, driver_of, insert
 
 log = logging.getLogger(__name__)
 
@@ -228,3 +233,172 @@ def _write_deferred(transaction: Transaction, works: Iterable[Callable[[Transact
             write(transaction)
         except (TypeError, ValueError):  # it would fail every later write, too
             log.exception("a value for the next write was dropped")
+
+
+def open_sqlite(path: Path, *, read_only: bool, durable: bool) -> Engine:
+    """An engine for connections to the database. `durable`: a commit waits until it is on disk."""
+    arguments: dict[str, Any] = {"isolation_level": None, "check_same_thread": False, "timeout": 10}
+    engine = create_engine(f"sqlite:///{path}", connect_args=arguments, max_overflow=-1)
+
+    @listens_for(engine, "connect")
+    def configure(connection: sqlite3.Connection, _record: object) -> None:
+        connection.execute(f"PRAGMA synchronous={'FULL' if durable else 'OFF'}")
+        connection.execute("PRAGMA foreign_keys=ON")
+        connection.execute(f"PRAGMA query_only={'ON' if read_only else 'OFF'}")
+
+    return engine
+
+
+class KeptConnection:
+    """A connection with a session, kept for many transactions: making them costs more than most queries.
+
+    Each use as a context is one transaction of SQLite, which is committed at the end, or rolled back when something was
+    raised. For SQLAlchemy one transaction lasts as long as the connection. This is a class and no generator, because
+    an engine reads thousands of times a minute.
+    """
+
+    def __init__(self, engine: Engine, *, reads: bool) -> None:
+        """`reads`: its transactions only read."""
+        self._reads = reads
+        self._connection = engine.connect()
+        self._connection.begin()
+        driver = self._connection.connection.driver_connection
+        assert isinstance(driver, sqlite3.Connection)
+        self.driver = driver
+        self._session = Session(
+            self._connection,
+            join_transaction_mode="rollback_only",
+            expire_on_commit=False,
+            info={DRIVER: self.driver, READS: reads},
+        )
+
+    def __enter__(self) -> Session:
+        self.driver.execute("BEGIN" if self._reads else "BEGIN IMMEDIATE")
+        return self._session
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        has_succeeded = False
+        try:
+            if error is None:
+                self._finish()
+                has_succeeded = True
+        finally:
+            if not has_succeeded:
+                self._session.close()
+            if self.driver.in_transaction:
+                self.driver.execute("ROLLBACK")
+            if not self._connection.in_transaction():  # a session ended SQLAlchemy's transaction by a rollback
+                self._connection.begin()
+
+    def _finish(self) -> None:
+        if not self._reads:
+            self._session.flush()
+            self.driver.execute("COMMIT")
+        if list(self._session):  # mostly it holds nothing
+            self._session.expunge_all()
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._session.close()
+        self._connection.close()
+
+
+VERSION = 4
+"""Stored as SQLite's `user_version`; raised with each change of `schema.sql`."""
+
+SCRIPT = Path(__file__).with_name("schema.sql")
+
+
+def recovery_hint(database: Path) -> str:
+    """Advice, in words, on how to repair a home whose database is damaged."""
+    recover = f"`sqlite3 {database.name} .recover` may restore much of it"
+    return f"move {database.name} away to start afresh, but keep it: {recover}"
+
+
+def make_or_check(path: Path) -> None:
+    """Create the database at `path` if there is none. Raises `Refusal` for one that this program cannot read."""
+    if not path.exists():
+        create_file(path)
+        return
+    if path.stat().st_size == 0:  # what this program makes is never empty, see `create_file`
+        raise Refusal("damaged_home", f"{path} is damaged: it is empty", recovery_hint(path))
+    refusal = version_refusal(path)
+    if refusal is not None:
+        raise refusal
+
+
+def version_refusal(path: Path) -> Refusal | None:
+    """Why this program cannot read the database at `path`, None if it can. Raises `sqlite3.DatabaseError` if the file
+    is no database."""
+    version = stored_version(path)
+    if version > VERSION:
+        return Refusal(
+            "newer_home",
+            f"{path} was written by a newer version of Clawpy Console (its format is {version}, this one knows "
+            f"{VERSION})",
+            "upgrade Clawpy Console, or name another folder with --home DIR",
+        )
+    if version < VERSION:
+        return Refusal(
+            "older_home",
+            f"{path} was written by a development version of Clawpy Console, which this version cannot read",
+            f"it was left as it is: move the folder {path.parent} away to start afresh, or name another home with "
+            "--home DIR",
+        )
+    return None
+
+
+def stored_version(path: Path) -> int:
+    """The format of the database at `path`, 0 for one from before the first release. Changes no file beside it."""
+    with closing(sqlite3.connect(f"{path.absolute().as_uri()}?immutable=1", uri=True)) as connection:
+        return int(connection.execute("PRAGMA user_version").fetchone()[0])
+
+
+def create_file(path: Path) -> None:
+    """Create the database, whole or not at all: beside its place, from where it is moved."""
+    half = path.with_name(path.name + ".new")
+    for leftover in (half, half.with_name(half.name + "-journal")):  # of a start that was killed
+        leftover.unlink(missing_ok=True)
+    script = SCRIPT.read_text(encoding="utf-8")
+    with closing(sqlite3.connect(half, timeout=10, isolation_level=None)) as connection:
+        connection.executescript(f"BEGIN IMMEDIATE; {script} PRAGMA user_version = {VERSION}; COMMIT;")
+    half.replace(path)
+
+
+class TranslatedErrors:
+    """A context that turns SQLite's faults of the file or the disk into a `Refusal`, which says how to fix them."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if isinstance(error, DBAPIError | sqlite3.DatabaseError):
+            refusal = _refusal_of(str(error.orig if isinstance(error, DBAPIError) else error), self._path)
+            if refusal is not None:
+                raise refusal from error
+
+
+def _refusal_of(error: str, path: Path) -> Refusal | None:
+    """The refusal for the text of an error of SQLite, None for one that is no fault of the file or the disk."""
+    if "disk is full" in error:
+        message = f"the disk that holds {path.parent} is full"
+        return Refusal("disk_full", message, "free some space; nothing was half-written")
+    if "readonly" in error or "unable to open" in error:
+        fix = "make the folder writable, or name another with --home DIR"
+        return Refusal("unwritable_home", f"{path} cannot be opened for writing: {error}", fix)
+    if "malformed" in error or "not a database" in error:
+        return Refusal("damaged_home", f"{path} is damaged: {error}", recovery_hint(path))
+    return None
+
+
+def use_write_ahead_log(path: Path) -> None:
+    """Switch to write-ahead logging. It must happen before other connections exist, because it would fail."""
+    with closing(sqlite3.connect(path, timeout=10)) as connection:
+        connection.execute("PRAGMA journal_mode=WAL")

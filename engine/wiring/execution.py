@@ -34,7 +34,7 @@ from engine.hierarchy.profile_items import lessons_in
 from engine.keys import Keys
 from engine.learning.learnings.prompt_part import LearningsPart, record_uses
 from engine.memory.recall_in_prompts import RecallPromptPart
-from engine.memory.summary_sharing import from_others
+from engine.memory.summaries import from_others
 from engine.model import CheckResult, PromptRequest, SessionView
 from engine.safety.safety import Hooks, Safety
 from engine.services import Overrides

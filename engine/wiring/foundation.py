@@ -31,9 +31,8 @@ from engine.memory.agent_files import AgentFiles
 from engine.memory.captures import WorkReader
 from engine.memory.embedding import Endpoint
 from engine.memory.index import KEY, URL_VARIABLE, ChromaServer
-from engine.memory.knowledge import Knowledge
-from engine.memory.memory import MemoryService
-from engine.memory.summary_sharing import SummarySharing
+from engine.memory.memory import Knowledge, MemoryService
+from engine.memory.summaries import SummarySharing
 from engine.memory.transcript_import import Importer, reply_pairs
 from engine.model import AgentActivity, LeaderDecision
 from engine.model.base import may_guide

@@ -23,7 +23,7 @@ from engine.config.service_settings import PROVIDERS, NotifySettings, SurfaceSet
 from engine.home import Home
 from engine.keys import Keyring, Keys
 from engine.lock import HomeLock
-from engine.storage import database_file
+from engine.storage.database import make_or_check
 from tests.api.notify.notification_server import NotificationServer
 from tests.api.stand_in import StandIn
 from tests.conftest import Repository
@@ -188,7 +188,7 @@ def test_the_shared_database_is_asked_only_online(monkeypatch: pytest.MonkeyPatc
 def test_addresses_and_undelivered_notifications_are_listed(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CLAWPY_NOTIFY_DISCORD_URL", "discord://4242/hunter2hunter2")
     home.data.mkdir(parents=True)
-    database_file.make_or_check(home.database)
+    make_or_check(home.database)
     with closing(sqlite3.connect(home.database)) as connection:
         connection.execute(
             "INSERT INTO notifications (fact_id, surface, happening, subject, urgent, gathered, standing, tries, note,"

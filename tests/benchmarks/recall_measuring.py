@@ -18,8 +18,8 @@ import numpy as np
 from engine.clock import FakeClock
 from engine.config import FixedSettings
 from engine.events import EventBus
-from engine.memory.features import WEIGHTS, Weight
 from engine.memory.memory import MemoryService
+from engine.memory.ranking import WEIGHTS, Weight
 from engine.model import NewMemory, RecallQuery
 from engine.storage.database import Database
 from tests.benchmarks.adam import minimise

@@ -1,4 +1,4 @@
-"""Fit the weights of `engine.memory.features` again, and print them.
+"""Fit the weights of `engine.memory.ranking` again, and print them.
 
 CLAWPY_DATA=DIR python -m tests.benchmarks.refit_recall [FILE]
 

@@ -22,11 +22,11 @@ import numpy
 from engine.clock import FakeClock
 from engine.config import FixedSettings
 from engine.events import SettingChanged
-from engine.memory import vectoriser
 from engine.memory.embedding import Embedding, LocalEmbedder, unit
 from engine.memory.helper import Helper
-from engine.memory.local_model import MiniLM
+from engine.memory.helper_main import MiniLM
 from engine.memory.memory import MemoryService
+from engine.memory.vectors import cut_into_chunks
 from engine.model import NewMemory, RecallQuery
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
@@ -133,7 +133,7 @@ def test_remembering_a_long_message(database: Database, clock: FakeClock, tmp_pa
     model.embed_question("warm")
     read = []
     for text in texts:
-        parts = [text[start:stop] for start, stop in vectoriser.chunks(model.offsets(text), len(text))]
+        parts = [text[start:stop] for start, stop in cut_into_chunks(model.offsets(text), len(text))]
         read.append(time_call(lambda parts=parts: [model.embed_question(part) for part in parts]))
     ours, alone = statistics.median(remembered), statistics.median(read)
     print(

@@ -19,9 +19,8 @@ from pathlib import Path
 
 import numpy as np
 
-from engine.memory.features import WEIGHTS
 from engine.memory.memory import MemoryService
-from engine.memory.ranking import MIN_RELEVANCE, rank
+from engine.memory.ranking import MIN_RELEVANCE, WEIGHTS, rank
 from engine.model import RecallQuery
 from tests.benchmarks.generated_recall_sets import documents
 from tests.benchmarks.recall_measuring import open_memory_with, share

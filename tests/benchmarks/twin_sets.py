@@ -16,7 +16,7 @@ from engine.frozen import frozen
 from engine.learning.decisions.decisions import CardFeatures, PastDecision
 from engine.learning.decisions.learner import Learner
 from engine.learning.decisions.text_features import TextFeatures, extract_features, unpack_features
-from engine.memory.local_model import MiniLM
+from engine.memory.helper_main import MiniLM
 from engine.model import PartOfDay, prompt_words
 
 if TYPE_CHECKING:

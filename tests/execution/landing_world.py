@@ -20,8 +20,7 @@ from engine.execution.changesets import ChangeSets
 from engine.execution.worktrees import Worktree
 from engine.home import Home
 from engine.model import ChangeSet, ChangeState, CheckResult, FileDiff, FilePart, Randomness, Refusal
-from engine.storage import database_file
-from engine.storage.database import Database
+from engine.storage.database import Database, make_or_check
 from tests.conftest import Repository
 from tests.support.helpers import refused
 
@@ -31,7 +30,7 @@ def fresh_database() -> bytes:
     """An empty database, made once: a test of landing needs many."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "fresh.db")
-        database_file.make_or_check(path)
+        make_or_check(path)
         return path.read_bytes()
 
 

@@ -22,10 +22,10 @@ import psutil
 import pytest
 
 from engine.config import FixedSettings, MemorySettings, Settings
-from engine.memory import vectoriser
 from engine.memory.embedding import Embedding
 from engine.memory.memory import MemoryService
 from engine.memory.recall_in_prompts import BLOCK, RecallPromptPart
+from engine.memory.vectors import MAX_CHUNKS
 from engine.model import Layer, NewMemory, PromptRequest, RecallQuery, Refusal, sanitise
 from tests.memory.conftest import MakeMemory
 from tests.memory.conftest import make_memory as make_memory
@@ -148,7 +148,7 @@ def test_ten_thousand_hostile_memories_do_no_harm(make_memory: MakeMemory) -> No
     print(f"  memory grew at most by           {peak.grown:7.0f} MiB (bar {GROWTH_BAR})")
     assert max(acknowledged) < ACKNOWLEDGE_BAR
     assert statistics.quantiles(recalled, n=20)[18] < RECALL_BAR
-    assert embedder.chunks <= 8 * HOSTILE + HOSTILE // LONG_EVERY * vectoriser.MAX_CHUNKS
+    assert embedder.chunks <= 8 * HOSTILE + HOSTILE // LONG_EVERY * MAX_CHUNKS
     assert peak.grown < GROWTH_BAR
 
 

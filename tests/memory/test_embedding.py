@@ -18,7 +18,7 @@ from engine.memory.embedding import (
     NoEmbedder,
 )
 from engine.memory.helper import Helper
-from engine.memory.token_vectors import TOKEN_DIMENSIONS, maxsim, pack_tokens
+from engine.memory.vector_math import TOKEN_DIMENSIONS, maxsim, pack_tokens
 
 
 @pytest.fixture(scope="module")

@@ -21,10 +21,10 @@ from hypothesis import strategies as st
 from engine.clock import FakeClock
 from engine.config import FixedSettings
 from engine.memory import index as indexing
-from engine.memory import vectoriser, vectors
+from engine.memory import vectors
 from engine.memory.index import ChromaServer
 from engine.memory.memory import MemoryService
-from engine.memory.vectors import NoIndex
+from engine.memory.vectors import MAX_TOKENS, NoIndex, cut_into_chunks
 from engine.model import Layer, NewMemory, RecallQuery
 from engine.storage.database import Database
 from tests.memory.conftest import MakeMemory, WordVectors, turns
@@ -175,13 +175,13 @@ def test_chunks_cover_the_text_fit_the_embedder_and_overlap(lengths: list[int]) 
     for length in lengths:
         offsets.append((at, at + length))
         at += length
-    chunks = vectoriser.chunks(offsets, at)
+    chunks = cut_into_chunks(offsets, at)
     assert chunks[0][0] == 0
     assert chunks[-1][1] == at
     for (_, stop), (start, _) in itertools.pairwise(chunks):
         assert start < stop
     for start, stop in chunks:
-        assert sum(1 for offset in offsets if start <= offset[0] and offset[1] <= stop) <= vectoriser.MAX_TOKENS
+        assert sum(1 for offset in offsets if start <= offset[0] and offset[1] <= stop) <= MAX_TOKENS
 
 
 # -- on a server

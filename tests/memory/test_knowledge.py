@@ -11,7 +11,7 @@ import pytest
 from engine.clock import FakeClock
 from engine.memory.graph import TaskGraph
 from engine.memory.graph_producer import GraphProducer
-from engine.memory.recall_sources import describe_task
+from engine.memory.recall import describe_task
 from engine.model import CheckResult, GraphNode, Relation, SessionState
 from engine.storage.ledger import LedgerEntry
 from tests.memory.fake_work import NOW, FakeWork, view

@@ -10,9 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.memory.features import Feature, add_text_features, select_candidates
 from engine.memory.question import read_question
-from engine.memory.ranking import COMPANION_DIVISOR, MIN_RELEVANCE, RankedCandidate, rank
+from engine.memory.ranking import (
+    COMPANION_DIVISOR,
+    MIN_RELEVANCE,
+    Feature,
+    RankedCandidate,
+    add_text_features,
+    rank,
+    select_candidates,
+)
 from engine.memory.search_reader import MemoryRow
 
 NOW = datetime(2025, 6, 15, 12, tzinfo=UTC)

@@ -17,8 +17,7 @@ from engine.memory.embedding import NoEmbedder
 from engine.memory.graph import TaskGraph
 from engine.memory.memory import MemoryService
 from engine.memory.para import NewFact, Para
-from engine.memory.recall import MAX_LEADING_FACTS, LayerResult, Recaller
-from engine.memory.recall_sources import FactSource, GraphSource
+from engine.memory.recall import MAX_LEADING_FACTS, FactSource, GraphSource, LayerResult, Recaller
 from engine.memory.search import with_age_decay
 from engine.model import GraphNode, Layer, NewMemory, RecallMatch, RecallQuery, Relation, ScorePart
 from engine.storage.database import Database

@@ -14,8 +14,7 @@ from engine.clock import FakeClock
 from engine.events import EventBus
 from engine.memory.captures import Captures
 from engine.memory.store import MemoryStore
-from engine.memory.summaries import MAX_WORDS, SessionFacts, SessionSummariser, clip
-from engine.memory.summary_sharing import SummarySharing, from_others
+from engine.memory.summaries import MAX_WORDS, SessionFacts, SessionSummariser, SummarySharing, clip, from_others
 from engine.model import Answer, CheckResult, Layer, NewMemory, Question
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger

@@ -14,8 +14,7 @@ import pytest
 from engine.clock import FakeClock
 from engine.engine import Engine, open_engine
 from engine.home import Home
-from engine.memory.agent_turns import MAX_LINE_BYTES, read_turn
-from engine.memory.transcript_import import Importer
+from engine.memory.transcript_import import MAX_LINE_BYTES, Importer, read_turn
 from engine.model import RETENTION_BY_KIND, Retention
 from engine.services import Overrides
 from engine.storage.database import Database
