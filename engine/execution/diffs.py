@@ -197,7 +197,7 @@ def write_tree_with(git: Git, base: str, result: str, landed: str, parts: Sequen
     files = {printable_path(file.path): (file, patch) for file, patch in read_patches(git, base, result)}
     remaining = {change.path: change for change in diff_trees(git, landed, result)}
     waiting = [path for path, (file, _) in files.items() if remaining.keys() & file.paths]
-    lines, chosen = [], set[bytes]()
+    entries, chosen = [], set[bytes]()
     for part in parts:
         if part.path not in files:
             raise Refusal("unknown_file", f"it does not change {part.path}", f"one of: {join_paths(waiting)}")
@@ -205,21 +205,29 @@ def write_tree_with(git: Git, base: str, result: str, landed: str, parts: Sequen
             raise Refusal("already_decided", f"{part.path} is landed already", f"left: {join_paths(waiting)}")
         file, patch = files[part.path]
         chosen |= file.paths
-        mode, oid = file.new_mode, file.new_oid
-        if part.hunks and (blob := _write_blob_with(git, file, patch, remaining, part)):
-            mode, oid = file.old_mode, blob
-        lines += [f"0 {'0' * len(base)}\t".encode() + path for path in file.paths]
-        if not file.is_removed:
-            lines.append(f"{mode} {oid}\t".encode() + file.path)
+        entries += _index_entries(git, file, patch, remaining, part)
     with scratch_index() as index:
         partial = git.over(git.folder, index)
         partial.output("read-tree", landed)
-        partial.output("update-index", "--replace", "-z", "--index-info", stdin=join_nul(lines))
+        partial.output("update-index", "--replace", "-z", "--index-info", stdin=join_nul(entries))
         tree = partial.text(*DURABLE, "write-tree", "--missing-ok")
     if unselected := {change.path for change in diff_trees(git, landed, tree)} - chosen:
         names = join_paths([printable_path(path) for path in sorted(unselected)])
         raise Refusal("inseparable", f"it takes the place of {names}", "land them together")
     return tree
+
+
+def _index_entries(
+    git: Git, file: TreeChange, patch: bytes, remaining: Mapping[bytes, TreeChange], part: FilePart
+) -> list[bytes]:
+    """The lines for `git update-index` that remove a file from an index, and add it with this part of its change."""
+    entries = [f"0 {'0' * len(file.new_oid)}\t".encode() + path for path in file.paths]
+    mode, oid = file.new_mode, file.new_oid
+    if part.hunks and (blob := _write_blob_with(git, file, patch, remaining, part)):
+        mode, oid = file.old_mode, blob
+    if not file.is_removed:
+        entries.append(f"{mode} {oid}\t".encode() + file.path)
+    return entries
 
 
 def _write_blob_with(

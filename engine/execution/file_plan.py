@@ -258,22 +258,31 @@ def roll_back(root: Beneath, plan: Plan, contents: Contents, step: Step = lambda
     """Restore the files to their state before `plan`, however far it was carried out. Safe to repeat. A path that is
     neither as before nor as after the plan was changed by somebody else, and stays as it is."""
     remove_temporaries(root, plan)
+    backwards = plan.reversed()
+    to_restore, changed_by_others = _find_carried_out(root, backwards)
+    removed = {entry.path for entry in to_restore if not entry.after.exists}
+    blocked = {entry.path for entry in to_restore if entry.after.exists and find_obstacle(root, entry.path, removed)}
+    restored = tuple(entry for entry in to_restore if entry.path not in blocked)
+    backwards = replace(backwards, entries=restored)
+    _commit_changes(root, backwards, _prepare(root, backwards, contents, step), step, {})
+    return Rollback([entry.path for entry in restored], [*changed_by_others, *sorted(blocked)])
+
+
+def _find_carried_out(root: Beneath, backwards: Plan) -> tuple[list[Entry], list[str]]:
+    """(entries, paths): the entries of a reversed plan that must be restored, because the plan was carried out there,
+    and the paths that somebody else changed."""
     to_restore: list[Entry] = []
     changed_by_others: list[str] = []
-    for entry in plan.reversed().entries:
-        image = plan.observe_image(root, entry.path)
-        if image == entry.after and not (image.kind == Kind.FILE and root.obstructed(entry.path)):
+    for entry in backwards.entries:
+        image = backwards.observe_image(root, entry.path)
+        is_behind_obstacle = image.kind == Kind.FILE and root.obstructed(entry.path)
+        if image == entry.after and not is_behind_obstacle:
             continue
         if image == entry.before:
             to_restore.append(entry)
         else:
             changed_by_others.append(entry.path)
-    removed = {entry.path for entry in to_restore if not entry.after.exists}
-    blocked = {entry.path for entry in to_restore if entry.after.exists and find_obstacle(root, entry.path, removed)}
-    restored = tuple(entry for entry in to_restore if entry.path not in blocked)
-    backwards = replace(plan.reversed(), entries=restored)
-    _commit_changes(root, backwards, _prepare(root, backwards, contents, step), step, {})
-    return Rollback([entry.path for entry in restored], [*changed_by_others, *sorted(blocked)])
+    return to_restore, changed_by_others
 
 
 def is_carried_out(root: Beneath, plan: Plan) -> bool:
@@ -288,17 +297,26 @@ def is_carried_out(root: Beneath, plan: Plan) -> bool:
 
 def remove_temporaries(root: Beneath, plan: Plan) -> None:
     """Remove the temporary files of `plan` that a crash left."""
+    prefix = _temporary_prefix(plan)
     folders = {"", *(parent for entry in plan.entries for parent in parents(entry.path))}
-    for folder in folders:
-        for name in root.names(folder) if root.is_folder(folder) else ():
-            path = f"{folder}/{name}" if folder else name
-            status = root.lstat(path) if name.startswith(_temporary_prefix(plan)) else None
-            if status is not None and not stat.S_ISDIR(status.st_mode):  # a folder of that name is not ours
-                _unlink(root, path)
+    for folder in filter(root.is_folder, folders):
+        for name in root.names(folder):
+            if name.startswith(prefix):
+                _remove_temporary(root, _join_path(folder, name))
+
+
+def _remove_temporary(root: Beneath, path: str) -> None:
+    status = root.lstat(path)
+    if status is not None and not stat.S_ISDIR(status.st_mode):  # a folder of that name is not ours
+        _unlink(root, path)
 
 
 def _temporary_prefix(plan: Plan) -> str:
     return f"{TEMPORARY_PREFIX}{plan.token}-"
+
+
+def _join_path(folder: str, name: str) -> str:
+    return f"{folder}/{name}" if folder else name
 
 
 @frozen
@@ -316,18 +334,22 @@ def _prepare(root: Beneath, plan: Plan, contents: Contents, step: Step) -> dict[
     new = [entry for entry in plan.entries if entry.after.exists and entry.after != entry.before]
     blobs = contents(entry.after.blob for entry in new)
     for number, entry in enumerate(new):
-        folder = next((parent for parent in reversed(parents(entry.path)) if root.is_folder(parent)), "")
-        name = f"{_temporary_prefix(plan)}{number}"
-        place, data = f"{folder}/{name}" if folder else name, blobs[entry.after.blob]
-        temporaries[entry.path] = _Temporary(place, os.fsdecode(data) if entry.after.kind == Kind.LINK else "")
+        path = _join_path(_nearest_folder(root, entry.path), f"{_temporary_prefix(plan)}{number}")
+        data = blobs[entry.after.blob]
+        temporaries[entry.path] = _Temporary(path, os.fsdecode(data) if entry.after.kind == Kind.LINK else "")
         if entry.after.kind == Kind.FILE:
             step(f"prepare {entry.path}")
-            _unlink(root, place)  # an existing one of that name may be a link to another file
-            root.write(place, data, mode=entry.after.mode)
+            _unlink(root, path)  # an existing one of that name may be a link to another file
+            root.write(path, data, mode=entry.after.mode)
     for temporary in temporaries.values():
         if not temporary.target:  # all together: the first one waits for the others
             root.sync_file(temporary.path)
     return temporaries
+
+
+def _nearest_folder(root: Beneath, path: str) -> str:
+    """The innermost folder above a path that exists; "" for the top folder."""
+    return next((parent for parent in reversed(parents(path)) if root.is_folder(parent)), "")
 
 
 def _unlink(root: Beneath, path: str) -> None:

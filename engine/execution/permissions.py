@@ -158,15 +158,7 @@ class Permissions:
 
         def work(tx: Transaction) -> list[PermissionRequest]:
             row = _load_row(tx.session, request_id)
-            if row.state == ANSWERED:
-                raise Refusal(
-                    "permission_answered",
-                    f"{request_id} was already answered: {_describe_answer(row.view)}",
-                    "an answer cannot be changed; to stop the session: clawpy undo " + row.session_id,
-                )
-            if row.state == WITHDRAWN:
-                message = f"{request_id} is closed: its session has ended"
-                raise Refusal("permission_withdrawn", message, "`clawpy permissions list` shows those that wait")
+            _check_waiting(row)
             _store_answer(tx, row, answer, OPERATOR)
             others = _waiting_rows(tx.session, row.session_id) if answer.lasts else []
             matching = [other for other in others if other.key == row.key and other.id != row.id]
@@ -176,12 +168,16 @@ class Permissions:
 
         answered = self._database.write(work)
         for request in answered:
-            with self._lock:
-                wait = self._waits.get(request.id)
-            if wait is not None:
-                wait.answer = request.answer
-                wait.ended.set()
+            self._wake_session(request)
         return answered[0]
+
+    def _wake_session(self, request: PermissionRequest) -> None:
+        """Let the session's thread go on, if it waits for this request, which was answered."""
+        with self._lock:
+            wait = self._waits.get(request.id)
+        if wait is not None:
+            wait.answer = request.answer
+            wait.ended.set()
 
     def waiting(self) -> list[PermissionRequest]:
         """The requests that wait for an answer, the oldest first."""
@@ -268,6 +264,19 @@ def _load_row(session: Session, request_id: str) -> PermissionRow:
         message = f"there is no permission request {sanitise(request_id)[:60]}"
         raise Refusal("unknown_permission", message, "see `clawpy permissions list`")
     return row
+
+
+def _check_waiting(row: PermissionRow) -> None:
+    """Raises `Refusal` when a request can no longer be answered: `permission_answered`, `permission_withdrawn`."""
+    if row.state == ANSWERED:
+        raise Refusal(
+            "permission_answered",
+            f"{row.id} was already answered: {_describe_answer(row.view)}",
+            f"an answer cannot be changed; to stop the session: clawpy undo {row.session_id}",
+        )
+    if row.state == WITHDRAWN:
+        message = f"{row.id} is closed: its session has ended"
+        raise Refusal("permission_withdrawn", message, "`clawpy permissions list` shows those that wait")
 
 
 def _describe_answer(request: PermissionRequest) -> str:

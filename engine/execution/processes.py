@@ -216,11 +216,7 @@ class Processes:
         is_open, last_read = True, time.monotonic()
         with selectors.DefaultSelector() as selector:
             selector.register(descriptor, selectors.EVENT_READ)
-            while True:
-                now = time.monotonic()
-                if (end is not None and now >= end) or (cancel is not None and cancel.is_set()):
-                    SessionProcesses(leaders=(psutil.Process(process.pid),)).end()
-                    return True
+            while not _must_end(now := time.monotonic(), end, cancel):
                 wait_s = _POLL_S if end is None else min(_POLL_S, end - now)
                 if not is_open:
                     if wait_for_end(process, wait_s):
@@ -230,6 +226,13 @@ class Processes:
                     is_open = _read_output(descriptor, on_output)
                 elif now - last_read > _DRAIN_S and has_ended(process):
                     return False
+        SessionProcesses(leaders=(psutil.Process(process.pid),)).end()
+        return True
+
+
+def _must_end(now: float, end: float | None, cancel: threading.Event | None) -> bool:
+    """Whether the time of a command is over, or it was cancelled."""
+    return (end is not None and now >= end) or (cancel is not None and cancel.is_set())
 
 
 def _read_output(descriptor: int, on_output: Callable[[bytes], None]) -> bool:

@@ -273,7 +273,7 @@ class TaskPart:
         source = PromptSource(SourceKind.TASK, request.prediction_id, "task", trust)
         lines = quote_lines(request.task, source)
         if card is not None:
-            evidence = [words for signal in card.signals if signal.relevance for words in signal.evidence]
+            evidence = [sentence for signal in card.signals if signal.relevance for sentence in signal.evidence]
             about = PromptSource(SourceKind.TASK, card.id, "card", Trust.QUOTED)
             lines += _sub_block("why", [card.reasoning, *evidence], about)
         last_check = self._last_run(request.workspace)

@@ -167,6 +167,9 @@ WriteChanges = Callable[[Transaction], str]
 ConsumePermit = Callable[[Transaction, Permit, str], None]
 """Uses up a permit for this digest, or raises `Refusal` (SPEC 3.1)."""
 
+MoreEvents = Callable[[SessionView], Sequence[Event]]
+"""Returns events to record in the last transaction of a session."""
+
 CHANGES_WAIT = "its changes until then are waiting"
 
 _TOTALS = sqlalchemy.select(
@@ -260,7 +263,7 @@ class SessionStore:
         lines: int,
         cwd: str = "",
         write: WriteChanges | None = None,
-        more_events: Callable[[SessionView], Sequence[Event]] | None = None,
+        more_events: MoreEvents = lambda view: (),
     ) -> bool:
         """Store the result in the last transaction of the session, with its changes and `more_events`.
 
@@ -283,23 +286,23 @@ class SessionStore:
             row.change_set_id = change_set or None
             if change_set and result.state is not SessionState.SUCCEEDED:
                 _set_changes(row, change_set, row.cwd)
-            view = row.view
-            for observe in self._end_observers:
-                observe(tx, view)
-            for event in more_events(view) if more_events is not None else ():
-                tx.record(event)
-            tx.record(
-                SessionEnded(
-                    **row.about,
-                    state=row.state,
-                    result=view.result or "",
-                    summary=row.summary,
-                    cost=row.cost_microusd,
-                )
-            )
+            self._record_end(tx, row, more_events)
             return True
 
         return self._database.write(work)
+
+    def _record_end(self, tx: Transaction, row: SessionRow, more_events: MoreEvents) -> None:
+        """Tell the observers about a session that ended, and record its events."""
+        view = row.view
+        for observe in self._end_observers:
+            observe(tx, view)
+        for event in more_events(view):
+            tx.record(event)
+        tx.record(
+            SessionEnded(
+                **row.about, state=row.state, result=view.result or "", summary=row.summary, cost=row.cost_microusd
+            )
+        )
 
     def row(self, session_id: str) -> SessionRow:
         """One row. Raises `Refusal` `unknown_session`."""
@@ -397,12 +400,12 @@ class LateEnds:
 
     def retry(self, session_id: str, store: Callable[[], None], failed: Exception) -> None:
         """Report that the end of a session could not be stored, and try `store` until it succeeds."""
-        then = "it is tried again"
+        next_try = "it is tried again"
         try:
             self._start_thread(f"clawpy-late-{session_id}", partial(self._store_late, session_id, store))
         except RuntimeError:  # the machine has no thread left
-            then = "the next start reports it as interrupted"
-        self._report(session_id, f"the end of session {session_id} could not be stored; {then}: {failed}")
+            next_try = "the next start reports it as interrupted"
+        self._report(session_id, f"the end of session {session_id} could not be stored; {next_try}: {failed}")
 
     def _store_late(self, session_id: str, store: Callable[[], None]) -> None:
         wait = FIRST_RETRY_S

@@ -30,7 +30,7 @@ from engine.execution.sandbox import MAX_MEMORY_BYTES, Sandbox
 from engine.execution.sandbox.ladder import UNCONFINED
 from engine.execution.session_processes import SessionProcesses, pid_folder, terminate_sessions
 from engine.execution.session_run import SessionWatch, make_result, run_session, with_worktree_fate
-from engine.execution.session_store import LateEnds, SessionRow, continued_session
+from engine.execution.session_store import LateEnds, MoreEvents, SessionRow, continued_session
 from engine.execution.session_terms import APPROVED, AUTONOMOUS, Limits, SessionRails, StopRequest
 from engine.execution.session_workspace import make_initial_confinement
 from engine.execution.transcripts import TranscriptReader, TranscriptWriter
@@ -382,7 +382,8 @@ class Sessions(Admission):
         write = live.unfinished_write if live else None
         if isinstance(outcome, RunnerResult):
             write = outcome.write
-        cwd, more_events = (str(live.folder), live.journal.events) if live else ("", None)
+        cwd = str(live.folder) if live else ""
+        more_events: MoreEvents = live.journal.events if live else lambda view: ()
 
         def store() -> None:
             self.end(session_id, result, lines=lines, cwd=cwd, write=write, more_events=more_events)

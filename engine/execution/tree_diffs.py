@@ -32,7 +32,7 @@ from engine.execution.trees import (
 from engine.frozen import frozen
 from engine.git import MIN_VERSION, Git
 from engine.git import version as git_version
-from engine.git.command import split_nul
+from engine.git.command import join_nul, split_nul
 from engine.git.state import session_branch
 from engine.model import Refusal
 
@@ -145,30 +145,38 @@ def make_patch(git: Git, base: str, result: str) -> str:
 def find_unsupported(git: Git, tree: str, changes: Sequence[TreeChange]) -> dict[bytes, str]:
     """The paths that are never landed among `changes`, which lead to `tree`, each with the reason. They are submodules,
     names that lead out of the folder or into git's own, links that lead out, and files with a configured filter."""
-    reasons = {}
-    links = []
-    for change in changes:
-        names = os.fsdecode(change.path).split("/")
-        if any(name in ("", ".", "..") for name in names):
-            reasons[change.path] = "its path leads outside the project"
-        elif any(is_git_name(name) for name in names):
-            reasons[change.path] = "on some machines its name means git's own folder, whose contents are executed"
-        elif GITLINK in (change.old_mode, change.new_mode):
-            reasons[change.path] = "a submodule; update it with git itself"
-        elif change.new_mode == LINK:
-            links.append(change)
+    reasons = {change.path: reason for change in changes if (reason := _explain_refusal(change))}
+    links = [change for change in changes if change.path not in reasons and change.new_mode == LINK]
     for path, target in _links_leading_out(git, tree, links):
         reasons[path] = f"a link that points outside the project, to {printable_path(target)}"
-    if filters := git.repository.filters:
-        with scratch_index() as index:
-            staged = git.over(git.folder, index)
-            staged.output("read-tree", tree)
-            paths = b"".join(change.path + b"\0" for change in changes if change.path not in reasons)
-            answer = split_nul(staged.output("check-attr", "--cached", "-z", "--stdin", "filter", stdin=paths))
-        for path, value in zip(answer[0::3], answer[2::3], strict=True):
-            if value.decode(errors="surrogateescape") in filters:
-                reasons[path] = f"uses the filter program {value.decode(errors='replace')!r}, which is not run"
+    if git.repository.filters:
+        others = [change.path for change in changes if change.path not in reasons]
+        for path, name in _files_with_filter(git, tree, others):
+            reasons[path] = f"uses the filter program {name.decode(errors='replace')!r}, which is not run"
     return reasons
+
+
+def _explain_refusal(change: TreeChange) -> str:
+    """Why a path is never landed, whatever is there; "" if it may be."""
+    names = os.fsdecode(change.path).split("/")
+    if any(name in ("", ".", "..") for name in names):
+        return "its path leads outside the project"
+    if any(is_git_name(name) for name in names):
+        return "on some machines its name means git's own folder, whose contents are executed"
+    if GITLINK in (change.old_mode, change.new_mode):
+        return "a submodule; update it with git itself"
+    return ""
+
+
+def _files_with_filter(git: Git, tree: str, paths: Sequence[bytes]) -> Iterator[tuple[bytes, bytes]]:
+    """Those of `paths` that have a configured filter by the attributes of `tree`, each with the filter's name."""
+    with scratch_index() as index:
+        staged = git.over(git.folder, index)
+        staged.output("read-tree", tree)
+        answer = split_nul(staged.output("check-attr", "--cached", "-z", "--stdin", "filter", stdin=join_nul(paths)))
+    for path, name in zip(answer[0::3], answer[2::3], strict=True):
+        if name.decode(errors="surrogateescape") in git.repository.filters:
+            yield path, name
 
 
 def _links_leading_out(git: Git, tree: str, links: Sequence[TreeChange]) -> Iterator[tuple[bytes, bytes]]:

@@ -266,8 +266,8 @@ def _copy_included_files(git: Git, folder: Path) -> IncludedFiles:
 
 def _find_included(git: Git, patterns: bytes) -> list[bytes]:
     """The ignored files that the `patterns` of `.worktreeinclude` match."""
-    with tempfile.TemporaryDirectory(prefix="clawpy-include-") as place:
-        patterns_file = Path(place) / "patterns"
+    with tempfile.TemporaryDirectory(prefix="clawpy-include-") as folder:
+        patterns_file = Path(folder) / "patterns"
         patterns_file.write_bytes(patterns)
         names = split_nul(git.output("ls-files", "--others", "--ignored", f"--exclude-from={patterns_file}", "-z"))
     # A folder with a slash at its end is a repository of its own.
@@ -309,8 +309,8 @@ def _summarise_copies(copied: list[bytes], left_out: list[str], size: int) -> st
         return f"{INCLUDE_FILE} matches no ignored files"
     names = ", ".join(sanitise(os.fsdecode(name)) for name in copied[:_MAX_NAMED_FILES])
     more = f" and {len(copied) - _MAX_NAMED_FILES} more" if len(copied) > _MAX_NAMED_FILES else ""
-    what = f"{names}{more} ({size / 1_000_000:.1f} MB)" if copied else "nothing"
-    return f"{INCLUDE_FILE}: copied {what}" + (
+    copied_names = f"{names}{more} ({size / 1_000_000:.1f} MB)" if copied else "nothing"
+    return f"{INCLUDE_FILE}: copied {copied_names}" + (
         f"; left out: {', '.join(left_out[:_MAX_NAMED_FILES])}" if left_out else ""
     )
 
@@ -343,13 +343,13 @@ class WorkspaceLocks:
         path = os.path.realpath(workspace)
         with self.hold(workspace):
             with self._guard:
-                writer_id = next((writer for writer, its in self._writers.items() if its in (path, _EVERYWHERE)), "")
-                is_everywhere = self._writers.get(writer_id) == _EVERYWHERE
-            if writer_id:
-                what = "runs without a sandbox and could" if is_everywhere else "works in these files and could"
+                writers = [writer for writer in self._writers.items() if writer[1] in (path, _EVERYWHERE)]
+            if writers:
+                writer_id, place = writers[0]
+                cause = "runs without a sandbox" if place == _EVERYWHERE else "works in these files"
                 raise Refusal(
                     "session_writes",
-                    f"session {writer_id} {what} change them in the meantime; nothing was changed",
+                    f"session {writer_id} {cause} and could change them in the meantime; nothing was changed",
                     "wait until it has finished, or stop it on the work screen, then try again",
                 )
             yield

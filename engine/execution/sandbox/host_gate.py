@@ -258,22 +258,14 @@ class HostGate:
         if request.port != HTTPS or parse_address(request.host) is not None:
             return received
         until = time.monotonic() + OPENING_SECONDS
-        while True:
-            try:
-                named_host = read_server_name(received) if received else None
-            except ValueError:
-                raise _RequestRefused(f"{request.host} received a request that is not TLS") from None
-            if named_host == request.host:
-                return received
-            if named_host is not None:
-                asked_host = sanitise(named_host) or "no host at all"
-                raise _RequestRefused(f"the connection to {request.host} asked for {asked_host}")
+        while not _asks_for_host(received, request.host):
             if len(received) > MAX_HEAD_BYTES or time.monotonic() > until:
                 raise ValueError("incomplete TLS handshake")
             chunk = client.recv(_CHUNK)
             if not chunk:
                 raise ValueError("closed before TLS began")
             received += chunk
+        return received
 
     def _relay(self, client: socket.socket, server: socket.socket) -> None:
         """Copy bytes both ways until both sides have ended, or nothing moves."""
@@ -299,6 +291,18 @@ class HostGate:
                 return
             self._reported_refusals.add(refusal)
         self._report(f"network: {sanitise(refusal)}")
+
+
+def _asks_for_host(received: bytes, host: str) -> bool:
+    """Whether a TLS client asks for this host; False while bytes are missing. Raises `_RequestRefused` if it asks for
+    another host, or if it is not TLS."""
+    try:
+        named_host = read_server_name(received) if received else None
+    except ValueError:
+        raise _RequestRefused(f"{host} received a request that is not TLS") from None
+    if named_host is not None and named_host != host:
+        raise _RequestRefused(f"the connection to {host} asked for {sanitise(named_host) or 'no host at all'}")
+    return named_host is not None
 
 
 def _send_answer(client: socket.socket, status: str, text: str) -> None:

@@ -60,18 +60,23 @@ def find_readable_places(
     if confinement.tree is not None:
         paths.append(confinement.tree)
     path = environment.get("PATH", "")
-    for folder in path.split(os.pathsep):
-        if folder.startswith("/"):
-            paths += _installation_of(Path(folder) / "program", user)
+    absolute_folders = [folder for folder in path.split(os.pathsep) if folder.startswith("/")]
+    paths += [place for folder in absolute_folders for place in _installation_of(Path(folder) / "program", user)]
     relative = os.sep in program and not program.startswith(os.sep)  # in the command's folder, which is shown anyway
     if not relative and (executable := shutil.which(program, path=path)):
         paths += [Path(executable), *find_program_installations(Path(executable), user)]
-    for place in dict.fromkeys((confinement.tree or confinement.folder, confinement.folder)):
-        for name in TABLES["environment_folders"]:
-            if _is_accessible(place / name / "pyvenv.cfg"):
-                paths += [(place / name).resolve(), *_base_interpreters(place / name, user)]
+    paths += _virtual_environments(confinement, user)
     own_parents = {user, *user.parents}
     return [place for place in dict.fromkeys(paths) if place not in own_parents and _is_accessible(place)]
+
+
+def _virtual_environments(confinement: Confinement, user: Path) -> Iterator[Path]:
+    """The virtual environments of the project, each with the installations of its interpreters."""
+    for project in dict.fromkeys((confinement.tree or confinement.folder, confinement.folder)):
+        for name in TABLES["environment_folders"]:
+            if _is_accessible(project / name / "pyvenv.cfg"):
+                yield (project / name).resolve()
+                yield from _base_interpreters(project / name, user)
 
 
 def find_program_installations(program: Path, user: Path) -> Iterator[Path]:
@@ -130,17 +135,20 @@ def _private_entries(folder: str, *, deep: bool) -> Iterator[Path]:
     for entry in entries:
         if entry.is_symlink():
             continue
-        is_folder = entry.is_dir(follow_symlinks=False)
-        world_bits = stat.S_IROTH | stat.S_IXOTH if is_folder else stat.S_IROTH
         try:
-            mode = entry.stat(follow_symlinks=False).st_mode
+            is_private = not _is_readable_for_others(entry)
         except FileNotFoundError:
             continue
-        if mode & world_bits != world_bits:
-            if os.access(entry.path, os.R_OK):
-                yield Path(entry.path)
-        elif is_folder and deep:
+        if is_private and os.access(entry.path, os.R_OK):
+            yield Path(entry.path)
+        if not is_private and deep and entry.is_dir(follow_symlinks=False):
             yield from _private_entries(entry.path, deep=True)
+
+
+def _is_readable_for_others(entry: os.DirEntry[str]) -> bool:
+    """Whether every user may read a file, or list and enter a folder. Raises FileNotFoundError."""
+    world_bits = stat.S_IROTH | stat.S_IXOTH if entry.is_dir(follow_symlinks=False) else stat.S_IROTH
+    return entry.stat(follow_symlinks=False).st_mode & world_bits == world_bits
 
 
 def _is_accessible(path: Path) -> bool:
@@ -273,16 +281,13 @@ def _package_variables(confinement: Confinement) -> dict[str, str]:
 
 def _use_project_environment(variables: dict[str, str], confinement: Confinement) -> dict[str, str]:
     """Replace the engine's virtual environment in `variables` by that of the project, if it has one."""
-    tree = confinement.tree or confinement.folder
-    folders = [confinement.folder, tree] if confinement.prepared else [tree, confinement.folder]
-    project_env = next((place / ".venv" for place in folders if (place / ".venv" / "bin" / "python").exists()), None)
+    project_env = _find_project_environment(confinement)
     engine_env = find_own_environment()
-    path = variables.get("PATH", "").split(os.pathsep)
-    is_shared = engine_env is not None and project_env is not None and _is_same_place(engine_env, project_env)
-    if engine_env is not None and not is_shared:
-        path = remove_programs_of(path, engine_env)
-        if _is_same_place(Path(variables.get("VIRTUAL_ENV") or os.devnull), engine_env):
-            variables = {name: value for name, value in variables.items() if name != "VIRTUAL_ENV"}
+    if engine_env is not None and project_env is not None and _is_same_place(engine_env, project_env):
+        engine_env = None  # it is also the project's, and is kept
+    path = remove_programs_of(variables.get("PATH", "").split(os.pathsep), engine_env)
+    if engine_env is not None and _is_same_place(Path(variables.get("VIRTUAL_ENV") or os.devnull), engine_env):
+        variables = {name: value for name, value in variables.items() if name != "VIRTUAL_ENV"}
     if project_env is not None:
         programs = str(project_env / "bin")
         path = [programs, *(folder for folder in path if folder != programs)]
@@ -290,6 +295,13 @@ def _use_project_environment(variables: dict[str, str], confinement: Confinement
     if path == [""]:  # no PATH was inherited, and the project adds nothing to it
         return variables
     return variables | {"PATH": os.pathsep.join(path)}
+
+
+def _find_project_environment(confinement: Confinement) -> Path | None:
+    """The `.venv` of the project, None if it has none."""
+    tree = confinement.tree or confinement.folder
+    folders = [confinement.folder, tree] if confinement.prepared else [tree, confinement.folder]
+    return next((folder / ".venv" for folder in folders if (folder / ".venv" / "bin" / "python").exists()), None)
 
 
 def _is_same_place(first: Path, second: Path) -> bool:

@@ -118,8 +118,8 @@ def normalise_host(host: str) -> str:
     bare = host.strip("[]").rstrip(".").lower()
     if (address := parse_address(bare)) is not None:
         return str(address)
-    last = bare.rpartition(".")[2]
-    if not _NAME.fullmatch(bare) or last.isdigit() or re.fullmatch(r"0x[0-9a-f]*", last):
+    last_label = bare.rpartition(".")[2]
+    if not _NAME.fullmatch(bare) or last_label.isdigit() or re.fullmatch(r"0x[0-9a-f]*", last_label):
         raise ValueError(host)
     return bare
 

@@ -52,6 +52,22 @@ def plan_mounts(
     These are writable, unless the path gets another kind. The disk is read only to look at `.git`.
     """
     moved = dict(moved or {})
+    mounts: dict[Path, Mount] = {}
+    for path, kind in sorted(_kinds_of_places(confinement, readable, moved).items(), key=_depth):
+        mount = Mount(kind, path, moved.get(path, path))
+        enclosing = next((mounts[parent] for parent in path.parents if parent in mounts), None)
+        if _is_needed(mount, enclosing, confinement.tmp):
+            for pinned_mount in _pinned_mounts(mount, enclosing):
+                mounts.setdefault(pinned_mount.at, pinned_mount)
+            mounts[path] = mount
+    return list(mounts.values())
+
+
+def _kinds_of_places(
+    confinement: Confinement, readable: Iterable[Path], moved: Mapping[Path, Path]
+) -> dict[Path, MountKind]:
+    """The places that commands see or that are hidden from them, each with its kind. The later of two entries for one
+    path decides."""
     tree, folder = confinement.tree, confinement.folder
     kinds = dict.fromkeys(confinement.hidden, MountKind.HIDDEN)
     kinds |= dict.fromkeys(moved, MountKind.WRITE)
@@ -63,24 +79,21 @@ def plan_mounts(
     if confinement.tmp not in moved.values():
         own_folders.append(confinement.tmp)
     kinds |= dict.fromkeys((folder, *own_folders, *confinement.writable), MountKind.WRITE)
+    return kinds | _kinds_of_git_paths(confinement)
+
+
+def _kinds_of_git_paths(confinement: Confinement) -> dict[Path, MountKind]:
+    """The paths of git that commands may only read. If they cannot be protected, that is the whole folder."""
+    folder = confinement.folder
     if confinement.is_ephemeral:
         own_git = folder / ".git"
-        git = [] if own_git.is_symlink() or not own_git.exists() else [own_git]
-    else:
-        git, pinned = find_protected_git_paths(folder)
-        if not pinned:
-            kinds[folder] = MountKind.READ
-    kinds |= dict.fromkeys(git, MountKind.READ)
+        return {} if own_git.is_symlink() or not own_git.exists() else {own_git: MountKind.READ}
+    paths, can_be_protected = find_protected_git_paths(folder)
+    return dict.fromkeys(paths if can_be_protected else [folder], MountKind.READ)
 
-    mounts: dict[Path, Mount] = {}
-    for path, kind in sorted(kinds.items(), key=lambda item: len(item[0].parts)):
-        mount = Mount(kind, path, moved.get(path, path))
-        enclosing = next((mounts[parent] for parent in path.parents if parent in mounts), None)
-        if _is_needed(mount, enclosing, confinement.tmp):
-            for pinned_mount in _pinned_mounts(mount, enclosing):
-                mounts.setdefault(pinned_mount.at, pinned_mount)
-            mounts[path] = mount
-    return list(mounts.values())
+
+def _depth(place: tuple[Path, MountKind]) -> int:
+    return len(place[0].parts)
 
 
 def _is_needed(mount: Mount, enclosing: Mount | None, tmp: Path) -> bool:

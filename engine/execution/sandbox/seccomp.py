@@ -147,29 +147,28 @@ def make_filter(machine: str, without_namespaces: WithoutNamespaces | None = Non
     if without_namespaces is not None:
         actions |= {"shared": absent, "attributes": _SECCOMP_RET_ERRNO | errno.EOPNOTSUPP}
     for table, action in actions.items():
-        for numbers in _TABLES[table].values():
-            if (number := numbers[architecture.column]) >= 0:
-                program.return_when(_BPF_JEQ, number, action)
+        for number in _call_numbers(table, architecture).values():
+            program.return_when(_BPF_JEQ, number, action)
     if without_namespaces is not None:
         _add_passed_on_calls(program, passed_on_calls(machine, without_namespaces))
     for call in (architecture.clone, architecture.unshare):
         program.add_block(call, _argument_program(0, _BPF_JSET, (_CLONE_NEWUSER,), refused))
     for call, index in architecture.modes:
         program.add_block(call, _argument_program(index, _BPF_JSET, (_S_ISUID,), refused))
+    truncation = without_namespaces is None or without_namespaces.truncation
     for call, index in architecture.opens:
-        program.add_block(
-            call, _open_program(index, refused, truncation=without_namespaces is None or without_namespaces.truncation)
-        )
+        program.add_block(call, _open_program(index, refused, truncation=truncation))
     # The kernel compares only the lower half of the number of an ioctl, so the filter does the same.
-    numbered = (_TIOCSTI, _TIOCLINUX, *((*_SET_FILE_FLAGS, *_SET_SIGNAL_OWNER) if without_namespaces else ()))
-    program.add_block(architecture.ioctl, _argument_program(1, _BPF_JEQ, numbered, refused))
     if without_namespaces is None:
+        terminal_input = _argument_program(1, _BPF_JEQ, (_TIOCSTI, _TIOCLINUX), refused)
+        program.add_block(architecture.ioctl, terminal_input)
         program.add_block(architecture.socket, _socket_program((_AF_UNIX, _AF_INET, _AF_INET6)))
     else:
+        numbers = (_TIOCSTI, _TIOCLINUX, *_SET_FILE_FLAGS, *_SET_SIGNAL_OWNER)
+        families = (_AF_INET, _AF_INET6) if without_namespaces.network else ()
+        program.add_block(architecture.ioctl, _argument_program(1, _BPF_JEQ, numbers, refused))
         program.add_block(architecture.fcntl, _argument_program(1, _BPF_JEQ, _F_SET_OWNER, refused))
-        program.add_block(
-            architecture.socket, _socket_program((_AF_INET, _AF_INET6) if without_namespaces.network else ())
-        )
+        program.add_block(architecture.socket, _socket_program(families))
         program.add_block(architecture.socketpair, _socketpair_program())
     program.return_action(_SECCOMP_RET_ALLOW)
     return program.as_bytes()
@@ -178,10 +177,18 @@ def make_filter(machine: str, without_namespaces: WithoutNamespaces | None = Non
 def passed_on_calls(machine: str, without_namespaces: WithoutNamespaces) -> dict[str, int]:
     """The numbers of the system calls that the supervisor judges, by name. Calls that Landlock confines are left
     out."""
-    held = {*(SIGNALS if without_namespaces.signals else ()), *(("truncate",) if without_namespaces.truncation else ())}
-    column = ARCHITECTURES[machine].column
-    calls = {name: numbers[column] for name, numbers in _TABLES["passed_on"].items()}
-    return {name: call for name, call in calls.items() if call >= 0 and name not in held}
+    confined = {
+        *(SIGNALS if without_namespaces.signals else ()),
+        *(("truncate",) if without_namespaces.truncation else ()),
+    }
+    calls = _call_numbers("passed_on", ARCHITECTURES[machine])
+    return {name: call for name, call in calls.items() if name not in confined}
+
+
+def _call_numbers(table: str, architecture: Architecture) -> dict[str, int]:
+    """The numbers of the system calls in a table, by name. Calls that the architecture lacks are left out."""
+    calls = {name: numbers[architecture.column] for name, numbers in _TABLES[table].items()}
+    return {name: number for name, number in calls.items() if number >= 0}
 
 
 def _add_passed_on_calls(program: _Program, calls: Mapping[str, int]) -> None:

@@ -139,6 +139,16 @@ class ResolvedPath:
         return self.path or "."
 
 
+@frozen
+class _Place:
+    """A place on the way of a path. It is no link."""
+
+    path: str
+    status: os.stat_result | None
+    following: tuple[str, ...] = ()
+    """The names in the path after it."""
+
+
 class Jail:
     """File access confined to `folder`. A path may be relative to it, or absolute and below it.
 
@@ -196,7 +206,19 @@ class Jail:
             return resolved.status is None
 
     def _walk(self, files: Beneath, path: str, missing: _MissingFolders) -> ResolvedPath:
-        """Resolve `path` name by name."""
+        """Resolve `path`. All its folders must exist, or are treated as `missing` says."""
+        for place in self._follow_path(files, path):
+            if not place.following:
+                break
+            goes_down = ".." not in place.following
+            if place.status is None and goes_down and missing is _MissingFolders.ASSUME:
+                return _assume_path(place)
+            _enter_folder(files, place, create=goes_down and missing is _MissingFolders.CREATE)
+        return ResolvedPath(place.path, place.status)
+
+    def _follow_path(self, files: Beneath, path: str) -> Iterator[_Place]:
+        """Follow `path` and its links name by name. Yields each place on the way, and at last the place to which it
+        leads. Raises `Refusal` `bad_path`, `outside`, `git_folder`."""
         names: list[str] = []
         pending = deque(split_jail_path(path, self._roots))
         links = 0
@@ -210,28 +232,24 @@ class Jail:
             check_file_name(name)
             here = "/".join([*names, name])
             status = files.lstat(here)
-            if status is not None and stat.S_ISLNK(status.st_mode):
-                target = os.fsdecode(files.readlink(here))
-                if target.startswith("/"):
-                    parts = find_parts_below_root(split_path(target), self._roots, path)
-                    names.clear()
-                else:
-                    parts = split_path(target)
-                pending.extendleft(reversed(parts))
-                links += 1
-                if links > MAX_LINKS:
-                    raise Refusal("bad_path", f"{shorten_path(path)} leads through too many links", "use another path")
+            if status is None or not stat.S_ISLNK(status.st_mode):
+                yield _Place(here, status, tuple(pending))
+                names.append(name)
                 continue
-            if not pending:
-                return ResolvedPath(here, status)
-            if status is None and missing is _MissingFolders.ASSUME and ".." not in pending:
-                for following in pending:
-                    check_file_name(following)
-                return ResolvedPath("/".join([here, *pending]), None)
-            _enter_folder(files, here, status, create=missing is _MissingFolders.CREATE and ".." not in pending)
-            names.append(name)
+            target = os.fsdecode(files.readlink(here))
+            names = [] if target.startswith("/") else names
+            pending.extendleft(reversed(self._split_target(target, path)))
+            links += 1
+            if links > MAX_LINKS:
+                raise Refusal("bad_path", f"{shorten_path(path)} leads through too many links", "use another path")
         here = "/".join(names)
-        return ResolvedPath(here, files.lstat(here))
+        yield _Place(here, files.lstat(here))
+
+    def _split_target(self, target: str, path: str) -> list[str]:
+        """The names in the target of a link on the way of `path`. For an absolute target these are the names below the
+        folder of the jail. Raises `Refusal` `outside`."""
+        names = split_path(target)
+        return find_parts_below_root(names, self._roots, path) if target.startswith("/") else names
 
     @contextmanager
     def _files(self, path: str) -> Iterator[Beneath]:
@@ -253,16 +271,23 @@ class Jail:
             ) from error
 
 
-def _enter_folder(files: Beneath, path: str, status: os.stat_result | None, *, create: bool) -> None:
+def _assume_path(place: _Place) -> ResolvedPath:
+    """The path to which `place`, which does not exist, and the names that follow it lead."""
+    for name in place.following:
+        check_file_name(name)
+    return ResolvedPath("/".join([place.path, *place.following]), None)
+
+
+def _enter_folder(files: Beneath, place: _Place, *, create: bool) -> None:
     """Check that a folder on the way exists, or `create` it. Raises `Refusal` `not_there`."""
-    if status is None and not create:
-        raise _not_there_refusal(path)
-    if status is None:
+    if place.status is None and not create:
+        raise _not_there_refusal(place.path)
+    if place.status is None:
         with contextlib.suppress(FileExistsError):
-            files.mkdir(path)
-    elif not stat.S_ISDIR(status.st_mode):
+            files.mkdir(place.path)
+    elif not stat.S_ISDIR(place.status.st_mode):
         raise Refusal(
-            "not_there", f"{shorten_path(path)} is not a folder", "read the folder above to see what is there"
+            "not_there", f"{shorten_path(place.path)} is not a folder", "read the folder above to see what is there"
         )
 
 

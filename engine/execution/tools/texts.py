@@ -12,6 +12,7 @@ import difflib
 import re
 from collections.abc import Iterator
 from html import unescape
+from typing import NamedTuple
 
 from engine.model import Refusal
 
@@ -160,48 +161,93 @@ _HREF, _ALT = (
 )
 
 
+class _Tag(NamedTuple):
+    """A tag of a page, with the text before it. A comment has no name."""
+
+    text: str
+    """As it is in the page, with character references."""
+    name: str = ""
+    is_end: bool = False
+    """Whether it ends an element."""
+    attributes: str = ""
+
+
 def html_to_text(html: str) -> str:
     """The text of a page: its title, then words, headings, lists and links. Scripts, styles and hidden parts are left
     out."""
-    pieces = ["\n"]
-    links: list[str] = []
-    pre = False
-    for words, tag, is_end, attributes in _visible_tags(html):
-        if not pre:
-            words = re.sub(r"\s+", " ", words)
-            words = words.lstrip() if pieces[-1][-1] in " \n" else words
-        pre = (pre and tag != "pre") if is_end else (pre or tag == "pre")
-        written = (_ENDS if is_end else _STARTS).get(tag, "")
-        if tag == "a" and is_end:
-            href = links.pop() if links else ""
-            written = f" ({href})" if href else ""
-        elif tag == "a":
-            href = _attribute(_HREF, attributes)
-            links.append(href if href.startswith(("http://", "https://", "/")) else "")
-        elif tag == "img" and (alt := _attribute(_ALT, attributes)):
-            written = f"[{alt}]"
-        pieces += filter(None, [words, written])
+    page = _PageText()
+    for tag in _visible_tags(html):
+        page.add(tag)
     title = _TITLE.search(html)
-    text = "\n".join(line.rstrip() for line in "".join(pieces).split("\n"))
-    parts = [" ".join(unescape(title[1]).split()) if title else "", re.sub(r"\n{3,}", "\n\n", text).strip()]
-    return "\n\n".join(filter(None, parts))
+    return "\n\n".join(filter(None, [" ".join(unescape(title[1]).split()) if title else "", page.text()]))
 
 
-def _visible_tags(html: str) -> Iterator[tuple[str, str, bool, str]]:
-    """(text before the tag, name, whether it ends an element, attributes) of each tag outside of hidden elements."""
-    hidden, depth, place = "", 0, 0
-    for match in _TAG.finditer(f"{html}</html>"):
-        words, place = html[place : match.start()], match.end()
-        tag, is_end, attributes = (match["tag"] or "").lower(), bool(match["end"]), match["rest"] or ""
-        if hidden:
-            if tag == hidden and (is_end or tag not in _HIDDEN_ELEMENTS):
-                depth += -1 if is_end else 1
-            hidden = hidden if depth else ""
-        elif not is_end and (tag in _HIDDEN_ELEMENTS or (tag not in _OPEN_ENDED and _HIDDEN.search(attributes))):
-            hidden, depth = tag, 1
-            yield unescape(words), "", False, ""
+class _PageText:
+    """The text of a page, which grows tag by tag."""
+
+    def __init__(self) -> None:
+        self._pieces = ["\n"]
+        self._link_targets: list[str] = []
+        """The targets of the links that are open, "" for one that is not shown."""
+        self._is_preformatted = False
+
+    def add(self, tag: _Tag) -> None:
+        """Add the text before a tag, and what stands for the tag itself."""
+        text = unescape(tag.text)
+        if not self._is_preformatted:
+            text = re.sub(r"\s+", " ", text)
+            text = text.lstrip() if self._pieces[-1][-1] in " \n" else text
+        if tag.name == "pre":
+            self._is_preformatted = not tag.is_end
+        self._pieces += filter(None, [text, self._render(tag)])
+
+    def text(self) -> str:
+        """The text so far, without blank lines in a row."""
+        lines = "".join(self._pieces).split("\n")
+        return re.sub(r"\n{3,}", "\n\n", "\n".join(line.rstrip() for line in lines)).strip()
+
+    def _render(self, tag: _Tag) -> str:
+        """What stands for a tag in the text."""
+        if tag.name == "a" and tag.is_end:
+            target = self._link_targets.pop() if self._link_targets else ""
+            return f" ({target})" if target else ""
+        if tag.name == "a":
+            target = _attribute(_HREF, tag.attributes)
+            self._link_targets.append(target if target.startswith(("http://", "https://", "/")) else "")
+            return ""
+        if tag.name == "img":
+            alternative = _attribute(_ALT, tag.attributes)
+            return f"[{alternative}]" if alternative else ""
+        return (_ENDS if tag.is_end else _STARTS).get(tag.name, "")
+
+
+def _visible_tags(html: str) -> Iterator[_Tag]:
+    """The tags outside of hidden elements. The tag that begins a hidden element has only the text before it."""
+    hidden_element, depth = "", 0
+    for tag in _tags(html):
+        if depth:
+            nests = tag.name == hidden_element and (tag.is_end or tag.name not in _HIDDEN_ELEMENTS)
+            depth += (-1 if tag.is_end else 1) if nests else 0
+        elif _begins_hidden_element(tag):
+            hidden_element, depth = tag.name, 1
+            yield _Tag(tag.text)
         else:
-            yield unescape(words), tag, is_end, attributes
+            yield tag
+
+
+def _tags(html: str) -> Iterator[_Tag]:
+    """All tags of a page. One is added at the end, which has the rest of the text."""
+    place = 0
+    for match in _TAG.finditer(f"{html}</html>"):
+        yield _Tag(html[place : match.start()], (match["tag"] or "").lower(), bool(match["end"]), match["rest"] or "")
+        place = match.end()
+
+
+def _begins_hidden_element(tag: _Tag) -> bool:
+    if tag.is_end:
+        return False
+    is_marked = tag.name not in _OPEN_ENDED and _HIDDEN.search(tag.attributes) is not None
+    return is_marked or tag.name in _HIDDEN_ELEMENTS
 
 
 def _attribute(pattern: re.Pattern[str], rest: str) -> str:

@@ -242,21 +242,21 @@ class Gate:
         if call.kind == "fetch" and call.url:
             return self.page_request(parse_url(call.url), reasons)
         title = sanitise(call.title)
-        words = sanitise(call.detail) or title
+        detail = sanitise(call.detail) or title
         if call.kind in _FILE_KINDS and (call.paths or call.kind in ("read", "search")):
-            return self._files_request(call, words, reasons)
+            return self._files_request(call, detail, reasons)
         # The call is unknown. It is judged as a command, which is the most that an agent can do.
         return ToolRequest(
             "exec",
             title or f"use a tool of kind {sanitise(call.kind)}",
-            (words,),
+            (detail,),
             "true",
             f"{call.kind}:{call.title}:{call.detail}",
-            lambda: words,
+            lambda: detail,
             reasons=[*reasons, "what it does is not clear from the agent's request"],
         )
 
-    def _files_request(self, call: AgentToolCall, words: str, reasons: list[str]) -> ToolRequest:
+    def _files_request(self, call: AgentToolCall, detail: str, reasons: list[str]) -> ToolRequest:
         tool, program = _FILE_KINDS[call.kind]
         resolved = []
         for path in call.paths:
@@ -274,7 +274,7 @@ class Gate:
             resolved,
             shlex.join([program, *resolved]),
             f"{call.kind}:{':'.join(resolved) or call.title}",
-            lambda: words,
+            lambda: detail,
             wide_key=tool,
             production=() if tool == "read" else [target for path in resolved for target in self._production(path)],
             reasons=reasons,

@@ -76,7 +76,7 @@ class Toolbelt:
         out."""
         return tuple(spec for name, spec in SPECS.items() if not self._gate.unavailable_reason(name))
 
-    def call(self, name: str, arguments: Mapping[str, Any], call_id: str = "") -> ToolResult:
+    def call(self, name: str, arguments: Mapping[str, Any]) -> ToolResult:
         """Carry out a tool call of a model. A mistake of the model raises nothing; the result says what to do instead.
         Secrets are removed from the result, because it is sent to the provider (SPEC 11.1).
 

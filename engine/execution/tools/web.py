@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import wait
 from fnmatch import fnmatchcase
 from typing import Any
-from urllib.parse import quote, urlencode, urljoin, urlsplit, urlunsplit
+from urllib.parse import SplitResult, quote, urlencode, urljoin, urlsplit, urlunsplit
 
 from engine.background import run_in_thread
 from engine.config import SettingsSource
@@ -75,18 +75,25 @@ def parse_url(url: str) -> Target:
         host = host.rstrip(".")  # after IDNA, which turns other full stops into dots
     except (ValueError, UnicodeError):
         raise _bad_url(url, "is not a URL") from None
-    if parts.scheme not in DEFAULT_PORTS:
-        raise _bad_url(url, "must begin with https:// or http://")
-    if not host or re.search(r"[^a-z0-9.:_-]", host):
-        raise _bad_url(url, "names no host")
-    if parts.username is not None or parts.password is not None:
-        raise _bad_url(url, "has a user name or password in it")
+    if problem := _find_problem(parts, host, port):
+        raise _bad_url(url, problem)
     port = DEFAULT_PORTS[parts.scheme] if port is None else port
-    if port not in DEFAULT_PORTS.values() and port < 1024:
-        raise _bad_url(url, f"has port {port}, where no web server is")
     path = urlunsplit(("", "", parts.path or "/", parts.query, ""))
     path = path if path.startswith("/") and not path.startswith("//") else "/" + path.lstrip("/")
     return Target(parts.scheme, host, port, _OUTSIDE_ASCII.sub(lambda match: quote(match[0]), path))
+
+
+def _find_problem(parts: SplitResult, host: str, port: int | None) -> str:
+    """Why a URL is refused, as the end of a sentence; "" if it is not."""
+    if parts.scheme not in DEFAULT_PORTS:
+        return "must begin with https:// or http://"
+    if not host or re.search(r"[^a-z0-9.:_-]", host):
+        return "names no host"
+    if parts.username is not None or parts.password is not None:
+        return "has a user name or password in it"
+    if port is not None and port < 1024 and port not in DEFAULT_PORTS.values():
+        return f"has port {port}, where no web server is"
+    return ""
 
 
 def _bad_url(url: str, problem: str) -> Refusal:

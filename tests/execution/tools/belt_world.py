@@ -87,7 +87,7 @@ class BeltWorld:
         self.belt = Toolbelt(Gate(self.live, self.view, self.folder, policy, services))
 
     def __call__(self, tool: str, **arguments: Any) -> ToolResult:
-        return self.belt.call(tool, arguments, "call_1")
+        return self.belt.call(tool, arguments)
 
     def answer(self, tool: str, **arguments: Any) -> str:
         result = self(tool, **arguments)

@@ -222,7 +222,7 @@ class AgentLoop:
             return self._reject_call(call, f"the arguments are not JSON: {error}")
         if not isinstance(arguments, dict):
             return self._reject_call(call, "the arguments are not a JSON object")
-        return self._belt.call(name, arguments, call["id"])
+        return self._belt.call(name, arguments)
 
     def _reject_call(self, call: Message, problem: str) -> ToolResult:
         """Write a call that cannot be run into the transcript, and record it. The model receives `problem` as its

@@ -200,10 +200,7 @@ def _wait_for_child(child: int, options: Arguments, wake_read: int, listener: in
     while True:
         for ready, events in poller.poll():
             if ready == wake_read:
-                try:
-                    os.read(wake_read, 512)
-                except BlockingIOError:
-                    pass
+                _drain(wake_read)
             elif events & select.POLLIN:
                 answer_call(listener, options.calls, options.writable)
             else:
@@ -215,7 +212,12 @@ def _wait_for_child(child: int, options: Arguments, wake_read: int, listener: in
             return ended[child]
 
 
-# The worktree's .git
+def _drain(wake_read: int) -> None:
+    """Read what woke us up, so that the descriptor wakes us up again."""
+    try:
+        os.read(wake_read, 512)
+    except BlockingIOError:
+        pass
 
 
 def _read_git_file(path: str) -> bytes:
