@@ -217,8 +217,8 @@ class Profiles:
         is_edit: bool = False,
     ) -> None:
         """Write a new version of an item, newer than all stored ones. An edit of the operator is also recorded."""
-        last = find_newest_time(tx.session, leader, section, key)
-        at = tx.now if last is None else max(tx.now, last + MICROSECOND)
+        newest_at = find_newest_time(tx.session, leader, section, key)
+        at = tx.now if newest_at is None else max(tx.now, newest_at + MICROSECOND)
         self.merge_rows(tx, [make_entry(leader, section, key, body, at, self.origin, sources)], unsent=True)
         if is_edit:
             tx.record(ProfileEdited(subject=leader, section=section, key=key))
@@ -265,7 +265,7 @@ class Profiles:
         entries = [*new, *session.exec(select(ProfileEntry).where(col(ProfileEntry.leader).in_(leaders)))]
         counts = select(PatternUse.leader, PatternUse.key, func.sum(PatternUse.uses), func.max(PatternUse.last_used_at))
         counts = counts.where(col(PatternUse.leader).in_(leaders)).group_by(PatternUse.leader, PatternUse.key)
-        uses = {(leader, key): (number, last) for leader, key, number, last in session.exec(counts)}
+        uses = {(leader, key): (number, last_used) for leader, key, number, last_used in session.exec(counts)}
         profiles = {}
         for leader in leaders:
             seed = self._seed(leader)

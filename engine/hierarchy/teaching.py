@@ -100,14 +100,14 @@ class Teaching:
     def state(self, agent_id: str) -> TeachingState:
         """The time of an agent's last and next round, and the changes that a round would make. Raises `Refusal`
         `unknown_agent`."""
-        config, last, now = self._agents.config.current, self.last(), self._clock.now()
+        config, last_round, now = self._agents.config.current, self.last(), self._clock.now()
         tier = self._agents.lineage(agent_id).agent.tier
         if is_leader(tier):
             return TeachingState(
                 agent_id, config.enable_m2, None, None, reason=f"tier {tier} leads, so it is not taught"
             )
-        due = now if last is None else max(now, last + timedelta(seconds=config.m2_interval_seconds))
-        teaching = TeachingState(agent_id, config.enable_m2, last, due if config.enable_m2 else None)
+        due = now if last_round is None else max(now, last_round + timedelta(seconds=config.m2_interval_seconds))
+        teaching = TeachingState(agent_id, config.enable_m2, last_round, due if config.enable_m2 else None)
         try:
             souls = self._change(self._agents.soul_file(agent_id), agent_id)
         except (OSError, ValueError) as error:

@@ -240,14 +240,14 @@ class Adaptation:
             return drafted
 
     def _draft_and_evaluate(self) -> list[Candidate]:
-        last = self._records.last_seq()
+        last_seq = self._records.last_seq()
         with self._database.read() as session:
-            if last <= int(state.get(session, LAST_PROCESSED, 0)):
+            if last_seq <= int(state.get(session, LAST_PROCESSED, 0)):
                 return []
         ids, is_waiting = self._draft()
         self._evaluate_all()
         if not is_waiting:  # otherwise these records are processed again
-            self._database.write(lambda tx: state.put(tx, LAST_PROCESSED, last))
+            self._database.write(lambda tx: state.put(tx, LAST_PROCESSED, last_seq))
         return [row.value for row in load_candidates(self._database) if row.id in ids]
 
     def _draft(self) -> tuple[list[str], bool]:

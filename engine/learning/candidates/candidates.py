@@ -222,15 +222,15 @@ def decide_candidate(
 def undo_decision(tx: Transaction, row: CandidateRow, flow_names: Collection[str]) -> None:
     """Undo the operator's decision, if it was the last transition. Raises `Refusal` `nothing_to_undo`, and what
     `decide_candidate` raises if the candidate becomes active again."""
-    last = row.history[-1]
-    if last["move"] not in DECISIONS or last["by"] != "operator":
+    last_step = row.history[-1]
+    if last_step["move"] not in DECISIONS or last_step["by"] != "operator":
         raise Refusal(
             "nothing_to_undo",
-            f"the last change to candidate {row.id} was not one of your decisions ({last['move']})",
+            f"the last change to candidate {row.id} was not one of your decisions ({last_step['move']})",
             f"see clawpy candidates show {row.id}",
         )
-    before, detail = row.history[-2], f" ({last['reason']})" if last["reason"] else ""
-    new_status, reason = CandidateStatus(before["status"]), f"undone: {last['move']}{detail}"
+    before, detail = row.history[-2], f" ({last_step['reason']})" if last_step["reason"] else ""
+    new_status, reason = CandidateStatus(before["status"]), f"undone: {last_step['move']}{detail}"
     _add_step(tx, row, CandidateMove.UNDO, new_status, by="operator", reason=reason, flow_names=flow_names)
     row.decided_by, row.reason = before["by"], before["reason"]
     tx.record(
@@ -310,8 +310,8 @@ def list_stations(row: CandidateRow, drafted_from: Sequence[LearningRecord]) -> 
 def _corroboration_station(row: CandidateRow) -> Station:
     """The stage in which other records support a candidate."""
     if row.status is CandidateStatus.DRAFTED:
-        words = f"{row.reason}; it comes up for review from a score of {MIN_REVIEW_SCORE:.0f}"
-        return Station("corroborate", None, words, "now")
+        reason = f"{row.reason}; it comes up for review from a score of {MIN_REVIEW_SCORE:.0f}"
+        return Station("corroborate", None, reason, "now")
     step = row.last_step("move", CandidateMove.CORROBORATE)
     if step is None:
         return Station("corroborate", None, "it was rejected before", "ahead")
@@ -320,17 +320,17 @@ def _corroboration_station(row: CandidateRow) -> Station:
 
 def _decision_stations(row: CandidateRow, corroborated_at: datetime | None) -> tuple[Station, Station]:
     """The stages of review and of its result."""
-    last = row.history[-1]
+    last_step = row.history[-1]
     if row.status is CandidateStatus.REVIEW:
-        undone = f"; {last['reason']}" if row.is_undone else ""
+        undone = f"; {last_step['reason']}" if row.is_undone else ""
         review = Station("review", corroborated_at, f"needs your decision{undone}", "now")
         return review, Station("promote", None, "", "ahead")
     if not row.status.is_decided:
         return Station("review", None, "", "ahead"), Station("promote", None, "", "ahead")
-    at, reason = step_time(last), f": {last['reason']}" if last["reason"] else ""
+    at, reason = step_time(last_step), f": {last_step['reason']}" if last_step["reason"] else ""
     name = "reject" if row.status is CandidateStatus.REJECTED else "promote"
     state = "done" if row.status is CandidateStatus.ACTIVE else "failed"
-    review = Station("review", at, f"by {last['by']}", "done")
+    review = Station("review", at, f"by {last_step['by']}", "done")
     return review, Station(name, at, f"{_END_WORDS[row.status]}{reason}", state)
 
 

@@ -253,8 +253,8 @@ def _draft_flow(evidence: Evidence) -> Draft:
 
 def _flow_name(calls: Sequence[str]) -> str:
     """A name for a flow, made of the programs that it runs: `git_status_then_pytest`, at most 40 characters."""
-    words = ["_".join(re.findall(r"[a-z0-9]+", call.removeprefix("exec:").lower())) for call in calls]
-    return f"{'' if words[0][:1].isalpha() else 'run_'}{'_then_'.join(words)}"[:40].strip("_")
+    names = ["_".join(re.findall(r"[a-z0-9]+", call.removeprefix("exec:").lower())) for call in calls]
+    return f"{'' if names[0][:1].isalpha() else 'run_'}{'_then_'.join(names)}"[:40].strip("_")
 
 
 def _make_fragment(lines: Sequence[str], title: str, trust: Trust) -> Draft:
@@ -442,11 +442,11 @@ def _command(line: TranscriptLine) -> str:
     return line.text.removeprefix("exec ").strip() if line.kind == "tool" and line.text.startswith("exec ") else ""
 
 
-def _is_call_of(command: str, words: Sequence[str]) -> bool:
+def _is_call_of(command: str, call_words: Sequence[str]) -> bool:
     tokens = command.split()
-    if not words or not tokens or _failed(command) or _SHELL.search(command):
+    if not call_words or not tokens or _failed(command) or _SHELL.search(command):
         return False
-    return _program(tokens[0]) == _program(words[0]) and (len(words) == 1 or words[1] in tokens[1:])
+    return _program(tokens[0]) == _program(call_words[0]) and (len(call_words) == 1 or call_words[1] in tokens[1:])
 
 
 def _failed(call: str) -> bool:

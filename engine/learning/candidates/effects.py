@@ -162,8 +162,8 @@ def _describe_effect(effect: Effect) -> list[str]:
             patch = [line for line in effect.patch.splitlines() if not line.startswith("index ")]
             return [*failing, *advice, *patch]
         case RoutingHint():
-            where = f" of at most {effect.longest_prompt} characters" if effect.longest_prompt is not None else ""
-            return [f"prompts{where} on {effect.channel or 'any channel'}: {effect.model} ({effect.why})"]
+            limit = f" of at most {effect.longest_prompt} characters" if effect.longest_prompt is not None else ""
+            return [f"prompts{limit} on {effect.channel or 'any channel'}: {effect.model} ({effect.why})"]
         case FlowOffload():
             commands = [f"  $ {shlex.join(shlex.split(command))}" for command in effect.commands]
             return [f"flow: {effect.name} ({effect.title})", *commands]

@@ -227,17 +227,17 @@ def _read_landing(reading: Reading) -> NewRecords:
 def _read_kept_fact(reading: Reading) -> NewRecords:
     """The operator kept a fact: 65 points, 10 if it is in the operator's own words or was measured, 5 for each time
     that the same fact was kept before, up to 20."""
-    kept = reading.sources.kept_fact(reading.entry.subject) if reading.entry.payload["by"] == "operator" else None
-    if kept is None or not kept.fact:
+    kept_fact = reading.sources.kept_fact(reading.entry.subject) if reading.entry.payload["by"] == "operator" else None
+    if kept_fact is None or not kept_fact.fact:
         return
-    cause = f"fact:{'-'.join(normalise(kept.fact).split())[:80]}"
+    cause = f"fact:{'-'.join(normalise(kept_fact.fact).split())[:80]}"
     before = reading.before(RecordKind.HUMAN_APPROVAL, cause, reading.workspace_scope)
     parts = (
-        (65.0, f"you kept {quote(kept.fact, 120)} as a fact"),
-        (10.0 * (kept.trust is not Trust.QUOTED), "in your own words, or measured"),
+        (65.0, f"you kept {quote(kept_fact.fact, 120)} as a fact"),
+        (10.0 * (kept_fact.trust is not Trust.QUOTED), "in your own words, or measured"),
         (5.0 * min(4, before), _describe_earlier("the same fact was kept", before)),
     )
-    details = {"kept": reading.entry.subject, "text": kept.fact, "trust": kept.trust.value}
+    details = {"kept": reading.entry.subject, "text": kept_fact.fact, "trust": kept_fact.trust.value}
     yield reading.record(RecordKind.HUMAN_APPROVAL, reading.workspace_scope, parts, details, cause=cause)
 
 
@@ -318,11 +318,11 @@ def _read_harm(reading: Reading) -> NewRecords:
 def _read_stale_guidance(reading: Reading) -> NewRecords:
     """Guidance is older than its limit: 40 points, up to 20 for the time above the limit (all 20 at twice the limit), 2
     for each recent session with it up to 20."""
-    days, most, told, leader = reading.values("days", "most", "told", "leader")
+    days, max_days, session_count, leader = reading.values("days", "most", "told", "leader")
     parts = (
         (40.0, "it is past its age limit"),
-        (20.0 * share(days - most, most), f"{count(days, 'day')} old; the limit is {most}"),
-        (2.0 * min(10, told), f"{count(told, 'session')} used it recently"),
+        (20.0 * share(days - max_days, max_days), f"{count(days, 'day')} old; the limit is {max_days}"),
+        (2.0 * min(10, session_count), f"{count(session_count, 'session')} used it recently"),
     )
     yield reading.record(RecordKind.STALE_GUIDANCE, ("leader", leader), parts, _add_reference(reading))
 
@@ -382,8 +382,8 @@ def _count_common(files: list[str]) -> str:
     return f"{count(len(files), 'file')} in common"
 
 
-def _describe_earlier(words: str, number: int) -> str:
-    return f"{words} once before" if number == 1 else f"{words} {number} times before"
+def _describe_earlier(event: str, number: int) -> str:
+    return f"{event} once before" if number == 1 else f"{event} {number} times before"
 
 
 def _describe_cost(cost: int) -> str:

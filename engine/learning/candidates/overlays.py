@@ -195,10 +195,10 @@ class Trials(SessionFollower[OverlayRun]):
         """Store the overlays in the provenance of a prompt that is sent, including the withheld ones. Each is stored
         once for a session."""
         new = insert(OverlayRun).on_conflict_do_nothing()
+        run = {"session_id": session_id, "agent": agent, "workspace": workspace, "state": "", "at": tx.now}
         for draw in provenance.get(PROVENANCE, ()):
             values = {"overlay_id": draw["id"], "withheld": draw["withheld"], "propensity": draw["propensity"]}
-            where = {"session_id": session_id, "agent": agent, "workspace": workspace, "state": "", "at": tx.now}
-            tx.session.execute(new, values | where)
+            tx.session.execute(new, run | values)
 
     def find_repairs(self, *, agent: str, workspace: str, broken: Sequence[str], session_id: str = "") -> Sequence[str]:
         """Earlier repairs of the tests that fail now, newest first, without duplicates. A trial withholds repairs from
@@ -211,8 +211,8 @@ class Trials(SessionFollower[OverlayRun]):
         draws = self.draw(reversed(matching), session_id)
         if draws and session_id:
             provenance = {PROVENANCE: [draw.to_json() for draw in draws]}
-            where = {"session_id": session_id, "agent": agent, "workspace": workspace}
-            self._database.write(lambda tx: self.record_applied(tx, provenance, **where))
+            run = {"session_id": session_id, "agent": agent, "workspace": workspace}
+            self._database.write(lambda tx: self.record_applied(tx, provenance, **run))
         effects = (draw.overlay.effect for draw in draws if not draw.withheld)
         lines = (line for effect in effects if isinstance(effect, FixTemplate) for line in effect.repairs)
         return tuple(dict.fromkeys(lines))[:MAX_REPAIRS]

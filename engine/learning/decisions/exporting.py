@@ -137,8 +137,8 @@ class Exporter:
     def is_due(self, now: datetime) -> bool:
         """Whether to export a batch now: the last batch is a day old, and there are enough new pairs."""
         with self._database.read() as session:
-            last = state.get(session, LAST_BATCH_AT, "")
-            waited = not last or now - datetime.fromisoformat(last) >= BATCH_INTERVAL
+            last_batch_at = state.get(session, LAST_BATCH_AT, "")
+            waited = not last_batch_at or now - datetime.fromisoformat(last_batch_at) >= BATCH_INTERVAL
             return waited and len(load_pairs(session, exported=False)) >= MIN_BATCH
 
     def export_batch(self) -> ExportedFile:
@@ -266,7 +266,8 @@ def _load_approved_cards(session: Session) -> list[tuple[str, str]]:
         .order_by(col(Decision.id))
     ).all()
     return [
-        (context, format_answer(prompt, channel, confidence, why)) for prompt, channel, confidence, context, why in rows
+        (context, format_answer(prompt, channel, confidence, reasoning))
+        for prompt, channel, confidence, context, reasoning in rows
     ]
 
 

@@ -308,14 +308,14 @@ def make_bucket(low: float, high: float, persons: Iterable[CardFigures]) -> Conf
 def count_per_slice(cards: Sequence[CardFigures], since: datetime, until: datetime, zone: tzinfo) -> tuple[Slice, ...]:
     """A person's decisions from the local day of `since` to that of `until`, both included, in slices of equal length,
     oldest first. The newest slice ends with the day of `until`."""
-    first, last = since.astimezone(zone).date(), until.astimezone(zone).date()
-    days = max(1, (last - first).days + 1)
+    first_day, last_day = since.astimezone(zone).date(), until.astimezone(zone).date()
+    days = max(1, (last_day - first_day).days + 1)
     length = next((length for length in SLICE_DAYS if ceil(days / length) <= MAX_SLICES), ceil(days / MAX_SLICES))
     slices = ceil(days / length)
-    begins = [last - timedelta(days=length * (slices - index) - 1) for index in range(slices + 1)]
+    begins = [last_day - timedelta(days=length * (slices - index) - 1) for index in range(slices + 1)]
     approved, rejected = [0] * slices, [0] * slices
     for card in select_decided(cards):
-        index = slices - 1 - (last - card.at.date()).days // length
+        index = slices - 1 - (last_day - card.at.date()).days // length
         if 0 <= index < slices:
             (approved if card.counted_as == CountedAs.APPROVED else rejected)[index] += 1
     midnights = [datetime(day.year, day.month, day.day, tzinfo=zone) for day in begins]

@@ -324,14 +324,14 @@ class Habits:
     def explain(self, card: CardFeatures) -> tuple[str, ...]:
         """The reason of an estimate in one line, by the most specific level that has decisions."""
         kind, channel = card.kind, card.channel
-        for key, where in (
+        for key, circumstance in (
             (("in time", kind, channel, card.part.value), f" {_WHEN[card.part]}"),
             (("channel", kind, channel), ""),
             (("kind", kind), " on any channel"),
         ):
             approved, decided = self._explicit_counts(key)
             if decided:
-                return (f"you approved {approved} of {decided} like this{where}",)
+                return (f"you approved {approved} of {decided} like this{circumstance}",)
         return ("you have not decided on anything like this yet",)
 
     def _explicit_counts(self, key: Key) -> tuple[int, int]:

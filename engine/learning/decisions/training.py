@@ -237,14 +237,14 @@ class Training(TrainingViews):
             state = RunState.CANCELLED if job.state == "cancelled" else RunState.FAILED
             self._change_state(run.id, state, note=f"the provider says {job.status}", job=job)
 
-    def _stop(self, run: TrainingRun, api: Provider, why: str) -> None:
+    def _stop(self, run: TrainingRun, api: Provider, reason: str) -> None:
         """End the job at the provider because of the kill switch (SPEC 3.7), since it would go on costing money. A job
         that is over already is handled as usual."""
         job = self._find_job(run, api)
         if job is not None and job.state != "running":
             self._follow(self._change_state(run.id, RunState.STARTED, job_id=job.id), api)
         else:
-            self._change_state(run.id, RunState.CANCELLED, note=why, job=self._end_job(run, api))
+            self._change_state(run.id, RunState.CANCELLED, note=reason, job=self._end_job(run, api))
 
     @staticmethod
     def _find_job(run: TrainingRun, api: Provider) -> Job | None:
@@ -263,8 +263,8 @@ class Training(TrainingViews):
         pairs = split_pairs(self._exporter.load_preferences())[1][-MAX_MEASURED:]
         if len(pairs) < MIN_MEASURED:
             few = f"only {count(len(pairs), 'pair')} of the {MIN_MEASURED} needed to measure it"
-            words = f"{few}; to use it anyway: clawpy train adopt"
-            self._change_state(run.id, RunState.KEPT_OLD, note=words, held_back=len(pairs))
+            note = f"{few}; to use it anyway: clawpy train adopt"
+            self._change_state(run.id, RunState.KEPT_OLD, note=note, held_back=len(pairs))
             return
         model = f"{run.provider}:{run.model}"
         new = self._agreement(model, pairs)
@@ -272,13 +272,13 @@ class Training(TrainingViews):
         former = run.former_model if current == model else current  # adopted already, before a crash
         old = self._agreement(former, pairs) if former else COIN_TOSS
         better = may_replace(new, old)
-        words = f"agrees with {new.share:.0%} of {new.asked} held-back decisions, " + (
+        note = f"agrees with {new.share:.0%} of {new.asked} held-back decisions, " + (
             f"{former} with {old.share:.0%}" if former else "a coin toss with half"
         )
         if better:
             self._twin.adopt(model)
         self._change_state(
-            run.id, RunState.ADOPTED if better else RunState.KEPT_OLD, note=words, held_back=len(pairs),
+            run.id, RunState.ADOPTED if better else RunState.KEPT_OLD, note=note, held_back=len(pairs),
             agreement=new.share, former_agreement=old.share, former_model=former,
         )  # fmt: skip
 

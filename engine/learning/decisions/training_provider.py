@@ -53,8 +53,8 @@ class Job:
 class TrainingError(Exception):
     """Raised for a failed call. If `transient`, the call may succeed later (no network, an overloaded server)."""
 
-    def __init__(self, words: str, *, transient: bool) -> None:
-        super().__init__(words)
+    def __init__(self, message: str, *, transient: bool) -> None:
+        super().__init__(message)
         self.transient = transient
 
 
@@ -126,8 +126,8 @@ class Provider:
             return reply
         if reply.get("missing"):
             raise extra_not_installed(TRAIN)
-        words = sanitise(redact(f"{call}: {reply['error']}", [account.key]))
-        raise TrainingError(words, transient=reply["status"] in TRANSIENT_STATUSES)
+        message = sanitise(redact(f"{call}: {reply['error']}", [account.key]))
+        raise TrainingError(message, transient=reply["status"] in TRANSIENT_STATUSES)
 
     def _ask(self, request: str, timeout_s: float) -> dict[str, Any]:
         if self._process is None:

@@ -200,16 +200,17 @@ class TrainingViews:
 
     def may_start(self, now: datetime) -> bool:
         """Whether a run may begin by itself: it is due, and the cool-down after a failed or cancelled one is over."""
-        last = self._load_newest()
-        cool_down = COOL_DOWNS.get(RunState(last.state)) if last else None
-        is_cooling = last is not None and cool_down is not None and now - last.updated_at < cool_down
+        last_run = self._load_newest()
+        cool_down = COOL_DOWNS.get(RunState(last_run.state)) if last_run else None
+        is_cooling = last_run is not None and cool_down is not None and now - last_run.updated_at < cool_down
         return not self.missing(now) and not is_cooling
 
     def progress(self) -> tuple[int, int]:
         """(number of pairs that were not used for training yet, number at which the next run is due)."""
-        last = self._load_newest(USED_PAIRS, by_start=True)
+        last_run = self._load_newest(USED_PAIRS, by_start=True)
         with self._database.read() as session:
-            return count_pairs(session, after=last.pairs_to if last else 0), AGAIN_FROM if last else MIN_PAIRS
+            unused_pairs = count_pairs(session, after=last_run.pairs_to if last_run else 0)
+        return unused_pairs, AGAIN_FROM if last_run else MIN_PAIRS
 
     def view(self, now: datetime) -> TrainingView:
         """The state of training, for a screen."""
@@ -225,13 +226,13 @@ class TrainingViews:
         if self.active() is not None:
             return "a training is in progress"
         new, needed = self.progress()
-        last = self._load_newest(USED_PAIRS, by_start=True)
+        last_run = self._load_newest(USED_PAIRS, by_start=True)
         if new >= needed:
             return ""
         more = count(needed - new, "more pair")
-        if last is None:
+        if last_run is None:
             return f"{more} until the first training"
-        day = last.created_at + AGAIN_AFTER
+        day = last_run.created_at + AGAIN_AFTER
         if new and now >= day:
             return ""
         return f"{more}, or any by {day:%d %B}, until the next training"

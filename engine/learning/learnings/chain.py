@@ -192,9 +192,9 @@ class Chain:
         if not entry.may_guide:
             return
         agents = {entry.id: entry.agent for entry in self._files.entries()}
-        last = max((source.session for source in entry.promoted_from), default="")
+        latest_session = max((source.session for source in entry.promoted_from), default="")
         for agent in dict.fromkeys(agents.get(source.entry, "") for source in entry.promoted_from):
-            self.extraction.offer(replace(entry, id=f"{entry.id}@{agent}", agent=agent, session_id=last))
+            self.extraction.offer(replace(entry, id=f"{entry.id}@{agent}", agent=agent, session_id=latest_session))
 
     def promote(self, entry: LearningEntry) -> str:
         """Promote an entry from its project to all projects, as the operator decided; returns the id of the entry
@@ -255,11 +255,11 @@ class Chain:
         """Store that the project needs promotion, so that a crash does not lose it."""
         state.put(tx, PENDING_PROJECTS, sorted({*state.get(tx.session, PENDING_PROJECTS, ()), key}))
 
-    def _report_once(self, words: str, key: str = "") -> None:
+    def _report_once(self, message: str, key: str = "") -> None:
         """Report a problem that does not stop work, but only once for the same words or the same `key`."""
-        if (key or words) not in self._reported:
-            self._reported.add(key or words)
-            self._sessions.report("learnings", words)
+        if (key or message) not in self._reported:
+            self._reported.add(key or message)
+            self._sessions.report("learnings", message)
 
     def _judge(self, judged: dict[str, str]) -> None:
         """Ask the model about each project entry that is not global yet, and promote the entry if the answer is a clear

@@ -324,11 +324,11 @@ def _newest_first(entry: LearningEntry) -> tuple[float, str]:
     return (-entry.created_at.timestamp() if entry.created_at else 0.0, entry.id)
 
 
-def _parse(type: type[Parsed], value: str, what: str) -> Parsed | None:
+def _parse(type: type[Parsed], value: str, noun: str) -> Parsed | None:
     """The member of an enumeration with this value, None for ""."""
     try:
         return type(value) if value else None
     except ValueError:
         raise Refusal(
-            "bad_scope", f"there is no {what} {sanitise(value)[:40]!r}", f"one of {', '.join(type)}"
+            "bad_scope", f"there is no {noun} {sanitise(value)[:40]!r}", f"one of {', '.join(type)}"
         ) from None

@@ -160,11 +160,11 @@ class Page:
 
     def append(self, entry: str, values: Mapping[str, Value], text: str) -> None:
         """Add an entry at the end; its id must be new. `values` are its other fields."""
-        last = self.parts[-1].lines if self.parts else []
-        if last and not last[-1].endswith("\n"):
-            last[-1] += self.newline
-        if last and last[-1].strip():
-            last.append(self.newline)
+        last_lines = self.parts[-1].lines if self.parts else []
+        if last_lines and not last_lines[-1].endswith("\n"):
+            last_lines[-1] += self.newline
+        if last_lines and last_lines[-1].strip():
+            last_lines.append(self.newline)
         fields = [f"{key}: {format_value(value)}" for key, value in ({"id": entry} | dict(values)).items()]
         lines = [*(line + self.newline for line in (MARK, *fields, MARK)), *self._text_lines(text)]
         part = Part(sum(len(part.lines) for part in self.parts) + 1, lines)

@@ -311,7 +311,7 @@ def _find_near_vectors(
             cosines[(column_sides * row_sides < 0).any(axis=1)] = -1.0
             near = numpy.flatnonzero(cosines >= MIN_SIMILARITY - ROUNDING)
             nearest = near[numpy.argsort(-cosines[near], kind="stable")]
-            yield row, [columns[place] for place in nearest]
+            yield row, [columns[position] for position in nearest]
 
 
 def _stack_vectors(wordings: Sequence[_Wording], indexes: Sequence[int]) -> Any:

@@ -136,9 +136,9 @@ def findings_of_entry(entry: LedgerEntry, record: SessionRecord) -> list[Finding
             about = f"{ERRED}{tool}/{make_signature(message, cwd)}"
             return [_make_task_finding(f"`{tool}` fails here: {message}", about, OBSERVATIONS, spent)]
         case "ToolRefused" if not _denied_by_person(str(payload.get("what", "")), record):
-            what, rule = _shorten(str(payload.get("what", ""))), str(payload.get("rule", ""))
-            about = f"{REFUSED}{rule}/{make_signature(what, cwd)}"
-            text = f"`{what}` is refused here ({rule}): do without it."
+            call, rule = _shorten(str(payload.get("what", ""))), str(payload.get("rule", ""))
+            about = f"{REFUSED}{rule}/{make_signature(call, cwd)}"
+            text = f"`{call}` is refused here ({rule}): do without it."
             return [_make_institutional_finding(text, about, ESCALATION, Basis.SINGLE, spent)]
         case "WorkOverlapped":
             files = list(dict.fromkeys([*payload.get("conflicting", ()), *payload.get("files", ())]))[:MAX_PER_ENTRY]
@@ -250,16 +250,16 @@ def _read_permission(request: PermissionRequest, record: SessionRecord) -> Itera
         )
 
 
-def _denied_by_person(what: str, record: SessionRecord) -> bool:
+def _denied_by_person(call: str, record: SessionRecord) -> bool:
     """Whether a person denied it in the session, which is a finding already."""
     denied = [request for request in record.permissions if request.answer is not None and not request.answer.allows]
-    return any(what in request.title or what in request.detail for request in denied)
+    return any(call in request.title or call in request.detail for request in denied)
 
 
-def _read_rejected_work(record: SessionRecord, how: str, about: str) -> Finding:
+def _read_rejected_work(record: SessionRecord, fate: str, about: str) -> Finding:
     """The finding from work that the operator discarded or undid."""
     prompt = _shorten(record.view.prompt)
-    text = f"What was made of “{prompt}” {how}: agree on the result first."
+    text = f"What was made of “{prompt}” {fate}: agree on the result first."
     trust = Trust.OPERATOR if record.own_words else Trust.QUOTED
     impact = replace(_measure_impact(record), failure_avoided=True)
     return replace(

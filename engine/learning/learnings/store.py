@@ -246,8 +246,8 @@ class LearningFiles:
         return cached[1]
 
     def _parse(self, path: str, file: Path) -> PageContents:
-        place = page_location(path)
-        assert place is not None, "only pages are read"
+        location = page_location(path)
+        assert location is not None, "only pages are read"
         try:
             page = Page(read_plain(file, MAX_PAGE_BYTES), path)
         except FileNotFoundError:
@@ -259,7 +259,7 @@ class LearningFiles:
             errors.append(f"{path} has no entry; an entry begins with front matter between two lines with ---")
         for part in page.entries:
             try:
-                entries.append(read_entry(part, path, *place))
+                entries.append(read_entry(part, path, *location))
             except ValueError as error:
                 errors.append(f"{path} {error}")
         return PageContents(path, tuple(entries), tuple(errors))
