@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 import io
 import json
+import os
 import shlex
 import sys
 import time
@@ -122,7 +123,9 @@ def numbered_lines(name: str) -> Iterator[tuple[int, str]]:
                 yield number, line
     except OSError as error:
         message = f"{name} cannot be read: {error.strerror}"
-        raise engine.Refusal("no_file", message, "name a file of JSON lines") from error
+        raise engine.Refusal(
+            "no_file", message, "name a file of JSON lines, such as chats.jsonl, or - for stdin"
+        ) from error
 
 
 MAX_PIECE_LINES = 200
@@ -136,8 +139,15 @@ MAX_BAD_LINES = 1_000
 SETTLE_S = 2.0
 
 
+def is_sentence(name: str) -> bool:
+    """Whether the argument of `remember` is a text to store: it has several words, and is no file of JSON lines."""
+    is_file_name = name.lower().endswith((".jsonl", ".json")) or os.path.lexists(name)
+    return len(name.split()) > 1 and not is_file_name
+
+
 def remember(name: str, common: CommonOptions, *, opener: Callable[..., Any], wait: bool) -> dict[str, Any]:
-    """Store the lines of the file `name` in memory, `-` for standard input; returns the document of the verb.
+    """Store the lines of the file `name` in memory, `-` for standard input, or the sentence `name` itself; returns the
+    document of the verb.
 
     Raises `Refusal`: `no_file`, `not_text`, and those of the engine. Lines that were acknowledged before that stay
     stored.
@@ -147,7 +157,10 @@ def remember(name: str, common: CommonOptions, *, opener: Callable[..., Any], wa
     started = time.monotonic()
     counts = {"remembered": 0, "known": 0, "badLines": 0}
     bad: list[dict[str, Any]] = []
-    source = "stdin" if name == "-" else Path(name).name[:200]
+    if is_sentence(name):
+        source, lines = "command line", iter([(1, json.dumps({"text": name}))])
+    else:
+        source, lines = "stdin" if name == "-" else Path(name).name[:200], numbered_lines(name)
     answer: dict[str, Any] = {"missing": 0, "trouble": ""}
 
     def report_bad(line: dict[str, Any]) -> None:
@@ -160,7 +173,7 @@ def remember(name: str, common: CommonOptions, *, opener: Callable[..., Any], wa
         Console(stderr=True).status("Reading…") as progress,
         engine.connect(common.home, workspaces=common.all(), opener=opener) as ask,
     ):
-        for piece in split_lines(_lines_that_fit(name, report_bad), MAX_PIECE_LINES):
+        for piece in split_lines(_lines_that_fit(lines, report_bad), MAX_PIECE_LINES):
             answer = ask("remember", {"lines": list(piece.values()), "first": min(piece), "source": source})
             counts["remembered"] += answer["remembered"]
             counts["known"] += answer["known"]
@@ -181,10 +194,12 @@ def remember(name: str, common: CommonOptions, *, opener: Callable[..., Any], wa
     }
 
 
-def _lines_that_fit(name: str, report_bad: Callable[[dict[str, Any]], object]) -> Iterator[tuple[int, str]]:
-    """The numbered lines of a file. One that is too long is reported and becomes an empty line, because the engine
+def _lines_that_fit(
+    lines: Iterable[tuple[int, str]], report_bad: Callable[[dict[str, Any]], object]
+) -> Iterator[tuple[int, str]]:
+    """Numbered `lines` of JSON. One that is too long is reported and becomes an empty line, because the engine
     counts lines too."""
-    for number, line in numbered_lines(name):
+    for number, line in lines:
         if len(json.dumps(line)) > MAX_LINE_BYTES:
             report_bad({"line": number, "message": f"{len(line):,} characters is too long", "kept": False})
             line = ""

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from clawpy_console.cli.batch import is_sentence
 from tests.cli.conftest import Clawpy
 
 
@@ -56,3 +60,38 @@ def test_a_byte_that_is_no_text_spoils_no_file_of_objects(clawpy: Clawpy, tmp_pa
     (tmp_path / "lines.jsonl").write_bytes(b'{"command": "ls \xff"}\n\xff\n{"command": "ls"}\n')
     answers = [json.loads(line) for line in clawpy("check", "--batch", str(tmp_path / "lines.jsonl")).out.splitlines()]
     assert [answer.get("verdict") for answer in answers] == ["allow", None, "allow"]
+
+
+@pytest.mark.parametrize(
+    ("argument", "is_text"),
+    [
+        ("Releases are on Fridays.", True),
+        ("see README.md first", True),
+        ("my chats.jsonl", False),
+        ("a file with spaces", False),
+        ("Fridays", False),
+        ("-", False),
+    ],
+)
+def test_a_sentence_is_remembered_and_a_file_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, argument: str, is_text: bool
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a file with spaces").write_text("{}")
+    assert is_sentence(argument) == is_text
+
+
+def test_the_sentence_is_one_line_of_a_conversation(clawpy: Clawpy, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[dict[str, Any]] = []
+
+    @contextmanager
+    def connect(*_: object, **__: object) -> Iterator[Any]:
+        def ask(verb: str, arguments: dict[str, Any]) -> dict[str, Any]:
+            asked.append(arguments)
+            return {"remembered": 1, "known": 0, "bad": [], "missing": 0, "trouble": ""}
+
+        yield ask
+
+    monkeypatch.setattr("engine.connect", connect)
+    assert clawpy("remember", 'Releases are on "Fridays".', "--no-wait").code == 0
+    assert asked == [{"lines": ['{"text": "Releases are on \\"Fridays\\"."}'], "first": 1, "source": "command line"}]
