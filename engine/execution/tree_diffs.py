@@ -256,8 +256,8 @@ def commit_diff(git: Git, *, base: str, result: str, message: str, at: datetime)
     if merge.conflicts:
         raise Refusal(
             "conflict",
-            f"it builds on changes that HEAD does not have: {join_paths(merge.conflicts)}",
-            "commit your own work first, or land it instead",
+            f"no branch was made: it builds on changes that HEAD does not have: {join_paths(merge.conflicts)}",
+            "commit your own changes of these files and try again, or land it instead",
         )
     if merge.tree == onto:
         raise Refusal("nothing_to_commit", "HEAD has all of it already", "discard it")

@@ -12,7 +12,7 @@ import itertools
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import date
 from pathlib import PurePosixPath
 from typing import Final
@@ -20,6 +20,7 @@ from typing import Final
 from engine.files import read_table
 from engine.frozen import frozen
 from engine.git import Git
+from engine.model.text import count, join_names
 
 CONFLICT_MARKER: Final = "conflict marker"
 TODOS: Final = frozenset({"TODO", "FIXME"})
@@ -40,6 +41,18 @@ class _Debugging:
     kind: str
     suffixes: tuple[str, ...]
     pattern: re.Pattern[str]
+
+
+_CODE_KINDS: Final = frozenset({"console.log", ".only", "dbg!"})
+"""Kinds whose name is code; it has no plural."""
+
+
+def count_kinds(kinds: Iterable[str]) -> str:
+    """How many leftovers there are of each kind, the most frequent first: ``3 breakpoints and 1 `console.log` ``."""
+    numbers = Counter(kinds).most_common()
+    return join_names(
+        [f"{number} `{kind}`" if kind in _CODE_KINDS else count(number, kind) for kind, number in numbers]
+    )
 
 
 _TABLE: Final = read_table(__file__, "leftovers.toml")

@@ -189,7 +189,9 @@ def test_changes_that_build_on_uncommitted_work_are_not_branched(world: World) -
     world.write("a.txt", "1\n2\nmine\n")
     change_set = world.make_change(file_edit("a.txt", "1\n2\nmine too\n"))
 
-    assert "a.txt" in refused("conflict", lambda: change_set.branch()).message
+    assert refused("conflict", lambda: change_set.branch()).message == (
+        "no branch was made: it builds on changes that HEAD does not have: a.txt"
+    )
     assert change_set.now.state is ChangeState.WAITING
 
 

@@ -9,6 +9,7 @@ import pytest
 from engine.git import Git
 from engine.git.leftovers import (
     QuarantinedTest,
+    count_kinds,
     is_secret_file,
     read_quarantined_tests,
     removable_lines,
@@ -47,6 +48,18 @@ from tests.git.test_unpushed import TOKEN
 )
 def test_debugging_markers_and_todos_in_a_line(path: str, line: str, kinds: list[str]) -> None:
     assert [hit.kind for hit in scan_line(path, line)] == kinds
+
+
+@pytest.mark.parametrize(
+    ("kinds", "words"),
+    [
+        (["breakpoint"] * 3, "3 breakpoints"),
+        (["console.log", "console.log", "debug print"], "2 `console.log` and 1 debug print"),
+        (["TODO", "conflict marker"], "1 TODO and 1 conflict marker"),
+    ],
+)
+def test_leftovers_are_counted_in_plain_words(kinds: list[str], words: str) -> None:
+    assert count_kinds(kinds) == words
 
 
 def test_tests_in_quarantine(repository: Repository) -> None:

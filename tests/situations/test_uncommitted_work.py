@@ -191,7 +191,7 @@ def test_a_breakpoint_that_is_not_committed(monday: Situation) -> None:
 
     done = monday.approve(first)
     assert done.outcome == PROBLEM_FOUND, "it ran to its end"
-    assert done.summary == "1 leftover (breakpoint): cart.py:2"
+    assert done.summary == "1 breakpoint: cart.py:2"
     assert "breakpoint()" in monday.transcript(done)
 
     then = monday.first("remove_leftovers")
@@ -232,7 +232,7 @@ def test_conflict_markers_block_others(monday: Situation) -> None:
     monday.git("add", "rates.py")
     first = monday.first("leftovers", Tier.BLOCKS)
     done = monday.approve(first)
-    assert done.summary == "1 leftover (conflict marker): rates.py:1"
+    assert done.summary == "1 conflict marker: rates.py:1"
     assert "Next: resolve rates.py:1 in your editor" in monday.transcript(done)
     assert "remove_leftovers" not in monday.kinds()
 

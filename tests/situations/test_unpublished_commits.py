@@ -29,7 +29,7 @@ def test_a_key_in_an_unpushed_commit(monday: Situation) -> None:
     assert first.reasoning == "It came in with “Upload to the bucket”, which no remote has yet."
 
     done = monday.approve(first)
-    assert done.summary.startswith("Do not push: 1 likely secret, the first in shop/Zugänge prod.py:2")
+    assert done.summary.startswith("Do not push: 1 likely secret in shop/Zugänge prod.py:2")
     transcript = monday.transcript(done)
     assert f"edit {culprit[:10]}" in transcript
     assert "git rebase -i origin/main" in transcript
@@ -70,7 +70,7 @@ def test_a_key_in_a_file_whose_name_reads_like_a_command(monday: Situation) -> N
     [problem] = monday.engine.card_cycle.remarks().values()
     assert problem == "do not push yet: x; rm -rf ~/conf.py:2 holds an AWS access key"
     done = monday.approve(first)
-    assert done.summary.startswith("Do not push: 1 likely secret, the first in x; rm -rf ~/conf.py:2")
+    assert done.summary.startswith("Do not push: 1 likely secret in x; rm -rf ~/conf.py:2")
 
 
 @pytest.mark.long
@@ -96,7 +96,7 @@ def test_a_key_staged_for_the_first_commit(monday: Situation) -> None:
     card = monday.first("secret")
     assert card.assignment.prompt == "Do not commit yet: config.yml:2 holds an AWS access key"
     done = monday.approve(card)
-    assert (done.outcome, done.summary) == (PROBLEM_FOUND, "Do not commit: 1 likely secret, the first in config.yml:2")
+    assert (done.outcome, done.summary) == (PROBLEM_FOUND, "Do not commit: 1 likely secret in config.yml:2")
     assert "move the secret out of the file" in monday.transcript(done)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Annotated
@@ -23,7 +22,7 @@ from engine.execution.runners.flows.suite_runs import (
 from engine.execution.runners.toolchains.installing import linked_packages
 from engine.execution.runners.toolchains.projects import find_projects, project_of
 from engine.files import read_plain
-from engine.git.leftovers import CONFLICT_MARKER, TODOS, removable_lines, scan_line, without_lines
+from engine.git.leftovers import CONFLICT_MARKER, TODOS, count_kinds, removable_lines, scan_line, without_lines
 from engine.git.own_changes import LocatedLeftover, Mention, OwnChanges, own_changes, read_text
 from engine.git.reader import GitReader
 from engine.model import CheckResult
@@ -100,9 +99,8 @@ def _show_leftover(job: Job, finding: LocatedLeftover, text: str) -> None:
 
 
 def _summarise_leftovers(findings: tuple[LocatedLeftover, ...]) -> str:
-    kinds = Counter(finding.kind for finding in findings)
-    numbers = ", ".join(f"{number} {kind}" if number > 1 else kind for kind, number in kinds.items())
-    return f"{count(len(findings), 'leftover')} ({numbers}): {join_names([finding.place for finding in findings], 3)}"
+    places = join_names([finding.place for finding in findings], 3)
+    return f"{count_kinds(finding.kind for finding in findings)}: {places}"
 
 
 class RemoveLeftovers(Flow):

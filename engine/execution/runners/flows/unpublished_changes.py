@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from pathlib import PurePosixPath
@@ -16,7 +16,7 @@ from engine.execution.runners.flows.git_steps import resolve_commit
 from engine.execution.runners.toolchains.tool_table import TEST_FILE
 from engine.files import read_plain
 from engine.frozen import frozen
-from engine.git.leftovers import SECRET
+from engine.git.leftovers import SECRET, count_kinds
 from engine.git.state import FileState, is_byproduct, read_status
 from engine.git.unpushed import (
     MAX_COMMITS,
@@ -167,7 +167,8 @@ def _finding_facts(finding: UnpushedProblem) -> Facts:
 
 def _describe_serious(secrets: list[UnpushedProblem], files: list[UnpushedProblem]) -> list[str]:
     """Sentences about what must not be pushed, without full stops."""
-    parts = [f"{count(len(secrets), SECRET)}, the first in {finding_place(secrets[0])}"] if secrets else []
+    first_of_several = ", the first" if len(secrets) > 1 else ""
+    parts = [f"{count(len(secrets), SECRET)}{first_of_several} in {finding_place(secrets[0])}"] if secrets else []
     if files:
         first = files[0]
         more = f", and {count(len(files) - 1, 'other file')}" if len(files) > 1 else ""
@@ -181,10 +182,8 @@ def _describe_serious(secrets: list[UnpushedProblem], files: list[UnpushedProble
 
 def _describe_leftovers(findings: list[UnpushedProblem]) -> list[str]:
     """A sentence with the numbers of the leftovers among the findings, if there are any."""
-    numbers = Counter(finding.kind for finding in findings if not finding.is_secret and finding.line)
-    if not numbers:
-        return []
-    return [f"{', '.join(f'{number} {kind}' for kind, number in numbers.most_common())} to look at"]
+    kinds = [finding.kind for finding in findings if not finding.is_secret and finding.line]
+    return [f"{count_kinds(kinds)} to look at"] if kinds else []
 
 
 MAX_COUNTED_BYTES = 1_000_000
