@@ -81,10 +81,11 @@ def main(home: Home | None, workspaces: Sequence[str], serve: Callable[[socket.s
     deadline = 0.0
     while True:
         try:
-            connection, child = attach(home, workspaces) if home else None, 0
+            connection = attach(home, workspaces) if home else None
         except Refused as refused:
             print(refused, file=sys.stderr)
             return 1
+        child = 0
         if connection is None:
             connection, theirs = socket.socketpair()
             child = os.fork()
@@ -98,17 +99,22 @@ def main(home: Home | None, workspaces: Sequence[str], serve: Callable[[socket.s
             end = Client(connection).run()
         if not deadline or time.monotonic() - began > TIMEOUT_S:  # a console was shown: this is a new try
             deadline = time.monotonic() + TIMEOUT_S
+        if end is not None and end.again and home and time.monotonic() < deadline:
+            _wait_for_start(home, deadline)
+            continue
         if end is None:
             end = ClientEnd(1, _ended_text(home, child))
-        elif end.again and home and time.monotonic() < deadline:
-            while _is_engine_starting(home) and time.monotonic() < deadline:
-                time.sleep(0.05)
-            continue
         elif end.again:
             end = ClientEnd(1, _not_answering_text(home))
         if end.text:
             print(end.text, file=sys.stderr)
         return end.code
+
+
+def _wait_for_start(home: Home, deadline: float) -> None:
+    """Wait until the engine that takes the home listens, at most until `deadline`."""
+    while _is_engine_starting(home) and time.monotonic() < deadline:
+        time.sleep(0.05)
 
 
 class Refused(Exception):

