@@ -251,29 +251,31 @@ def check_agents(home: Home, settings: Settings) -> Check:
 
 def coding_agent_checks(home: Home, settings: Settings) -> list[Check]:
     """Coding agents in the settings, and those that are installed and could serve a channel (SPEC 9.8)."""
-    from engine.execution.runners.acp.agents import describe_agent, find_agents
+    from engine.execution.runners.acp.agents import find_agents
 
-    checks = []
-    for name, section in settings.acp.items():
-        agent = describe_agent(name, section.command, home.data)
-        runner = f"{ACP}{name}"
-        serves = [channel for channel, line in settings.channels.items() if runner in (line.runner, *line.fallback)]
-        message = f"{agent.title} serves {', '.join(serves) or 'no channel'}"
-        if shutil.which(section.command[0]) is None:
-            fix = f"install it, or fix [acp.{name}]"
-            checks.append(Check("coding agent", WARN, f"{message}; `{section.command[0]}` is not on the PATH", fix))
-        else:
-            reach = ", ".join(section.hosts) or "none"
-            words = f"{message}; network: {reach}; to log in, if needed: {agent.login}"
-            checks.append(Check("coding agent", OK, words))
+    checks = [_check_coding_agent(home, settings, name) for name in settings.acp]
     for agent in find_agents(home.data):
         if agent.name not in settings.acp:
             fix = agent.missing or f"clawpy agents serve CHANNEL {agent.name}"
             lacks = " without its adapter" if agent.missing else ""
-            checks.append(
-                Check("coding agent", OK, f"{agent.title} is installed{lacks} and could serve a channel", fix)
-            )
+            message = f"{agent.title} is installed{lacks} and could serve a channel"
+            checks.append(Check("coding agent", OK, message, fix))
     return checks
+
+
+def _check_coding_agent(home: Home, settings: Settings, name: str) -> Check:
+    """Whether the program of a coding agent in the settings is installed, and the channels that it serves."""
+    from engine.execution.runners.acp.agents import describe_agent
+
+    section, runner = settings.acp[name], f"{ACP}{name}"
+    agent = describe_agent(name, section.command, home.data)
+    serves = [channel for channel, line in settings.channels.items() if runner in (line.runner, *line.fallback)]
+    message = f"{agent.title} serves {', '.join(serves) or 'no channel'}"
+    if shutil.which(section.command[0]) is None:
+        fix = f"install it, or fix [acp.{name}]"
+        return Check("coding agent", WARN, f"{message}; `{section.command[0]}` is not on the PATH", fix)
+    reach = ", ".join(section.hosts) or "none"
+    return Check("coding agent", OK, f"{message}; network: {reach}; to log in, if needed: {agent.login}")
 
 
 # The verb `key`

@@ -47,11 +47,7 @@ def status(document: Document) -> Lines:
         yield f"  last state: {document['state']} {since}"
     yield from field_lines(map(_hold, holds))
     yield from _cost(document["crossPollStatus"])
-    phase = document["phase"]
-    if phase["number"] > 0:
-        yield f"  phase {phase['number']}, {count(phase['decisions'], 'decision')}; {phase['reason']}"
-    elif phase["learning"]:
-        yield f"  {phase['learning']}"
+    yield from _phase(document["phase"])
     if document["byItself"]["words"]:
         yield f"  {document['byItself']['words']}"
     silent, coming = document["silenceSeconds"], document["nextCycleAt"]
@@ -60,12 +56,7 @@ def status(document: Document) -> Lines:
     yield f"  {count(document['pending'], 'card')} pending"
     for problem in document["problems"]:
         yield f"  {wants('problem')}  {workspace_name(problem['workspace'])}: {one_line(problem['text'])}"
-    gateway = document.get("gateway") or {}
-    if gateway.get("url"):
-        listen = f", {count(gateway['clients'], 'client')}" if gateway["clients"] else ""
-        yield f"  gateway {gateway['url']}  {dim(gateway['words'] + listen)}"
-    elif gateway.get("words", "off") != "off":
-        yield f"  {wants('gateway')} {gateway['words']}"
+    yield from _gateway(document.get("gateway") or {})
     if document["keysInFile"]:
         yield f"  {wants(document['keysInFile'])}"
     yield from _since(document["since"])
@@ -74,6 +65,22 @@ def status(document: Document) -> Lines:
     for decision in document["decisions"]:
         decision_words = states.DECISION_LABELS.get(decision["signal"], decision["signal"])
         yield dim(f"  {time(decision['decidedAt'])}  {decision_words}  {one_line(decision['prompt'])}")
+
+
+def _phase(phase: Document) -> Lines:
+    if phase["number"] > 0:
+        yield f"  phase {phase['number']}, {count(phase['decisions'], 'decision')}; {phase['reason']}"
+    elif phase["learning"]:
+        yield f"  {phase['learning']}"
+
+
+def _gateway(gateway: Document) -> Lines:
+    """The address of the gateway, or why it does not listen; no lines if it is off."""
+    if gateway.get("url"):
+        listen = f", {count(gateway['clients'], 'client')}" if gateway["clients"] else ""
+        yield f"  gateway {gateway['url']}  {dim(gateway['words'] + listen)}"
+    elif gateway.get("words", "off") != "off":
+        yield f"  {wants('gateway')} {gateway['words']}"
 
 
 def _cost(spent: Document) -> Lines:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 
 from clawpy_console.cli.printing.cards import cards
@@ -197,32 +197,43 @@ def forget(document: Document) -> Lines:
 
 def learnings(document: Document) -> Lines:
     """Learnings, one learning, the scopes, or the result of an action."""
-    if "predictions" in document:
-        yield from cards(document)
-        if omitted := document["leftOut"]:
-            yield dim(f"{count(omitted, 'older one')} left out: the card is full")
-    elif "learning" in document:
-        learning = document["learning"]
-        yield _head(learning)
-        yield from field_lines((*learning_fields.learning_fields(learning, datetime.now(UTC)), *_links(learning)))
-    elif "scopes" in document:
-        for learning in document["scopes"]:
-            yield from _scope(learning)
-        if not document["scopes"]:
-            yield "Nothing learned yet."
-    elif "retired" in document:
-        yield from _retracted(document)
-    elif "judged" in document:
-        yield from _chain(document)
-    elif "kept" in document:
-        yield f"{good('It stays valid.')}  {_head(document['kept'])}"
-    elif "promoted" in document:
-        yield f"{good('It now applies in all projects.')}  {_head(document['promoted'])}"
-    else:
-        for learning in document["learnings"]:
-            yield from _listed(learning)
-        if not document["learnings"]:
-            yield "Nothing learned here yet beyond single sessions: see `clawpy learnings scopes`"
+    printer = next((printer for key, printer in _RESULTS.items() if key in document), _learnings_here)
+    return printer(document)
+
+
+def _learnings_here(document: Document) -> Lines:
+    for learning in document["learnings"]:
+        yield from _listed(learning)
+    if not document["learnings"]:
+        yield "Nothing learned here yet beyond single sessions: see `clawpy learnings scopes`"
+
+
+def _written(document: Document) -> Lines:
+    """The card that writes learnings into a file."""
+    yield from cards(document)
+    if omitted := document["leftOut"]:
+        yield dim(f"{count(omitted, 'older one')} left out: the card is full")
+
+
+def _one_learning(document: Document) -> Lines:
+    learning = document["learning"]
+    yield _head(learning)
+    yield from field_lines((*learning_fields.learning_fields(learning, datetime.now(UTC)), *_links(learning)))
+
+
+def _scopes(document: Document) -> Lines:
+    for scope in document["scopes"]:
+        yield from _scope(scope)
+    if not document["scopes"]:
+        yield "Nothing learned yet."
+
+
+def _kept(document: Document) -> Lines:
+    yield f"{good('It stays valid.')}  {_head(document['kept'])}"
+
+
+def _promoted(document: Document) -> Lines:
+    yield f"{good('It now applies in all projects.')}  {_head(document['promoted'])}"
 
 
 def _listed(learning: Document) -> Lines:
@@ -299,6 +310,18 @@ def _chain(document: Document) -> Lines:
 
 CHAIN_RESULTS = {"promoted": "promoted", "reinforced": "repeated", "compacted": "merged"}
 """The results of the promotion chain, each with its word."""
+
+
+_RESULTS: Mapping[str, Callable[[Document], Lines]] = {
+    "predictions": _written,
+    "learning": _one_learning,
+    "scopes": _scopes,
+    "retired": _retracted,
+    "judged": _chain,
+    "kept": _kept,
+    "promoted": _promoted,
+}
+"""By a name that only this document has: the function that prints it. The first that fits counts."""
 
 
 NEXT = {

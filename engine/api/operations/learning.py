@@ -84,10 +84,16 @@ def learnings(
         where = "" if scope == LearningScope.GLOBAL.value else workspace
         entries = service.entries(scope, where, session, kind, words, limit)
         return {"workspace": workspace, "learnings": document(entries)}
+    listed = _learnings_for_workspace(engine, workspace, kind, words, limit)
+    return {"workspace": workspace, "learnings": listed[:limit]}
+
+
+def _learnings_for_workspace(engine: Services, workspace: str, kind: str, words: str, limit: int) -> list[Document]:
+    """The active learnings of a project and of all projects, then accepted findings that have another lesson."""
     entries = [
         entry
         for level, where in ((LearningScope.PROJECT, workspace), (LearningScope.GLOBAL, ""))
-        for entry in service.entries(level.value, where, "", kind, words, limit)
+        for entry in engine.learnings.entries(level.value, where, "", kind, words, limit)
         if entry.active
     ]
     lessons = {entry.lesson for entry in entries}
@@ -97,7 +103,7 @@ def learnings(
         if not lessons & {learnt.pattern, lesson_id(learnt.text)}
         and all(word in learnt.text.casefold() for word in words.casefold().split())
     ]
-    return {"workspace": workspace, "learnings": document([*entries, *taught][:limit])}
+    return list(document([*entries, *taught]))
 
 
 def _lesson_uses(engine: Services, lesson: str) -> Document:

@@ -189,16 +189,22 @@ def _prompt_part(part: PromptPart, objections: Sequence[str]) -> Document:
 
 
 def _find_call(calls: list[ModelCall], named: object, session_id: str) -> ModelCall:
-    number = named if isinstance(named, int) and not isinstance(named, bool) else None
-    if isinstance(named, str):
-        for call in calls:
-            if call.id == named:
-                return call
-        number = int(named) if named.isdecimal() and len(named) < 9 else None
-    if number is None or not 1 <= number <= len(calls):
+    """The call with this id or number. Raises `Refusal` `unknown_call`."""
+    call_with_id = next((call for call in calls if call.id == named), None)
+    if call_with_id is not None:
+        return call_with_id
+    number = _call_number(named)
+    if not 1 <= number <= len(calls):
         many = f"it made {len(calls)}" if calls else "it made no model calls: a flow runs without a model"
         raise Refusal("unknown_call", f"{session_id} has no such call; {many}", "count from 1: clawpy xray ID --call 1")
     return calls[number - 1]
+
+
+def _call_number(named: object) -> int:
+    """The number of a call, 0 for something else."""
+    if isinstance(named, str):
+        return int(named) if named.isdecimal() and len(named) < 9 else 0
+    return named if isinstance(named, int) and not isinstance(named, bool) else 0
 
 
 @operation(marks_presence=True)
