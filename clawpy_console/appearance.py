@@ -136,9 +136,20 @@ def find_problems(settings: Mapping[str, Any], home: Home) -> list[Refusal]:
     except Refusal as refusal:
         refusals.append(refusal)
     for bad_keys in check_keymap(settings["keys"])[1]:
-        place = home.setting_place("keys", bad_keys.action_id)
+        place = _place_in_file(home, ("keys", bad_keys.action_id))
         refusals.append(Refusal(bad_keys.code, f"{place}: {bad_keys.message}", bad_keys.fix))
     return refusals
+
+
+def _place_in_file(home: Home, key: tuple[str, ...]) -> str:
+    """`FILE:LINE` of a key in the settings file; without the line if the file does not have the key."""
+    from engine.config.settings_file import find_line  # not before the first frame
+
+    try:
+        line = find_line(home.config_file.read_text(encoding="utf-8-sig"), key)
+    except (OSError, ValueError):
+        line = 0
+    return f"{home.config_file}:{line}" if line else str(home.config_file)
 
 
 def check_setting(key: str, value: str, home: Home) -> None:

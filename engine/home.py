@@ -97,16 +97,6 @@ class Home:
             return {}
         return section if isinstance(section, dict) else {}
 
-    def setting_place(self, *key: str) -> str:
-        """`FILE:LINE` of a key in the settings file; without the line if the file does not have the key."""
-        from engine.config.settings_file import find_line
-
-        try:
-            line = find_line(self.config_file.read_text(encoding="utf-8-sig"), key)
-        except (OSError, ValueError):
-            line = 0
-        return f"{self.config_file}:{line}" if line else str(self.config_file)
-
     def paths(self) -> dict[str, str]:
         """All paths by name, as in `paths` of `doctor --json`."""
         return {
