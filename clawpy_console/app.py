@@ -1,14 +1,13 @@
 """The console's app: opens the engine after the first frame, keeps the state up to date, has the global actions.
 
-Before the first frame only Textual and the light modules of the engine are imported; a test checks that.
-"""
+Before the first frame only Textual and the light modules of the engine are imported; a test checks that."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
@@ -24,20 +23,22 @@ from clawpy_console.appearance import Appearance
 from clawpy_console.attach.host import Host
 from clawpy_console.bridge import Bridge, EngineChanged, toasts_of
 from clawpy_console.card_controller import CardConsole, CardController
+from clawpy_console.console import StopKey
 from clawpy_console.external_programs import notify_in_terminal, set_terminal_title
 from clawpy_console.keys import bindings, shown_key
-from clawpy_console.presence import Presence
 from clawpy_console.screens.base import ConsoleScreen
 from clawpy_console.screens.mission import MissionScreen
 from clawpy_console.state import TOPICS
-from clawpy_console.stop_key import StopKey
 from clawpy_console.widgets.base_screen import BaseScreen, type_into
-from clawpy_console.widgets.status import gravest_hold
+from clawpy_console.widgets.frame import gravest_hold
 from engine.home import Home
 from engine.model import Refusal
 
 if TYPE_CHECKING:
+    from textual.content import Content
+
     from clawpy_console.attach.terminal import Terminal
+    from clawpy_console.console import Console
     from engine import Engine
 
 
@@ -155,12 +156,12 @@ class ConsoleApp(CardConsole):
     async def _import_ahead(self) -> None:
         """Import the report of a crash, because an update may replace the program's files while it runs. Then import
         the dialogs that are opened first, so that their key is quick."""
-        for module in ("attach.crash_report", "screens.card_details", "dialogs.prompt", "dialogs.question"):
+        for module in ("attach.crash_report", "screens.card_details", "dialogs.prompt"):
             await asyncio.to_thread(import_module, f"clawpy_console.{module}")
 
     def _cannot_open(self, refusal: Refusal) -> None:
         """Show why the engine could not be opened, and how to fix it."""
-        from clawpy_console.dialogs.question import Answer, Question
+        from clawpy_console.dialogs.base import Answer, Question
         from engine import read_holder
 
         if self.terminal is not None and refusal.code == "home_held":
@@ -200,7 +201,7 @@ class ConsoleApp(CardConsole):
             self.show_toast(str(refusal), "warning")
         self._early_refusals.clear()
         if self.workspace_refusal is not None:
-            from clawpy_console.dialogs.question import show_text
+            from clawpy_console.dialogs.base import show_text
 
             show_text(
                 self, "Not this repository", f"{self.workspace_refusal.message}\n\n→ {self.workspace_refusal.fix}"
@@ -314,7 +315,7 @@ class ConsoleApp(CardConsole):
         return super().check_action(action, parameters)
 
     def action_help(self) -> None:
-        from clawpy_console.dialogs.help import Help
+        from clawpy_console.dialogs.palette import Help
 
         if not isinstance(self.screen, Help):
             self.push_screen(
@@ -342,7 +343,7 @@ class ConsoleApp(CardConsole):
         if self.engine is None or self.host.outlives_console() or not (running or acts or self.host.keeps_running):
             self.quit()
             return
-        from clawpy_console.dialogs.question import Answer, Question
+        from clawpy_console.dialogs.base import Answer, Question
 
         stops = f"; that ends {formats.count(running, 'running session')}" if running else ""
         keep_running = Answer("k", "keep running", "only the console closes; `clawpy` attaches to the engine again")
@@ -366,3 +367,75 @@ class ConsoleApp(CardConsole):
         from clawpy_console.dialogs.palette import commands
 
         yield from commands(self, screen)
+
+
+ABSENCE = timedelta(minutes=30)
+"""Time away after which the operator is shown what happened meanwhile."""
+
+REPORT_INTERVAL = timedelta(seconds=30)
+"""Minimum time between two reports to the engine."""
+
+
+class Presence:
+    """The operator in front of one console."""
+
+    def __init__(self, app: Console) -> None:
+        self._app = app
+        self._blurred_at: datetime | None = None
+        self._reported_at: datetime | None = None
+        self._is_greeting = False
+
+    def greet(self) -> None:
+        """Show the hints of a first run, or what happened since the last quit. Called once, after the first reading."""
+        app, saved = self._app, self._app.last.saved_at
+        if not app.last.welcomed:
+            from clawpy_console.screens.mission_panes import first_run_lines
+
+            app.call_engine(
+                lambda engine: first_run_lines(engine, app.keymap),
+                lambda lines: self._greet([] if app.last.welcomed else lines),
+            )
+        if saved is not None and app.now() - saved > ABSENCE:
+            self._show_absence(saved)
+
+    def note_activity(self, key: str) -> None:
+        """Note a key, or a click ("" as the key), and report it to the engine at most twice a minute."""
+        app = self._app
+        now = app.now()
+        if self._is_greeting and (app.last.welcomed or key == "escape"):
+            self._greet([])
+        if app.greeted and key == "escape" and not app.last.welcomed:
+            app.update_last_screen(welcomed=True)
+        if app.engine is None or (self._reported_at is not None and now - self._reported_at < REPORT_INTERVAL):
+            return
+        self._reported_at = now
+        app.call_engine(
+            lambda engine: engine.autonomy.note_activity("console"),
+            lambda _: app.reload(["autonomy"]),
+            group="activity",
+        )
+
+    def note_blur(self) -> None:
+        """Note that the terminal lost the focus."""
+        self._blurred_at = self._app.now()
+
+    def note_focus(self) -> None:
+        """Note that the terminal has the focus again; after an absence show what happened."""
+        blurred_at, self._blurred_at = self._blurred_at, None
+        if blurred_at is not None and self._app.now() - blurred_at > ABSENCE:
+            self._show_absence(blurred_at)
+
+    def _show_absence(self, since: datetime) -> None:
+        from clawpy_console.screens.mission_panes import absence_lines
+
+        app = self._app
+        app.call_engine(lambda engine: absence_lines(engine, since, app.now()), self._greet)
+
+    def _greet(self, lines: list[Content]) -> None:
+        self._is_greeting = bool(lines)
+        for screen in self._app.screen_stack:
+            if isinstance(screen, MissionScreen):
+                if screen.ready:
+                    screen.greet(lines)
+                else:
+                    self._app.call_after_refresh(self._greet, lines)

@@ -21,7 +21,7 @@ from engine.model import Refusal, sanitise
 
 if TYPE_CHECKING:
     from clawpy_console.console import Console
-    from clawpy_console.last_screen import LastScreen
+    from clawpy_console.state import LastScreen
     from engine import Engine, Home
 
 

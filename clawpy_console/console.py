@@ -1,4 +1,4 @@
-"""The app without its screens: the state, calls of the engine in threads, the saved last screen.
+"""The app without its screens: the state, calls of the engine in threads, the stop key, the saved last screen.
 
 The event loop never waits for the engine (SPEC 11.4): services are called in threads, and their results are drawn by
 the loop.
@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import dataclasses
 import logging
+import threading
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from datetime import datetime, timedelta
 from functools import partial
@@ -19,16 +20,25 @@ from textual.notifications import Notification, Notify, SeverityLevel
 from textual.screen import Screen
 from textual.worker import Worker
 
-from clawpy_console import last_screen
 from clawpy_console.attach.terminal import Terminal, TerminalApp
 from clawpy_console.formats import one_line
-from clawpy_console.state import SESSION_PAGE, TOPICS, Autonomy, ReadScope, read_topics, used_screens
+from clawpy_console.state import (
+    SESSION_PAGE,
+    TOPICS,
+    Autonomy,
+    ReadScope,
+    load_last_screen,
+    read_topics,
+    save_last_screen,
+    used_screens,
+)
 from engine.home import Home
 from engine.model import Hold, Refusal
 
 if TYPE_CHECKING:
     from clawpy_console.attach.host import Host
     from engine import Engine
+
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -64,7 +74,7 @@ class Console(TerminalApp):
         self.engine: Engine | None = None
         self.opening = "opening"
         """The step of the engine's start, "" once it is open."""
-        self.last = last_screen.load(home.last_screen)
+        self.last = load_last_screen(home.last_screen)
         self.state = self.last.state
         self.workspace = workspaces[0] if workspaces else ""
         """The workspace of this console, which comes before the others; "" for none."""
@@ -386,6 +396,45 @@ class Console(TerminalApp):
             mouse=self.mouse,
         )
         try:
-            await asyncio.to_thread(last_screen.save, self.home.last_screen, screen)
+            await asyncio.to_thread(save_last_screen, self.home.last_screen, screen)
         except OSError as error:
             log.warning("the last screen cannot be saved: %s", error)
+
+
+class StopKey:
+    """The stop key of one console. A stop is shown from the key on, before the engine has answered."""
+
+    def __init__(self, app: Console) -> None:
+        self._app = app
+        self._was_pressed = False
+
+    def press(self) -> None:
+        """Stop everything; if the engine is not open yet, as soon as it is."""
+        self._was_pressed = True
+        self._app.pressed_stop = Hold("stop", "Stopping… (F12)", self._app.now())
+        self._app.state_changed(frozenset({"holds"}))
+        if self._app.engine is not None:
+            self._stop_in_thread(self._app.engine)
+
+    def engine_opened(self, engine: Engine) -> None:
+        """Stop the engine if the key was pressed before it was open."""
+        if self._was_pressed:
+            self._stop_in_thread(engine)
+
+    def _stop_in_thread(self, engine: Engine) -> None:
+        app = self._app
+
+        def stop() -> None:
+            try:
+                engine.safety.kill_switch.stop("F12 pressed in the console", "operator")
+            except Exception as error:
+                log.exception("F12 failed")
+                app.call_from_thread(self._stop_failed, error)
+            else:
+                app.call_from_thread(app.reload, ["costs", "autonomy", "sessions", "tasks"])
+
+        threading.Thread(target=stop, name="stop", daemon=True).start()
+
+    def _stop_failed(self, error: Exception) -> None:
+        self._app.stop_ended()
+        self._app.show_toast(f"Stop failed: {error}. Run `clawpy stop`.", "error")

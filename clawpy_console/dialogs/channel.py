@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from textual.content import Content
 
-from clawpy_console.dialogs.question import Answer, Question, show_text
+from clawpy_console.dialogs.base import Answer, Question, show_text
 from clawpy_console.formats import crop
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from clawpy_console.dialogs.base import Dialog, PreviewDialog
 from clawpy_console.fields import Document, text_line
 from clawpy_console.fields.agent import edited_fields
 from clawpy_console.keys import bindings
-from clawpy_console.widgets.bars import KeyLine
+from clawpy_console.widgets.frame import KeyLine
 from clawpy_console.widgets.reflowing_text import ReflowingText
 from engine.model import AgentFile, LeaderProfile, ProfileEdit, Refusal, sanitise
 

@@ -17,7 +17,7 @@ from clawpy_console.dialogs.base import Dialog
 from clawpy_console.dialogs.channel import ChannelOptions
 from clawpy_console.formats import crop, workspace_name
 from clawpy_console.keys import bindings
-from clawpy_console.widgets.bars import KeyLine
+from clawpy_console.widgets.frame import KeyLine
 from clawpy_console.widgets.reflowing_text import ReflowingText
 from engine.model import Card, FlowForm, Refusal
 

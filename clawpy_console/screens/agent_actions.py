@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 from textual import getters
 
 from clawpy_console import external_programs
+from clawpy_console.dialogs.base import Answer, Question, confirm
 from clawpy_console.dialogs.edit import EditProfile, edit_file
-from clawpy_console.dialogs.question import Answer, Question, confirm
 from clawpy_console.fields.agent import broken_file
 from clawpy_console.formats import crop
 from clawpy_console.screens.agent_dialogs import MoveAgent, NewAgent, send_findings
 from clawpy_console.screens.agent_tree import OWNER, Node, Tree, ids_below
 from clawpy_console.screens.base import ConsoleScreen
-from clawpy_console.widgets.bars import TabLine
+from clawpy_console.widgets.frame import TabLine
 from engine.model import AgentView, LeaderProfile, TeachingResult
 
 if TYPE_CHECKING:

@@ -12,14 +12,13 @@ from textual.content import Content
 from textual.widgets import Input, Static
 
 from clawpy_console import formats
-from clawpy_console.dialogs.base import Dialog, PreviewDialog
-from clawpy_console.dialogs.question import confirm
+from clawpy_console.dialogs.base import Dialog, PreviewDialog, confirm
 from clawpy_console.fields import Document, text_line
 from clawpy_console.fields.agent import moved_fields
 from clawpy_console.formats import crop
 from clawpy_console.keys import bindings
 from clawpy_console.screens.agent_tree import OWNER, search_text
-from clawpy_console.widgets.bars import KeyLine, has_words
+from clawpy_console.widgets.frame import KeyLine, has_words
 from clawpy_console.widgets.reflowing_text import ReflowingText
 from clawpy_console.widgets.rows import Row, Rows
 from engine import dispatch

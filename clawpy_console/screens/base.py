@@ -13,10 +13,9 @@ from textual.widgets import Input, Static
 
 from clawpy_console.keys import GROUPS, bindings, find_key_line_actions, is_on_screen
 from clawpy_console.state import AppState
-from clawpy_console.widgets.bars import Columns, Filter, KeyLine
 from clawpy_console.widgets.base_screen import BaseScreen
+from clawpy_console.widgets.frame import Columns, Filter, Frame, KeyLine
 from clawpy_console.widgets.reflowing_text import ReflowingText
-from clawpy_console.widgets.status import Frame
 
 if TYPE_CHECKING:
     from clawpy_console.card_controller import CardConsole

@@ -21,7 +21,7 @@ from clawpy_console.keys import bindings
 from clawpy_console.screens.card_lines import headline, signal_words, tier_label
 from clawpy_console.screens.mission_panes import result_words
 from clawpy_console.state import AppState
-from clawpy_console.widgets.bars import KeyLine
+from clawpy_console.widgets.frame import KeyLine
 from clawpy_console.widgets.reflowing_text import ReflowingText
 from engine.model import CONFIDENCE_WEIGHTS, Card, RailVerdict, Refusal, Source, Tier, Verdict
 

@@ -10,13 +10,13 @@ from textual import events
 from textual.app import ComposeResult
 from textual.containers import Horizontal
 
-from clawpy_console.dialogs.question import confirm, show_text
+from clawpy_console.dialogs.base import confirm, show_text
 from clawpy_console.fields import Field, heading, predictions, text_line
 from clawpy_console.formats import one_line, workspace_name
 from clawpy_console.keys import bindings
 from clawpy_console.screens.base import ConsoleScreen, next_choice
 from clawpy_console.widgets.reflowing_text import ReflowingText
-from clawpy_console.widgets.scrolling import ScrollPane
+from clawpy_console.widgets.row_view import ScrollPane
 from engine import document
 from engine.model import Insights, Refusal, TrainingOffer
 
@@ -43,7 +43,7 @@ class InsightsScreen(ConsoleScreen):
 
     MODE = "insights"
     PURPOSE = "How useful the cards are to you, and how far you can trust their confidence."
-    CSS_PATH = ["columns.tcss", "insights.tcss"]
+    CSS_PATH = "columns.tcss"
     AUTO_FOCUS = "#left"
     BINDINGS = bindings("insights", "columns")
     PANES = {name: name for name in ("left", "right", "third")}

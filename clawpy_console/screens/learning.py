@@ -29,10 +29,10 @@ from clawpy_console.screens.learning_rows import (
     read_list,
     shown_rows,
 )
-from clawpy_console.widgets.bars import Filter
+from clawpy_console.widgets.frame import Filter
 from clawpy_console.widgets.reflowing_text import ReflowingText
+from clawpy_console.widgets.row_view import ScrollPane
 from clawpy_console.widgets.rows import Rows, grouped
-from clawpy_console.widgets.scrolling import ScrollPane
 from engine import document
 from engine.model.adaptation import CandidateView, LearningRecord
 from engine.model.learnings import ChainReport, RetractReport
@@ -52,7 +52,7 @@ class LearningScreen(ConsoleScreen):
 
     MODE = "learning"
     PURPOSE = "Proposed changes and lessons from sessions. You decide what agents use."
-    CSS_PATH = ["columns.tcss", "learning.tcss"]
+    CSS_PATH = "columns.tcss"
     AUTO_FOCUS = "#list"
     BINDINGS = bindings("learning", "candidates", "learnings", "columns", "filter")
     PANES = {"list": "left", "detail": "right", "links": "right"}

@@ -12,13 +12,12 @@ from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.widgets import Input
 
-from clawpy_console.dialogs.base import PreviewDialog
-from clawpy_console.dialogs.question import confirm
+from clawpy_console.dialogs.base import PreviewDialog, confirm
 from clawpy_console.fields import Field
 from clawpy_console.fields import learning as fields
 from clawpy_console.formats import crop
 from clawpy_console.keys import bindings
-from clawpy_console.widgets.bars import KeyLine
+from clawpy_console.widgets.frame import KeyLine
 from clawpy_console.widgets.reflowing_text import ReflowingText, render_fields
 from engine import document
 from engine.frozen import frozen

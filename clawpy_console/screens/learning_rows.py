@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from clawpy_console import formats
 from clawpy_console.fields import learning as fields
 from clawpy_console.formats import one_line
-from clawpy_console.widgets.bars import has_words
+from clawpy_console.widgets.frame import has_words
 from clawpy_console.widgets.rows import Row
 from engine.model import LearningEntry, LearningScope, LearningView
 from engine.model.adaptation import Candidate, CandidateStatus, CandidateView, LearningRecord, Lift, LiftVerdict

@@ -17,13 +17,12 @@ from clawpy_console.fields import Field, text_line
 from clawpy_console.formats import fit_to_width, one_line
 from clawpy_console.keys import bindings
 from clawpy_console.screens import memory_entries
-from clawpy_console.screens.memory_actions import MemoryActions
-from clawpy_console.screens.memory_entries import Entry
-from clawpy_console.screens.memory_fields import LAYER_NAMES, LAYER_SIGNS, detail_fields, layer_fields
-from clawpy_console.widgets.bars import Filter
+from clawpy_console.screens.memory_entries import LAYER_NAMES, LAYER_SIGNS, Entry, detail_fields, layer_fields
+from clawpy_console.screens.recall_preview import MemoryActions
+from clawpy_console.widgets.frame import Filter
 from clawpy_console.widgets.reflowing_text import ReflowingText
+from clawpy_console.widgets.row_view import ScrollPane
 from clawpy_console.widgets.rows import Row, Rows, grouped
-from clawpy_console.widgets.scrolling import ScrollPane
 from engine.model import Layer, LayerState, RecallMatch
 
 if TYPE_CHECKING:
@@ -48,7 +47,7 @@ class MemoryScreen(MemoryActions):
 
     MODE = "memory"
     PURPOSE = "What agents remember, where it came from, and what a task would recall."
-    CSS_PATH = ["columns.tcss", "memory.tcss"]
+    CSS_PATH = "columns.tcss"
     AUTO_FOCUS = "#layers"
     BINDINGS = bindings("memory", "columns", "filter")
     PANES = {"layers": "left", "entries": "middle", "entry": "right", "links": "right"}

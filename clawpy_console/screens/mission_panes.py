@@ -179,7 +179,7 @@ def open_waiting(app: CardConsole, waiting: Waiting) -> None:
 
 def _confirm_approval(app: CardConsole, waiting: Waiting) -> None:
     """Question whether a quote may be used as guidance; it goes up only with the operator's approval (SPEC 6.8)."""
-    from clawpy_console.dialogs.question import confirm
+    from clawpy_console.dialogs.base import confirm
 
     hostile = f"▲ hostile: {one_line(waiting.hostile)}\n\n" if waiting.hostile else ""
     question = (
@@ -198,7 +198,7 @@ def _confirm_approval(app: CardConsole, waiting: Waiting) -> None:
 
 def _confirm_retry(app: CardConsole, waiting: Waiting) -> None:
     """Question whether to send a notification again; one that is out of date by then is not sent."""
-    from clawpy_console.dialogs.question import confirm
+    from clawpy_console.dialogs.base import confirm
 
     question = f"{one_line(waiting.title)}\n\nOnce it is fixed, `clawpy notify test` checks it."
 

@@ -12,12 +12,12 @@ from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
 
-from clawpy_console.dialogs.question import Answer, Question, confirm
+from clawpy_console.dialogs.base import Answer, Question, confirm
 from clawpy_console.formats import clock_time, crop, one_line, workspace_name
 from clawpy_console.keys import bindings
 from clawpy_console.screens import safety_fields
 from clawpy_console.screens.base import ConsoleScreen
-from clawpy_console.widgets.bars import Filter, has_words
+from clawpy_console.widgets.frame import Filter, has_words
 from clawpy_console.widgets.reflowing_text import ReflowingText
 from clawpy_console.widgets.rows import Rows
 from engine.model import LogEntry
@@ -58,7 +58,7 @@ class SafetyScreen(ConsoleScreen):
 
     MODE = "safety"
     PURPOSE = "Every piece of work passes these rails, in this order, before it runs."
-    CSS_PATH = ["columns.tcss", "safety.tcss"]
+    CSS_PATH = "columns.tcss"
     AUTO_FOCUS = "#rails"
     BINDINGS = bindings("safety", "columns", "filter")
     PANES = {"rails": "left", "blocked": "right", "switches": "third"}

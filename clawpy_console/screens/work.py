@@ -12,13 +12,13 @@ from textual.content import Content
 from textual.widgets import Static
 
 from clawpy_console import formats
-from clawpy_console.dialogs.question import confirm
+from clawpy_console.dialogs.base import confirm
 from clawpy_console.formats import one_line
 from clawpy_console.keys import bindings
 from clawpy_console.screens.changes import Changes
 from clawpy_console.screens.session_actions import PermissionPane, ReplyLine, SessionActions
 from clawpy_console.state import SESSION_PAGE
-from clawpy_console.widgets.bars import Columns, Filter, has_words
+from clawpy_console.widgets.frame import Columns, Filter, has_words
 from clawpy_console.widgets.reflowing_text import ReflowingText
 from clawpy_console.widgets.rows import Row, Rows, grouped
 from clawpy_console.widgets.session import heading_lines, is_waiting_to_land, session_row
@@ -49,7 +49,7 @@ class WorkScreen(SessionActions):
     """Sessions left, transcript in the middle, the diff right; above them the permission that the session asks for."""
 
     MODE = "work"
-    CSS_PATH = ["columns.tcss", "work.tcss"]
+    CSS_PATH = "columns.tcss"
     AUTO_FOCUS = "#sessions"
     BINDINGS = bindings("asked", "work", "columns", "filter")
     PANES = {

@@ -14,7 +14,7 @@ from clawpy_console.dialogs.base import Dialog
 from clawpy_console.formats import crop, one_line
 from clawpy_console.keys import bindings
 from clawpy_console.screens.card_details import Details
-from clawpy_console.widgets.bars import KeyLine
+from clawpy_console.widgets.frame import KeyLine
 from clawpy_console.widgets.prompt_lines import PromptLines
 from clawpy_console.widgets.reflowing_text import ReflowingText
 from clawpy_console.widgets.rows import Row, Rows

@@ -13,7 +13,7 @@ from textual.message import Message
 
 from clawpy_console.formats import fit_to_width
 from clawpy_console.keys import bindings
-from clawpy_console.widgets.cursor_view import CursorView
+from clawpy_console.widgets.row_view import CursorView
 from clawpy_console.widgets.transcript import LinesView
 from engine.model import PromptPart, PromptSource, SourceKind, Trust
 from engine.model.base import APPROVED

@@ -16,7 +16,7 @@ from textual.strip import Strip
 
 from clawpy_console.formats import fit_to_width
 from clawpy_console.keys import bindings
-from clawpy_console.widgets.cursor_view import CursorView
+from clawpy_console.widgets.row_view import CursorView
 from engine.frozen import frozen
 
 T = TypeVar("T")

@@ -166,12 +166,12 @@ async def test_a_held_home(home: Home, holding: Engine, failed_start: FailedStar
 
 
 def test_an_unreadable_last_screen_is_ignored(home: Home, tmp_path: Path) -> None:
-    from clawpy_console import last_screen
+    from clawpy_console.state import LastScreen, load_last_screen
 
     home.cache.mkdir(parents=True)
     for rubbish in (b"", b"{", b"[]", b"\xff\xfe", b'{"version": 1, "known": 7}', b"[" * 100_000):
         home.last_screen.write_bytes(rubbish)
-        assert last_screen.load(home.last_screen) == last_screen.LastScreen()
+        assert load_last_screen(home.last_screen) == LastScreen()
 
 
 # A settings file with faults: file, line and key are named, and the file is never touched.

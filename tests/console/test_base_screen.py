@@ -13,8 +13,8 @@ from textual.widgets import TextArea
 from clawpy_console.app import ConsoleApp
 from clawpy_console.keys import bindings
 from clawpy_console.screens.base import ConsoleScreen
-from clawpy_console.widgets.bars import Filter, KeyLine
 from clawpy_console.widgets.base_screen import BaseScreen
+from clawpy_console.widgets.frame import Filter, KeyLine
 from clawpy_console.widgets.rows import Row, Rows
 from tests.console.conftest import running, until, until_loaded
 

@@ -9,9 +9,8 @@ import threading
 
 import pytest
 
-from clawpy_console import last_screen
 from clawpy_console.app import ConsoleApp
-from clawpy_console.state import AppState
+from clawpy_console.state import AppState, LastScreen, save_last_screen
 from engine.home import Home
 from engine.model import Refusal
 from tests.console import stand_in_data
@@ -42,7 +41,7 @@ def test_importing_the_app_imports_nothing_heavy() -> None:
 @pytest.mark.long
 async def test_the_first_frame_shows_the_last_known_cards_before_the_engine_is_open(home: Home) -> None:
     last_state = AppState(cards=tuple(stand_in_data.cards()), workspaces=(stand_in_data.SHOP,))
-    last_screen.save(home.last_screen, last_screen.LastScreen(last_state, saved_at=NOW))
+    save_last_screen(home.last_screen, LastScreen(last_state, saved_at=NOW))
     opened = threading.Event()
     engine = StandIn()
 
@@ -70,7 +69,7 @@ async def test_the_first_frame_shows_the_last_known_cards_before_the_engine_is_o
 
 async def test_output_of_the_last_screens_session_is_read_once_the_engine_is_open(home: Home, engine: StandIn) -> None:
     last_state = AppState(sessions=tuple(engine.sessions.all[1:]))
-    last_screen.save(home.last_screen, last_screen.LastScreen(last_state, saved_at=NOW))
+    save_last_screen(home.last_screen, LastScreen(last_state, saved_at=NOW))
     engine.sessions.all = list(last_state.sessions)
     console = make_console(home, lambda: engine)
     async with running(console, size=(200, 60)) as pilot:

@@ -6,9 +6,8 @@ from datetime import timedelta
 
 import pytest
 
-from clawpy_console import last_screen
 from clawpy_console.app import ConsoleApp
-from clawpy_console.state import AppState
+from clawpy_console.state import AppState, LastScreen, save_last_screen
 from engine.home import Home
 from engine.model import LocalModels, SetupStep
 from tests.console.conftest import make_console
@@ -87,7 +86,7 @@ async def test_the_hints_of_a_first_run_fit_their_lines(
 
 
 async def test_a_summary_after_an_absence_stays_until_a_key(home: Home, engine: StandIn) -> None:
-    since = last_screen.LastScreen(AppState(), welcomed=True, saved_at=NOW - timedelta(hours=3))
-    last_screen.save(home.last_screen, since)
+    since = LastScreen(AppState(), welcomed=True, saved_at=NOW - timedelta(hours=3))
+    save_last_screen(home.last_screen, since)
     words = ("While you were away, 3h", "done", "approved", "dismissed", "2 learnings promoted", "spent")
     await play(make_console(home, lambda: engine), sees(*words), press("y"), hides("While you were away"))

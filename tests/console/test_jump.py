@@ -12,7 +12,7 @@ from textual.widget import Widget
 from clawpy_console.app import ConsoleApp
 from clawpy_console.dialogs.jump import Jump, labels, spots
 from clawpy_console.dialogs.prompt import OwnPrompt
-from clawpy_console.widgets.bars import KeyLine
+from clawpy_console.widgets.frame import KeyLine
 from clawpy_console.widgets.rows import Rows
 from tests.console.conftest import running, screen_text, until
 from tests.console.stand_in import StandIn

@@ -11,7 +11,7 @@ from clawpy_console.app import ConsoleApp
 from clawpy_console.keys import BY_ID
 from clawpy_console.screens import session_actions
 from clawpy_console.screens.base import ConsoleScreen
-from clawpy_console.widgets.bars import KeyLine
+from clawpy_console.widgets.frame import KeyLine
 from tests.console.conftest import running, screen_text, until, until_idle
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_organisation import make_organisation, with_organisation

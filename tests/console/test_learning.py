@@ -8,7 +8,7 @@ import pytest
 from textual.pilot import Pilot
 
 from clawpy_console.app import ConsoleApp
-from clawpy_console.dialogs.question import Question
+from clawpy_console.dialogs.base import Question
 from clawpy_console.screens.learning import LearningScreen
 from clawpy_console.screens.learning_decisions import DecisionDialog
 from clawpy_console.screens.xray import open_source

@@ -7,8 +7,7 @@ from textual.widgets import TextArea
 
 from clawpy_console.app import ConsoleApp
 from clawpy_console.screens.memory import MemoryScreen
-from clawpy_console.screens.memory_entries import to_entry
-from clawpy_console.screens.memory_fields import detail_fields, full_text
+from clawpy_console.screens.memory_entries import detail_fields, full_text, to_entry
 from clawpy_console.screens.xray import open_source
 from clawpy_console.widgets.rows import Rows
 from engine.events import AgentFileChanged

@@ -5,7 +5,7 @@ from __future__ import annotations
 from textual.events import MouseScrollDown
 
 from clawpy_console.app import ConsoleApp
-from clawpy_console.widgets.bars import KeyLine
+from clawpy_console.widgets.frame import KeyLine
 from clawpy_console.widgets.rows import Rows
 from clawpy_console.widgets.transcript import Transcript
 from tests.console.conftest import running, screen_text, until

@@ -7,9 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from clawpy_console import last_screen
 from clawpy_console.app import ConsoleApp
-from clawpy_console.state import TOPICS, AppState, ReadScope, read_topics, used_screens
+from clawpy_console.state import (
+    LAST_SCREEN_VERSION,
+    TOPICS,
+    AppState,
+    LastScreen,
+    ReadScope,
+    load_last_screen,
+    read_topics,
+    save_last_screen,
+    trim_last_screen,
+    used_screens,
+)
 from engine.events import Event
 from engine.home import Home
 from engine.model import MICRO, AgentActivity, AgentView, Hold
@@ -46,10 +56,10 @@ def state_of_stand_in() -> AppState:
 
 def test_the_last_screen_survives_a_restart(tmp_path: Path) -> None:
     file = tmp_path / "cache" / "last_screen.json"
-    screen = last_screen.LastScreen(state_of_stand_in(), "clawpy-light", {"work.land": "l"}, False, True, NOW)
-    last_screen.save(file, screen)
-    again = last_screen.load(file)
-    assert again == last_screen.trim(screen)
+    screen = LastScreen(state_of_stand_in(), "clawpy-light", {"work.land": "l"}, False, True, NOW)
+    save_last_screen(file, screen)
+    again = load_last_screen(file)
+    assert again == trim_last_screen(screen)
     assert again.state.cards == state_of_stand_in().cards
     assert again.state.sessions == state_of_stand_in().sessions
     assert [item.name for item in file.parent.iterdir()] == ["last_screen.json"]
@@ -59,8 +69,8 @@ def test_the_last_screen_keeps_the_activity_of_an_agent(tmp_path: Path) -> None:
     file = tmp_path / "last_screen.json"
     activity = AgentActivity("broken", current_tokens=1, sessions=2, total_tokens=3, total_cost=4)
     agent = AgentView("sre", "Reliability", "cto", 4, "name", "servers", ("ops",), activity, "bad file", "worker")
-    last_screen.save(file, last_screen.LastScreen(AppState(agents=(agent,))))
-    assert last_screen.load(file).state.agents == (agent,)
+    save_last_screen(file, LastScreen(AppState(agents=(agent,))))
+    assert load_last_screen(file).state.agents == (agent,)
 
 
 @pytest.mark.parametrize(
@@ -70,7 +80,7 @@ def test_the_last_screen_keeps_the_activity_of_an_agent(tmp_path: Path) -> None:
         lambda text: text[: len(text) // 2],
         lambda text: "[]",
         lambda text: "null",
-        lambda text: text.replace(f'"version": {last_screen.VERSION}', '"version": 999'),
+        lambda text: text.replace(f'"version": {LAST_SCREEN_VERSION}', '"version": 999'),
         lambda text: text.replace('"status": "pending"', '"status": "levitating"'),
         lambda text: text.replace('"theme"', '"themes"'),
         lambda text: json.dumps(json.loads(text) | {"state": {"cards": "none"}}),
@@ -80,9 +90,9 @@ def test_the_last_screen_keeps_the_activity_of_an_agent(tmp_path: Path) -> None:
 )
 def test_an_unreadable_last_screen_counts_as_none(tmp_path: Path, change) -> None:
     file = tmp_path / "last_screen.json"
-    last_screen.save(file, last_screen.LastScreen(state_of_stand_in()))
+    save_last_screen(file, LastScreen(state_of_stand_in()))
     file.write_text(change(file.read_text()))
-    assert last_screen.load(file) == last_screen.LastScreen()
+    assert load_last_screen(file) == LastScreen()
 
 
 @pytest.mark.long
@@ -92,7 +102,7 @@ async def test_quitting_saves_the_screen_and_asks_while_sessions_run(console: Co
         await pilot.press("enter", "escape")
         assert len(console.screen_stack) == 1
         await pilot.press("ctrl+q", "Q")
-    assert last_screen.load(home.last_screen).state.cards == tuple(stand_in_data.cards())
+    assert load_last_screen(home.last_screen).state.cards == tuple(stand_in_data.cards())
 
 
 @pytest.mark.parametrize(

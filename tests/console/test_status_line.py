@@ -7,7 +7,7 @@ from rich.cells import cell_len
 
 from clawpy_console.app import ConsoleApp
 from clawpy_console.state import AppState, Autonomy
-from clawpy_console.widgets.status import SCREENS, STOP_TEXT, screen_tabs, state_line
+from clawpy_console.widgets.frame import SCREENS, STOP_TEXT, screen_tabs, state_line
 from engine.model import MICRO, Phase
 from engine.model.rails import CostState
 from tests.console.conftest import running, screen_text
