@@ -26,7 +26,7 @@ from engine.safety.content import line_objections
 
 if TYPE_CHECKING:
     from engine.autonomy.autonomy import Autonomy
-    from engine.autonomy.heartbeat import Heartbeat
+    from engine.autonomy.schedule import Heartbeat
     from engine.events import EventBus
     from engine.execution.changesets import ChangeSets
     from engine.execution.channel_setup import ChannelSetup

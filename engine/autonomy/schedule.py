@@ -1,22 +1,44 @@
-"""Scheduled jobs (SPEC 7.2): APScheduler runs those that are due, and the time of each last run is stored.
+"""What is due and when: jobs of the engine (SPEC 7.2), and items of each agent's `heartbeat.md` (SPEC 4.1).
 
-All jobs are checked twice a minute. Therefore a job that was missed several times runs once, also after the machine
-slept, and a changed interval counts at once. Nothing heavy is imported before `start`.
+APScheduler checks all jobs twice a minute, and the time of each last run is stored. Therefore a job that was missed
+several times runs once, also after the machine slept, and a changed interval counts at once. Nothing heavy is imported
+before `start`. One of the jobs looks for due items of heartbeats:
+
+    - [ ] every day 09:00: summarise what was committed yesterday
+    - [ ] every weekday 17:30: look for change sets that wait
+    - [ ] every monday 08:15: report stale branches
+    - [ ] every 2h: see whether CI is red
+    - [ ] 2026-03-01 10:00: rotate the signing key
+    - [ ] every day 18:00 run: lint
+
+Times are in the operator's zone. Each due item becomes a task, which goes the ordinary way to a card. With `run` before
+the colon the card also runs by itself where cards may (SPEC 7.1, 7.4), whatever the operator approved before. A checked
+item (`- [x]`) does nothing. An open task is done if its item is checked or gone, and waits for the operator if its item
+has no `run` any more.
+
+The file is only read; the database keeps what was done. If an item was missed several times, it makes one task. It
+makes none while its last task is open.
 """
 
 from __future__ import annotations
 
+import hashlib
 import logging
+import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, time, timedelta, tzinfo
+from functools import lru_cache
 from typing import Any
 
 from engine.clock import Clock
+from engine.events import FaultReported
 from engine.frozen import frozen
+from engine.hierarchy.agents import HeartbeatPage
+from engine.prediction.tasks import TaskBoard, check_boxes
 from engine.storage import state
-from engine.storage.database import Database
+from engine.storage.database import Database, Transaction
 
 log = logging.getLogger(__name__)
 
@@ -154,3 +176,216 @@ class Schedule:
 
 def _key(name: str) -> str:
     return f"schedule.last_run.{name}"
+
+
+STATE_KEY = "heartbeat."
+PULSE, PULSE_EVERY = "pulse", timedelta(minutes=5)
+MAX_ITEMS = 200
+"""Maximum number of items of one file; more are a mistake, and reported."""
+MAX_PAGES = 200
+"""Maximum number of pages whose items are kept: each cycle asks for all of them, and they seldom change."""
+MIN_INTERVAL, MAX_INTERVAL = timedelta(minutes=5), timedelta(days=366)
+"""The limits of `every SPAN`. Due items are looked for every five minutes."""
+EXAMPLES = "`every day 09:00: …`, `every weekday …`, `every monday …`, `every 2h: …` or `2026-03-01 10:00: …`"
+
+_DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+_WORDS = "(?P<run> run)?: *(?P<text>.*)"
+_DAILY = re.compile(rf"every (?P<days>day|weekday|{'|'.join(_DAYS)}) (?P<hour>\d{{1,2}}):(?P<minute>\d\d){_WORDS}")
+_SPAN = re.compile(rf"every (?P<number>\d{{1,4}}) ?(?P<unit>m|min|h|d){_WORDS}")
+_ONCE = re.compile(rf"(?P<date>\d{{4}}-\d\d-\d\d)[ T](?P<hour>\d{{1,2}}):(?P<minute>\d\d){_WORDS}")
+_UNITS = {"m": timedelta(minutes=1), "min": timedelta(minutes=1), "h": timedelta(hours=1), "d": timedelta(days=1)}
+
+
+@frozen
+class Daily:
+    """At a time of the operator's day, on these weekdays (0 is Monday)."""
+
+    days: frozenset[int]
+    at: time
+
+
+@frozen
+class Every:
+    """Again and again after this time, counted from when the item was written."""
+
+    span: timedelta
+
+
+@frozen
+class Once:
+    """At one moment of the operator's own time (naive)."""
+
+    at: datetime
+
+
+@frozen
+class Item:
+    """One item. `line` counts from 1."""
+
+    line: int
+    text: str
+    when: Daily | Every | Once
+    run: bool = False
+
+    @property
+    def key(self) -> str:
+        """A name of the item that stays the same as long as its time and its text do."""
+        return hashlib.sha256(f"{self.when!r} {self.text}".encode()).hexdigest()[:16]
+
+
+@lru_cache(MAX_PAGES)
+def parse_items(text: str) -> tuple[Sequence[Item], Sequence[tuple[int, str]]]:
+    """Returns (items, problems): the open items of a page, and the (line, problem) of each item that cannot be read.
+    Only list items with a check box count, and none in code."""
+    items: list[Item] = []
+    problems: list[tuple[int, str]] = []
+    for number, is_open, rest in check_boxes(text):
+        if not is_open:
+            continue
+        try:
+            when, words, run = _parse_item(rest)
+        except ValueError as error:
+            problems.append((number, str(error)))
+            continue
+        if len(items) == MAX_ITEMS:
+            problems.append((number, f"only the first {MAX_ITEMS} items are read"))
+            break
+        items.append(Item(number, words, when, run))
+    return items, problems
+
+
+def _parse_item(rest: str) -> tuple[Daily | Every | Once, str, bool]:
+    lower = rest[:60].lower() + rest[60:]
+    if match := _DAILY.fullmatch(lower):
+        day = match["days"]
+        days = range(7) if day == "day" else range(5) if day == "weekday" else [_DAYS.index(day)]
+        when: Daily | Every | Once = Daily(frozenset(days), time(int(match["hour"]), int(match["minute"])))
+    elif match := _SPAN.fullmatch(lower):
+        span = int(match["number"]) * _UNITS[match["unit"]]
+        if not MIN_INTERVAL <= span <= MAX_INTERVAL:
+            raise ValueError("the interval must be from 5 minutes to 366 days")
+        when = Every(span)
+    elif match := _ONCE.fullmatch(lower):
+        clock = time(int(match["hour"]), int(match["minute"]))
+        when = Once(datetime.combine(datetime.fromisoformat(match["date"]).date(), clock))
+    else:
+        raise ValueError(f"the time is not understood; write {EXAMPLES}")
+    words = rest[len(rest) - len(match["text"]) :].strip()
+    if not words:
+        raise ValueError("it says when, but not what to do")
+    return when, words, match["run"] is not None
+
+
+def last_occurrence(when: Daily | Every | Once, first_seen: datetime, now: datetime, zone: tzinfo) -> datetime | None:
+    """The latest time (UTC) after `first_seen` and up to `now` at which an item was due, None if there was none yet.
+
+    A time of day that the clock skips is due at the change; a time that it repeats is due once. `Once` is also due if
+    its time was before `first_seen`.
+    """
+    if isinstance(when, Once):
+        at = when.at.replace(tzinfo=zone).astimezone(UTC)
+        return at if at <= now else None
+    if isinstance(when, Every):
+        times = (now - first_seen) // when.span
+        return first_seen + times * when.span if times > 0 else None
+    today = now.astimezone(zone).date()
+    for days_ago in range(9):
+        day = today - timedelta(days=days_ago)
+        at = datetime.combine(day, when.at, tzinfo=zone).astimezone(UTC)
+        if day.weekday() in when.days and at <= now:
+            return at if at > first_seen else None
+    return None
+
+
+class Heartbeat:
+    """Makes tasks of the due items of all pages. `pages()` returns (pages, errors)."""
+
+    def __init__(
+        self,
+        database: Database,
+        clock: Clock,
+        *,
+        board: TaskBoard,
+        pages: Callable[[], tuple[Sequence[HeartbeatPage], Sequence[str]]],
+    ) -> None:
+        self._database = database
+        self._clock = clock
+        self._board = board
+        self._pages = pages
+        self._reported: set[str] = set()
+
+    def pulse(self) -> list[str]:
+        """Make tasks of all due items, and end the tasks whose items are gone. Returns the ids of the new tasks."""
+        pages, unread = self._pages()
+        parsed = [(page, *parse_items(page.text)) for page in pages]
+        faults = [("heartbeat", words) for words in unread]
+        for page, _, problems in parsed:
+            faults += [(f"agents/{page.agent}/heartbeat.md:{line}", words) for line, words in problems]
+        items_of_pages = [(page, items) for page, items, _ in parsed]
+        if not faults and not any(items for _, items in items_of_pages) and not self._board.has_heartbeat_tasks():
+            return []  # every cycle comes here: no transaction for nothing
+
+        def work(transaction: Transaction) -> list[str]:
+            task_ids = self._update_tasks(transaction, items_of_pages, all_read=not unread)
+            self._report(transaction, faults)
+            return task_ids
+
+        return self._database.write(work)
+
+    def _update_tasks(
+        self,
+        transaction: Transaction,
+        items_of_pages: Sequence[tuple[HeartbeatPage, Sequence[Item]]],
+        *,
+        all_read: bool,
+    ) -> list[str]:
+        """End the tasks whose items are gone, and make those of due items; returns the ids of the new ones. `all_read`
+        says that no page is missing."""
+        histories_of = state.get_all(transaction.session, STATE_KEY)
+        runs_by_itself: dict[str, bool] = {}
+        for page, items in items_of_pages:
+            for item in items:
+                task_id = histories_of.get(page.agent, {}).get(item.key, {}).get("task")
+                if task_id:
+                    runs_by_itself[task_id] = runs_by_itself.get(task_id, True) and item.run
+        self._board.update_from_heartbeats(transaction, runs_by_itself, all_read=all_read)
+        task_ids: list[str] = []
+        for page, items in items_of_pages:
+            task_ids += self._add_due_tasks(transaction, page, items, histories_of.get(page.agent, {}))
+        return task_ids
+
+    def _report(self, transaction: Transaction, faults: Iterable[tuple[str, str]]) -> None:
+        """Report each fault (place, words) once."""
+        for where, words in faults:
+            if where + words not in self._reported:
+                self._reported.add(where + words)
+                transaction.record(FaultReported(where=where, message=words))
+
+    def _add_due_tasks(
+        self,
+        transaction: Transaction,
+        page: HeartbeatPage,
+        items: Sequence[Item],
+        before: Mapping[str, dict[str, Any]],
+    ) -> list[str]:
+        """Make a task of each item of a page that is due and has no open task; returns their ids. `before` has the
+        history of each item by its key, and is stored again if that changes."""
+        zone = self._clock.local().tzinfo
+        assert zone is not None
+        histories = {key: dict(value) for key, value in before.items()}
+        task_ids = []
+        for item in items:
+            history = histories.setdefault(item.key, {"seen": min(page.written, transaction.now).isoformat()})
+            at = last_occurrence(item.when, datetime.fromisoformat(history["seen"]), transaction.now, zone)
+            fired = history.get("fired")
+            if at is None or (fired and at <= datetime.fromisoformat(fired)):
+                continue
+            history["fired"] = at.isoformat()
+            if not self._board.is_open(transaction, history.get("task", "")):
+                history["task"] = self._board.add_due(
+                    transaction, item.text, page.channel, page.workspace, run=item.run
+                )
+                task_ids.append(history["task"])
+        if histories != before:
+            state.put(transaction, STATE_KEY + page.agent, histories)
+        return task_ids

@@ -334,12 +334,8 @@ def release_rhythm(history: Sequence[Change]) -> ReleaseRhythm | None:
             preparing, files = "", set()
     if not releases:
         return None
-    newest, recent = releases[-1], releases[-INTERVALS - 1 :]
-    usual_seconds = usual_commits = inf
-    if len(releases) >= MIN_RELEASES:
-        usual_seconds = median(max(0, later.at - earlier.at) for earlier, later in pairwise(recent))
-        usual_commits = median(later.commits - earlier.commits for earlier, later in pairwise(recent))
-    compared = recent[-INTERVALS:]
+    newest, compared = releases[-1], releases[-INTERVALS:]
+    usual_seconds, usual_commits = _usual_interval(releases)
     released_with = Counter(path for release in compared for path in release.files)
     return ReleaseRhythm(
         tag=newest.tag,
@@ -351,6 +347,15 @@ def release_rhythm(history: Sequence[Change]) -> ReleaseRhythm | None:
         files=frozenset(files),
         usual_files=frozenset(path for path, times in released_with.items() if 2 * times >= len(compared)),
     )
+
+
+def _usual_interval(releases: Sequence[_Release]) -> tuple[float, float]:
+    """The usual seconds and commits between two of the newest releases; infinite if there are too few releases."""
+    if len(releases) < MIN_RELEASES:
+        return inf, inf
+    pairs = list(pairwise(releases[-INTERVALS - 1 :]))
+    seconds = median(max(0, later.at - earlier.at) for earlier, later in pairs)
+    return seconds, median(later.commits - earlier.commits for earlier, later in pairs)
 
 
 @frozen

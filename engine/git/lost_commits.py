@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -168,6 +168,21 @@ def read_lost_commits(git: Git, state: GitState, now: datetime) -> tuple[LostCom
     rewritten = _rewritten_commits(git, reflog, unreachable)
     lost = {commit: details for commit, details in unreachable.items() if commit not in rewritten}
     made_here = {entry.new for entry in reflog if _MADE_HERE.match(entry.action)}
+    lines = _own_lines(state, lost, made_here, left_at)
+    lines.sort(key=lambda line: (line.is_checked_out, line.left_at), reverse=True)
+    missing = (
+        line
+        for line in lines[: 2 * MAX_LINES]
+        if line.is_checked_out or not _is_work_present(git, state, lost, line.tip)
+    )
+    return tuple(itertools.islice(missing, MAX_LINES))
+
+
+def _own_lines(
+    state: GitState, lost: Mapping[str, Commit], made_here: Collection[str], left_at: Mapping[str, datetime]
+) -> list[LostCommits]:
+    """The lines of the `lost` commits with at least one that the operator committed, or that was `made_here`. Lines of
+    merges alone are left out."""
     parents = {parent for commit in lost.values() for parent in commit.parents}
     lines = []
     for tip in [commit for commit in lost if commit not in parents]:
@@ -177,13 +192,7 @@ def read_lost_commits(git: Git, state: GitState, now: datetime) -> tuple[LostCom
         if is_own and number:
             at, is_checked_out = left_at.get(tip, lost[tip].at), state.detached and tip == state.head
             lines.append(LostCommits(tip, lost[tip].subject, number, at, is_checked_out))
-    lines.sort(key=lambda line: (line.is_checked_out, line.left_at), reverse=True)
-    missing = (
-        line
-        for line in lines[: 2 * MAX_LINES]
-        if line.is_checked_out or not _is_work_present(git, state, lost, line.tip)
-    )
-    return tuple(itertools.islice(missing, MAX_LINES))
+    return lines
 
 
 def is_reachable(git: Git, commit: str) -> bool:
@@ -222,6 +231,15 @@ def _rewritten_commits(git: Git, reflog: list[ReflogEntry], commits: dict[str, C
         if (commit.authored, commit.subject) in on_branches
         or (_FIXUP.match(commit.subject) and _FIXUP.sub("", commit.subject, count=3) in subjects)
     }
+    rebased, amended = _rewritten_tips(reflog)
+    for tip in (rebased & commits.keys()) - amended:
+        rewritten |= {commit.id for commit in _ancestry(commits, tip)}
+    # The last of several amended commits has the work of all of them, whether it is lost or on a branch.
+    return rewritten | (amended & commits.keys())
+
+
+def _rewritten_tips(reflog: Iterable[ReflogEntry]) -> tuple[set[str], set[str]]:
+    """The commits that HEAD left last by a rebase or by amending, and those that were amended."""
     rebased: set[str] = set()
     amended: set[str] = set()
     for entry in reflog:
@@ -231,13 +249,10 @@ def _rewritten_commits(git: Git, reflog: list[ReflogEntry], commits: dict[str, C
             rebased.add(entry.old)
         else:
             rebased.discard(entry.old)  # HEAD came back to it later, and left it in another way
-    for tip in (rebased & commits.keys()) - amended:
-        rewritten |= {commit.id for commit in _ancestry(commits, tip)}
-    # The last of several amended commits has the work of all of them, whether it is lost or on a branch.
-    return rewritten | (amended & commits.keys())
+    return rebased, amended
 
 
-def _ancestry(commits: dict[str, Commit], tip: str) -> list[Commit]:
+def _ancestry(commits: Mapping[str, Commit], tip: str) -> list[Commit]:
     """The commit `tip` and its ancestors among `commits`."""
     ancestry: dict[str, Commit] = {}
     todo = [tip]

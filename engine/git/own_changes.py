@@ -223,17 +223,21 @@ def find_stale_mentions(git: Git, patch: Patch) -> tuple[Mention, ...]:
     removed = _removed_names(git, patch)
     lines = _grep(git, list(removed), _IN_DOCUMENTS) if removed else []
     documentation = [line for line in lines if not _NOT_DOCUMENTATION.search(line.path)]
-    mentions: list[Mention] = []
-    for line in [line for line in documentation if not _PAST_TENSE.search(line.text)][:MAX_LINES]:
-        names = [name for name in removed if _is_mentioned(line.text, name)]
-        for name in names:
-            new = removed[name]
-            is_part = any(name != other and name in other for other in names)  # as `cart.py` in `src/cart.py`
-            if not is_part and not (new and _is_mentioned(line.text, new)):
-                mentions.append(Mention(line.path, line.line, name, new, line.text.strip()[:300]))
+    present = [line for line in documentation if not _PAST_TENSE.search(line.text)][:MAX_LINES]
+    mentions = [mention for line in present for mention in _mentions_in(line, removed)]
     used = _still_used(git, {mention.old for mention in mentions})
     stale = [mention for mention in mentions if mention.old not in used]
     return tuple(sorted(stale, key=lambda mention: (mention.path, mention.line)))[:MAX_MENTIONS]
+
+
+def _mentions_in(line: PatchLine, removed: Mapping[str, str]) -> Iterator[Mention]:
+    """The removed names that a line of documentation mentions without their successors."""
+    names = [name for name in removed if _is_mentioned(line.text, name)]
+    for name in names:
+        new = removed[name]
+        is_part = any(name != other and name in other for other in names)  # as `cart.py` in `src/cart.py`
+        if not is_part and not (new and _is_mentioned(line.text, new)):
+            yield Mention(line.path, line.line, name, new, line.text.strip()[:300])
 
 
 def _removed_names(git: Git, patch: Patch) -> dict[str, str]:
@@ -312,14 +316,7 @@ def _grep(git: Git, names: list[str], where: tuple[str, ...]) -> list[PatchLine]
 
 def _still_used(git: Git, names: set[str]) -> set[str]:
     """Those of `names` that the sources still have, as a word or as the name of a file."""
-    used: set[str] = set()
-    files = [name for name in names if re.search(r"[/.]", name)]
-    if files:
-        paths = [":(glob)**/" + re.sub(r"([*?\[\\])", r"\\\1", name) for name in files]
-        options = ("-z", "--cached", "--others", "--exclude-standard")
-        present = git.items("ls-files", *options, "--", *paths, timeout=TIMEOUT_S)
-        present = [path for path in present if os.path.lexists(git.folder / path)]
-        used = {name for name in files if any(f"/{path}".endswith(f"/{name}") for path in present)}
+    used = _present_files(git, [name for name in names if re.search(r"[/.]", name)])
     patterns = [part for name in sorted(names - used) for part in ("-e", name)]
     if patterns:
         output = git.text(
@@ -330,3 +327,14 @@ def _still_used(git: Git, names: set[str]) -> set[str]:
         words = " ".join({*output.split("\n")})
         used |= {name for name in names if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", words)}
     return used
+
+
+def _present_files(git: Git, names: Sequence[str]) -> set[str]:
+    """Those of `names` that end the path of a file."""
+    if not names:
+        return set()
+    paths = [":(glob)**/" + re.sub(r"([*?\[\\])", r"\\\1", name) for name in names]
+    options = ("-z", "--cached", "--others", "--exclude-standard")
+    present = git.items("ls-files", *options, "--", *paths, timeout=TIMEOUT_S)
+    present = [path for path in present if os.path.lexists(git.folder / path)]
+    return {name for name in names if any(f"/{path}".endswith(f"/{name}") for path in present)}

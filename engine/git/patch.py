@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
@@ -94,30 +94,14 @@ def own_patch(git: Git, state: GitState, base: str | None = None) -> Patch:
     """Your work in `git.folder` since the commit `base`, by default the one of `base_of`. Runs two git processes, or
     none if there is no such work. Raises `GitError`."""
     base = base_of(git, state) if base is None else base
-    tracked = [file.path for file in state.files if not file.untracked and not file.conflicted] if base else []
-    committed = [path for path in state.own_files if path not in set(tracked)] if base != state.head else []
-    if len(committed) + len(tracked) > MAX_PATHS:
-        base, committed = state.head, []
-    whole = tracked if base else [file.path for file in state.files if not file.deleted]
-    files: list[FilePatch] = []
-    remaining = MAX_BYTES
-    if base and (tracked or base != state.head):
-        # Whole trees are compared, because git finds a rename only when it sees both names.
-        output = git.output(
-            "diff", "--patch", "--unified=0", "--find-renames", "-l300", "--no-color", "--no-prefix", base, "--",
-            timeout=TIMEOUT_S,
-        )[:MAX_BYTES]  # fmt: skip
-        remaining -= len(output)
-        files += read_patch(output.decode(errors="surrogateescape").split("\n", MAX_LINES)[:MAX_LINES])
+    tracked = {file.path for file in state.files if not file.untracked and not file.conflicted}
+    if len(tracked.union(state.own_files)) > MAX_PATHS:
+        base = state.head
+    files, size = _compare_files(git, base) if base and (tracked or base != state.head) else ([], 0)
     added = [line for file in files for line in file.added]
+    untracked = [file.path for file in state.files if (file.untracked if base else not file.deleted)]
+    added += _read_untracked_lines(git, untracked, MAX_BYTES - size, MAX_LINES - len(added))
     conflicted = {file.path for file in state.files if file.conflicted}
-    untracked = [file.path for file in state.files if file.untracked] if base else whole
-    for path in [path for path in untracked if not _GENERATED_FILE.search(path) and not is_byproduct(path)][:MAX_PATHS]:
-        content = _read_untracked(git, path, min(MAX_FILE_BYTES, remaining))
-        remaining -= len(content)
-        rows = content.decode(errors="surrogateescape").split("\n") if content else []
-        rows = rows[: max(0, MAX_LINES - len(added))]
-        added += [PatchLine(path, number, text.rstrip("\r")) for number, text in enumerate(rows, 1)]
     return Patch(
         base,
         added=tuple(line for line in added if line.path not in conflicted and not is_litter(line.path)),
@@ -126,6 +110,30 @@ def own_patch(git: Git, state: GitState, base: str | None = None) -> Patch:
         deleted=tuple(file.old for file in files if file.path == "/dev/null"),
         untracked=frozenset(untracked),
     )
+
+
+def _compare_files(git: Git, base: str) -> tuple[list[FilePatch], int]:
+    """The patches of the tracked files against the commit `base`, and the number of bytes that were read for them."""
+    # Whole trees are compared, because git finds a rename only when it sees both names.
+    output = git.output(
+        "diff", "--patch", "--unified=0", "--find-renames", "-l300", "--no-color", "--no-prefix", base, "--",
+        timeout=TIMEOUT_S,
+    )[:MAX_BYTES]  # fmt: skip
+    rows = output.decode(errors="surrogateescape").split("\n", MAX_LINES)[:MAX_LINES]
+    return list(read_patch(rows)), len(output)
+
+
+def _read_untracked_lines(git: Git, paths: Sequence[str], max_bytes: int, max_lines: int) -> list[PatchLine]:
+    """The lines of the untracked files that a person wrote. All of them count as added."""
+    written = [path for path in paths if not _GENERATED_FILE.search(path) and not is_byproduct(path)]
+    lines: list[PatchLine] = []
+    for path in written[:MAX_PATHS]:
+        content = _read_untracked(git, path, min(MAX_FILE_BYTES, max_bytes))
+        max_bytes -= len(content)
+        rows = content.decode(errors="surrogateescape").split("\n") if content else []
+        rows = rows[: max(0, max_lines - len(lines))]
+        lines += [PatchLine(path, number, text.rstrip("\r")) for number, text in enumerate(rows, 1)]
+    return lines
 
 
 def _read_untracked(git: Git, path: str, max_bytes: int) -> bytes:
@@ -148,6 +156,31 @@ class FilePatch:
     added: list[PatchLine] = field(default_factory=list)
     removed: list[PatchLine] = field(default_factory=list)
 
+    def read_header(self, text: str) -> None:
+        """Read one line before the first hunk, which may say a path."""
+        header = _NAME_HEADER.match(text)
+        if header is None:
+            return
+        name = unquoted(header[2])
+        self.is_renamed |= header[1].startswith("rename")
+        if header[1] in ("---", "rename from"):
+            self.old = name
+        else:
+            self.path = name
+
+    def read_line(self, text: str, parents: int, line: int, hunk: int) -> bool:
+        """Read one line of a hunk that has a column of signs for each of the parents. `line` is its number in the
+        present file. Returns whether the present file has it."""
+        signs, content = text[:parents], text[parents:].rstrip("\r")
+        if signs == "+" * parents:
+            self.added.append(PatchLine(self.path, line, content, hunk))
+            return True
+        if signs == "-" * parents:
+            self.removed.append(PatchLine(self.old, line, content, hunk))
+            return False
+        # A line of a merge that a parent has, too; or git's note that a line break is missing.
+        return "-" not in signs and not text.startswith("\\")
+
 
 def read_patch(rows: Iterable[str]) -> Iterator[FilePatch]:
     """The patch of each file in a patch that git made with `--patch --unified=0 --no-prefix`.
@@ -164,19 +197,8 @@ def read_patch(rows: Iterable[str]) -> Iterator[FilePatch]:
         elif match := _HUNK.match(text):
             parents, line, is_body, hunk = len(match[1]), int(match[2]), True, hunk + 1
         elif not is_body:
-            if header := _NAME_HEADER.match(text):
-                name = unquoted(header[2])
-                file.is_renamed |= header[1].startswith("rename")
-                if header[1] in ("---", "rename from"):
-                    file.old = name
-                else:
-                    file.path = name
-        elif text.startswith("+" * parents):
-            file.added.append(PatchLine(file.path, line, text[parents:].rstrip("\r"), hunk))
-            line += 1
-        elif text.startswith("-" * parents):
-            file.removed.append(PatchLine(file.old, line, text[parents:].rstrip("\r"), hunk))
-        elif "-" not in text[:parents] and not text.startswith("\\"):  # a line of the merge that a parent has too
+            file.read_header(text)
+        elif file.read_line(text, parents, line, hunk):
             line += 1
     yield file
 

@@ -18,7 +18,7 @@ from engine.frozen import frozen
 from engine.git import Git
 from engine.git.history import read_file_at
 from engine.git.leftovers import HINT, SECRET, Leftover, is_secret_file, scan_line
-from engine.git.patch import PatchLine, read_patch
+from engine.git.patch import FilePatch, PatchLine, read_patch
 from engine.git.state import FileState, GitState
 
 MAX_COMMITS: Final = 2_000
@@ -340,17 +340,21 @@ def _sort_problems(problems: Iterable[UnpushedProblem]) -> tuple[UnpushedProblem
 
 
 def _scan_lines(patch: bytes, *, leftovers: bool) -> Iterator[tuple[str, PatchLine, Leftover]]:
-    """(commit, line, finding) for each problem in the added lines of a patch. Without `leftovers`, only the few files
-    with a hint of a secret are read."""
+    """(commit, line, finding) for each problem in the added lines of a patch; without `leftovers`, for each secret."""
+    for file in _files_to_scan(patch, leftovers=leftovers):
+        for line, following in itertools.zip_longest(file.added, file.added[1:]):
+            after = following.text if following is not None and following.hunk == line.hunk else ""
+            for leftover in scan_line(line.path, line.text, after):
+                if leftovers or leftover.is_secret:
+                    yield file.commit, line, leftover
+
+
+def _files_to_scan(patch: bytes, *, leftovers: bool) -> Iterator[FilePatch]:
+    """The files of a patch, each with its commit; without `leftovers`, only the few with a hint of a secret."""
     commit = b""
     for part in re.split(rb"\n(?=\x01|diff --(?:git|cc) )", b"\n" + patch):
         if part.startswith(b"\x01"):
             commit = part
         elif leftovers or _SECRET_HINT.search(part):
             text = (commit + b"\n" + part).decode(errors="surrogateescape")
-            for file in read_patch(text.split("\n")):
-                for line, following in itertools.zip_longest(file.added, file.added[1:]):
-                    after = following.text if following is not None and following.hunk == line.hunk else ""
-                    for leftover in scan_line(line.path, line.text, after):
-                        if leftovers or leftover.is_secret:
-                            yield file.commit, line, leftover
+            yield from read_patch(text.split("\n"))

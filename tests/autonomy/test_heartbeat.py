@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.autonomy.autonomy import STATE
-from engine.autonomy.heartbeat import (
+from engine.autonomy.schedule import (
     PULSE,
     Daily,
     Every,
