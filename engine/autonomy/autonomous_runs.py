@@ -13,7 +13,7 @@ from engine.events import AutonomousCycleFinished
 from engine.execution.sessions import Sessions
 from engine.frozen import frozen
 from engine.learning.decisions.decisions import Decisions
-from engine.model import DecidedBy, GateRuleName, RailVerdict, Refusal, Verdict
+from engine.model import Card, DecidedBy, GateRuleName, RailVerdict, Refusal, Verdict
 from engine.prediction.cards import Cards
 from engine.prediction.cycle import CardCycle
 from engine.prediction.kinds import ALWAYS_ASK, kind_of, kind_title
@@ -154,10 +154,7 @@ class AutonomousRuns:
         for card in cards:
             verdicts = self._cards.rails(card.id)
             objection = next((verdict.reason for verdict in verdicts if _is_objection_of_gate(verdict)), "")
-            reason = reason_to_wait(card.kind, verdicts) or self._launcher.blocking_reason(card.assignment)
-            if not reason and objection and self._refused_by_gate.get(card.id) == objection:
-                reason = objection
-            if reason:
+            if reason := self._reason_to_keep(card, verdicts, objection):
                 kept.append(f"{card.id}: {reason}")
                 continue
             if not still():
@@ -170,6 +167,11 @@ class AutonomousRuns:
                 if refusal.message.startswith(f"{GATE}: "):
                     self._refused_by_gate[card.id] = objection
         return AutonomousCycleFinished(acted=acted, blocked=tuple(blocked), kept=tuple(kept))
+
+    def _reason_to_keep(self, card: Card, verdicts: Sequence[RailVerdict], objection: str) -> str:
+        """Why a card is not tried, "" if it is. `objection` is what the human gate has against it, "" for nothing."""
+        reason = reason_to_wait(card.kind, verdicts) or self._launcher.blocking_reason(card.assignment)
+        return reason or (objection if self._refused_by_gate.get(card.id) == objection else "")
 
     def requirements(self, workspaces: Sequence[str]) -> AutonomyRequirements:
         """The requirements for cards in these workspaces to run by themselves."""

@@ -80,6 +80,15 @@ class Facts:
     resumed: bool = False
     paused_for_cost: bool = False
 
+    @property
+    def pause_cause(self) -> AutonomyTrigger | None:
+        """Why autonomy must be paused, None if it need not."""
+        if "month" in self.holds:
+            return AutonomyTrigger.COST_CAP
+        if "pause" in self.holds:
+            return AutonomyTrigger.COST_CAP if self.paused_for_cost else AutonomyTrigger.REJECTED
+        return None
+
 
 def next_trigger(state: AutonomyState, facts: Facts) -> AutonomyTrigger | None:
     """The trigger that follows from the facts in this state, None if the state fits them."""
@@ -87,13 +96,15 @@ def next_trigger(state: AutonomyState, facts: Facts) -> AutonomyTrigger | None:
         return None if state is AutonomyState.DISABLED else AutonomyTrigger.KILLED
     if state is AutonomyState.DISABLED:
         return AutonomyTrigger.ENABLED
-    if "month" in facts.holds:
-        return None if state is AutonomyState.PAUSED else AutonomyTrigger.COST_CAP
-    if "pause" in facts.holds:
-        cause = AutonomyTrigger.COST_CAP if facts.paused_for_cost else AutonomyTrigger.REJECTED
-        return None if state is AutonomyState.PAUSED else cause
+    if facts.pause_cause is not None:
+        return None if state is AutonomyState.PAUSED else facts.pause_cause
     if state is AutonomyState.PAUSED:
         return AutonomyTrigger.RESUMED if facts.resumed else AutonomyTrigger.PAUSE_OVER
+    return _trigger_of_presence(state, facts)
+
+
+def _trigger_of_presence(state: AutonomyState, facts: Facts) -> AutonomyTrigger | None:
+    """The trigger that follows from the operator's silence, while nothing is stopped or paused."""
     silent = facts.silence >= facts.threshold
     if state is AutonomyState.WATCHING:
         return AutonomyTrigger.SILENT if silent and facts.autonomous else None

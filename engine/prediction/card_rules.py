@@ -174,12 +174,19 @@ class Room:
         ):
             gone = {*displaced, *more}
             others = [other for other in seated if other.workspace in workspaces and other.id not in gone]
-            if len(others) >= limit:
-                lower = [other for other in reversed(rank_cards(others, self._now)) if other.tier > highest]
-                if not lower:
-                    return None
-                more.append(min(lower, key=lambda other: other.shown_at is not None).id)
+            if len(others) < limit:
+                continue
+            last = self._last_below(others, highest)
+            if last is None:
+                return None
+            more.append(last.id)
         return more
+
+    def _last_below(self, cards: Sequence[Card], highest: int) -> Card | None:
+        """The last of the cards below the tier `highest`, preferably one that was not shown yet; None if there is
+        none."""
+        lower = [card for card in reversed(rank_cards(cards, self._now)) if card.tier > highest]
+        return min(lower, key=lambda card: card.shown_at is not None, default=None)
 
     def leave(self, card: Card) -> None:
         """Free the place of this card."""

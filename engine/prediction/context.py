@@ -186,34 +186,44 @@ def _lines(context: WorkspaceContext) -> Iterable[str]:
     quiet = "unknown" if context.silence is None else span(context.silence)
     yield f"workspace: {plain(Path(context.workspace).name)}"
     yield f"time: {context.local:%A %H:%M}, {context.part.value}; silence: {quiet}"
-    state = context.git
-    if state is not None:
-        where = plain(state.branch) or ("detached" if state.detached else "none")
-        yield f"branch: {where}; {'; '.join(git_evidence(state, context.github))}"
-        if state.files:
-            yield f"uncommitted: {join_shortened((file.path for file in state.files), 5)}"
-        if state.tag:
-            yield f"tag: {plain(state.tag)}, {count(state.commits_since_tag, 'commit')} since"
-        if state.recent:
-            yield f"last commit: {moment(state.recent[0].at, context.local)} {plain(state.recent[0].subject, 80)}"
+    if context.git is not None:
+        yield from _git_lines(context, context.git)
     if meeting := nearest(context.meetings, context.local):
         yield f"next meeting: {plain(meeting.name, 50)} at {meeting.begins:%H:%M}"
-    tools = [tool.name for part in context.parts for tool in part.project.tools]
-    tools += [linter.name for part in context.parts for linter in part.project.linters]
-    if context.parts:
-        yield f"tools: {join_shortened(dict.fromkeys(tools), 5) or 'none'}"
-    if context.runs:
-        last = context.runs[0]
-        yield f"last test run: {moment(last.ran_at, context.local)} {result_words(last.check)}"
-        changed = dict.fromkeys(file.path for part in context.parts for file in part.changed)
-        if changed:
-            yield f"changed since: {join_shortened(changed, 5)}"
+    yield from _test_lines(context)
     for task in open_tasks(context.tasks)[:3]:
         yield f"task: {plain(task.title, 80)}, {span(context.now - task.updated_at)} old"
     for session in context.sessions[:3]:
         yield f"session: {plain(session.prompt, 80)}: {session.state.value}"
     for thread in context.threads[:2]:
         yield f"conversation: {thread_words(thread, context.local)}"
+
+
+def _git_lines(context: WorkspaceContext, git: GitState) -> Iterable[str]:
+    """The repository: its branch, changes, tag and last commit."""
+    where = plain(git.branch) or ("detached" if git.detached else "none")
+    yield f"branch: {where}; {'; '.join(git_evidence(git, context.github))}"
+    if git.files:
+        yield f"uncommitted: {join_shortened((file.path for file in git.files), 5)}"
+    if git.tag:
+        yield f"tag: {plain(git.tag)}, {count(git.commits_since_tag, 'commit')} since"
+    if git.recent:
+        yield f"last commit: {moment(git.recent[0].at, context.local)} {plain(git.recent[0].subject, 80)}"
+
+
+def _test_lines(context: WorkspaceContext) -> Iterable[str]:
+    """The tools of the projects, and the last run of tests with what changed since."""
+    tools = [tool.name for part in context.parts for tool in part.project.tools]
+    tools += [linter.name for part in context.parts for linter in part.project.linters]
+    if context.parts:
+        yield f"tools: {join_shortened(dict.fromkeys(tools), 5) or 'none'}"
+    if not context.runs:
+        return
+    last = context.runs[0]
+    yield f"last test run: {moment(last.ran_at, context.local)} {result_words(last.check)}"
+    changed = dict.fromkeys(file.path for part in context.parts for file in part.changed)
+    if changed:
+        yield f"changed since: {join_shortened(changed, 5)}"
 
 
 def result_words(check: CheckResult) -> str:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -254,9 +254,7 @@ class CardCycle:
             unavailable = self._selector.unavailable(session, proposals, now, staying)
             if next_kinds is not None:
                 shown = {card.fingerprint for card in awake}
-                possible = [new for new in proposals if new.fingerprint in shown or new.fingerprint not in unavailable]
-                first = next((new for kind in next_kinds for new in possible if new.kind == kind), None)
-                proposals = [replace(first, source=Source.FOLLOW_UP)] if first else []
+                proposals = _next_step(proposals, next_kinds, unavailable - shown)
             proposals = [proposal for proposal in proposals if proposal.fingerprint not in unavailable]
             room = Room(self._store.settings.current, awake, now)
             return findings, *self._selector.select(session, proposals, self._last_contexts, errors, room)
@@ -335,6 +333,13 @@ class CardCycle:
             self._blocked.add(row.fingerprint)
             rail, word, reason = verdict.rail, verdict.verdict.value, verdict.reason
             tx.record(TriggerBlocked(subject=row.id, workspace=row.workspace, rail=rail, verdict=word, reason=reason))
+
+
+def _next_step(proposals: Sequence[Proposal], kinds: Sequence[str], unavailable: Collection[str]) -> list[Proposal]:
+    """The proposal of the first of these kinds that is not among the `unavailable` fingerprints, as a next step."""
+    possible = [proposal for proposal in proposals if proposal.fingerprint not in unavailable]
+    first = next((proposal for kind in kinds for proposal in possible if proposal.kind == kind), None)
+    return [replace(first, source=Source.FOLLOW_UP)] if first else []
 
 
 def _remark(context: WorkspaceContext) -> str:

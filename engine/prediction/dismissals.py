@@ -84,27 +84,37 @@ _COUNTING = sqlalchemy.select(
 
 def active_mutes(dismissals: Iterable[Dismissal], now: datetime) -> list[Mute]:
     """The mutes at `now`, newest first. A mute is over at its `until`."""
-    subjects: dict[tuple[str, str, str], list[Dismissal]] = {}
-    kinds: dict[tuple[str, str, str], list[Dismissal]] = {}
+    by_subject: dict[tuple[str, str, str], list[Dismissal]] = {}
+    by_kind: dict[tuple[str, str, str], list[Dismissal]] = {}
     for dismissal in sorted(dismissals, key=lambda dismissal: (dismissal.at, dismissal.card)):
         workspace, kind, reason = dismissal.workspace, dismissal.kind, dismissal.reason
         if dismissal.subject_counts:
-            subjects.setdefault((workspace, kind, dismissal.subject), []).append(dismissal)
+            by_subject.setdefault((workspace, kind, dismissal.subject), []).append(dismissal)
         if dismissal.kind_counts and reason != DismissReason.ALREADY_DONE:
-            kinds.setdefault((workspace, kind, ""), []).append(dismissal)
+            by_kind.setdefault((workspace, kind, ""), []).append(dismissal)
             if reason == DismissReason.NEVER_ANYWHERE:
-                kinds.setdefault(("", kind, ""), []).append(dismissal)
-    active = []
-    for about, group in subjects.items():
-        unwanted = sum(dismissal.reason != DismissReason.ALREADY_DONE for dismissal in group)
-        until = group[-1].at + FIRST_MUTE * 2 ** max(0, unwanted - 1)
-        if now < until:
-            active.append(_mute(about, group, until))
-    for about, group in kinds.items():
-        never = [dismissal for dismissal in group if dismissal.reason == DismissReason.NEVER_HERE or not about[0]]
-        if never or len(group) >= MAX_DISMISSALS:
-            active.append(_mute(about, never or group, None))
+                by_kind.setdefault(("", kind, ""), []).append(dismissal)
+    of_subjects = (_mute_of_subject(about, group, now) for about, group in by_subject.items())
+    of_kinds = (_mute_of_kind(about, group) for about, group in by_kind.items())
+    active = [mute for mute in (*of_subjects, *of_kinds) if mute is not None]
     return sorted(active, key=lambda mute: (mute.at, mute.subject == "", mute.id), reverse=True)
+
+
+def _mute_of_subject(about: tuple[str, str, str], dismissals: list[Dismissal], now: datetime) -> Mute | None:
+    """The mute of a subject, None if it is over."""
+    unwanted = sum(dismissal.reason != DismissReason.ALREADY_DONE for dismissal in dismissals)
+    until = dismissals[-1].at + FIRST_MUTE * 2 ** max(0, unwanted - 1)
+    return _mute(about, dismissals, until) if now < until else None
+
+
+def _mute_of_kind(about: tuple[str, str, str], dismissals: list[Dismissal]) -> Mute | None:
+    """The mute that switches a kind off in a workspace, or with "" for the workspace everywhere. None if there are too
+    few dismissals and none says "never"."""
+    is_everywhere = not about[0]
+    never = [dismissal for dismissal in dismissals if is_everywhere or dismissal.reason == DismissReason.NEVER_HERE]
+    if not never and len(dismissals) < MAX_DISMISSALS:
+        return None
+    return _mute(about, never or dismissals, None)
 
 
 def _mute(about: tuple[str, str, str], dismissals: list[Dismissal], until: datetime | None) -> Mute:

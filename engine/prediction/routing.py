@@ -211,21 +211,21 @@ class PromptPlacer:
         probabilities = _probabilities([prompt], vector[None])[0]
         by_channel = _by_channel(probabilities, settings)
         best = _likeliest(by_channel)
-        why = ""
         if past := self._similar_prompt(vector, best, channel):
             text, channel, agent = past
             why = f"like “{text if len(text) <= 60 else f'{text[:59]}…'}”"
-        else:
-            similarity = [float((other * vector).sum()) for other in others]
-            rated = sorted(zip(similarity, descriptions, strict=True), key=lambda pair: -pair[0])
-            fitting = [description for score, description in rated if score >= MIN_DESCRIPTION_SIMILARITY]
-            named = next((description.channel for description in fitting if description.channel), "")
-            if not channel and named:
-                channel, why = named, f"it fits the specialty of {named}"
-            elif not channel and best and by_channel[best] >= MIN_PROBABILITY:
-                channel, why = best, f"by meaning, {by_channel[best]:.0%}"
-            agent = next((description.agent for description in fitting if description.agent), "")
-            agent = agent or _likeliest_role(probabilities, channel)
+            return Route(channel, _available_agent(agent, channel, settings, agents), why, vector.tobytes())
+        similarity = [float((other * vector).sum()) for other in others]
+        rated = sorted(zip(similarity, descriptions, strict=True), key=lambda pair: -pair[0])
+        fitting = [description for score, description in rated if score >= MIN_DESCRIPTION_SIMILARITY]
+        specialised = next((description.channel for description in fitting if description.channel), "")
+        why = ""
+        if not channel and specialised:
+            channel, why = specialised, f"it fits the specialty of {specialised}"
+        elif not channel and best and by_channel[best] >= MIN_PROBABILITY:
+            channel, why = best, f"by meaning, {by_channel[best]:.0%}"
+        agent = next((description.agent for description in fitting if description.agent), "")
+        agent = agent or _likeliest_role(probabilities, channel)
         return Route(channel, _available_agent(agent, channel, settings, agents), why, vector.tobytes())
 
     def _vectors(self, texts: Sequence[str]) -> list[Any]:

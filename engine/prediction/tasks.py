@@ -183,11 +183,10 @@ class TaskBoard:
             return
 
         def work(tx: Transaction) -> None:
+            new_states = dict.fromkeys(finished, "done") | dict.fromkeys(reopened, "open")
             for row in tx.session.exec(file_tasks):
-                if (row.workspace, row.title) in finished:
-                    self._change(tx, row, "done", "")
-                elif (row.workspace, row.title) in reopened:
-                    self._change(tx, row, "open", "")
+                if new_state := new_states.get((row.workspace, row.title)):
+                    self._change(tx, row, new_state, "")
             for workspace, title in new:
                 self._add(tx, title, FILE, workspace=workspace)
             state.put(tx, LAST_FILE_TASKS, after)

@@ -206,12 +206,8 @@ def undo_landing(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
         for run in part.runs
         if run.ran_at <= landing.decided_at and run.session_id != landing.session_id and run.head == last.head
     ]
-    unfit = {test for test, _ in flipped_tests(part.runs)}
-    broken = []
-    for test in usable_failures(last):
-        before_landing = next((verdict for run in before if (verdict := verdict_on(run, test)) is not None), None)
-        if before_landing and test not in unfit:
-            broken.append(test)
+    flaky = {test for test, _ in flipped_tests(part.runs)}
+    broken = [test for test in usable_failures(last) if test not in flaky and _newest_verdict(before, test)]
     if not broken:
         return
     passed = max(run.ran_at for run in before if verdict_on(run, broken[0]))
@@ -225,6 +221,11 @@ def undo_landing(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
         parameters={"change_set": landing.id},
         evidence_at=last.ran_at,
     )
+
+
+def _newest_verdict(runs: Sequence[ValidationRun], test: str) -> bool | None:
+    """Whether a test passed in the newest of these runs that says so, None if none does."""
+    return next((verdict for run in runs if (verdict := verdict_on(run, test)) is not None), None)
 
 
 @template
@@ -241,13 +242,9 @@ def rehearse_revert(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
         sha, commit_subject = find_culprit(session)
         if not sha or run is None:
             continue
-        newer = part.runs[: part.runs.index(run)]
         tests = usable_failures(run)
-        mended = any(verdict_on(other, test) for other in newer for test in tests)
-        reverted = any(
-            commit.subject == f'Revert "{commit_subject}"' for commit in git.recent if commit.at >= run.ran_at
-        )
-        if not tests or mended or reverted or run.head not in {git.head, *context.ancestors}:
+        is_in_history = run.head in {git.head, *context.ancestors}
+        if not tests or not is_in_history or _is_mended(context, part, run, commit_subject):
             return
         name, subject = short_test(tests[0]), plain(commit_subject, 50)
         yield Offer(
@@ -258,6 +255,15 @@ def rehearse_revert(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
             evidence_at=run.ran_at,
         )
     return
+
+
+def _is_mended(context: WorkspaceContext, part: Part, bisect_run: ValidationRun, commit_subject: str) -> bool:
+    """Whether a test that a bisect was about passes again, or the commit that it found was reverted since."""
+    newer = part.runs[: part.runs.index(bisect_run)]
+    if any(verdict_on(run, test) for run in newer for test in usable_failures(bisect_run)):
+        return True
+    later = [commit for commit in context.repository.recent if commit.at >= bisect_run.ran_at]
+    return any(commit.subject == f'Revert "{commit_subject}"' for commit in later)
 
 
 def find_culprit(session: SessionView) -> tuple[str, str]:

@@ -3,13 +3,14 @@ files, and unreliable tests."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import date, datetime, timedelta
 from statistics import median
 from typing import Any
 
 from engine.execution.runners.toolchains.project_tools import Toolchain
 from engine.execution.runners.toolchains.tool_table import TEST_FILE
+from engine.frozen import frozen
 from engine.model import SessionState
 from engine.model.text import count, join_shortened, moment, plain
 from engine.prediction.context import Part, WorkspaceContext, result_words
@@ -29,7 +30,7 @@ from engine.prediction.templates.offers import (
     usable_failures,
     usable_names,
 )
-from engine.storage.validation_runs import flipped_tests, seconds_of
+from engine.storage.validation_runs import ValidationRun, flipped_tests, seconds_of
 
 STALE_AFTER = timedelta(days=1)
 
@@ -213,6 +214,18 @@ def check_clean_head(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
     )
 
 
+@frozen
+class _Slowdown:
+    """A test that got slower."""
+
+    more: float
+    """How many seconds more than usual the faster of its last two runs took."""
+    usual: float
+    test: str
+    fast_head: str
+    """The newest commit at which it took its usual time."""
+
+
 @template
 def slower_tests(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
     """In both of the last two green runs, a test took at least twice its usual time, and at least a second more."""
@@ -220,31 +233,32 @@ def slower_tests(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
     runs = [run for run in part.runs if run.check.green and run.check.durations]
     if tool is None or not tool.runs_single_tests or len(runs) < MEASURED_RUNS:
         return
-    slow: list[tuple[float, float, str, str]] = []
-    for test, _ in runs[0].check.durations:
-        last = [seconds for run in runs[:2] if (seconds := seconds_of(run, test)) is not None]
-        earlier = [(seconds, run) for run in runs[2:] if (seconds := seconds_of(run, test)) is not None]
-        if len(last) < 2 or len(earlier) < MEASURED_RUNS - 2 or not is_usable(test):
-            continue
-        usual = median(seconds for seconds, _ in earlier)
-        fast = [
-            run.head
-            for seconds, run in earlier
-            if run.clean and seconds <= usual * 1.5 and run.head in context.ancestors
-        ]
-        if fast and min(last) >= SLOWER * usual and min(last) - usual >= SLOWER_SECONDS:
-            slow.append((min(last) - usual, usual, test, fast[0]))
-    if not slow:
+    tests = [test for test, _ in runs[0].check.durations if is_usable(test)]
+    slowdowns = [found for test in tests if (found := _slowdown_of(test, runs, context.ancestors)) is not None]
+    if not slowdowns:
         return
-    more, usual, test, fast_head = max(slow)
+    slowest = max(slowdowns, key=lambda slowdown: (slowdown.more, slowdown.usual, slowdown.test))
+    name, seconds = short_test(slowest.test), slowest.usual + slowest.more
     yield Offer(
-        f"Time `{short_test(test)}` at HEAD and at {fast_head[:7]}",
-        f"`{short_test(test)}` took {usual + more:.1f} s in the last two runs, and {usual:.1f} s before.",
-        subject=test,
-        facts={"test": test, "fast": fast_head, "head": context.repository.head},
-        parameters={"tests": [test], "fast": fast_head},
+        f"Time `{name}` at HEAD and at {slowest.fast_head[:7]}",
+        f"`{name}` took {seconds:.1f} s in the last two runs, and {slowest.usual:.1f} s before.",
+        subject=slowest.test,
+        facts={"test": slowest.test, "fast": slowest.fast_head, "head": context.repository.head},
+        parameters={"tests": [slowest.test], "fast": slowest.fast_head},
         evidence_at=runs[1].ran_at,
     )
+
+
+def _slowdown_of(test: str, runs: Sequence[ValidationRun], ancestors: Collection[str]) -> _Slowdown | None:
+    """How much slower a test got, None if it did not, or if it cannot be told. `runs` are green, the newest first."""
+    last = [seconds for run in runs[:2] if (seconds := seconds_of(run, test)) is not None]
+    earlier = [(seconds, run) for run in runs[2:] if (seconds := seconds_of(run, test)) is not None]
+    if len(last) < 2 or len(earlier) < MEASURED_RUNS - 2:
+        return None
+    usual = median(seconds for seconds, _ in earlier)
+    fast_runs = [run for seconds, run in earlier if run.clean and seconds <= usual * 1.5 and run.head in ancestors]
+    is_slower = min(last) >= SLOWER * usual and min(last) - usual >= SLOWER_SECONDS
+    return _Slowdown(min(last) - usual, usual, test, fast_runs[0].head) if fast_runs and is_slower else None
 
 
 # -- unreliable tests, which pass and fail on the same files
@@ -266,6 +280,8 @@ def hunt_flakes(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
     if part.tool is None or not part.tool.runs_single_tests:
         return
     today = context.local.date()
+    facts: dict[str, Any]
+    at: datetime | None
     quarantined = _find_quarantined(context, part)
     resting = {test for test, until in quarantined if until > today}
     over = [(test, until) for test, until in quarantined if until <= today and is_usable(test)][:MAX_HUNTED]
@@ -274,16 +290,12 @@ def hunt_flakes(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
         for test, tree in flipped_tests(part.runs)
         if is_usable(test) and without_parameters(test) not in resting
     ]
-    facts: dict[str, Any]
     if over:
-        days = ", ".join(dict.fromkeys(f"{until.day} {until:%B}" for _, until in over))
-        tests, which = [test for test, _ in over], "it is steady" if len(over) == 1 else "they are steady"
-        reason = f"{'Its' if len(over) == 1 else 'Their'} quarantine ended on {days}; if {which}, take the skip away."
-        facts, at = {"until": [until.isoformat() for _, until in over]}, None
+        tests = [test for test, _ in over]
+        reason, facts, at = _describe_over(over), {"until": [until.isoformat() for _, until in over]}, None
     elif flipped and part.runs:
-        tests, facts = [test for test, _ in flipped[:MAX_HUNTED]], {"tree": flipped[0][1]}
+        tests, facts, at = [test for test, _ in flipped[:MAX_HUNTED]], {"tree": flipped[0][1]}, part.runs[0].ran_at
         reason = "Two runs of the same files disagree about " + ("it." if len(tests) == 1 else "them.")
-        at = part.runs[0].ran_at
     else:
         return
     names = join_shortened((short_test(test) for test in tests), 2, 40)
@@ -295,6 +307,13 @@ def hunt_flakes(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
         parameters={"tests": tests, "times": RUNS},
         evidence_at=at,
     )
+
+
+def _describe_over(over: Sequence[tuple[str, date]]) -> str:
+    """Say of which days the quarantine of these tests ended, and what to do if they are steady."""
+    days = ", ".join(dict.fromkeys(f"{until.day} {until:%B}" for _, until in over))
+    which = "it is steady" if len(over) == 1 else "they are steady"
+    return f"{'Its' if len(over) == 1 else 'Their'} quarantine ended on {days}; if {which}, take the skip away."
 
 
 def without_parameters(test: str) -> str:
