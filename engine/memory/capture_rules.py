@@ -191,27 +191,28 @@ def classify(sentence: str, *, operator: bool = False, output: bool = False) -> 
     if not MIN_LENGTH <= len(sentence) <= MAX_LENGTH or len(_WORD.findall(sentence)) < MIN_WORDS:
         return None
     plain = _QUOTED.sub(_masked, _CODE.sub(_masked, sentence))
-    if plain.rstrip("\"'”’)]*_ ").endswith("?") or _LOOKS_LIKE_CODE.search(plain):
-        return None
-    if len(plain.replace("_", "").split()) < MIN_WORDS:
+    is_question = plain.rstrip("\"'”’)]*_ ").endswith("?")
+    if is_question or _LOOKS_LIKE_CODE.search(plain) or len(plain.replace("_", "").split()) < MIN_WORDS:
         return None
     labelled_kind = next((kind for kind, pattern in _LABELLED.items() if pattern.search(plain)), None)
     if output:
         return labelled_kind
-    claim = plain if labelled_kind else _without_reason(plain)
-    if _UNCERTAIN.search(claim):
+    if _UNCERTAIN.search(plain if labelled_kind else _without_reason(plain)):
         return None
-    if labelled_kind:
-        return labelled_kind
-    if _CORRECTION.search(plain):
+    return labelled_kind or _kind_by_words(plain, operator=operator)
+
+
+def _kind_by_words(statement: str, *, operator: bool) -> CaptureKind | None:
+    """The kind of a statement without a label, whose quotes and code are masked; None for one that is not worth
+    keeping."""
+    if _CORRECTION.search(statement):
         return CaptureKind.CORRECTION
-    if _DECISION.search(plain):
+    if _DECISION.search(statement):
         return CaptureKind.DECISION
-    if operator and _PREFERENCE.search(plain):
+    if operator and _PREFERENCE.search(statement):
         return CaptureKind.FACT
-    if _FACT.search(plain) and not _PLAN.search(plain) and not _TEMPORARY.search(plain):
-        return CaptureKind.FACT
-    return None
+    is_fact = _FACT.search(statement) and not _PLAN.search(statement) and not _TEMPORARY.search(statement)
+    return CaptureKind.FACT if is_fact else None
 
 
 def digest(text: str) -> str:

@@ -256,14 +256,7 @@ class Index:
         Returns how many entries were missing or too many. Raises `DamagedIndex`."""
         repaired = size = 0
         for layer in sorted(LAYERS):
-            indexed: set[int] = set()
-            offset = 0
-            while not self._background.closed:
-                ids = self._helper.call("ids", layer.value, offset, IDS_PAGE, timeout=CHANGE_TIMEOUT_S)
-                indexed.update(ids)
-                offset += len(ids)
-                if len(ids) < IDS_PAGE:
-                    break
+            indexed = self._read_ids(layer)
             # Vectors that were stored after the last page was added are not missing; they are added next.
             expected = {number for number in self._store.indexed(self._model())[layer] if number <= self._last_chunk}
             surplus, missing = sorted(indexed - expected), sorted(expected - indexed)
@@ -272,16 +265,32 @@ class Index:
             self._check_sample(layer, sorted(indexed & expected))
             for start in range(0, len(surplus), PAGE):
                 self._helper.call("delete", layer.value, surplus[start : start + PAGE], timeout=CHANGE_TIMEOUT_S)
-            for start in range(0, len(missing), PAGE):
-                if len(missing) > PAGE:
-                    self._set_state("building", f"{start} of {len(missing)}", start / len(missing))
-                self._add(layer, self._store.vectors(missing[start : start + PAGE]))
+            self._add_missing(layer, missing)
             size += len(expected)
             self._removed += len(surplus)
             repaired += len(surplus) + len(missing)
         if self._removed > max(500, CHURN * size):
             raise DamagedIndex("many entries were removed")
         return repaired
+
+    def _read_ids(self, layer: Layer) -> set[int]:
+        """The ids that the index has of a layer."""
+        ids: set[int] = set()
+        offset = 0
+        while not self._background.closed:
+            page = self._helper.call("ids", layer.value, offset, IDS_PAGE, timeout=CHANGE_TIMEOUT_S)
+            ids.update(page)
+            offset += len(page)
+            if len(page) < IDS_PAGE:
+                break
+        return ids
+
+    def _add_missing(self, layer: Layer, missing: Sequence[int]) -> None:
+        """Add chunks that the index lacks. If they are many, the state says how far it is."""
+        for start in range(0, len(missing), PAGE):
+            if len(missing) > PAGE:
+                self._set_state("building", f"{start} of {len(missing)}", start / len(missing))
+            self._add(layer, self._store.vectors(missing[start : start + PAGE]))
 
     def _check_sample(self, layer: Layer, ids: Sequence[int]) -> None:
         """Search for a few vectors, which must find themselves. Raises `DamagedIndex`."""

@@ -20,6 +20,7 @@ from sqlmodel import Field as ColumnOf
 
 from engine.clock import Clock
 from engine.events import FactPromoted, NightlyFinished
+from engine.frozen import frozen
 from engine.memory.agent_files import AgentFiles
 from engine.memory.captures import Captures, WorkReader
 from engine.memory.day import MAX_FACTS, Day
@@ -92,6 +93,17 @@ class Evaluation(BaseModel):
     """A model's answer about a day."""
 
     facts: tuple[ProposedFact, ...] = Field(max_length=MAX_FACTS)
+
+
+@frozen
+class _Attempt:
+    """One answer of a model about a day, with its cost in micro-dollars and its faults. `failure` says why the model is
+    not asked again, "" if it may be."""
+
+    cost: int
+    facts: tuple[ProposedFact, ...] = ()
+    faults: tuple[str, ...] = ()
+    failure: str = ""
 
 
 class NightRow(Row, table=True):
@@ -213,33 +225,39 @@ class Nightly:
         """The validation loop (SPEC 4.9): ask until an answer is valid, each time with the faults of the last one,
         within the limits. Stores the result in `night`. Returns the runs, each with the cost so far."""
         runs: list[tuple[CheckResult, int]] = []
-        text = redact(day.synthesis())
+        synthesis = redact(day.synthesis())
         faults: tuple[str, ...] = ()
         while night.attempts < MAX_ATTEMPTS and night.cost_microusd < COST_CAP:
-            facts: tuple[ProposedFact, ...] = ()
-            failure = ""
-            try:
-                answer = self._model.ask(_question(day.date, text, faults, COST_CAP - night.cost_microusd))
-                if answer is None:
-                    night.reason = "no model: you decide"
-                    return runs
-                cost = answer.cost
-                facts, faults = parse_evaluation(answer.text, text)
-            except NoAnswer as error:
-                log.warning("no model evaluated %s: %s", day.date, error)
-                failure = sanitise(f"no model evaluated it, so rules draft facts: {error}")[:500]
-                cost, faults = error.cost, (failure,)
+            attempt = self._ask_model(day.date, synthesis, faults, COST_CAP - night.cost_microusd)
+            if attempt is None:
+                night.reason = "no model: you decide"
+                return runs
+            faults, failure = attempt.faults, attempt.failure
             night.attempts += 1
-            night.cost_microusd += max(0, cost)
-            runs.append((CheckResult("nightly", len(facts), len(faults), failing=faults), night.cost_microusd))
+            night.cost_microusd += max(0, attempt.cost)
+            check = CheckResult("nightly", len(attempt.facts), len(faults), failing=faults)
+            runs.append((check, night.cost_microusd))
             if night.cost_microusd > COST_CAP and not failure:
                 failure = f"it cost {night.cost_microusd / 1e6:.3f} dollars, more than {COST_CAP / 1e6:.2f}"
             if failure or not faults:
-                night.facts = () if failure else facts
-                night.reason = failure or ("" if facts else NOTHING_KEPT)
+                night.facts = () if failure else attempt.facts
+                night.reason = failure or ("" if attempt.facts else NOTHING_KEPT)
                 return runs
         night.reason = f"given up after {night.attempts} tries: {faults[0]}"
         return runs
+
+    def _ask_model(self, day: str, synthesis: str, faults: Sequence[str], budget: int) -> _Attempt | None:
+        """Ask the model once; `faults` are those of its answer before. None without a model."""
+        try:
+            answer = self._model.ask(_question(day, synthesis, faults, budget))
+        except NoAnswer as error:
+            log.warning("no model evaluated %s: %s", day, error)
+            failure = sanitise(f"no model evaluated it, so rules draft facts: {error}")[:500]
+            return _Attempt(error.cost, faults=(failure,), failure=failure)
+        if answer is None:
+            return None
+        facts, answer_faults = parse_evaluation(answer.text, synthesis)
+        return _Attempt(answer.cost, facts, answer_faults)
 
     def _read_day(self, day: date) -> Day:
         start, end = day_bounds(day, self._clock)

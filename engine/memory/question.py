@@ -170,25 +170,38 @@ def stems(text: str) -> list[str]:
     return [stem(word) for word in WORD.findall(text.casefold())]
 
 
+_ENDINGS = ("ingly", "edly", "ing", "ed", "ly", "ment", "ness", "ful", "er")
+
+
 @functools.lru_cache(maxsize=50_000)
 def stem(word: str) -> str:
     """A word without its ending, roughly: `plans`, `planned`, `planning` and `plan` have one stem. It need not be a
     word, because both sides of a comparison are stemmed."""
-    if len(word) > 3 and word.endswith("ies"):
-        word = word[:-3] + "y"
-    elif len(word) > 4 and word.endswith("sses"):
-        word = word[:-2]
-    elif len(word) > 3 and word.endswith("s") and not word.endswith(("ss", "us", "is")):
-        word = word[:-1]
-    for ending in ("ingly", "edly", "ing", "ed", "ly", "ment", "ness", "ful", "er"):
-        if word.endswith(ending) and len(word) - len(ending) >= 3:
-            word = word[: -len(ending)]
-            if len(word) > 3 and word[-1] == word[-2] and word[-1] not in "lsz":
-                word = word[:-1]
-            break
+    word = _without_ending(_singular(word))
     if len(word) > 3 and word.endswith("e"):
         word = word[:-1]
     return word[:-1] + "i" if len(word) > 3 and word.endswith("y") else word
+
+
+def _singular(word: str) -> str:
+    if len(word) > 3 and word.endswith("ies"):
+        return word[:-3] + "y"
+    if len(word) > 4 and word.endswith("sses"):
+        return word[:-2]
+    if len(word) > 3 and word.endswith("s") and not word.endswith(("ss", "us", "is")):
+        return word[:-1]
+    return word
+
+
+def _without_ending(word: str) -> str:
+    """A word without the first of `_ENDINGS` that leaves three letters or more, and without a consonant that was
+    doubled before it: `planned` becomes `plan`."""
+    for ending in _ENDINGS:
+        if word.endswith(ending) and len(word) - len(ending) >= 3:
+            rest = word.removesuffix(ending)
+            is_doubled = len(rest) > 3 and rest[-1] == rest[-2] and rest[-1] not in "lsz"
+            return rest[:-1] if is_doubled else rest
+    return word
 
 
 def _names_of(speaker: str) -> tuple[str, ...]:

@@ -174,34 +174,16 @@ class Turn:
 def read_turn(raw: bytes, name: str) -> Turn | None:
     """The turn in a line of a transcript of Claude Code or Codex, None for a line without one of a person or a model.
     `name` is the session of a line that names none. Raises ValueError for a line that cannot be read."""
-    if len(raw) > MAX_LINE_BYTES:
-        raise ValueError(f"longer than {MAX_LINE_BYTES} bytes")
-    if not raw.strip():
+    line = _parse_line(raw)
+    found = _find_message(line)
+    if found is None:
         return None
-    try:
-        line = json.loads(raw)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"not JSON: {error}") from error
-    if not isinstance(line, dict):
-        raise ValueError("not a JSON object")
-    kind = line.get("type")
-    if kind in ("user", "assistant") and "message" in line:
-        if line.get("isMeta") or line.get("isSidechain"):
-            return None
-        message, agent = line["message"], "claude-code"
-    elif kind == "response_item" and isinstance(line.get("payload"), dict):
-        message, agent = line["payload"], "codex"
-        if message.get("type") != "message":
-            return None
-    else:
-        return None
+    agent, message = found
     if not isinstance(message, dict):
         raise ValueError("message is not an object")
-    speaker = message.get("role", kind)
-    if speaker not in ("user", "assistant"):
-        return None
+    speaker = message.get("role", line["type"])
     text = "\n".join(_text_parts(message.get("content"))).strip()
-    if not text:
+    if speaker not in ("user", "assistant") or not text:
         return None
     session = str(line.get("sessionId") or name)
     own_id = line.get("uuid") or message.get("id")
@@ -215,6 +197,32 @@ def read_turn(raw: bytes, name: str) -> Turn | None:
         str(line.get("cwd") or ""),
         agent,
     )
+
+
+def _parse_line(raw: bytes) -> dict[str, Any]:
+    """The object in a line, empty for an empty line. Raises ValueError for a line that cannot be read."""
+    if len(raw) > MAX_LINE_BYTES:
+        raise ValueError(f"longer than {MAX_LINE_BYTES} bytes")
+    if not raw.strip():
+        return {}
+    try:
+        line = json.loads(raw)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"not JSON: {error}") from error
+    if not isinstance(line, dict):
+        raise ValueError("not a JSON object")
+    return line
+
+
+def _find_message(line: dict[str, Any]) -> tuple[str, object] | None:
+    """The agent that writes such a line, and the message in it; None for a line without a message of a conversation."""
+    match line:
+        case {"type": "user" | "assistant", "message": message}:
+            is_aside = line.get("isMeta") or line.get("isSidechain")
+            return None if is_aside else ("claude-code", message)
+        case {"type": "response_item", "payload": {"type": "message"} as message}:
+            return "codex", message
+    return None
 
 
 def folder_of(line: object) -> str:

@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from engine.background import Background, HelperGone
+from engine.frozen import frozen
 from engine.memory.embedding import Embedder, Embedding, NoEmbedder
 from engine.memory.helper import Helper, HelperFailed
 from engine.memory.index import Index
@@ -135,32 +136,59 @@ class Vectoriser:
     def _make_batch(self) -> bool:
         """Make vectors for the oldest memories without them; True if more may be missing."""
         embedder, model = self._embedder(), self.model
+        chunks = self._next_chunks(model)
+        if chunks:
+            texts = [chunk.head + chunk.text for chunk in chunks]
+            embeddings = embedder.embed(texts, keep=[len(chunk.head) for chunk in chunks])
+            passages: dict[int, list[NewPassage]] = {}
+            for chunk, embedding in zip(chunks, embeddings, strict=True):
+                passage = NewPassage(chunk.start, chunk.stop, embedding.vector, embedding.packed_tokens or None)
+                passages.setdefault(chunk.memory.seq, []).append(passage)
+            self._database.write(lambda tx: self._store.put_passages(tx, model, passages))
+        elif self._has_new:
+            self._on_complete()
+        self._has_new = bool(chunks)
+        return self._has_new
+
+    def _next_chunks(self, model: str) -> list[_Chunk]:
+        """The chunks of the oldest memories without vectors of `model`: at least those of one memory, if there is one,
+        then until a batch is full."""
         memories = self._store.pending(model, MAX_MEMORIES, characters=MAX_CHARACTERS)
         previous = self._store.previous_turns([memory.seq for memory in memories])
-        by_seq = self._store.by_seq(previous.values())
-        parts: list[tuple[Memory, int, int]] = []
+        turns_before = self._store.by_seq(previous.values())
+        chunks: list[_Chunk] = []
         for memory in memories:
-            if len(parts) >= MAX_PASSAGES:
+            if len(chunks) >= MAX_PASSAGES:
                 break
-            # No token is shorter than a character.
-            is_short = len(memory.text) <= MAX_TOKENS
-            offsets = [] if is_short else self._helper.call("offsets", memory.text, timeout=OFFSETS_TIMEOUT_S)
-            parts += [(memory, start, stop) for start, stop in cut_into_chunks(offsets, len(memory.text))]
-        heads = [
-            _head(memory, None if start else by_seq.get(previous.get(memory.seq, 0))) for memory, start, _ in parts
-        ]
-        texts = [head + memory.text[start:stop] for head, (memory, start, stop) in zip(heads, parts, strict=True)]
-        passages: dict[int, list[NewPassage]] = {}
-        if parts:
-            embeddings = embedder.embed(texts, keep=list(map(len, heads)))
-            for (memory, start, stop), embedding in zip(parts, embeddings, strict=True):
-                passage = NewPassage(start, stop, embedding.vector, embedding.packed_tokens or None)
-                passages.setdefault(memory.seq, []).append(passage)
-            self._database.write(lambda tx: self._store.put_passages(tx, model, passages))
-        if not parts and self._has_new:
-            self._on_complete()
-        self._has_new = bool(parts)
-        return self._has_new
+            turn_before = turns_before.get(previous.get(memory.seq, 0))
+            chunks += [
+                _Chunk(memory, start, stop, _head(memory, None if start else turn_before))
+                for start, stop in cut_into_chunks(self._token_offsets(memory.text), len(memory.text))
+            ]
+        return chunks
+
+    def _token_offsets(self, text: str) -> list[tuple[int, int]]:
+        """Where the tokens of a text begin and end. A text of no more characters than a chunk has tokens is not asked
+        about, because no token is shorter than a character."""
+        if len(text) <= MAX_TOKENS:
+            return []
+        offsets: list[tuple[int, int]] = self._helper.call("offsets", text, timeout=OFFSETS_TIMEOUT_S)
+        return offsets
+
+
+@frozen
+class _Chunk:
+    """A chunk of a memory that is to be embedded, and the context that is put before it."""
+
+    memory: Memory
+    start: int
+    stop: int
+    head: str
+
+    @property
+    def text(self) -> str:
+        """The part of the memory that it is."""
+        return self.memory.text[self.start : self.stop]
 
 
 def _head(memory: Memory, previous: Memory | None) -> str:

@@ -131,17 +131,23 @@ class LedgerCursor:
                 with self._database.read() as session:
                     self._cursor = int(state.get(session, self._key, 0))
             entries = self._ledger.since(self._cursor)
-            relevant = [entry for entry in entries if self._is_relevant(entry)]
-            handled = handle(relevant) if relevant else 0
-            unhandled = [] if handled is None else relevant[handled:]
-            if entries:
-                self._cursor = unhandled[0].id - 1 if unhandled else entries[-1].id
-            if len(unhandled) < len(relevant) or (len(entries) == BATCH and not unhandled):
-                state.put_with_next_write(self._database, self._key, self._cursor)
-            if unhandled:
+            if not self._handle_batch(entries, handle):
                 return
             if len(entries) < BATCH:
                 self._recorded = recorded  # as it was before reading: entries that were written since are read next
+
+    def _handle_batch(self, entries: Sequence[LedgerEntry], handle: Handler) -> bool:
+        """Handle the relevant ones of `entries`, and move the cursor behind what was handled. False if some were not
+        handled."""
+        relevant = [entry for entry in entries if self._is_relevant(entry)]
+        handled = handle(relevant) if relevant else None
+        unhandled = [] if handled is None else relevant[handled:]
+        if entries:
+            self._cursor = unhandled[0].id - 1 if unhandled else entries[-1].id
+        is_progress = len(unhandled) < len(relevant) if relevant else len(entries) == BATCH
+        if is_progress:
+            state.put_with_next_write(self._database, self._key, self._cursor)
+        return not unhandled
 
 
 MAX_ATTEMPTS = 3
