@@ -180,11 +180,7 @@ class Cascade:
             profiles[edited_profile.leader] = edited_profile
         hops = [_make_hop(leader, hop) for hop, leader in enumerate(lineage.leaders)]
         block = compose(hops, profiles, guidance.budget, excluded_lessons)
-        reason = ""
-        if not block.lines:
-            is_cut = any(hop.cut for hop in block.hops)
-            reason = "no room within m1_token_budget" if is_cut else "its leaders have no guidance yet"
-        return replace(guidance, lines=block.lines, tokens=block.tokens, hops=block.hops, reason=reason)
+        return replace(guidance, lines=block.lines, tokens=block.tokens, hops=block.hops, reason=block.why_empty)
 
 
 def _make_hop(leader: AgentTier, hop: int) -> GuidanceHop:
@@ -239,6 +235,14 @@ class GuidanceBlock:
     lines: tuple[PromptLine, ...]
     hops: tuple[GuidanceHop, ...]
     tokens: int
+
+    @property
+    def why_empty(self) -> str:
+        """The reason why it has no lines, "" if it has some."""
+        if self.lines:
+            return ""
+        is_cut = any(hop.cut for hop in self.hops)
+        return "no room within m1_token_budget" if is_cut else "its leaders have no guidance yet"
 
 
 def compose(

@@ -353,16 +353,7 @@ class Adaptation:
         before = (candidate.corroborated_by, candidate.against, candidate.score)
         if move is None and before == (evaluation.corroborated_by, evaluation.against, evaluation.score):
             return
-
-        def store(tx: Transaction) -> None:
-            current = find_candidate(tx.session, candidate.id)
-            if current.status != row.status:  # decided meanwhile
-                return
-            store_evaluation(tx, current, evaluation, move)
-            if move is CandidateMove.REOPEN and evaluation.has_passed:
-                store_evaluation(tx, current, evaluation, CandidateMove.CORROBORATE)
-
-        self._database.write(store)
+        self._database.write(lambda tx: _store_move(tx, row, evaluation, move))
 
     def _activate_by_itself(self) -> None:
         """Activate the candidates that need no decision of the operator. Quotes always need one (SPEC 6.8)."""
@@ -405,6 +396,17 @@ def _move_after(status: CandidateStatus, evaluation: Evaluation) -> CandidateMov
         case CandidateStatus.REJECTED:
             return CandidateMove.REOPEN
     return None
+
+
+def _store_move(tx: Transaction, row: CandidateRow, evaluation: Evaluation, move: CandidateMove | None) -> None:
+    """Store an evaluation with its transition, unless the candidate was decided since `row` was read. A candidate that
+    is reopened and has passed goes to review at once."""
+    current = find_candidate(tx.session, row.id)
+    if current.status != row.status:
+        return
+    store_evaluation(tx, current, evaluation, move)
+    if move is CandidateMove.REOPEN and evaluation.has_passed:
+        store_evaluation(tx, current, evaluation, CandidateMove.CORROBORATE)
 
 
 def describe_lift(lift: Lift) -> str:

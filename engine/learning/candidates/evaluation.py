@@ -92,12 +92,17 @@ def select_supporting(
             return False
         return record.source_label == candidate.source_label or any(_agree(_fact(record), fact) for fact in facts)
 
-    best_by_session: dict[str, LearningRecord] = {}
-    for record in filter(supports, records):
-        session = record.session_id or record.id  # a record without a session counts alone
-        if session not in best_by_session or record.score > best_by_session[session].score:
-            best_by_session[session] = record
-    return list(best_by_session.values())
+    return _best_of_each_session(filter(supports, records))
+
+
+def _best_of_each_session(records: Iterable[LearningRecord]) -> list[LearningRecord]:
+    """Of each session the first record with the highest score. A record without a session counts alone."""
+    best: dict[str, LearningRecord] = {}
+    for record in records:
+        session = record.session_id or record.id
+        if session not in best or record.score > best[session].score:
+            best[session] = record
+    return list(best.values())
 
 
 def _fact(record: LearningRecord) -> str:

@@ -263,7 +263,7 @@ def find_risks(record: SessionRecord, entries: Iterable[LearningEntry]) -> list[
     """The risks of a session at its start. They are tests that fail, and entries about failures among `entries`, which
     are those of its project and earlier sessions. Such an entry counts if it is in the project scope, has the same
     task, or names a file in the prompt."""
-    task, named = normalise(_task_title(record.view)), find_names(record.view.prompt)
+    task, prompt_names = normalise(_task_title(record.view)), find_names(record.view.prompt)
     findings = [
         _risk(f"Tests are red before anything is changed: `{test}`.", f"red/{test}", Basis.TESTS)
         for test in record.failing
@@ -273,7 +273,7 @@ def find_risks(record: SessionRecord, entries: Iterable[LearningEntry]) -> list[
     seen: set[str] = set()
     for entry in failures:
         is_of_project = entry.scope is LearningScope.PROJECT
-        concerns_task = normalise(entry.session_task) == task or bool(named & find_names(entry.text))
+        concerns_task = normalise(entry.session_task) == task or bool(prompt_names & find_names(entry.text))
         if entry.about not in seen and (is_of_project or concerns_task):
             seen.add(entry.about)
             basis = Basis.REPEATED if is_of_project else Basis.SINGLE

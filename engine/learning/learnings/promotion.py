@@ -10,7 +10,7 @@ an agent's own tools, or is a risk or an assumption. An entry that the operator 
 from __future__ import annotations
 
 import hashlib
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -350,12 +350,14 @@ class Provenance:
         """(entries reached from `start` by repeated steps, nearest first; names that are no entry)."""
         reached: dict[str, LearningEntry] = {}
         missing: dict[str, None] = {}
-        frontier = [start]
-        while frontier:
-            names = list(dict.fromkeys(name for id in frontier for name in step(id)))
-            missing |= dict.fromkeys(name for name in names if name not in self.entries)
-            frontier = [name for name in names if name in self.entries and name not in reached and name != start]
-            reached |= {name: self.entries[name] for name in frontier}
+        waiting = deque([start])
+        while waiting:
+            for name in step(waiting.popleft()):
+                if name not in self.entries:
+                    missing[name] = None
+                elif name not in reached and name != start:
+                    reached[name] = self.entries[name]
+                    waiting.append(name)
         return list(reached.values()), list(missing)
 
 

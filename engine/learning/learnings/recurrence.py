@@ -232,9 +232,17 @@ def find_matches(
     _load_vectors([wording for wordings, others in pairs for wording in (*wordings, *others)], vectors)
     matches: dict[str, LearningEntry] = {}
     for wordings, others in pairs:
-        for wording, similar in zip(wordings, _find_similar(wordings, others), strict=True):
-            if similar:
-                matches |= {entry.id: others[similar[0]].entries[0] for entry in wording.entries}
+        matches |= _match_wordings(wordings, others)
+    return matches
+
+
+def _match_wordings(wordings: Sequence[_Wording], others: Sequence[_Wording]) -> dict[str, LearningEntry]:
+    """For the id of each entry, the first entry of the nearest of the other wordings with the same key."""
+    matches: dict[str, LearningEntry] = {}
+    for wording, similar in zip(wordings, _find_similar(wordings, others), strict=True):
+        if similar:
+            nearest = others[similar[0]].entries[0]
+            matches |= {entry.id: nearest for entry in wording.entries}
     return matches
 
 
