@@ -186,11 +186,11 @@ class LearnedFlow(Flow):
     def run(self, job: Job) -> FlowResult:
         """Run the commands in order. Raises `FlowError` at the first one that fails."""
         for number, argv in enumerate(self.commands, start=1):
-            done = job.run(argv)
-            if not done.ok:
+            result = job.run(argv)
+            if not result.ok:
                 raise FlowError(
                     f"step {number} of {len(self.commands)}, `{shlex.join(argv)}`, ended with exit code "
-                    f"{done.exit_code}: {last_line(done.output)}"
+                    f"{result.exit_code}: {last_line(result.output)}"
                 )
         return FlowResult(f"{count(len(self.commands), 'command')} of {self.name} ran")
 

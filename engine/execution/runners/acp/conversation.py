@@ -201,9 +201,10 @@ class Conversation:
         while not (ended := has_ended(self._process)) and asyncio.get_running_loop().time() < until:
             await asyncio.sleep(0.01)
         self._live.check_running()
-        last = f"; its last output: {' / '.join(self._error_lines)[:600]}" if self._error_lines else ""
+        last_output = f"; its last output: {' / '.join(self._error_lines)[:600]}" if self._error_lines else ""
         return FlowError(
-            f"{self._agent.title} {'ended' if ended else 'closed its output'} in the middle{last}", self._agent.login
+            f"{self._agent.title} {'ended' if ended else 'closed its output'} in the middle{last_output}",
+            self._agent.login,
         )
 
     async def _read_stderr(self) -> None:
@@ -279,7 +280,10 @@ MAX_SHOWN_CHARACTERS = 300
 
 
 class JsonRpcPipe:
-    """The stdin and stdout of one agent. All methods must be called in one event loop.
+    """Sends and receives messages over the stdin and stdout of one agent. All methods must be called in one event loop.
+
+    It is used instead of the transport of the protocol's library. That transport reads lines of any length, fails on
+    JSON that is not a message, waits forever for an agent that does not read, and logs to the terminal.
 
     `on_invalid_line` receives lines that are not messages. After `receive` returned None, `problem` says why; it is ""
     if the agent closed its output.
@@ -369,6 +373,6 @@ def parse_message(line: bytes) -> dict[str, Any] | None:
         return None
     if "result" not in message and not isinstance(message.get("error"), dict):
         # The message becomes an error. Otherwise the turn would wait forever for an answer.
-        words = str(message.get("error") or "an error without a message")[:MAX_SHOWN_CHARACTERS]
-        message["error"] = {"code": -32603, "message": words}
+        reason = str(message.get("error") or "an error without a message")[:MAX_SHOWN_CHARACTERS]
+        message["error"] = {"code": -32603, "message": reason}
     return message

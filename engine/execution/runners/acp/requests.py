@@ -197,7 +197,7 @@ class ClientRequests:
         return schema.RequestPermissionResponse(outcome=schema.AllowedOutcome(outcome="selected", option_id=option))
 
     async def _create_terminal(self, request: schema.CreateTerminalRequest) -> schema.CreateTerminalResponse:
-        argv = terminal_argv(request.command, request.args)
+        argv = _terminal_argv(request.command, request.args)
         command = command_of({"command": argv})
         if self._granted_commands[command] > 0:  # the agent asked for this command before, and it was allowed
             self._granted_commands[command] -= 1
@@ -424,7 +424,7 @@ class Terminals:
             terminal.ended.set()
 
 
-def terminal_argv(command: str, arguments: Sequence[str] | None) -> list[str]:
+def _terminal_argv(command: str, arguments: Sequence[str] | None) -> list[str]:
     """The command to run. Agents send a program with its arguments, or a whole line for a shell."""
     if arguments:
         return [command, *arguments]

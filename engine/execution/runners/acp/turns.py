@@ -128,8 +128,8 @@ class AgentTurns:
     def summary(self) -> str:
         """The end of the agent's last message. If the agent did not end the turn itself, the reason follows."""
         message = self._last_message.strip()
-        last = message if len(message) <= MAX_SUMMARY else "…" + message[-MAX_SUMMARY:]
-        return "\n".join(filter(None, [sanitise(last), self.cut_short]))
+        ending = message if len(message) <= MAX_SUMMARY else "…" + message[-MAX_SUMMARY:]
+        return "\n".join(filter(None, [sanitise(ending), self.cut_short]))
 
     @property
     def model(self) -> str:

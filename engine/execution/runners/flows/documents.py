@@ -96,10 +96,10 @@ class DraftChangelog(Flow):
         newest_tag = ("describe", "--tags", "--abbrev=0", until)
         since = resolve_commit(job, self.since) if self.since else job.git.text(*newest_tag, allowed=(0, 128))
         span = f"{since}..{until}" if since else until
-        out = job.git.text(
+        output = job.git.text(
             "log", "--no-merges", f"--max-count={MAX_COMMITS}", "--reverse", "--format=%H%x00%s", span, "--"
         )
-        pairs = [line.partition("\0") for line in out.split("\n") if line]
+        pairs = [line.partition("\0") for line in output.split("\n") if line]
         return [(sha, one_line(subject)) for sha, _, subject in pairs]
 
 
@@ -170,6 +170,62 @@ class LookAtRelease(Flow):
         return FlowResult(f"{summary}: {sections}" if noticed else summary, facts=facts)
 
 
+FILE = "AGENTS.md"
+
+MAX_LESSONS = 60
+
+MAX_AGENTS_MD_BYTES = 1024 * 1024
+
+SECTION_HEAD = (
+    "## What was learned here\n\nWritten by Clawpy with your approval; the text between the marks is overwritten.\n\n"
+)
+
+_NEEDS_ESCAPE = re.compile(r"&(?=(?:lt|amp);)|<(?=!--)")
+
+_ESCAPED = re.compile(r"&(lt|amp);")
+
+_MARKDOWN_SIGN = re.compile(r"[\\#>*+\-`~|=_\[]")
+
+
+def _check_lesson(text: str) -> str:
+    lesson = one_line(text)
+    if not lesson:
+        raise ValueError("must not be empty")
+    return lesson
+
+
+Lesson = Annotated[str, StringConstraints(max_length=700), AfterValidator(_check_lesson)]
+
+
+class WriteAgentsMd(Flow):
+    """Writes the lessons of a project into one marked section; every other byte of the file stays (SPEC 1.12)."""
+
+    name = "write_agents_md"
+    label = f"Write what was learned into {FILE}"
+    place = Place.CHANGE_SET
+    lessons: list[Lesson] = Field(min_length=1, max_length=MAX_LESSONS, description="what was learned, one entry each")
+
+    def describe(self) -> str:
+        entries = "\n".join(f"- {lesson}" for lesson in self.lessons)
+        return f"Write what was learned here into {FILE}, {count(len(self.lessons), 'lesson')}:\n{entries}"
+
+    def run(self, job: Job) -> FlowResult:
+        before = job.read_document(FILE, MAX_AGENTS_MD_BYTES)
+        lessons = list(dict.fromkeys(self.lessons))
+        present = lessons_in(before)
+        new = [lesson for lesson in lessons if lesson not in present]
+        removed = [lesson for lesson in present if lesson not in lessons]
+        facts: Facts = {"file": FILE, "lessons": lessons, "new": new, "gone": removed}
+        for sign, changed in (("+", new), ("-", removed)):
+            for lesson in changed:
+                job.say(f"{sign} {lesson}")
+        after = write_section(before, format_section(lessons), LEARNT)
+        if after == before:
+            return FlowResult(f"{FILE} already contains all of it", facts=facts)
+        (job.folder / FILE).write_bytes(after)
+        return FlowResult(f"{FILE}: {count(len(lessons), 'lesson')}, {len(new)} of them new", facts=facts)
+
+
 _TABLES = read_table(__file__, "changelog.toml")
 
 SECTIONS = tuple(_TABLES["sections"])
@@ -220,18 +276,18 @@ def _format_entry(text: str) -> str:
 _LIST_ITEM = re.compile(r"^(?P<bullet> {0,3}[-*+] +)\S")
 
 
-def is_mentioned(text: str, sha: str, entry: str) -> bool:
+def is_mentioned(changelog: str, sha: str, entry: str) -> bool:
     """Whether a change log already mentions a commit.
 
     It does if it contains the id of the commit (7 digits or more), or an entry that begins with the same words. Four
-    words or more may also be anywhere in the text.
+    words or more may also be anywhere in the change log.
     """
-    if any(sha.startswith(word) for word in re.findall(r"\b[0-9a-f]{7,40}\b", text)):
+    if any(sha.startswith(word) for word in re.findall(r"\b[0-9a-f]{7,40}\b", changelog)):
         return True
-    words = _normalise_words(entry)
-    if any(_normalise_words(line).startswith(words) for line in text.splitlines() if _LIST_ITEM.match(line)):
+    entry_words = _normalise_words(entry)
+    if any(_normalise_words(line).startswith(entry_words) for line in changelog.splitlines() if _LIST_ITEM.match(line)):
         return True
-    return len(words.split()) >= 4 and words in _normalise_words(text)
+    return len(entry_words.split()) >= 4 and entry_words in _normalise_words(changelog)
 
 
 def _normalise_words(text: str) -> str:
@@ -284,7 +340,7 @@ in the manner of [Keep a Changelog](https://keepachangelog.com/en/1.1.0/).
 """
 
 
-def detect_style(lines: Sequence[str], headings: Sequence[tuple[int, re.Match[str]]]) -> Style:
+def _detect_style(lines: Sequence[str], headings: Sequence[tuple[int, re.Match[str]]]) -> Style:
     """The style of an existing file. `headings` are those of its versions, newest first. If the file does not show a
     part of its style, that part is as in Keep a Changelog."""
     below = lines[headings[0][0] :] if headings else lines[1:]  # the title of a file may be "Changes", too
@@ -314,7 +370,7 @@ def _own_section_names(groups: Sequence[re.Match[str]]) -> dict[str, str]:
     return {section: name for section, name in own.items() if name}
 
 
-def find_headings(lines: Sequence[str]) -> list[tuple[int, re.Match[str]]]:
+def _find_headings(lines: Sequence[str]) -> list[tuple[int, re.Match[str]]]:
     """(index of the line, match) of each heading of a version. Code blocks are skipped."""
     headings = []
     fenced = False
@@ -334,8 +390,8 @@ def add_entries(text: str, entries: Mapping[str, Sequence[str]]) -> str:
     """
     newline = "\r\n" if "\r\n" in text else "\n"
     lines = (text or NEW_FILE).replace("\r\n", "\n").splitlines()
-    headings = find_headings(lines)
-    style = detect_style(lines, headings) if text else Style()
+    headings = _find_headings(lines)
+    style = _detect_style(lines, headings) if text else Style()
     at = next((number for number, (_, match) in enumerate(headings) if _UNRELEASED.search(match["text"])), None)
     if at is None:
         begin = end = headings[0][0] if headings else _end_of_text(lines, 0)
@@ -349,10 +405,10 @@ def add_entries(text: str, entries: Mapping[str, Sequence[str]]) -> str:
     return newline.join(lines) + newline
 
 
-def _end_of_text(lines: Sequence[str], start: int) -> int:
+def _end_of_text(lines: Sequence[str], begin: int) -> int:
     """The index of the first link definition at the end of a file, or of the end if there is none."""
     end = len(lines)
-    while end > start and (not lines[end - 1].strip() or re.match(r"^\[[^\]]+\]: ", lines[end - 1])):
+    while end > begin and (not lines[end - 1].strip() or re.match(r"^\[[^\]]+\]: ", lines[end - 1])):
         end -= 1
     while end < len(lines) and not lines[end].strip():
         end += 1
@@ -393,62 +449,6 @@ def _end_of_section(lines: Sequence[str], section: str) -> int | None:
                 end -= 1
             return end
     return None
-
-
-FILE = "AGENTS.md"
-
-MAX_LESSONS = 60
-
-MAX_AGENTS_MD_BYTES = 1024 * 1024
-
-SECTION_HEAD = (
-    "## What was learned here\n\nWritten by Clawpy with your approval; the text between the marks is overwritten.\n\n"
-)
-
-_NEEDS_ESCAPE = re.compile(r"&(?=(?:lt|amp);)|<(?=!--)")
-
-_ESCAPED = re.compile(r"&(lt|amp);")
-
-_MARKDOWN_SIGN = re.compile(r"[\\#>*+\-`~|=_\[]")
-
-
-def _check_lesson(text: str) -> str:
-    lesson = one_line(text)
-    if not lesson:
-        raise ValueError("must not be empty")
-    return lesson
-
-
-Lesson = Annotated[str, StringConstraints(max_length=700), AfterValidator(_check_lesson)]
-
-
-class WriteAgentsMd(Flow):
-    """Replaces the section; every other byte of the file stays."""
-
-    name = "write_agents_md"
-    label = f"Write what was learned into {FILE}"
-    place = Place.CHANGE_SET
-    lessons: list[Lesson] = Field(min_length=1, max_length=MAX_LESSONS, description="what was learned, one entry each")
-
-    def describe(self) -> str:
-        entries = "\n".join(f"- {lesson}" for lesson in self.lessons)
-        return f"Write what was learned here into {FILE}, {count(len(self.lessons), 'lesson')}:\n{entries}"
-
-    def run(self, job: Job) -> FlowResult:
-        before = job.read_document(FILE, MAX_AGENTS_MD_BYTES)
-        lessons = list(dict.fromkeys(self.lessons))
-        present = lessons_in(before)
-        new = [lesson for lesson in lessons if lesson not in present]
-        removed = [lesson for lesson in present if lesson not in lessons]
-        facts: Facts = {"file": FILE, "lessons": lessons, "new": new, "gone": removed}
-        for sign, changed in (("+", new), ("-", removed)):
-            for lesson in changed:
-                job.say(f"{sign} {lesson}")
-        after = write_section(before, format_section(lessons), LEARNT)
-        if after == before:
-            return FlowResult(f"{FILE} already contains all of it", facts=facts)
-        (job.folder / FILE).write_bytes(after)
-        return FlowResult(f"{FILE}: {count(len(lessons), 'lesson')}, {len(new)} of them new", facts=facts)
 
 
 def format_section(lessons: list[str]) -> str:

@@ -99,7 +99,7 @@ def cause_of(text: str, folder: str) -> Cause:
     """The cause of a failure, from its output. Differences in numbers, addresses and paths are ignored."""
     text = text.replace(folder.rstrip("/") + "/", "")
     kind, message = _find_error(text)
-    return Cause(kind, normalise_message(message), _find_position(text), message.strip()[:200])
+    return Cause(kind, _normalise_message(message), _find_position(text), message.strip()[:200])
 
 
 def _find_error(text: str) -> tuple[str, str]:
@@ -124,7 +124,7 @@ def _is_third_party(file: str) -> bool:
     return file.startswith("/") or _THIRD_PARTY_FILE.search(file) is not None
 
 
-def normalise_message(message: str) -> str:
+def _normalise_message(message: str) -> str:
     """A message without numbers, addresses and paths, which differ from run to run."""
     message = re.sub(r"0x[0-9a-fA-F]+|\b[0-9a-f]{12,}\b", "ADDRESS", message)
     message = re.sub(r"(?<![\w.])/(?:[\w.@+-]+/)+[\w.@+-]*", "/…", message)
@@ -362,10 +362,10 @@ def verdict_of(check: CheckResult, at_bad: CheckResult) -> Verdict:
 def _git_bisect(job: Job, *arguments: str) -> str:
     """Run one step of `git bisect`, and return its output. Its refs belong to this worktree only."""
     try:
-        done = job.git.run("bisect", *arguments, allowed=(0, 2))
+        result = job.git.run("bisect", *arguments, allowed=(0, 2))
     except GitError as error:
         raise FlowError(f"git cannot continue the bisect: {error.message}") from error
-    return (done.stdout + done.stderr).decode(errors="replace")
+    return (result.stdout + result.stderr).decode(errors="replace")
 
 
 class RehearseRevert(ProjectFlow):

@@ -78,19 +78,19 @@ def show_diff(job: Job, sha: str) -> None:
     commit = read_commit(job.git, sha)
     for line in (commit.sha, f"{commit.author}, {commit.date}", commit.subject):
         job.say(line)
-    text = job.git.text("show", "--format=", "--stat", "--patch", "--no-color", "--diff-merges=first-parent", sha)
+    diff = job.git.text("show", "--format=", "--stat", "--patch", "--no-color", "--diff-merges=first-parent", sha)
     hidden = "(a line that looks secret)"
-    lines = [hidden if secret_kind("", line[1:], "A" * 40) else line for line in text.splitlines()]
+    lines = [hidden if secret_kind("", line[1:], "A" * 40) else line for line in diff.splitlines()]
     job.say_list(lines, MAX_DIFF_LINES)
 
 
 def _recent_commits(git: Git, path: str, span: str) -> list[str]:
     """The newest commits of the range `span` that changed `path`, one line each."""
-    out = git.text(
+    output = git.text(
         "log", f"-n{MAX_RECENT_COMMITS}", "--no-merges", "--no-show-signature", "--format=%h %s", span, "--", path,
         environment=LITERAL_PATHS, allowed=(0, 128),
     )  # fmt: skip
-    return out.splitlines()
+    return output.splitlines()
 
 
 def main_branch(job: Job) -> str | None:
@@ -157,15 +157,15 @@ class GitTrial:
 def try_git(job: Job, *arguments: str, environment: Mapping[str, str] | None = None) -> GitTrial:
     """Run a git command in the worktree that may end in conflicts: merge, revert, apply, cherry-pick or rebase."""
     environment = {**REHEARSAL_AUTHOR, **(environment or {})}
-    done = job.git.run(*arguments, environment=environment, allowed=range(256))
+    result = job.git.run(*arguments, environment=environment, allowed=range(256))
     conflicts = unmerged_files(job.git)
-    error = done.stderr.decode(errors="replace")[-300:] if done.returncode and not conflicts else ""
+    error = result.stderr.decode(errors="replace")[-300:] if result.returncode and not conflicts else ""
     stop = ""
-    if done.returncode and arguments[0] == "rebase":
+    if result.returncode and arguments[0] == "rebase":
         commit = job.git.text("log", "-1", "--no-show-signature", "--format=%h “%s”", "REBASE_HEAD", allowed=(0, 128))
         job.git.run("rebase", "--abort", allowed=(0, 1, 128))
         stop = f"stops at {commit}" + (f" in {join_names(conflicts, 3)}" if conflicts else "")
-    tree = "" if done.returncode or conflicts else job.git.text("write-tree")
+    tree = "" if result.returncode or conflicts else job.git.text("write-tree")
     is_empty = bool(tree) and tree == job.git.text("rev-parse", "HEAD^{tree}")
     return GitTrial(tree, is_empty, conflicts, error, stop)
 
@@ -193,7 +193,7 @@ def _count_conflict_markers(file: Path) -> int:
     return sum(line.startswith(b"<<<<<<< ") for line in lines)
 
 
-def stage_all_files(job: Job) -> dict[str, str]:
+def _stage_all_files(job: Job) -> dict[str, str]:
     """Make a separate index with all present files, even uncommitted and untracked ones. Returns the environment in
     which git uses it."""
     environment = {"GIT_INDEX_FILE": str(job.scratch / "flow-index")}
@@ -205,7 +205,7 @@ def stage_all_files(job: Job) -> dict[str, str]:
 
 def store_tree(job: Job) -> str:
     """Store the present files of the worktree, even uncommitted and untracked ones, as a tree. Returns its id."""
-    return job.git.text("write-tree", environment=stage_all_files(job))
+    return job.git.text("write-tree", environment=_stage_all_files(job))
 
 
 def restore_tree(job: Job, tree: str) -> None:

@@ -62,18 +62,20 @@ class SummariseDay(Flow):
     def run(self, job: Job) -> FlowResult:
         commits = _read_commits(job, self.since, self.until)
         uncommitted = _uncommitted_files(job)
-        text = format_day_summary(commits, self.sessions, self.checks, uncommitted)
-        for line in text.split("\n"):
+        summary = _format_day_summary(commits, self.sessions, self.checks, uncommitted)
+        for line in summary.split("\n"):
             job.say(line)
         files = {file.path for commit in commits for file in commit.files}
         parts = [count(len(commits), "commit"), f"{count(len(files), 'file')} changed"]
         if self.sessions:
             parts.append(count(len(self.sessions), "session"))
         parts.append(f"{count(len(uncommitted), 'file')} not committed" if uncommitted else "everything is committed")
-        return FlowResult(", ".join(parts), facts={"text": text, "commits": len(commits), "uncommitted": uncommitted})
+        return FlowResult(
+            ", ".join(parts), facts={"text": summary, "commits": len(commits), "uncommitted": uncommitted}
+        )
 
 
-def format_day_summary(
+def _format_day_summary(
     commits: Sequence[CommitSummary], sessions: Sequence[str], checks: Sequence[str], uncommitted: Sequence[str]
 ) -> str:
     """The summary as plain text, the newest day first."""
@@ -107,11 +109,11 @@ def _read_commits(job: Job, since: datetime, until: datetime | None) -> list[Com
     span += [f"--until={(until - timedelta(seconds=1)).isoformat()}"] if until is not None else []
     if not job.git.text("rev-parse", "--verify", "--quiet", "HEAD", allowed=(0, 1)):
         return []
-    out = job.git.text(
+    output = job.git.text(
         "log", "--branches", "HEAD", "--source", "--numstat", "-z", "--no-renames", *span,
         "--format=%x01%H%x02%cI%x02%S%x02%an%x02%s%x02", "--",
     )  # fmt: skip
-    records = out.split("\x01")[1:]
+    records = output.split("\x01")[1:]
     if not records:
         return []
     main = main_branch(job)

@@ -67,9 +67,9 @@ def _finding_keys(folder: Path, findings: list[Finding], names: dict[str, str]) 
     keys: list[tuple[str, ...]] = []
     for finding in findings:
         lines = texts.setdefault(finding.path, read_text(folder / finding.path).splitlines())
-        text = lines[finding.line - 1].strip() if 0 < finding.line <= len(lines) else ""
+        line = lines[finding.line - 1].strip() if 0 < finding.line <= len(lines) else ""
         message = _PLACE_IN_MESSAGE.sub("line", finding.message)
-        keys.append((names.get(finding.path, finding.path), finding.rule, message, text))
+        keys.append((names.get(finding.path, finding.path), finding.rule, message, line))
     return keys
 
 
@@ -155,8 +155,8 @@ class Lint(_LintFlow):
 
     def _compare_with_base(self, job: Job, runs: list[_LintRun]) -> list[_LintRun]:
         """Remove from `runs` the findings that the base has as well."""
-        base, now = resolve_commit(job, self.base), store_tree(job)
-        items = job.git.items("diff-tree", "-r", "-M", "--diff-filter=R", "--name-status", "-z", base, now)
+        base, present = resolve_commit(job, self.base), store_tree(job)
+        items = job.git.items("diff-tree", "-r", "-M", "--diff-filter=R", "--name-status", "-z", base, present)
         renames = [self.paths_inside(pair) for pair in zip(items[1::3], items[2::3], strict=True)]
         old_names = {after: before for before, after in (pair for pair in renames if len(pair) == 2)}
         keys = [_finding_keys(run.linter.folder, run.findings, {}) for run in runs]
@@ -165,7 +165,7 @@ class Lint(_LintFlow):
             restore_tree(job, base)
             return [_without_known(job, run, own, old_names) for run, own in zip(runs, keys, strict=True)]
         finally:
-            restore_tree(job, now)
+            restore_tree(job, present)
 
     def _make_result(self, job: Job, runs: list[_LintRun], unable: str) -> FlowResult:
         """The result of all linters. `unable` is a clause about a linter that could not run, "" for none."""
@@ -231,11 +231,11 @@ def _without_known(job: Job, run: _LintRun, keys: list[tuple[str, ...]], old_nam
         job.say(f"{error.message}: old findings cannot be told apart from new ones")
         return replace(run, findings=[finding for finding in run.findings if finding.path in run.targets])
     new_names = {before: after for after, before in old_names.items()}
-    known = Counter(_finding_keys(run.linter.folder, old, new_names))
+    old_numbers = Counter(_finding_keys(run.linter.folder, old, new_names))
     new: list[Finding] = []
     for finding, key in zip(run.findings, keys, strict=True):
-        if known[key]:
-            known[key] -= 1
+        if old_numbers[key]:
+            old_numbers[key] -= 1
         else:
             new.append(finding)
     return replace(run, findings=new, known=len(run.findings) - len(new))
@@ -258,9 +258,9 @@ class FixLint(_LintFlow):
         with linked_packages(job, linters):
             for linter, targets in self._select_targets(linters):
                 for command in linter.fix_commands_for(targets, job.scratch):
-                    done = run_command(job, command, linter.folder)
-                    if done.exit_code not in command.exit_codes:
-                        raise _linter_failure(linter, done)
+                    result = run_command(job, command, linter.folder)
+                    if result.exit_code not in command.exit_codes:
+                        raise _linter_failure(linter, result)
                     used.append(" ".join([Path(command.argv[0]).name, *command.argv[1:2]]))
         changed = job.git.items("diff-tree", "-r", "-z", "--name-only", "--diff-filter=d", before, store_tree(job))
         tools = join_names(dict.fromkeys(used))

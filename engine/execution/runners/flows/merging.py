@@ -215,7 +215,7 @@ class UnfinishedOperation(ProjectFlow):
     def describe(self) -> str:
         if self.operation == "bisect":
             return "Say what is left of the unfinished bisect"
-        return f"Rehearse both sides of the unfinished {operation_label(self.operation)}"
+        return f"Rehearse both sides of the unfinished {_operation_label(self.operation)}"
 
     def run(self, job: Job) -> FlowResult:
         git = operator_git(job)
@@ -237,7 +237,7 @@ class UnfinishedOperation(ProjectFlow):
             "go_on": go_on,
             "give_up": give_up,
         }
-        label = operation_label(operation.name)
+        label = _operation_label(operation.name)
         if not conflicts:
             check, outcome = try_whole_suite(job, self.project)
             tests = f"; the tests in the present state: {describe_check(check)}" if check else outcome
@@ -256,19 +256,19 @@ class UnfinishedOperation(ProjectFlow):
         theirs = operation.rebased or (operation.theirs.name if operation.theirs else "")
         for side, stage, name in (("ours", 2, operation.ours.name), ("theirs", 3, theirs)):
             reset_worktree(job)
-            words = f"{side} ({name})" if name else side
-            job.say(f"With all conflicts taken from {words}:")
+            side_label = f"{side} ({name})" if name else side
+            job.say(f"With all conflicts taken from {side_label}:")
             for path, versions in stages.items():
                 _resolve_file(job, path, versions, side, stage)
             check, outcome = try_whole_suite(job, self.project)
             if check is None:
                 return {"": outcome}  # the tests of the other side cannot run either
-            outcomes[side] = f"; with {words}: {describe_check(check)}"
+            outcomes[side] = f"; with {side_label}: {describe_check(check)}"
         reset_worktree(job)
         return outcomes
 
 
-def operation_label(operation: str) -> str:
+def _operation_label(operation: str) -> str:
     """The name of the operation in a sentence."""
     return {CONFLICT: "merge of files", "am": "`git am`"}.get(operation, operation)
 
@@ -312,8 +312,8 @@ def _report_bisect(job: Job, operation: Operation) -> FlowResult:
     git, (bad, good), abort = operator_git(job), operation.terms, operation.abort_command
     job.say(f"Checked out: {read_commit(git, operation.ours.commit)}")
     for term, commits in ((bad, [operation.bad] if operation.bad else []), (good, operation.good)):
-        for known in [str(read_commit(git, sha)) for sha in commits] or ["none yet"]:
-            job.say(f"Known to be {term}: {known}")
+        for commit in [str(read_commit(git, sha)) for sha in commits] or ["none yet"]:
+            job.say(f"Known to be {term}: {commit}")
     commands = [f"git bisect {good}", f"git bisect {bad}", "git bisect skip", abort]
     job.say(
         f"Test what is checked out, then `{commands[0]}` or `{commands[1]}`; `{commands[2]}` if it cannot be tested."
@@ -362,8 +362,8 @@ def _count_conflicts(job: Job, git: Git, versions: dict[int, Stage]) -> int:
     """The number of places in which both sides changed the same lines; 0 if the whole file is in conflict."""
     if not {2, 3} <= versions.keys() or any(mode in (_SUBMODULE, _LINK) for mode, _ in versions.values()):
         return 0
-    done = git.run("merge-file", "-p", "--quiet", *_write_versions(job, git, versions), allowed=(*range(128), 255))
-    return done.returncode if done.returncode < 128 else 0
+    merged = git.run("merge-file", "-p", "--quiet", *_write_versions(job, git, versions), allowed=(*range(128), 255))
+    return merged.returncode if merged.returncode < 128 else 0
 
 
 def _write_versions(job: Job, git: Git, versions: dict[int, Stage]) -> Sequence[str]:

@@ -36,10 +36,10 @@ class InstallFlow(ProjectFlow):
         and `FlowError` if a command failed."""
         seconds = 0.0
         for command in installation.commands:
-            done = job.run(command, cwd=job.folder / installation.packages.folder, env=installation.environment)
-            seconds += done.seconds
-            if not done.ok:
-                raise installation_failure(command, done, installation.packages.hosts)
+            result = job.run(command, cwd=job.folder / installation.packages.folder, env=installation.environment)
+            seconds += result.seconds
+            if not result.ok:
+                raise installation_failure(command, result, installation.packages.hosts)
         return seconds
 
 
@@ -71,9 +71,9 @@ class PrepareEnvironment(InstallFlow):
     def run(self, job: Job) -> FlowResult:
         installation = self.installation(job.workspace)
         seconds = self._run_all(job, installation)
-        done = f"Installed the packages{self.where} with `{installation.command}`"
+        summary = f"Installed the packages{self.where} with `{installation.command}`"
         return FlowResult(
-            capitalised(f"{done} in {seconds:.0f} s; {installation.outcome}"),
+            capitalised(f"{summary} in {seconds:.0f} s; {installation.outcome}"),
             facts={
                 "next": "run_tests",
                 "project": self.project,

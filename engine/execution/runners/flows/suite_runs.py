@@ -213,11 +213,6 @@ def run_test_plan(job: Job, plan: TestPlan, texts: dict[str, str] | None = None)
     return results
 
 
-def run_whole_suite(job: Job, tools: Sequence[Toolchain]) -> CheckResult:
-    """Run all tests of each tool, and return the combined result. Raises as `run_test_plan`."""
-    return combine_checks(run_test_plan(job, [(tool, []) for tool in tools]))
-
-
 def try_whole_suite(job: Job, path: str, *, base: str = "") -> tuple[CheckResult | None, str]:
     """Run the whole suite on the present files of the worktree. The result is compared with the tree `base` if there is
     one; see `compare_with_base`.

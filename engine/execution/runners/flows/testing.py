@@ -86,8 +86,8 @@ class RunTests(ProjectFlow):
         else:
             plan = self._plan_changed_paths(job, tools, tests_by_path)
         texts: dict[str, str] = {}
-        done = run_test_plan(job, plan, texts)
-        check = combine_checks(done)
+        results = run_test_plan(job, plan, texts)
+        check = combine_checks(results)
         signatures, messages = find_signatures(texts, check.failing, job.folder / self.project)
         full = all(not tests for _, tests in plan)
         scope = " (the whole suite)" if full else " (only the tests of this change)"
@@ -100,7 +100,7 @@ class RunTests(ProjectFlow):
                 "signatures": signatures,
                 "messages": messages,
             },
-            full=full and len(done) == len(tools),
+            full=full and len(results) == len(tools),
         )
 
     def _plan_changed_paths(self, job: Job, tools: list[Toolchain], tests_by_path: dict[str, list[str]]) -> TestPlan:
@@ -282,12 +282,12 @@ def _uncovered_by_file(job: Job, tool: Toolchain, interpreter: str, data: Path) 
     if not data.exists():  # with the setting `parallel`, each process writes a file of its own
         job.run([interpreter, "-m", "coverage", "combine", f"--data-file={data}"], cwd=tool.folder, quiet=True)
     options = [f"--data-file={data}", "-o", str(report), "--fail-under=0", "--ignore-errors"]
-    done = job.run([interpreter, "-m", "coverage", "json", *options], cwd=tool.folder, quiet=True)
+    result = job.run([interpreter, "-m", "coverage", "json", *options], cwd=tool.folder, quiet=True)
     try:
         files = json.loads(read_plain(report, MAX_REPORT_BYTES))["files"]
     except (OSError, ValueError, KeyError) as error:
         raise CannotRun(
-            f"coverage measured nothing: {last_line(done.output)}", "run it in a terminal to see why"
+            f"coverage measured nothing: {last_line(result.output)}", "run it in a terminal to see why"
         ) from error
     return {name.replace("\\", "/"): set(entry["missing_lines"]) for name, entry in files.items()}
 

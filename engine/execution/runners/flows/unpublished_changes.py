@@ -66,32 +66,32 @@ class ReviewUnpushed(Flow):
         if unpushed.unread:
             job.say(f"The lines of {count(unpushed.unread, 'commit')} were not checked for secrets: too many at once")
         findings = [*unpushed.committed, *uncommitted]
-        job.say_list([describe_finding(finding) for finding in findings], MAX_FINDINGS)
+        job.say_list([_describe_finding(finding) for finding in findings], MAX_FINDINGS)
         rebase_start = _rebase_start(job, span, findings, self.upstream) if span else ""
-        for line in [*self.broken, *cleanup_steps(findings, status.head, rebase_start)]:
+        for line in [*self.broken, *_cleanup_steps(findings, status.head, rebase_start)]:
             job.say(line)
         return _make_result(unpushed, findings, self.broken)
 
 
-def describe_finding(finding: UnpushedProblem) -> str:
+def _describe_finding(finding: UnpushedProblem) -> str:
     """A finding in one line, with its position."""
     where = f"in {finding.sha[:10]}" if finding.sha else "not committed yet"
     note = "  (removed again by a later commit, but still in the history)" if finding.is_removed_later else ""
-    return f"{finding_place(finding)}  {finding.kind}{size_note(finding)}  {where}{note}"
+    return f"{_finding_place(finding)}  {finding.kind}{_size_note(finding)}  {where}{note}"
 
 
-def finding_place(finding: UnpushedProblem) -> str:
+def _finding_place(finding: UnpushedProblem) -> str:
     """The position of a finding, such as `config.py:12` or `data/dump.bin`."""
     return f"{finding.path}:{finding.line}" if finding.line else finding.path
 
 
-def size_note(finding: UnpushedProblem) -> str:
+def _size_note(finding: UnpushedProblem) -> str:
     """The size of a large file, such as `, 60 MB`; "" if the size is not the problem."""
     decimals = 0 if finding.size >= 10_000_000 else 1
     return f", {finding.size / 1_000_000:.{decimals}f} MB" if finding.size and not finding.is_folder else ""
 
 
-def cleanup_steps(findings: list[UnpushedProblem], head: str, rebase_start: str) -> list[str]:
+def _cleanup_steps(findings: list[UnpushedProblem], head: str, rebase_start: str) -> list[str]:
     """The next steps for findings. `rebase_start` is the argument of `git rebase -i`.
 
     A commit must be changed, because a later commit removes nothing from the history. A secret must be replaced,
@@ -168,12 +168,12 @@ def _finding_facts(finding: UnpushedProblem) -> Facts:
 def _describe_serious(secrets: list[UnpushedProblem], files: list[UnpushedProblem]) -> list[str]:
     """Sentences about what must not be pushed, without full stops."""
     first_of_several = ", the first" if len(secrets) > 1 else ""
-    parts = [f"{count(len(secrets), SECRET)}{first_of_several} in {finding_place(secrets[0])}"] if secrets else []
+    parts = [f"{count(len(secrets), SECRET)}{first_of_several} in {_finding_place(secrets[0])}"] if secrets else []
     if files:
         first = files[0]
         more = f", and {count(len(files) - 1, 'other file')}" if len(files) > 1 else ""
         verb = "holds" if first.is_folder else f"is {article(first.kind)}"
-        parts.append(f"{finding_place(first)} {verb} {first.kind}{size_note(first)}{more}")
+        parts.append(f"{_finding_place(first)} {verb} {first.kind}{_size_note(first)}{more}")
     if parts:
         are_committed = any(finding.sha for finding in (*secrets, *files))
         parts[0] = f"do not {'push' if are_committed else 'commit'}: {parts[0]}"
@@ -235,11 +235,11 @@ class LookAtChanges(Flow):
         changes = _read_changes(job, head, status.files)
         if not changes:
             return FlowResult("Nothing to commit: everything is committed")
-        groups = group_by_topic(changes)
+        groups = _group_by_topic(changes)
         _report_groups(job, groups)
         risks = read_uncommitted(job.git, head, status.files)
         for risk in risks:
-            job.say(f"Do not commit: {describe_finding(risk)}")
+            job.say(f"Do not commit: {_describe_finding(risk)}")
         sentences = [f"{count(len(changes), 'file')} not committed"]
         sentences.append(f"could be {count(len(groups), 'commit')}: {join_names(groups, 3)}")
         if risks:
@@ -286,18 +286,18 @@ def _count_lines(job: Job, file: FileState) -> int:
     return 0 if b"\0" in data else len(data.splitlines())
 
 
-def group_by_topic(changes: Sequence[UncommittedFile]) -> Mapping[str, list[UncommittedFile]]:
+def _group_by_topic(changes: Sequence[UncommittedFile]) -> Mapping[str, list[UncommittedFile]]:
     """The changes by topic, the topic with the most files first. A topic is a folder together with the tests of its
     files, documentation, or settings."""
     sources = [change.file.path for change in changes if _is_code(change.file.path)]
-    folders = {topic_of_file(path): _topic_folder(path) for path in sources}
+    folders = {_topic_of_file(path): _topic_folder(path) for path in sources}
     groups: dict[str, list[UncommittedFile]] = defaultdict(list)
     for change in changes:
         path = change.file.path
         if _is_code(path):
             topic = _topic_folder(path)
         elif _SOURCE_FILE.search(path):  # a test
-            topic = folders.get(topic_of_file(path), "tests")
+            topic = folders.get(_topic_of_file(path), "tests")
         elif _PROSE_FILE.search(path):
             topic = "documentation"
         else:
@@ -306,7 +306,7 @@ def group_by_topic(changes: Sequence[UncommittedFile]) -> Mapping[str, list[Unco
     return dict(sorted(groups.items(), key=lambda item: (-len(item[1]), item[0])))
 
 
-def topic_of_file(path: str) -> str:
+def _topic_of_file(path: str) -> str:
     """The topic of a file: `cart` for `cart.py`, `tests/test_cart.py` and `cart.spec.ts`."""
     name = PurePosixPath(path).stem.lower()
     match = _TEST_STEM.match(name)

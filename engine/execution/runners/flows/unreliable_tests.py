@@ -62,7 +62,7 @@ class TestTally:
         return "broken" if self.failed == self.runs else "flaky"
 
 
-def tally_runs(checks: Sequence[CheckResult]) -> list[TestTally]:
+def _tally_runs(checks: Sequence[CheckResult]) -> list[TestTally]:
     """The tally of each test in a series of runs. Tests with the highest share of failures come first, then slow
     ones."""
     times: dict[str, list[float]] = {}
@@ -100,7 +100,7 @@ class HuntFlakes(ProjectFlow):
             checks.append(check)
             outcome = "all passed" if check.green else count(check.failed + check.errors, "failure")
             job.say(f"run {number} of {self.times}: {outcome} in {check.seconds:.2f} s")
-        tallies = tally_runs(checks) or _tally_without_names(tool.name, self.tests, checks)
+        tallies = _tally_runs(checks) or _tally_without_names(tool.name, self.tests, checks)
         for tally in tallies:
             result = f"failed {tally.failed} of {tally.runs}  mean {tally.mean_seconds:.3f} s"
             job.say(f"{tally.verdict:>7}  {result}  {tally.test}")
@@ -237,11 +237,11 @@ class Quarantine(ProjectFlow):
         base = store_tree(job)
         until, marked = date.fromisoformat(self.until), []
         for test in self.tests:
-            path, _, rest = test.partition("::")
+            path, _, names = test.partition("::")
             file = tool.folder / path
             try:
                 text = read_plain(file, MAX_TEST_FILE_BYTES, follow=False).decode()
-                after = add_skip_mark(text, rest.partition("[")[0].split("::"), until, self.why)
+                after = add_skip_mark(text, names.partition("[")[0].split("::"), until, self.why)
             except (OSError, ValueError, SyntaxError) as error:
                 raise FlowError(f"{path} cannot be changed: {error!s}") from error
             if after is None:
@@ -252,16 +252,18 @@ class Quarantine(ProjectFlow):
             job.say(f"{test} is skipped until {self.until}")
         if not marked:
             return FlowResult("Nothing changed: these tests are already in quarantine")
-        done = f"{count(len(marked), 'test')} skipped until {self.until}"
+        summary = f"{count(len(marked), 'test')} skipped until {self.until}"
         try:
             found = run_tests(job, tool, sorted({test.partition("::")[0] for test in marked}))
         except CannotRun as error:
             job.say(str(error))
-            return FlowResult(f"{done}; not tested: {error.message}")
+            return FlowResult(f"{summary}; not tested: {error.message}")
         check = combine_checks(compare_with_base(job, base, [(tool, found)]))
         facts = {"tests": marked, "until": self.until}
         is_skipped = set(marked).isdisjoint(check.failing)
-        return FlowResult(f"{done}; its file: {describe_compared(check)}", check=check, sound=is_skipped, facts=facts)
+        return FlowResult(
+            f"{summary}; its file: {describe_compared(check)}", check=check, sound=is_skipped, facts=facts
+        )
 
 
 def add_skip_mark(text: str, names: list[str], until: date, why: str) -> str | None:

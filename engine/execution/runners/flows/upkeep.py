@@ -101,10 +101,10 @@ class ReportBranches(Flow):
 
     def _read_branches(self, job: Job, base: str) -> list[ComparedBranch]:
         form = "%(refname)%00%(objectname)%00%(committerdate:iso-strict)%00%(worktreepath)"
-        out = job.git.text(
+        output = job.git.text(
             "for-each-ref", "--sort=committerdate", f"--count={MAX_BRANCHES}", f"--format={form}", "refs/heads/"
         )
-        rows = [line.split("\0") for line in out.splitlines()]
+        rows = [line.split("\0") for line in output.splitlines()]
         return [self._read_branch(job, base, row) for row in rows if row[0].removeprefix("refs/heads/") != base]
 
     def _read_branch(self, job: Job, base: str, row: list[str]) -> ComparedBranch:
@@ -325,11 +325,11 @@ class ReclaimSpace(Flow):
         removed += [count(reclaimed.caches, "cache")] if reclaimed.caches else []
         free = upkeep.read_free_space()[0]
         job.say("The next test run rebuilds its cache and takes longer")
-        summary = f"Freed {format_size(reclaimed.freed)}: {' and '.join(removed)}; {format_size(free)} free now"
+        summary = f"Freed {_format_size(reclaimed.freed)}: {' and '.join(removed)}; {_format_size(free)} free now"
         return FlowResult(summary, facts={"freed": reclaimed.freed})
 
 
-def format_size(size: int) -> str:
+def _format_size(size: int) -> str:
     """`3 MB`, `4.2 GB`."""
     return f"{size / 1_000_000_000:.1f} GB" if size >= 1_000_000_000 else f"{size / 1_000_000:.1f} MB"
 

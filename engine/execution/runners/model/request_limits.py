@@ -157,7 +157,7 @@ class RequestBudget:
 
     def usage_of_failed(self, failure: Failure) -> CallUsage:
         """The usage of a request that failed."""
-        return self.usage_of_cancelled(failure.received) if may_be_billed(failure) else NOTHING_USED
+        return self.usage_of_cancelled(failure.received) if _may_be_billed(failure) else NOTHING_USED
 
     def _estimated_usage(self, output_tokens: int) -> CallUsage:
         input_tokens, output_tokens = self.prompt.expected, min(self.max_tokens, output_tokens)
@@ -201,7 +201,7 @@ def is_provider_failure(failure: Failure) -> bool:
     return "of_work" not in _load_rows()[failure.kind]
 
 
-def may_be_billed(failure: Failure) -> bool:
+def _may_be_billed(failure: Failure) -> bool:
     """Whether a provider may charge for a request that failed."""
     return failure.received > 0 or "billed" in _load_rows()[failure.kind]
 

@@ -75,8 +75,8 @@ class Installation:
     @property
     def effects(self) -> str:
         """The change to the operator's tree, in words."""
-        words = self._in_words("creates {} in your tree", "updates your {}")
-        return ", ".join(words) or "stores the packages in Clawpy's cache; your tree is not touched"
+        effects = self._in_words("creates {} in your tree", "updates your {}")
+        return ", ".join(effects) or "stores the packages in Clawpy's cache; your tree is not touched"
 
     @property
     def summary(self) -> str:
@@ -157,7 +157,7 @@ def _package_folders(packages: PackageSetup, packages_by_path: PackagesByPath, t
     return [f"{folder}/{name}".removeprefix("/") for folder in dict.fromkeys(folders) for name in names]
 
 
-def find_lock_updates(top: Path, packages_by_path: PackagesByPath, path: str = "") -> tuple[Installation, ...]:
+def find_lock_updates(top: Path, packages_by_path: PackagesByPath, path: str) -> tuple[Installation, ...]:
     """The commands that update the lock files of the project at `path`, one for each language with a lock file."""
     updates = []
     for packages in packages_by_path.get(path, ()):
@@ -183,12 +183,12 @@ def choose_installation(installations: Sequence[Installation], command: Sequence
     raise FlowError(f"`{requested}` is not the command that {purpose}", f"use {known_commands}")
 
 
-def installation_failure(command: Sequence[str], done: CommandResult, hosts: Sequence[str]) -> FlowError:
+def installation_failure(command: Sequence[str], result: CommandResult, hosts: Sequence[str]) -> FlowError:
     """The error of an installation that failed. It names a host that was not reached, or else the last error that the
     tool printed."""
     line = shlex.join(command)
-    own_lines = [text for text in done.output.splitlines() if text.strip() and not _NETWORK_REPORT.match(text)]
-    for host, ending, why in _NETWORK_REPORT.findall(done.output):
+    own_lines = [text for text in result.output.splitlines() if text.strip() and not _NETWORK_REPORT.match(text)]
+    for host, ending, why in _NETWORK_REPORT.findall(result.output):
         if ending == "cannot be reached":
             return RetryLater(f"{host} {ending}{why}", "check your network, then try again")
         if any(host in text for text in own_lines):
@@ -197,7 +197,7 @@ def installation_failure(command: Sequence[str], done: CommandResult, hosts: Seq
                 "if the project needs packages from there, add it to `hosts` of this workspace: clawpy config",
             )
     error = _last_error(own_lines)
-    return FlowError(f"`{line}` ended with exit code {done.exit_code}: {sanitise(error.strip())[:300]}")
+    return FlowError(f"`{line}` ended with exit code {result.exit_code}: {sanitise(error.strip())[:300]}")
 
 
 def _last_error(lines: Sequence[str]) -> str:

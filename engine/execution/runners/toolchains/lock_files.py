@@ -173,8 +173,10 @@ def _node_requirements(manifest: Mapping[str, Any], *sections: str) -> Requireme
     """The requirements in these sections of a package.json. If one is a path, an address or an alias, only its name is
     compared, because tools write these in several ways."""
     entries = [item for section in sections for item in (manifest.get(section) or {}).items()]
-    plain = [(name, " ".join(text.split()).removeprefix("npm:") or "*") for name, text in entries]
-    return _gather_constraints((name, None if re.search(r"[:/@]", text) else text) for name, text in plain)
+    normalised = [(name, " ".join(constraint.split()).removeprefix("npm:") or "*") for name, constraint in entries]
+    return _gather_constraints(
+        (name, None if re.search(r"[:/@]", constraint) else constraint) for name, constraint in normalised
+    )
 
 
 def _compare_npm(pair: LockPair) -> Iterator[Comparison]:
@@ -383,9 +385,9 @@ def _cargo_dependencies(manifest: Mapping[str, Any], workspace: Mapping[str, Any
 def _compare_go(pair: LockPair) -> Iterator[Comparison]:
     if (pair.folder / "vendor").exists() or any((folder / "go.work").exists() for folder in pair.folder.parents):
         return  # go reads another file
-    text = re.sub(r"//[^\n]*", "", pair.manifest)
-    replaced = {line.split()[0] for line in _go_lines(text, "replace")}
-    lines = [line.split() for line in _go_lines(text, "require")]
+    manifest = re.sub(r"//[^\n]*", "", pair.manifest)
+    replaced = {line.split()[0] for line in _go_lines(manifest, "replace")}
+    lines = [line.split() for line in _go_lines(manifest, "require")]
     required = _gather_constraints((line[0], line[1]) for line in lines if line[0] not in replaced)
     sums = [line.split()[:2] for line in pair.lock.splitlines() if line.strip()]
     locked = _gather_constraints((module, version.removesuffix("/go.mod")) for module, version in sums)

@@ -340,7 +340,7 @@ EXECUTION_KINDS = frozenset({"program", "permission"})
 
 @frozen
 class MissingItem:
-    """Something that a run needed and did not find."""
+    """Something that a run needed and did not find: a program, a package, the network, a service … (SPEC 2.12)."""
 
     kind: str
     """A key of `MISSING_KINDS`."""
@@ -366,7 +366,7 @@ def _compile_patterns() -> tuple[tuple[str, re.Pattern[str], str], ...]:
     return tuple(patterns)
 
 
-def find_missing(text: str) -> Iterator[MissingItem]:
+def _find_missing(text: str) -> Iterator[MissingItem]:
     """The missing items that are named in `text`, the output of a run or of a failed test. They have the order of the
     rows."""
     plugins: Mapping[str, str] = TABLES["plugins"]
@@ -381,9 +381,9 @@ def find_missing(text: str) -> Iterator[MissingItem]:
                 yield MissingItem(kind, plugins[name])
 
 
-def first_missing(text: str, is_valid: Callable[[MissingItem], bool] = lambda missing: True) -> MissingItem | None:
+def first_missing(text: str, is_valid: Callable[[MissingItem], bool]) -> MissingItem | None:
     """The first missing item for which `is_valid` is true, or None."""
-    return next(filter(is_valid, find_missing(text)), None)
+    return next(filter(is_valid, _find_missing(text)), None)
 
 
 def missing_fix(missing: MissingItem, install: str) -> str:

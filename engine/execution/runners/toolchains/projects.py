@@ -205,8 +205,8 @@ class _TestFiles:
     def has(self, path: str, kind: str) -> bool:
         """Whether the folder `path` has test files of a language. True if their names do not show it."""
         files = self.of_language(kind)
-        begin = f"{path}/" if path else ""
-        return files is None or any(file.startswith(begin) for file in files)
+        prefix = f"{path}/" if path else ""
+        return files is None or any(file.startswith(prefix) for file in files)
 
 
 def _inspect_folder(folder: ProjectFolder, path: str, has_tests: Callable[[str], bool]) -> Project:

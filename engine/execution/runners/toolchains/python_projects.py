@@ -84,7 +84,7 @@ sys.exit(not any(os.path.isfile(os.path.join(place, "pytest", "__init__.py")) fo
 """
 
 
-def managed_environments(workspace: Path) -> Iterator[tuple[str, Path]]:
+def _managed_environments(workspace: Path) -> Iterator[tuple[str, Path]]:
     """(package manager, interpreter) of each environment that Poetry or Pipenv made for the project at `workspace`."""
     for manager, homes in (("poetry", _poetry_environments(workspace)), ("pipenv", _pipenv_environments(workspace))):
         interpreters = [home / "bin" / "python" for home in homes]
@@ -234,7 +234,7 @@ def _find_environments(folder: Path, top: Path) -> Iterator[Interpreter]:
                 where = str(folder.relative_to(top) / name) if folder.is_relative_to(top) else name
                 yield Interpreter(where, interpreter)
                 break
-    for manager, interpreter in managed_environments(folder):
+    for manager, interpreter in _managed_environments(folder):
         yield Interpreter(f"{manager}'s environment", interpreter)
 
 
@@ -269,7 +269,7 @@ def is_test_file(path: str) -> bool:
     return re.search(TEST_FILE_PATTERN, path) is not None
 
 
-def find_test_files(folder: Path) -> Iterator[Path]:
+def _find_test_files(folder: Path) -> Iterator[Path]:
     """Every file of a project that pytest would collect by its default names, in order."""
     for place, folders, files in os.walk(folder):
         folders[:] = sorted(name for name in folders if name not in SKIPPED_FOLDERS and not name.startswith("."))
@@ -278,11 +278,11 @@ def find_test_files(folder: Path) -> Iterator[Path]:
 
 def read_test_files(folder: Path) -> dict[str, str]:
     """The test files of a project with their text, at most `MAX_TEST_FILES`."""
-    files = islice(find_test_files(folder), MAX_TEST_FILES)
+    files = islice(_find_test_files(folder), MAX_TEST_FILES)
     return {file.relative_to(folder).as_posix(): read_text(file, 200_000) for file in files}
 
 
-def module_of(path: str) -> str:
+def _module_of(path: str) -> str:
     """The dotted module name of a source file: `shop.cart` for `src/shop/cart.py`, `shop` for `shop/__init__.py`."""
     parts = list(PurePosixPath(path).with_suffix("").parts)
     if len(parts) > 1 and parts[0] in ("src", "lib", "python"):
@@ -328,7 +328,7 @@ def _tests_of(
         return [path] if path in tests else []
     if pure.name == "conftest.py":
         return sorted(test for test in tests if PurePosixPath(test).is_relative_to(pure.parent))
-    module = module_of(path)
+    module = _module_of(path)
     if pure.suffix != ".py" or not module:
         return []
     using = _using_tests(module, tests, imported, is_reexported=is_reexported)
@@ -368,7 +368,7 @@ def reexported_modules(folder: Path, paths: Sequence[str]) -> set[str]:
         pure = PurePosixPath(path)
         if pure.suffix == ".py" and pure.stem != "__init__":
             text = read_text(folder / pure.parent / "__init__.py", 200_000)
-            module = re.escape(module_of(path))
+            module = re.escape(_module_of(path))
             if re.search(rf"^\s*from\s+(?:\.{re.escape(pure.stem)}|{module})\s+import\b", text, re.M):
                 modules.add(path)
     return modules
