@@ -43,10 +43,9 @@ from engine.safety import costs, gate, trigger_history
 from engine.safety.content import RAIL as CONTENT
 from engine.safety.content import ContentFacts, check_assignment, decide_content, own_rules
 from engine.safety.costs import Costs
-from engine.safety.gate import GateFacts, decide_gate
+from engine.safety.gate import GateFacts, decide_gate, targets_of_trigger
 from engine.safety.kill_switch import RAIL as KILL
 from engine.safety.kill_switch import KillSwitch
-from engine.safety.production import targets_of_trigger
 from engine.storage import state
 from engine.storage.database import Database, Transaction
 from engine.storage.rows import (

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from engine.config import ProductionSettings
 from engine.model import MICRO, Assignment, GateRuleName, Verdict
-from engine.safety.gate import GateFacts, decide_gate
-from engine.safety.production import targets_of_trigger
+from engine.safety.gate import GateFacts, decide_gate, targets_of_trigger
 from tests.safety.helpers import Rails, approval, on, unattended
 
 CLEAR = GateFacts(

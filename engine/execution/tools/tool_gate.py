@@ -21,7 +21,7 @@ from engine.execution.tools.web import Target, Web, parse_url
 from engine.frozen import frozen
 from engine.model import Refusal, SessionView, Verdict, sanitise
 from engine.safety.content import programs_of
-from engine.safety.production import target_of_file, target_of_host, targets_of_command
+from engine.safety.gate import target_of_file, target_of_host, targets_of_command
 
 RAIL_REFUSALS = frozenset({"denied", "blocked", "no_sandbox", "outside", "git_folder", "hard_link", "private_address"})
 """The codes of refusals by a rail. These are recorded. All other refusals are errors of the model or of the system."""

@@ -11,7 +11,7 @@ from engine.config import ProductionSettings
 from engine.execution.tools.policy import TOOL_NAMES, Policy
 from engine.model import Verdict
 from engine.safety.content import programs_of
-from engine.safety.production import target_of_file, target_of_host, targets_of_command
+from engine.safety.gate import target_of_file, target_of_host, targets_of_command
 
 ALLOW, ASK, BLOCK = Verdict.ALLOW, Verdict.ASK, Verdict.BLOCK
 
