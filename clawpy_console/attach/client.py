@@ -99,16 +99,20 @@ def main(home: Home | None, workspaces: Sequence[str], serve: Callable[[socket.s
             end = Client(connection).run()
         if not deadline or time.monotonic() - began > TIMEOUT_S:  # a console was shown: this is a new try
             deadline = time.monotonic() + TIMEOUT_S
-        if end is not None and end.again and home and time.monotonic() < deadline:
-            _wait_for_start(home, deadline)
-            continue
         if end is None:
             end = ClientEnd(1, _ended_text(home, child))
-        elif end.again:
-            end = ClientEnd(1, _not_answering_text(home))
-        if end.text:
-            print(end.text, file=sys.stderr)
-        return end.code
+        if not (end.again and home and time.monotonic() < deadline):
+            return _report_end(end, home)
+        _wait_for_start(home, deadline)
+
+
+def _report_end(end: ClientEnd, home: Home | None) -> int:
+    """Print the last words of the console; returns the exit code of the client."""
+    if end.again:  # no engine answered in time
+        end = ClientEnd(1, _not_answering_text(home))
+    if end.text:
+        print(end.text, file=sys.stderr)
+    return end.code
 
 
 def _wait_for_start(home: Home, deadline: float) -> None:

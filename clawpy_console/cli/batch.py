@@ -180,18 +180,26 @@ def remember(name: str, common: CommonOptions, *, opener: Callable[..., Any], wa
             for line in answer["bad"]:
                 report_bad(line)
             progress.update(f"{counts['remembered'] + counts['known']} remembered")
-        while wait:
-            answer = ask("remember", {"settle": SETTLE_S})
-            missing = answer["missing"]
-            if answer["settled"] or answer["trouble"] or (not missing and answer["index"] == "degraded"):
-                break
-            progress.update(f"{missing} not yet found by meaning" if missing else "all can be found by meaning")
+        if wait:
+            answer = _wait_for_vectors(ask, progress.update)
     return counts | {
         "bad": bad,
         "missing": answer["missing"],
         "trouble": answer["trouble"],
         "seconds": round(time.monotonic() - started, 3),
     }
+
+
+def _wait_for_vectors(
+    ask: Callable[[str, dict[str, Any]], dict[str, Any]], show: Callable[[str], object]
+) -> dict[str, Any]:
+    """Wait until all memories can be found by meaning, or until that cannot succeed; returns the last answer."""
+    while True:
+        answer = ask("remember", {"settle": SETTLE_S})
+        missing = answer["missing"]
+        if answer["settled"] or answer["trouble"] or (not missing and answer["index"] == "degraded"):
+            return answer
+        show(f"{missing} not yet found by meaning" if missing else "all can be found by meaning")
 
 
 def _lines_that_fit(

@@ -420,15 +420,17 @@ def _judge_fed_deletion(feeder: Simple | None, *, recursive: bool) -> Hit | None
             return _judge_found_files(feeder.argv[1:], recursive=recursive, filtered=filtered)
         if program in ("echo", "printf"):
             return None  # its words are known and judged with the command
+        if program in _SELECTING and feeder.source is None:
+            return None
         filtered = filtered or program in _FILTERS
         if feeder.source is None:
-            if program in _SELECTING:
-                return None
             break
         feeder = feeder.source
-    if recursive and not filtered:
+    if filtered:
+        return None
+    if recursive:
         return ASK, "rm-unknown", "deletes folders whose names are not known"
-    if not filtered and feeder is not None and program_of(feeder) == "git":
+    if feeder is not None and program_of(feeder) == "git":
         return ASK, "rm-unknown", "deletes files whose names are not known"
     return None
 
