@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from engine.api.operations import OPERATIONS, dispatch
+from engine.api.operations.operation import find_target
+from engine.clock import FakeClock
 from engine.model import Refusal
+from engine.prediction.card_rows import CardRow
 from tests.api.operations.conftest import Ask
 from tests.api.stand_in import StandIn
+from tests.autonomy.world import World
 
 
 def test_only_a_deciding_verb_means_that_the_operator_is_there(engine: StandIn, ask: Ask) -> None:
@@ -54,3 +60,36 @@ def test_null_means_absent(engine: StandIn) -> None:
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_the_arguments_of_an_operation_have_a_model(name: str) -> None:
     assert OPERATIONS[name].arguments.model_fields is not None
+
+
+@pytest.mark.long
+def test_the_beginning_of_an_old_card_is_found_among_thousands(
+    tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(tmp_path, clock, monkeypatch)
+    with world.opened() as engine:
+        ids = ["pred_old%_1", "pred_oldx_2", *(f"pred_n{number:05}" for number in range(1_500))]
+        rows = [
+            CardRow(
+                id=one, prompt="p", target_agent="a", target_channel="koji-core", confidence=0.4, kind="lint",
+                created_at=clock.now() + timedelta(seconds=number), workspace=world.workspace, runner="flow",
+                subject=one, fingerprint=one, expires_at=clock.now() + timedelta(days=9),
+            )
+            for number, one in enumerate(ids)
+        ]  # fmt: skip
+        engine.database.write(lambda tx: tx.session.add_all(rows))
+        for prefix in ("pred_old%", "old%", "old%_1"):
+            assert find_target(engine, prefix).card_id == "pred_old%_1", "% and _ are letters like any other"
+        assert find_target(engine, "n01499").card_id == "pred_n01499"
+        codes = {"old": "ambiguous_id", "n0": "ambiguous_id", "ld%": "unknown_id", "": "unknown_id"}
+        for prefix, code in codes.items():
+            with pytest.raises(Refusal) as refused:
+                find_target(engine, prefix)
+            assert refused.value.code == code, prefix
+
+
+def test_the_id_of_a_candidate_is_refused_with_the_verb_that_decides_it(engine: StandIn) -> None:
+    with pytest.raises(Refusal) as refused:
+        find_target(engine, "cand_7k2m")  # type: ignore[arg-type]
+    assert refused.value.code == "unknown_id"
+    assert "clawpy candidates show cand_7k2m" in refused.value.fix
