@@ -121,18 +121,50 @@ def test_a_git_folder_that_is_a_link_is_unchanged(checker: Victim) -> None:
     assert (moved / "config").read_bytes() == config
 
 
-def test_the_configuration_of_a_submodule_is_unchanged(checker: Victim) -> None:
-    inner = checker.project / "deep" / "inner"
+@pytest.fixture
+def mounting_worker(worker: Victim) -> Victim:
+    """The victim of a session in a worktree, on a rung that protects git's files in it by mounts."""
+    if worker.rung.name != "bubblewrap":
+        pytest.skip(f"{worker.rung.name} mounts nothing; what it protects is the worktree's own .git file")
+    return worker
+
+
+def test_nothing_is_written_beside_a_git_folder_that_is_a_link(mounting_worker: Victim) -> None:
+    own_git = mounting_worker.confinement.folder / ".git"
+    moved = mounting_worker.confinement.folder / "moved.git"
+    own_git.rename(moved)
+    own_git.symlink_to(moved)
+    mounting_worker.assert_held("attempt(os.unlink, '.git'); attempt(write, 'moved.git'); attempt(write, 'code.py')")
+    assert own_git.readlink() == moved
+
+
+SUBMODULE = """
+attempt(write, 'deep/inner/.git/config'); attempt(os.rename, 'deep/inner/.git', 'old')
+attempt(os.rename, 'deep', 'moved'); attempt(write, '.gitmodules'); attempt(os.unlink, '.gitmodules')
+"""
+
+
+def add_submodule(tree: Path) -> list[Path]:
+    """Make a submodule in a folder two levels down; the files that lead git into it."""
+    inner = tree / "deep" / "inner"
     inner.mkdir(parents=True)
     subprocess.run(["git", "init", "-q"], cwd=inner, check=True)
-    (checker.project / ".gitmodules").write_text('[submodule "inner"]\n\tpath = deep/inner\n\turl = ./inner\n')
-    before = [(checker.project / name).read_bytes() for name in ("deep/inner/.git/config", ".gitmodules")]
-    checker.attempt(
-        "os.chdir(P['project'])\n"
-        "attempt(write, 'deep/inner/.git/config'); attempt(os.rename, 'deep/inner/.git', 'old')\n"
-        "attempt(os.rename, 'deep', 'moved'); attempt(write, '.gitmodules'); attempt(os.unlink, '.gitmodules')"
-    )
-    assert before == [(checker.project / name).read_bytes() for name in ("deep/inner/.git/config", ".gitmodules")]
+    (tree / ".gitmodules").write_text('[submodule "inner"]\n\tpath = deep/inner\n\turl = ./inner\n')
+    return [inner / ".git" / "config", tree / ".gitmodules"]
+
+
+def test_the_configuration_of_a_submodule_is_unchanged(checker: Victim) -> None:
+    files = add_submodule(checker.project)
+    before = [file.read_bytes() for file in files]
+    checker.attempt(f"os.chdir(P['project'])\n{SUBMODULE}")
+    assert [file.read_bytes() for file in files] == before
+
+
+def test_the_configuration_of_a_submodule_in_a_worktree_is_held(mounting_worker: Victim) -> None:
+    files = add_submodule(mounting_worker.confinement.folder)
+    before = [file.read_bytes() for file in files]
+    mounting_worker.assert_held(SUBMODULE)
+    assert [file.read_bytes() for file in files] == before
 
 
 def test_setuid_programs_have_no_effect(worker: Victim) -> None:

@@ -23,10 +23,20 @@ def victim(victim: Victim) -> Victim:
 
 
 def assert_changes_nothing(victim: Victim, *argv: str) -> None:
-    before = victim.state()
+    before, seen_git = victim.state(), git_as_seen(victim)
     victim.run(argv)
-    victim.run(["true"])  # the next command of the session mounts anew what the first one prepared
+    # The next command of the session mounts anew what the first one prepared.
+    assert git_as_seen(victim) == seen_git
     assert victim.state() == before
+
+
+def git_as_seen(victim: Victim) -> str:
+    """The files of git's folder as commands of the session see them. They cannot write there, not even into a layer."""
+    if not victim.confinement.is_ephemeral:
+        return victim.run(["true"])  # a copy of the tree, which nobody keeps
+    files = victim.run(["sh", "-c", "find .git -type f -exec cksum {} + | sort"])
+    assert ".git/HEAD" in files
+    return files
 
 
 @pytest.mark.attack(slow=True)
