@@ -252,9 +252,6 @@ def _write_blob_with(
     return git.text(*DURABLE, "hash-object", "-w", "--stdin", stdin=apply_hunks(old, new, hunks, chosen))
 
 
-# Text for screens
-
-
 def make_file_diffs(git: Git, base: str, result: str, landed: str) -> list[FileDiff]:
     """Every file with its hunks. Left out are those in the tree `landed`, which has a part of the change."""
     remaining = {change.path: change for change in diff_trees(git, landed, result)}

@@ -29,6 +29,7 @@ from engine.execution.file_plan import (
 )
 from engine.execution.tree_diffs import EXECUTABLE, LINK, TreeChange, diff_trees, find_unsupported, merge_three_way
 from engine.execution.trees import DURABLE, REF_ROOT, printable_path, scratch_index
+from engine.frozen import frozen
 from engine.git import Git
 from engine.git.command import join_nul
 from engine.model import FilePart, LandPreview
@@ -179,14 +180,24 @@ def write_target_tree(git: Git, row: ChangeSetRow, only: Sequence[FilePart]) -> 
     return write_tree_with(git, row.base_tree, row.result_tree, row.landed_tree, only)
 
 
-def check_landing(
-    git: Git, root: Beneath, row: ChangeSetRow, present: str, target: str
-) -> tuple[LandPreview, str, list[TreeChange]]:
-    """Try to land `row` up to the tree `target` on the files beneath `root`, whose tree is `present`. Returns whether
-    that is possible, the merged tree, and its difference from the present files."""
+@frozen
+class TrialLanding:
+    """The result of `try_landing`."""
+
+    preview: LandPreview
+    """Whether the landing is possible."""
+    tree: str = ""
+    """The merged tree; "" after a conflict."""
+    changes: Sequence[TreeChange] = ()
+    """The difference of the merged tree from the present files."""
+
+
+def try_landing(git: Git, root: Beneath, row: ChangeSetRow, present: str, target: str) -> TrialLanding:
+    """Try to land `row` up to the tree `target` on the files beneath `root`, whose tree is `present`. Changes no
+    file."""
     merge = merge_three_way(git, base=row.landed_tree, ours=present, theirs=target)
     if merge.conflicts:
-        return LandPreview(False, merge.conflicts), "", []
+        return TrialLanding(LandPreview(False, merge.conflicts))
     changes = diff_trees(git, present, merge.tree)
     reasons = find_unsupported(git, merge.tree, changes)
     in_the_way = find_obstacles(root, [change for change in changes if change.path not in reasons])
@@ -196,4 +207,4 @@ def check_landing(
         unsupported=tuple(f"{printable_path(path)}: {reason}" for path, reason in reasons.items()),
         files=len(changes),
     )
-    return preview, merge.tree, changes
+    return TrialLanding(preview, merge.tree, changes)

@@ -27,11 +27,11 @@ from engine.execution.file_plan import (
     roll_back,
 )
 from engine.execution.landing_plans import (
-    check_landing,
     find_replaced_folders,
     keep_blobs,
     make_plan,
     read_blobs,
+    try_landing,
     write_target_tree,
 )
 from engine.execution.tree_diffs import diff_trees
@@ -73,7 +73,8 @@ class Landings(ChangeReader):
         row = self.row(change_set_id)
         with self._locks.hold(row.workspace), open_workspace(row.workspace) as root:
             git = row.open_git()
-            return check_landing(git, root, row, take_snapshot(git).tree, write_target_tree(git, row, only))[0]
+            present, target = take_snapshot(git).tree, write_target_tree(git, row, only)
+            return try_landing(git, root, row, present, target).preview
 
     def land(self, change_set_id: str, only: Sequence[FilePart] = ()) -> ChangeSet:
         """Merge the rest of the change set, or `only` these parts of it, into the operator's files, all or nothing.
@@ -146,7 +147,8 @@ class Landings(ChangeReader):
         way_out = f"`clawpy branch {row.id}` makes a branch of the work instead"
         for _ in range(MAX_PLANS):
             present = take_snapshot(git).tree
-            preview, tree, changes = check_landing(git, root, row, present, target)
+            trial = try_landing(git, root, row, present, target)
+            preview = trial.preview
             if preview.conflicts:
                 message = f"you and the session changed the same lines: {join_paths(preview.conflicts)}"
                 raise Refusal("conflict", message, f"set your version aside and land again, or {way_out}")
@@ -157,11 +159,11 @@ class Landings(ChangeReader):
                 message = f"untracked or ignored files are in the way: {join_paths(preview.in_the_way)}"
                 raise Refusal("conflict", message, f"move them away and land again, or {way_out}")
             token = self._randomness.new_id("land")
-            plan = make_plan(git, root, tree, changes, token=token, scratch=self._scratch)
+            plan = make_plan(git, root, trial.tree, trial.changes, token=token, scratch=self._scratch)
             self._step("planned")
             # A file may have been edited while its merged contents were computed: then the plan is made again.
             edited = {change.path for change in diff_trees(git, present, take_snapshot(git).tree)}
-            if not edited & {change.path for change in changes}:
+            if not edited & {change.path for change in trial.changes}:
                 return plan
         raise Refusal(
             "busy_files",

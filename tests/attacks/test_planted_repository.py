@@ -233,7 +233,7 @@ def test_the_sandbox_holds_the_git_of_every_submodule_that_git_knows(tmp_path: P
     (tmp_path / ".gitmodules").write_text(f'[SubModule "x"]\n\t{line}\n')
     argv = ["git", "config", "-f", str(tmp_path / ".gitmodules"), "submodule.x.path"]
     listed = subprocess.run(argv, capture_output=True, text=True, check=False).stdout
-    assert (tmp_path / "sub/.git" in find_protected_git_paths(tmp_path)[0]) == (listed == "sub\n")
+    assert (tmp_path / "sub/.git" in find_protected_git_paths(tmp_path)) == (listed == "sub\n")
 
 
 def test_a_list_of_submodules_includes_nothing(tmp_path: Path, outside: Path) -> None:

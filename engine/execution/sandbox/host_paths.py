@@ -208,9 +208,6 @@ def _git_identity(config: Path) -> str:
     return "[user]\n" + "".join(f"\t{name} = {value}\n" for name, value in identity.items()) if identity else ""
 
 
-# Secrets
-
-
 def find_secret_places(home: Home, environment: Mapping[str, str] = os.environ) -> tuple[Path, ...]:
     """The existing places that are hidden from commands, even inside a place that they may read.
 

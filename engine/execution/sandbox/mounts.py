@@ -83,13 +83,12 @@ def _kinds_of_places(
 
 
 def _kinds_of_git_paths(confinement: Confinement) -> dict[Path, MountKind]:
-    """The paths of git that commands may only read. If they cannot be protected, that is the whole folder."""
+    """The paths that commands may only read, for the sake of git."""
     folder = confinement.folder
     if confinement.is_ephemeral:
         own_git = folder / ".git"
         return {} if own_git.is_symlink() or not own_git.exists() else {own_git: MountKind.READ}
-    paths, can_be_protected = find_protected_git_paths(folder)
-    return dict.fromkeys(paths if can_be_protected else [folder], MountKind.READ)
+    return dict.fromkeys(find_protected_git_paths(folder), MountKind.READ)
 
 
 def _depth(place: tuple[Path, MountKind]) -> int:
@@ -113,18 +112,18 @@ def _pinned_mounts(mount: Mount, enclosing: Mount | None) -> Iterator[Mount]:
             yield Mount(MountKind.WRITE, enclosing.at / between, enclosing.source / between)
 
 
-def find_protected_git_paths(folder: Path) -> tuple[list[Path], bool]:
-    """(paths, whether they can be protected): the paths of git in `folder` that no command may write.
+def find_protected_git_paths(folder: Path) -> list[Path]:
+    """The paths of git in `folder` that no command may write.
 
     They are its `.git`, those of its submodules, and the list of submodules. A hook or a filter that a command puts
-    there would run with the operator's next git command. They cannot be protected if `.git` is a link, because nothing
-    can be mounted on a link. Then `folder` must be read-only.
+    there would run with the operator's next git command. If `.git` is a link, nothing can be mounted on it. Then the
+    whole `folder` must be protected.
     """
     own_git = folder / ".git"
     if own_git.is_symlink():
-        return [], False
+        return [folder]
     if not own_git.exists():
-        return [], True
+        return []
     paths = [own_git]
     for name in submodule_paths(folder):
         inner = folder / name / ".git"
@@ -132,7 +131,7 @@ def find_protected_git_paths(folder: Path) -> tuple[list[Path], bool]:
             paths.append(inner)
     if len(paths) > 1:
         paths.append(folder / ".gitmodules")
-    return paths, True
+    return paths
 
 
 def make_pinned(mounts: Iterable[Mount], root: Path) -> None:
