@@ -152,33 +152,29 @@ class Validation:
         caps = Caps(settings.tries, microusd(settings.cost_cap))
         for tweak in self._tweaks(agent=view.agent, workspace=view.workspace):
             caps = caps.tighten(tweak)
-        failed_before: frozenset[str] | None = None
         attempts: list[Attempt] = []
         cost_before = live.cost
         while True:
             try:
-                attempt = tests.run(known_green=attempts != [])
+                attempt = tests.run()
             except FlowError as error:
                 live.say(f"the changes could not be checked: {error.message}", error=True)
                 return ValidationResult(f"not checked: {error.message}")
             if attempt is None:
                 return ValidationResult("none of the changed files has tests" if tests.has_changes else "")
-            if not attempt.check.green and not attempts:
-                failed_before = tests.find_failing_before(attempt.check)
-            attempts.append(attempt.compared_with(failed_before))
+            attempt = tests.compare_with_base(attempt)
+            attempts.append(attempt)
             spent = live.cost - cost_before
-            passes = not attempts[-1].broken
-            reason = "" if passes else find_give_up_reason(attempts, caps=caps, spent=spent)
+            reason = find_give_up_reason(attempts, caps=caps, spent=spent) if attempt.broken else ""
             self._record(live, view, attempts, workspace.take_snapshot(), reason, spent)
             if reason:
                 live.say(f"repair ended: {reason}")
-            if passes or reason:
+            if reason or not attempt.broken:
                 return _summarise(attempts, reason)
             live.say(f"{capitalised(describe_check(attempt.check))}{HANDED_BACK}{len(attempts)}")
-            broken = sorted(attempts[-1].broken)
             about = {"agent": view.agent, "workspace": view.workspace, "session_id": view.id}
-            repairs = self._repairs(broken=broken, **about)
-            heal(live.without_secrets(make_heal_prompt(attempts[-1], playbook=repairs)))
+            repairs = self._repairs(broken=sorted(attempt.broken), **about)
+            heal(live.without_secrets(make_heal_prompt(attempt, playbook=repairs)))
 
     def _record(
         self,
@@ -189,16 +185,16 @@ class Validation:
         reason: str,
         spent: int,
     ) -> None:
-        last, redact = attempts[-1], live.without_secrets
+        latest, redact = attempts[-1], live.without_secrets
 
         def write(tx: Transaction) -> None:
             tried = len(attempts)
             self._runs.record(
                 tx,
-                check=last.check.for_storage(redact),
+                check=latest.check.for_storage(redact),
                 session_id=view.id,
                 workspace=view.workspace,
-                full=last.full,
+                full=latest.full,
                 changed=True,
                 attempt=tried,
                 cost=spent,
@@ -206,12 +202,12 @@ class Validation:
                 tree=files.tree,
                 clean=files.clean,
             )
-            failing = _shown_names(last.broken, redact)
+            failing = _shown_names(latest.broken, redact)
             about: dict[str, Any] = {"subject": view.id, "workspace": view.workspace, "agent": view.agent}
             about |= {"attempts": tried, "cost": spent}
-            if tried > 1 and last.broken and last.broken == attempts[-2].broken:
+            if tried > 1 and latest.broken and latest.broken == attempts[-2].broken:
                 tx.record(RetryRepeated(**about, failing=failing))
-            if tried > 1 and not last.broken:
+            if tried > 1 and not latest.broken:
                 tx.record(ValidationHealed(**about, failing=_shown_names(attempts[0].broken, redact)))
             if reason:
                 tx.record(ValidationFailed(**about, failing=failing, reason=redact(reason)))
@@ -228,27 +224,37 @@ class _ChangedTests:
         self._workspace = workspace
         self._worktree = workspace.worktree
         self._project = Path(live.assignment.workspace)
+        self._runs = 0
+        self._failed_before: frozenset[str] | None = None
+        """The tests that failed before the session, None if these are not known."""
         self.has_changes = False
         """Whether there were any changes at the last run."""
 
-    def run(self, *, known_green: bool) -> Attempt | None:
-        """Run the tests of the changed files; None when there are none. `known_green` is False for the first run, which
-        is skipped if the changes concern no tool. Raises `FlowError`."""
+    def run(self) -> Attempt | None:
+        """Run the tests of the changed files; None when there are none. The first run is skipped if the changes concern
+        no tool. Raises `FlowError`."""
         paths = self._changed_paths()
         tools = project_at(self._workspace.folder, self._project).tools
         covered = [path for path in paths if any(tool.covers(path) for tool in tools)]
-        if not tools or not (covered or known_green):
+        if not tools or not (covered or self._runs):
             return None
         listener = _OutputCollector(self._live)
         job = self._make_job(listener)
         with linked_packages(job, tools):
             result = RunTests(paths=covered).run(job)
         assert result.check is not None
+        self._runs += 1
         return Attempt(result.check, frozenset(result.check.failing), result.full, listener.text)
 
-    def find_failing_before(self, check: CheckResult) -> frozenset[str] | None:
-        """The failing tests that also fail without the agent's changes; None if that is not known. Restores the files
-        afterwards."""
+    def compare_with_base(self, attempt: Attempt) -> Attempt:
+        """An attempt, with what is known of the tests that failed before the session. That is found out when the first
+        attempt failed. Restores the files afterwards; raises `FlowError`, also when that fails."""
+        if self._runs == 1 and not attempt.check.green:
+            self._failed_before = self._find_failing_before(attempt.check)
+        return attempt.compared_with(self._failed_before)
+
+    def _find_failing_before(self, check: CheckResult) -> frozenset[str] | None:
+        """The failing tests that also fail without the agent's changes; None if that is not known."""
         job = self._make_job(_OutputCollector(self._live, quiet=True))
         tools = [tool for tool in project_at(self._workspace.folder, self._project).tools if tool.runs_single_tests]
         if not tools or not check.failing:
@@ -310,10 +316,10 @@ def _decode_path(path: bytes) -> str:
 
 def _summarise(attempts: Sequence[Attempt], reason: str = "") -> ValidationResult:
     """The result of the loop. `reason` is why it was given up, "" after a success."""
-    last = attempts[-1]
-    summary = describe_compared(last.check)
+    check = attempts[-1].check
+    summary = describe_compared(check)
     if reason:
         summary += f"; {reason}"
     elif len(attempts) > 1:
         summary += f", fixed at attempt {len(attempts) - 1}"
-    return ValidationResult(summary, last.check)
+    return ValidationResult(summary, check)
