@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from sqlmodel import Field, col, delete, select
 
 from engine.clock import Clock
-from engine.events import Event, GuidanceFoundNoisy, GuidanceFoundStale
+from engine.events import GuidanceFoundNoisy, GuidanceFoundStale
 from engine.frozen import frozen
 from engine.hierarchy.guidance import select_items
 from engine.hierarchy.outcomes import SessionFollower
@@ -24,6 +24,12 @@ from engine.statistics import Arms, difference_interval
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import Ledger, LedgerEntry
 from engine.storage.rows import Row, json_field, utc_field
+
+CURSOR = "hierarchy.guided"
+"""Name of the cursor in the ledger."""
+
+GUIDED = "GuidanceApplied"
+"""The kind of ledger entries with the guidance in a prompt."""
 
 MIN_SESSIONS = 10
 """Minimum number of sessions with an item, and of sessions without it, before the item can be called noisy."""
@@ -71,27 +77,26 @@ def count_tallies(sessions: Iterable[tuple[Mapping[str, str], bool]]) -> dict[tu
     """Count an agent's sessions with and without each item of guidance, by item and wording. `sessions` are (wording of
     each item, whether the session ended badly)."""
     ended_sessions = list(sessions)
-    bad = sum(ended for _, ended in ended_sessions)
-    carried, carried_bad = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
-    for wordings, ended in ended_sessions:
-        carried.update(wordings.items())
-        carried_bad.update(dict.fromkeys(wordings.items(), int(ended)))
+    bad = sum(ended_badly for _, ended_badly in ended_sessions)
+    with_item, with_item_bad = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
+    for wordings, ended_badly in ended_sessions:
+        with_item.update(wordings.items())
+        with_item_bad.update(dict.fromkeys(wordings.items(), int(ended_badly)))
     return {
-        item: Tally(carried[item], carried_bad[item], len(ended_sessions) - carried[item], bad - carried_bad[item])
-        for item in carried
+        item: Tally(
+            with_item[item], with_item_bad[item], len(ended_sessions) - with_item[item], bad - with_item_bad[item]
+        )
+        for item in with_item
     }
 
 
-def find_outdated_age(pattern: Pattern | LeaderDecision, now: datetime) -> tuple[int, int] | None:
+def find_outdated_age(item: Pattern | LeaderDecision, now: datetime) -> tuple[int, int] | None:
     """(age of an outdated item, maximum age of its kind), in whole days. None for an item that is not outdated or has
     no date."""
-    most = MAX_PATTERN_AGE if isinstance(pattern, Pattern) else MAX_DECISION_AGE
-    return None if pattern.at is None or now - pattern.at <= most else ((now - pattern.at).days, most.days)
-
-
-CURSOR = "hierarchy.guided"
-
-GUIDED = "GuidanceApplied"
+    max_age = MAX_PATTERN_AGE if isinstance(item, Pattern) else MAX_DECISION_AGE
+    if item.at is None or now - item.at <= max_age:
+        return None
+    return (now - item.at).days, max_age.days
 
 
 class GuidedSession(Row, table=True):
@@ -133,11 +138,11 @@ class GuidedSessions(SessionFollower[GuidedSession]):
         now = self._clock.now()
         with self._database.read() as session:
             recent = session.exec(select(GuidedSession).where(col(GuidedSession.at) > now - MAX_DECISION_AGE)).all()
-        stale = self._stale(recent, now)
+        stale = self._find_stale(recent, now)
 
         def store_review(tx: Transaction) -> None:
-            for key, event in stale:
-                _record_finding(tx, key, event)
+            for event in stale:
+                _record_finding(tx, event)
             tx.session.exec(delete(GuidedSession).where(col(GuidedSession.at) <= now - MAX_SESSION_AGE))
 
         self._database.write(store_review)
@@ -159,21 +164,21 @@ class GuidedSessions(SessionFollower[GuidedSession]):
         for agent in sorted({row.agent for row in rows if row.state in ("good", "bad")}):
             _record_noisy(tx, agent)
 
-    def _stale(
-        self, sessions: Iterable[GuidedSession], now: datetime
-    ) -> list[tuple[tuple[str, str, str, str], GuidanceFoundStale]]:
-        carried = Counter(item for row in sessions for item in row.items.items())
+    def _find_stale(self, sessions: Iterable[GuidedSession], now: datetime) -> list[GuidanceFoundStale]:
+        """Outdated items that these sessions had in their present wording."""
+        session_counts = Counter(item for row in sessions for item in row.items.items())
+        leaders = sorted({ref.partition("#")[0] for ref, _ in session_counts})
         stale = []
-        for leader, profile in self._profiles.load(sorted({ref.partition("#")[0] for ref, _ in carried})).items():
+        for leader, profile in self._profiles.load(leaders).items():
             outdated = _find_outdated(leader, profile, now)
             for item in select_items(profile):
-                key = item.ref, item.wording
-                if key in carried and item.ref in outdated:
+                session_count = session_counts[item.ref, item.wording]
+                if session_count and item.ref in outdated:
                     days, most = outdated[item.ref]
                     event = GuidanceFoundStale(
-                        subject=item.ref, leader=leader, wording=item.wording, days=days, most=most, told=carried[key]
+                        subject=item.ref, leader=leader, wording=item.wording, days=days, most=most, told=session_count
                     )
-                    stale.append((("stale", *key, ""), event))
+                    stale.append(event)
         return stale
 
 
@@ -200,13 +205,12 @@ def _record_noisy(tx: Transaction, agent: str) -> None:
                 subject=ref, leader=ref.partition("#")[0], agent=agent, wording=wording, **asdict(tally),
                 harm=round(tally.harm, 4),
             )  # fmt: skip
-            _record_finding(tx, ("noisy", ref, wording, agent), event)
+            _record_finding(tx, event)
 
 
-def _record_finding(tx: Transaction, key: tuple[str, str, str, str], event: Event) -> None:
+def _record_finding(tx: Transaction, event: GuidanceFoundNoisy | GuidanceFoundStale) -> None:
     """Record an event once for each item, wording and agent."""
-    if tx.session.get(GuidanceFinding, key) is not None:
-        return
-    kind, ref, wording, agent = key
-    tx.session.add(GuidanceFinding(kind=kind, ref=ref, wording=wording, agent=agent, at=tx.now))
-    tx.record(event)
+    kind, agent = ("noisy", event.agent) if isinstance(event, GuidanceFoundNoisy) else ("stale", "")
+    if tx.session.get(GuidanceFinding, (kind, event.subject, event.wording, agent)) is None:
+        tx.session.add(GuidanceFinding(kind=kind, ref=event.subject, wording=event.wording, agent=agent, at=tx.now))
+        tx.record(event)

@@ -108,8 +108,6 @@ class Adaptation:
         self.not_drafted: dict[str, str] = {}
         """The opportunities of the last round without a draft: the reason, by key."""
 
-    # -- reading
-
     def candidates(
         self, status: CandidateStatus | None = None, type: CandidateType | None = None, limit: int = 200
     ) -> list[Candidate]:
@@ -193,8 +191,6 @@ class Adaptation:
 
         return EffectPreview(show(others), show([*others, candidate.effect]))
 
-    # -- decisions
-
     def approve(self, candidate_id: str, by: str = "operator") -> Candidate:
         """Activate a candidate, even if it was rolled back. Raises `Refusal`: `unknown_candidate`, `ambiguous_id`,
         `not_corroborated`, `already_decided`, `bad_effect`, `already_in_force`."""
@@ -225,8 +221,6 @@ class Adaptation:
             return row.value
 
         return self._database.write(change_row)
-
-    # -- rounds
 
     def run_round(self) -> list[Candidate]:
         """Read the ledger, draft, evaluate, and in autonomous mode activate (SPEC 5.6). Returns the new candidates."""
@@ -387,7 +381,7 @@ def _may_reopen(row: CandidateRow, drafted: Sequence[LearningRecord], records: S
 
 
 def _move_after(status: CandidateStatus, evaluation: Evaluation) -> CandidateMove | None:
-    """The transition that follows from an evaluation, if any."""
+    """The transition that follows from an evaluation, if any. A rejected candidate is evaluated only if it may reopen."""
     match status:
         case CandidateStatus.DRAFTED if evaluation.has_passed:
             return CandidateMove.CORROBORATE

@@ -302,8 +302,6 @@ class HealedTests:
 class Sources(Protocol):
     """Reads cards, sessions, memory, guidance, models and rails."""
 
-    # -- about ledger entries
-
     def card_correction(self, card_id: str, /) -> Correction | None:
         """The operator's edit of a card's prompt, with the session that it led to; None if it was not edited."""
 
@@ -312,8 +310,6 @@ class Sources(Protocol):
 
     def healed_tests(self, session_id: str, /) -> HealedTests | None:
         """The tests that a session fixed, None for none."""
-
-    # -- about sessions
 
     def session_ended(self, session_id: str, /) -> bool:
         """Whether the session is over, so that its transcript no longer grows."""
@@ -341,8 +337,6 @@ class Sources(Protocol):
 
     def guidance_text(self, ref: str, /) -> tuple[str, Trust]:
         """The guidance with this reference, "" if it no longer exists, and its trust."""
-
-    # -- about the present state
 
     def models(self, agent: str, /) -> ModelsUsed | None:
         """The models of an agent, None without a call or without a price of its model."""

@@ -209,8 +209,6 @@ class Training(TrainingViews):
         run = self.active()
         return set() if run is None or run.cost_entry is None else {run.cost_entry}
 
-    # -- the steps
-
     def _upload(self, run: TrainingRun, api: Provider) -> None:
         file = self._file(run.id)
         if not file.exists():

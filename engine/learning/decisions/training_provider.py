@@ -143,8 +143,6 @@ class Provider:
         return dict(json.loads(process.stdout.readline()))
 
 
-# -- the child process
-
 Request = Mapping[str, Any]
 Reply = dict[str, Any]
 

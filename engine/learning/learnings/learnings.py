@@ -77,8 +77,6 @@ class Learnings:
         """`start` follows the ledger in a thread, and `close` stops that. `catch_up` handles all new ledger entries
         now, in the calling thread."""
 
-    # -- life
-
     def housekeeping(self) -> None:
         """Retry failed work, and read files again that other programs changed. Called every half minute."""
         self._under_review = (-1, [])
@@ -87,8 +85,6 @@ class Learnings:
     def session_changed(self, tx: Transaction, view: SessionView) -> None:
         """Observer of sessions that start or end."""
         tx.after_commit(self._poke)
-
-    # -- reading
 
     def scopes(self) -> list[ScopeState]:
         """Every scope that has pages: first global, then each project, followed by its sessions, each followed by its
@@ -161,8 +157,6 @@ class Learnings:
             Waiting("learning", entry.id, _review_question(entry), entry.review_since or now, text=entry.text)
             for entry in entries
         ]
-
-    # -- decisions of the operator
 
     def retract(self, id: str, reason: str = "") -> RetractReport:
         """Retire an entry, and remove its lesson from all prompts, guidance and candidates. The entries that were

@@ -166,9 +166,6 @@ def _agents_md_text(workspace: str) -> str:
         return ""
 
 
-# -- prompts that contained an entry
-
-
 class LearningUse(Row, table=True):
     """A model call whose prompt contained an entry."""
 

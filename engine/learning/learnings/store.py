@@ -185,8 +185,6 @@ class LearningFiles:
         assert self._db is not None, "opened without a database, only to read"
         return self._db
 
-    # -- reading
-
     def pages(self, scope: Scope | None = None, *, below: bool = True) -> Iterator[PageContents]:
         """The pages of a scope, by default of all scopes, ordered by path. With `below`, the pages of the scopes in it
         are included."""
@@ -263,8 +261,6 @@ class LearningFiles:
             except ValueError as error:
                 errors.append(f"{path} {error}")
         return PageContents(path, tuple(entries), tuple(errors))
-
-    # -- writing
 
     def apply(self, changes: Sequence[Change], events: Sequence[Event] = ()) -> None:
         """Make all changes and record their events. After a crash, the next start finishes both.
