@@ -381,7 +381,7 @@ def _may_reopen(row: CandidateRow, drafted: Sequence[LearningRecord], records: S
 
 
 def _move_after(status: CandidateStatus, evaluation: Evaluation) -> CandidateMove | None:
-    """The transition that follows from an evaluation, if any. A rejected candidate is evaluated only if it may reopen."""
+    """The transition that follows from an evaluation, if any. A rejected candidate is evaluated only to reopen it."""
     match status:
         case CandidateStatus.DRAFTED if evaluation.has_passed:
             return CandidateMove.CORROBORATE
