@@ -1,7 +1,7 @@
 """The JSON of verbs and API stays the same: a class that gets a new field must not change it by accident.
 
-For an intended change, `python -m tests.api.test_documents` writes `documents.json` again. For another class,
-add its name there first.
+For an intended change, `python -m tests.api.test_documents` writes `documents.json` again. A class that verbs answer
+with is added to `CLASSES` first.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import enum
 import json
 import types
 import typing
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -18,16 +19,43 @@ from typing import Any
 import pytest
 
 from engine import activity, model
+from engine.api import documents
 from engine.api.documents import document
+from engine.files import read_table
 from engine.model import adaptation
 
 FILE = Path(__file__).with_name("documents.json")
 
-MODULES = (model, adaptation, activity)
-
-
-def class_of(name: str) -> type[Any]:
-    return next(getattr(module, name) for module in MODULES if hasattr(module, name))
+CLASSES: tuple[type[Any], ...] = (
+    model.AcceptedFinding,
+    activity.ActivitySince,
+    model.AgentView,
+    model.Bubble,
+    adaptation.CandidateView,
+    model.Card,
+    model.ChangeSet,
+    model.CostState,
+    model.FactDraft,
+    model.FileDiff,
+    model.FoundAgent,
+    model.Guidance,
+    model.Hold,
+    model.Insights,
+    model.LeaderProfile,
+    model.LearningView,
+    model.ModelCall,
+    model.Mute,
+    model.ParaFact,
+    model.PermissionRequest,
+    model.RecallMatch,
+    model.ScopeState,
+    model.SessionView,
+    model.Task,
+    model.TeachingState,
+    model.TranscriptLine,
+    model.Waiting,
+)
+"""The classes whose values verbs and the API answer with. Classes of their fields are part of their documents."""
 
 
 def example(kind: Any, name: str = "") -> Any:
@@ -51,11 +79,30 @@ def example(kind: Any, name: str = "") -> Any:
 PROMISED: dict[str, Any] = json.loads(FILE.read_text())
 
 
-@pytest.mark.parametrize("name", PROMISED)
-def test_the_document_of_a_class_is_as_promised(name: str) -> None:
-    assert json.loads(json.dumps(document(example(class_of(name))))) == PROMISED[name]
+@pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
+def test_the_document_of_a_class_is_as_promised(kind: type[Any]) -> None:
+    assert json.loads(json.dumps(document(example(kind)))) == PROMISED[kind.__name__]
+
+
+def test_each_class_with_rules_of_its_own_is_in_a_document() -> None:
+    assert set(PROMISED) == {kind.__name__ for kind in CLASSES}
+    rules = read_table(documents.__file__, "documents.toml")
+    assert rules.keys() <= {kind.__name__ for kind in _classes_within(CLASSES)}
+
+
+def _classes_within(kinds: Iterable[Any]) -> set[type[Any]]:
+    """The dataclasses among these types, in their arguments and in the fields of the classes."""
+    found: set[type[Any]] = set()
+    waiting = list(kinds)
+    while waiting:
+        kind = waiting.pop()
+        waiting += typing.get_args(kind)
+        if isinstance(kind, type) and dataclasses.is_dataclass(kind) and kind not in found:
+            found.add(kind)
+            waiting += typing.get_type_hints(kind).values()
+    return found
 
 
 if __name__ == "__main__":
-    documents = {name: document(example(class_of(name))) for name in PROMISED}
-    FILE.write_text(json.dumps(documents, indent=1, ensure_ascii=False, sort_keys=True) + "\n")
+    promised = {kind.__name__: document(example(kind)) for kind in CLASSES}
+    FILE.write_text(json.dumps(promised, indent=1, ensure_ascii=False, sort_keys=True) + "\n")
