@@ -423,10 +423,27 @@ _HINTS: dict[type, dict[str, Any]] = {}
 
 def _read(kind: Any, value: Any) -> Any:
     """The value of type `kind` that `_encode` wrote. Raises ValueError, TypeError or KeyError if there is none."""
-    if isinstance(kind, type) and dataclasses.is_dataclass(kind):
-        hints = _HINTS.get(kind) or _HINTS.setdefault(kind, typing.get_type_hints(kind))
-        return kind(**{name: _read(hints[name], item) for name, item in value.items()})
-    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    origin = typing.get_origin(kind)
+    if origin is not None:
+        return _read_generic(origin, typing.get_args(kind), value)
+    if dataclasses.is_dataclass(kind):
+        return _read_dataclass(kind, value)
+    if kind is datetime:
+        return datetime.fromisoformat(value)
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return kind(value)
+    if kind in (str, int, float, bool) and not isinstance(value, (kind, int)):
+        raise TypeError(f"{value!r} is no {kind.__name__}")
+    return value
+
+
+def _read_dataclass(kind: Any, value: Any) -> Any:
+    hints = _HINTS.get(kind) or _HINTS.setdefault(kind, typing.get_type_hints(kind))
+    return kind(**{name: _read(hints[name], item) for name, item in value.items()})
+
+
+def _read_generic(origin: Any, arguments: tuple[Any, ...], value: Any) -> Any:
+    """The value of an optional type, a tuple, a frozen set or a mapping."""
     if origin in (types.UnionType, typing.Union):
         present = next(argument for argument in arguments if argument is not type(None))
         return None if value is None else _read(present, value)
@@ -435,10 +452,4 @@ def _read(kind: Any, value: Any) -> Any:
         return tuple(_read(kind, item) for kind, item in zip(kinds, value, strict=True))
     if origin is frozenset:
         return frozenset(_read(arguments[0], item) for item in value)
-    if kind is datetime:
-        return datetime.fromisoformat(value)
-    if isinstance(kind, type) and issubclass(kind, Enum):
-        return kind(value)
-    if kind in (str, int, float, bool) and not isinstance(value, (kind, int)):
-        raise TypeError(f"{value!r} is no {kind.__name__}")
     return value

@@ -84,42 +84,72 @@ def tree_nodes(
     agents: Sequence[AgentView], retired: Sequence[AgentView] = (), *, folds: Folds, words: Sequence[str] = ()
 ) -> list[Node]:
     """The rows of the tree. With `words`, in lower case, only the agents that match them, and their leaders."""
-    below, reasons = _place_agents(agents, retired)
-    matching = {agent.id for agent in (*agents, *retired) if has_words(search_text(agent), words)}
-    visible = matching if words else {agent.id for agent in agents if is_busy(agent)}
-    visible = visible.union(leaders(agents, visible))
-    fold_unused = not words and not folds.show_all and len(agents) > FOLD_ABOVE
+    return _TreeBuilder(agents, retired, folds, words).nodes()
 
-    def children(node: Node) -> list[Node]:
+
+class _TreeBuilder:
+    """Makes the rows of the tree; see `tree_nodes`."""
+
+    def __init__(
+        self, agents: Sequence[AgentView], retired: Sequence[AgentView], folds: Folds, words: Sequence[str]
+    ) -> None:
+        self._folds = folds
+        self._is_filtered = bool(words)
+        self._below, self._reasons = _place_agents(agents, retired)
+        self._matching = {agent.id for agent in (*agents, *retired) if has_words(search_text(agent), words)}
+        shown = self._matching if words else {agent.id for agent in agents if is_busy(agent)}
+        self._visible = shown.union(leaders(agents, shown))  # the others are folded or do not match
+        self._folds_unused = not words and not folds.show_all and len(agents) > FOLD_ABOVE
+
+    def nodes(self) -> list[Node]:
+        """The rows from the top: the owner with the agents below it, then the groups."""
+        nodes: list[Node] = []
+        todo = [*reversed(self._group_headings()), Node(OWNER, 0, text="you")]
+        while todo:  # no recursion: a chain may be as long as there are agents
+            node = todo.pop()
+            children = self._children(node)
+            if node.id.startswith(GROUP) and not children:
+                continue
+            if children or node.id == OWNER:
+                node = replace(node, open=self._is_filtered or self._folds.is_open(node.id))
+            nodes.append(node)
+            if node.open:
+                todo += reversed(children)
+        return nodes
+
+    def _group_headings(self) -> list[Node]:
+        groups = [name for name in self._below if name.startswith(GROUP)]
+        return [Node(name, 0, text=f"{name.removeprefix(GROUP)} ({len(self._below[name])})") for name in groups]
+
+    def _children(self, node: Node) -> list[Node]:
+        """The rows directly below a row; those of agents that never worked are one row while they are folded."""
         if node.id.startswith(FOLD) or (node.agent and node.agent.activity.state == "retired"):
             return []
-        members = [agent for agent in below.get(node.id, ()) if not words or agent.id in visible]
-        rows = [
-            Node(member.id, node.depth + 1, member, None, reasons.get(member.id, ""), member.id in matching, node.id)
-            for member in members
+        members = [
+            agent for agent in self._below.get(node.id, ()) if not self._is_filtered or agent.id in self._visible
         ]
-        unused = [member for member in members if member.id not in visible] if fold_unused else []
-        folded = [id for agent in unused for id in (agent.id, *sorted(ids_reached(below, agent.id)))]
-        with_unused = folds.is_open(f"{FOLD}{node.id}") or (node.agent is not None and node.id not in visible)
-        if len(folded) < 2 or with_unused or node.id.startswith(GROUP):
-            return rows
+        folded = [] if self._shows_unused(node) else self._unused_ids(members)
+        if len(folded) < 2:
+            return [self._agent_node(agent, node) for agent in members]
         names = ", ".join(folded[:MAX_NAMES]) + (" …" if len(folded) > MAX_NAMES else "")
         fold = Node(f"{FOLD}{node.id}", node.depth + 1, text=f"{len(folded):,} not used yet: {names}", above=node.id)
-        return [*(row for row in rows if row.id in visible), fold]
+        return [*(self._agent_node(agent, node) for agent in members if agent.id in self._visible), fold]
 
-    rows: list[Node] = []
-    groups = [Node(name, 0, text=f"{name[1:]} ({len(below[name])})") for name in below if name.startswith(GROUP)]
-    todo = [*reversed(groups), Node(OWNER, 0, text="you")]
-    while todo:  # no recursion: a chain may be as long as there are agents
-        node = todo.pop()
-        members = children(node)
-        if members or node.id == OWNER:
-            node = replace(node, open=bool(words) or folds.is_open(node.id))
-        elif node.id.startswith(GROUP):
-            continue
-        rows.append(node)
-        todo += reversed(members) if node.open else ()
-    return rows
+    def _agent_node(self, agent: AgentView, above: Node) -> Node:
+        reason, matches = self._reasons.get(agent.id, ""), agent.id in self._matching
+        return Node(agent.id, above.depth + 1, agent, text=reason, matches=matches, above=above.id)
+
+    def _shows_unused(self, node: Node) -> bool:
+        """Whether agents below a row are shown although they never worked."""
+        if not self._folds_unused or node.id.startswith(GROUP):
+            return True
+        is_unused = node.agent is not None and node.id not in self._visible
+        return is_unused or self._folds.is_open(f"{FOLD}{node.id}")
+
+    def _unused_ids(self, members: Sequence[AgentView]) -> list[str]:
+        """The ids of the members that never worked, each followed by those of all agents below it."""
+        unused = [agent.id for agent in members if agent.id not in self._visible]
+        return [id for agent_id in unused for id in (agent_id, *sorted(ids_reached(self._below, agent_id)))]
 
 
 def leaders(agents: Iterable[AgentView], ids: Iterable[str]) -> list[str]:
@@ -201,6 +231,9 @@ def _place_agents(
 MAX_INDENT = 12
 """Maximum depth that is indented, so that names stay in sight."""
 
+FOLD_MARKS = {None: "  ", True: "▾ ", False: "▸ "}
+"""The mark before a name, by `Node.open`."""
+
 LEAD_CELLS = 3
 """Cells before the indentation: the cursor, the sign of the state, a space."""
 
@@ -264,22 +297,36 @@ class Tree(Rows):
 def node_row(node: Node) -> Row:
     """The row of a node: sign of the state, fold mark, tier and name; at the right the state and the tokens used."""
     agent = node.agent
-    indent = "  " * min(node.depth, MAX_INDENT)
-    mark = {None: "  ", True: "▾ ", False: "▸ "}[node.open]
     if agent is None:
-        if node.id == OWNER:
-            return Row(node.id, f"{mark}{OWNER}", "●", node.text, "ink", "accent", "grey")
-        style = "wants" if node.id.startswith(GROUP) and node.id != RETIRED else "faint"
-        return Row(node.id, f"{indent}{'+ ' if node.open is None else mark}{node.text}", " ", "", style)
+        return _row_without_agent(node)
     sign, color, state = STATES[agent.activity.state]
-    text = f"{indent}{mark}{agent.tier} {agent.id}  {one_line(node.text)}"
+    text = f"{_indent(node)}{FOLD_MARKS[node.open]}{agent.tier} {agent.id}  {one_line(node.text)}"
     tokens = agent.activity.total_tokens
     used = f" {formats.tokens(tokens):>6}" if tokens else ""
-    if agent.broken or node.text:
-        style = "wrong" if agent.broken else "wants"
-    elif not node.matches or agent.activity.state == "retired":
-        style = "faint"
-    else:
-        style = "ink" if is_busy(agent) else "grey"
     needs_attention = agent.activity.state in ("queued", "waiting", "broken")
-    return Row(node.id, text, sign, f"{state}{used}", style, color, color if needs_attention else "grey")
+    right_style = color if needs_attention else "grey"
+    return Row(node.id, text, sign, f"{state}{used}", _agent_style(node, agent), color, right_style)
+
+
+def _row_without_agent(node: Node) -> Row:
+    """The row of the owner, of folded agents, or of the heading of a group."""
+    mark = FOLD_MARKS[node.open]
+    if node.id == OWNER:
+        return Row(node.id, f"{mark}{OWNER}", "●", node.text, "ink", "accent", "grey")
+    style = "wants" if node.id.startswith(GROUP) and node.id != RETIRED else "faint"
+    return Row(node.id, f"{_indent(node)}{'+ ' if node.open is None else mark}{node.text}", " ", "", style)
+
+
+def _indent(node: Node) -> str:
+    return "  " * min(node.depth, MAX_INDENT)
+
+
+def _agent_style(node: Node, agent: AgentView) -> str:
+    """The style of an agent's name."""
+    if agent.broken:
+        return "wrong"
+    if node.text:  # its chain does not reach the owner
+        return "wants"
+    if not node.matches or agent.activity.state == "retired":
+        return "faint"
+    return "ink" if is_busy(agent) else "grey"

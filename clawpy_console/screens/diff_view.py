@@ -128,32 +128,42 @@ class DiffView(CursorView, can_focus=True):
 
     def _rebuild_rows(self, current: Entry | None) -> None:
         """Make the rows anew, with the cursor on `current`, by default at the top."""
-        split, entries = self.split, list[Entry]()
+        self._entries = []
         for file in self.files:
-            entries.append(Entry("file", file))
-            if file.folded:
-                continue
-            entries += [Entry("note", file, text=text, tone=tone) for tone, text in file.notes]
-            comments = [comment for comment in self._comments if comment.path == file.change.path]
-            for hunk in file.hunks:
-                entries.append(Entry("hunk", file, hunk))
-                row_count = 0 if hunk.folded else hunk.row_count(split)
-                if not comments:
-                    entries += [Entry("line", file, hunk, start_row=len(entries), split=split)] * row_count
-                    continue
-                for row_in_hunk in range(row_count):
-                    line = Entry("line", file, hunk, row_in_hunk, len(entries) - row_in_hunk, split)
-                    entries.append(line)
-                    for comment in [comment for comment in comments if _is_comment_on(comment, line)]:
-                        comments.remove(comment)
-                        entries += self._comment_entries(comment, file, hunk)
-            for comment in comments:
-                entries += self._comment_entries(comment, file)
-        self._entries = entries
+            self._entries.append(Entry("file", file))
+            if not file.folded:
+                self._add_content(file)
         self._strips.clear()
         self.set_reactive(DiffView.cursor, self._row_of(current) if current else 0)
         self.update_row_count()
         self.show_cursor()
+
+    def _add_content(self, file: DiffFile) -> None:
+        """Add the rows below a file: its notes, its hunks, and the comments on lines that are not shown."""
+        self._entries += [Entry("note", file, text=text, tone=tone) for tone, text in file.notes]
+        comments = [comment for comment in self._comments if comment.path == file.change.path]
+        for hunk in file.hunks:
+            self._entries.append(Entry("hunk", file, hunk))
+            if not hunk.folded:
+                comments = self._add_lines(file, hunk, comments)
+        for comment in comments:
+            self._entries += self._comment_entries(comment, file)
+
+    def _add_lines(self, file: DiffFile, hunk: Hunk, comments: list[DiffComment]) -> list[DiffComment]:
+        """Add the lines of a hunk, each with the comments on it below. Returns the other comments."""
+        row_count = hunk.row_count(self.split)
+        if not comments:  # all lines share one entry: a large diff opens fast
+            line = Entry("line", file, hunk, start_row=len(self._entries), split=self.split)
+            self._entries += [line] * row_count
+            return comments
+        for row_in_hunk in range(row_count):
+            line = Entry("line", file, hunk, row_in_hunk, len(self._entries) - row_in_hunk, self.split)
+            self._entries.append(line)
+            on_line = [comment for comment in comments if _is_comment_on(comment, line)]
+            comments = [comment for comment in comments if comment not in on_line]
+            for comment in on_line:
+                self._entries += self._comment_entries(comment, file, hunk)
+        return comments
 
     def _row_of(self, entry: Entry) -> int:
         """The number of the row of `entry`, else that of its hunk or file."""
