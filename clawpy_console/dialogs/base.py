@@ -192,20 +192,28 @@ class Question(Dialog[Answer | None]):
         self.query_one("#answers", ReflowingText).show(self._lines)
 
     def _lines(self, width: int) -> list[Content]:
-        lines, label_cells = [], max(len(answer.label) for answer in self._answers) + 2
-        for at, (key, label, detail) in enumerate(self._answers):
-            dot = ("● " if label == self._present else "○ ") if self._present and detail else ""
-            has_cursor = at == self._cursor
-            head = Content.assemble(
-                ("▸ " if has_cursor else "  ", "$accent"),
-                (f"{'esc' if key == 'escape' else key:<5}", "bold $wants" if key.isupper() else "bold $accent"),
-                (f"{dot}{label:<{label_cells}}", "bold $ink" if has_cursor else "$ink"),
-            )
-            first, *rest = Content.styled(detail, "$grey").wrap(max(10, width - head.cell_length)) or [Content("")]
+        lines = []
+        for at, answer in enumerate(self._answers):
+            head = self._answer_head(at, answer)
+            first, *rest = Content.styled(answer.detail, "$grey").wrap(max(10, width - head.cell_length)) or [
+                Content("")
+            ]
             rows = [head + first, *(Content(" " * head.cell_length) + item for item in rest)]
             click = f"@click=screen.choose({at})"
             lines += [row.pad_right(max(0, width - row.cell_length)).stylize(click) for row in rows]
         return lines
+
+    def _answer_head(self, at: int, answer: Answer) -> Content:
+        """The cursor, the key and the label of an answer; with details a dot that marks the one in force."""
+        key, label, detail = answer
+        label_cells = max(len(answer.label) for answer in self._answers) + 2
+        dot = ("● " if label == self._present else "○ ") if self._present and detail else ""
+        has_cursor = at == self._cursor
+        return Content.assemble(
+            ("▸ " if has_cursor else "  ", "$accent"),
+            (f"{'esc' if key == 'escape' else key:<5}", "bold $wants" if key.isupper() else "bold $accent"),
+            (f"{dot}{label:<{label_cells}}", "bold $ink" if has_cursor else "$ink"),
+        )
 
     def action_choose(self, at: int) -> None:
         """Choose the answer at this place."""

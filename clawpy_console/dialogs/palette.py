@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rich.cells import cell_len
 from textual import events, getters, on
 from textual.app import ComposeResult, SystemCommand
+from textual.binding import ActiveBinding
 from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.screen import Screen
@@ -126,20 +127,15 @@ def commands(app: CardConsole, screen: Screen[Any]) -> Iterable[SystemCommand]:
     """The commands that make sense on `screen`: those of the focused pane first."""
     for hold in app.holds:
         yield SystemCommand(f"Resume after the {hold.word}", hold.reason, partial(ask_to_resume, app, hold))
-    bound = {
-        active.binding.id: active
-        for active in screen.active_bindings.values()
-        if active.enabled and active.binding.id in BY_ID
-    }
-    for active in sorted(bound.values(), key=lambda item: (item.binding.id or "").startswith("app.")):
-        action = BY_ID[active.binding.id or ""]
+    bound = _bound_actions(screen)
+    for action, active in bound.items():
         if not action.id.startswith(LEFT_OUT):
             title = action.tooltip[:1].upper() + action.tooltip[1:]
             act = partial(_run_action, app, action.action, active.node)
             yield SystemCommand(title, f"key {shown_key(action.id, app.keymap)}", act)
-    if bound.keys().isdisjoint({"mission.own", "work.own"}):
+    if bound.keys().isdisjoint({BY_ID["mission.own"], BY_ID["work.own"]}):
         yield SystemCommand("New prompt", "for an agent, or a flow", partial(app.cards.write_own_prompt, ""))
-    if "mission.own" not in bound:
+    if BY_ID["mission.predict"] not in bound:
         check = partial(app.cards.predict, lambda text, _: app.show_toast(text))
         yield SystemCommand("Check for new cards", "in all workspaces", check)
     yield SystemCommand("Muted cards", "list them; let one appear again", partial(show_muted, app))
@@ -163,6 +159,16 @@ def commands(app: CardConsole, screen: Screen[Any]) -> Iterable[SystemCommand]:
             "`clawpy` attaches to it again",
             partial(app.quit, keep_engine=True),
         )
+
+
+def _bound_actions(screen: Screen[Any]) -> dict[Action, ActiveBinding]:
+    """The actions whose keys work on `screen` now: those of the focused pane first, those of all screens last."""
+    bound = {
+        BY_ID[active.binding.id]: active
+        for active in screen.active_bindings.values()
+        if active.enabled and active.binding.id in BY_ID
+    }
+    return dict(sorted(bound.items(), key=lambda item: item[0].group == "app"))
 
 
 def ask_to_resume(app: Console, hold: Hold) -> None:

@@ -41,11 +41,16 @@ def completions(text: str, forms: Sequence[FlowForm]) -> list[Completion]:
     """The completions of `text` at its end: names of flows, or the next parameters of one."""
     name, space, rest = text.lstrip().partition(" ")
     form = next((form for form in forms if form.name == name), None)
-    if form is None or not space:
-        typed = text.lower().replace("_", " ").split()
-        matches = [form for form in forms if "\n" not in text and form.name != text and _begins(typed, form)]
-        return [(f"{item.name} " if item.parameters else item.name, item.title) for item in matches]
-    *earlier, last = rest.split(" ")
+    if form is not None and space:
+        return _parameter_completions(text, rest, form)
+    typed = text.lower().replace("_", " ").split()
+    matches = [form for form in forms if "\n" not in text and form.name != text and _begins(typed, form)]
+    return [(f"{item.name} " if item.parameters else item.name, item.title) for item in matches]
+
+
+def _parameter_completions(text: str, parameters: str, form: FlowForm) -> list[Completion]:
+    """The completions of `text`, which names a flow and ends with its `parameters`."""
+    *earlier, last = parameters.split(" ")
     key, value, _ = last.partition("=")
     if value:
         return [(text, f"{key}: {means}") for parameter, means, _ in form.parameters if parameter == key]

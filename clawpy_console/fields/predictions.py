@@ -115,24 +115,27 @@ def calibration_verdict(bucket: Document) -> tuple[str, str]:
 
 def table_fields(insights: Document, names: Sequence[str], limit: int = 8) -> Iterator[Field]:
     """A table for each of `names`, a group of the document, with at most `limit` rows."""
-    blank: list[Field] = []
-    for name in names:
-        groups = insights[name]
-        if groups:
-            title = {"partsOfDay": "part of day"}.get(name, name.removesuffix("s"))
-            costs = any(group["costPerAccepted"] for group in groups)
-            head = f"{title.upper():<{NAME_CELLS}}{'cards':>6}{'decided':>8}{'approved':>9}{'cost' if costs else '':>7}"
-            yield from blank
-            blank = [text_line("")]
-            yield text_line(head.rstrip(), "faint")
-        for group in groups[:limit]:
-            label = kind_title(group["name"]) if name == "kinds" else group["name"] or "–"
-            cost = f"${group['costPerAccepted']:.2f}" if group["costPerAccepted"] else ""
-            decided = group["approved"] + group["rejected"]
-            row = f"{group['predictions']:>6,}{decided:>8,}{percent(group['approvalRate']):>9}{cost:>7}"
-            yield text_line(f"{fit_to_width(label, NAME_CELLS)}{row}".rstrip())
-        if len(groups) > limit:
-            yield text_line(f"and {len(groups) - limit} more", "faint")
+    listed = [name for name in names if insights[name]]
+    for name in listed:
+        if name != listed[0]:
+            yield text_line("")
+        yield from _table_lines(name, insights[name], limit)
+
+
+def _table_lines(name: str, groups: Sequence[Document], limit: int) -> Iterator[Field]:
+    """The head of a table, and its first rows."""
+    title = {"partsOfDay": "part of day"}.get(name, name.removesuffix("s"))
+    cost_title = "cost" if any(group["costPerAccepted"] for group in groups) else ""
+    head = f"{title.upper():<{NAME_CELLS}}{'cards':>6}{'decided':>8}{'approved':>9}{cost_title:>7}"
+    yield text_line(head.rstrip(), "faint")
+    for group in groups[:limit]:
+        label = kind_title(group["name"]) if name == "kinds" else group["name"] or "–"
+        cost = f"${group['costPerAccepted']:.2f}" if group["costPerAccepted"] else ""
+        decided = group["approved"] + group["rejected"]
+        row = f"{group['predictions']:>6,}{decided:>8,}{percent(group['approvalRate']):>9}{cost:>7}"
+        yield text_line(f"{fit_to_width(label, NAME_CELLS)}{row}".rstrip())
+    if len(groups) > limit:
+        yield text_line(f"and {len(groups) - limit} more", "faint")
 
 
 def hours_fields(insights: Document) -> Iterator[Field]:

@@ -4,7 +4,7 @@ operator was away."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from clawpy_console import formats
 from clawpy_console.fields import Document, Field
@@ -134,12 +134,7 @@ def absence_fields(document: Document) -> Iterator[Field]:
     ]
     if not (ran or blocked or approved or dismissed or learned):
         return
-    problems = sum(outcome_in_words(session["state"], session["result"]) == PROBLEM_FOUND for session in ran)
-    unfinished = sum(session["state"] not in ("succeeded", "discarded") for session in ran)
-    parts = [formats.count(len(ran), "session")]
-    parts += [f"{problems} found a problem"] if problems else []
-    parts += [f"{unfinished} did not finish"] if unfinished else []
-    yield Field("done", ", ".join(parts))
+    yield Field("done", _ended_sessions(ran))
     if blocked:
         counts = Counter(entry["rail"] for entry in blocked)
         rails = ", ".join(f"{rail} {count}" for rail, count in counts.most_common())
@@ -153,3 +148,13 @@ def absence_fields(document: Document) -> Iterator[Field]:
     yield Field("learned", f"{', '.join(learned) or 'nothing new'}{basis}")
     if document["spent"]:
         yield Field("spent", f"${document['spent']:.2f}")
+
+
+def _ended_sessions(sessions: Sequence[Document]) -> str:
+    """`3 sessions, 1 found a problem, 1 did not finish`."""
+    problems = sum(outcome_in_words(session["state"], session["result"]) == PROBLEM_FOUND for session in sessions)
+    unfinished = sum(session["state"] not in ("succeeded", "discarded") for session in sessions)
+    parts = [formats.count(len(sessions), "session")]
+    parts += [f"{problems} found a problem"] if problems else []
+    parts += [f"{unfinished} did not finish"] if unfinished else []
+    return ", ".join(parts)

@@ -39,6 +39,9 @@ HIGHLIGHT_LINES = 64
 MAX_DRAWN_ROWS = 2000
 """Maximum number of drawn rows that are kept."""
 
+CHANGES = {"+": "added", "-": "removed"}
+"""The change of a line, by its sign."""
+
 SHIFT_COLUMNS = 16
 """Columns by which a key moves long lines."""
 
@@ -272,18 +275,12 @@ class DiffView(CursorView, can_focus=True):
 
     def _draw_code(self, entry: Entry, line: Line, other: Line | None, base: Style) -> tuple[Strip, Style]:
         """The whole of `line`, highlighted, and the style of its background."""
-        change = {"+": "added", "-": "removed"}.get(line.sign, "")
-        is_ansi = self.app.current_theme.ansi  # of 16 colours none is a background that all text can be read on
-        if not change:
-            style, part_style = base, Style()
-        elif is_ansi:
-            style, part_style = base + self.tone(line.sign), Style(underline=True)
-        else:
-            style, part_style = base + self.tone(change), self.tone(f"{change} part")
+        style, part_style = self._line_styles(line, base)
+        keeps_style = self.app.current_theme.ansi and line.sign in CHANGES
         start, end = changed_part(line.text, other.text) if other not in (None, line) else (0, 0)
         segments, position = [], 0
         for tone, text in self._highlighted(entry, line):
-            token_style = style if is_ansi and change else style + self.tone(tone or "ink")
+            token_style = style if keeps_style else style + self.tone(tone or "ink")
             for begin, stop in ((0, start), (start, end), (end, len(line.text))):
                 if piece := text[max(0, begin - position) : max(0, stop - position)]:
                     segments.append(Segment(piece, token_style + part_style if begin == start < end else token_style))
@@ -291,6 +288,15 @@ class DiffView(CursorView, can_focus=True):
         if not line.has_newline:
             segments.append(Segment("  no newline at the end", style + self.tone("faint")))
         return Strip(segments), style
+
+    def _line_styles(self, line: Line, base: Style) -> tuple[Style, Style]:
+        """The style of a line, and what the part that changed has more."""
+        if line.sign not in CHANGES:
+            return base, Style()
+        if self.app.current_theme.ansi:  # of 16 colours none is a background that all text can be read on
+            return base + self.tone(line.sign), Style(underline=True)
+        change = CHANGES[line.sign]
+        return base + self.tone(change), self.tone(f"{change} part")
 
     def _highlighted(self, entry: Entry, line: Line) -> list[tuple[str, str]]:
         """The tokens of `line`, each with its tone; highlighted with the lines around it, and kept."""

@@ -147,21 +147,28 @@ class HierarchyScreen(AgentActions):
         self.refresh_bindings()
 
     def _draw_items(self) -> None:
-        detail, agent, now, groups = self._detail, self.agent, self.now, {}
+        groups: dict[str, list[Row]] = {}
         if self.tab == "findings":
-            own = [finding for finding in detail["findings"] if finding["targetAgent"] == detail["id"]]
-            others = [finding for finding in detail["findings"] if finding not in own]
-            for title, findings in (("FOUND BY IT", own), ("SENT UP TO IT" if agent else "ON THEIR WAY UP", others)):
-                groups[f"{title}  {_state_counts(findings)}"] = [_finding_row(finding, now) for finding in findings]
-        elif self.tab == "work" and agent is not None:
-            total = agent.activity
+            groups = self._finding_groups()
+        elif self.tab == "work" and self.agent is not None:
+            total = self.agent.activity
             sessions, cost = formats.count(total.sessions, "session"), formats.money(total.total_cost)
             title = f"{sessions}  {total.total_tokens:,} tokens  {cost}"
-            groups[title] = [session_row(session, now) for session in detail["work"]]
+            groups = {title: [session_row(session, self.now) for session in self._detail["work"]]}
         rows = grouped(groups)
-        items = self._items
-        items.show(rows)
-        items.display = bool(rows)
+        self._items.show(rows)
+        self._items.display = bool(rows)
+
+    def _finding_groups(self) -> dict[str, list[Row]]:
+        """The findings of an agent itself, and those that others sent up to it, by their headings."""
+        detail = self._detail
+        own = [finding for finding in detail["findings"] if finding["targetAgent"] == detail["id"]]
+        others = [finding for finding in detail["findings"] if finding not in own]
+        titles = {"FOUND BY IT": own, "SENT UP TO IT" if self.agent else "ON THEIR WAY UP": others}
+        return {
+            f"{title}  {_state_counts(findings)}": [_finding_row(finding, self.now) for finding in findings]
+            for title, findings in titles.items()
+        }
 
     def _draw_story(self) -> None:
         self.show_fields("#detail", self._fields())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from enum import Enum
@@ -156,26 +156,40 @@ RELATIONS = {
 
 def read_page(engine: Engine, layer: Layer, words: str, after: Sequence[Entry] = ()) -> list[Entry]:
     """A page of the entries of a layer that have all `words`, newest first; the page that follows `after`."""
-    memory, knowledge = engine.memory, engine.knowledge
     last = after[-1].value if after else None
     before = getattr(last, "seq", None) or getattr(last, "id", None)
     match layer:
         case Layer.LEDGER:
             return _read_ledger_page(engine, words, before)
         case Layer.VECTORS | Layer.CONTEXT:
-            return [to_entry(item) for item in memory.entries(layer, words=words, before=before, limit=PAGE_SIZE)]
+            values: Iterable[Any] = engine.memory.entries(layer, words=words, before=before, limit=PAGE_SIZE)
         case Layer.CAPTURE:
-            return [to_entry(item) for item in knowledge.captures.entries(words=words, before=before, limit=PAGE_SIZE)]
+            values = engine.knowledge.captures.entries(words=words, before=before, limit=PAGE_SIZE)
         case Layer.GRAPH:
-            nodes = knowledge.graph.newest(words=words, limit=len(after) + PAGE_SIZE)
-            return [to_entry(item) for item in nodes[len(after) :]]
-    if after:
-        return []  # all files and facts are on the first page
-    if layer is Layer.PARA:
-        drafts = [draft for draft in knowledge.drafts.waiting() if has_words(draft.fact, words.split())]
-        return [to_entry(draft) for draft in (*drafts, *knowledge.para.facts(words=words))]
-    files = (file for file in engine.agent_files.files() if file.digest or file.problem)
-    return [to_entry(file) for file in files if has_words(f"{file.agent} {file.name} {file.text}", words.split())]
+            values = engine.knowledge.graph.newest(words=words, limit=len(after) + PAGE_SIZE)[len(after) :]
+        case _ if after:  # all files and facts are on the first page
+            values = ()
+        case Layer.PARA:
+            values = _read_facts(engine, words)
+        case _:
+            values = _read_agent_files(engine, words)
+    return [to_entry(value) for value in values]
+
+
+def _read_facts(engine: Engine, words: str) -> Iterator[Any]:
+    """The drafts, then the facts that have all `words`."""
+    for draft in engine.knowledge.drafts.waiting():
+        if has_words(draft.fact, words.split()):
+            yield draft
+    yield from engine.knowledge.para.facts(words=words)
+
+
+def _read_agent_files(engine: Engine, words: str) -> Iterator[Any]:
+    """The files of agents that exist or cannot be read, and have all `words`."""
+    for file in engine.agent_files.files():
+        is_there = file.digest or file.problem
+        if is_there and has_words(f"{file.agent} {file.name} {file.text}", words.split()):
+            yield file
 
 
 def search_by_meaning(engine: Engine, layer: Layer, text: str) -> tuple[list[Entry], tuple[str, ...]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING
@@ -24,7 +24,7 @@ from clawpy_console.state import AppState
 from clawpy_console.widgets.reflowing_text import ReflowingText
 from clawpy_console.widgets.rows import Rows
 from clawpy_console.widgets.transcript import Transcript
-from engine.model import Card, Refusal, Result, SessionView, Waiting
+from engine.model import Card, Refusal, Waiting
 
 if TYPE_CHECKING:
     from textual.timer import Timer
@@ -263,46 +263,9 @@ class MissionScreen(ConsoleScreen):
         return tuple(card for card in cards if not self._workspace or card.assignment.workspace == self._workspace)
 
     def _empty_text(self, state: AppState) -> str:
-        """Why there are no cards, and when the next check is."""
         if self.app.opening:
             return f"No cards from last time.\n\nThe engine is {self.app.opening}."
-        cycle = state.autonomy.next_cycle
-        when = f"Next check: {clock_time(cycle)}" if cycle else "No check is scheduled."
-        remark = state.autonomy.remark
-        remarks = one_line(remark).replace("; ", "\n") + "\n\n" if remark else ""
-        checked = [at for workspace, at in state.autonomy.checked if self._workspace in ("", workspace)]
-        head = "No cards: nothing has been checked yet."
-        if not checked and state.autonomy.is_checking:
-            return "No cards yet: your files are being checked."
-        if checked:
-            place = workspace_name(self._workspace) if self._workspace else formats.count(len(checked), "workspace")
-            needs = " · ".join(self._needs(state))
-            title = f"No cards · {needs}" if needs else "No cards" if remark else "✓ Nothing needs you"
-            if not remark and (last := self._last_bad_run(state)):
-                title += f"\n\n{last.error or last.summary}"
-            head = f"{title}\n\nChecked {place} at {formats.moment(min(checked), self.now)}"
-        return f"{head}\n{remarks}{when}\n{self.key_of('mission.predict')} checks now"
-
-    def _needs(self, state: AppState) -> Iterator[str]:
-        """What needs the operator although there is no card: items that wait, and the last run if it went wrong. Each
-        ends with the key that leads there."""
-        work_key = self.key_of("app.work")
-        if number := len(state.waiting):
-            are_changes = all(waiting.kind == "change_set" for waiting in state.waiting)
-            what, key = ("change", work_key) if are_changes else ("item", self.key_of("panes.next"))
-            yield f"{formats.count(number, what)} {'waits' if number == 1 else 'wait'}: press {key}"
-        if last := self._last_bad_run(state):
-            failed = "found a problem" if last.has_problem else "failed"
-            yield f"the last run {'could not run' if last.result is Result.CANNOT_RUN else failed}: press {work_key}"
-
-    def _last_bad_run(self, state: AppState) -> SessionView | None:
-        """The last run, if it went wrong."""
-        over = (
-            session for session in state.sessions if session.state.over and self._workspace in ("", session.workspace)
-        )
-        last = max(over, key=panes.event_time, default=None)
-        is_bad = last is not None and not last.discarded_at and last.result in (Result.FAILED, Result.CANNOT_RUN)
-        return last if is_bad else None
+        return panes.empty_text(state, self._workspace, self.now, self.app.keymap)
 
     # Greeting
 

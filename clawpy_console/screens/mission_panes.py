@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -13,14 +13,14 @@ from textual.content import Content
 from clawpy_console import formats
 from clawpy_console.fields import states
 from clawpy_console.fields.states import absence_fields
-from clawpy_console.formats import crop, fit_to_width, one_line, workspace_name
+from clawpy_console.formats import clock_time, crop, fit_to_width, one_line, workspace_name
 from clawpy_console.keys import shown_key
 from clawpy_console.screens.card_lines import tier_label, work_word
 from clawpy_console.state import AppState
 from clawpy_console.widgets.reflowing_text import render_fields
 from clawpy_console.widgets.rows import Row
 from clawpy_console.widgets.session import session_outcome
-from engine.model import Card, Layer, Result, SessionState, SessionView, Tier, Waiting
+from engine.model import AgentView, Card, Layer, Result, SessionState, SessionView, Tier, Waiting
 
 if TYPE_CHECKING:
     from clawpy_console.card_controller import CardConsole
@@ -141,16 +141,76 @@ def task_rows(state: AppState, now: datetime, width: int) -> list[Row]:
 
 def agent_rows(state: AppState, now: datetime, width: int) -> list[Row]:
     """The agents whose folder is broken; then each channel that is served, with what serves it."""
-    rows = [Row(agent.id, agent.id, "✗", "broken", "wrong", "wrong", "wrong") for agent in state.agents if agent.broken]
+    broken = [
+        Row(agent.id, agent.id, "✗", "broken", "wrong", "wrong", "wrong") for agent in state.agents if agent.broken
+    ]
     busy = {session.channel for session in state.running if session.flow is None}
-    for channel, by in state.served:
-        for agent in state.agents:
-            if channel in agent.channels and not agent.broken:
-                tokens = agent.activity.current_tokens
-                used = f"{by}  {formats.tokens(tokens)}" if tokens else by
-                mark, style = ("●", "accent") if channel in busy else ("○", "faint")
-                rows.append(Row(agent.id, channel, mark, used, "grey", style))
-    return rows
+    served = [
+        _served_row(agent, channel, served_by, is_busy=channel in busy)
+        for channel, served_by in state.served
+        for agent in state.agents
+        if channel in agent.channels and not agent.broken
+    ]
+    return broken + served
+
+
+def _served_row(agent: AgentView, channel: str, served_by: str, *, is_busy: bool) -> Row:
+    tokens = agent.activity.current_tokens
+    right = f"{served_by}  {formats.tokens(tokens)}" if tokens else served_by
+    mark, style = ("●", "accent") if is_busy else ("○", "faint")
+    return Row(agent.id, channel, mark, right, "grey", style)
+
+
+def empty_text(state: AppState, workspace: str, now: datetime, keymap: Mapping[str, str]) -> str:
+    """Why there are no cards, and when the next check is. `workspace` is the only one that is shown, "" for all."""
+    autonomy = state.autonomy
+    checks = [at for place, at in autonomy.checked if workspace in ("", place)]
+    if not checks and autonomy.is_checking:
+        return "No cards yet: your files are being checked."
+    head = "No cards: nothing has been checked yet."
+    if checks:
+        place = workspace_name(workspace) if workspace else formats.count(len(checks), "workspace")
+        title = _empty_title(state, workspace, keymap)
+        head = f"{title}\n\nChecked {place} at {formats.moment(min(checks), now)}"
+    remarks = one_line(autonomy.remark).replace("; ", "\n") + "\n\n" if autonomy.remark else ""
+    next_check = f"Next check: {clock_time(autonomy.next_cycle)}" if autonomy.next_cycle else "No check is scheduled."
+    return f"{head}\n{remarks}{next_check}\n{shown_key('mission.predict', keymap)} checks now"
+
+
+def _empty_title(state: AppState, workspace: str, keymap: Mapping[str, str]) -> str:
+    """What needs the operator although there is no card, and why the last run went wrong; else that nothing does."""
+    remark, bad_run = state.autonomy.remark, _last_bad_run(state, workspace)
+    if needs := [*_waiting_words(state, keymap), *_bad_run_words(bad_run, keymap)]:
+        title = f"No cards · {' · '.join(needs)}"
+    else:
+        title = "No cards" if remark else "✓ Nothing needs you"
+    return f"{title}\n\n{bad_run.error or bad_run.summary}" if bad_run is not None and not remark else title
+
+
+def _waiting_words(state: AppState, keymap: Mapping[str, str]) -> Iterator[str]:
+    """The number of items that wait, and the key that leads there."""
+    if number := len(state.waiting):
+        are_changes = all(waiting.kind == "change_set" for waiting in state.waiting)
+        noun, action = ("change", "app.work") if are_changes else ("item", "panes.next")
+        verb = "waits" if number == 1 else "wait"
+        yield f"{formats.count(number, noun)} {verb}: press {shown_key(action, keymap)}"
+
+
+def _bad_run_words(session: SessionView | None, keymap: Mapping[str, str]) -> Iterator[str]:
+    """How the last run went wrong, and the key that leads there."""
+    if session is not None:
+        outcome = "found a problem" if session.has_problem else "failed"
+        if session.result is Result.CANNOT_RUN:
+            outcome = "could not run"
+        yield f"the last run {outcome}: press {shown_key('app.work', keymap)}"
+
+
+def _last_bad_run(state: AppState, workspace: str) -> SessionView | None:
+    """The last run, if it went wrong."""
+    over = (session for session in state.sessions if session.state.over and workspace in ("", session.workspace))
+    last = max(over, key=event_time, default=None)
+    is_bad = last is not None and not last.discarded_at and last.result in (Result.FAILED, Result.CANNOT_RUN)
+    return last if is_bad else None
 
 
 # What waits (SPEC 9.3). The dialogs are imported when they are opened: not before the first frame.

@@ -10,7 +10,7 @@ from clawpy_console import formats
 from clawpy_console.fields import Field, bar, heading, spark, states, text_line
 from clawpy_console.fields.states import hold_field
 from clawpy_console.formats import cap_amount, clock_time, crop, one_line, workspace_name
-from clawpy_console.state import AppState
+from clawpy_console.state import AppState, QuietHours
 from clawpy_console.widgets.rows import Row
 from engine.model import MICRO, Burn, Hold, LogEntry, RailState, RailVerdict, Verdict
 
@@ -145,14 +145,16 @@ def state_fields(state: AppState, holds: tuple[Hold, ...], now: datetime, resume
         yield Field("by itself", one_line(state.autonomy_note))
     if state.phase and not state.learning:
         yield Field("phase", one_line(state.phase).removeprefix("phase "))
-    quiet = state.quiet
+    yield _quiet_field(state.quiet, dnd)
+
+
+def _quiet_field(quiet: QuietHours, dnd: str) -> Field:
+    """Do-not-disturb, or the quiet hours; `dnd` is the key that begins and ends the first."""
     if quiet.dnd_until is not None:
-        text = f"do not disturb until {clock_time(quiet.dnd_until)}. Press {dnd} to end it."
-        yield Field("quiet", text, "wants")
-    else:
-        hours = "no quiet hours" if quiet.start == quiet.end else f"quiet hours {quiet.start:02}:00–{quiet.end:02}:00"
-        now_text = " now" if quiet.now else ""
-        yield Field("quiet", f"{hours}{now_text}. {dnd}: do not disturb for 2 hours", "wants" if quiet.now else "ink")
+        return Field("quiet", f"do not disturb until {clock_time(quiet.dnd_until)}. Press {dnd} to end it.", "wants")
+    hours = "no quiet hours" if quiet.start == quiet.end else f"quiet hours {quiet.start:02}:00–{quiet.end:02}:00"
+    now_text = " now" if quiet.now else ""
+    return Field("quiet", f"{hours}{now_text}. {dnd}: do not disturb for 2 hours", "wants" if quiet.now else "ink")
 
 
 def next_change(state: AppState, now: datetime) -> str:

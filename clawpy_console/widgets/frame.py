@@ -149,26 +149,36 @@ def state_line(state: AppState, now: datetime, opening: str, width: int, resume_
 
 def _state_parts(state: AppState, now: datetime, opening: str, is_stopped: bool, *, full: bool) -> list[Content]:
     """The parts before the stop key, with `full` in their longer form; the last ones are left out first."""
-    autonomy, gap = state.autonomy, "   " if full else "  "
-    sign, color = STATES.get(autonomy.state, ("○", "$grey"))
-    label = autonomy.state or "…"
-    if is_stopped:
-        sign, color, label = "■", "$wrong", "STOPPED"
     if opening:
-        parts = [Content.assemble(("◌ ", "$accent"), (opening, "$grey"))]
-    else:
-        parts = [Content.assemble((f"{sign} ", color), (label, "bold $ink" if color == "$grey" else f"bold {color}"))]
-    if full and not opening:
+        return [Content.assemble(("◌ ", "$accent"), (opening, "$grey")), *_cost_parts(state, full=full)]
+    autonomy, gap = state.autonomy, "   " if full else "  "
+    parts = [_state_part(autonomy.state, is_stopped)]
+    if full:
         silence = formats.age(autonomy.silence_at(now)).replace("now", "0m")
         inactive = f"{silence:>3} of {int(autonomy.threshold // 60)}m"
         parts.append(Content.assemble(("  inactive ", "$faint"), (inactive, "$grey")))
-    if not opening and autonomy.next_cycle is not None and autonomy.next_cycle > now:
+    if autonomy.next_cycle is not None and autonomy.next_cycle > now:
         check = f"{gap}{'next check' if full else 'next'} "
         parts.append(Content.assemble((check, "$faint"), (clock_time(autonomy.next_cycle), "$grey")))
-    if state.learning and not opening:
+    if state.learning:
         parts.append(Content.assemble(gap, (state.learning, "$grey")))
-    costs = state.costs if "costs" in state.used else None
-    for name in ("hour", "day", "month") if costs is not None else ():
+    return [*parts, *_cost_parts(state, full=full)]
+
+
+def _state_part(state: str, is_stopped: bool) -> Content:
+    """Sign and word of the state of the engine's autonomy, or that it is stopped."""
+    sign, color = ("■", "$wrong") if is_stopped else STATES.get(state, ("○", "$grey"))
+    label = "STOPPED" if is_stopped else state or "…"
+    return Content.assemble((f"{sign} ", color), (label, "bold $ink" if color == "$grey" else f"bold {color}"))
+
+
+def _cost_parts(state: AppState, *, full: bool) -> list[Content]:
+    """The costs of the hour, the day and the month against their caps, once something costs money."""
+    costs = state.costs
+    if costs is None or "costs" not in state.used:
+        return []
+    parts = []
+    for name in ("hour", "day", "month"):
         spent, cap = getattr(costs, name), getattr(costs, f"{name}_cap")
         amount = f"{spent / MICRO:.2f}/{cap_amount(cap)}"
         lead = f"   {name} " if full else f"{'  ' if name == 'hour' else ' '}{name[0]} "

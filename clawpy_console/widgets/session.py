@@ -155,21 +155,30 @@ def failure_lines(session: SessionView) -> list[tuple[str, str]]:
     check = session.check
     if check is None or not check.failing or session.facts.get("culprit"):
         return []
-    signatures = session.facts.get("signatures") or {}
-    groups = {item["cause"]: list(item["tests"]) for item in session.facts.get("causes") or ()}
-    if not groups:
-        for test in check.failing:
-            groups.setdefault(signatures.get(test, ""), []).append(test)
+    groups = _failing_tests_by_cause(session, check)
     causes = f", {formats.count(len(groups), 'cause')}" if any(groups) else ""
-    before = "" if check.has_new_failures else ", as without the changes"
-    lines = [("", ""), ("failed", f"{failures(check.failed, check.errors)}{causes}{before}")]
+    lines = [("", ""), ("failed", f"{failures(check.failed, check.errors)}{causes}")]
     for cause, tests in sorted(groups.items(), key=lambda pair: (not pair[0], -len(pair[1]))):
-        more = f"  and {len(tests) - 1} more like it" if len(tests) > 1 else ""
         message = one_line(session.facts.get("messages", {}).get(cause, cause))
-        if not message:  # no cause is known: only the tests are named
-            lines += [("error", one_line(test)) for test in tests]
-            continue
-        lines.append(("error", f"{formats.count(len(tests), 'test')}: {message}"))
-        if more or tests[0] not in message:
-            lines.append(("same", f"  {one_line(tests[0])}{more}"))
+        lines += _cause_lines(message, tests) if message else [("error", one_line(test)) for test in tests]
+    return lines
+
+
+def _failing_tests_by_cause(session: SessionView, check: CheckResult) -> dict[str, list[str]]:
+    """The tests that failed by their cause, "" where none is known."""
+    if causes := session.facts.get("causes"):
+        return {item["cause"]: list(item["tests"]) for item in causes}
+    signatures = session.facts.get("signatures") or {}
+    groups: dict[str, list[str]] = {}
+    for test in check.failing:
+        groups.setdefault(signatures.get(test, ""), []).append(test)
+    return groups
+
+
+def _cause_lines(message: str, tests: Sequence[str]) -> list[tuple[str, str]]:
+    """The message of a cause with the number of its tests, and the first of them unless the message names it alone."""
+    more = f"  and {len(tests) - 1} more like it" if len(tests) > 1 else ""
+    lines = [("error", f"{formats.count(len(tests), 'test')}: {message}")]
+    if more or tests[0] not in message:
+        lines.append(("same", f"  {one_line(tests[0])}{more}"))
     return lines
