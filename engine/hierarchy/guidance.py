@@ -195,11 +195,11 @@ class LeadershipGuidance:
     name = "guidance"
 
     def __init__(
-        self, cascade: Cascade, nearer: Callable[[PromptRequest], frozenset[str]] = lambda request: frozenset()
+        self, cascade: Cascade, nearer_lessons: Callable[[PromptRequest], frozenset[str]] = lambda request: frozenset()
     ) -> None:
-        """`nearer(request)` returns the lessons in parts of the prompt that are nearer to the agent."""
+        """`nearer_lessons(request)` returns the lessons in parts of the prompt that are nearer to the agent."""
         self._cascade = cascade
-        self._nearer = nearer
+        self._nearer_lessons = nearer_lessons
 
     def part(self, request: PromptRequest) -> Contribution:
         """The block for a request. Its notes name the leaders whose items did not fit. Raises `Refusal`
@@ -216,10 +216,12 @@ class LeadershipGuidance:
         """The lessons in this part and those nearer to the agent."""
         guidance = self._guidance_for(request)
         lessons = [item.lesson for hop in guidance.hops for item in hop.kept] if guidance else []
-        return self._nearer(request).union(lessons)
+        return self._nearer_lessons(request).union(lessons)
 
     def _guidance_for(self, request: PromptRequest) -> Guidance | None:
-        return self._cascade.guidance(request.agent, excluded_lessons=self._nearer(request)) if request.agent else None
+        if not request.agent:
+            return None
+        return self._cascade.guidance(request.agent, excluded_lessons=self._nearer_lessons(request))
 
 
 def split_budget(hops: Sequence[int], budget: int) -> list[int]:

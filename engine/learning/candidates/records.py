@@ -182,10 +182,10 @@ def _rank(opportunity: Opportunity) -> tuple[float, object, str]:
 Part = tuple[float, str]
 """(points, reason). The reason of a part without points is left out."""
 
-Scope = tuple[str, str]
+RecordScope = tuple[str, str]
 """(type, id) of a scope."""
 
-CountBefore = Callable[[str, Scope], int]
+CountBefore = Callable[[str, RecordScope], int]
 """Counts the earlier records of a label in a scope."""
 
 
@@ -207,7 +207,7 @@ class Reading:
     """The operator's time zone, None for that of the machine."""
 
     @property
-    def workspace_scope(self) -> Scope:
+    def workspace_scope(self) -> RecordScope:
         """The scope of the entry's workspace."""
         return "workspace", self.entry.workspace
 
@@ -222,7 +222,7 @@ class Reading:
     def record(
         self,
         kind: RecordKind,
-        scope: Scope,
+        scope: RecordScope,
         parts: Iterable[Part],
         details: Mapping[str, Any],
         *,
@@ -253,7 +253,7 @@ class Reading:
             details=details,
         )
 
-    def before(self, kind: RecordKind, cause: str, scope: Scope) -> int:
+    def before(self, kind: RecordKind, cause: str, scope: RecordScope) -> int:
         """The number of earlier records with the same cause."""
         return self.count_before(label_of(kind, cause), scope)
 

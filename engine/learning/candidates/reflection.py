@@ -17,7 +17,7 @@ from itertools import pairwise
 from engine.clock import Clock
 from engine.frozen import frozen
 from engine.learning.candidates.entry_readers import READERS
-from engine.learning.candidates.records import Reading, Records, Scope, Sources
+from engine.learning.candidates.records import Reading, Records, RecordScope, Sources
 from engine.model.adaptation import LearningRecord, RecordKind
 from engine.model.text import count
 from engine.statistics import share
@@ -105,12 +105,12 @@ class Reflection:
         return stored
 
     def _read_entries(self, entries: Sequence[LedgerEntry]) -> list[LearningRecord]:
-        unwritten: Counter[tuple[str, Scope]] = Counter()
+        unwritten: Counter[tuple[str, RecordScope]] = Counter()
         records: list[LearningRecord] = []
         zone = self._clock.local().tzinfo
         for entry in entries:
 
-            def count_before(label: str, scope: Scope, ledger_id: int = entry.id) -> int:
+            def count_before(label: str, scope: RecordScope, ledger_id: int = entry.id) -> int:
                 return self._records.count_before(label, *scope, ledger_id) + unwritten[label, scope]
 
             new = list(READERS[entry.kind](Reading(entry, self._sources, count_before, zone)))

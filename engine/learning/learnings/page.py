@@ -89,20 +89,10 @@ class Part:
             raise ValueError(f"line {self.line + start}: {key}: {error}") from None
 
     def parse(self) -> None:
-        """Find the keys of the front matter, and the error of the entry."""
-        self.fields, self.error, key = {}, "", ""
+        """Find the keys of the front matter, the id, and the error of the entry."""
         self.closing = _closing(self.lines, 0)
-        if not self.closing:
-            self.error = f"line {self.line}: the front matter has no closing {MARK}"
-        for at in range(1, self.closing):
-            line = self.lines[at].rstrip("\r\n").lstrip("\ufeff")
-            if match := KEY.match(line):
-                key = match[1]
-                self.fields.setdefault(key, (at, at + 1))
-            elif line.strip() and line[:1] not in (("#", " ", "\t", "-") if key else ("#",)):
-                self.error = f"line {self.line + at}: {sanitise(line.strip())[:60]!r} is not `key: value`"
-            elif line.strip() and line[:1] != "#":  # comments and empty lines after a value are not part of it
-                self.fields[key] = (self.fields[key][0], at + 1)
+        self.error = "" if self.closing else f"line {self.line}: the front matter has no closing {MARK}"
+        self._find_fields()
         try:
             self.id = "" if self.error else str(self.value("id"))
         except ValueError as error:
@@ -110,6 +100,21 @@ class Part:
         if self.id and not _ID.fullmatch(self.id):
             shown = sanitise(self.id)[:60]
             self.error = f"line {self.line}: {shown!r} is not an id: use letters and digits, with _ . : - between them"
+
+    def _find_fields(self) -> None:
+        """Find the lines of each key. Comments and empty lines after a value are not part of it."""
+        self.fields, key = {}, ""
+        for index in range(1, self.closing):
+            line = self.lines[index].rstrip("\r\n").lstrip("\ufeff")
+            if match := KEY.match(line):
+                key = match[1]
+                self.fields.setdefault(key, (index, index + 1))
+            elif not line.strip() or line.startswith("#"):
+                continue
+            elif key and line.startswith((" ", "\t", "-")):
+                self.fields[key] = (self.fields[key][0], index + 1)
+            else:
+                self.error = f"line {self.line + index}: {sanitise(line.strip())[:60]!r} is not `key: value`"
 
 
 class Page:
