@@ -238,15 +238,14 @@ class ContextReader:
             project_runs = tuple(run for run in runs if run.project == project.path)
             tree_runs = tuple(run for run in project_runs if run.session_id not in elsewhere)
             part = Part(project, project_runs, tree_runs, inner_folders=inner)
-            changed = self._changed(folder, git, tree_runs[0]) if git is not None and tree_runs else ()
-            parts.append(
-                replace(
-                    part,
-                    changed=tuple(file for file in changed if part.holds(file.path)),
-                    test_written_in={} if git is None else _commits_of_failed_tests(folder, git, part),
-                )
-            )
+            parts.append(part if git is None else self._with_history(folder, git, part))
         return tuple(parts)
+
+    def _with_history(self, folder: Path, git: GitState, part: Part) -> Part:
+        """The part with what changed since its last run, and with the commits of tests that fail."""
+        changed = self._changed(folder, git, part.tree_runs[0]) if part.tree_runs else ()
+        changed = tuple(file for file in changed if part.holds(file.path))
+        return replace(part, changed=changed, test_written_in=_commits_of_failed_tests(folder, git, part))
 
     def _changed(self, folder: Path, git: GitState, last: ValidationRun) -> tuple[ChangedFile, ...]:
         """The files that changed since a run of the tests."""

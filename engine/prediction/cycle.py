@@ -222,11 +222,9 @@ class CardCycle:
         errors: list[str] = []
         findings, rows, is_full = self._plan(active_paths, errors)
         if requested:
-            errors[:0] = [f"{path}: autonomy is off, so it gets no cards" for path in paths if path not in active_paths]
-            for workspace, found in findings.items():
-                errors += [f"{workspace}: {reason}" for reason in found.context.reasons_for_no_cards]
-            if is_full:
-                errors.append(_no_room(store.settings.current))
+            off = [f"{path}: autonomy is off, so it gets no cards" for path in paths if path not in active_paths]
+            errors = [*off, *errors, *_reasons_for_no_cards(findings)]
+            errors += [_no_room(store.settings.current)] if is_full else []
 
         def apply(tx: Transaction) -> tuple[list[Card], list[str]]:
             cards, withdrawn = self._store_plan(tx, findings, rows)
@@ -299,13 +297,15 @@ class CardCycle:
         for row in rows:
             if verdict := content_block(row):
                 self._record_block(tx, row, verdict)
-            elif row.fingerprint not in unavailable and row.about not in {card.about for card in cards}:
-                displaced = room.take(card_of(row))
-                for card_id in displaced or ():
-                    store.withdraw(tx, load_card(tx.session, card_id), "made room for something more urgent")
-                    withdrawn.append(card_id)
-                if displaced is not None:
-                    cards.append(store.add(tx, row))
+                continue
+            is_new = row.fingerprint not in unavailable and row.about not in {card.about for card in cards}
+            displaced = room.take(card_of(row)) if is_new else None
+            if displaced is None:
+                continue
+            for card_id in displaced:
+                store.withdraw(tx, load_card(tx.session, card_id), "made room for something more urgent")
+            withdrawn += displaced
+            cards.append(store.add(tx, row))
         return cards, withdrawn
 
     def _withdraw_leaving(
@@ -333,6 +333,12 @@ class CardCycle:
             self._blocked.add(row.fingerprint)
             rail, word, reason = verdict.rail, verdict.verdict.value, verdict.reason
             tx.record(TriggerBlocked(subject=row.id, workspace=row.workspace, rail=rail, verdict=word, reason=reason))
+
+
+def _reasons_for_no_cards(findings: Mapping[str, Findings]) -> list[str]:
+    """Why workspaces may have few cards or none, with the workspace before each reason."""
+    reasons = ((workspace, found.context.reasons_for_no_cards) for workspace, found in findings.items())
+    return [f"{workspace}: {reason}" for workspace, of_workspace in reasons for reason in of_workspace]
 
 
 def _next_step(proposals: Sequence[Proposal], kinds: Sequence[str], unavailable: Collection[str]) -> list[Proposal]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from sqlalchemy import String, bindparam, cast
 from sqlmodel import Field, Session, col, desc, select
 
 from engine.events import TaskAdded, TaskChanged
+from engine.frozen import frozen
 from engine.model import Randomness, Refusal, Result, SessionView, Task, sanitise
 from engine.model.secrets import redact, refuse_secret
 from engine.prediction.card_rows import CardRow
@@ -170,28 +171,23 @@ class TaskBoard:
         Raises OSError or UnicodeDecodeError if a file cannot be read; then nothing changes.
         """
         open_in_files = _read_task_files(folder, workspaces)
-        file_tasks = select(TaskRow).where(col(TaskRow.source) == FILE)
         with self._database.read() as session:
             before = state.get(session, LAST_FILE_TASKS)
-            stored = {(row.workspace, row.title): row.state for row in session.exec(file_tasks)}
-        new = [key for key in open_in_files if key not in stored]
-        finished = {key for key, task_state in stored.items() if task_state == "open" and key not in open_in_files}
+            stored = {(row.workspace, row.title): row.state for row in session.exec(_FILE_TASKS)}
         last = set(open_in_files) if before is None else {(workspace, title) for workspace, title in before}
-        reopened = {key for key in open_in_files if stored.get(key) == "done" and key not in last}
+        changes = _compare_file_tasks(open_in_files, last, stored)
         after = [list(key) for key in sorted(open_in_files)]
-        if not new and not finished and after == before:
-            return
+        if changes.new or "done" in changes.states.values() or after != before:
+            self._database.write(lambda tx: self._apply_file_changes(tx, changes, after))
 
-        def work(tx: Transaction) -> None:
-            new_states = dict.fromkeys(finished, "done") | dict.fromkeys(reopened, "open")
-            for row in tx.session.exec(file_tasks):
-                if new_state := new_states.get((row.workspace, row.title)):
-                    self._change(tx, row, new_state, "")
-            for workspace, title in new:
-                self._add(tx, title, FILE, workspace=workspace)
-            state.put(tx, LAST_FILE_TASKS, after)
-
-        self._database.write(work)
+    def _apply_file_changes(self, tx: Transaction, changes: _FileTaskChanges, after: Sequence[Sequence[str]]) -> None:
+        """Store the changes, and that the files list the open tasks `after` now."""
+        for row in tx.session.exec(_FILE_TASKS):
+            if new_state := changes.states.get((row.workspace, row.title)):
+                self._change(tx, row, new_state, "")
+        for workspace, title in changes.new:
+            self._add(tx, title, FILE, workspace=workspace)
+        state.put(tx, LAST_FILE_TASKS, after)
 
     def is_open(self, tx: Transaction, task_id: str) -> bool:
         """Whether this task is open or running; False for an unknown one."""
@@ -270,6 +266,32 @@ class TaskBoard:
         row.state = state
         row.updated_at = tx.now
         tx.record(TaskChanged(subject=row.id, workspace=row.workspace, state=state))
+
+
+_FILE_TASKS = select(TaskRow).where(col(TaskRow.source) == FILE)
+
+FileTask = tuple[str, str]
+"""The workspace and the title of a task in a file."""
+
+
+@frozen
+class _FileTaskChanges:
+    """What the files of `tasksDir` change."""
+
+    new: tuple[FileTask, ...]
+    states: Mapping[FileTask, str]
+    """The new state of each stored task that changes."""
+
+
+def _compare_file_tasks(
+    open_in_files: Collection[FileTask], last: Collection[FileTask], stored: Mapping[FileTask, str]
+) -> _FileTaskChanges:
+    """The changes from the `stored` states to what is open in the files. A task that was done is open again if it was
+    not among the `last` open ones."""
+    finished = [task for task, task_state in stored.items() if task_state == "open" and task not in open_in_files]
+    reopened = [task for task in open_in_files if stored.get(task) == "done" and task not in last]
+    states = dict.fromkeys(finished, "done") | dict.fromkeys(reopened, "open")
+    return _FileTaskChanges(tuple(task for task in open_in_files if task not in stored), states)
 
 
 def _read_task_files(folder: Path, workspaces: Sequence[str]) -> dict[tuple[str, str], None]:

@@ -170,20 +170,25 @@ def make_document(engine: Engine, observed: Observations, *, days: int, seed: in
             "total": dollars(sum(view.cost for view in sessions)),
             "peaks": {window: dollars(amount) for window, amount in observed.peak.items()},
             "caps": {window: dollars(cap) for window, cap in engine.safety.costs.state().caps.items()},
-            "endedByCap": [
-                {
-                    "at": view.ended_at.isoformat() if view.ended_at else "",
-                    "channel": view.channel,
-                    "prompt": view.prompt,
-                    "reason": view.error,
-                }
-                for view in reversed(sessions)
-                if view.state is SessionState.FAILED and (view.error or "").startswith("cost: ")
-            ],
+            "endedByCap": _list_ended_by_cap(sessions),
         },
         "perDay": [_describe_day(number, begin, cards, log, sessions, observed) for number in range(days)],
         "blocked": [_describe_blocked(entry) for entry in blocked],
     }
+
+
+def _list_ended_by_cap(sessions: Sequence[SessionView]) -> list[dict[str, Any]]:
+    """The sessions that a cost cap ended, oldest first. The newest of `sessions` comes first."""
+    return [
+        {
+            "at": view.ended_at.isoformat() if view.ended_at else "",
+            "channel": view.channel,
+            "prompt": view.prompt,
+            "reason": view.error,
+        }
+        for view in reversed(sessions)
+        if view.state is SessionState.FAILED and (view.error or "").startswith("cost: ")
+    ]
 
 
 def _count_cards(cards: Sequence[Card]) -> dict[str, int]:

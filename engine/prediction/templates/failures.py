@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 
 from engine.execution.runners.toolchains.detection import PackageSetup
 from engine.execution.runners.toolchains.installing import Installation, find_installations, find_lock_updates
-from engine.model import SessionState, SessionView, Tier
+from engine.model import ChangeSet, SessionState, SessionView, Tier
 from engine.model.text import moment, plain
 from engine.prediction.context import Part, WorkspaceContext, result_words
 from engine.prediction.templates.offers import (
@@ -201,11 +201,7 @@ def undo_landing(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
     landing = next(earlier, None)
     if landing is None or landing.decided_at is None or context.now - landing.decided_at > RECENT_LANDING:
         return
-    before = [
-        run
-        for run in part.runs
-        if run.ran_at <= landing.decided_at and run.session_id != landing.session_id and run.head == last.head
-    ]
+    before = _runs_before(part, landing, last.head)
     flaky = {test for test, _ in flipped_tests(part.runs)}
     broken = [test for test in usable_failures(last) if test not in flaky and _newest_verdict(before, test)]
     if not broken:
@@ -221,6 +217,13 @@ def undo_landing(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
         parameters={"change_set": landing.id},
         evidence_at=last.ran_at,
     )
+
+
+def _runs_before(part: Part, landing: ChangeSet, head: str) -> list[ValidationRun]:
+    """The runs on a commit before a landing, newest first, without those of the session that was landed."""
+    until = landing.decided_at
+    own_runs = [run for run in part.runs if run.session_id != landing.session_id and run.head == head]
+    return [run for run in own_runs if until is not None and run.ran_at <= until]
 
 
 def _newest_verdict(runs: Sequence[ValidationRun], test: str) -> bool | None:

@@ -180,33 +180,41 @@ def _publishing_warnings(context: WorkspaceContext, *, secrets: bool) -> Iterato
 
 
 def _warning(context: WorkspaceContext, problems: Sequence[UnpushedProblem], tier: Tier, step: str) -> Offer:
-    git = context.repository
-    first = problems[0]
-    subjects = sorted({_problem_subject(problem) for problem in problems})
-    others = and_others(problems, ", and ", "other finding")
+    git, first = context.repository, problems[0]
     commit = next((commit for commit in git.recent if commit.id == first.sha), None)
     modified = next((file.modified_at for file in git.files if file.path == first.path), None)
+    evidence_at = commit.at if commit else modified or newest_commit(git)
     reasoning = "It is in no commit yet, so it is easy to take out."
     if first.sha:
-        subject = f"“{plain(commit.subject, 50)}”" if commit else first.sha[:10]
-        whom = "no remote has yet" if context.inspection.unpushed.shared else "you can still change"
-        removed = "; a later commit removed it, but the history still has it" if first.is_removed_later else ""
-        reasoning = f"It came in with {subject}, which {whom}{removed}."
-    evidence_at = commit.at if commit else modified or newest_commit(git)
-    reviews = (session.ended_at for session in ended_sessions(context, "", "review_unpushed") if session.has_problem)
-    reviewed_at = next(reviews, None)
-    changes = [at for at in (evidence_at, newest_commit(git)) if at is not None]
-    if reviewed_at is not None and changes and reviewed_at > max(changes):
-        reasoning += f" The review at {moment(reviewed_at, context.local)} says how to take it out."
+        reasoning = _describe_origin(context, first, commit)
+    subjects = sorted({_problem_subject(problem) for problem in problems})
     return Offer(
-        f"Do not {step} yet: {describe_problem(first)}{others}",
-        reasoning,
+        f"Do not {step} yet: {describe_problem(first)}{and_others(problems, ', and ', 'other finding')}",
+        reasoning + _mention_review(context, evidence_at),
         subject=", ".join(subjects[:MAX_NAMED]),
         facts={"found": sorted([problem.kind, problem.path] for problem in problems), "committed": bool(first.sha)},
         parameters=review_range(git, context.now),
         evidence_at=evidence_at,
         tier=tier,
     )
+
+
+def _describe_origin(context: WorkspaceContext, problem: UnpushedProblem, commit: Commit | None) -> str:
+    """Say with which commit a problem came in, and whether a later one removed it."""
+    subject = f"“{plain(commit.subject, 50)}”" if commit else problem.sha[:10]
+    whom = "no remote has yet" if context.inspection.unpushed.shared else "you can still change"
+    removed = "; a later commit removed it, but the history still has it" if problem.is_removed_later else ""
+    return f"It came in with {subject}, which {whom}{removed}."
+
+
+def _mention_review(context: WorkspaceContext, evidence_at: datetime | None) -> str:
+    """A sentence about the review that says what to do; "" if there is none, or if anything was committed since."""
+    reviews = (session.ended_at for session in ended_sessions(context, "", "review_unpushed") if session.has_problem)
+    reviewed_at = next(reviews, None)
+    changes = [at for at in (evidence_at, newest_commit(context.repository)) if at is not None]
+    if reviewed_at is None or not changes or reviewed_at <= max(changes):
+        return ""
+    return f" The review at {moment(reviewed_at, context.local)}, on the work screen, says how to take it out."
 
 
 def _problem_subject(problem: UnpushedProblem) -> str:

@@ -69,20 +69,9 @@ def run_tests(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
 
 def _first_run(context: WorkspaceContext, part: Part, tool: Toolchain) -> Iterator[Offer]:
     """The tests of your changes, or the whole suite once: that of one project at a time."""
-    git = context.repository
-    files = [file for file in git.files if not file.deleted and part.tests(file.path)]
-    uncommitted = usable_names(file.path for file in files)
-    unpushed = usable_names(path for path in git.own_files if part.tests(path))
     unknown = "No test run is known here."
-    if uncommitted:
-        at = earliest(file.modified_at for file in files)
-        reason = f"Not committed yet: {join_shortened(uncommitted, 3)}."
-        yield _run_offer(context, part, uncommitted, f"{reason} {unknown}", facts={}, evidence_at=at)
-        return
-    if unpushed:
-        where = "Not pushed yet" if git.upstream else "On this branch alone"
-        reason = f"{where}: {join_shortened(unpushed, 3)}. {unknown}"
-        yield _run_offer(context, part, unpushed, reason, facts={}, evidence_at=newest_commit(git))
+    if offer := _first_run_of_changes(context, part, unknown):
+        yield offer
         return
     never_run = (other for other in context.parts if other.tool and not (other.project.missing_tool or other.tree_runs))
     if next(never_run) is not part:
@@ -96,6 +85,22 @@ def _first_run(context: WorkspaceContext, part: Part, tool: Toolchain) -> Iterat
         evidence_at=LONG_AGO,
         kind="first_run",
     )
+
+
+def _first_run_of_changes(context: WorkspaceContext, part: Part, unknown: str) -> Offer | None:
+    """An offer of the tests of uncommitted files, or else of unpushed ones; None without any. `unknown` says that no
+    run is known."""
+    git = context.repository
+    files = [file for file in git.files if not file.deleted and part.tests(file.path)]
+    if uncommitted := usable_names(file.path for file in files):
+        at = earliest(file.modified_at for file in files)
+        reason = f"Not committed yet: {join_shortened(uncommitted, 3)}. {unknown}"
+        return _run_offer(context, part, uncommitted, reason, facts={}, evidence_at=at)
+    if unpushed := usable_names(path for path in git.own_files if part.tests(path)):
+        where = "Not pushed yet" if git.upstream else "On this branch alone"
+        reason = f"{where}: {join_shortened(unpushed, 3)}. {unknown}"
+        return _run_offer(context, part, unpushed, reason, facts={}, evidence_at=newest_commit(git))
+    return None
 
 
 def _run_offer(
@@ -130,24 +135,15 @@ def rerun_failing(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
     failing = usable_failures(last)
     if last.check.green or not failing:
         return
-    deleted = {part.project.path_inside(file.path) for file in part.changed if file.gone}
-    can_run_alone = (
-        part.tool.runs_single_tests
-        and last.check.counted
-        and len(failing) <= MAX_PATHS
-        and deleted.isdisjoint(test.partition("::")[0] for test in failing)
-    )
     which = f"`{short_test(failing[0])}`" if len(failing) == 1 else f"the {len(failing)} failed tests"
-    changed = f"; {join_shortened(file.path for file in part.changed)} changed since" if part.changed else ""
     prompt, parameters = f"Run the whole suite{part.within} again", {"paths": list[str]()}
-    if can_run_alone and part.changed:
-        prompt, parameters = f"Run {which} again", {"tests": failing}
-    elif can_run_alone:
-        whole_runs = [run for run in part.tree_runs if run.full]
-        is_known = any(run.tree == last.tree or failed_alone(run) == failing[0] for run in whole_runs)
-        if is_known or not failed_alone(last):
+    if _can_run_alone(part, part.tool, failing):
+        if not part.changed and not _may_whole_suite_say_more(part):
             return  # `still_red` says more
         prompt = f"Run the whole suite{part.within}: does more than {which} fail?"
+        if part.changed:
+            prompt, parameters = f"Run {which} again", {"tests": failing}
+    changed = f"; {join_shortened(file.path for file in part.changed)} changed since" if part.changed else ""
     yield Offer(
         prompt,
         f"{result_words(last.check)} at {moment(last.ran_at, context.local)}{changed}.",
@@ -159,6 +155,21 @@ def rerun_failing(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
         parameters=parameters,
         evidence_at=last.ran_at,
     )
+
+
+def _can_run_alone(part: Part, tool: Toolchain, failing: Sequence[str]) -> bool:
+    """Whether the tests that failed in the last run can be run without the others, and their files are still there."""
+    deleted = {part.project.path_inside(file.path) for file in part.changed if file.gone}
+    is_listed = part.tree_runs[0].check.counted and len(failing) <= MAX_PATHS
+    return tool.runs_single_tests and is_listed and deleted.isdisjoint(test.partition("::")[0] for test in failing)
+
+
+def _may_whole_suite_say_more(part: Part) -> bool:
+    """Whether one test was run alone, and the whole suite has other tests and was not run on the same files."""
+    last = part.tree_runs[0]
+    whole_runs = [run for run in part.tree_runs if run.full]
+    is_known = any(run.tree == last.tree or failed_alone(run) == failed_alone(last) for run in whole_runs)
+    return bool(failed_alone(last)) and not is_known
 
 
 @template
@@ -280,31 +291,28 @@ def hunt_flakes(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
     if part.tool is None or not part.tool.runs_single_tests:
         return
     today = context.local.date()
-    facts: dict[str, Any]
-    at: datetime | None
     quarantined = _find_quarantined(context, part)
     resting = {test for test, until in quarantined if until > today}
     over = [(test, until) for test, until in quarantined if until <= today and is_usable(test)][:MAX_HUNTED]
-    flipped = [
-        (test, tree)
-        for test, tree in flipped_tests(part.runs)
-        if is_usable(test) and without_parameters(test) not in resting
-    ]
+    flipped = [(test, tree) for test, tree in flipped_tests(part.runs) if without_parameters(test) not in resting]
+    flipped = [(test, tree) for test, tree in flipped if is_usable(test)][:MAX_HUNTED]
     if over:
-        tests = [test for test, _ in over]
-        reason, facts, at = _describe_over(over), {"until": [until.isoformat() for _, until in over]}, None
-    elif flipped and part.runs:
-        tests, facts, at = [test for test, _ in flipped[:MAX_HUNTED]], {"tree": flipped[0][1]}, part.runs[0].ran_at
-        reason = "Two runs of the same files disagree about " + ("it." if len(tests) == 1 else "them.")
-    else:
-        return
+        until_days = [until.isoformat() for _, until in over]
+        yield _hunt_offer([test for test, _ in over], _describe_over(over), {"until": until_days}, None)
+    elif flipped:
+        reason = "Two runs of the same files disagree about " + ("it." if len(flipped) == 1 else "them.")
+        tests, facts = [test for test, _ in flipped], {"tree": flipped[0][1]}
+        yield _hunt_offer(tests, reason, facts, part.runs[0].ran_at)
+
+
+def _hunt_offer(tests: Sequence[str], reason: str, facts: Mapping[str, Any], at: datetime | None) -> Offer:
     names = join_shortened((short_test(test) for test in tests), 2, 40)
-    yield Offer(
+    return Offer(
         f"Run {names} {RUNS} times: unreliable?",
         reason,
         subject=" ".join(sorted(tests)),
         facts={"tests": sorted(tests), **facts},
-        parameters={"tests": tests, "times": RUNS},
+        parameters={"tests": list(tests), "times": RUNS},
         evidence_at=at,
     )
 
