@@ -353,24 +353,32 @@ def secret_kind(path: str, line: str, after: str = "") -> str:
     line = line[:MAX_LINE_LENGTH]
     if not HINT.search(line) or _HARMLESS_PATH.search(path):
         return ""
-    if (begins := _PRIVATE_KEY_BEGIN.search(line)) and (
-        _PRIVATE_KEY_BODY.search(begins[1]) or _PRIVATE_KEY_BODY.match(after.strip())
-    ):
+    if _begins_private_key(line, after):
         return "private key"
     for kind, pattern in _TOKENS.items():
-        if (
-            (match := pattern.search(line))
-            and not _TOKEN_PLACEHOLDER.search(match[0])
-            and _entropy(match[0]) > MIN_TOKEN_ENTROPY
-        ):
+        if (match := pattern.search(line)) and _looks_like_token(match[0]):
             return kind
-    for user, password, host in _URL_WITH_PASSWORD.findall(line):
-        if password != user and not _HARMLESS_HOST.match(host) and _looks_secret(password, MIN_TOKEN_ENTROPY):
-            return "password in a URL"
+    if any(_is_secret_password(*found) for found in _URL_WITH_PASSWORD.findall(line)):
+        return "password in a URL"
     if _PROSE_FILE.search(path):
         return ""
     match = _NAMED_SECRET.search(line) or (_UNQUOTED_SETTING.match(line) if _SETTINGS_FILE.search(path) else None)
     return "value that looks like a key" if match and _looks_secret(match[1]) else ""
+
+
+def _begins_private_key(line: str, after: str) -> bool:
+    begins = _PRIVATE_KEY_BEGIN.search(line)
+    return begins is not None and bool(_PRIVATE_KEY_BODY.search(begins[1]) or _PRIVATE_KEY_BODY.match(after.strip()))
+
+
+def _looks_like_token(text: str) -> bool:
+    """Whether a text that has the form of a token is no placeholder."""
+    return not _TOKEN_PLACEHOLDER.search(text) and _entropy(text) > MIN_TOKEN_ENTROPY
+
+
+def _is_secret_password(user: str, password: str, host: str) -> bool:
+    """Whether the password in a URL is worth keeping secret."""
+    return password != user and not _HARMLESS_HOST.match(host) and _looks_secret(password, MIN_TOKEN_ENTROPY)
 
 
 def is_secret_file(path: str) -> bool:

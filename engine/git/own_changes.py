@@ -114,9 +114,12 @@ def _leftovers_of_file(git: Git, path: str, lines: Sequence[PatchLine]) -> Itera
     breakpoints = breakpoint_lines(tree)
     has_conflict = any(kind == CONFLICT_MARKER for _, kind in matches) and _has_conflict(path, text)
     for line, kind in matches:
-        if kind == "breakpoint" and breakpoints is not None and line.line not in breakpoints:
-            continue  # it is in a comment or a string
-        if line.line not in quoted and (kind != CONFLICT_MARKER or (has_conflict and line.text.startswith("<<<<<<<"))):
+        is_quoted = line.line in quoted
+        if kind == "breakpoint" and breakpoints is not None:
+            is_quoted = is_quoted or line.line not in breakpoints  # it is in a comment or a string
+        elif kind == CONFLICT_MARKER:
+            is_quoted = is_quoted or not (has_conflict and line.text.startswith("<<<<<<<"))
+        if not is_quoted:
             yield LocatedLeftover(kind, path, line.line, text_hash(line.text.strip()))
 
 

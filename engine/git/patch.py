@@ -94,14 +94,14 @@ def own_patch(git: Git, state: GitState, base: str | None = None) -> Patch:
     """Your work in `git.folder` since the commit `base`, by default the one of `base_of`. Runs two git processes, or
     none if there is no such work. Raises `GitError`."""
     base = base_of(git, state) if base is None else base
-    tracked = {file.path for file in state.files if not file.untracked and not file.conflicted}
+    conflicted = {file.path for file in state.files if file.conflicted}
+    tracked = {file.path for file in state.files if not file.untracked} - conflicted
     if len(tracked.union(state.own_files)) > MAX_PATHS:
         base = state.head
     files, size = _compare_files(git, base) if base and (tracked or base != state.head) else ([], 0)
     added = [line for file in files for line in file.added]
     untracked = [file.path for file in state.files if (file.untracked if base else not file.deleted)]
     added += _read_untracked_lines(git, untracked, MAX_BYTES - size, MAX_LINES - len(added))
-    conflicted = {file.path for file in state.files if file.conflicted}
     return Patch(
         base,
         added=tuple(line for line in added if line.path not in conflicted and not is_litter(line.path)),

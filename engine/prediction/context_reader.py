@@ -266,22 +266,27 @@ class ContextReader:
 
 
 def _commits_of_failed_tests(folder: Path, git: GitState, part: Part) -> dict[str, str]:
-    """See `Part.test_written_in`. Only where no tag is there to go back to, and for names of tests that begin with the
-    file, as those of pytest do. If HEAD changed the file, the commit before it counts, if it has the test."""
+    """See `Part.test_written_in`. Only where no tag is there to go back to."""
     has_tag = git.tag and git.commits_since_tag
     run = part.failed_run_of(git.head) if git.head and not has_tag else None
-    commits = {}
-    for test in run.check.failing[:MAX_LOCATED_TESTS] if run is not None else ():
-        path, is_named, name = test.partition("::")
-        file = f"{part.project.path}/{path}".lstrip("/")
-        commit = last_commit_of(folder, file, git.head) if is_named else ""
-        if commit and commit == git.head:
-            commit = last_commit_of(folder, file, f"{git.head}^")
-            function = name.rpartition("::")[2].partition("[")[0]
-            commit = commit if commit and is_text_at(folder, commit, file, function) else ""
-        if commit:
-            commits[test] = commit
-    return commits
+    tests = run.check.failing[:MAX_LOCATED_TESTS] if run is not None else ()
+    commits = {test: _last_commit_of_test(folder, git, part, test) for test in tests}
+    return {test: commit for test, commit in commits.items() if commit}
+
+
+def _last_commit_of_test(folder: Path, git: GitState, part: Part, test: str) -> str:
+    """The commit that last changed the file of a test, "" if it is unknown, or if the name of the test does not begin
+    with the file, as those of pytest do. If HEAD changed the file, it is the commit before that, if it has the test."""
+    path, is_named, name = test.partition("::")
+    if not is_named:
+        return ""
+    file = f"{part.project.path}/{path}".lstrip("/")
+    commit = last_commit_of(folder, file, git.head)
+    if commit != git.head:
+        return commit
+    commit = last_commit_of(folder, file, f"{git.head}^")
+    function = name.rpartition("::")[2].partition("[")[0]
+    return commit if commit and is_text_at(folder, commit, file, function) else ""
 
 
 def _coverage_folders(folder: Path, projects: Sequence[Project]) -> frozenset[str]:

@@ -215,9 +215,7 @@ class PromptPlacer:
             text, channel, agent = past
             why = f"like “{text if len(text) <= 60 else f'{text[:59]}…'}”"
             return Route(channel, _available_agent(agent, channel, settings, agents), why, vector.tobytes())
-        similarity = [float((other * vector).sum()) for other in others]
-        rated = sorted(zip(similarity, descriptions, strict=True), key=lambda pair: -pair[0])
-        fitting = [description for score, description in rated if score >= MIN_DESCRIPTION_SIMILARITY]
+        fitting = _fitting_descriptions(vector, others, descriptions)
         specialised = next((description.channel for description in fitting if description.channel), "")
         why = ""
         if not channel and specialised:
@@ -253,6 +251,15 @@ class PromptPlacer:
                 text, its_channel, agent, _ = past[index]
                 return text, its_channel, agent
         return None
+
+
+def _fitting_descriptions(
+    vector: Any, others: Sequence[Any], descriptions: Sequence[_Description]
+) -> list[_Description]:
+    """The descriptions whose vectors, the `others`, are similar enough to the vector of a prompt; the best first."""
+    similarity = [float((other * vector).sum()) for other in others]
+    rated = sorted(zip(similarity, descriptions, strict=True), key=lambda pair: -pair[0])
+    return [description for score, description in rated if score >= MIN_DESCRIPTION_SIMILARITY]
 
 
 def _descriptions(settings: Settings, agents: Mapping[str, AgentView]) -> list[_Description]:

@@ -7,6 +7,7 @@ from datetime import datetime
 from pathlib import PurePosixPath
 from typing import Any, Final
 
+from engine.execution.runners.toolchains.project_tools import Linter
 from engine.git.leftovers import CONFLICT_MARKER, TODOS
 from engine.git.own_changes import LocatedLeftover, Mention
 from engine.git.state import GitState
@@ -197,10 +198,8 @@ def _was_shown(context: WorkspaceContext, flow: str, written: datetime | None) -
 def lint(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
     """Source files are newer than the last lint: uncommitted ones, or if there are none, unpushed ones."""
     git, linters = context.repository, part.project.linters
-    if not linters or any(
-        package.kind == linters[0].row.kind == "node" and not package.installed for package in part.project.packages
-    ):
-        return  # a linter of node comes with the packages
+    if not linters or _lacks_packages(part, linters[0]):
+        return
     files = [file for file in git.files if not file.deleted and part.lints(file.path) and is_usable(file.path)]
     changed, where = sorted(file.path for file in files), "not committed"
     moments = [file.modified_at for file in files if file.modified_at]
@@ -219,6 +218,12 @@ def lint(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
         parameters={"paths": [] if whole else changed},
         evidence_at=earliest(moments),
     )
+
+
+def _lacks_packages(part: Part, linter: Linter) -> bool:
+    """Whether a linter of node is missing, because it comes with packages that are not installed."""
+    of_node = [package for package in part.project.packages if package.kind == "node"]
+    return linter.row.kind == "node" and not all(package.installed for package in of_node)
 
 
 @template

@@ -49,18 +49,9 @@ def prepare_environment(context: WorkspaceContext, part: Part) -> Iterator[Offer
     if tried is None and changed_file is not None:
         at = changed_file.modified_at
     blocks = tried is not None or changed_file is not None or any(part.holds(path) for path in git.own_files)
-    top = Path(context.workspace)
-    installations = find_installations(top, _packages(context), part.project.path)
-    usable_installations = [
-        installation
-        for installation in _with_usable_commands(installations)
-        if not installation.find_own_environment(top)  # the flow refuses these
-    ]
-    if not usable_installations:
+    installation = _choose_installation(context, part, tried.error if tried is not None else part.project.missing_tool)
+    if installation is None:
         return
-    lacking = tried.error if tried is not None else part.project.missing_tool
-    bringing = (installation for installation in usable_installations if _brings(installation, lacking))
-    installation = next(bringing, usable_installations[0])
     yield Offer(
         f"Install the packages{part.within}: {plain(installation.command, 80)}",
         f"{reason}. {installation.summary}.",
@@ -70,6 +61,18 @@ def prepare_environment(context: WorkspaceContext, part: Part) -> Iterator[Offer
         evidence_at=at,
         tier=Tier.BLOCKS if blocks else Tier.UPKEEP,
     )
+
+
+def _choose_installation(context: WorkspaceContext, part: Part, lacking: str) -> Installation | None:
+    """The installation that brings what is `lacking`, or else the first that can be offered; None if there is none."""
+    top = Path(context.workspace)
+    installations = [
+        installation
+        for installation in _with_usable_commands(find_installations(top, _packages(context), part.project.path))
+        if not installation.find_own_environment(top)  # the flow refuses these
+    ]
+    bringing = [installation for installation in installations if _brings(installation, lacking)]
+    return next(iter(bringing or installations), None)
 
 
 def _brings(installation: Installation, lacking: str) -> bool:
@@ -140,18 +143,25 @@ def bisect(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
         return
     unfit = {test for test, _ in flipped_tests(part.runs)} | _find_bisected_tests(context, part)
     failing = [test for test in usable_failures(red) if test not in unfit]
-    older = part.runs[part.runs.index(red) + 1 :]
-    for test in failing:
-        for run in older:
-            if run.clean and run.head in context.ancestors and verdict_on(run, test):
-                yield _bisect_offer(context, part, red, test, run.head, moment(run.ran_at, context.local))
-                return
+    passing = next(_passing_runs(context, part, red, failing), None)
+    if passing is not None:
+        test, run = passing
+        yield _bisect_offer(context, part, red, test, run.head, moment(run.ran_at, context.local))
+        return
     if failing and git.commits_since_tag and git.tag and is_usable(git.tag):
         yield _bisect_offer(context, part, red, failing[0], git.tag, "")
         return
     written = next((test for test in failing if test in part.test_written_in), None)
     if written is not None:
         yield _bisect_offer(context, part, red, written, part.test_written_in[written], "")
+
+
+def _passing_runs(
+    context: WorkspaceContext, part: Part, red: ValidationRun, tests: Sequence[str]
+) -> Iterator[tuple[str, ValidationRun]]:
+    """For each of the tests: the runs before `red` in which it passed, on the files of a commit in HEAD's history."""
+    older = [run for run in part.runs[part.runs.index(red) + 1 :] if run.clean and run.head in context.ancestors]
+    return ((test, run) for test in tests for run in older if verdict_on(run, test))
 
 
 def _bisect_offer(
