@@ -38,8 +38,8 @@ def check(options: argparse.Namespace, common: CommonOptions, *, opener: Callabl
         return answer_lines(options.batch, ("command", "prompt"), ask)
     if options.prompt is not None:
         return ask({"prompt": options.prompt})
-    words = options.command
-    return ask({"command": words[0] if len(words) == 1 else shlex.join(words)})
+    command = options.command
+    return ask({"command": command[0] if len(command) == 1 else shlex.join(command)})
 
 
 def recall(options: argparse.Namespace, common: CommonOptions, *, opener: Callable[..., Any]) -> dict[str, Any] | bool:

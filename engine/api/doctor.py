@@ -175,12 +175,14 @@ def _check_gateway(home: Home, settings: Settings) -> Check:
     if holder is not None and holder.gateway:
         return Check("gateway", OK, f"listens at {holder.gateway}")
     try:
-        place = listen_address(settings.gateway)
+        address = listen_address(settings.gateway)
     except Refusal as error:
         return Check("gateway", WARN, error.message, error.fix)
     if holder is not None and holder.address and settings.gateway.enabled:
-        return Check("gateway", WARN, f"enabled at {place.url}, but it is not listening", "see `clawpy status`")
-    return Check("gateway", OK, f"opens at {place.url}" if settings.gateway.enabled else "off; `clawpy serve` opens it")
+        return Check("gateway", WARN, f"enabled at {address.url}, but it is not listening", "see `clawpy status`")
+    return Check(
+        "gateway", OK, f"opens at {address.url}" if settings.gateway.enabled else "off; `clawpy serve` opens it"
+    )
 
 
 def _load_settings(home: Home) -> tuple[Settings, Check]:
@@ -463,6 +465,6 @@ def check_learnings(home: Home) -> Check:
     faults = files.errors()
     if faults:
         more = f"; and {len(faults) - MAX_NAMED_FILES} more" if len(faults) > MAX_NAMED_FILES else ""
-        words = "; ".join(faults[:MAX_NAMED_FILES]) + more
-        return Check("learnings", WARN, words, f"fix the files under {home.data}; all others can be read")
+        message = "; ".join(faults[:MAX_NAMED_FILES]) + more
+        return Check("learnings", WARN, message, f"fix the files under {home.data}; all others can be read")
     return Check("learnings", OK, count(len(files.entries()), "learning"))

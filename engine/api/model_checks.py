@@ -191,11 +191,11 @@ def provider_checks(router: ModelRouter, keys: Keys, *, online: bool) -> list[Ch
 
 
 def _unusable_provider(state: ProviderState) -> Check:
-    words, fix = state.problem, f"clawpy key set {state.name}"
+    message, fix = state.problem, f"clawpy key set {state.name}"
     if not has_extra(MODELS):
         absent = extra_not_installed(MODELS)
-        words, fix = absent.message, absent.fix
-    return Check("provider", WARN, f"{state.name}: {words}", fix)
+        message, fix = absent.message, absent.fix
+    return Check("provider", WARN, f"{state.name}: {message}", fix)
 
 
 def _usable_provider(state: ProviderState, keys: Keys, *, online: bool) -> Check:
@@ -286,15 +286,15 @@ def store_key(home: Home, name: str, value: str, *, in_file: bool = False) -> Do
     `Refusal` `unknown_provider`, and as `Keys.set`."""
     settings, keys = _load_settings(home), Keys(home)
     _check_provider_name(settings, name)
-    place = keys.set(name, value, consent_file=in_file)
+    source = keys.set(name, value, consent_file=in_file)
     wins = variable(name) if keys.where(name) == ENVIRONMENT else ""
-    words = f"the key for {name} is stored in the {place}" + (
+    message = f"the key for {name} is stored in the {source}" + (
         f"; {wins} in the environment comes first" if wins else ""
     )
     return {
         "name": name,
-        "source": place,
-        "message": words,
+        "source": source,
+        "message": message,
         "badge": keys.badge(),
         "next": _next_step(home, settings, keys, name),
     }
@@ -304,11 +304,11 @@ def delete_key(home: Home, name: str) -> Document:
     """Delete the key of a provider. Raises as `Keys.delete`."""
     keys = Keys(home)
     check_name(name)
-    was = keys.delete(name)
-    words = f"the key of {name} is taken out of the {' and the '.join(was)}"
+    sources = keys.delete(name)
+    message = f"the key of {name} is taken out of the {' and the '.join(sources)}"
     if keys.where(name) == ENVIRONMENT:
-        words += f"; {variable(name)} still has one"
-    return {"name": name, "deleted": list(was), "message": words}
+        message += f"; {variable(name)} still has one"
+    return {"name": name, "deleted": list(sources), "message": message}
 
 
 def check_key(home: Home, name: str) -> Document:
@@ -323,8 +323,8 @@ def check_key(home: Home, name: str) -> Document:
         raise Refusal("no_key", message, "" if fix in message else fix)
     key = keys.get(name)
     fault = check_provider(state.settings, None if key is None else key.value)
-    words = f"{state.settings.host} answers and accepts the key" if key else f"{state.settings.host} answers"
-    return {"name": name, "reached": not fault, "message": fault or words}
+    answer = f"{state.settings.host} answers and accepts the key" if key else f"{state.settings.host} answers"
+    return {"name": name, "reached": not fault, "message": fault or answer}
 
 
 def list_keys(home: Home) -> Document:
@@ -338,8 +338,8 @@ def list_keys(home: Home) -> Document:
     for name in dict.fromkeys([TWIN, *_known_names(keys)]):
         if name not in known:
             source = keys.where(name)
-            words = "" if source else f"no key: clawpy key set {name}"
-            entries.append({"name": name, "source": source, "usable": bool(source), "message": words})
+            message = "" if source else f"no key: clawpy key set {name}"
+            entries.append({"name": name, "source": source, "usable": bool(source), "message": message})
     try:
         keyring = keys.backend()
     except NoKeyring as error:
@@ -382,13 +382,13 @@ def _load_settings(home: Home) -> SettingsSource:
 
 def _check_provider_name(settings: SettingsSource, name: str) -> None:
     check_name(name)
-    known = (*settings.current.provider_names(), TWIN, CHROMA)
-    if name in known:
+    known_names = (*settings.current.provider_names(), TWIN, CHROMA)
+    if name in known_names:
         return
-    close = difflib.get_close_matches(name, known, n=1)
+    close = difflib.get_close_matches(name, known_names, n=1)
     fix = (
         f"did you mean {close[0]}?"
         if close
-        else f"known providers: {', '.join(known)}; for another, first add [providers.{name}]"
+        else f"known providers: {', '.join(known_names)}; for another, first add [providers.{name}]"
     )
     raise Refusal("unknown_provider", f"there is no provider {name}", fix)

@@ -154,15 +154,15 @@ def decide_gate(facts: GateFacts) -> RailVerdict:
     among them is the NEW badge."""
     applying = gate_rules(facts)
     rule = ",".join(row.rule for row in applying)
-    words = REASON_SEPARATOR.join(row.words for row in applying)
+    reasons = REASON_SEPARATOR.join(row.words for row in applying)
     if facts.by_operator and not (facts.confined or facts.waived or facts.confirmed):
-        return RailVerdict(RAIL, Verdict.ASK, words, rule)
+        return RailVerdict(RAIL, Verdict.ASK, reasons, rule)
     if facts.by_operator:
-        return RailVerdict(RAIL, Verdict.ALLOW, f"approved by you ({words})" if words else "approved", rule)
+        return RailVerdict(RAIL, Verdict.ALLOW, f"approved by you ({reasons})" if reasons else "approved", rule)
     if not applying:
         return RailVerdict(RAIL, Verdict.ALLOW, "nothing to ask")
     blocked = any(row.verdict is Verdict.BLOCK for row in applying)
-    return RailVerdict(RAIL, Verdict.BLOCK if blocked else Verdict.ASK, words, rule)
+    return RailVerdict(RAIL, Verdict.BLOCK if blocked else Verdict.ASK, reasons, rule)
 
 
 def is_near_cap(spent: int, cap: int) -> bool:

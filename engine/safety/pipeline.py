@@ -177,15 +177,15 @@ class Pipeline:
 
         Raises `Refusal` `nothing_blocked` if the content filter did not block its last trigger.
         """
-        last = _newest_entry(transaction.session, CrosspollLog.prediction_id == prediction_id)
-        verdicts = () if last is None else last.verdicts
+        newest = _newest_entry(transaction.session, CrosspollLog.prediction_id == prediction_id)
+        verdicts = () if newest is None else newest.verdicts
         if not any(verdict.rail == CONTENT and verdict.verdict is Verdict.BLOCK for verdict in verdicts):
             raise Refusal(
                 "nothing_blocked", f"the content filter did not block {prediction_id}", "approve the card first"
             )
-        assert last is not None
-        transaction.session.merge(Allowance(digest=last.digest, granted_at=transaction.now, used_at=None))
-        return last.digest
+        assert newest is not None
+        transaction.session.merge(Allowance(digest=newest.digest, granted_at=transaction.now, used_at=None))
+        return newest.digest
 
     def session_ended(self, transaction: Transaction, view: SessionView) -> None:
         """Store the result of a trigger in its row of the log."""

@@ -281,9 +281,9 @@ class RailStates:
 
     def _rate_state(self, session: Session, now: datetime) -> RailState:
         interval = timedelta(milliseconds=self._settings.current.cross_poll_interval_ms)
-        last = trigger_history.last_unattended(session)
-        verdict = trigger_history.decide_rate(SAMPLE_TRIGGER, last, now, interval)
-        until = last + interval if last is not None and verdict.verdict is Verdict.BLOCK else None
+        last_trigger_at = trigger_history.last_unattended(session)
+        verdict = trigger_history.decide_rate(SAMPLE_TRIGGER, last_trigger_at, now, interval)
+        until = last_trigger_at + interval if last_trigger_at is not None and verdict.verdict is Verdict.BLOCK else None
         return _rail_state(verdict, "waits" if until else "free", until)
 
     def _loop_state(self, session: Session, now: datetime) -> RailState:
@@ -293,9 +293,9 @@ class RailStates:
             if link.from_channel != trigger_history.OWNER and now - link.at < trigger_history.PAIR_WINDOW
         ]
         stopped = state.get(session, LOOP_COUNT_KEY, 0)
-        words = f"{count(len(counted), 'link')} in the last 10 min; {count(stopped, 'loop')} stopped so far"
+        description = f"{count(len(counted), 'link')} in the last 10 min; {count(stopped, 'loop')} stopped so far"
         brief = count(len(counted), "link") if counted else "clear"
-        return _rail_state(RailVerdict(trigger_history.LOOP, Verdict.ALLOW, words), brief)
+        return _rail_state(RailVerdict(trigger_history.LOOP, Verdict.ALLOW, description), brief)
 
     def _cost_state(self, session: Session) -> RailState:
         spent, estimate = self._costs.spent(session), microusd(self._settings.current.cost_per_trigger)
@@ -306,11 +306,11 @@ class RailStates:
 
     def _content_state(self, session: Session) -> RailState:
         allowances = session.exec(select(func.count()).where(col(Allowance.used_at).is_(None))).one()
-        words = "checks every prompt, edit and command of a session"
+        description = "checks every prompt, edit and command of a session"
         if allowances:
-            words += f"; {allowances} allowed once and not used yet"
+            description += f"; {allowances} allowed once and not used yet"
         return _rail_state(
-            RailVerdict("content", Verdict.ALLOW, words), f"{allowances} allowed once" if allowances else "on"
+            RailVerdict("content", Verdict.ALLOW, description), f"{allowances} allowed once" if allowances else "on"
         )
 
     def _gate_state(self, session: Session) -> RailState:

@@ -219,18 +219,18 @@ REACH_DECISIONS = 200
 def correction(services: Services, card_id: str) -> Correction | None:
     """The operator's edit of the prompt of a card before approving it; None when nothing was edited or there is no
     card."""
-    about = find_card(services, card_id)
-    correction_texts = None if about is None else services.cards.correction(card_id)
-    if about is None or correction_texts is None:
+    card = find_card(services, card_id)
+    correction_texts = None if card is None else services.cards.correction(card_id)
+    if card is None or correction_texts is None:
         return None
-    channel = about.assignment.channel
+    channel = card.assignment.channel
     return Correction(
         *correction_texts,
-        about.agent,
-        about.kind,
+        card.agent,
+        card.kind,
         channel,
-        about.session_id or "",
-        about.estimate,
+        card.session_id or "",
+        card.estimate,
         channel_reach(services, channel),
     )
 

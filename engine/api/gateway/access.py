@@ -198,15 +198,20 @@ def gateway_token(home: Home, *, new: bool = False, in_file: bool = False) -> di
     """
     keys = Keys(home)
     holder = read_holder(home)
-    where = {"url": "" if holder is None else holder.gateway, "badge": keys.badge()}
+    gateway_document = {"url": "" if holder is None else holder.gateway, "badge": keys.badge()}
     if new:
         token, source = rotate_token(keys, in_file=in_file)
         message = f"the token is stored in the {source}; the old one stops working within 15 s"
-        return where | {"token": token, "source": source, "message": message, "badge": keys.badge()}
+        return gateway_document | {"token": token, "source": source, "message": message, "badge": keys.badge()}
     key = keys.get(TOKEN_NAME)
     if key is None:
-        raise _no_token(keys, listening=bool(where["url"]))
-    return {"token": key.value, "source": key.source, "message": f"it is stored in the {key.source}", **where}
+        raise _no_token(keys, listening=bool(gateway_document["url"]))
+    return {
+        "token": key.value,
+        "source": key.source,
+        "message": f"it is stored in the {key.source}",
+        **gateway_document,
+    }
 
 
 def _no_token(keys: Keys, *, listening: bool) -> Refusal:
@@ -229,9 +234,9 @@ LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 def override(settings: GatewaySettings, options: Mapping[str, Any]) -> GatewaySettings:
     """The settings with the options of the command line. None keeps the setting. Raises `Refusal` `bad_address`."""
-    given = {name: value for name, value in options.items() if value is not None}
+    changes = {name: value for name, value in options.items() if value is not None}
     try:
-        return GatewaySettings.model_validate(settings.model_dump() | given)
+        return GatewaySettings.model_validate(settings.model_dump() | changes)
     except ValidationError as error:
         fault = error.errors()[0]
         message = f"{fault['loc'][0]}: {fault['msg'].removeprefix('Value error, ')}"

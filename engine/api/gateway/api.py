@@ -246,15 +246,15 @@ def _add_error_handlers(app: FastAPI) -> None:
     @app.exception_handler(RequestValidationError)
     def handle_invalid_request(request: Request, error: RequestValidationError) -> Response:
         fault = error.errors()[0]
-        words, fix = describe_fault(fault), f"see {API_PATH}/openapi.json"
+        message, fix = describe_fault(fault), f"see {API_PATH}/openapi.json"
         if fault["type"] == NOT_AN_OBJECT and "json" not in request.headers.get("content-type", ""):
-            words, fix = "the body is not declared as JSON", "send the header Content-Type: application/json with it"
+            message, fix = "the body is not declared as JSON", "send the header Content-Type: application/json with it"
         if request.url.path == f"{API_PATH}/rpc":
             code = replies.PARSE_ERROR if fault["type"] == "json_invalid" else replies.INVALID_REQUEST
-            return JSONResponse(replies.error_reply(None, code, f"{words}; {fix}"), status_code=400)
+            return JSONResponse(replies.error_reply(None, code, f"{message}; {fix}"), status_code=400)
         if fault["type"] == "json_invalid":
             return _error_response(400, "bad_request", "the body is not JSON", fix)
-        return _error_response(422, "bad_arguments", words, fix)
+        return _error_response(422, "bad_arguments", message, fix)
 
     @app.exception_handler(Exception)
     def handle_bug(request: Request, error: Exception) -> Response:
@@ -263,8 +263,11 @@ def _add_error_handlers(app: FastAPI) -> None:
 
     @app.exception_handler(HTTPException)
     def handle_http_error(request: Request, error: HTTPException) -> Response:
-        words = {404: ("unknown_path", "there is no such path"), 405: ("bad_method", "that method is not allowed here")}
-        code, message = words.get(error.status_code, ("bad_request", "the request cannot be read"))
+        errors = {
+            404: ("unknown_path", "there is no such path"),
+            405: ("bad_method", "that method is not allowed here"),
+        }
+        code, message = errors.get(error.status_code, ("bad_request", "the request cannot be read"))
         response = _error_response(error.status_code, code, message, f"see {API_PATH}/openapi.json")
         response.headers.update(error.headers or {})
         return response

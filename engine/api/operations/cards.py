@@ -39,9 +39,9 @@ Reason = Annotated[DismissReason, Field(strict=False)]
 
 def check_channel(engine: Services, name: str | None) -> str | None:
     """The name of a channel that exists, None for none. Raises `Refusal` `unknown_channel` with the names of all."""
-    known = engine.settings.current.channels
-    if name and name not in known:
-        raise Refusal("unknown_channel", f"there is no channel {sanitise(name)[:60]}", f"one of {', '.join(known)}")
+    channels = engine.settings.current.channels
+    if name and name not in channels:
+        raise Refusal("unknown_channel", f"there is no channel {sanitise(name)[:60]}", f"one of {', '.join(channels)}")
     return name or None
 
 
@@ -308,15 +308,15 @@ def _check_card(card: Card, hint: str | None, channel: str | None) -> None:
 def _card_of_hint(engine: Services, hint: str, channel: str | None, workspace: str | None) -> Card:
     if workspace is not None and workspace not in engine.workspaces:
         raise Refusal("unknown_workspace", f"{sanitise(workspace)} is not watched", "see `clawpy status`")
-    where = workspace or next(iter(engine.workspaces), None)
-    if where is None:
+    watched_workspace = workspace or next(iter(engine.workspaces), None)
+    if watched_workspace is None:
         raise Refusal("unknown_workspace", "no workspace is watched", "start clawpy in a git repository")
-    words = sanitise(hint).strip()
+    prompt = sanitise(hint).strip()
     for card in engine.cards.pending(include_snoozed=True):
         work = card.assignment
-        if (work.prompt, work.workspace) == (words, where) and channel in (None, work.channel):
+        if (work.prompt, work.workspace) == (prompt, watched_workspace) and channel in (None, work.channel):
             return card
-    return engine.cards.propose(hint, workspace=where, channel=channel, reasoning=CARD_REASONING)
+    return engine.cards.propose(hint, workspace=watched_workspace, channel=channel, reasoning=CARD_REASONING)
 
 
 def _trigger_document(engine: Services, card_id: str | None, channel: str | None, obstacle: str) -> Document:

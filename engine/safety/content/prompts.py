@@ -23,31 +23,30 @@ from engine.safety.content.shell import MAX_LENGTH
 MAX_COMMAND_TEXT = 12_000
 """Maximum number of characters of commands in one prompt that are judged; if there are more, the verdict is `ask`."""
 
-_PLAIN_PROGRAMS = (
-    r"rm|sudo|git|dd|mkfs\S*|curl|wget|chmod|chown|kubectl|oc|docker|podman|docker-compose|terraform|tofu|pulumi|helm"
-    r"|aws|"
-    r"gcloud|gsutil|psql|mysql|mongo|mongosh|sqlite3|redis-cli|dropdb|npm|npx|yarn|pnpm|pip|cargo|gh|glab|rsync"
-    r"|rclone|restic|"
-    r"borg|systemctl|iptables|wipefs|fdisk|parted|zpool|zfs|lvremove|crontab|userdel|bash|zsh|sh|python3?|perl|ruby|"
-    r"eval|xargs|heroku|flyctl|kafka-topics|rabbitmqctl|etcdctl|nomad|consul|vagrant|ansible|twine|unlink|rmdir|rimraf|"
-    r"launchctl|diskutil|hdfs|doppler|wrangler|az|env|nohup|ssh|xxd|base64"
-)
-# These are also English words. They are commands only if options or paths follow, which no sentence has.
-_ENGLISH_PROGRAMS = (
-    r"find|kill|killall|shred|format|shutdown|reboot|halt|make|vault|cd|echo|cat|node|op|truncate|mv|cp|tee|nats|del|rd"
-)
+_PLAIN_NAMES = r"""
+    rm sudo git dd mkfs\S* curl wget chmod chown kubectl oc docker podman docker-compose terraform tofu pulumi helm
+    aws gcloud gsutil psql mysql mongo mongosh sqlite3 redis-cli dropdb npm npx yarn pnpm pip cargo gh glab rsync
+    rclone restic borg systemctl iptables wipefs fdisk parted zpool zfs lvremove crontab userdel bash zsh sh python3?
+    perl ruby eval xargs heroku flyctl kafka-topics rabbitmqctl etcdctl nomad consul vagrant ansible twine unlink
+    rmdir rimraf launchctl diskutil hdfs doppler wrangler az env nohup ssh xxd base64
+"""
+_PLAIN_PROGRAMS = "|".join(_PLAIN_NAMES.split())
+_ENGLISH_NAMES = """
+    find kill killall shred format shutdown reboot halt make vault cd echo cat node op truncate mv cp tee nats del rd
+"""
+_ENGLISH_PROGRAMS = "|".join(_ENGLISH_NAMES.split())
+"""Programs whose names are also English words. They are commands only if options or paths follow, which no sentence
+has."""
 _AT_START = re.compile(
-    rf"^(?:(?:run|execute|type|do|use|call|invoke|launch|issue|try|enter"
-    rf"|paste)\s+)?(?:\$\s+)?((?:\S{{0,60}}/)?(?:{_PLAIN_PROGRAMS}|"
-    rf"{_ENGLISH_PROGRAMS})\s+[^\n]{{1,4000}})",
+    r"^(?:(?:run|execute|type|do|use|call|invoke|launch|issue|try|enter|paste)\s+)?(?:\$\s+)?"
+    rf"((?:\S{{0,60}}/)?(?:{_PLAIN_PROGRAMS}|{_ENGLISH_PROGRAMS})\s+[^\n]{{1,4000}})",
     re.IGNORECASE,
 )
 _WITHIN = re.compile(rf"(?:^|[\s(=:|&])((?:/\S{{0,60}}/)?(?:{_PLAIN_PROGRAMS}|find|kill|vault)\s+[^\n]{{1,4000}})")
 _SHAPED = re.compile(r"(?:^|\s)(?:-{1,2}\w|[/~.*$][\w/*.{(]|[/~*]$|[/~*]\s|\w+=)|://|[|;`]|\S:\w|\w:$")
 _SENTENCE_WORDS = re.compile(
-    r"\b(?:fails?|failing|failed|is|are|was|were|does|doesn't|takes|took|hangs?|broke|breaks|step|steps|errors?"
-    r"|should|because|"
-    r"when|why|instead|could|would|history|command|docs)\b",
+    r"\b(?:fails?|failing|failed|is|are|was|were|does|doesn't|takes|took|hangs?|broke|breaks|step|steps|errors?|should|"
+    r"because|when|why|instead|could|would|history|command|docs)\b",
     re.IGNORECASE,
 )
 _STARTS_AS_ENGLISH = re.compile(rf"^(?:{_ENGLISH_PROGRAMS})\b", re.IGNORECASE)
@@ -153,9 +152,8 @@ _BLANKS = re.compile(r"[ \t]{2,}")
 _MARK = re.compile("\ue000(\\d{1,4})\ue001")
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+|;\s*")
 _SEPARATOR = re.compile(
-    r"(,\s+(?:(?:and|but|or|so|also)\s+)?(?:then\s+)?|\s+(?:and\s+then|and\s+also|then|and|but|or|nor|before|&)\s+"
-    r"|:\s+|"
-    r"\s[-\u2014]\s)",
+    r"(,\s+(?:(?:and|but|or|so|also)\s+)?(?:then\s+)?|\s+(?:and\s+then|and\s+also|then|and|but|or|nor|before|&)\s+|"
+    r":\s+|\s[-\u2014]\s)",
     re.IGNORECASE,
 )
 _BULLET = re.compile(r"^\s*(?:[-*\u2022>]\s+|\d{1,3}[.)]\s+|\[[ xX]?\]\s+|#{1,6}\s+|\$\s+)+")
