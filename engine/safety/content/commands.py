@@ -77,7 +77,7 @@ def _judge_call(call: Call, own: OwnRules) -> Hit | None:
             targets.judge(call),
             leaks.judge_leak(call),
             leaks.judge_index(call),
-            judge_statement(call),
+            _judge_statement(call),
         ]
     )
 
@@ -90,13 +90,13 @@ def _only_shows_help(call: Call) -> bool:
 def _judge_code(unwrapped: Unwrapped, depth: int, own: OwnRules) -> Iterator[Hit | None]:
     for interpreter, source in unwrapped.code:
         if interpreter in INTERPRETERS:
-            yield judge_code(source)
+            yield _judge_program_text(source)
         if depth > MAX_NESTED_CODE:
             yield _TOO_DEEP
             continue
-        decoded = decoded_in(source)
-        yield from map(judge_code, decoded)
-        texts = [text for program_text in (source, *decoded) for text in commands_in(program_text)] + decoded
+        decoded = _find_decoded_texts(source)
+        yield from map(_judge_program_text, decoded)
+        texts = [text for program_text in (source, *decoded) for text in _find_commands(program_text)] + decoded
         for text in texts[:60]:
             yield judge_command(text, depth + 1, own)
 
@@ -143,18 +143,18 @@ def text_rules() -> dict[str, TextRule]:
     return {name: TextRule.parse(table) for name, table in read_rules("program_text.toml").items()}
 
 
-def judge_code(source: str) -> Hit | None:
+def _judge_program_text(source: str) -> Hit | None:
     """The objection to operations in program text that cannot be undone, None for none."""
     source = _JOIN.sub("", source[:MAX_PROGRAM_TEXT])
     asks_database = re.search(r"execute|query|sql|raw|connection", source, re.IGNORECASE)
     return (
         text_rules()["deletes"].judge(source)
-        or (judge_sql(source) if asks_database else None)
+        or (_judge_sql(source) if asks_database else None)
         or text_rules()["removes"].judge(source)
     )
 
 
-def commands_in(source: str) -> list[str]:
+def _find_commands(source: str) -> list[str]:
     """Strings that a program text may run as commands; empty if it runs no commands."""
     source = source[:MAX_PROGRAM_TEXT]
     if not _RUNS.search(source):
@@ -166,21 +166,21 @@ def commands_in(source: str) -> list[str]:
     return [text for text in texts[:40] if len(text) > 2]
 
 
-def decoded_in(source: str) -> list[str]:
+def _find_decoded_texts(source: str) -> list[str]:
     """The decoded base64 texts in program text, at most 10."""
     texts = (decode_base64(match[1]) for match in list(_BASE64.finditer(source[:MAX_PROGRAM_TEXT]))[:10])
     return [text for text in texts if text and text.isprintable()]
 
 
-def judge_statement(call: Call) -> Hit | None:
+def _judge_statement(call: Call) -> Hit | None:
     """The objection to the statements that a call passes to a database, in its words or by a pipe; None for none."""
     if call.base not in _DATABASE_CLIENTS:
         return None
     source = call.simple.source
     input_text = call.simple.stdin or (" ".join(source.argv[1:]) if source is not None else "")
-    return judge_sql(" ".join([*call.args, input_text]))
+    return _judge_sql(" ".join([*call.args, input_text]))
 
 
-def judge_sql(text: str) -> Hit | None:
+def _judge_sql(text: str) -> Hit | None:
     """The objection to SQL that loses data, None for none. Comments are removed first."""
     return text_rules()["statement"].judge(_COMMENT.sub(" ", text[:12_000]))

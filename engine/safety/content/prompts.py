@@ -76,7 +76,7 @@ class Clause:
 
 def judge_prompt(text: str, own: OwnRules = NO_RULES, *, is_quoted: bool = False) -> Hit | None:
     """The objection to a prompt after `fold`, None for none. `is_quoted` says that another prompt quotes the text."""
-    clauses, complete = split_clauses(text)
+    clauses, complete = _split_clauses(text)
     return strictest(
         [
             own.blocks_prompt(text),
@@ -93,7 +93,7 @@ def _judge_requests(
     """The objections to the words of each clause, and to the prompts that it quotes."""
     for clause in clauses:
         if not words_allowed:
-            yield judge_clause(clause)
+            yield _judge_clause(clause)
         if clause.carries and clause.is_request and not is_quoted:
             for quotation in (*clause.code, *clause.quoted):
                 if not _AT_START.match(quotation):
@@ -160,7 +160,7 @@ _BULLET = re.compile(r"^\s*(?:[-*\u2022>]\s+|\d{1,3}[.)]\s+|\[[ xX]?\]\s+|#{1,6}
 _SUBORDINATE = re.compile(r"\b(?:to|that|which|who|when|where|if|whether|how|why|can|of)\b", re.IGNORECASE)
 
 
-def split_clauses(text: str) -> tuple[list[Clause], bool]:
+def _split_clauses(text: str) -> tuple[list[Clause], bool]:
     """The clauses of `text`, at most `MAX_CLAUSES`, and whether these are all. Takes linear time."""
     quotations = _Quotations()
     sentences = _SENTENCE.split(quotations.extract(_remove_outer_quotes(_BLANKS.sub(" ", text.strip()))))
@@ -421,7 +421,7 @@ def rules() -> tuple[ProseRule, ...]:
     return _vocabulary().rules
 
 
-def judge_clause(clause: Clause) -> Hit | None:
+def _judge_clause(clause: Clause) -> Hit | None:
     """The objection by the first rule that a clause breaks, blocks before asks. None if it breaks none, only talks, or
     forbids."""
     if not clause.asks:
