@@ -374,20 +374,24 @@ def describe_changes(patch: str) -> list[str]:
 def _describe_section(section: str) -> str:
     """The change of one file, "" if the diff does not name the file."""
     head, _, body = section.partition("\n@@")
-    names = [line[4:].partition("/")[2] for line in head.splitlines() if line.startswith(("--- a/", "+++ b/"))]
-    if not names:
+    paths = [line[4:].partition("/")[2] for line in head.splitlines() if line.startswith(("--- a/", "+++ b/"))]
+    if not paths:
         return ""
+    path = paths[-1]
     if "\n--- /dev/null" in head:
-        return f"it wrote {names[-1]}"
-    removed, added = (
-        [line[1:].strip() for line in body.splitlines() if line.startswith(sign) and line[1:].strip()] for sign in "-+"
-    )
+        return f"it wrote {path}"
+    removed, added = _lines_with_sign(body, "-"), _lines_with_sign(body, "+")
     if not 0 < len(removed) + len(added) <= MAX_CHANGED_LINES:
-        return f"it changed {names[-1]}"
+        return f"it changed {path}"
     before, after = (plain(" / ".join(lines), MAX_LINE_LENGTH) for lines in (removed, added))
     if before and after:
-        return f"in {names[-1]} it replaced `{before}` by `{after}`"
-    return f"in {names[-1]} it {'added' if after else 'took out'} `{after or before}`"
+        return f"in {path} it replaced `{before}` by `{after}`"
+    return f"in {path} it {'added' if after else 'took out'} `{after or before}`"
+
+
+def _lines_with_sign(body: str, sign: str) -> list[str]:
+    """The removed or added lines of a diff that are not empty, without the sign."""
+    return [line[1:].strip() for line in body.splitlines() if line.startswith(sign) and line[1:].strip()]
 
 
 def calls_after_error(lines: Sequence[TranscriptLine], tool: str, message: str) -> tuple[str, ...]:

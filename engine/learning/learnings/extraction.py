@@ -273,8 +273,10 @@ def find_risks(record: SessionRecord, entries: Iterable[LearningEntry]) -> list[
     seen: set[str] = set()
     for entry in failures:
         is_of_project = entry.scope is LearningScope.PROJECT
-        concerns_task = normalise(entry.session_task) == task or bool(prompt_names & find_names(entry.text))
-        if entry.about not in seen and (is_of_project or concerns_task):
+        has_same_task = normalise(entry.session_task) == task
+        if entry.about in seen:
+            continue
+        if is_of_project or has_same_task or prompt_names & find_names(entry.text):
             seen.add(entry.about)
             basis = Basis.REPEATED if is_of_project else Basis.SINGLE
             findings.append(_risk(f"It may go as before: {entry.text}", entry.about, basis))
