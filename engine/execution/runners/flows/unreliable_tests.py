@@ -42,8 +42,6 @@ from engine.git.leftovers import UNTIL
 from engine.model import CheckResult
 from engine.model.text import count, join_names
 
-# -- Run the same tests many times and find those that sometimes fail -----------------------------------------------
-
 
 @frozen
 class TestTally:
@@ -132,8 +130,6 @@ def _summarise_tallies(tallies: Sequence[TestTally], times: int) -> str:
     return "; ".join([*parts, f"{steady} steady"])
 
 
-# -- Time tests at HEAD and at a commit where they were fast --------------------------------------------------------
-
 SLOWER_RATIO = 1.5
 """A test is slower if its median time is at least this many times as long, and each run is longer than every run at the
 other commit."""
@@ -204,8 +200,6 @@ def _format_spread(seconds: list[float]) -> str:
     return f"{median(seconds):.2f} s ({min(seconds):.2f} to {max(seconds):.2f})"
 
 
-# -- Skip unreliable tests until a day, so that they are not forgotten ----------------------------------------------
-
 MAX_TEST_FILE_BYTES = 5_000_000
 
 
@@ -274,30 +268,42 @@ def add_skip_mark(text: str, names: list[str], until: date, why: str) -> str | N
     `SyntaxError` if the file cannot be parsed.
     """
     tree = ast.parse(text)
-    node = _find_test(tree, names)
-    rows = text.split("\n")
-    first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
-    old = [decorator for decorator in node.decorator_list if UNTIL in ast.unparse(decorator)]
-    if any(until.isoformat() in ast.unparse(decorator) for decorator in old):
+    test = _find_test(tree, names)
+    old_marks = [decorator for decorator in test.decorator_list if UNTIL in ast.unparse(decorator)]
+    if any(until.isoformat() in ast.unparse(mark) for mark in old_marks):
         return None
+    rows = text.split("\n")
     newline = "\r" if rows[0].endswith("\r") else ""
-    imported = re.search(r"^from datetime import date(?: as (\w+))?[ \t\r]*$", text, re.M)
-    day = (imported[1] or "date") if imported else "_date" if re.search(r"\bdate\b", text) else "date"
-    wanted = [] if imported else ["from datetime import date" + (" as _date" if day == "_date" else "")]
-    wanted += [] if re.search(r"^import pytest\b", text, re.M) else ["import pytest"]
-    quote = "'" if text.count("'") > text.count('"') else '"'
-    reason = f"{why}; {UNTIL} {until.isoformat()}".replace("\\", "").replace(quote, "")
-    indent = " " * (len(rows[first - 1]) - len(rows[first - 1].lstrip()))
-    condition = f"{day}.today() < {day}({until.year}, {until.month}, {until.day})"
-    mark = f"@pytest.mark.skipif({condition}, reason={quote}{reason}{quote})"
-    for decorator in reversed(old):
-        del rows[decorator.lineno - 1 : decorator.end_lineno]
-    rows.insert(first - 1, f"{indent}{mark}{newline}")
-    at = _import_row(tree)
-    rows[at:at] = [f"{line}{newline}" for line in wanted]
+    first = min([test.lineno, *(decorator.lineno for decorator in test.decorator_list)]) - 1
+    indent = " " * (len(rows[first]) - len(rows[first].lstrip()))
+    date_class, imports = _needed_imports(text)
+    for old_mark in reversed(old_marks):
+        del rows[old_mark.lineno - 1 : old_mark.end_lineno]
+    rows.insert(first, f"{indent}{_skip_mark(text, date_class, until, why)}{newline}")
+    import_row = _import_row(tree)
+    rows[import_row:import_row] = [f"{line}{newline}" for line in imports]
     after = "\n".join(rows)
     ast.parse(after)
     return after
+
+
+def _needed_imports(text: str) -> tuple[str, list[str]]:
+    """(name of the class `date` in the `text` of a file, imports that a mark still needs there)."""
+    imports = [] if re.search(r"^import pytest\b", text, re.M) else ["import pytest"]
+    imported = re.search(r"^from datetime import date(?: as (\w+))?[ \t\r]*$", text, re.M)
+    if imported:
+        return imported[1] or "date", imports
+    if re.search(r"\bdate\b", text):  # the file uses this name for something else
+        return "_date", ["from datetime import date as _date", *imports]
+    return "date", ["from datetime import date", *imports]
+
+
+def _skip_mark(text: str, date_class: str, until: date, why: str) -> str:
+    """The decorator, with the quotes that the `text` of the file mostly has."""
+    quote = "'" if text.count("'") > text.count('"') else '"'
+    reason = f"{why}; {UNTIL} {until.isoformat()}".replace("\\", "").replace(quote, "")
+    condition = f"{date_class}.today() < {date_class}({until.year}, {until.month}, {until.day})"
+    return f"@pytest.mark.skipif({condition}, reason={quote}{reason}{quote})"
 
 
 def _import_row(tree: ast.Module) -> int:
