@@ -136,8 +136,8 @@ class AgentLoop:
         self._size = PromptSize()  # of everything that was said so far
         self._answers = 0
         self._received = 0  # characters of the answer that is being received
-        self._follows = ""
-        self._last: PromptPart | None = None
+        self._last_call = ""
+        self._last_answer: PromptPart | None = None
         self._stopped = Event()
 
     def begin(self, *, continues: str = "", follows: str = "") -> None:
@@ -147,7 +147,7 @@ class AgentLoop:
         `no_conversation`.
         """
         file = self._providers.histories.begin(self._view.id, continues=continues)
-        self._follows = follows
+        self._last_call = follows
         instructions = request_limits.estimate_tokens(self._instructions + json.dumps(self._tools))
         overhead = request_limits.MESSAGE_OVERHEAD * (1 + len(self._tools))
         history = -(-file.stat().st_size // 2)
@@ -170,7 +170,7 @@ class AgentLoop:
             answer = self._send(request)
             reply, calls = str(answer["text"]).strip(), answer["calls"]
             request = _Request(run_kind, [])
-            self._last = assistant_part(reply, calls, self._follows)
+            self._last_answer = assistant_part(reply, calls, self._last_call)
             if answer["finish"] == "content_filter":
                 raise self._note_failure(FlowError(f"the content filter of {self._model.provider} ended the answer"))
             if calls:
@@ -206,7 +206,7 @@ class AgentLoop:
             result = self._run_call(call) if number < MAX_CALLS else ToolResult(SKIPPED_RESULT, ok=False)
             text = result.text[:MAX_RESULT]
             request.results.append({"id": call["id"], "name": call["name"], "text": text, "ok": result.ok})
-            request.parts.append(result_part(call["name"], text, self._follows))
+            request.parts.append(result_part(call["name"], text, self._last_call))
 
     def _run_call(self, call: Message) -> ToolResult:
         """Run one tool call in this thread. A mistake of the model becomes the result; `SessionStopped` propagates."""
@@ -237,7 +237,7 @@ class AgentLoop:
 
     def _send(self, request: _Request) -> Message:
         """Send the request until there is an answer or no retry is left."""
-        messages = [*([self._last] if self._last else []), *request.parts]
+        messages = [*([self._last_answer] if self._last_answer else []), *request.parts]
         tried = 0
         while True:
             tried += 1
@@ -270,7 +270,7 @@ class AgentLoop:
             run_kind=request.run_kind,
             prompt=request.prompt,
             messages=messages,
-            follows=self._follows,
+            follows=self._last_call,
         )
         self._received = 0
         try:
@@ -297,7 +297,7 @@ class AgentLoop:
     def _record_answer(self, call_id: str, answer: Message, usage: CallUsage) -> None:
         """Store an answer, and count its tokens into the next prompt."""
         self._answers += 1
-        self._follows = call_id
+        self._last_call = call_id
         used = usage.input_tokens + usage.output_tokens
         self._size = PromptSize(counted=used) if usage.is_reported else PromptSize(estimated=used)
         self._store(answer["messages"])
