@@ -194,10 +194,14 @@ def _query_server(address: SplitResult, until: float) -> tuple[list[str], str]:
             if len(body) > MAX_ANSWER_BYTES:
                 return [], f"sends more than {MAX_ANSWER_BYTES // 1024} KB instead of its list of models"
             names = [entry["id"] for entry in json.loads(body)["data"] or []]
-            models = [name for name in names if 0 < len(name) <= 120 and name == sanitise(name) and name.isprintable()]
-            return models[:MAX_MODELS], ""
+            return [name for name in names if _is_plain_name(name)][:MAX_MODELS], ""
         except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return [], "answers, but without a list of models"
+
+
+def _is_plain_name(name: str) -> bool:
+    """Whether a server's name for a model can be shown and stored. Raises TypeError if it is no text."""
+    return 0 < len(name) <= 120 and name == sanitise(name) and name.isprintable()
 
 
 def _is_loopback(host: str) -> bool:

@@ -362,12 +362,7 @@ def _commit_changes(
 ) -> None:
     """Commit a plan. Removals come first, for the sake of a case-only rename or a folder in place of a file. Folders
     and new contents follow. `carried_out` receives each entry with the `mtime_ns` of what was written."""
-    for entry in sorted(plan.entries, reverse=True):
-        if not entry.after.exists and entry.before.exists:
-            step(f"remove {entry.path}")
-            _require_image(root, entry, plan)
-            root.unlink(entry.path)
-            carried_out[entry] = 0
+    _remove_files(root, plan, step, carried_out)
     needed = {parent for entry in plan.entries if entry.after.exists for parent in parents(entry.path)}
     for folder, _ in sorted(plan.old_folders, reverse=True):
         if folder not in needed:
@@ -381,6 +376,16 @@ def _commit_changes(
             _put_image(root, entry, temporaries[entry.path])
             carried_out[entry] = 0  # before its time is read, which may fail: a rollback needs every written entry
             carried_out[entry] = _read_modification_time(root, entry.path)
+
+
+def _remove_files(root: Beneath, plan: Plan, step: Step, carried_out: dict[Entry, int]) -> None:
+    """Remove the files that are absent after a plan, those in a folder before the folder's own name."""
+    for entry in sorted(plan.entries, reverse=True):
+        if not entry.after.exists and entry.before.exists:
+            step(f"remove {entry.path}")
+            _require_image(root, entry, plan)
+            root.unlink(entry.path)
+            carried_out[entry] = 0
 
 
 def _make_folders(root: Beneath, needed: set[str], modes: dict[str, int], step: Step) -> None:

@@ -145,13 +145,10 @@ class Validation:
     ) -> ValidationResult:
         """Run the tests of the changes in `workspace`. `heal` gives the agent one more turn with a prompt. Raises
         `SessionStopped` when the session is ending, and as `heal`."""
-        settings = self._settings.current.validation
-        if not settings.enabled or workspace.worktree is None:
+        if not self._settings.current.validation.enabled or workspace.worktree is None:
             return ValidationResult()
         tests = _ChangedTests(live, workspace)
-        caps = Caps(settings.tries, microusd(settings.cost_cap))
-        for tweak in self._tweaks(agent=view.agent, workspace=view.workspace):
-            caps = caps.tighten(tweak)
+        caps = self._find_caps(view)
         attempts: list[Attempt] = []
         cost_before = live.cost
         while True:
@@ -175,6 +172,14 @@ class Validation:
             about = {"agent": view.agent, "workspace": view.workspace, "session_id": view.id}
             repairs = self._repairs(broken=sorted(attempt.broken), **about)
             heal(live.without_secrets(make_heal_prompt(attempt, playbook=repairs)))
+
+    def _find_caps(self, view: SessionView) -> Caps:
+        """The caps of the settings, which policy tweaks for the agent may lower."""
+        settings = self._settings.current.validation
+        caps = Caps(settings.tries, microusd(settings.cost_cap))
+        for tweak in self._tweaks(agent=view.agent, workspace=view.workspace):
+            caps = caps.tighten(tweak)
+        return caps
 
     def _record(
         self,

@@ -30,7 +30,7 @@ from engine.execution.sandbox import (
     seccomp,
     try_command,
 )
-from engine.execution.sandbox.host_rules import local_hosts
+from engine.execution.sandbox.host_rules import find_local_hosts
 from engine.execution.sandbox.mounts import Mount, MountKind
 
 GATE_INSIDE = "/dev/clawpy-gate"
@@ -79,7 +79,7 @@ class Bubblewrap(Sandbox):
         readable = host_paths.find_readable_places(confinement, argv[0])
         gate = confinement.gate
         if gate is not None:
-            command = port_forwarder.forward_command(Path(GATE_INSIDE), local_hosts(confinement.hosts), command)
+            command = port_forwarder.forward_command(Path(GATE_INSIDE), find_local_hosts(confinement.hosts), command)
             readable += [
                 *host_paths.find_program_installations(Path(sys.executable), host_paths.find_home(os.environ)),
                 port_forwarder.SCRIPT,
@@ -162,12 +162,7 @@ class Bubblewrap(Sandbox):
         if layers is not None:
             moved |= {place: layers.source(place) for place in layers.places}
         if confinement.is_ephemeral:
-            own_git = confinement.folder / ".git"
-            if own_git.exists() and not own_git.is_symlink():
-                moved[own_git] = moved[confinement.folder] / ".git"
-            placed = dict(confinement.bind_mounts)
-            kept_caches = mounts.make_tree_caches(confinement)
-            moved |= {at: source for at, source in kept_caches.items() if placed.keys().isdisjoint(at.parents)} | placed
+            moved |= _sources_over_tree(confinement, moved[confinement.folder])
         links = _link_options()
         planned = mounts.plan_mounts(confinement, (path for path in readable if str(path) not in links), moved)
         mounts.make_pinned((mount for mount in planned if mount.kind is MountKind.WRITE), confinement.tmp)
@@ -183,6 +178,19 @@ class Bubblewrap(Sandbox):
         if mount.kind is MountKind.READ:
             return ["--ro-bind", source, at]
         return self._memory_options(at) if mount.at.is_dir() else ["--ro-bind", empty, at]
+
+
+def _sources_over_tree(confinement: Confinement, overlay: Path) -> dict[Path, Path]:
+    """The sources of what commands see over the operator's tree, by path: the `.git` in the `overlay` of the tree,
+    the caches of tools, and the bind mounts."""
+    sources = {}
+    own_git = confinement.folder / ".git"
+    if own_git.exists() and not own_git.is_symlink():
+        sources[own_git] = overlay / ".git"
+    bind_mounts = dict(confinement.bind_mounts)
+    caches = mounts.make_tree_caches(confinement)
+    sources |= {path: cache for path, cache in caches.items() if bind_mounts.keys().isdisjoint(path.parents)}
+    return sources | bind_mounts
 
 
 @functools.cache

@@ -24,9 +24,9 @@ from engine.execution.sandbox.host_rules import (
     HTTPS,
     PUBLIC,
     HostRule,
-    host_rules,
     join_address,
     parse_address,
+    parse_rules,
     split_address,
 )
 from engine.frozen import frozen
@@ -110,7 +110,7 @@ class HostGate:
         *,
         public: bool = False,
     ) -> None:
-        self.rules: tuple[HostRule, ...] = (*host_rules(hosts), *((PUBLIC,) if public else ()))
+        self.rules: tuple[HostRule, ...] = (*parse_rules(hosts), *((PUBLIC,) if public else ()))
         self._report = report
         self._resolve = resolve
         self._reported_refusals: set[str] = set()

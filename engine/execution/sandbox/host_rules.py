@@ -70,16 +70,16 @@ PUBLIC = HostRule("", wildcard=True)
 """The rule for a workspace whose network is allowed: every public host at any port."""
 
 
-def host_rules(entries: Iterable[str]) -> tuple[HostRule, ...]:
+def parse_rules(entries: Iterable[str]) -> tuple[HostRule, ...]:
     """The rules of configured entries. Raises `Refusal` `bad_host`."""
     return tuple(_parse_rule(entry) for entry in entries)
 
 
-def local_hosts(entries: Iterable[str]) -> list[str]:
+def find_local_hosts(entries: Iterable[str]) -> list[str]:
     """Those entries that are addresses on the operator's own loopback, as "host:port"."""
     return [
         join_address(rule.name, rule.port)
-        for rule in host_rules(entries)
+        for rule in parse_rules(entries)
         if not rule.wildcard and (rule.name == "localhost" or (rule.address is not None and rule.address.is_loopback))
     ]
 

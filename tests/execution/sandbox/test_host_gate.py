@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 from engine.execution.live_session import LiveSession
 from engine.execution.sandbox import host_gate
 from engine.execution.sandbox.host_gate import HostGate, read_server_name
-from engine.execution.sandbox.host_rules import host_rules, local_hosts, normalise_host, split_address
+from engine.execution.sandbox.host_rules import find_local_hosts, normalise_host, parse_rules, split_address
 from engine.execution.sandbox.ladder import find_best_sandbox
 from engine.model import Refusal, SessionState
 from tests.execution.session_world import MakeWorld, World
@@ -396,18 +396,18 @@ def test_the_gate_ends_with_its_command_and_leaves_the_exit_code_alone(
 
 @pytest.mark.parametrize(("entry", "host", "port", "through"), ROWS["an_entry_lets_these_hosts_through"])
 def test_an_entry_lets_these_hosts_through(entry: str, host: str, port: int, through: bool) -> None:
-    assert host_rules([entry])[0].matches(normalise_host(host), port) is through
+    assert parse_rules([entry])[0].matches(normalise_host(host), port) is through
 
 
 @pytest.mark.parametrize(("entry", "address", "admitted"), ROWS["an_entry_admits_these_addresses"])
 def test_an_entry_admits_these_addresses(entry: str, address: str, admitted: bool) -> None:
-    assert host_rules([entry])[0].admits(ipaddress.ip_address(address)) is admitted
+    assert parse_rules([entry])[0].admits(ipaddress.ip_address(address)) is admitted
 
 
 @pytest.mark.parametrize("entry", ROWS["an_entry_that_is_no_host_is_refused"])
 def test_an_entry_that_is_no_host_is_refused(entry: str) -> None:
     with pytest.raises(Refusal) as refused:
-        host_rules([entry])
+        parse_rules([entry])
     assert refused.value.code == "bad_host"
 
 
@@ -420,7 +420,7 @@ def test_an_address_in_another_spelling_is_no_name(spelled: str) -> None:
 
 def test_local_hosts_are_those_on_the_loopback() -> None:
     entries = ["api.example.com", "localhost:11434", "127.0.0.1:8080", "[::1]:9", "*.example.com", "10.0.0.1:80"]
-    assert local_hosts(entries) == ["localhost:11434", "127.0.0.1:8080", "[::1]:9"]
+    assert find_local_hosts(entries) == ["localhost:11434", "127.0.0.1:8080", "[::1]:9"]
 
 
 @given(st.text(max_size=40))
