@@ -107,20 +107,36 @@ def _leftovers_of_file(git: Git, path: str, lines: Sequence[PatchLine]) -> Itera
     ]
     if not matches:
         return
-    text = read_text(git, path)
+    surroundings = _surroundings(path, read_text(git, path))
+    for line, kind in matches:
+        if surroundings.is_leftover(line, kind):
+            yield LocatedLeftover(kind, path, line.line, text_hash(line.text.strip()))
+
+
+@frozen
+class _Surroundings:
+    """The file around its added lines."""
+
+    quoted: frozenset[int]
+    """The lines in strings, or between the fences of a document."""
+    breakpoints: frozenset[int] | None
+    """The lines of Python that stop at a breakpoint; None if that is unknown."""
+    has_conflict: bool
+
+    def is_leftover(self, line: PatchLine, kind: str) -> bool:
+        """Whether a line that looks like a leftover of this kind is one, and not part of a comment or a string."""
+        if line.line in self.quoted:
+            return False
+        if kind == "breakpoint":
+            return self.breakpoints is None or line.line in self.breakpoints
+        return kind != CONFLICT_MARKER or (self.has_conflict and line.text.startswith("<<<<<<<"))
+
+
+def _surroundings(path: str, text: str) -> _Surroundings:
     is_python = path.endswith(".py")
     tree = parse_python(text) if is_python else None
     quoted = quoted_lines(tree) if is_python else _fenced_lines(text)
-    breakpoints = breakpoint_lines(tree)
-    has_conflict = any(kind == CONFLICT_MARKER for _, kind in matches) and _has_conflict(path, text)
-    for line, kind in matches:
-        is_quoted = line.line in quoted
-        if kind == "breakpoint" and breakpoints is not None:
-            is_quoted = is_quoted or line.line not in breakpoints  # it is in a comment or a string
-        elif kind == CONFLICT_MARKER:
-            is_quoted = is_quoted or not (has_conflict and line.text.startswith("<<<<<<<"))
-        if not is_quoted:
-            yield LocatedLeftover(kind, path, line.line, text_hash(line.text.strip()))
+    return _Surroundings(quoted, breakpoint_lines(tree), _has_conflict(path, text))
 
 
 def _is_reported(path: str, kind: str) -> bool:

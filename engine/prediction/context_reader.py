@@ -231,13 +231,13 @@ class ContextReader:
         elsewhere: Collection[str],
         projects: tuple[Project, ...],
     ) -> tuple[Part, ...]:
-        equipped = [project.path for project in projects if project.path and (project.tools or project.linters)]
+        equipped = _equipped_folders(projects)
         parts = []
         for project in projects:
-            inner = tuple(path for path in equipped if path != project.path and project.path_inside(path) is not None)
-            project_runs = tuple(run for run in runs if run.project == project.path)
-            tree_runs = tuple(run for run in project_runs if run.session_id not in elsewhere)
-            part = Part(project, project_runs, tree_runs, inner_folders=inner)
+            inner = [path for path in equipped if path != project.path and project.path_inside(path) is not None]
+            of_project = [run for run in runs if run.project == project.path]
+            on_tree = [run for run in of_project if run.session_id not in elsewhere]
+            part = Part(project, tuple(of_project), tuple(on_tree), inner_folders=tuple(inner))
             parts.append(part if git is None else self._with_history(folder, git, part))
         return tuple(parts)
 
@@ -287,6 +287,11 @@ def _last_commit_of_test(folder: Path, git: GitState, part: Part, test: str) -> 
     commit = last_commit_of(folder, file, f"{git.head}^")
     function = name.rpartition("::")[2].partition("[")[0]
     return commit if commit and is_text_at(folder, commit, file, function) else ""
+
+
+def _equipped_folders(projects: Sequence[Project]) -> list[str]:
+    """The folders below the top whose projects have tools."""
+    return [project.path for project in projects if project.path and (project.tools or project.linters)]
 
 
 def _coverage_folders(folder: Path, projects: Sequence[Project]) -> frozenset[str]:

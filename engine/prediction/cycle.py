@@ -302,11 +302,14 @@ class CardCycle:
             displaced = room.take(card_of(row)) if is_new else None
             if displaced is None:
                 continue
-            for card_id in displaced:
-                store.withdraw(tx, load_card(tx.session, card_id), "made room for something more urgent")
+            self._make_way(tx, displaced)
             withdrawn += displaced
             cards.append(store.add(tx, row))
         return cards, withdrawn
+
+    def _make_way(self, tx: Transaction, card_ids: Sequence[str]) -> None:
+        for card_id in card_ids:
+            self._store.withdraw(tx, load_card(tx.session, card_id), "made room for something more urgent")
 
     def _withdraw_leaving(
         self, tx: Transaction, pending: Sequence[Card], findings: Mapping[str, Findings]
