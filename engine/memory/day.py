@@ -59,12 +59,9 @@ class Day:
         known_digests = {digest(fact.fact) for fact in known_facts if not fact.forgotten}
         new_facts: dict[str, NewFact] = {}
         for item in (*self._captured_facts(), *self._failure_facts(), *self._landed_facts()):
-            if item.digest not in known_digests and item.digest not in new_facts:
-                places = ("", item.workspace)
-                valid = ((fact.id, fact.fact) for fact in known_facts if fact.active and fact.workspace in places)
-                corrected = corrected_by(item.fact, valid) if item.category == "correction" else ""
-                new_facts[item.digest] = replace(item, supersedes=corrected)
-        return list(new_facts.values())[:MAX_FACTS]
+            if item.digest not in known_digests:
+                new_facts.setdefault(item.digest, item)
+        return [_add_superseded(item, known_facts) for item in list(new_facts.values())[:MAX_FACTS]]
 
     def lines_for(self, agent: str) -> list[str]:
         """The lines of this day for an agent's `memory.md`; none if it did nothing."""
@@ -157,6 +154,14 @@ class Day:
                     session.workspace,
                     reason="it was landed",
                 )
+
+
+def _add_superseded(new: NewFact, known_facts: Sequence[ParaFact]) -> NewFact:
+    """A new fact; if it is a correction, with the id of the valid fact that it most likely corrects."""
+    if new.category != "correction":
+        return new
+    valid = ((fact.id, fact.fact) for fact in known_facts if fact.active and fact.workspace in ("", new.workspace))
+    return replace(new, supersedes=corrected_by(new.fact, valid))
 
 
 def _speaker(capture: Capture) -> str:

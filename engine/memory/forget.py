@@ -231,11 +231,9 @@ class HomeFiles:
     def _files(self) -> Iterator[Path]:
         for folder in self._folders:
             for parent, names, files in os.walk(folder):
-                names[:] = sorted(name for name in names if name not in SKIPPED_FOLDERS)
-                for name in sorted(files):
-                    path = Path(parent, name)
-                    if path.is_file() and not path.is_symlink():
-                        yield path
+                names[:] = sorted(set(names) - SKIPPED_FOLDERS)
+                paths = (Path(parent, name) for name in sorted(files))
+                yield from (path for path in paths if path.is_file() and not path.is_symlink())
 
 
 def _text(path: Path) -> str:

@@ -305,19 +305,22 @@ class _Files:
         self.faults = []
         self.snapshot.parent.mkdir(parents=True, exist_ok=True)
         for path in (self.snapshot, self._journal):
-            faults, self.lines = [], 0
-            for self.lines, line in enumerate(_lines(path), 1):
-                try:
-                    yield _record(line)
-                except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-                    faults.append(f"line {self.lines}: {' '.join(sanitise(str(error)).split())[:200]}")
-            if faults:
-                copies = (path.with_name(f"{path.name}.damaged-{number}") for number in itertools.count(1))
-                copy = shutil.copyfile(path, next(copy for copy in copies if not copy.exists()))
-                self.faults.append(f"{path.name}: {faults[0]}; {len(faults)} in all; the file is kept as {copy.name}")
+            yield from self._read_file(path)
         self._journal.touch(0o600)
         self._file = self._journal.open("ab", buffering=0)
         sync_folder(self.snapshot.parent)
+
+    def _read_file(self, path: Path) -> Iterator[Record]:
+        faults, self.lines = [], 0
+        for self.lines, line in enumerate(_lines(path), 1):
+            try:
+                yield _record(line)
+            except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+                faults.append(f"line {self.lines}: {' '.join(sanitise(str(error)).split())[:200]}")
+        if faults:
+            copies = (path.with_name(f"{path.name}.damaged-{number}") for number in itertools.count(1))
+            copy = shutil.copyfile(path, next(copy for copy in copies if not copy.exists()))
+            self.faults.append(f"{path.name}: {faults[0]}; {len(faults)} in all; the file is kept as {copy.name}")
 
     def append(self, record: Record) -> None:
         """Write a task; `sync` makes it durable. Raises OSError; then nothing of it is kept."""

@@ -185,13 +185,12 @@ class Para:
 
     def _plan(self, new: NewFact, changes: dict[str, ParaFact]) -> ParaFact:
         """Put the fact that `new` becomes, and other facts that change with it, into `changes`."""
-        facts, new_digest = self._all_facts() | changes, new.digest
-        for fact in facts.values():
-            is_in_group = (fact.bucket, fact.group) == (new.bucket, new.group)
-            if fact.active and is_in_group and digest(fact.fact) == new_digest:
-                if new.approved_at is not None and fact.approved_at is None and new.fact == fact.fact:
-                    fact = changes[fact.id] = replace(fact, approved_at=new.approved_at)
-                return fact
+        facts = self._all_facts() | changes
+        same = _find_same(facts.values(), new)
+        if same is not None:
+            if new.approved_at is not None and same.approved_at is None and new.fact == same.fact:
+                same = changes[same.id] = replace(same, approved_at=new.approved_at)
+            return same
         fact = ParaFact(
             id=_free_id(new, facts),
             fact=new.fact,
@@ -287,6 +286,13 @@ def _existing(facts: Mapping[str, ParaFact], fact_id: str) -> ParaFact:
     if fact_id not in facts:
         raise Refusal("unknown_fact", f"there is no fact {sanitise(fact_id)}", "see layer G of the memory")
     return facts[fact_id]
+
+
+def _find_same(facts: Iterable[ParaFact], new: NewFact) -> ParaFact | None:
+    """The active fact of the group of `new` that says the same, None for none."""
+    group, new_digest = (new.bucket, new.group), new.digest
+    in_group = (fact for fact in facts if fact.active and (fact.bucket, fact.group) == group)
+    return next((fact for fact in in_group if digest(fact.fact) == new_digest), None)
 
 
 def _validated(new: NewFact) -> NewFact:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import date, datetime, timedelta
 
 from engine.frozen import frozen
@@ -236,7 +236,14 @@ def _remove_names(text: str, names: set[str]) -> str:
     return re.sub(r"\s+", " ", topic).strip() or text
 
 
-def _dates(text: str, now: datetime | None) -> Iterable[DateRange]:
+def _dates(text: str, now: datetime | None) -> Iterator[DateRange]:
+    """The dates that a question names; those that count from today only if `now` is known."""
+    yield from _absolute_dates(text)
+    if now is not None:
+        yield from _relative_dates(text, now.date())
+
+
+def _absolute_dates(text: str) -> Iterator[DateRange]:
     for match in _ISO.finditer(text):
         yield DateRange(int(match[1]), int(match[2]), int(match[3]))
     for match in _IN_MONTH.finditer(text):
@@ -246,9 +253,9 @@ def _dates(text: str, now: datetime | None) -> Iterable[DateRange]:
         if name.islower() and not (day or year) and not re.search(rf"\b(?:in|of|on|since|during) {name}\b", text):
             continue
         yield DateRange(int(year) if year else None, MONTHS[name.lower()], int(day) if day else None)
-    if now is None:
-        return
-    today = now.date()
+
+
+def _relative_dates(text: str, today: date) -> Iterator[DateRange]:
     for match in _AGO.finditer(text):
         unit = _DAYS[match[2].lower()]
         number = _NUMBERS.get(match[1].lower()) or int(match[1])

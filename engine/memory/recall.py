@@ -110,21 +110,28 @@ class Recaller:
         if not query.text.strip() or not query.k:
             return Recall(())
         now = query.now or self._clock.now()
-        asked = [source for source in self._sources if query.layers is None or source.layers & query.layers]
-        busy = [source.name for source in asked if self._is_busy(source.name)]
-        futures = {
-            source.name: run_in_thread("clawpy-recall", partial(_ask, source, query, now, deadline_s * OPTIONAL_SHARE))
-            for source in asked
-            if source.name not in busy
-        }
-        wait(futures.values(), deadline_s)
-        results = {name: LayerResult((), "still busy with an earlier question") for name in busy}
-        results |= {name: self._result_of(name, future, deadline_s) for name, future in futures.items()}
+        results = self._ask_layers(query, now, deadline_s)
         matches = [match for result in results.values() for match in result.items]
         others = [match for match in matches if not match.about or match.about != query.session]
         best = _drop_duplicates(_sort(others))[: query.k]
         left_out = tuple(f"{name}: {result.warning}" for name, result in results.items() if result.warning)
         return Recall(tuple(map(_with_tokens, best)), left_out, time.perf_counter() - started)
+
+    def _ask_layers(self, query: RecallQuery, now: datetime, deadline_s: float) -> dict[str, LayerResult]:
+        """The results of the layers that the query asks, by their names. A layer that is still busy with an earlier
+        question is not asked."""
+        results: dict[str, LayerResult] = {}
+        futures: dict[str, Future[LayerResult]] = {}
+        for source in self._sources:
+            if query.layers is not None and not source.layers & query.layers:
+                continue
+            if self._is_busy(source.name):
+                results[source.name] = LayerResult((), "still busy with an earlier question")
+                continue
+            ask = partial(_ask, source, query, now, deadline_s * OPTIONAL_SHARE)
+            futures[source.name] = run_in_thread("clawpy-recall", ask)
+        wait(futures.values(), deadline_s)
+        return results | {name: self._result_of(name, future, deadline_s) for name, future in futures.items()}
 
     def _is_busy(self, name: str) -> bool:
         """Whether the layer `name` has still not answered an earlier question."""

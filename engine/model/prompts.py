@@ -268,10 +268,3 @@ class Asks(Protocol):
     def ask(self, question: Question, /) -> Answer | None:
         """Ask the model; returns None if none is configured. Raises `NoAnswer`. It takes up to `question.seconds`, so
         screens must not call it in their thread."""
-
-
-class NobodyAsks:
-    """Used when no model is configured."""
-
-    def ask(self, question: Question, /) -> Answer | None:
-        return None

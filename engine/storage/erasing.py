@@ -83,7 +83,7 @@ SKIPPED_COLUMNS = frozenset(
     {"id", "key", "digest", "workspace", "cwd", "state", "status", "kind", "mode", "layer", "retention", "subject"}
     | {"agent", "channel", "runner", "flow", "provider", "model", "tool", "session", "source", "outcome", "decided_by"}
 )
-_TEXT_TYPES = ("CHAR", "TEXT", "CLOB", "JSON", "")
+_TEXT_TYPES = ("CHAR", "TEXT", "CLOB", "JSON")
 _ZLIB_HEADER = b"\x78"
 
 
@@ -164,24 +164,24 @@ def remove_from_json(text: str, terms: SearchTerms) -> str:
 
 
 def _searchable_columns(connection: sqlite3.Connection, skipped: frozenset[str]) -> Iterator[tuple[str, list[str]]]:
-    virtual = _full_text_tables(connection)
-    shadows = tuple(f"{name}_" for name in virtual)
+    full_text = _full_text_tables(connection)
+    skipped_tables = {*SKIPPED_TABLES, *skipped, *full_text}
+    skipped_prefixes = ("sqlite_", *(f"{name}_" for name in full_text))  # the last are tables inside of an index
     tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name").fetchall()
     for (table,) in tables:
-        if table in SKIPPED_TABLES or table in skipped or table.startswith("sqlite_"):
+        if table in skipped_tables or table.startswith(skipped_prefixes):
             continue
-        if table in virtual or table.startswith(shadows or ("\x00",)):
-            continue
-        names = [
-            name
-            for _, name, kind, _, _, key in connection.execute(f'PRAGMA table_info("{table}")').fetchall()
-            if not key
-            and name not in SKIPPED_COLUMNS
-            and not name.endswith(("_id", "_at"))
-            and (any(word and word in kind.upper() for word in _TEXT_TYPES) or kind.upper() in ("", "BLOB"))
-        ]
+        columns = connection.execute(f'PRAGMA table_info("{table}")').fetchall()
+        names = [name for _, name, kind, _, _, key in columns if not key and _is_searchable(name, kind.upper())]
         if names:
             yield table, names
+
+
+def _is_searchable(name: str, kind: str) -> bool:
+    """Whether a column with this name and declared type may contain a text to erase."""
+    if name in SKIPPED_COLUMNS or name.endswith(("_id", "_at")):
+        return False
+    return kind in ("", "BLOB") or any(word in kind for word in _TEXT_TYPES)
 
 
 def _full_text_tables(connection: sqlite3.Connection) -> list[str]:

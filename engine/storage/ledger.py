@@ -190,24 +190,28 @@ class LedgerConsumer:
 
         def handle_in_order(entries: Sequence[LedgerEntry]) -> int:
             for done, entry in enumerate(entries):
-                if not should_continue():
+                if not should_continue() or not self._is_done_with(entry, skipped):
                     return done
-                try:
-                    self._handle(entry)
-                except NotReady:
-                    return done
-                except Exception as error:
-                    log.exception("%s: %s of %s could not be handled", self.name, entry.kind, entry.subject)
-                    self._failures += 1
-                    if self._failures < MAX_ATTEMPTS:
-                        return done
-                    skipped.append(f"{entry.kind} of {entry.subject} was skipped: {error}")
-                self._failures = 0
             return len(entries)
 
         with self._lock:
             self._cursor.each(handle_in_order)
         return skipped
+
+    def _is_done_with(self, entry: LedgerEntry, skipped: list[str]) -> bool:
+        """Handle an entry. False if it must be tried again. One that failed too often gets a message in `skipped`."""
+        try:
+            self._handle(entry)
+        except NotReady:
+            return False
+        except Exception as error:
+            log.exception("%s: %s of %s could not be handled", self.name, entry.kind, entry.subject)
+            self._failures += 1
+            if self._failures < MAX_ATTEMPTS:
+                return False
+            skipped.append(f"{entry.kind} of {entry.subject} was skipped: {error}")
+        self._failures = 0
+        return True
 
 
 class ConsumerThread:

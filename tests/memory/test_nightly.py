@@ -20,12 +20,12 @@ from engine.memory.day import MAX_FACTS, Day
 from engine.memory.drafts import Drafts
 from engine.memory.nightly import COST_CAP, Nightly, day_bounds, latest_day, missed_days, parse_evaluation
 from engine.memory.para import NewFact, Para
-from engine.model import Answer, Bucket, Capture, NoAnswer, NobodyAsks, Question, Trust
+from engine.model import Answer, Bucket, Capture, NoAnswer, Question, Trust
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
 from engine.storage.validation_runs import ValidationRuns
 from tests.memory.fake_work import NOW, FakeWork, ended, view
-from tests.support.helpers import refused
+from tests.support.helpers import NobodyAsks, refused
 
 TODAY = date(2026, 1, 5)
 DECISION = "We decided to keep the new parser."

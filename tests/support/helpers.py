@@ -16,7 +16,7 @@ import psutil
 import pytest
 from keyring.backend import KeyringBackend
 
-from engine.model import Refusal
+from engine.model import Question, Refusal
 
 
 @cache
@@ -101,3 +101,10 @@ class MemoryKeyring(KeyringBackend):
 
     def delete_password(self, service: str, username: str) -> None:
         del self.held[service, username]
+
+
+class NobodyAsks:
+    """Stands in for a model where none is configured."""
+
+    def ask(self, question: Question, /) -> None:
+        return None

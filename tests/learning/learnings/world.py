@@ -26,7 +26,6 @@ from engine.model import (
     LearningStatus,
     LearningType,
     NoAnswer,
-    NobodyAsks,
     Question,
     SessionState,
     SessionView,
@@ -36,6 +35,7 @@ from engine.model import (
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger, LedgerEntry
 from tests.conftest import MONDAY_MORNING
+from tests.support.helpers import NobodyAsks
 
 SHOP = "/srv/shop"
 
