@@ -73,6 +73,9 @@ FOLLOW_UPS_OF_FAILED_TESTS = (
 )  # fmt: skip
 """Kinds of cards that may follow failed tests, the best first."""
 
+WARNINGS = tuple(kind.name for kind in KINDS.values() if kind.comes_back)
+"""Kinds of cards that come back at once after their review, because that does not remove the reason."""
+
 LEADING_TO_AGENT = ("fix_lint", "rehearse_merge", "unfinished_operation")
 """Flows after which an agent may do what the flow cannot."""
 
@@ -84,6 +87,8 @@ def next_kinds(view: SessionView) -> tuple[str, ...]:
         return ()
     if view.next_step:
         return (view.next_step,)
+    if view.flow in {KINDS[kind].flow for kind in WARNINGS}:
+        return WARNINGS if view.has_problem else ()
     tests_failed = view.check is not None and view.check.failed + view.check.errors > 0
     if tests_failed:  # without the flow itself: it would find the same again
         return tuple(kind for kind in FOLLOW_UPS_OF_FAILED_TESTS if kind != view.flow)
