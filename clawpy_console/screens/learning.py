@@ -17,17 +17,21 @@ from clawpy_console.fields import Field, text_line
 from clawpy_console.fields import learning as learning_fields
 from clawpy_console.formats import one_line
 from clawpy_console.keys import bindings
-from clawpy_console.screens import learning_decisions as decisions
 from clawpy_console.screens.base import ConsoleScreen, next_choice
-from clawpy_console.screens.learning_decisions import View, subject_of
-from clawpy_console.screens.learning_rows import (
+from clawpy_console.screens.learning_items import (
     CANDIDATE_HEADINGS,
+    DECISIONS,
     FAULT,
     NEEDS_DECISION,
     ListedRow,
+    View,
+    ask_for_decision,
+    carry_out_decision,
+    is_decision_possible,
     link_rows,
     read_list,
     shown_rows,
+    subject_of,
 )
 from clawpy_console.widgets.frame import Filter
 from clawpy_console.widgets.reflowing_text import ReflowingText
@@ -255,7 +259,7 @@ class LearningScreen(ConsoleScreen):
         if action != "decide":
             return super().check_action(action, parameters)
         view = self.view if self.ready else None
-        return view is not None and decisions.is_possible(str(parameters[0]), view)
+        return view is not None and is_decision_possible(str(parameters[0]), view)
 
     def action_decide(self, name: str) -> None:
         """Carry out the decision `name`, after a question that shows what it changes."""
@@ -266,13 +270,13 @@ class LearningScreen(ConsoleScreen):
 
         def decide(reason: str) -> None:
             self.app.call_engine(
-                lambda engine: decisions.carry_out(engine, name, id, reason), partial(self._on_decided, name, id)
+                lambda engine: carry_out_decision(engine, name, id, reason), partial(self._on_decided, name, id)
             )
 
-        decisions.ask(self.app, name, view, decide)
+        ask_for_decision(self.app, name, view, decide)
 
     def _on_decided(self, name: str, id: str, result: object) -> None:
-        message = decisions.DECISIONS[name].message
+        message = DECISIONS[name].message
         if isinstance(result, RetractReport) and result.queued:
             message += (
                 f"; {formats.count(len(result.queued), 'learning')} promoted from it: check below “{NEEDS_DECISION}”"

@@ -13,7 +13,7 @@ from clawpy_console.fields import Field, change_fields
 from clawpy_console.fields import learning as learning_fields
 from clawpy_console.fields.agent import edited_fields, finding_fields, profile_fields
 from clawpy_console.fields.states import LEARNED_FORMS, absence_fields
-from clawpy_console.screens.learning_rows import link_rows
+from clawpy_console.screens.learning_items import link_rows
 from clawpy_console.widgets.reflowing_text import render_fields
 from engine import document
 from engine.model.adaptation import LearningRecord

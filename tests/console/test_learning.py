@@ -10,7 +10,7 @@ from textual.pilot import Pilot
 from clawpy_console.app import ConsoleApp
 from clawpy_console.dialogs.base import Question
 from clawpy_console.screens.learning import LearningScreen
-from clawpy_console.screens.learning_decisions import DecisionDialog
+from clawpy_console.screens.learning_items import DecisionDialog
 from clawpy_console.screens.xray import open_source
 from clawpy_console.widgets.rows import Rows
 from engine.model import PromptSource, SourceKind

@@ -12,7 +12,7 @@ import pytest
 from clawpy_console.app import ConsoleApp
 from clawpy_console.cli import demo
 from clawpy_console.cli.demo import make_project
-from clawpy_console.screens.learning_decisions import subject_of
+from clawpy_console.screens.learning_items import subject_of
 from clawpy_console.screens.mission_panes import absence_lines
 from engine import open_engine
 from engine.clock import FakeClock
