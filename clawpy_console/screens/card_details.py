@@ -18,7 +18,7 @@ from clawpy_console.dialogs.base import Dialog
 from clawpy_console.fields import Field, bar, heading, present_fields, states, text_line
 from clawpy_console.formats import one_line
 from clawpy_console.keys import bindings
-from clawpy_console.screens.card_lines import headline, signal_words, tier_label
+from clawpy_console.screens.card_stack import headline, signal_words, tier_label
 from clawpy_console.screens.mission_panes import result_words
 from clawpy_console.state import AppState
 from clawpy_console.widgets.frame import KeyLine

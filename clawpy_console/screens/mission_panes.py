@@ -15,7 +15,7 @@ from clawpy_console.fields import states
 from clawpy_console.fields.states import absence_fields
 from clawpy_console.formats import clock_time, crop, fit_to_width, one_line, workspace_name
 from clawpy_console.keys import shown_key
-from clawpy_console.screens.card_lines import tier_label, work_word
+from clawpy_console.screens.card_stack import tier_label, work_word
 from clawpy_console.state import AppState
 from clawpy_console.widgets.reflowing_text import render_fields
 from clawpy_console.widgets.rows import Row
