@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
+from typing import Never
 
 import pytest
 from hypothesis import given
@@ -13,7 +14,8 @@ from sqlmodel import col, select
 from engine.config import FixedSettings, Settings, ValidationSettings
 from engine.execution.live_session import LiveSession
 from engine.execution.prompts import HOW_TO_WORK
-from engine.execution.runners.flow import FlowError, Place
+from engine.execution.runners.flow import CannotRun, FlowError, Place
+from engine.execution.runners.flows import suite_runs
 from engine.execution.runners.runner import Runner, RunnerResult
 from engine.execution.sandbox.ladder import find_best_sandbox
 from engine.execution.session_workspace import SessionWorkspace
@@ -151,6 +153,20 @@ def test_tests_that_failed_before_are_not_the_agents_to_fix(world: World) -> Non
     assert view.result is Result.SUCCEEDED
     assert world.change_of(view).check == view.check
     assert world.events("ValidationFailed", "ValidationHealed") == []
+
+
+def test_what_cannot_be_tested_without_the_changes_is_not_known_to_have_failed_before(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> Never:
+        raise CannotRun("node_modules is not a folder of your tree", "run it in a terminal")
+
+    monkeypatch.setattr(suite_runs, "linked_packages", refuse)
+    wrong = write_files(cart=WRONG)
+    view, _ = world.work(wrong, wrong, wrong)
+    assert view.check.failed_before is None
+    assert "it is not known whether it failed before" in view.summary
+    assert world.change_of(view).files[0].path == "cart.py"
 
 
 @pytest.mark.long

@@ -242,7 +242,8 @@ def compare_with_base(
     job: Job, base: str, results: Sequence[tuple[Toolchain, CheckResult]]
 ) -> list[tuple[Toolchain, CheckResult]]:
     """`results` of the present files, each with those of its failing tests that also fail on the files of the tree
-    `base`, which the changes build on. Nothing runs if no test failed. The present files are there again afterwards."""
+    `base`, which the changes build on. Nothing runs if no test failed. The present files are there again afterwards.
+    What cannot be run on the other files is not known."""
     if not any(check.failed or check.errors for _, check in results):
         return list(results)
     job.say("Do these tests also fail without the changes?")
@@ -254,12 +255,15 @@ def compare_with_base(
             return [
                 (tool, replace(check, failed_before=_find_failing(job, tool, check.failing))) for tool, check in results
             ]
+    except FlowError as error:  # the present files are restored below, and an error in that is not caught
+        job.say(error.message)
+        return list(results)
     finally:
         restore_tree(job, present_tree)
 
 
 def _find_failing(job: Job, tool: Toolchain, tests: Sequence[str]) -> tuple[str, ...] | None:
-    """Those of `tests` that fail on the present files; None if that cannot be found out cheaply."""
+    """Those of `tests` that fail on the present files; None if that cannot be found out cheaply. Raises `FlowError`."""
     if not tests:
         return ()
     if not tool.runs_single_tests or len(tests) > MAX_COMPARED_TESTS:
@@ -267,11 +271,7 @@ def _find_failing(job: Job, tool: Toolchain, tests: Sequence[str]) -> tuple[str,
     existing = tool.existing_tests(tests)
     if not existing:
         return ()
-    try:
-        failing = run_tests(job, tool, existing, quiet=True).failing
-    except CannotRun as error:
-        job.say(error.message)
-        return None
+    failing = run_tests(job, tool, existing, quiet=True).failing
     return tuple(test for test in tests if test in failing)
 
 
