@@ -29,7 +29,7 @@ class SmallApp(App[None]):
         yield Input()
 
 
-class ClientEnd:
+class StandInClient:
     """The client's end of the connection."""
 
     def __init__(self, connection: socket.socket) -> None:
@@ -53,7 +53,7 @@ class ClientEnd:
 
 
 @asynccontextmanager
-async def running_app(environment: dict[str, str]) -> AsyncIterator[tuple[SmallApp, Terminal, ClientEnd]]:
+async def running_app(environment: dict[str, str]) -> AsyncIterator[tuple[SmallApp, Terminal, StandInClient]]:
     """An app that has drawn its first frame."""
     ours, theirs = socket.socketpair()
     for end in (ours, theirs):
@@ -64,31 +64,31 @@ async def running_app(environment: dict[str, str]) -> AsyncIterator[tuple[SmallA
     with theirs:
         await asyncio.get_running_loop().connect_accepted_socket(lambda: terminal, ours)
         running = asyncio.create_task(app.run_async())
-        client_end = ClientEnd(theirs)
-        await client_end.read(until=b"hello")
-        yield app, terminal, client_end
+        client = StandInClient(theirs)
+        await client.read(until=b"hello")
+        yield app, terminal, client
         app.exit()
         await running
         await terminal.end_client(protocol.ClientEnd())
 
 
 async def test_what_is_typed_pasted_and_resized_arrives() -> None:
-    async with running_app({"TERM": "xterm", "COLORTERM": "truecolor"}) as (app, _, client_end):
-        client_end.send(protocol.INPUT, b"a\xc3")
-        client_end.send(protocol.INPUT, b"\xbc\x1b[200~b\nc\x1b[201~")
+    async with running_app({"TERM": "xterm", "COLORTERM": "truecolor"}) as (app, _, client):
+        client.send(protocol.INPUT, b"a\xc3")
+        client.send(protocol.INPUT, b"\xbc\x1b[200~b\nc\x1b[201~")
         while app.query_one(Input).value != "aüb":
             await asyncio.sleep(0.01)
-        client_end.send(protocol.SIZE, b"[60, 20]")
+        client.send(protocol.SIZE, b"[60, 20]")
         while app.size != (60, 20):
             await asyncio.sleep(0.01)
-        client_end.send(protocol.TERMINAL_IS_FREE, b"[50, 15]")
-        await client_end.read(until=b"\x1b[?1049h", kind=protocol.TAKE_TERMINAL)
-        await client_end.read(until=b"hello")
+        client.send(protocol.TERMINAL_IS_FREE, b"[50, 15]")
+        await client.read(until=b"\x1b[?1049h", kind=protocol.TAKE_TERMINAL)
+        await client.read(until=b"hello")
         assert app.size == (50, 15)
 
 
 async def test_f12_waits_for_no_other_key() -> None:
-    async with running_app({"TERM": "xterm"}) as (app, terminal, client_end):
+    async with running_app({"TERM": "xterm"}) as (app, terminal, client):
         typed_before: list[str] = []
         stopped = asyncio.Event()
 
@@ -97,7 +97,7 @@ async def test_f12_waits_for_no_other_key() -> None:
             stopped.set()
 
         terminal.on_stop_key = stop
-        client_end.send(protocol.INPUT, 500 * b"a" + b"\x1b[24~")
+        client.send(protocol.INPUT, 500 * b"a" + b"\x1b[24~")
         await asyncio.wait_for(stopped.wait(), 20)
         assert len(typed_before[0]) < 500
 
@@ -118,12 +118,12 @@ async def test_a_size_that_no_terminal_has_is_bounded_or_ends_the_connection(
 
 
 async def test_a_client_that_reads_nothing_delays_nothing_and_gets_the_whole_screen_later() -> None:
-    async with running_app({"TERM": "xterm"}) as (_, terminal, client_end):
+    async with running_app({"TERM": "xterm"}) as (_, terminal, client):
         for _ in range(40):
             terminal.draw("#" * 100_000)
         assert terminal._transport is not None
         assert terminal._transport.get_write_buffer_size() < MAX_QUEUED_BYTES + 200_000
-        assert len(await client_end.read(until=b"hello")) < 2_000_000
+        assert len(await client.read(until=b"hello")) < 2_000_000
 
 
 @pytest.mark.parametrize(

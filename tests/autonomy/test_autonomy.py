@@ -10,9 +10,7 @@ from typing import Any
 import pytest
 
 from engine.autonomy.autonomy import CARDS, Autonomy
-from engine.autonomy.state import (
-    AutonomyState,
-)
+from engine.autonomy.state import AutonomyState
 from engine.clock import FakeClock
 from engine.config import Settings
 from engine.model import Hold, RailVerdict, Verdict
@@ -20,21 +18,21 @@ from engine.storage.database import Database
 
 
 class StandInKillSwitch:
-    """Holds as a test says they are."""
+    """A kill switch with the holds that a test sets."""
 
     def __init__(self) -> None:
-        self.now: list[Hold] = []
+        self.present: list[Hold] = []
         self.enabled = True
-        self.by_hand = False
+        self.resumed_by_operator = False
 
     def was_resumed_by_operator(self) -> bool:
-        return self.by_hand
+        return self.resumed_by_operator
 
     def holds(self) -> list[Hold]:
-        return self.now
+        return self.present
 
     def current_verdict(self, *, by_operator: bool = False) -> RailVerdict:
-        words = [hold.word for hold in self.now if not (by_operator and hold.word == "pause")]
+        words = [hold.word for hold in self.present if not (by_operator and hold.word == "pause")]
         stopped = words or not self.enabled
         return RailVerdict("kill", Verdict.BLOCK if stopped else Verdict.ALLOW, "", words[0] if words else "config")
 
@@ -49,39 +47,39 @@ class MutableSettings:
 
 
 @pytest.fixture
-def holds() -> StandInKillSwitch:
+def kill_switch() -> StandInKillSwitch:
     return StandInKillSwitch()
 
 
 @pytest.fixture
-def make_autonomy(database: Database, clock: FakeClock, holds: StandInKillSwitch) -> Callable[..., Autonomy]:
+def make_autonomy(database: Database, clock: FakeClock, kill_switch: StandInKillSwitch) -> Callable[..., Autonomy]:
     def build(card_cycle: Callable[[], object] = lambda: None, **settings: Any) -> Autonomy:
         chosen = MutableSettings(Settings(autonomous_mode_enabled=True, **settings))
-        return Autonomy(database, chosen, clock, kill_switch=holds, runs=SimpleNamespace(predict=card_cycle))
+        return Autonomy(database, chosen, clock, kill_switch=kill_switch, runs=SimpleNamespace(predict=card_cycle))
 
     return build
 
 
 def test_holds_pause_or_disable_and_the_state_survives_a_restart(
-    make_autonomy: Callable[..., Autonomy], holds: StandInKillSwitch, clock: FakeClock
+    make_autonomy: Callable[..., Autonomy], kill_switch: StandInKillSwitch, clock: FakeClock
 ) -> None:
     autonomy = make_autonomy()
     autonomy.state()
     until = clock.now() + timedelta(hours=2)
-    holds.now = [Hold("pause", "3 rejections in a row", clock.now(), until)]
+    kill_switch.present = [Hold("pause", "3 rejections in a row", clock.now(), until)]
     paused = autonomy.state()
     assert (paused.state, paused.cause, paused.next_change) == (AutonomyState.PAUSED, "3 rejections in a row", until)
     again = make_autonomy()
     assert again.state() == paused
-    holds.now, holds.by_hand = [], True
+    kill_switch.present, kill_switch.resumed_by_operator = [], True
     assert again.state().cause == "resumed by you"
-    holds.now = [Hold("pause", "cost: the day's cap", clock.now(), until)]
+    kill_switch.present = [Hold("pause", "cost: the day's cap", clock.now(), until)]
     assert again.state().cause == "cost cap reached"
     clock.advance(timedelta(hours=2))
-    holds.now, holds.by_hand = [], False
+    kill_switch.present, kill_switch.resumed_by_operator = [], False
     again.note_activity("key")
     assert again.state().cause == "2 h passed"
-    holds.enabled = False
+    kill_switch.enabled = False
     assert again.state().state is AutonomyState.DISABLED
 
 
@@ -99,7 +97,7 @@ def test_do_not_disturb_is_quiet_until_its_time(make_autonomy: Callable[..., Aut
 
 
 def test_cards_are_made_only_while_the_operator_is_active(
-    make_autonomy: Callable[..., Autonomy], clock: FakeClock, holds: StandInKillSwitch
+    make_autonomy: Callable[..., Autonomy], clock: FakeClock, kill_switch: StandInKillSwitch
 ) -> None:
     cycles: list[int] = []
     autonomy = make_autonomy(lambda: cycles.append(1))
@@ -109,25 +107,25 @@ def test_cards_are_made_only_while_the_operator_is_active(
     assert not autonomy.schedule.run(CARDS)
     assert autonomy.next_cycle() is None
     autonomy.note_activity("key")
-    holds.now = [Hold("stop", "F12", clock.now())]
+    kill_switch.present = [Hold("stop", "F12", clock.now())]
     assert not autonomy.schedule.run(CARDS)
     assert len(cycles) == 1
 
 
 def test_the_next_change_is_known_only_where_time_alone_brings_it(
-    make_autonomy: Callable[..., Autonomy], clock: FakeClock, holds: StandInKillSwitch
+    make_autonomy: Callable[..., Autonomy], clock: FakeClock, kill_switch: StandInKillSwitch
 ) -> None:
     autonomy, now = make_autonomy(), clock.now()
     pause = Hold("pause", "test", now, now + timedelta(hours=2))
     assert autonomy.state().next_change == now + timedelta(minutes=30), "silence grows"
-    holds.now = [pause]
+    kill_switch.present = [pause]
     assert autonomy.state().next_change == pause.until
-    holds.now = [Hold("month", "test", now), pause]
+    kill_switch.present = [Hold("month", "test", now), pause]
     assert autonomy.state().next_change is None, "a month stop outlasts the pause"
-    holds.now = [Hold("stop", "F12", now), pause]
+    kill_switch.present = [Hold("stop", "F12", now), pause]
     assert autonomy.state().next_change is None
-    holds.now, holds.enabled = [], False
+    kill_switch.present, kill_switch.enabled = [], False
     assert (autonomy.state().state, autonomy.state().next_change) == (AutonomyState.DISABLED, None)
-    holds.enabled = True
+    kill_switch.enabled = True
     clock.advance(timedelta(minutes=30))
     assert (autonomy.state().state, autonomy.state().next_change) == (AutonomyState.PRIMING, None)

@@ -27,73 +27,83 @@ from tests.benchmarks.recall_measuring import open_memory_with, share
 from tests.benchmarks.recall_sets import NOW, Conversation, locomo, work
 
 UNRELATED = Path(__file__).with_name("unrelated_questions.txt").read_text(encoding="utf-8").splitlines()
-ASKED = 40
-"""So many of a memory's own questions are asked, and of those about the others."""
+QUESTIONS_PER_MEMORY = 40
+"""Maximum number of its own questions that a memory and the others are asked."""
 
-NOTHING = 0.9
-"""The share of unrelated questions for which nothing is found, at least."""
+MIN_FOUND_NOTHING = 0.9
+"""Minimum share of unrelated questions for which nothing is found."""
 
-LOST = 0.01
-"""Recall@10 that the limit may take from the sets that the ranking was made with."""
+MAX_RECALL_LOST = 0.01
+"""Maximum recall@10 that the threshold may take from the sets that the ranking was made with."""
+
+FORMER_MIN_MEANING = 0.25
+"""The minimum of the feature "meaning" by the former threshold, a squared L2 of 1.5."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What one question found: the refs with the limit, best first, those without it, and whether the limit of before
-    would have let anything through."""
+    """What one question found: the refs with the threshold, best first, those without it, and whether anything passes
+    the former threshold."""
 
-    with_limit: tuple[str, ...]
-    without_limit: tuple[str, ...]
-    before: bool
+    with_threshold: tuple[str, ...]
+    without_threshold: tuple[str, ...]
+    passes_former: bool
 
 
-def ask(port: MemoryService, text: str) -> Answer:
-    candidates, _, _ = port.search.collect_candidates(RecallQuery(text, k=10), NOW, 60.0)
+def ask(memory: MemoryService, text: str) -> Answer:
+    candidates, _, _ = memory.search.collect_candidates(RecallQuery(text, k=10), NOW, 60.0)
     seqs = [row.seq for row in candidates.rows]
     if not seqs:
         return Answer((), (), False)
-    features, memories = candidates.features, port.store.by_seq(seqs)
+    features, memories = candidates.features, memory.store.by_seq(seqs)
     refs = [memories[seq].ref for seq in seqs]
     scores = sum(weight.weight * features[weight.feature] for weight in WEIGHTS)
-    unlimited = tuple(refs[index] for index in np.argsort(-np.asarray(scores), kind="stable")[:10])
-    before = (features["meaning"] >= 0.25) | (features["coverage"] > 0)
-    return Answer(tuple(refs[match.index] for match in rank(candidates, limit=10)), unlimited, bool(before.any()))
+    all_refs = tuple(refs[index] for index in np.argsort(-np.asarray(scores), kind="stable")[:10])
+    passes_former = (features["meaning"] >= FORMER_MIN_MEANING) | (features["coverage"] > 0)
+    return Answer(tuple(refs[match.index] for match in rank(candidates, limit=10)), all_refs, bool(passes_former.any()))
 
 
 def shares_without_answer(answers: Sequence[Answer]) -> tuple[float, float]:
-    """The share that found nothing, with the limit and with the one of before."""
-    with_limit, with_former = zip(*((not answer.with_limit, not answer.before) for answer in answers), strict=True)
-    return float(np.mean(with_limit)), float(np.mean(with_former))
+    """The share that found nothing, with the threshold and with the former one."""
+    nothing_found, nothing_found_formerly = zip(
+        *((not answer.with_threshold, not answer.passes_former) for answer in answers), strict=True
+    )
+    return float(np.mean(nothing_found)), float(np.mean(nothing_found_formerly))
 
 
 def test_unrelated_questions_find_nothing(tmp_path: Path) -> None:
-    memories: list[Conversation] = [work(), documents(count=50)]
+    conversations: list[Conversation] = [work(), documents(count=50)]
     if folder := os.environ.get("CLAWPY_DATA"):
-        memories += locomo(Path(folder) / "locomo.json")[1:2]
+        conversations += locomo(Path(folder) / "locomo.json")[1:2]
     chance = random.Random(3)
-    own = {memory.name: chance.sample(memory.questions, min(ASKED, len(memory.questions))) for memory in memories}
+    own = {
+        conversation.name: chance.sample(conversation.questions, min(QUESTIONS_PER_MEMORY, len(conversation.questions)))
+        for conversation in conversations
+    }
     print(f"\nlimit {MIN_RELEVANCE}; in brackets: the former limit")
     print(f"{'memory':<20}{'nothing for':>14}{'of others':>16}{'recall@10 of its own':>24}")
     nothing_found, lost = [], []
-    for memory in memories:
-        with open_memory_with(memory.turns, tmp_path / memory.name) as port:
-            everyday = [ask(port, text) for text in UNRELATED]
+    for conversation in conversations:
+        with open_memory_with(conversation.turns, tmp_path / conversation.name) as memory:
+            everyday = [ask(memory, text) for text in UNRELATED]
             others = [
-                ask(port, question.text)
+                ask(memory, question.text)
                 for name, questions in own.items()
-                if name != memory.name
+                if name != conversation.name
                 for question in questions
             ]
-            answers = [(ask(port, question.text), question.evidence) for question in own[memory.name]]
-        with_limit = float(np.mean([share(answer.with_limit, evidence, 10) for answer, evidence in answers]))
-        without = float(np.mean([share(answer.without_limit, evidence, 10) for answer, evidence in answers]))
+            answers = [(ask(memory, question.text), question.evidence) for question in own[conversation.name]]
+        with_threshold = float(np.mean([share(answer.with_threshold, evidence, 10) for answer, evidence in answers]))
+        without_threshold = float(
+            np.mean([share(answer.without_threshold, evidence, 10) for answer, evidence in answers])
+        )
         nothing_found.append(shares_without_answer(everyday)[0])
-        lost += [without - with_limit] if memory.name != "work on a project" else []
+        lost += [without_threshold - with_threshold] if conversation.name != "work on a project" else []
         cells = [
-            f"{with_limit_share:.2f} ({former_share:.2f})"
-            for with_limit_share, former_share in (shares_without_answer(everyday), shares_without_answer(others))
+            f"{threshold_share:.2f} ({former_share:.2f})"
+            for threshold_share, former_share in (shares_without_answer(everyday), shares_without_answer(others))
         ]
-        print(f"{memory.name:<20}{cells[0]:>14}{cells[1]:>16}{with_limit:>14.3f} ({without:.3f})")
+        print(f"{conversation.name:<20}{cells[0]:>14}{cells[1]:>16}{with_threshold:>14.3f} ({without_threshold:.3f})")
     print(f"nothing for unrelated questions: {np.mean(nothing_found):.3f}; recall@10 lost: {np.mean(lost):.3f}")
-    assert np.mean(nothing_found) >= NOTHING
-    assert np.mean(lost) <= LOST
+    assert np.mean(nothing_found) >= MIN_FOUND_NOTHING
+    assert np.mean(lost) <= MAX_RECALL_LOST

@@ -64,7 +64,7 @@ from tests.console.stand_in_data import (
 )
 from tests.console.stand_in_figures import Figures, Safety, Training
 from tests.console.stand_in_learning import Adaptation, Learnings
-from tests.console.stand_in_memory import Files, Recalling, Remembering
+from tests.console.stand_in_memory import StandInAgentFiles, StandInMemory, StandInRecallPart
 from tests.console.stand_in_service import StandInService
 
 
@@ -335,11 +335,11 @@ class StandIn:
         self.calls = Calls(self)
         self.channel_setup = ChannelSetup(self)
         self.flows = FlowRegistry(FLOWS, list)
-        self.agent_files = Files(self)
-        self.memory: Any = Remembering(self)
+        self.agent_files = StandInAgentFiles(self)
+        self.memory: Any = StandInMemory(self)
         self.knowledge = self.memory
         self.layers = self.memory.layers
-        self.recall_part = Recalling(self)
+        self.recall_part = StandInRecallPart(self)
         self.adaptation = Adaptation(self)
         self.learnings = Learnings(self)
         self.learnings_wait = False  # whether candidates and learnings are in the queue

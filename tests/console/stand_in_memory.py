@@ -6,7 +6,7 @@ import dataclasses
 from datetime import timedelta
 from pathlib import PurePosixPath
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from engine.model import (
     AgentFile,
@@ -37,13 +37,10 @@ from engine.model import (
 from tests.console.stand_in_data import TABLES, read_values
 from tests.console.stand_in_service import StandInService
 
-if TYPE_CHECKING:
-    pass
-
 AGENTS = PurePosixPath("/home/ada/.local/share/clawpy/agents")
 
 
-class Files(StandInService):
+class StandInAgentFiles(StandInService):
     def fill(self) -> None:
         self.folder = AGENTS
         self.all = {tuple(path.split("/")): text for path, text in TABLES["agent_files"].items()}
@@ -67,7 +64,7 @@ class Files(StandInService):
         return self._file(agent, name)
 
 
-class Remembering(StandInService):
+class StandInMemory(StandInService):
     """The services `engine.memory` and `engine.knowledge`."""
 
     def fill(self) -> None:
@@ -164,7 +161,7 @@ def recalled(memory: Memory, score: float) -> RecallMatch:
     )  # fmt: skip
 
 
-class Recalling(StandInService):
+class StandInRecallPart(StandInService):
     """The service `recall_part`."""
 
     def preview(self, request: PromptRequest) -> Injection:

@@ -13,18 +13,19 @@ from engine.model.adaptation import FixTemplate
 from engine.prediction.kinds import FIX_BY_AGENT
 from tests.situations.conftest import SHOP, TESTS, Situation
 
-# A test was green before the last commit and is red after it.
-
-
 pytestmark = pytest.mark.long
 
 TEST = "tests/test_cart.py::test_total"
+RIGHT_TOTAL = "def total(prices):\n    return sum(prices)\n"
+WRONG_TOTAL = "def total(prices):\n    return max(prices)\n"
+
+# A test was green before the last commit and is red after it.
 
 
 def test_the_last_commit_broke_a_test(monday: Situation) -> None:
     monday.commit_shop()
     monday.record_test_run()
-    culprit = monday.commit("Faster cart", {"cart.py": "def total(prices):\n    return max(prices)\n"}, days_ago=0.01)
+    culprit = monday.commit("Faster cart", {"cart.py": WRONG_TOTAL}, days_ago=0.01)
     monday.record_test_run(TEST, passed=0)
 
     first = monday.first("bisect", Tier.BROKEN)
@@ -40,7 +41,7 @@ def test_the_last_commit_broke_a_test(monday: Situation) -> None:
 def test_the_commit_that_broke_a_test_is_reverted(monday: Situation) -> None:
     monday.commit_shop()
     monday.run_tests()
-    monday.commit("Faster cart", {"cart.py": "def total(prices):\n    return max(prices)\n"}, days_ago=0.02)
+    monday.commit("Faster cart", {"cart.py": WRONG_TOTAL}, days_ago=0.02)
     monday.commit("Describe it", {"README.md": "# Shop\n"}, days_ago=0.01)
     monday.run_tests()
     blamed = monday.approve(monday.first("bisect"))
@@ -63,7 +64,7 @@ def test_the_commit_that_broke_a_test_is_reverted(monday: Situation) -> None:
 def test_a_revert_of_a_commit_that_others_built_on_conflicts(monday: Situation) -> None:
     monday.commit_shop()
     monday.run_tests()
-    monday.commit("Faster cart", {"cart.py": "def total(prices):\n    return max(prices)\n"}, days_ago=0.02)
+    monday.commit("Faster cart", {"cart.py": WRONG_TOTAL}, days_ago=0.02)
     monday.commit("Whole numbers", {"cart.py": "def total(prices):\n    return int(max(prices))\n"}, days_ago=0.01)
     monday.run_tests()
     monday.approve(monday.first("bisect"))
@@ -77,7 +78,7 @@ def test_a_revert_of_a_commit_that_others_built_on_conflicts(monday: Situation) 
 def test_a_repository_without_tags_or_earlier_runs_is_searched_from_the_commit_of_the_test(monday: Situation) -> None:
     written = monday.commit_shop()
     monday.commit("Describe it", {"README.md": "# Shop\n"}, days_ago=3)
-    culprit = monday.commit("Faster cart", {"cart.py": "def total(prices):\n    return max(prices)\n"}, days_ago=2)
+    culprit = monday.commit("Faster cart", {"cart.py": WRONG_TOTAL}, days_ago=2)
     monday.commit("Praise it", {"README.md": "# The shop\n"}, days_ago=1)
     monday.run_tests()
 
@@ -127,7 +128,6 @@ def test_a_test_that_passes_alone_is_named(monday: Situation) -> None:
     assert done.summary.endswith("tests/test_cart.py::test_b passes alone"), done.summary
 
 
-@pytest.mark.long
 def test_a_test_that_failed_in_the_whole_suite_and_alone_leads_to_neither_again(monday: Situation) -> None:
     monday.commit_shop()
     monday.commit(
@@ -142,16 +142,11 @@ def test_a_test_that_failed_in_the_whole_suite_and_alone_leads_to_neither_again(
 # Tests passed, a change of ours was landed, and they fail since.
 
 
-GOOD = "def total(prices):\n    return sum(prices)\n"
-
-
 def land_breaking_revert(monday: Situation) -> str:
     """A revert that breaks the test is landed; its change set."""
     monday.commit_shop()
-    monday.commit(
-        "Slow", {"cart.py": "def total(prices):\n    return max(prices)\n", "tests/test_cart.py": "\n"}, days_ago=5
-    )
-    right = monday.commit("Right total", {"cart.py": GOOD}, days_ago=4)
+    monday.commit("Slow", {"cart.py": WRONG_TOTAL, "tests/test_cart.py": "\n"}, days_ago=5)
+    right = monday.commit("Right total", {"cart.py": RIGHT_TOTAL}, days_ago=4)
     monday.commit(
         "Test",
         {"tests/test_cart.py": "def test_total():\n    from cart import total\n    assert total([1, 2]) == 3\n"},
@@ -176,7 +171,7 @@ def test_a_landing_that_broke_a_test_is_undone(monday: Situation) -> None:
     assert first.assignment.prompt.endswith("which broke `test_total`")
     done = monday.approve(first)
     assert done.summary.endswith("is undone: 1 file restored")
-    assert (monday.path / "cart.py").read_text() == GOOD
+    assert (monday.path / "cart.py").read_text() == RIGHT_TOTAL
     assert monday.engine.changes.get(change).state is ChangeState.UNDONE
     assert done.next_step == "rerun_failing"
     monday.first("rerun_failing")
@@ -194,7 +189,6 @@ def test_a_landing_that_was_edited_since_is_no_card(monday: Situation) -> None:
 # A test was red, a change of ours turned it green, and later it fails in the same way again.
 
 
-SUM = "def total(prices):\n    return sum(prices)\n"
 WRONG_SUM = "def total(prices):\n    return sum(prices) / len([])\n"
 
 
@@ -231,7 +225,7 @@ def test_a_known_fix_is_offered_and_its_landing_confirms_it(monday: Situation) -
     assert done.summary.startswith(f"The fix applies and {TEST} passes")
     assert "len([])" in (monday.path / "cart.py").read_text(), "nothing is landed yet"
     monday.land(done)
-    assert (monday.path / "cart.py").read_text() == f"# With a discount.\n\n\n{SUM}"
+    assert (monday.path / "cart.py").read_text() == f"# With a discount.\n\n\n{RIGHT_TOTAL}"
 
     monday.engine.adaptation.run_round()
     (fix,) = monday.engine.adaptation.candidates()
@@ -274,7 +268,6 @@ def test_a_fix_that_does_not_help_says_so(monday: Situation) -> None:
 
 
 AGENT = Path(__file__).parents[1] / "support" / "acp_agent.py"
-WRONG_TOTAL = "def total(prices):\n    return max(prices)\n"
 
 
 def assign_coding_agent(monday: Situation) -> None:
@@ -296,7 +289,7 @@ def test_an_agent_is_offered_failing_tests(monday: Situation) -> None:
     assert card.assignment.runner == "acp:helper"
     assert card.reasoning.startswith("helper can do what no flow can: 1 of 1 test failed"), card.reasoning
 
-    monday.write("cart.py", "def total(prices):\n    return sum(prices)\n", days_ago=-0.01)
+    monday.write("cart.py", RIGHT_TOTAL, days_ago=-0.01)
     assert FIX_BY_AGENT not in monday.kinds(), "somebody is at it"
 
 
@@ -385,7 +378,7 @@ def test_an_agent_is_offered_the_test_that_a_commit_broke(monday: Situation) -> 
     monday.commit_shop()
     monday.record_test_run()
     monday.commit("Faster", {"cart.py": WRONG_TOTAL}, days_ago=0.01)
-    monday.record_test_run("tests/test_cart.py::test_total", passed=0)
+    monday.record_test_run(TEST, passed=0)
     first = monday.first("bisect")
     monday.approve(first)
     assert monday.card(FIX_BY_AGENT).assignment.prompt.startswith("Make `tests/test_cart.py::test_total` pass")

@@ -185,7 +185,12 @@ def test_the_key_appears_nowhere(alone: ModelWorld, tmp_path: Path, caplog: pyte
     )
     with alone.opened() as engine:
         session = alone.start()
-        wait_until(lambda: (alone.pass_pause(session), len(alone.server.requests) >= 3)[1])
+
+        def third_request_arrived() -> bool:
+            alone.pass_pause(session)
+            return len(alone.server.requests) >= 3
+
+        wait_until(third_request_arrived)
         for process in [psutil.Process(), *alone.started_hosts()]:
             assert KEY not in " ".join(process.cmdline())
         (host,) = alone.started_hosts()
@@ -210,7 +215,7 @@ def test_the_key_appears_nowhere(alone: ModelWorld, tmp_path: Path, caplog: pyte
 
 
 def test_hosts_are_asked_only_over_their_pipe(server: ModelServer, warm: ModelHost) -> None:
-    """It listens nowhere and holds no file of the engine's but the pipe."""
+    """It listens nowhere, and leads a process group of its own."""
     warm.running()
     process = psutil.Process(warm.pid)
     assert [connection for connection in process.net_connections() if connection.status == psutil.CONN_LISTEN] == []

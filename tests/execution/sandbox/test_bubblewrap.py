@@ -17,9 +17,7 @@ from engine.model import RunnerInfo
 from tests.execution.session_world import MakeWorld, World, run_python
 from tests.support.helpers import make_program, wait_until
 
-needs_bubblewrap = pytest.mark.skipif(
-    not find_best_sandbox().confines, reason="bubblewrap does not work on this machine"
-)
+pytestmark = pytest.mark.skipif(not find_best_sandbox().confines, reason="bubblewrap does not work on this machine")
 
 
 @pytest.fixture
@@ -27,7 +25,6 @@ def world(make_world: MakeWorld) -> World:
     return make_world(sandbox=find_best_sandbox())
 
 
-@needs_bubblewrap
 def test_a_stop_sends_sigterm_to_the_command_in_the_sandbox(world: World) -> None:
     script = (
         "import os,signal,sys,time\n"
@@ -49,7 +46,6 @@ def test_a_stop_sends_sigterm_to_the_command_in_the_sandbox(world: World) -> Non
     assert has_tidied_up == [True]
 
 
-@needs_bubblewrap
 def test_commands_with_network_reach_the_gate_and_nothing_of_this_machine(
     make_world: MakeWorld, tmp_path: Path
 ) -> None:
@@ -74,7 +70,6 @@ except OSError: print("no gate")
     assert find_best_sandbox().describe(network=True) == "bubblewrap, with network"
 
 
-@needs_bubblewrap
 def test_an_installation_under_tmp_is_readable_and_not_writable(tmp_path: Path) -> None:
     """A checkout under /tmp has its interpreter there too; the rest of /tmp stays out of sight."""
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:
@@ -93,7 +88,6 @@ def test_an_installation_under_tmp_is_readable_and_not_writable(tmp_path: Path) 
     assert "Read-only" in completed.stderr
 
 
-@needs_bubblewrap
 def test_the_row_of_a_session_names_the_hosts_of_its_runner(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     info = RunnerInfo(available=True, hosts=("api.example.com",))
     monkeypatch.setattr(world.runner, "check", lambda assignment: info)

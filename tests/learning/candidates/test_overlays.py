@@ -1,4 +1,5 @@
-"""Overlays: where they apply, which effects are valid, how they are previewed and forgotten."""
+"""Overlays: where they apply, what repairs and routing hints they give, their lift and trials, and how fragments stand
+in prompts and are forgotten."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cards about the history: the working day, releases, meetings, work that waits."""
+"""Templates about the history: which commits only release, when a working day begins, and how a meeting is prepared."""
 
 from __future__ import annotations
 
@@ -9,9 +9,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from engine.prediction.signals import (
-    Meeting,
-)
+from engine.prediction.signals import Meeting
 from engine.prediction.templates.history import PREPARATION_TIME, ROUTINE, day_begin, prepare_meeting
 from tests.conftest import Repository
 from tests.prediction.sensing import NOW, World, dated_commit
