@@ -20,6 +20,9 @@ MAX_KEY_LENGTH = 4_096
 PRIVATE_KEY_LINES = 200
 """Maximum number of lines after the beginning of a private key that may belong to it."""
 
+_UNKNOWN_WIDTH = MAX_KEY_LENGTH
+"""The width before the first line of a key was seen: longer than any line."""
+
 _KEY_BEGINS = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY(?: BLOCK)?-----")
 _KEY_ENDS = re.compile(r"-----END [A-Z ]*PRIVATE KEY(?: BLOCK)?-----")
 
@@ -113,9 +116,9 @@ class Redactor:
         values = sorted(
             (secret for secret in self._secrets() if len(secret) >= MIN_SECRET_LENGTH), key=len, reverse=True
         )
-        if not self._key.open and _harmless("\n".join(lines), values):
+        if not self._key.open and _is_harmless("\n".join(lines), values):
             return lines
-        return [CUT if self._key.has(line) else _line(line, values) for line in lines]
+        return [CUT if self._key.has(line) else _redact_line(line, values) for line in lines]
 
 
 class _PrivateKey:
@@ -135,7 +138,7 @@ class _PrivateKey:
     def has(self, line: str) -> bool:
         """Whether the next line belongs to a private key."""
         if _KEY_BEGINS.search(line):
-            self._begin(MAX_KEY_LENGTH)
+            self._begin(_UNKNOWN_WIDTH)
         elif _KEY_WITHOUT_BEGIN.search(line):
             self._begin(_width(line))
         elif not self._remaining:
@@ -152,11 +155,11 @@ class _PrivateKey:
         self._remaining, self._width = PRIVATE_KEY_LINES, width
 
     def _continues(self, line: str) -> bool:
-        if self._width == MAX_KEY_LENGTH and (not line.strip() or _KEY_HEADER.match(line)):
+        if self._width == _UNKNOWN_WIDTH and (not line.strip() or _KEY_HEADER.match(line)):
             return bool(line.strip())
         width = _width(line)
         belongs = 0 < width <= self._width or width >= _FULL_WIDTH
-        last = width < self._width < MAX_KEY_LENGTH
+        last = width < self._width < _UNKNOWN_WIDTH
         self._width = width if belongs and not last else 0
         return belongs
 
@@ -174,23 +177,10 @@ def redact_json(value: Any, secrets: Collection[str] = (), *, kept: Collection[s
     if isinstance(value, str):
         return redact(value, secrets)
     if isinstance(value, list | tuple):
-        return [redact_json(one, secrets, kept=kept) for one in value]
+        return [redact_json(item, secrets, kept=kept) for item in value]
     if isinstance(value, dict):
-        return {name: one if name in kept else redact_json(one, secrets, kept=kept) for name, one in value.items()}
+        return {name: item if name in kept else redact_json(item, secrets, kept=kept) for name, item in value.items()}
     return value
-
-
-def parting(text: str, clean: Callable[[str], str], *, limit: int | None = None) -> int:
-    """The index at which the beginning of a growing text can be split off and shown, 0 for none. It is before a word,
-    at most `limit`, and `clean` gives the same for both parts as for the whole. The last three words stay with the
-    rest, because they may be an incomplete secret (`Authorization: Bearer …`)."""
-    words = [match.start() for match in _WORD_BEGINS.finditer(text)][:-2]
-    indexes = [index for index in words if limit is None or index <= limit][: -_MAX_INDEXES - 1 : -1]
-    if not indexes and len(text) > 2 * MAX_KEY_LENGTH:  # a word that is longer than any key
-        indexes = [MAX_KEY_LENGTH, MAX_KEY_LENGTH // 2]
-    whole = clean(text) if indexes else ""
-    nowhere = MAX_KEY_LENGTH if len(text) > 4 * MAX_KEY_LENGTH else 0
-    return next((index for index in indexes if clean(text[:index]) + clean(text[index:]) == whole), nowhere)
 
 
 _WORD_BEGINS = re.compile(r"(?<=\s)(?=\S)")
@@ -198,11 +188,26 @@ _WORD_BEGINS = re.compile(r"(?<=\s)(?=\S)")
 _MAX_INDEXES = 20
 """Maximum number of indexes that are tried."""
 
+
+def parting(text: str, clean: Callable[[str], str], *, limit: int | None = None) -> int:
+    """The index at which the beginning of a growing text can be split off and shown, 0 for none. It is before a word,
+    at most `limit`, and `clean` gives the same for both parts as for the whole. The last three words stay with the
+    rest, because they may be an incomplete secret (`Authorization: Bearer …`). A text so long that no key can fill it
+    is split after `MAX_KEY_LENGTH` characters if nothing else is found."""
+    words = [match.start() for match in _WORD_BEGINS.finditer(text)][:-2]
+    indexes = [index for index in words if limit is None or index <= limit][: -_MAX_INDEXES - 1 : -1]
+    if not indexes and len(text) > 2 * MAX_KEY_LENGTH:  # a word that is longer than any key
+        indexes = [MAX_KEY_LENGTH, MAX_KEY_LENGTH // 2]
+    whole = clean(text) if indexes else ""
+    fallback = MAX_KEY_LENGTH if len(text) > 4 * MAX_KEY_LENGTH else 0
+    return next((index for index in indexes if clean(text[:index]) + clean(text[index:]) == whole), fallback)
+
+
 _VALUE_WORDS = ("key", "secret", "token", "passw", "authorization", "://")
 """Every text with a match of `_NAMED`, `_BEARER` or `_IN_ADDRESS` contains one of these."""
 
 
-def _harmless(text: str, values: Iterable[str]) -> bool:
+def _is_harmless(text: str, values: Iterable[str]) -> bool:
     """Whether a text certainly contains no secret. A fast check, because output may have thousands of lines a
     second."""
     if "PRIVATE KEY" in text or any(value in text for value in values) or _SHAPES.search(text):
@@ -213,7 +218,7 @@ def _harmless(text: str, values: Iterable[str]) -> bool:
     return not any(word in lower for word in _VALUE_WORDS)
 
 
-def _line(text: str, values: Iterable[str]) -> str:
+def _redact_line(text: str, values: Iterable[str]) -> str:
     for secret in values:
         text = text.replace(secret, CUT)
     text = _SHAPES.sub(CUT, text)

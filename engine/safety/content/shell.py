@@ -21,12 +21,16 @@ class Simple:
 
     argv: list[str] = field(default_factory=list)
     quoted: list[bool] = field(default_factory=list)
+    """For each word of `argv`, whether a part of it was quoted."""
     stdin: str | None = None
     source: Simple | None = None
     """The command whose output is piped in."""
     redirects: list[tuple[str, str]] = field(default_factory=list)
+    """(operator, file)."""
     nested: list[str] = field(default_factory=list)
+    """The texts of `$(…)`, backticks and `<(…)`, to be parsed separately."""
     assigned: dict[str, str] = field(default_factory=dict)
+    """The variables set before the command, by name."""
     globs: set[str] = field(default_factory=set)
     """Words that the shell replaces by the names of matching files."""
 
@@ -89,8 +93,11 @@ class _Heredoc:
 
 
 class _Parser:
+    """Reads one text from left to right; `current` is the command that is being read."""
+
     def __init__(self, text: str) -> None:
         self.text = text.replace("\\\n", "")
+        self.case_end = self._find("case", 0) + len("case")
         self.position = 0
         self.commands: list[Simple] = []
         self.current = Simple()
@@ -131,7 +138,7 @@ class _Parser:
             self._end_command()
             self.current.source = upstream if upstream.argv or upstream.source else None
             return
-        if character == ")" and "case" in self.text[: self.position]:
+        if character == ")" and self.case_end <= self.position:
             self.current.globs.clear()  # a pattern of `case`
         self.position += 1
         self._end_command()
@@ -195,9 +202,9 @@ class _Parser:
             lines.append(line)
         return "\n".join(lines)
 
-    def _find(self, character: str, begin: int) -> int:
-        """The index of `character`, the length of the text if there is none."""
-        index = self.text.find(character, begin)
+    def _find(self, wanted: str, begin: int) -> int:
+        """The index of the text `wanted`, the length of the whole text if there is none."""
+        index = self.text.find(wanted, begin)
         return len(self.text) if index < 0 else index
 
     def _add_word(self) -> None:
