@@ -219,8 +219,6 @@ class SafetyScreen(ConsoleScreen):
         title = f"What may the engine do in {workspace_name(workspace)}?"
         self.app.ask(Question(title, AUTONOMY_ANSWERS, present=present), on_answer)
 
-    # Holds
-
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action == "allow_once":
             entry = self._blocked_entry
@@ -228,6 +226,8 @@ class SafetyScreen(ConsoleScreen):
                 entry and not entry.allowed_once and self.pane == "blocked" and safety_fields.content_block(entry)
             )
         return super().check_action(action, parameters)
+
+    # Holds
 
     def action_dnd(self) -> None:
         """Turn do-not-disturb on for two hours, or off."""

@@ -1,5 +1,5 @@
-"""Events about the engine: its start and end, its settings, gateway and faults, and the decisions of its rails
-(SPEC 3, 7, 10)."""
+"""Events about the engine: its start, end and state, settings, workspaces, gateway, notifications, deleted rows and
+faults; and what its rails decided: blocks, permits, loops, costs and holds (SPEC 3, 7, 10)."""
 
 from __future__ import annotations
 
@@ -171,6 +171,8 @@ class HoldPlaced(Event, topics="costs autonomy"):
 
 
 class HoldLifted(Event, topics="costs autonomy"):
+    """A hold ended. `subject` is its word (SPEC 3.7)."""
+
     reason: str
 
     def sentence(self) -> str:

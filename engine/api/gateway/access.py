@@ -232,7 +232,7 @@ def _no_token(keys: Keys, *, listening: bool) -> Refusal:
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
-def override(settings: GatewaySettings, options: Mapping[str, Any]) -> GatewaySettings:
+def apply_options(settings: GatewaySettings, options: Mapping[str, Any]) -> GatewaySettings:
     """The settings with the options of the command line. None keeps the setting. Raises `Refusal` `bad_address`."""
     changes = {name: value for name, value in options.items() if value is not None}
     try:

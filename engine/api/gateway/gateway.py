@@ -8,7 +8,15 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from engine.api.gateway.access import THIS_RUN, Access, ClientCounts, Limits, ListenAddress, listen_address, override
+from engine.api.gateway.access import (
+    THIS_RUN,
+    Access,
+    ClientCounts,
+    Limits,
+    ListenAddress,
+    apply_options,
+    listen_address,
+)
 from engine.config import GatewaySettings
 from engine.events import Event, GatewayClosed, GatewayOpened
 from engine.frozen import frozen
@@ -71,7 +79,7 @@ class Gateway:
         self._closed = False
 
     def open(self, *, in_file: bool = False, **options: Any) -> str:
-        """Listen, with `options` that override the settings (see `address.override`). Returns as `take_new_token`.
+        """Listen, with `options` that override the settings (see `access.apply_options`). Returns as `take_new_token`.
         `in_file` is the operator's consent to store a new token in a private file. If the operator opened the gateway
         before, it stays as it is.
 
@@ -82,7 +90,7 @@ class Gateway:
             has_options = any(value is not None for value in options.values())
             if self._server is None or (has_options and not self._is_pinned):
                 self.close()  # it was opened by the settings, which these options override
-                self._listen(override(self._engine.settings.current.gateway, options), in_file)
+                self._listen(apply_options(self._engine.settings.current.gateway, options), in_file)
                 self._is_pinned = True
             return self.take_new_token()
 

@@ -27,7 +27,6 @@ from engine.services import Services
 if TYPE_CHECKING:
     from engine.api.gateway.gateway import Gateway
     from engine.api.notify.notifications import Notifications
-    from engine.services import Services
 
 
 class ApiServices(Services):
@@ -47,9 +46,13 @@ class OfflineServices:
 
 Function = TypeVar("Function", bound=Callable[..., Document])
 Model = TypeVar("Model", bound=BaseModel)
+T = TypeVar("T")
 
 READ_ONLY_ACTIONS = frozenset({"list", "show", "get", "scopes", "status"})
 """Actions that only read, so they do not show that you are present."""
+
+SHOWN_TRANSCRIPT_LINES = 40
+"""Number of lines of a transcript that are shown by default."""
 
 
 def _accept_whole_float(value: Any) -> Any:
@@ -163,12 +166,6 @@ def describe_fault(fault: Mapping[str, Any]) -> str:
     no_object = fault["type"] == NOT_AN_OBJECT
     message = "it must be one JSON object" if no_object else str(fault["msg"]).removeprefix("Value error, ")
     return f"{where}: {message}" if where else message
-
-
-T = TypeVar("T")
-
-SHOWN_TRANSCRIPT_LINES = 40
-"""Number of lines of a transcript that are shown by default."""
 
 
 @frozen

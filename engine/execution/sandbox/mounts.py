@@ -96,7 +96,8 @@ def _depth(place: tuple[Path, MountKind]) -> int:
 
 
 def _is_needed(mount: Mount, enclosing: Mount | None, tmp: Path) -> bool:
-    """Whether a mount changes what is seen inside the mount that encloses it. Without that, nothing is seen there."""
+    """Whether a mount changes what is seen inside the mount that encloses it. Without an enclosing mount, nothing is
+    seen there."""
     if enclosing is None:
         return mount.kind is not MountKind.HIDDEN
     if mount.kind is MountKind.HIDDEN:
@@ -106,7 +107,8 @@ def _is_needed(mount: Mount, enclosing: Mount | None, tmp: Path) -> bool:
 
 
 def _pinned_mounts(mount: Mount, enclosing: Mount | None) -> Iterator[Mount]:
-    """Mounts for the folders between a writable place and a mount in it."""
+    """Mounts for the folders between a writable place and a mount in it, so that none of them can be renamed or
+    replaced."""
     if enclosing is not None and enclosing.kind is MountKind.WRITE:
         for between in reversed(mount.at.relative_to(enclosing.at).parents[:-1]):
             yield Mount(MountKind.WRITE, enclosing.at / between, enclosing.source / between)

@@ -16,10 +16,16 @@ from datetime import datetime
 
 from engine.events import LearningsExtracted
 from engine.learning.learnings.findings import (
+    CIRCLES,
     DISCARDED,
+    ERRED,
+    FAILED,
+    HEALED,
     IN_FLIGHT,
+    OVERLAP,
     PROSPECTIVE,
     UNDONE,
+    UNMENDED,
     Basis,
     Finding,
     Impact,
@@ -86,7 +92,7 @@ MAX_RISKS, MAX_ASSUMPTIONS = 8, 12
 MIN_ASSUMPTION_LENGTH, MAX_ASSUMPTION_LENGTH = 12, 300
 """Limits of the length of an assumption in characters."""
 
-_RISKY = ("healed/", "unmended/", "circles/", "failed/", "overlap/", DISCARDED, UNDONE, "erred/")
+_RISKY = (HEALED, UNMENDED, CIRCLES, FAILED, OVERLAP, DISCARDED, UNDONE, ERRED)
 _ASSUMES = re.compile(
     r"\bI(?:['’]m| am|['’]ll| will)? (?:assum(?:e|ed|ing)|presume|take it that|suppose that)\b"
     r"|\bassuming (?:that|the)\b|^(?:working )?assumptions?\s*:",

@@ -31,7 +31,9 @@ PROSPECTIVE, IN_FLIGHT, CORRECTIVE = "prospective", "in-flight", "corrective"
 
 ERRED, REFUSED = "erred/", "refused/"
 DISCARDED, UNDONE = "discarded/", "undone/"
-"""Prefixes of `about`: an error of a tool, a refusal by a rail, discarded changes and undone changes of a session."""
+HEALED, UNMENDED, CIRCLES, FAILED, OVERLAP = "healed/", "unmended/", "circles/", "failed/", "overlap/"
+"""Prefixes of `about`: an error of a tool, a refusal by a rail, discarded changes and undone changes of a session; a
+test that a session healed, could not mend, or left red again and again; a session that failed, and overlapping work."""
 
 
 @frozen

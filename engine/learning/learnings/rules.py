@@ -18,13 +18,18 @@ from dataclasses import replace
 from engine.frozen import frozen
 from engine.learning.learnings.findings import (
     ALIGNMENT,
+    CIRCLES,
     CORRECTIVE,
     DISCARDED,
     ERRED,
     ESCALATION,
+    FAILED,
+    HEALED,
     OBSERVATIONS,
+    OVERLAP,
     REFUSED,
     UNDONE,
+    UNMENDED,
     Basis,
     Finding,
     Impact,
@@ -69,20 +74,20 @@ class _TestFinding:
 
 _TEST_FINDINGS = {
     "ValidationHealed": _TestFinding(
-        "healed",
+        HEALED,
         "Run `{}` before handing over: changes here break it unnoticed.",
         CORRECTIVE,
         LearningType.PROCEDURAL,
         general="every change of the project can break it",
     ),
     "ValidationFailed": _TestFinding(
-        "unmended",
+        UNMENDED,
         "`{}` resists being fixed: look for the cause outside of the change.",
         CORRECTIVE,
         LearningType.DECLARATIVE,
     ),
     "RetryRepeated": _TestFinding(
-        "circles",
+        CIRCLES,
         "Another attempt of the same kind leaves `{}` red: change the approach after the first.",
         OBSERVATIONS,
         LearningType.PROCEDURAL,
@@ -121,7 +126,7 @@ def _read_failure(record: SessionRecord) -> list[Finding]:
     if not view.error or view.state not in (SessionState.FAILED, SessionState.BLOCKED):
         return []
     text = f"Such work ended without a result: {_shorten(view.error)}"
-    about = f"failed/{make_signature(view.error, view.cwd)}"
+    about = f"{FAILED}{make_signature(view.error, view.cwd)}"
     return [_make_task_finding(text, about, OBSERVATIONS, _measure_impact(record))]
 
 
@@ -146,7 +151,7 @@ def findings_of_entry(entry: LedgerEntry, record: SessionRecord) -> list[Finding
             template = "`{}` is changed by several pieces of work at once: see what waits before changing it."
             return [
                 _make_task_finding(
-                    template.format(file), f"overlap/{file}", OBSERVATIONS, impact, trust_of_names([file])
+                    template.format(file), f"{OVERLAP}{file}", OBSERVATIONS, impact, trust_of_names([file])
                 )
                 for file in files
             ]
@@ -171,7 +176,7 @@ def _read_tests(entry: LedgerEntry, spent: Impact) -> list[Finding]:
             rule.phase,
             rate_confidence(Basis.TESTS),
             rate_importance(impact),
-            f"{rule.about}/{test}",
+            f"{rule.about}{test}",
             trust=trust_of_names([test]),
             general=rule.general,
         )
@@ -235,6 +240,7 @@ def _read_statement(statement: Statement, record: SessionRecord) -> Finding:
 
 def _read_permission(request: PermissionRequest, record: SessionRecord) -> Iterator[Finding]:
     """The finding from the answer to a permission request, if a person gave it for this request."""
+    # "operator (perm_…, for this session)": it follows from an earlier answer
     if request.answer is None or request.by.startswith(NOBODY) or "(" in request.by:
         return
     title = _shorten(request.title)

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from engine.api.gateway.access import check_certificate, listen_address, override
+from engine.api.gateway.access import apply_options, check_certificate, listen_address
 from engine.api.gateway.api import build
 from engine.api.gateway.gateway import STOPPED, Gateway
 from engine.config import GatewaySettings
@@ -69,7 +69,7 @@ def test_unsafe_addresses_are_refused(settings: dict[str, Any], code: str) -> No
 @pytest.mark.parametrize("options", [{"port": 65536}, {"port": -1}, {"host": "nonsense"}, {"host": "127.0.0.1:80"}])
 def test_an_invalid_address_is_refused(options: dict[str, Any]) -> None:
     with pytest.raises(Refusal) as refused:
-        override(GatewaySettings(), options)
+        apply_options(GatewaySettings(), options)
     assert refused.value.code == "bad_address"
 
 

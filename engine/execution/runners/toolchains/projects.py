@@ -150,10 +150,10 @@ def find_packages(folder: Path) -> dict[str, tuple[PackageSetup, ...]]:
     """The package setups of each folder with a manifest, by its path from the top `folder` of a repository. This is
     faster than `find_projects`, which also searches for tests."""
     tracked, _ = _list_files(Git(folder))
-    folders = {
-        path: ProjectFolder(folder / path, folder / path, folder, folder) for path in ["", *_manifest_folders(tracked)]
+    return {
+        path: detect_packages(ProjectFolder(folder / path, folder / path, folder, folder))
+        for path in ["", *_manifest_folders(tracked)]
     }
-    return {path: detect_packages(folder) for path, folder in folders.items()}
 
 
 def _list_files(git: Git) -> tuple[list[str], list[str]]:
