@@ -62,13 +62,13 @@ from tests.console.stand_in_data import (
     sessions,
     transcript,
 )
-from tests.console.stand_in_figures import Figures, Safety, Training
-from tests.console.stand_in_learning import Adaptation, Learnings
+from tests.console.stand_in_figures import StandInFigures, StandInSafety, StandInTraining
+from tests.console.stand_in_learning import StandInAdaptation, StandInLearnings
 from tests.console.stand_in_memory import StandInAgentFiles, StandInMemory, StandInRecallPart
 from tests.console.stand_in_service import StandInService
 
 
-class Cards(StandInService):
+class StandInCards(StandInService):
     def fill(self) -> None:
         self.all = {card.id: card for card in read_values(Card, "cards")}
         self.mutes: list[Mute] = []
@@ -142,7 +142,7 @@ class Cards(StandInService):
         return "bubblewrap: read-only system, no network"
 
 
-class Sessions(StandInService):
+class StandInSessions(StandInService):
     def fill(self) -> None:
         self.all = sessions()
         self.sandbox = SimpleNamespace(
@@ -163,7 +163,7 @@ class Sessions(StandInService):
         self.note("reply", id, text)
 
 
-class Permissions(StandInService):
+class StandInPermissions(StandInService):
     def fill(self) -> None:
         self.all: list[PermissionRequest] = []
 
@@ -175,7 +175,7 @@ class Permissions(StandInService):
         self.all = [item for item in self.all if item.id != id]
 
 
-class ChannelSetup(StandInService):
+class StandInChannelSetup(StandInService):
     def fill(self) -> None:
         self.serves = "openai:gpt-6.1-terra"
         self.here: list[Any] = []
@@ -202,7 +202,7 @@ class ChannelSetup(StandInService):
         return next(item for item in self.here if item.name == name)
 
 
-class Calls(StandInService):
+class StandInCalls(StandInService):
     def fill(self) -> None:
         self.all: dict[str, list[ModelCall]] = {}
 
@@ -220,8 +220,8 @@ class Calls(StandInService):
         return "I look at the cart first." if id.endswith("1") else ""
 
 
-class ChangeComments:
-    def __init__(self, changes: Changes) -> None:
+class StandInChangeComments:
+    def __init__(self, changes: StandInChanges) -> None:
         self._changes = changes
 
     def add(self, id: str, path: str, line: int, text: str, *, old: bool = False) -> ChangeSet:
@@ -243,10 +243,10 @@ class ChangeComments:
         return self._changes._set(id, ChangeState.WAITING, comments=tuple(comments))
 
 
-class Changes(StandInService):
+class StandInChanges(StandInService):
     def fill(self) -> None:
         self.all = read_values(ChangeSet, "change_sets")
-        self.comments = ChangeComments(self)
+        self.comments = StandInChangeComments(self)
 
     def list(self, *, limit: int = 50) -> list[ChangeSet]:
         return self.all[:limit]
@@ -279,7 +279,7 @@ class Changes(StandInService):
         return self._set(id, ChangeState.UNDONE, landed=0, landings=0)
 
 
-class Settings(StandInService):
+class StandInSettings(StandInService):
     fault = ""
 
     def fill(self) -> None:
@@ -302,7 +302,7 @@ class Settings(StandInService):
         self.note("set", key, value)
 
 
-class Gateway(StandInService):
+class StandInGateway(StandInService):
     url = ""
 
     def state(self) -> GatewayState:
@@ -328,28 +328,28 @@ class StandIn:
         self.bus = EventBus()
         self.workspaces = [SHOP, BLOG]
         self.phase = Phase(1, 34, "34 decisions, calibration not proven yet", 30)
-        self.cards = Cards(self)
-        self.sessions = Sessions(self)
-        self.changes = Changes(self)
-        self.permissions = Permissions(self)
-        self.calls = Calls(self)
-        self.channel_setup = ChannelSetup(self)
+        self.cards = StandInCards(self)
+        self.sessions = StandInSessions(self)
+        self.changes = StandInChanges(self)
+        self.permissions = StandInPermissions(self)
+        self.calls = StandInCalls(self)
+        self.channel_setup = StandInChannelSetup(self)
         self.flows = FlowRegistry(FLOWS, list)
         self.agent_files = StandInAgentFiles(self)
         self.memory: Any = StandInMemory(self)
         self.knowledge = self.memory
         self.layers = self.memory.layers
         self.recall_part = StandInRecallPart(self)
-        self.adaptation = Adaptation(self)
-        self.learnings = Learnings(self)
+        self.adaptation = StandInAdaptation(self)
+        self.learnings = StandInLearnings(self)
         self.learnings_wait = False  # whether candidates and learnings are in the queue
         self.clock = SimpleNamespace(now=lambda: self.now)
         self.ledger = SimpleNamespace(latest=ledger)
-        self.safety = Safety(self)
-        self.insights = Figures(self)
-        self.training = Training(self)
-        self.settings = Settings(self)
-        self.gateway = Gateway(self)
+        self.safety = StandInSafety(self)
+        self.insights = StandInFigures(self)
+        self.training = StandInTraining(self)
+        self.settings = StandInSettings(self)
+        self.gateway = StandInGateway(self)
         self.tasks = SimpleNamespace(list=lambda **_: read_values(Task, "tasks"))
         self.agents = SimpleNamespace(list=agents, retired=list)
         self.autonomy = SimpleNamespace(

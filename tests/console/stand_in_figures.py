@@ -40,7 +40,7 @@ LEVELS = (
 )
 
 
-class KillSwitch(StandInService):
+class StandInKillSwitch(StandInService):
     def fill(self) -> None:
         self._holds: list[Hold] = []
 
@@ -67,9 +67,9 @@ class KillSwitch(StandInService):
         )
 
 
-class Safety(StandInService):
+class StandInSafety(StandInService):
     def fill(self) -> None:
-        self.kill_switch = KillSwitch(self._engine)
+        self.kill_switch = StandInKillSwitch(self._engine)
         self.allowed_once: set[str] = set()
         self.costs = SimpleNamespace(
             state=lambda: CostState(150_000, 1_200_000, 9_000_000, 2_000_000, 20_000_000, 200_000_000),
@@ -130,7 +130,7 @@ def run(number: int, state: str, **more: object) -> TrainingRunView:
     return dataclasses.replace(base, **more)  # type: ignore[arg-type]
 
 
-class Figures(StandInService):
+class StandInFigures(StandInService):
     """The service `insights`."""
 
     def fill(self) -> None:
@@ -159,7 +159,7 @@ class Figures(StandInService):
         )  # fmt: skip
 
 
-class Training(StandInService):
+class StandInTraining(StandInService):
     """The service `training`."""
 
     def offer(self) -> TrainingOffer:

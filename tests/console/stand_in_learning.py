@@ -70,7 +70,7 @@ ROUND = "When test_a_discount_is_rounded is red: look for // on cents: a discoun
 PREVIEW = EffectPreview((*HEAD, f"2. {LOOK}"), (*HEAD, f"2. {ROUND}", f"3. {LOOK}"))
 
 
-class Adaptation(StandInService):
+class StandInAdaptation(StandInService):
     """The candidates. `lift` is that of each active one."""
 
     def fill(self) -> None:
@@ -136,7 +136,7 @@ class Adaptation(StandInService):
         ]
 
 
-class Learnings(StandInService):
+class StandInLearnings(StandInService):
     """The learnings."""
 
     def fill(self) -> None:
