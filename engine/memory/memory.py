@@ -1,4 +1,4 @@
-"""The services of memory (SPEC 4).
+"""The services `engine.memory` and `engine.knowledge` (SPEC 4).
 
 `MemoryService` remembers in layers C and E, and recalls over all layers. `Knowledge` has layers D, F and G, the night
 and forgetting.
@@ -198,7 +198,7 @@ class MemoryService:
 
 
 class Knowledge:
-    """Layers D, F and G, and E's writer. All methods may be called from any thread."""
+    """`engine.knowledge`: layers D, F and G, and E's writer. All methods may be called from any thread."""
 
     def __init__(
         self,

@@ -1,4 +1,5 @@
-"""The simulation loop: one thread that advances the fake clock from one event to the next.
+"""The simulation loop: one thread that advances the fake clock from one event to the next; and the sandbox and the
+runner of its sessions, which carry out nothing.
 
 An event is an action of the operator, a job that is due, or the lid of the laptop being closed or opened. Sessions take
 no time. A real engine runs its jobs in threads. Here the loop polls `Schedule.due` every `POLL_EVERY` and calls

@@ -1,4 +1,4 @@
-"""Verbs that read a file of JSON lines. `recall` and `remember` are in `tests/memory`, with a memory behind them."""
+"""Verbs that read a file of JSON lines: `check`, `recall` and `remember`, which takes a sentence as well."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What verbs print."""
+"""What verbs print of sessions, settings, decisions and cards: no internal names, and no escape sequences."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A coding agent or model that is installed here is offered, and assigned only on request."""
+"""A coding agent or model of this machine is found, also on local model servers, and is assigned only on request."""
 
 from __future__ import annotations
 

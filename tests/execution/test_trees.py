@@ -1,4 +1,5 @@
-"""Snapshots of working trees: all files that are not ignored, with no program of the repository run (SPEC 3.9)."""
+"""Snapshots of working trees (SPEC 3.9): all files that are not ignored, with no program of the repository run; and the
+names of sessions, paths and branches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cards: deciding, undoing, expiring (SPEC 2.7, 2.9, 8.1)."""
+"""Cards: own prompts and suggestions, deciding, undoing, snoozing (SPEC 2.7, 2.9, 8.1)."""
 
 from __future__ import annotations
 

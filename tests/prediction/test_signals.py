@@ -1,4 +1,5 @@
-"""The six signals stay in [0, 1]; silence counts the operator's activity and nothing else (SPEC 2.1, 2.2)."""
+"""The signals (SPEC 2.1, 2.2): their weights, and what raises silence, tasks, sessions, conversations, work that waits
+and meetings."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """A state machine that makes the actions of operator, engine and time in any order, on the whole real engine.
 
-`test_stateful` runs it; `stateful_world` checks each execution after it by what `oracle` says may run.
+`test_stateful` runs it; `stateful_world` checks after each action, by what `oracle` says may run, what was executed.
 """
 
 from __future__ import annotations

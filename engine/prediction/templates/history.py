@@ -1,4 +1,5 @@
-"""Cards about your commits: summaries, a file that usually changes too, what must not be pushed, releases."""
+"""Cards about your commits: summaries of a day and for a meeting, a file that usually changes too, what must not be
+pushed, releases."""
 
 from __future__ import annotations
 

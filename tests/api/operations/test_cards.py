@@ -1,4 +1,4 @@
-"""Operations on cards."""
+"""Operations on cards: listed, shown, predicted, decided, taken back, and proposed as a continuation."""
 
 from __future__ import annotations
 

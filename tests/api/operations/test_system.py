@@ -1,4 +1,4 @@
-"""Operations on the engine as a whole."""
+"""Operations on the engine as a whole: stop and resume, the check of a command, and notifications."""
 
 from __future__ import annotations
 

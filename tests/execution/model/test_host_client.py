@@ -1,4 +1,4 @@
-"""The model host hangs, dies or does not obey; and its key can be seen nowhere."""
+"""The model host and its provider hang, die or do not obey; limits of tokens and costs hold, and no key is seen."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Learned flows in a whole engine: active after a promotion, gone without a trace after a roll-back (SPEC 5.4)."""
+"""Cards in a whole engine: an approval holds for the model and the commands on the card, and learned flows pass the
+rails (SPEC 5.4)."""
 
 from __future__ import annotations
 

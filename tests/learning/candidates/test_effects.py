@@ -1,4 +1,4 @@
-"""Active effects: repairs, routing hints and limits apply where they fit, and never raise a limit."""
+"""Effects of candidates: they are read as they were written, refused if they are invalid, and previewed in words."""
 
 from __future__ import annotations
 
