@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field, replace
 from datetime import datetime
@@ -129,9 +130,10 @@ class CheckResult:
 
     @property
     def has_new_failures(self) -> bool:
-        """Whether something fails that is not known to fail without the tested changes as well."""
+        """Whether something fails that is not known to fail without the tested changes as well. Tests of two projects
+        may have the same name, so names are counted."""
         number = self.failed + self.errors
-        return number > len(self.failing) or not set(self.failing) <= set(self.failed_before or ())
+        return number > len(self.failing) or not Counter(self.failing) <= Counter(self.failed_before or ())
 
     def for_storage(self, redact: Callable[[str], str]) -> CheckResult:
         """The result with the slowest `KEPT_DURATIONS` tests only, and with names from which `redact` removed secrets,

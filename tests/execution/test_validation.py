@@ -150,9 +150,21 @@ def test_tests_that_failed_before_are_not_the_agents_to_fix(world: World) -> Non
     assert prompts == []
     assert view.summary.endswith("test_old.py::test_old; it failed before as well, nothing new fails")
     assert (view.check.green, view.check.failed_before) == (False, view.check.failing)
-    assert view.result is Result.SUCCEEDED
+    assert view.result is Result.FAILED  # the task may have been to mend it
     assert world.change_of(view).check == view.check
     assert world.events("ValidationFailed", "ValidationHealed") == []
+
+
+def test_what_a_failed_test_leaves_behind_does_not_make_it_fail_without_the_changes(world: World) -> None:
+    leaves = (
+        "import os\nfrom cart import total\n\n\ndef test_total():\n"
+        "    os.mkdir('out')\n    assert total() == 3\n    os.rmdir('out')\n"
+    )
+    world.repository.commit("a test that leaves a folder when it fails", {"test_cart.py": leaves})
+    wrong = write_files(cart=WRONG)
+    view, prompts = world.work(wrong, wrong, wrong)
+    assert (view.check.failed_before, view.result) == ((), Result.FAILED)
+    assert prompts != []
 
 
 def test_what_cannot_be_tested_without_the_changes_is_not_known_to_have_failed_before(

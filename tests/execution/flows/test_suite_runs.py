@@ -200,6 +200,7 @@ def test_results_in_words(check: CheckResult, words: str) -> None:
         ("a", "a", "it failed before as well, nothing new fails", False),
         ("ab", "ab", "all of them failed before as well, nothing new fails", False),
         ("ab", "a", "1 of them failed before as well: a", True),
+        ("aa", "a", "1 of them failed before as well: a", True),  # tests of two projects have the same name
         ("a", "", "it did not fail before", True),
         ("ab", "", "none of them failed before", True),
     ],

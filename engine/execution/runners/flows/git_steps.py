@@ -128,9 +128,14 @@ def reset_worktree(job: Job, revision: str = "HEAD", *, tree: str = "") -> None:
         raise FlowError("this flow may only run in its own worktree")
     job.git.run("checkout", "--quiet", "--force", "--detach", revision)
     job.git.run("reset", "--quiet", "--hard", revision)
-    job.git.run("clean", "--quiet", "-ffd", *(f"--exclude={name}" for name in LINKED_FOLDERS))
+    remove_untracked(job)
     if tree:
         restore_tree(job, tree)
+
+
+def remove_untracked(job: Job) -> None:
+    """Remove files and empty folders of the worktree that git neither tracks nor ignores, except linked packages."""
+    job.git.run("clean", "--quiet", "-ffd", *(f"--exclude={name}" for name in LINKED_FOLDERS))
 
 
 @frozen

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from engine.execution.runners.flow import CannotRun, CommandResult, FlowError, Job
-from engine.execution.runners.flows.git_steps import restore_tree, store_tree
+from engine.execution.runners.flows.git_steps import remove_untracked, restore_tree, store_tree
 from engine.execution.runners.toolchains.detection import environment_command
 from engine.execution.runners.toolchains.installing import linked_packages
 from engine.execution.runners.toolchains.project_tools import (
@@ -243,7 +243,8 @@ def compare_with_base(
 ) -> list[tuple[Toolchain, CheckResult]]:
     """`results` of the present files, each with those of its failing tests that also fail on the files of the tree
     `base`, which the changes build on. Nothing runs if no test failed. The present files are there again afterwards.
-    What cannot be run on the other files is not known."""
+    What cannot be run on the other files is not known. What the first run left behind is removed, but not files that
+    git ignores."""
     if not any(check.failed or check.errors for _, check in results):
         return list(results)
     job.say("Do these tests also fail without the changes?")
@@ -251,6 +252,7 @@ def compare_with_base(
     restore_tree(job, present_tree)  # so that git tracks new files, and removes them with the next step
     try:
         restore_tree(job, base)
+        remove_untracked(job)  # a folder that a failed test left may make it fail on the other files
         with linked_packages(job, [tool for tool, _ in results]):
             return [
                 (tool, replace(check, failed_before=_find_failing(job, tool, check.failing))) for tool, check in results
