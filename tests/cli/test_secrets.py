@@ -122,7 +122,7 @@ def test_keys_need_neither_the_engine_nor_valid_settings(
         lock.release()
 
 
-class Provider(BaseHTTPRequestHandler):
+class ProviderHandler(BaseHTTPRequestHandler):
     """Takes one key; sends whoever asks for `/moved` elsewhere."""
 
     def do_GET(self) -> None:
@@ -137,7 +137,7 @@ class Provider(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def provider() -> Iterator[str]:
-    with ThreadingHTTPServer(("127.0.0.1", 0), Provider) as server:
+    with ThreadingHTTPServer(("127.0.0.1", 0), ProviderHandler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}"
         server.shutdown()

@@ -44,7 +44,7 @@ PYTHON = sys.executable
 SLEEP = "import os,time; print(os.getpid(), flush=True); time.sleep(60)"
 
 
-class Permits:
+class StandInPermits:
     """Every permit is good once."""
 
     def __init__(self) -> None:
@@ -68,7 +68,7 @@ class ChangingSettings:
 def rails(verdict: Callable[[str], Verdict] = lambda command: Verdict.ALLOW, **others: Any) -> SessionRails:
     """Rails on which every permit is good once and `verdict` is the content filter's; `others` instead of these."""
     arguments: dict[str, Any] = {
-        "consume": Permits().consume,
+        "consume": StandInPermits().consume,
         "stop_signal": str,
         "check": lambda command: RailVerdict("content", verdict(command), "a rule says so"),
     }
@@ -132,7 +132,7 @@ class SessionWorld:
         self.home = Home.locate(root / "home")
         self.workspace = repository.path if repository else root / "work space ü"
         self.workspace.mkdir(exist_ok=True)
-        self.permits = Permits()
+        self.permits = StandInPermits()
         self.stop_reason = ""
         """Why the kill switch stops everything."""
         self.started: list[SessionView] = []

@@ -22,7 +22,7 @@ BOTH = ("openai", "anthropic")
 ROWS = read_table(__file__)
 
 
-class Keys:
+class StandInKeys:
     """Keys of these providers; one with "!" before its name lies in a file that cannot be used."""
 
     def __init__(self, *providers: str) -> None:
@@ -39,7 +39,7 @@ def make_router(
 ) -> ModelRouter:  # fmt: skip
     return ModelRouter(
         FixedSettings(read_settings(config, file="config.toml", environment={})),
-        Keys(*keys),
+        StandInKeys(*keys),
         models=lambda agent: models or {},
         hints=lambda run: (hint, f"it did well on {run.channel}") if hint else None,
     )
@@ -160,4 +160,4 @@ def test_an_agent_with_a_broken_folder_has_no_model() -> None:
         raise Refusal("broken_agent", "tools.json: bad", "fix it")
 
     with pytest.raises(Refusal, match=r"tools\.json"):
-        ModelRouter(FixedSettings(), Keys("openai"), models=models).choose("a", "koji-core")
+        ModelRouter(FixedSettings(), StandInKeys("openai"), models=models).choose("a", "koji-core")

@@ -22,7 +22,7 @@ from tests.support.helpers import refused, wait_until
 DEPLOY = {"tool": "exec", "title": "run make deploy", "detail": "make deploy", "reason": "sends to the outside"}
 
 
-class Question:
+class AskedRequest:
     """A request of a session, asked in a thread; the texts are those of `DEPLOY` unless named."""
 
     def __init__(
@@ -70,7 +70,7 @@ def test_a_session_that_has_ended_asks_nothing(world: BeltWorld) -> None:
 @pytest.mark.parametrize("answer", list(PermissionAnswer))
 def test_a_session_waits_for_the_answer(world: BeltWorld, bus: EventBus, answer: PermissionAnswer) -> None:
     events = bus.subscribe(lambda: None)
-    question = Question(world)
+    question = AskedRequest(world)
     [request] = world.permissions.waiting()
     assert (request.title, request.detail, request.reason) == ("run make deploy", "make deploy", "sends to the outside")
     assert (request.agent, request.session_id, request.answer) == ("builder", world.view.id, None)
@@ -87,7 +87,7 @@ def test_a_session_waits_for_the_answer(world: BeltWorld, bus: EventBus, answer:
 
 
 def test_the_clock_of_a_session_stands_still_while_it_waits(world: BeltWorld, clock: FakeClock) -> None:
-    question = Question(world)
+    question = AskedRequest(world)
     wait_until(lambda: world.live.is_waiting)
     clock.advance(timedelta(hours=1))
     assert world.live.exceeded_limit() == ""
@@ -96,29 +96,29 @@ def test_the_clock_of_a_session_stands_still_while_it_waits(world: BeltWorld, cl
 
 
 def test_an_answer_applies_once_or_for_the_session(world: BeltWorld, clock: FakeClock) -> None:
-    assert Question(world).answer(PermissionAnswer.ALLOW_ONCE) is True
-    second = Question(world)
+    assert AskedRequest(world).answer(PermissionAnswer.ALLOW_ONCE) is True
+    second = AskedRequest(world)
     assert second.answer(PermissionAnswer.ALLOW_SESSION) is True
     clock.advance(timedelta(seconds=1))
-    assert Question(world).result() is True
+    assert AskedRequest(world).result() is True
     newest = world.permissions.latest(1)[0]
     assert newest.by == f"operator ({second.request.id}, for this session)"
     assert (newest.answer, newest.answered_at) == (PermissionAnswer.ALLOW_SESSION, newest.asked_at)
-    assert Question(world, key="exec:make clean").answer(PermissionAnswer.DENY_SESSION) is False
-    assert Question(world, key="exec:make clean").result() is False
+    assert AskedRequest(world, key="exec:make clean").answer(PermissionAnswer.DENY_SESSION) is False
+    assert AskedRequest(world, key="exec:make clean").result() is False
 
 
 def test_an_answer_for_a_session_does_not_apply_to_another(
     tmp_path: Path, database: Database, clock: FakeClock
 ) -> None:
     first, second = (BeltWorld(tmp_path / name, database, clock) for name in ("one", "two"))
-    assert Question(first).answer(PermissionAnswer.ALLOW_SESSION) is True
-    assert Question(second).answer(PermissionAnswer.DENY_ONCE) is False
+    assert AskedRequest(first).answer(PermissionAnswer.ALLOW_SESSION) is True
+    assert AskedRequest(second).answer(PermissionAnswer.DENY_ONCE) is False
 
 
 def test_an_answer_for_the_session_answers_its_waiting_requests(world: BeltWorld) -> None:
-    questions = [Question(world) for _ in range(3)]
-    unrelated = Question(world, key="exec:other")
+    questions = [AskedRequest(world) for _ in range(3)]
+    unrelated = AskedRequest(world, key="exec:other")
     assert questions[0].answer(PermissionAnswer.ALLOW_SESSION) is True
     assert [question.result() for question in questions] == [True] * 3
     assert world.permissions.waiting() == [unrelated.request]
@@ -130,10 +130,10 @@ def test_an_answer_to_a_closed_request_is_refused(world: BeltWorld) -> None:
         world.permissions.answer(request_id, PermissionAnswer.ALLOW_ONCE)
 
     refused("unknown_permission", lambda: answer("perm_none"))
-    answered = Question(world)
+    answered = AskedRequest(world)
     answered.answer(PermissionAnswer.DENY_ONCE)
     refused("permission_answered", lambda: answer(answered.request.id))
-    pending = Question(world, key="another")
+    pending = AskedRequest(world, key="another")
     world.stop()
     wait_until(lambda: world.permissions.get(pending.request.id).withdrawn)
     refused("permission_withdrawn", lambda: answer(pending.request.id))
@@ -141,7 +141,7 @@ def test_an_answer_to_a_closed_request_is_refused(world: BeltWorld) -> None:
 
 def test_a_request_ends_with_its_session(world: BeltWorld, bus: EventBus) -> None:
     events = bus.subscribe(lambda: None)
-    questions = [Question(world, key=str(number)) for number in range(3)]
+    questions = [AskedRequest(world, key=str(number)) for number in range(3)]
     world.stop("the kill switch")
     assert [question.result() for question in questions] == ["the kill switch"] * 3
     assert world.permissions.waiting() == []
@@ -153,7 +153,7 @@ def test_an_answer_at_the_end_of_the_session_is_stored_or_refused(
 ) -> None:
     for number in range(10):
         world = BeltWorld(tmp_path / str(number), database, clock)
-        question = Question(world)
+        question = AskedRequest(world)
         ending = threading.Thread(target=world.stop)
         ending.start()
         try:
@@ -169,7 +169,7 @@ def test_an_answer_at_the_end_of_the_session_is_stored_or_refused(
 
 def test_a_session_that_runs_by_itself_is_denied(tmp_path: Path, database: Database, clock: FakeClock) -> None:
     world = BeltWorld(tmp_path, database, clock, mode=AUTONOMOUS)
-    question = Question(world)
+    question = AskedRequest(world)
     assert question.result() is False
     assert (question.request.answer, question.request.by) == (PermissionAnswer.DENY_ONCE, "nobody")
     assert question.request.reason == ("sends to the outside; nobody can be asked, because the session runs by itself")
@@ -180,8 +180,8 @@ def test_after_a_crash_waiting_requests_are_withdrawn_and_answers_stay(
     world: BeltWorld, tmp_path: Path, clock: FakeClock
 ) -> None:
     """Another engine opens a copy of the database, which is all that `kill -9` leaves, while the first still waits."""
-    Question(world, key="answered").answer(PermissionAnswer.ALLOW_SESSION)
-    pending = Question(world, key="waiting").request
+    AskedRequest(world, key="answered").answer(PermissionAnswer.ALLOW_SESSION)
+    pending = AskedRequest(world, key="waiting").request
     for part in ("", "-wal"):
         source = Path(f"{world.database.path}{part}")
         if source.exists():
@@ -202,7 +202,7 @@ def test_after_a_crash_waiting_requests_are_withdrawn_and_answers_stay(
 
 
 def test_waiting_requests_are_withdrawn_with_their_session_alone(world: BeltWorld, database: Database) -> None:
-    request_id = Question(world).request.id
+    request_id = AskedRequest(world).request.id
     for session_id, is_withdrawn in (("another", False), (world.view.id, True)):
         ended = replace(world.view, id=session_id)
         database.write(lambda tx, ended=ended: world.permissions.session_ended(tx, ended))
@@ -216,10 +216,10 @@ def test_no_secret_is_stored(world: BeltWorld) -> None:
     permissions = Permissions(world.database, randomness=Randomness(), secrets=lambda: ["the-operators-key"])
     command = "curl -H 'x: the-operators-key' -d api_key=sk-0123456789abcdefghijklmnop"
     texts = {"key": f"exec:{command}", "title": command, "detail": command, "reason": command}
-    question = Question(world, permissions=permissions, **texts)
+    question = AskedRequest(world, permissions=permissions, **texts)
     assert question.request.title.startswith("curl -H")
     question.answer(PermissionAnswer.ALLOW_SESSION)
-    assert Question(world, permissions=permissions, **texts).result() is True, "the key is still the same"
+    assert AskedRequest(world, permissions=permissions, **texts).result() is True, "the key is still the same"
     world.live.transcript.flush()
     for file in world.database.path.parent.rglob("*"):
         if file.is_file():
@@ -228,7 +228,7 @@ def test_no_secret_is_stored(world: BeltWorld) -> None:
 
 
 def test_hostile_text_is_sanitised(world: BeltWorld) -> None:
-    question = Question(world, title="\x1b[2Jok\nallow", detail="\x07rm", reason="\u202ex")
+    question = AskedRequest(world, title="\x1b[2Jok\nallow", detail="\x07rm", reason="\u202ex")
     request = question.request
     assert (request.title, request.detail, request.reason) == ("ok allow", "rm", "x")
     question.answer(PermissionAnswer.DENY_ONCE)

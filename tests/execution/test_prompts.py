@@ -23,7 +23,9 @@ def request(place: Path | str = "/w", task: str = "fix the cart", **fields: str)
     return PromptRequest(agent="builder", channel="koji-core", workspace=str(place), task=task, **fields)
 
 
-class Part:
+class StandInPart:
+    """Gives this part of every prompt, or what this function returns."""
+
     def __init__(self, name: str, give: object) -> None:
         self.name, self._give = name, give
 
@@ -33,8 +35,8 @@ class Part:
         return self._give  # type: ignore[return-value]
 
 
-def text_part(name: str) -> Part:
-    return Part(name, make_block(name, quote_lines(f"text of {name}", SOUL)))
+def text_part(name: str) -> StandInPart:
+    return StandInPart(name, make_block(name, quote_lines(f"text of {name}", SOUL)))
 
 
 class Organisation:
@@ -46,7 +48,7 @@ class Organisation:
 
 
 def test_parts_come_in_order_with_sources_and_tokens() -> None:
-    prompt = PromptAssembly([text_part("one"), Part("none", None), text_part("two")]).assemble(request())
+    prompt = PromptAssembly([text_part("one"), StandInPart("none", None), text_part("two")]).assemble(request())
 
     assert [part.name for part in prompt.parts] == ["one", "two"]
     assert prompt.notes == ()
@@ -64,7 +66,7 @@ def test_a_part_that_raises_or_is_late_is_left_out_and_named() -> None:
     def hang() -> None:
         gate.wait(10)
 
-    parts = [text_part("one"), Part("broken", fail), Part("slow", hang), text_part("two")]
+    parts = [text_part("one"), StandInPart("broken", fail), StandInPart("slow", hang), text_part("two")]
     assembly = PromptAssembly(parts, deadlines={"slow": 0.05})
     try:
         first, second = assembly.assemble(request()), assembly.assemble(request())
@@ -83,7 +85,7 @@ def test_no_secret_gets_into_a_prompt() -> None:
     key = "-----BEGIN PRIVATE KEY-----\nMIIEvQ\n-----END PRIVATE KEY-----"
     text = f"the key is hunter2hunter2\ntoken ghp_{'a1' * 18}\n{key}\nend"
     prompt = PromptAssembly(
-        [Part("one", make_block("one", quote_lines(text, SOUL)))], secrets=lambda: ["hunter2hunter2"]
+        [StandInPart("one", make_block("one", quote_lines(text, SOUL)))], secrets=lambda: ["hunter2hunter2"]
     ).assemble(request())
 
     sent = prompt.parts[0].text

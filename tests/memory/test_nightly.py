@@ -38,7 +38,7 @@ CLAIM = QUOTED | {"fact": "The service listens on port 8000", "source": "session
 INVALID = QUOTED | {"bucket": "nowhere"}
 
 
-class Model:
+class ScriptedModel:
     """Gives these answers, each at the same cost; then none."""
 
     def __init__(self, *answers: Sequence[dict[str, str]], cost: int = 30_000) -> None:
@@ -57,7 +57,7 @@ class Model:
 class World:
     """A day on which something happened, evaluated by `model` if there is one."""
 
-    def __init__(self, folder: Path, database: Database, clock: FakeClock, model: Model | None) -> None:
+    def __init__(self, folder: Path, database: Database, clock: FakeClock, model: ScriptedModel | None) -> None:
         self.work: Any = FakeWork()
         (folder / "agents" / "backend_builder").mkdir(parents=True)
         self.folder, self.database = folder, database
@@ -108,19 +108,24 @@ def world(make_world: Callable[..., World]) -> World:
     ("model", "questions", "promoted", "drafted", "reason"),
     [
         (None, 0, 0, 3, "no model"),
-        (Model(), 0, 0, 3, "no model evaluated it"),
-        (Model([QUOTED]), 1, 1, 0, ""),
-        (Model([QUOTED, CLAIM]), 1, 1, 1, ""),
-        (Model([]), 1, 0, 0, "the model found nothing to keep"),
-        (Model([INVALID], [QUOTED]), 2, 1, 0, ""),
-        (Model(*[[INVALID]] * 9), 3, 0, 3, "given up after 3 tries"),
-        (Model([QUOTED], cost=120_000), 1, 1, 0, ""),
-        (Model([QUOTED], cost=120_001), 1, 0, 3, "it cost 0.120 dollars"),
+        (ScriptedModel(), 0, 0, 3, "no model evaluated it"),
+        (ScriptedModel([QUOTED]), 1, 1, 0, ""),
+        (ScriptedModel([QUOTED, CLAIM]), 1, 1, 1, ""),
+        (ScriptedModel([]), 1, 0, 0, "the model found nothing to keep"),
+        (ScriptedModel([INVALID], [QUOTED]), 2, 1, 0, ""),
+        (ScriptedModel(*[[INVALID]] * 9), 3, 0, 3, "given up after 3 tries"),
+        (ScriptedModel([QUOTED], cost=120_000), 1, 1, 0, ""),
+        (ScriptedModel([QUOTED], cost=120_001), 1, 0, 3, "it cost 0.120 dollars"),
     ],
     ids=["none", "silent", "quote", "claim", "nothing", "corrected", "invalid", "at the cap", "over the cap"],
 )
 def test_a_day_is_worked_through_once_whatever_the_model_answers(
-    make_world: Callable[..., World], model: Model | None, questions: int, promoted: int, drafted: int, reason: str
+    make_world: Callable[..., World],
+    model: ScriptedModel | None,
+    questions: int,
+    promoted: int,
+    drafted: int,
+    reason: str,
 ) -> None:
     assert COST_CAP == 120_000
     world = make_world(model)
@@ -137,7 +142,7 @@ def test_a_day_is_worked_through_once_whatever_the_model_answers(
 
 
 def test_the_model_is_asked_again_with_the_faults(make_world: Callable[..., World], database: Database) -> None:
-    model = Model([INVALID], [QUOTED])
+    model = ScriptedModel([INVALID], [QUOTED])
     make_world(model).nightly.run(TODAY)
     assert "nowhere" in model.questions[1].text
     assert [question.budget for question in model.questions] == [COST_CAP, COST_CAP - 30_000]
@@ -145,7 +150,7 @@ def test_the_model_is_asked_again_with_the_faults(make_world: Callable[..., Worl
 
 
 def test_a_claim_of_the_model_waits_for_the_operator(make_world: Callable[..., World], clock: FakeClock) -> None:
-    world = make_world(Model([QUOTED, CLAIM]))
+    world = make_world(ScriptedModel([QUOTED, CLAIM]))
     world.nightly.run(TODAY)
     (draft,) = world.drafts.waiting()
     assert (draft.fact, draft.trust) == (CLAIM["fact"], Trust.QUOTED)
@@ -157,7 +162,7 @@ def test_a_claim_of_the_model_waits_for_the_operator(make_world: Callable[..., W
 def test_a_crash_in_the_middle_is_finished_without_a_second_evaluation(
     make_world: Callable[..., World], monkeypatch: pytest.MonkeyPatch, step: tuple[type, str]
 ) -> None:
-    model = Model([QUOTED, CLAIM])
+    model = ScriptedModel([QUOTED, CLAIM])
     world = make_world(model)
     with monkeypatch.context() as patch:
         patch.setattr(*step, crash)

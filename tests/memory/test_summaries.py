@@ -26,7 +26,7 @@ from tests.support.shared_database import LocalSharedDatabase
 # -- of one session
 
 
-class Model:
+class WordyModel:
     """Answers questions about `session_1` with 300 words, and no others."""
 
     def ask(self, question: Question) -> Answer | None:
@@ -46,7 +46,7 @@ def summariser(database: Database, clock: FakeClock, work: FakeWork) -> SessionS
         Captures(database, work, store.remember),  # type: ignore[arg-type]
         store,
         store.remember,
-        model=Model(),
+        model=WordyModel(),
         clock=clock,
         report=lambda where, words: None,
     )

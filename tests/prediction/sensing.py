@@ -87,12 +87,12 @@ class World:
     def reader(self) -> ContextReader:
         world = self
 
-        class Tasks:
+        class StandInTasks:
             def list(self, *, workspace: str, state: str, limit: int) -> Sequence[Task]:
                 world._fail("tasks")
                 return [task for task in world.tasks if task.state == state][:limit]
 
-        class Sessions:
+        class StandInSessions:
             def list(self, *, workspace: str, limit: int) -> Sequence[SessionView]:
                 world._fail("sessions")
                 return world.sessions[:limit]
@@ -100,8 +100,8 @@ class World:
         clock = FakeClock(self.now)
         sources = Sources(
             self,
-            Tasks(),
-            Sessions(),
+            StandInTasks(),
+            StandInSessions(),
             ProjectCache(clock, self.find_projects),
             github=self.github,
             threads=self.threads,

@@ -24,7 +24,7 @@ CHANNELS = ("koji-core", "garden")
 GOOD = {"prompt": "fix the rounding", "channel": "koji-core", "confidence": 0.7, "reasoning": "red since noon"}
 
 
-class Model:
+class ScriptedModel:
     """Gives these answers in turn, or raises them. `asked` are the questions, `reports` the outcomes."""
 
     def __init__(self, *answers: str | NoAnswer) -> None:
@@ -40,7 +40,7 @@ class Model:
         return Answer(answer, 10)
 
 
-def twin(model: Model, *, phase: int = 1, **settings: object) -> ModelTwin:
+def twin(model: ScriptedModel, *, phase: int = 1, **settings: object) -> ModelTwin:
     chosen = {"twin_model_enabled": True, "twin_model_id": "ollama:twin"} | settings
     return ModelTwin(
         FixedSettings(Settings(**chosen)),  # type: ignore[arg-type]
@@ -81,7 +81,7 @@ def test_an_unusable_reply_says_what_is_wrong(change: dict[str, object], message
 
 
 def test_a_reply_becomes_a_proposal(context: WorkspaceContext) -> None:
-    model = Model(json.dumps(GOOD))
+    model = ScriptedModel(json.dumps(GOOD))
     [proposal] = twin(model).propose(context)
     assert (proposal.prompt, proposal.channel, proposal.confidence) == ("fix the rounding", "koji-core", 0.7)
     assert (proposal.source, proposal.flow, proposal.reasoning) == (Source.TWIN_MODEL, None, "red since noon")
@@ -93,10 +93,10 @@ def test_a_reply_becomes_a_proposal(context: WorkspaceContext) -> None:
 
 
 def test_an_unusable_reply_is_asked_for_once_again(context: WorkspaceContext) -> None:
-    model = Model("what?", json.dumps(GOOD))
+    model = ScriptedModel("what?", json.dumps(GOOD))
     assert len(twin(model).propose(context)) == 1
     assert "cannot be used: Invalid JSON" in model.asked[1][1].text
-    model = Model("what?", "what?", "never asked")
+    model = ScriptedModel("what?", "what?", "never asked")
     assert twin(model).propose(context) == []
     [(name, usable, words)] = model.reports
     assert (name, usable) == ("ollama:twin", False)
@@ -104,14 +104,14 @@ def test_an_unusable_reply_is_asked_for_once_again(context: WorkspaceContext) ->
 
 
 def test_a_model_that_cannot_be_asked_proposes_nothing(context: WorkspaceContext) -> None:
-    model = Model(NoAnswer("no key"))
+    model = ScriptedModel(NoAnswer("no key"))
     assert twin(model).propose(context) == []
     assert model.reports == [("ollama:twin", False, "no key")]
 
 
 def test_the_model_is_asked_again_when_more_than_the_time_changed(world: World) -> None:
     world.tasks = [task("fix, then ship", timedelta(minutes=5))]
-    asked = twin(Model(json.dumps(GOOD), json.dumps(GOOD | {"prompt": "another"})))
+    asked = twin(ScriptedModel(json.dumps(GOOD), json.dumps(GOOD | {"prompt": "another"})))
     first = asked.propose(world.sense())
     world.now += timedelta(minutes=10)
     assert asked.propose(world.sense()) == first, "a task that grew older is no new situation"
@@ -121,7 +121,7 @@ def test_the_model_is_asked_again_when_more_than_the_time_changed(world: World) 
 
 @pytest.mark.parametrize("given", [{"twin_model_enabled": False}, {"twin_model_id": ""}, {"phase": 0}])
 def test_a_model_that_is_off_and_one_in_phase_0_is_not_asked(context: WorkspaceContext, given: dict[str, Any]) -> None:
-    assert twin(Model(), **given).propose(context) == []
+    assert twin(ScriptedModel(), **given).propose(context) == []
 
 
 @pytest.mark.parametrize(

@@ -83,7 +83,7 @@ PROMPTS = Path(__file__).with_name("placing_prompts.jsonl")
 AGENTS = [AgentView(item.id, item.title, item.reports_to, 4, "", item.domain, ()) for item in first_organisation()]
 
 
-class Embedding:
+class HideableEmbedder:
     """The shipped embedder, which `hidden` takes away; a text is read once."""
 
     def __init__(self) -> None:
@@ -101,20 +101,20 @@ class Embedding:
 
 
 @pytest.fixture(scope="module")
-def embedding() -> Iterator[Embedding]:
-    shipped = Embedding()
+def embedding() -> Iterator[HideableEmbedder]:
+    shipped = HideableEmbedder()
     yield shipped
     shipped.helper.close()
 
 
 def placing(
-    database: Database, embed: Embedding, settings: Settings | None = None, agents: list[AgentView] = AGENTS
+    database: Database, embed: HideableEmbedder, settings: Settings | None = None, agents: list[AgentView] = AGENTS
 ) -> PromptPlacer:
     return PromptPlacer(database, FixedSettings(settings or Settings()), embed=embed, agents=lambda: agents)
 
 
 @pytest.mark.long
-def test_nine_of_ten_prompts_go_to_the_channel_that_is_meant(database: Database, embedding: Embedding) -> None:
+def test_nine_of_ten_prompts_go_to_the_channel_that_is_meant(database: Database, embedding: HideableEmbedder) -> None:
     asked = [json.loads(line) for line in PROMPTS.read_text().splitlines()]
     place = placing(database, embedding).place
     routes = [(item, place(item["prompt"])) for item in asked]
@@ -134,7 +134,7 @@ def test_nine_of_ten_prompts_go_to_the_channel_that_is_meant(database: Database,
 
 
 def test_an_agent_that_is_missing_or_serves_a_channel_gives_way_to_the_channels_own(
-    database: Database, embedding: Embedding
+    database: Database, embedding: HideableEmbedder
 ) -> None:
     prompt = "Build a date picker component in Vue"
     without = [agent for agent in AGENTS if agent.id != "frontend_builder"]
@@ -148,7 +148,9 @@ def test_an_agent_that_is_missing_or_serves_a_channel_gives_way_to_the_channels_
     assert (route.channel, route.agent) == ("koji-core", "backend_builder")
 
 
-def test_own_channels_and_agents_are_found_by_their_descriptions(database: Database, embedding: Embedding) -> None:
+def test_own_channels_and_agents_are_found_by_their_descriptions(
+    database: Database, embedding: HideableEmbedder
+) -> None:
     own = Settings().channels | {"legal": ChannelSettings(agent="lawyer", specialty="contracts, licences, privacy")}
     route = placing(database, embedding, Settings(channels=own)).place("Compare the licences in these two contracts")
     assert (route.channel, route.agent) == ("legal", "lawyer")
@@ -158,14 +160,16 @@ def test_own_channels_and_agents_are_found_by_their_descriptions(database: Datab
 
 
 @pytest.mark.parametrize("prompt", ["ok", "hello there", "continue"])
-def test_a_prompt_that_asks_for_no_work_has_no_channel(database: Database, embedding: Embedding, prompt: str) -> None:
+def test_a_prompt_that_asks_for_no_work_has_no_channel(
+    database: Database, embedding: HideableEmbedder, prompt: str
+) -> None:
     route = placing(database, embedding).place(prompt)
     assert (route.channel, route.agent) == ("", "")
     assert route.meaning, "it is kept: where it is sent teaches where the like goes"
 
 
 def test_a_prompt_goes_where_a_similar_one_succeeded(
-    database: Database, clock: FakeClock, embedding: Embedding
+    database: Database, clock: FakeClock, embedding: HideableEmbedder
 ) -> None:
     place = placing(database, embedding).place
     world = World(database, clock, place=place)

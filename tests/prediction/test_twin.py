@@ -35,7 +35,7 @@ def figures(twin: EmbeddedTwin) -> list[float]:
     return [answer.probability, answer.pattern_share, answer.time_share, twin.calibrate("run_tests", 0.6)]
 
 
-class Home:
+class TwinWorld:
     """Decisions, and a Twin that follows them."""
 
     def __init__(self, database: Database, clock: FakeClock) -> None:
@@ -62,44 +62,44 @@ class Home:
 
 
 @pytest.fixture
-def home(database: Database, clock: FakeClock) -> Home:
-    return Home(database, clock)
+def twin_world(database: Database, clock: FakeClock) -> TwinWorld:
+    return TwinWorld(database, clock)
 
 
-def test_a_decision_is_learnt_when_the_twin_is_next_asked(home: Home) -> None:
-    first = home.twin.predict(ASKED).probability
-    home.decide(0, 5)
-    assert home.twin.predict(ASKED).probability > first
-    assert home.twin.predict(ASKED).reasons == ("you approved 5 of 5 like this in the morning",)
+def test_a_decision_is_learnt_when_the_twin_is_next_asked(twin_world: TwinWorld) -> None:
+    first = twin_world.twin.predict(ASKED).probability
+    twin_world.decide(0, 5)
+    assert twin_world.twin.predict(ASKED).probability > first
+    assert twin_world.twin.predict(ASKED).reasons == ("you approved 5 of 5 like this in the morning",)
 
 
-def test_a_decision_that_is_taken_back_is_unlearnt(home: Home) -> None:
-    home.decide(0, 6)
-    before = figures(home.twin)
-    home.decide(6, 9, DecisionSignal.DISMISSED)
-    assert figures(home.twin) != before
-    home.take_back(6, 7, 8)
-    assert figures(home.twin) == before
+def test_a_decision_that_is_taken_back_is_unlearnt(twin_world: TwinWorld) -> None:
+    twin_world.decide(0, 6)
+    before = figures(twin_world.twin)
+    twin_world.decide(6, 9, DecisionSignal.DISMISSED)
+    assert figures(twin_world.twin) != before
+    twin_world.take_back(6, 7, 8)
+    assert figures(twin_world.twin) == before
 
 
-def test_only_the_newest_of_many_decisions_are_learnt(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_newest_of_many_decisions_are_learnt(twin_world: TwinWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(twin, "MAX_LEARNT", 20)
-    home.decide(0, 10, DecisionSignal.DISMISSED)
-    home.decide(10, 30)
-    assert home.twin.predict(ASKED).reasons == ("you approved 20 of 20 like this in the morning",)
-    home.decide(30, 35)
-    assert home.twin.predict(ASKED).reasons == ("you approved 25 of 25 like this in the morning",)
+    twin_world.decide(0, 10, DecisionSignal.DISMISSED)
+    twin_world.decide(10, 30)
+    assert twin_world.twin.predict(ASKED).reasons == ("you approved 20 of 20 like this in the morning",)
+    twin_world.decide(30, 35)
+    assert twin_world.twin.predict(ASKED).reasons == ("you approved 25 of 25 like this in the morning",)
 
 
-def test_a_calibration_needs_100_held_out_decisions(home: Home) -> None:
+def test_a_calibration_needs_100_held_out_decisions(twin_world: TwinWorld) -> None:
     """About half of all are approved, and every sum was a half."""
     chance = random.Random(3)
     for number in range(99):
-        home.decide(number, number + 1, chance.choice([DecisionSignal.APPROVED, DecisionSignal.DISMISSED]))
-    assert not home.twin.check().holds
-    assert home.twin.check().reason.startswith("99 of 100")
-    home.decide(99, 100)
-    check = home.twin.check()
+        twin_world.decide(number, number + 1, chance.choice([DecisionSignal.APPROVED, DecisionSignal.DISMISSED]))
+    assert not twin_world.twin.check().holds
+    assert twin_world.twin.check().reason.startswith("99 of 100")
+    twin_world.decide(99, 100)
+    check = twin_world.twin.check()
     assert (check.held_out, check.holds) == (100, True)
     assert check.error is not None
     assert check.bound is not None

@@ -37,7 +37,7 @@ CARDS = 12
 """Number of cards that requests may be about."""
 
 
-class Cards:
+class CardPool:
     """Cards that requests may be about; decided ones are replaced now and then."""
 
     def __init__(self, served: Served) -> None:
@@ -64,7 +64,7 @@ def fuzz(served: Served, number: int, *, start: int = 1) -> Counter[str]:
         kinds.append(operation.as_strategy(generation_mode=GenerationMode.POSITIVE))
         if operation.body or operation.query or operation.path_parameters:
             kinds.append(operation.as_strategy(generation_mode=GenerationMode.NEGATIVE))
-    cards, counts = Cards(served), Counter[str]()
+    cards, counts = CardPool(served), Counter[str]()
     session = requests.Session()
     session.trust_env = False
 

@@ -82,12 +82,12 @@ def test_no_line_raises(line: str) -> None:
 def test_a_note_is_stored_with_its_author(engine: StandIn, ask: Ask) -> None:
     stored: list[NewMemory] = []
 
-    class Memory:
+    class RecordingMemory:
         def remember(self, memories: list[NewMemory]) -> RememberResult:
             stored.extend(memories)
             return RememberResult(("mem_1",), 1)
 
-    engine.memory = Memory()  # type: ignore[attr-defined]
+    engine.memory = RecordingMemory()  # type: ignore[attr-defined]
     document = ask("note", text="the port is 8001", by=" claude\ncode\x1b[1m ", workspace="/srv/shop")
     assert document == {"id": "mem_1", "new": True, "by": "claude code"}
     [memory] = stored
@@ -102,7 +102,7 @@ def test_a_suggestion_is_a_card_once_and_no_sign_of_the_operator(engine: StandIn
     proposed: list[Any] = []
     pending: list[Any] = []
 
-    class Cards:
+    class RecordingCards:
         def pending(self, **_: Any) -> list[Any]:
             return pending
 
@@ -111,7 +111,7 @@ def test_a_suggestion_is_a_card_once_and_no_sign_of_the_operator(engine: StandIn
             pending.append(card(f"pred_{len(proposed)}", clock.now(), workspace, reasoning=reasoning))
             return pending[-1]
 
-    engine.cards = Cards()  # type: ignore[assignment]
+    engine.cards = RecordingCards()  # type: ignore[assignment]
     first, again = (
         ask("suggest", text="Run the tests", by="claude", reason="the cart\nchanged", workspace="/srv/shop")
         for _ in range(2)

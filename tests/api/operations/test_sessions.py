@@ -53,7 +53,9 @@ def model_call(number: int, state: str = "done") -> ModelCall:
     )  # fmt: skip
 
 
-class Calls:
+class StandInCalls:
+    """Two calls of each session, of which the second failed; all have the same prompt and reply."""
+
     def for_session(self, session_id: str) -> list[ModelCall]:
         return [model_call(1), model_call(2, "failed")]
 
@@ -68,7 +70,7 @@ class Calls:
 @pytest.fixture
 def session_id(engine: StandIn) -> str:
     """A session that made two calls."""
-    engine.calls = Calls()  # type: ignore[attr-defined]
+    engine.calls = StandInCalls()  # type: ignore[attr-defined]
     return engine.sessions.list(limit=1)[0].id
 
 

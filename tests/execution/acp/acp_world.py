@@ -55,7 +55,7 @@ class Belt:
         (self._folder / path).write_text(text)
 
 
-class Calls:
+class RecordingCalls:
     """Remembers the model calls that began and ended."""
 
     def __init__(self) -> None:
@@ -101,7 +101,7 @@ class AcpWorld(SessionWorld):
         agent = AcpSettings(command=tuple(command) or (sys.executable, str(AGENT), *modes), **(section or {}))
         self.permission_requests: list[AgentToolCall] = []
         self.answer: Callable[[str], bool | None] = lambda title: True
-        self.calls = Calls()
+        self.calls = RecordingCalls()
         self._prompts, self._validation, self._start_seconds = prompts or Prompts(), validation, start_seconds
         super().__init__(*parts, settings=Settings().model_copy(update={"acp": {"small": agent}}), **options)
 

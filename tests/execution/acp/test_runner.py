@@ -158,7 +158,7 @@ def test_replies_are_further_turns(world: AcpWorld) -> None:
 
 
 def test_the_validation_loop_gives_it_further_turns(make: Make) -> None:
-    class Validation:
+    class StandInValidation:
         def validate(
             self, live: LiveSession, view: SessionView, workspace: SessionWorkspace, heal: Callable[[str], None]
         ) -> ValidationResult:
@@ -167,7 +167,7 @@ def test_the_validation_loop_gives_it_further_turns(make: Make) -> None:
             assert (before, (workspace.folder / "b.txt").read_text()) == ("wrong\n", "right\n")
             return ValidationResult("1 passed", CheckResult("pytest", passed=1, failed=0))
 
-    world = make(validation=Validation())
+    world = make(validation=StandInValidation())
     view = world.run(write("b.txt", "wrong\n"))
     assert view.summary.endswith("1 passed")
     assert view.check.passed == 1

@@ -14,7 +14,9 @@ from engine.keys import Key
 from engine.wiring.adaptation import price
 
 
-class Keyring:
+class StandInKeys:
+    """Has a key of two providers."""
+
     def get(self, name: str) -> Key | None:
         return Key(name, "environment", "sk-test") if name in ("openai", "box") else None
 
@@ -23,7 +25,7 @@ class Keyring:
 def router() -> ModelRouter:
     own = {"local": ProviderSettings(kind="openai", base_url="http://127.0.0.1:1/v1", model="x", keyless=True)}
     box = {"box": ProviderSettings(kind="openai", base_url="http://127.0.0.1:2/v1", model="x")}
-    return ModelRouter(FixedSettings(Settings(providers=own | box)), Keyring(), models=lambda agent: {})
+    return ModelRouter(FixedSettings(Settings(providers=own | box)), StandInKeys(), models=lambda agent: {})
 
 
 def test_prices_compare(router: ModelRouter) -> None:
