@@ -17,8 +17,7 @@ from sqlmodel import Field, Session, col, desc, select
 from engine.events import ChangeSetCommented, Event
 from engine.execution.diffs import make_file_diffs, printable_text
 from engine.execution.session_store import read_check
-from engine.execution.tree_diffs import find_changed_files, make_patch
-from engine.execution.trees import find_missing_objects, join_paths, printable_path
+from engine.execution.trees import find_changed_files, find_missing_objects, join_paths, make_patch, printable_path
 from engine.git import Git
 from engine.model import ChangeSet, ChangeState, DiffComment, FileChange, FileDiff, Refusal, sanitise
 from engine.storage.database import Database, Transaction

@@ -39,14 +39,15 @@ from engine.execution.change_store import NEXT_STATES, ChangeComments, ChangeSet
 from engine.execution.diffs import list_file_changes
 from engine.execution.landings import LANDING, Landings
 from engine.execution.session_store import SessionRow
-from engine.execution.tree_diffs import (
+from engine.execution.trees import (
     commit_diff,
     create_branch,
     find_branch_commit,
     find_free_branch_name,
+    find_missing_objects,
+    join_paths,
     merge_three_way,
 )
-from engine.execution.trees import find_missing_objects, join_paths
 from engine.execution.worktrees import StartingTreeBuilder, Worktree
 from engine.frozen import frozen
 from engine.git import Git

@@ -16,8 +16,9 @@ from functools import cache
 from io import BytesIO
 from typing import NamedTuple
 
-from engine.execution.tree_diffs import (
+from engine.execution.trees import (
     ABSENT,
+    DURABLE,
     EXECUTABLE,
     GITLINK,
     LINK,
@@ -26,9 +27,11 @@ from engine.execution.tree_diffs import (
     diff_trees,
     find_changed_files,
     find_unsupported,
+    join_paths,
+    printable_path,
     read_patches,
+    scratch_index,
 )
-from engine.execution.trees import DURABLE, join_paths, printable_path, scratch_index
 from engine.files import read_table
 from engine.git import Git
 from engine.git.command import join_nul, split_nul

@@ -27,8 +27,18 @@ from engine.execution.file_plan import (
     is_spelled_exactly,
     read_image,
 )
-from engine.execution.tree_diffs import EXECUTABLE, LINK, TreeChange, diff_trees, find_unsupported, merge_three_way
-from engine.execution.trees import DURABLE, REF_ROOT, printable_path, scratch_index
+from engine.execution.trees import (
+    DURABLE,
+    EXECUTABLE,
+    LINK,
+    REF_ROOT,
+    TreeChange,
+    diff_trees,
+    find_unsupported,
+    merge_three_way,
+    printable_path,
+    scratch_index,
+)
 from engine.frozen import frozen
 from engine.git import Git
 from engine.git.command import join_nul

@@ -34,8 +34,7 @@ from engine.execution.landing_plans import (
     try_landing,
     write_target_tree,
 )
-from engine.execution.tree_diffs import diff_trees
-from engine.execution.trees import join_paths, keep_object, printable_path, take_snapshot
+from engine.execution.trees import diff_trees, join_paths, keep_object, printable_path, take_snapshot
 from engine.execution.worktrees import Worktrees
 from engine.git import Git
 from engine.home import Home

@@ -27,8 +27,7 @@ from engine.execution.runners.flows.testing import RunTests
 from engine.execution.runners.toolchains.installing import linked_packages
 from engine.execution.runners.toolchains.projects import project_at
 from engine.execution.session_workspace import SessionWorkspace
-from engine.execution.tree_diffs import diff_trees
-from engine.execution.trees import Snapshot, take_snapshot
+from engine.execution.trees import Snapshot, diff_trees, take_snapshot
 from engine.frozen import frozen
 from engine.model import CheckResult, SessionView, dollars, microusd
 from engine.model.adaptation import PolicyTweak

@@ -21,12 +21,12 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from engine.execution.tree_diffs import require_merge_tree
 from engine.execution.trees import (
     Snapshot,
     keep_object,
     make_synthetic_commit,
     release_objects,
+    require_merge_tree,
     take_snapshot,
     validate_id,
 )

@@ -21,25 +21,31 @@ from engine.events import AgentAdded, AgentMoved, AgentRetired, Event, TierAssig
 from engine.files import FileCache, sync_folder, write_json
 from engine.frozen import frozen
 from engine.hierarchy.organisation import (
+    ARCHETYPES,
     ID,
+    OWNER,
+    AgentTier,
     CascadeConfig,
     CascadeConfigFile,
     Comms,
+    Lineage,
     Member,
     Role,
     Tools,
+    climb_chain,
     create_folder,
     first_fault,
     first_organisation,
     read_member,
     read_text,
+    resolve_tier,
     restore_folder,
     retire_folder,
     retired_members,
+    walk_chain,
     writing,
 )
 from engine.hierarchy.profile_items import without_lessons
-from engine.hierarchy.tiers import ARCHETYPES, OWNER, AgentTier, Lineage, climb_chain, resolve_tier, walk_chain
 from engine.model import AgentActivity, AgentView, Refusal, microusd, sanitise
 from engine.model.text import INHERITED, without_section
 from engine.storage.database import Database

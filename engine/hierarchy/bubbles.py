@@ -16,10 +16,9 @@ from sqlmodel import Field, col, select
 
 from engine.events import BubbleApproved, BubbleQueued, BubbleRefused, MemoryBubbleFlushed
 from engine.hierarchy.agents import Agents
-from engine.hierarchy.organisation import CascadeConfig
+from engine.hierarchy.organisation import AgentTier, CascadeConfig, Lineage, is_leader
 from engine.hierarchy.profile_items import APPROVED, TRUST, item_text
 from engine.hierarchy.profiles import Profiles
-from engine.hierarchy.tiers import AgentTier, Lineage, is_leader
 from engine.model import (
     AcceptedFinding,
     Bubble,

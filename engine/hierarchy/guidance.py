@@ -22,9 +22,9 @@ from engine.events import GuidanceApplied
 from engine.files import file_signature
 from engine.frozen import frozen
 from engine.hierarchy.agents import Agents
+from engine.hierarchy.organisation import AgentTier, Lineage, is_leader
 from engine.hierarchy.profile_items import item_text
 from engine.hierarchy.profiles import Profiles
-from engine.hierarchy.tiers import AgentTier, Lineage, is_leader
 from engine.model import (
     Contribution,
     Guidance,

@@ -12,9 +12,9 @@ import sqlalchemy
 from sqlmodel import col, select
 
 from engine.hierarchy.agents import Agents
+from engine.hierarchy.organisation import is_leader
 from engine.hierarchy.profile_items import SECTIONS, PatternUse, ProfileEntry
 from engine.hierarchy.profiles import Profiles
-from engine.hierarchy.tiers import is_leader
 from engine.model import Refusal
 from engine.storage import state
 from engine.storage.database import Database, Transaction

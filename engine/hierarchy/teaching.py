@@ -20,8 +20,8 @@ from engine.hierarchy.agents import Agents
 from engine.hierarchy.bubbles import Bubbles
 from engine.hierarchy.guidance import Cascade, format_item
 from engine.hierarchy.guided_sessions import GuidedSessions
+from engine.hierarchy.organisation import is_leader
 from engine.hierarchy.profiles import Profiles
-from engine.hierarchy.tiers import is_leader
 from engine.model import (
     FlushReport,
     Guidance,

@@ -30,11 +30,10 @@ from engine.model import (
 )
 from engine.prediction.approvals import Approvals
 from engine.prediction.card_rows import CardRow, card_of, last_trigger_times, make_row
-from engine.prediction.card_rules import MAX_COOL_DOWN, Room, adjusted_tier, is_cooling_down, rank_cards
+from engine.prediction.card_rules import MAX_COOL_DOWN, Room, adjusted_tier, is_cooling_down, is_ordered, rank_cards
 from engine.prediction.card_store import CardStore
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.dismissals import MuteIndex, read_mutes
-from engine.prediction.kinds import is_ordered
 from engine.prediction.routing import Router
 from engine.prediction.twin import EmbeddedTwin, band_of
 from engine.storage.rows import UtcDateTime, ask, each_of

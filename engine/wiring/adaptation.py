@@ -15,11 +15,11 @@ from engine.execution.model_router import ModelRouter
 from engine.execution.runners.flow_registry import FlowRegistry, LearnedFlow, learned_flow
 from engine.execution.runners.flows import FLOWS
 from engine.execution.runners.model.host_protocol import Model
-from engine.execution.tree_diffs import make_patch
+from engine.execution.trees import make_patch
 from engine.git import Git
 from engine.hierarchy.guidance import select_items
 from engine.learning.candidates.adaptation import Adaptation
-from engine.learning.candidates.effects import split_command
+from engine.learning.candidates.evaluation import split_command
 from engine.learning.candidates.overlays import LearnedGuidance, Overlays, Trials
 from engine.learning.candidates.records import HealedTests, ModelPrice, ModelsUsed
 from engine.model import ChangeState, ParaFact, Refusal, SessionView, TranscriptLine, Trust, Verdict

@@ -18,20 +18,20 @@ from engine.frozen import frozen
 from engine.git.github import GitHub
 from engine.git.repository import top_folder
 from engine.keys import Keys
+from engine.learning.decisions.decisions import ARROW
 from engine.learning.decisions.insights import Figures
-from engine.learning.decisions.preferences import ARROW
 from engine.learning.decisions.training import Training
 from engine.learning.decisions.training_provider import Account, Provider, TrainingError
 from engine.learning.decisions.training_runs import TrainingPlan, TwinModel
 from engine.model import Assignment, NoAnswer, Refusal, microusd
 from engine.prediction import templates
 from engine.prediction.approvals import Approvals
+from engine.prediction.card_rules import FIX_BY_AGENT, kind_of
 from engine.prediction.card_store import CardStore
 from engine.prediction.cards import Cards, PromptCards
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.context_reader import ContextReader, Sources
 from engine.prediction.cycle import CardCycle
-from engine.prediction.kinds import FIX_BY_AGENT, kind_of
 from engine.prediction.predictors import ModelTwin, PredictorHook, TwinAccess, UnusableReply
 from engine.prediction.routing import PromptPlacer, Router
 from engine.prediction.signals import OurWrite

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from engine.execution import trees
-from engine.execution.tree_diffs import find_free_branch_name
+from engine.execution.trees import find_free_branch_name
 from engine.git import Git
 from tests.conftest import Repository
 from tests.execution.landing_world import file_states, git_state

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.execution.tree_diffs import create_branch, find_free_branch_name
+from engine.execution.trees import create_branch, find_free_branch_name
 from engine.git import Git
 from engine.git.reader import GitReader, files_between, in_history
 from engine.git.state import FileState, GitState

@@ -16,9 +16,8 @@ from sqlmodel import Session
 
 from engine.clock import FakeClock
 from engine.hierarchy.bubbles import GATES, ask_gates, find_pattern, is_relevant, similarity
-from engine.hierarchy.organisation import CascadeConfig
+from engine.hierarchy.organisation import AgentTier, CascadeConfig
 from engine.hierarchy.teaching import remove_lesson
-from engine.hierarchy.tiers import AgentTier
 from engine.model import Bubble, BubbleState, LeaderProfile, Learning, Pattern, Refusal, Trust
 from engine.model.learnings import lesson_id
 from engine.storage import rows

@@ -9,8 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.hierarchy.organisation import CascadeConfig, CascadeConfigFile, read_config
-from engine.hierarchy.tiers import DEPTH, OWNER, climb_chain, resolve_tier, walk_chain
+from engine.hierarchy.organisation import (
+    DEPTH,
+    OWNER,
+    CascadeConfig,
+    CascadeConfigFile,
+    climb_chain,
+    read_config,
+    resolve_tier,
+    walk_chain,
+)
 from tests.support.helpers import refused
 
 

@@ -11,8 +11,14 @@ import pytest
 
 from engine.clock import FakeClock
 from engine.events import SessionEnded
-from engine.hierarchy.guided_sessions import MAX_DECISION_AGE, MAX_PATTERN_AGE, MIN_SESSIONS, Tally, find_outdated_age
-from engine.hierarchy.outcomes import next_outcome
+from engine.hierarchy.guided_sessions import (
+    MAX_DECISION_AGE,
+    MAX_PATTERN_AGE,
+    MIN_SESSIONS,
+    Tally,
+    find_outdated_age,
+    next_outcome,
+)
 from engine.model import LeaderDecision, Pattern
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger

@@ -29,12 +29,13 @@ from engine.learning.candidates.candidates import (
     undo_decision,
 )
 from engine.learning.candidates.drafting import NothingToDraft, StillRunning, draft_candidate
-from engine.learning.candidates.effects import format_preview, list_texts
 from engine.learning.candidates.evaluation import (
     PROPOSED,
     Evaluation,
     evaluate,
+    format_preview,
     has_new_evidence,
+    list_texts,
     same_change,
 )
 from engine.learning.candidates.overlays import Trials

@@ -24,8 +24,14 @@ from engine.events import (
     CandidateRolledBack,
     CandidateWeighed,
 )
-from engine.learning.candidates.effects import free_name, list_texts, map_texts, validate_effect
-from engine.learning.candidates.evaluation import MIN_REVIEW_SCORE, Evaluation
+from engine.learning.candidates.evaluation import (
+    MIN_REVIEW_SCORE,
+    Evaluation,
+    free_name,
+    list_texts,
+    map_texts,
+    validate_effect,
+)
 from engine.model import Refusal, Trust
 from engine.model.adaptation import (
     DECISIONS,

@@ -15,7 +15,7 @@ from dataclasses import replace
 from itertools import groupby, takewhile
 
 from engine.frozen import frozen
-from engine.learning.candidates.effects import map_texts, validate_effect
+from engine.learning.candidates.evaluation import map_texts, validate_effect
 from engine.learning.candidates.records import Opportunity, Sources
 from engine.model import TranscriptLine, Trust, dollars
 from engine.model.adaptation import (

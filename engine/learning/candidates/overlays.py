@@ -22,9 +22,9 @@ from engine import tokenizer
 from engine.config import SettingsSource
 from engine.events import OverlayFoundHarmful
 from engine.frozen import frozen
-from engine.hierarchy.outcomes import SessionFollower
+from engine.hierarchy.guided_sessions import SessionFollower
 from engine.learning.candidates.candidates import CandidateRow, load_candidates
-from engine.learning.candidates.effects import list_texts
+from engine.learning.candidates.evaluation import list_texts
 from engine.model import Contribution, PromptLine, PromptPart, PromptRequest, PromptSource, SourceKind, Trust
 from engine.model.adaptation import (
     CandidateStatus,
@@ -143,7 +143,7 @@ class OverlayRun(Row, table=True):
     propensity: float
     """The probability of withholding the overlay."""
     state: str = ""
-    """The result of the session, see `engine.hierarchy.outcomes.next_outcome`."""
+    """The result of the session, see `engine.hierarchy.guided_sessions.next_outcome`."""
     at: datetime = utc_field()
 
 

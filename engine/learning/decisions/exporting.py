@@ -25,8 +25,7 @@ from sqlmodel import Session, col, select
 from engine.events import PairsExported
 from engine.files import write_atomic
 from engine.frozen import frozen
-from engine.learning.decisions.decisions import Decision
-from engine.learning.decisions.preferences import DpoPair, Preference, import_pairs, load_pairs
+from engine.learning.decisions.decisions import Decision, DpoPair, Preference, import_pairs, load_pairs
 from engine.model import TWIN_INSTRUCTION, TWIN_TASK, DecisionSignal, Refusal
 from engine.model.secrets import redact
 from engine.model.text import count, validation_faults

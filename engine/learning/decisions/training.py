@@ -17,8 +17,8 @@ from sqlmodel import select
 
 from engine.events import TrainingMoved
 from engine.files import write_atomic
+from engine.learning.decisions.decisions import Preference
 from engine.learning.decisions.exporting import Exporter
-from engine.learning.decisions.preferences import Preference
 from engine.learning.decisions.training_provider import Job, Provider, TrainingError
 from engine.learning.decisions.training_runs import (
     ACTIVE,

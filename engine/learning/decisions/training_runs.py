@@ -19,6 +19,7 @@ from sqlalchemy import ColumnElement
 from sqlmodel import Field, Session, col, select
 
 from engine.frozen import frozen
+from engine.learning.decisions.decisions import ARROW, Preference, count_pairs
 from engine.learning.decisions.exporting import (
     MORE_PAIRS,
     Exporter,
@@ -27,7 +28,6 @@ from engine.learning.decisions.exporting import (
     format_exchange,
     format_preference,
 )
-from engine.learning.decisions.preferences import ARROW, Preference, count_pairs
 from engine.learning.decisions.training_provider import Provider
 from engine.model import Refusal, TrainingRunView, TrainingView
 from engine.model.text import count, jaccard

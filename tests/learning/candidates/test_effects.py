@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.clock import FakeClock
-from engine.learning.candidates.effects import MAX_LINE_LENGTH, MAX_LINES, format_preview, validate_effect
+from engine.learning.candidates.evaluation import MAX_LINE_LENGTH, MAX_LINES, format_preview, validate_effect
 from engine.model import Refusal
 from engine.model.adaptation import (
     CandidateType,

@@ -9,8 +9,7 @@ import pytest
 from sqlmodel import select
 
 from engine.clock import FakeClock
-from engine.learning.decisions.decisions import SIGNAL_WEIGHTS, Decision, Decisions
-from engine.learning.decisions.preferences import DpoPair
+from engine.learning.decisions.decisions import SIGNAL_WEIGHTS, Decision, Decisions, DpoPair
 from engine.model import DecidedBy, DecidedCard, DecisionSignal
 from engine.storage.database import Database
 

@@ -15,6 +15,7 @@ from sqlmodel import select
 
 from engine.clock import FakeClock
 from engine.learning.decisions import exporting
+from engine.learning.decisions.decisions import DpoPair, Preference, import_pairs, load_pairs
 from engine.learning.decisions.exporting import (
     MIN_BATCH,
     Exchange,
@@ -26,7 +27,6 @@ from engine.learning.decisions.exporting import (
     format_preference,
     read_preference,
 )
-from engine.learning.decisions.preferences import DpoPair, Preference, import_pairs, load_pairs
 from engine.model import Refusal
 from engine.prediction.card_rows import CardRow
 from engine.storage.database import Database, Transaction

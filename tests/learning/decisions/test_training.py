@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from engine.clock import FakeClock
+from engine.learning.decisions.decisions import import_pairs
 from engine.learning.decisions.exporting import Exporter, check_preferences
-from engine.learning.decisions.preferences import import_pairs
 from engine.learning.decisions.training import Training
 from engine.learning.decisions.training_provider import Job, TrainingError
 from engine.learning.decisions.training_runs import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from engine.learning.decisions.preferences import Preference
+from engine.learning.decisions.decisions import Preference
 from engine.learning.decisions.training_runs import (
     MIN_MEASURED,
     Agreement,

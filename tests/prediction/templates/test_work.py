@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from engine.model import Task
-from engine.prediction.kinds import (
+from engine.prediction.card_rules import (
     BLOCKED_TASK,
     KINDS,
     OPEN_TASK,

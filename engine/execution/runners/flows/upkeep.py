@@ -29,7 +29,7 @@ from engine.execution.runners.flows.git_steps import (
     try_git,
 )
 from engine.execution.runners.flows.suite_runs import try_whole_suite
-from engine.execution.tree_diffs import create_branch
+from engine.execution.trees import create_branch
 from engine.frozen import frozen
 from engine.git.history import count_apart
 from engine.git.lost_commits import Stash, is_reachable, read_stashes
