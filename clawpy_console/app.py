@@ -154,9 +154,8 @@ class ConsoleApp(CardConsole):
         self.run_in_background(self._import_ahead, "import")
 
     async def _import_ahead(self) -> None:
-        """Import the report of a crash, because an update may replace the program's files while it runs. Then import
-        the dialogs that are opened first, so that their key is quick."""
-        for module in ("attach.crash_report", "screens.card_details", "dialogs.prompt"):
+        """Import the dialogs that are opened first, so that their key is quick."""
+        for module in ("screens.card_details", "dialogs.prompt"):
             await asyncio.to_thread(import_module, f"clawpy_console.{module}")
 
     def _cannot_open(self, refusal: Refusal) -> None:
@@ -331,7 +330,7 @@ class ConsoleApp(CardConsole):
 
     def action_connect_agent(self) -> None:
         """Let a coding agent or a model of this machine serve koji-core."""
-        from clawpy_console.dialogs.channel import choose_agent
+        from clawpy_console.dialogs.prompt import choose_agent
 
         if len(self.screen_stack) == 1:
             choose_agent(self)

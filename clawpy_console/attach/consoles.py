@@ -5,19 +5,22 @@ from __future__ import annotations
 import asyncio
 import faulthandler
 import os
+import platform
 import queue
 import socket
 import sys
 import threading
-from collections.abc import Callable, Sequence
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from clawpy_console.attach.client import SHUTDOWN_S, describe_terminal
+from clawpy_console.attach.client import SHUTDOWN_S, ClientEnd, TerminalDescription, describe_terminal
 from clawpy_console.attach.host import Host
-from clawpy_console.attach.protocol import ClientEnd, TerminalDescription
-from engine import Home, Refusal
+from engine import Home, Refusal, __version__
+from engine.model.secrets import redact
 
 if TYPE_CHECKING:
     from clawpy_console.app import ConsoleApp
@@ -178,10 +181,8 @@ class Consoles(Host):
                 raise app._exception
             return ClientEnd(app.return_code or 0, again=app.held_elsewhere)
         except Exception as error:
-            from clawpy_console.attach.crash_report import write_report
-
             engine = app.engine if app is not None else None
-            return ClientEnd(1, await asyncio.to_thread(write_report, error, self._home, engine, terminal))
+            return ClientEnd(1, await asyncio.to_thread(_write_report, error, self._home, engine, terminal))
         finally:
             self.apps.pop(terminal, None)
 
@@ -276,3 +277,63 @@ def _redirect_output_to_log(home: Home) -> None:
     os.close(log)
     os.close(nothing)
     faulthandler.enable(2)
+
+
+MAX_REPORTED_EVENTS = 30
+"""Maximum number of the last events that are named."""
+
+
+def _write_report(error: BaseException, home: Home, engine: Engine | None, terminal: Terminal) -> str:
+    """Write a report of `error` to `home.logs`, and the error itself to `console.log`. Returns the lines to show on the
+    terminal.
+
+    The report has no messages of exceptions and no values, since each may be the operator's text or a secret.
+    """
+    from importlib.metadata import version
+
+    from textual.worker import WorkerFailed
+
+    if isinstance(error, WorkerFailed):
+        error = error.error
+    now = datetime.now(UTC)
+    lines = [
+        f"clawpy {__version__}, Textual {version('textual')}, Python {platform.python_version()}",
+        platform.platform(),
+        f"{now.isoformat(timespec='seconds')}, terminal {terminal.size[0]}x{terminal.size[1]}"
+        f", TERM={terminal.environment.get('TERM', '')}",
+        *_stack_lines(error),
+        "",
+        "Last events:",
+        *(_last_events(engine) if engine else ["the engine was not open"]),
+    ]
+    file = home.logs / f"crash-{now:%Y%m%d-%H%M%S-%f}.txt"
+    headline = f"The console crashed: {type(error).__name__}."
+    try:
+        print(redact("".join(traceback.format_exception(error))), file=sys.stderr)
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        file.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    except OSError as failure:
+        return f"{headline} No report could be written: {failure.strerror}."
+    return (
+        f"{headline} Nothing that was recorded is lost.\n"
+        f"Report, without your texts: {file}\n"
+        "Please send it in with what you pressed last. `clawpy` opens the console again."
+    )
+
+
+def _stack_lines(error: BaseException | None) -> Iterator[str]:
+    """The types of an exception and of its causes, each with its stack."""
+    while error is not None:
+        yield from ("", type(error).__qualname__)
+        yield from (frame.rstrip("\n") for frame in traceback.format_tb(error.__traceback__))
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+
+
+def _last_events(engine: Engine) -> list[str]:
+    """The kinds of the last events, newest first."""
+    try:
+        return [
+            f"{fact.at.isoformat(timespec='seconds')} {fact.kind}" for fact in engine.ledger.latest(MAX_REPORTED_EVENTS)
+        ]
+    except Exception as failure:  # the report is worth more than its last part
+        return [f"not readable: {type(failure).__name__}"]

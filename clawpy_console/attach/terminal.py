@@ -19,7 +19,7 @@ from textual.filter import Monochrome, NoColor
 from textual.geometry import Size
 from textual.message import Message
 
-from clawpy_console.attach import protocol
+from clawpy_console.attach import client
 
 log = logging.getLogger(__name__)
 
@@ -55,7 +55,7 @@ class Terminal(asyncio.Protocol):
         self.on_stop_key: Callable[[], None] = lambda: None
         """Called for F12, ahead of all other keys."""
         self.connected = True
-        self._parser = protocol.MessageParser()
+        self._parser = client.MessageParser()
         self._transport: asyncio.Transport | None = None
         self._is_behind = self._has_dropped_output = False
         self._closed = asyncio.Event()
@@ -78,7 +78,7 @@ class Terminal(asyncio.Protocol):
 
     def send(self, kind: bytes, content: bytes = b"") -> None:
         """Send a message; ignored when the client is gone."""
-        self._write(protocol.encode_message(kind, content))
+        self._write(client.encode_message(kind, content))
 
     def _write(self, data: bytes) -> None:
         if self._transport is not None and not self._transport.is_closing():
@@ -89,13 +89,13 @@ class Terminal(asyncio.Protocol):
         if self._is_behind:
             self._has_dropped_output = True
         else:
-            self.send(protocol.OUTPUT, text.encode(errors="replace"))
+            self.send(client.OUTPUT, text.encode(errors="replace"))
 
     def run(self, command: Sequence[str], folder: str, banner: str) -> None:
         """Give the terminal to a program until it ends; then draw the screen again."""
-        self.send(protocol.RUN, json.dumps({"command": list(command), "folder": folder, "banner": banner}).encode())
+        self.send(client.RUN, json.dumps({"command": list(command), "folder": folder, "banner": banner}).encode())
 
-    async def end_client(self, end: protocol.ClientEnd) -> None:
+    async def end_client(self, end: client.ClientEnd) -> None:
         """Tell the client to end, and wait until it has read that or is gone."""
         self._write(end.encode())
         if self._transport is not None:
@@ -136,15 +136,15 @@ class Terminal(asyncio.Protocol):
 
     def _handle_messages(self, data: bytes) -> None:
         for kind, content in self._parser.feed(data):
-            if kind in (protocol.SIZE, protocol.TERMINAL_IS_FREE):
+            if kind in (client.SIZE, client.TERMINAL_IS_FREE):
                 self.size = bound_size(json.loads(content))
             if self.driver is None:
                 continue
-            if kind == protocol.INPUT:
+            if kind == client.INPUT:
                 self.driver.handle_input(content)
-            elif kind == protocol.SIZE:
+            elif kind == client.SIZE:
                 self.driver.update_size()
-            elif kind == protocol.TERMINAL_IS_FREE:
+            elif kind == client.TERMINAL_IS_FREE:
                 self.driver.enter()
                 self.driver.update_size()
                 self.driver.redraw()
@@ -176,7 +176,7 @@ class TerminalDriver(Driver):
         # Asks for synchronized output. Apple's terminal would show the question.
         ask = "" if self._terminal.environment.get("TERM_PROGRAM") == "Apple_Terminal" else "\x1b[?2026$p"
         words = f"\x1b[?1049h{mouse}\x1b[?25l\x1b[?1004h{keys}{ask}\x1b[?2004h\x1b[?7l"
-        self._terminal.send(protocol.TAKE_TERMINAL, words.encode())
+        self._terminal.send(client.TAKE_TERMINAL, words.encode())
 
     def handle_input(self, data: bytes) -> None:
         """Pass on what was typed."""
@@ -210,7 +210,7 @@ class TerminalDriver(Driver):
 
     def stop_application_mode(self) -> None:
         self.disable_input()
-        self._terminal.send(protocol.RESTORE_TERMINAL)
+        self._terminal.send(client.RESTORE_TERMINAL)
 
 
 class TerminalApp(App[None]):

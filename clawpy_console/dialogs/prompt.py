@@ -1,10 +1,10 @@
-"""The prompt box: a prompt of your own, or a flow, for one of the workspaces."""
+"""The prompt box: a prompt of your own, or a flow, for one of the workspaces, and the choice of who serves prompts."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from textual import events, getters, on
 from textual.app import ComposeResult
@@ -12,9 +12,7 @@ from textual.content import Content
 from textual.message import Message
 from textual.widgets import Static, TextArea
 
-from clawpy_console.dialogs import channel
-from clawpy_console.dialogs.base import Dialog
-from clawpy_console.dialogs.channel import ChannelOptions
+from clawpy_console.dialogs.base import Answer, Dialog, Question, show_text
 from clawpy_console.formats import crop, workspace_name
 from clawpy_console.keys import bindings
 from clawpy_console.widgets.frame import KeyLine
@@ -22,7 +20,9 @@ from clawpy_console.widgets.reflowing_text import ReflowingText
 from engine.model import Card, FlowForm, Refusal
 
 if TYPE_CHECKING:
+    from clawpy_console.console import Console
     from engine import Engine
+    from engine.model import FoundAgent, LocalModels, SetupStep
 
 MAX_COMPLETIONS = 6
 """Maximum number of completions that are shown at once."""
@@ -164,12 +164,12 @@ class OwnPrompt(Dialog[Card | None]):
 
     def _look_for_agents(self) -> None:
         """Say before anything is sent that nothing can run text, and what could."""
-        self.app.call_engine(channel.read_options, self._show_agents)
+        self.app.call_engine(read_channel_options, self._show_agents)
 
     def _show_agents(self, options: ChannelOptions) -> None:
         if self.is_attached:
             key = self.key_of("prompt.hire")
-            self._model_hint = Content("") if options.served_by else channel.hint(options, key)
+            self._model_hint = Content("") if options.served_by else channel_hint(options, key)
             self._can_connect = not options.served_by and bool(options.agents or options.local.ids)
             self.refresh_bindings()
             self._draw_options()
@@ -248,7 +248,7 @@ class OwnPrompt(Dialog[Card | None]):
         self._draw_place()
 
     def action_connect_agent(self) -> None:
-        channel.choose_agent(self.app, self._look_for_agents)
+        choose_agent(self.app, self._look_for_agents)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action == "place":
@@ -281,3 +281,96 @@ class OwnPrompt(Dialog[Card | None]):
     def show_status(self, text: str, style: str = "$wants") -> None:
         super().show_status(text, style)
         self.add_class("-with-status")
+
+
+AGENT_KEYS = "123456789"
+"""The keys of the answers."""
+
+
+class ChannelOptions(NamedTuple):
+    """Who serves koji-core, and the agents and models of this machine that could."""
+
+    served_by: str
+    """The agent or model that serves it now, "" for none."""
+    agents: list[FoundAgent]
+    local: LocalModels
+    next_step: SetupStep
+    """The next step towards a model, if nothing serves it."""
+
+
+def read_channel_options(engine: Engine) -> ChannelOptions:
+    """Find the agents and models of this machine. Blocking: call it in a thread."""
+    setup = engine.channel_setup
+    return ChannelOptions(setup.served_by(), setup.find_agents(), setup.local_models(), setup.next_step())
+
+
+def choose_agent(app: Console, on_assigned: Callable[[], object] = lambda: None) -> None:
+    """List the agents and models on this machine, and let the operator choose one for koji-core. `on_assigned` is
+    called once it serves the channel."""
+    app.load_for_dialog(read_channel_options, lambda options: _ask(app, options, on_assigned))
+
+
+def _ask(app: Console, options: ChannelOptions, on_assigned: Callable[[], object]) -> None:
+    agents, models, faults = options.agents, options.local.ids, options.local.faults
+    if not agents and not models:
+        step = f"Run `{options.next_step.shown_command}` to use a model."
+        app.show_toast("; ".join((*faults, f"No coding agent on the PATH and no local model. {step}")), "warning")
+        return
+    for fault in faults:
+        app.show_toast(fault, "warning")
+    details = {agent.name: _describe(agent) for agent in agents} | dict.fromkeys(models, "a model on this machine")
+
+    def on_choice(answer: Answer) -> None:
+        name = answer.label
+        app.call_engine(
+            lambda engine: _assign(engine, name, is_model=name in models), lambda agent: on_result(name, agent)
+        )
+
+    def on_result(name: str, agent: FoundAgent | None) -> None:
+        _show_result(app, name, agent)
+        on_assigned()
+
+    answers = [Answer(key, *choice) for key, choice in zip(AGENT_KEYS, details.items(), strict=False)]
+    title = "Which agent or model should serve koji-core?"
+    app.ask(Question(title, answers, present=options.served_by), on_choice)
+
+
+def _assign(engine: Engine, name: str, *, is_model: bool) -> FoundAgent | None:
+    """Have a model or an agent serve koji-core. Returns the agent."""
+    agent = None
+    if is_model:
+        engine.channel_setup.assign_model(name)
+    else:
+        agent = engine.channel_setup.assign_agent(name)
+    engine.cards.refresh_runners()  # pending cards say at once who would do them
+    return agent
+
+
+def _show_result(app: Console, name: str, agent: FoundAgent | None) -> None:
+    app.reload(["settings", "cards"])
+    if agent is None:
+        app.show_toast(f"koji-core is served by {name}")
+        return
+    message = f"It gets its own folder and no access to the rest of your home, so log in once:\n\n{agent.login}"
+    show_text(app, f"koji-core is served by {agent.title}", message)
+
+
+def _describe(agent: FoundAgent) -> str:
+    if agent.missing:
+        return f"{agent.title}, once its adapter is installed: {agent.missing}"
+    if not agent.hosts:
+        return agent.title
+    more = f" and {len(agent.hosts) - 1} more" if len(agent.hosts) > 1 else ""
+    return f"{agent.title}; reaches {agent.hosts[0]}{more}"
+
+
+def channel_hint(options: ChannelOptions, key: str) -> Content:
+    """The agent or model that answers text prompts. If there is none: those that `key` or a verb can connect."""
+    if options.served_by:
+        return Content.styled(f"text prompts go to {crop(options.served_by, 60)}", "$grey")
+    names = [agent.title for agent in options.agents if not agent.missing] + list(options.local.ids)
+    names = names or [f"{agent.title} (adapter missing)" for agent in options.agents]
+    if not names:
+        return Content.styled(f"{options.next_step.problem}: {options.next_step.shown_command}", "$grey")
+    text = f" connects {crop(' or '.join(names), 60)}, found here; or {options.next_step.shown_command}"
+    return Content.assemble(("no model configured: ", "$grey"), (key, "$accent"), (text, "$grey"))

@@ -27,7 +27,7 @@ from clawpy_console.screens.diff import (
     language_of,
     mark_sign,
 )
-from clawpy_console.widgets.row_view import CursorView, make_selectable
+from clawpy_console.widgets.rows import CursorView, make_selectable
 from engine.model import DiffComment
 
 MIN_SPLIT_TERMINAL, MIN_SPLIT_VIEW = 160, 100

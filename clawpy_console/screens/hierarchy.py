@@ -20,11 +20,10 @@ from clawpy_console.formats import crop, one_line
 from clawpy_console.keys import bindings
 from clawpy_console.screens.agent_actions import AgentActions
 from clawpy_console.screens.agent_tree import FOLD, GROUP, OWNER, STATES, Folds, Tree, leaders, tree_nodes
+from clawpy_console.screens.xray import PromptLines
 from clawpy_console.widgets.frame import Filter, TabLine
-from clawpy_console.widgets.prompt_lines import PromptLines
 from clawpy_console.widgets.reflowing_text import ReflowingText
-from clawpy_console.widgets.row_view import ScrollPane
-from clawpy_console.widgets.rows import Row, Rows, grouped
+from clawpy_console.widgets.rows import Row, Rows, ScrollPane, grouped
 from clawpy_console.widgets.session import session_row
 from engine import dispatch
 from engine.model import PromptPart, SourceKind

@@ -16,7 +16,7 @@ from clawpy_console.formats import one_line, workspace_name
 from clawpy_console.keys import bindings
 from clawpy_console.screens.base import ConsoleScreen, next_choice
 from clawpy_console.widgets.reflowing_text import ReflowingText
-from clawpy_console.widgets.row_view import ScrollPane
+from clawpy_console.widgets.rows import ScrollPane
 from engine import document
 from engine.model import Insights, Refusal, TrainingOffer
 

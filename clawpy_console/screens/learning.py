@@ -35,8 +35,7 @@ from clawpy_console.screens.learning_items import (
 )
 from clawpy_console.widgets.frame import Filter
 from clawpy_console.widgets.reflowing_text import ReflowingText
-from clawpy_console.widgets.row_view import ScrollPane
-from clawpy_console.widgets.rows import Rows, grouped
+from clawpy_console.widgets.rows import Rows, ScrollPane, grouped
 from engine import document
 from engine.model.adaptation import CandidateView, LearningRecord
 from engine.model.learnings import ChainReport, RetractReport

@@ -21,8 +21,7 @@ from clawpy_console.screens.memory_entries import LAYER_NAMES, LAYER_SIGNS, Entr
 from clawpy_console.screens.recall_preview import MemoryActions
 from clawpy_console.widgets.frame import Filter
 from clawpy_console.widgets.reflowing_text import ReflowingText
-from clawpy_console.widgets.row_view import ScrollPane
-from clawpy_console.widgets.rows import Row, Rows, grouped
+from clawpy_console.widgets.rows import Row, Rows, ScrollPane, grouped
 from engine.model import Layer, LayerState, RecallMatch
 
 if TYPE_CHECKING:

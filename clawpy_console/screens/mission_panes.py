@@ -293,7 +293,7 @@ def first_run_lines(engine: Engine, keymap: Mapping[str, str]) -> list[Content]:
 
     Blocking: call it in a thread.
     """
-    from clawpy_console.dialogs import channel  # not before the first frame
+    from clawpy_console.dialogs import prompt  # not before the first frame
 
     def key(action: str) -> tuple[str, str]:
         return (shown_key(action, keymap), "$accent")
@@ -309,7 +309,7 @@ def first_run_lines(engine: Engine, keymap: Mapping[str, str]) -> list[Content]:
         ),
         Content.assemble(
             key("mission.own"), " writes your own prompt; ",
-            channel.hint(channel.read_options(engine), shown_key("app.hire", keymap)),
+            prompt.channel_hint(prompt.read_channel_options(engine), shown_key("app.hire", keymap)),
         ),
         Content.assemble("--workspace DIR adds folders · nothing runs by itself · ", ("esc", "$accent"), " hides this"),
     ]  # fmt: skip

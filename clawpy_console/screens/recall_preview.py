@@ -20,9 +20,8 @@ from clawpy_console.formats import crop, one_line, workspace_name
 from clawpy_console.keys import bindings
 from clawpy_console.screens.base import ConsoleScreen
 from clawpy_console.screens.memory_entries import LAYER_NAMES, Entry
-from clawpy_console.screens.xray import PromptDialog
+from clawpy_console.screens.xray import PromptDialog, PromptLines
 from clawpy_console.widgets.frame import KeyLine
-from clawpy_console.widgets.prompt_lines import PromptLines
 from clawpy_console.widgets.reflowing_text import ReflowingText
 from engine import dispatch, document
 from engine.model import (

@@ -13,7 +13,7 @@ from textual.widget import Widget
 
 from clawpy_console.fields import Field, label_width
 from clawpy_console.formats import crop
-from clawpy_console.widgets.row_view import make_selectable
+from clawpy_console.widgets.rows import make_selectable
 
 LineRenderer = Callable[[int], Sequence[Content]]
 """`renderer(width)`: the lines for a width in cells; what is wider is cut."""

@@ -1,23 +1,233 @@
-"""A list of one-line rows with a cursor."""
+"""Views of many rows, of which only those in sight are drawn: scrolling, selection, a cursor, a list of rows."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
-from textual.geometry import Offset
+from textual import events
+from textual import style as textual_style
+from textual.containers import ScrollableContainer, VerticalScroll
+from textual.geometry import Offset, Region, Size
 from textual.message import Message
+from textual.reactive import reactive
+from textual.scroll_view import ScrollView
 from textual.strip import Strip
+from textual.widget import Widget
 
 from clawpy_console.formats import fit_to_width
 from clawpy_console.keys import bindings
-from clawpy_console.widgets.row_view import CursorView
 from engine.frozen import frozen
+
+
+class ScrollKeys(ScrollableContainer):
+    """The actions of the keys of lists, for a widget that scrolls and has no cursor.
+
+    It comes after the widget among the bases of a class, because Textual takes styles from the first widget there.
+    """
+
+    def action_step(self, by: int) -> None:
+        self.scroll_relative(y=by, animate=False)
+
+    def action_page(self, by: int) -> None:
+        self.scroll_relative(y=by * self.scrollable_content_region.height, animate=False)
+
+    def action_first(self) -> None:
+        self.scroll_home(animate=False)
+
+    def action_last(self) -> None:
+        self.scroll_end(animate=False)
+
+
+class ScrollPane(VerticalScroll, ScrollKeys, can_focus=True):
+    """A column of widgets that takes the focus and scrolls."""
+
+    BINDINGS = bindings("rows", but="rows.open")
+    DEFAULT_CSS = "ScrollPane { scrollbar-size-vertical: 1; }"
+
+
+def make_selectable(widget: Widget, segments: Iterable[Segment], x: int, y: int) -> list[Segment]:
+    """`segments` of `widget` with their place in the text that is copied from it; the selected part is highlighted.
+
+    The segments begin at character `x` of line `y` of that text.
+    """
+    span = widget.text_selection.get_span(y) if widget.text_selection is not None else None
+    first, last = span or (0, 0)  # a `last` of -1 is the end of the line
+    plain = Style()
+    highlight = widget.screen.get_component_rich_style("screen--selection").background_style if span else plain
+    pieces = []
+    for text, style, _ in segments:
+        length = len(text)
+        start = max(0, min(first - x, length))
+        end = length if last < 0 else max(start, min(last - x, length))
+        for begin, stop, selection in ((0, start, plain), (start, end, highlight), (end, length, plain)):
+            if begin < stop:
+                place = Style.from_meta({"offset": (x + begin, y)})
+                pieces.append(Segment(text[begin:stop], (style or plain) + selection + place))
+        x += length
+    return pieces
+
+
+class RowView(ScrollView, ScrollKeys):
+    """Base of a view of many rows, which are drawn in named styles.
+
+    Textual's component classes are not used: for each of them Textual makes a widget and matches it with every style
+    rule whenever the real one is styled, which took longer than styling all the widgets of a screen.
+    """
+
+    BINDINGS = bindings("rows", but="rows.open")
+    TONES: ClassVar[Mapping[str, str]] = {}
+    """Styles by name, as `Content` takes them; other names are colours of the theme."""
+
+    DEFAULT_CSS = "RowView { height: 1fr; scrollbar-size: 0 1; overflow-x: hidden; }"
+
+    def __init__(self, *, empty: str = "", id: str | None = None, classes: str | None = None) -> None:
+        """`empty` is shown in place of the rows where there are none."""
+        super().__init__(id=id, classes=classes)
+        self.empty = empty
+        self.set_reactive(RowView.virtual_size, Size(0, 1))
+        self._tones: dict[str, Style] = {}
+
+    @property
+    def row_count(self) -> int:
+        """Number of rows."""
+        raise NotImplementedError
+
+    def draw_row(self, number: int, width: int, base: Style) -> Strip:
+        """Row `number`, counted from 0, in `width` cells; `base` is the style of the widget."""
+        raise NotImplementedError
+
+    def update_row_count(self) -> None:
+        """Adapt the scrollbar to `row_count`, and draw all rows again."""
+        self.virtual_size = Size(0, max(1, self.row_count))
+        self.refresh()
+
+    def render_line(self, y: int) -> Strip:
+        number, width = y + self.scroll_offset.y, self.scrollable_content_region.width
+        base = self.visual_style.rich_style
+        if number < self.row_count:
+            return self.draw_row(number, width, base)
+        if self.row_count or number or not self.empty:
+            return Strip.blank(width, base)
+        return Strip([Segment(fit_to_width(f"  {self.empty}", width), base + self.tone("faint"))])
+
+    def tone(self, name: str) -> Style:
+        """The style `name` in the colours of the theme; it is added to the widget's own.
+
+        Textual reads the style, because it knows the theme. Rows are drawn with the style of Rich that it gives.
+        """
+        if name not in self._tones:
+            style = textual_style.Style.parse(self.TONES.get(name, f"${name}"))
+            if style.background is not None and style.background.a < 1:
+                style = textual_style.Style(background=self.background_colors[1]) + style
+            self._tones[name] = style.rich_style
+        return self._tones[name]
+
+    def notify_style_update(self) -> None:
+        super().notify_style_update()
+        before, self._tones = self._tones, {}
+        if any(self.tone(name) != style for name, style in before.items()):
+            self.refresh()
+
+    def selection_updated(self, selection: object) -> None:
+        self.refresh()
+
+
+class CursorView(RowView):
+    """A view of entries, numbered from 0, with a cursor on one of them. Posts `Moved` when the cursor moves."""
+
+    cursor: reactive[int] = reactive(0)
+
+    @dataclass
+    class Moved(Message):
+        """The cursor of `view` stands on another entry."""
+
+        view: CursorView
+
+        @property
+        def control(self) -> CursorView:
+            return self.view
+
+    @property
+    def entry_count(self) -> int:
+        """Number of entries. Here each entry is one row."""
+        return self.row_count
+
+    def accepts_cursor(self, number: int) -> bool:
+        """Whether the cursor can stand on this entry."""
+        return 0 <= number < self.entry_count
+
+    def entry_region(self, number: int) -> Region:
+        """The place of an entry among the rows."""
+        return Region(0, number, 1, 1)
+
+    def entry_at(self, row: int) -> int:
+        """The entry that row `row` belongs to."""
+        return row
+
+    def move_cursor(self, number: int, step: int) -> None:
+        """Put the cursor on entry `number`, else on the next that accepts it, or with a `step` of -1 the previous."""
+        number = max(0, min(number, self.entry_count - 1))
+        candidates = range(number, self.entry_count if step > 0 else -1, step)
+        self.cursor = next(filter(self.accepts_cursor, candidates), self.cursor)
+
+    def show_cursor(self) -> None:
+        """Scroll the cursor into sight."""
+        if self.accepts_cursor(self.cursor):
+            self.scroll_to_region(self.entry_region(self.cursor), animate=False)
+
+    def refresh_entry(self, number: int) -> None:
+        """Draw entry `number` again, if it exists."""
+        if self.accepts_cursor(number):
+            region = self.entry_region(number)
+            self.refresh_lines(region.y, region.height)
+
+    def watch_cursor(self, before: int, after: int) -> None:
+        self.refresh_entry(before)
+        self.refresh_entry(after)
+        self.show_cursor()
+        self.post_message(self.Moved(self))
+
+    def on_focus(self) -> None:
+        self.refresh_entry(self.cursor)
+
+    def on_blur(self) -> None:
+        self.refresh_entry(self.cursor)
+
+    def on_resize(self) -> None:
+        self.show_cursor()
+
+    def on_click(self, event: events.Click) -> None:
+        number = self.entry_at(event.y + self.scroll_offset.y)
+        if self.accepts_cursor(number):
+            self.click(number)
+
+    def click(self, number: int) -> None:
+        """Put the cursor on entry `number`; open the entry when the cursor is there already."""
+        if number == self.cursor:
+            self.action_open()
+        self.cursor = number
+
+    def action_open(self) -> None:
+        """Open the entry under the cursor. Called on Enter and on a click."""
+
+    def action_step(self, by: int) -> None:
+        self.move_cursor(self.cursor + by, by)
+
+    def action_page(self, by: int) -> None:
+        self.move_cursor(self.cursor + by * self.size.height, -by)
+
+    def action_first(self) -> None:
+        self.move_cursor(0, 1)
+
+    def action_last(self) -> None:
+        self.move_cursor(self.entry_count - 1, -1)
+
 
 T = TypeVar("T")
 

@@ -17,7 +17,7 @@ from textual.message import Message
 from textual.selection import Selection
 from textual.strip import Strip
 
-from clawpy_console.widgets.row_view import RowView, make_selectable
+from clawpy_console.widgets.rows import RowView, make_selectable
 from clawpy_console.widgets.session import failure_lines
 from engine.model import SessionView, TranscriptLine
 

@@ -21,9 +21,7 @@ from typing import Any
 import pytest
 
 from clawpy_console.attach import client as client_module
-from clawpy_console.attach import protocol
-from clawpy_console.attach.client import RESTORE, Client, Refused, attach
-from clawpy_console.attach.protocol import ClientEnd
+from clawpy_console.attach.client import RESTORE, Client, ClientEnd, Refused, attach
 from engine import Home, __version__
 
 
@@ -32,7 +30,7 @@ class ClientProcess:
 
     def __init__(self) -> None:
         self.connection, theirs = socket.socketpair()
-        self._messages = protocol.MessageParser()
+        self._messages = client_module.MessageParser()
         self._received: list[tuple[bytes, bytes]] = []
         self.pid, self.terminal = pty.fork()
         if not self.pid:
@@ -48,7 +46,7 @@ class ClientProcess:
         self.connection.settimeout(20)
 
     def send(self, kind: bytes, content: bytes = b"") -> None:
-        self.connection.sendall(protocol.encode_message(kind, content))
+        self.connection.sendall(client_module.encode_message(kind, content))
 
     def receive(self) -> tuple[bytes, bytes]:
         """The next message of the client."""
@@ -67,7 +65,7 @@ class ClientProcess:
         return output
 
     def enter(self) -> None:
-        self.send(protocol.TAKE_TERMINAL, b"<enter>")
+        self.send(client_module.TAKE_TERMINAL, b"<enter>")
         self.read_until(b"<enter>")
         assert not self.is_cooked()
 
@@ -101,10 +99,10 @@ def size_of(message: tuple[bytes, bytes]) -> tuple[bytes, Any]:
 def test_keys_go_to_the_console_and_its_drawing_to_the_terminal(client: ClientProcess) -> None:
     client.enter()
     os.write(client.terminal, "q\x03ü\r".encode())  # Ctrl+C is a key like any other
-    assert client.receive() == (protocol.INPUT, "q\x03ü\r".encode())
-    client.send(protocol.OUTPUT, b"x" * 300_000 + b"<end>")
+    assert client.receive() == (client_module.INPUT, "q\x03ü\r".encode())
+    client.send(client_module.OUTPUT, b"x" * 300_000 + b"<end>")
     assert client.read_until(b"<end>").count(b"x") == 300_000
-    client.send(protocol.EXIT, b'{"code": 7, "text": ""}')
+    client.send(client_module.EXIT, b'{"code": 7, "text": ""}')
     client.read_until(RESTORE)
     assert client.is_cooked()
     assert client.exit_code() == 7
@@ -113,7 +111,7 @@ def test_keys_go_to_the_console_and_its_drawing_to_the_terminal(client: ClientPr
 def test_a_new_size_of_the_terminal_is_sent(client: ClientProcess) -> None:
     client.enter()
     fcntl.ioctl(client.terminal, termios.TIOCSWINSZ, struct.pack("4H", 50, 132, 0, 0))
-    assert size_of(client.receive()) == (protocol.SIZE, [132, 50])
+    assert size_of(client.receive()) == (client_module.SIZE, [132, 50])
 
 
 def test_a_console_that_dies_without_a_word_leaves_the_terminal_as_it_was(client: ClientProcess) -> None:
@@ -127,14 +125,16 @@ def test_a_console_that_dies_without_a_word_leaves_the_terminal_as_it_was(client
 def test_a_program_has_the_terminal_until_it_ends(client: ClientProcess, tmp_path: Path) -> None:
     client.enter()
     program = [sys.executable, "-c", "import os; print(os.getcwd(), os.isatty(0)); input()"]
-    client.send(protocol.RUN, json.dumps({"command": program, "folder": str(tmp_path), "banner": "a shell"}).encode())
-    client.send(protocol.OUTPUT, b"<drawn meanwhile>")
+    client.send(
+        client_module.RUN, json.dumps({"command": program, "folder": str(tmp_path), "banner": "a shell"}).encode()
+    )
+    client.send(client_module.OUTPUT, b"<drawn meanwhile>")
     client.read_until(b"a shell")
     client.read_until(f"{tmp_path} True".encode())
     assert client.is_cooked()
     os.write(client.terminal, b"\n")
-    assert client.receive()[0] == protocol.TERMINAL_IS_FREE
-    client.send(protocol.TAKE_TERMINAL, b"<enter again>")
+    assert client.receive()[0] == client_module.TERMINAL_IS_FREE
+    client.send(client_module.TAKE_TERMINAL, b"<enter again>")
     assert b"meanwhile" not in client.read_until(b"<enter again>")
 
 
@@ -143,20 +143,22 @@ def test_a_signal_restores_the_terminal_and_lets_the_console_end(client: ClientP
     os.kill(client.pid, signal.SIGTERM)
     client.read_until(RESTORE)
     assert client.connection.recv(1) == b"", "the console hears that nobody is there"
-    client.send(protocol.EXIT, b'{"code": 0, "text": ""}')
+    client.send(client_module.EXIT, b'{"code": 0, "text": ""}')
     client.connection.close()
     assert client.exit_code() == 128 + signal.SIGTERM
 
 
 def test_messages_may_come_in_pieces_and_have_a_largest_size() -> None:
-    parser, found = protocol.MessageParser(), []
+    parser, found = client_module.MessageParser(), []
     for byte in (
-        protocol.encode_message(b"O", b"one") + protocol.encode_message(b"L") + protocol.encode_message(b"O", b"two")
+        client_module.encode_message(b"O", b"one")
+        + client_module.encode_message(b"L")
+        + client_module.encode_message(b"O", b"two")
     ):
         found += parser.feed(bytes([byte]))
     assert found == [(b"O", b"one"), (b"L", b""), (b"O", b"two")]
     with pytest.raises(ValueError, match="a message of"):
-        parser.feed(protocol.HEAD.pack(b"O", protocol.MAX_MESSAGE_BYTES + 1))
+        parser.feed(client_module.HEAD.pack(b"O", client_module.MAX_MESSAGE_BYTES + 1))
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ import pytest
 from textual._styles_cache import StylesCache
 
 from clawpy_console.app import ConsoleApp
+from clawpy_console.attach.client import EXIT, MessageParser
 from clawpy_console.attach.consoles import Consoles
-from clawpy_console.attach.protocol import EXIT, MessageParser
 from engine import Home, Refusal
 from engine.api.control import ControlServer, ask
 from tests.attach.conftest import until

@@ -12,7 +12,7 @@ import pytest
 from textual.app import App, ComposeResult
 from textual.widgets import Input, Static
 
-from clawpy_console.attach import protocol
+from clawpy_console.attach import client as client_module
 from clawpy_console.attach.terminal import MAX_QUEUED_BYTES, MAX_SIZE, Terminal, TerminalDriver
 
 
@@ -34,12 +34,12 @@ class StandInClient:
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
-        self._messages = protocol.MessageParser()
+        self._messages = client_module.MessageParser()
 
     def send(self, kind: bytes, content: bytes) -> None:
-        self._connection.sendall(protocol.encode_message(kind, content))
+        self._connection.sendall(client_module.encode_message(kind, content))
 
-    async def read(self, *, until: bytes, kind: bytes = protocol.OUTPUT) -> bytes:
+    async def read(self, *, until: bytes, kind: bytes = client_module.OUTPUT) -> bytes:
         """All that was drawn, up to the message of that kind that contains `until`."""
         loop = asyncio.get_running_loop()
         drawn = b""
@@ -69,20 +69,20 @@ async def running_app(environment: dict[str, str]) -> AsyncIterator[tuple[SmallA
         yield app, terminal, client
         app.exit()
         await running
-        await terminal.end_client(protocol.ClientEnd())
+        await terminal.end_client(client_module.ClientEnd())
 
 
 async def test_what_is_typed_pasted_and_resized_arrives() -> None:
     async with running_app({"TERM": "xterm", "COLORTERM": "truecolor"}) as (app, _, client):
-        client.send(protocol.INPUT, b"a\xc3")
-        client.send(protocol.INPUT, b"\xbc\x1b[200~b\nc\x1b[201~")
+        client.send(client_module.INPUT, b"a\xc3")
+        client.send(client_module.INPUT, b"\xbc\x1b[200~b\nc\x1b[201~")
         while app.query_one(Input).value != "aüb":
             await asyncio.sleep(0.01)
-        client.send(protocol.SIZE, b"[60, 20]")
+        client.send(client_module.SIZE, b"[60, 20]")
         while app.size != (60, 20):
             await asyncio.sleep(0.01)
-        client.send(protocol.TERMINAL_IS_FREE, b"[50, 15]")
-        await client.read(until=b"\x1b[?1049h", kind=protocol.TAKE_TERMINAL)
+        client.send(client_module.TERMINAL_IS_FREE, b"[50, 15]")
+        await client.read(until=b"\x1b[?1049h", kind=client_module.TAKE_TERMINAL)
         await client.read(until=b"hello")
         assert app.size == (50, 15)
 
@@ -97,7 +97,7 @@ async def test_f12_waits_for_no_other_key() -> None:
             stopped.set()
 
         terminal.on_stop_key = stop
-        client.send(protocol.INPUT, 500 * b"a" + b"\x1b[24~")
+        client.send(client_module.INPUT, 500 * b"a" + b"\x1b[24~")
         await asyncio.wait_for(stopped.wait(), 20)
         assert len(typed_before[0]) < 500
 
@@ -112,7 +112,7 @@ async def test_a_size_that_no_terminal_has_is_bounded_or_ends_the_connection(
 ) -> None:
     terminal, transport = Terminal({}, (80, 24)), Mock(spec=asyncio.Transport)
     terminal.connection_made(transport)
-    terminal.data_received(protocol.encode_message(protocol.SIZE, content))
+    terminal.data_received(client_module.encode_message(client_module.SIZE, content))
     assert terminal.size == (size or (80, 24))
     assert transport.abort.called == (size is None)
 

@@ -12,8 +12,7 @@ import pytest
 from clawpy_console.app import ConsoleApp
 from clawpy_console.screens.card_details import Details
 from clawpy_console.screens.session_actions import GUARD_S, PermissionPane, ReplyLine
-from clawpy_console.screens.xray import XRay
-from clawpy_console.widgets.prompt_lines import PromptLines
+from clawpy_console.screens.xray import PromptLines, XRay
 from engine.events import PermissionAsked
 from engine.model import SessionState, SourceKind
 from tests.console.stand_in import StandIn

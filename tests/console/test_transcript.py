@@ -15,7 +15,7 @@ from textual.selection import Selection
 from textual.widget import Widget
 
 from clawpy_console.app import ConsoleApp
-from clawpy_console.widgets.prompt_lines import SOURCE_CELLS, PromptLines
+from clawpy_console.screens.xray import SOURCE_CELLS, PromptLines
 from clawpy_console.widgets.reflowing_text import ReflowingText
 from clawpy_console.widgets.transcript import BAR_CELLS, LinesView, Progress, row_starts
 from engine.model import CheckResult, PromptLine, PromptPart, PromptSource, SessionState, SourceKind, TranscriptLine

@@ -1,27 +1,28 @@
 """The content filter (SPEC 3.5): destructive commands, messages to the outside, money, unregistered channels.
 
-`content_filter` gives the verdicts. `commands` judges a command: `shell` splits its text into simple commands, `calls`
-finds the programs that really run, and `outputs` finds what a pipe feeds into them. Then the rules are applied:
-`rulebook` has rules on the words of a command, `targets` on the files and devices that it changes, and `leaks` on
-secrets that are sent and on packages of unknown origin. `prompts` judges the requests of a prompt, and the commands in
-it. Rules that are only data are in the folder `rules`.
+This module gives the verdicts. `commands` judges a command: `shell` splits its text into simple commands, `calls` finds
+the programs that really run, and `outputs` finds what a pipe feeds into them. Then the rules are applied: `rulebook`
+has rules on the words of a command, `targets` on the files and devices that it changes, and `leaks` on secrets that are
+sent and on packages of unknown origin. `prompts` judges the requests of a prompt, and the commands in it. Rules that
+are only data are in the folder `rules`.
 
 A verdict depends on the text and the operator's rules only, and takes at most 50 ms. If a text cannot be judged, for
 instance because a program's name is computed, the verdict is `ask`. May import engine.model only.
 """
 
-from engine.safety.content.content_filter import (
-    RAIL,
-    ContentFacts,
-    check_assignment,
-    check_command,
-    check_prompt,
-    decide_content,
-    line_objections,
-    objection,
-    programs_of,
-)
-from engine.safety.content.rulebook import OwnRules, own_rules
+from __future__ import annotations
+
+from collections.abc import Callable, Container
+from functools import lru_cache
+
+from engine.frozen import frozen
+from engine.model import Assignment, PromptPart, RailVerdict, Trust, Verdict
+from engine.safety.content.calls import unwrap
+from engine.safety.content.commands import judge_command
+from engine.safety.content.prompts import judge_prompt
+from engine.safety.content.rulebook import NO_RULES, OwnRules, own_rules
+from engine.safety.content.rules import STRICTNESS, Hit
+from engine.safety.content.shell import MAX_LENGTH, fold
 
 __all__ = [
     "RAIL",
@@ -36,3 +37,86 @@ __all__ = [
     "own_rules",
     "programs_of",
 ]
+
+RAIL = "content"
+MAX_PROMPT_LENGTH = 24_000
+_CLEAN = RailVerdict(RAIL, Verdict.ALLOW, "nothing found")
+
+
+@frozen
+class ContentFacts:
+    """The conditions of the content rail for one digest: `acknowledged` if the operator saw its `ask`, `allowed_once`
+    if the operator allowed what it blocks for one run."""
+
+    by_operator: bool
+    acknowledged: bool
+    allowed_once: bool
+
+
+def decide_content(verdict: RailVerdict, facts: ContentFacts) -> RailVerdict:
+    """The verdict of the rail. An `ask` passes if the operator saw it. A `block` passes after *allow once* only."""
+    if verdict.verdict is Verdict.ASK and facts.by_operator and facts.acknowledged:
+        return RailVerdict(RAIL, Verdict.ALLOW, f"you saw it: {verdict.reason}", verdict.rule)
+    if verdict.verdict is Verdict.BLOCK and facts.by_operator and facts.allowed_once:
+        return RailVerdict(RAIL, Verdict.ALLOW, f"allowed once: {verdict.reason}", verdict.rule)
+    return verdict
+
+
+def check_command(text: str, *, own: OwnRules = NO_RULES) -> RailVerdict:
+    """The verdict on a shell command; its `rule` names the rule that it breaks. `own` are the operator's rules. Never
+    raises."""
+    folded = fold(text[: MAX_LENGTH + 1])
+    hit = judge_command(folded, 0, own)
+    if hit is None and len(text) > MAX_LENGTH:
+        hit = (Verdict.ASK, "too-long", f"longer than {MAX_LENGTH} characters: it needs your decision")
+    return _verdict(hit)
+
+
+def programs_of(text: str) -> list[str]:
+    """The programs that a shell command runs, each with its arguments, as far as the text shows them. Never raises."""
+    return [" ".join([call.base, *call.args]) for call in unwrap(fold(text[: MAX_LENGTH + 1])).calls]
+
+
+def check_prompt(text: str, *, own: OwnRules = NO_RULES) -> RailVerdict:
+    """The verdict on a prompt: on its requests, and on the commands and encoded texts in it. Never raises."""
+    hit = judge_prompt(fold(text[: MAX_PROMPT_LENGTH + 1]), own)
+    if hit is None and len(text) > MAX_PROMPT_LENGTH:
+        hit = (Verdict.ASK, "too-long", f"longer than {MAX_PROMPT_LENGTH} characters: it needs your decision")
+    return _verdict(hit)
+
+
+_checked = lru_cache(256)(check_prompt)
+"""A card is judged each time that it is shown, with the same verdict."""
+
+
+def check_assignment(assignment: Assignment, channels: Container[str], *, own: OwnRules = NO_RULES) -> RailVerdict:
+    """The verdict on a whole assignment: its channel, its prompt, and every text in its parameters."""
+    if assignment.channel not in channels:
+        return RailVerdict(
+            RAIL, Verdict.BLOCK, f"{assignment.channel!r} is not a registered channel", "unregistered-channel"
+        )
+    worst = _checked(assignment.prompt, own=own)
+    for value in assignment.parameters.values():
+        for text in value if isinstance(value, (list, tuple)) else (value,):
+            if isinstance(text, str) and text:
+                worst = max(worst, _checked(text, own=own), key=lambda verdict: STRICTNESS[verdict.verdict])
+    return worst
+
+
+def _verdict(hit: Hit | None) -> RailVerdict:
+    return _CLEAN if hit is None else RailVerdict(RAIL, hit[0], hit[2], hit[1])
+
+
+def objection(text: str, check: Callable[[str], RailVerdict]) -> str:
+    """The objection of the content filter to text that would guide agents, "" for none."""
+    verdict = check(text) if text.strip() else None
+    if verdict is None or verdict.verdict is Verdict.ALLOW or verdict.rule == "unresolved":
+        return ""  # this text is read, not run, so an unresolved `*` in quoted code does no harm
+    return verdict.reason
+
+
+def line_objections(part: PromptPart, check: Callable[[str], RailVerdict]) -> list[str]:
+    """The objection of the content filter to each line of a part, "" for none."""
+    if part.role == "assistant":
+        return [""] * len(part.lines)
+    return [objection(line.text, check) if line.source.trust is Trust.QUOTED else "" for line in part.lines]
