@@ -28,33 +28,33 @@ from tests.console.stand_in_learning import (
     SESSIONS,
     STOCK,
     YOUNG,
-    Adaptation,
-    Learnings,
+    StandInAdaptation,
+    StandInLearnings,
 )
 from tests.support.helpers import assert_contains
 
 
 @pytest.fixture
-def candidates() -> Adaptation:
-    return Adaptation(StandIn())
+def candidates() -> StandInAdaptation:
+    return StandInAdaptation(StandIn())
 
 
 @pytest.fixture
-def learnings() -> Learnings:
-    return Learnings(StandIn())
+def learnings() -> StandInLearnings:
+    return StandInLearnings(StandIn())
 
 
 def text(fields: Iterable[Field]) -> str:
     return plain("\n".join(field_lines(fields)))
 
 
-def recorded(record: LearningRecord, candidates: Adaptation) -> dict[str, Any]:
+def recorded(record: LearningRecord, candidates: StandInAdaptation) -> dict[str, Any]:
     view = dataclasses.replace(candidates.view(ROUNDING.id), records=(record,))
     return document(view)["records"][0]
 
 
 @pytest.mark.parametrize("width", [36, 48, 78, 120])
-def test_no_line_is_wider_than_its_room(candidates: Adaptation, learnings: Learnings, width: int) -> None:
+def test_no_line_is_wider_than_its_room(candidates: StandInAdaptation, learnings: StandInLearnings, width: int) -> None:
     fields = [
         field for id in candidates.all for field in learning_fields.candidate_fields(document(candidates.view(id)), NOW)
     ]
@@ -76,7 +76,7 @@ def test_a_change_shows_only_the_lines_near_it() -> None:
     assert [change.text for change in change_fields(["a", "b"], ["c", "b"])] == ["- a", "+ c", "  b"]
 
 
-def test_a_record_says_why_it_has_its_score_and_what_was_recorded(candidates: Adaptation) -> None:
+def test_a_record_says_why_it_has_its_score_and_what_was_recorded(candidates: StandInAdaptation) -> None:
     details = {"attempts": 3, "failing": ["a", "b"], "gave_up": "", "cost": 120_000}
     item = recorded(dataclasses.replace(RECORDS[0], details=details), candidates)
     lines = text(learning_fields.record_fields(item, NOW))
@@ -88,7 +88,7 @@ def test_a_record_says_why_it_has_its_score_and_what_was_recorded(candidates: Ad
     )
 
 
-def test_lift_shows_runs_share_difference_and_interval(candidates: Adaptation) -> None:
+def test_lift_shows_runs_share_difference_and_interval(candidates: StandInAdaptation) -> None:
     def lift(value: object) -> str:
         view = dataclasses.replace(candidates.view(STOCK.id), lift=value)
         return text(learning_fields.lift_fields(document(view)["lift"]))
@@ -102,7 +102,7 @@ def test_lift_shows_runs_share_difference_and_interval(candidates: Adaptation) -
     assert "Not measured yet" in lift(None)
 
 
-def test_a_learning_is_linked_both_ways(learnings: Learnings) -> None:
+def test_a_learning_is_linked_both_ways(learnings: StandInLearnings) -> None:
     rows = list(link_rows(learnings.view(PROJECT.id), {SESSIONS[1]: "Round totals"}, NOW))
     headings = [row.text for row in rows if not row.id]
     assert headings == [" CAME FROM  3", " BECAME  1", " SESSIONS  3", " REACHED 12 PROMPTS, THE NEWEST  3"]
