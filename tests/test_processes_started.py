@@ -10,13 +10,13 @@ import pytest
 ROOT = Path(__file__).parents[1]
 
 STARTERS = {
-    "engine/git/process.py": "git, the only place",
+    "engine/git/environment.py": "git, the only place",
     "engine/git/command.py": "names the type of a finished process",
     "engine/background.py": "helper processes of the engine's own code",
     "engine/execution/processes.py": "what sessions run, in the sandbox",
     "engine/execution/live_session.py": "names the type of a session's process",
     "engine/execution/runners/acp/conversation.py": "names the type of a session's process",
-    "engine/execution/sandbox/bubblewrap.py": "tries whether bubblewrap works here",
+    "engine/execution/sandbox/programs.py": "tries whether bubblewrap works here",
     "engine/execution/sandbox/__init__.py": "tries whether a sandbox works here",
     "engine/execution/sandbox/ladder.py": "tries what a sandbox holds here",
     "engine/execution/sandbox/supervisor/__init__.py": "becomes the command that it holds",
@@ -55,7 +55,7 @@ def test_only_the_listed_modules_start_processes() -> None:
 
 @pytest.mark.parametrize("place", sorted(STARTERS))
 def test_only_one_module_runs_git(place: str) -> None:
-    assert place == "engine/git/process.py" or not re.search(r"""\[\s*["']git["']""", (ROOT / place).read_text())
+    assert place == "engine/git/environment.py" or not re.search(r"""\[\s*["']git["']""", (ROOT / place).read_text())
 
 
 def test_no_command_of_git_enters_nested_repositories() -> None:

@@ -3,8 +3,8 @@
 Nothing runs twice. A permit is used up in the transaction that makes the session's row. After a crash `recover` reads
 the rows: queued sessions run, and running ones become INTERRUPTED.
 
-This module has the queue, the threads and the end of each session. `admission` decides which may start, and
-`session_run` does the work of one and watches those that run.
+This module has the queue, the threads and the end of each session. `session_run` decides which may start, does
+the work of one and watches those that run.
 """
 
 from __future__ import annotations
@@ -22,14 +22,13 @@ from pathlib import Path
 from engine.clock import Clock
 from engine.config import SettingsSource
 from engine.events import EventBus
-from engine.execution.admission import Admission
 from engine.execution.live_session import LiveSession
 from engine.execution.processes import Processes
 from engine.execution.runners.runner import Runner, RunnerResult
 from engine.execution.sandbox import MAX_MEMORY_BYTES, Sandbox
 from engine.execution.sandbox.ladder import UNCONFINED
 from engine.execution.session_processes import SessionProcesses, pid_folder, terminate_sessions
-from engine.execution.session_run import SessionWatch, make_result, run_session, with_worktree_fate
+from engine.execution.session_run import Admission, SessionWatch, make_result, run_session, with_worktree_fate
 from engine.execution.session_store import LateEnds, MoreEvents, SessionRow, continued_session
 from engine.execution.session_terms import APPROVED, AUTONOMOUS, Limits, SessionRails, StopRequest
 from engine.execution.session_workspace import make_initial_confinement

@@ -1,7 +1,7 @@
 """The only package that runs git. It reads repositories without running any of their code (SPEC 3.9, 11.1).
 
-`Git` (`command`) runs git in a folder. `process` starts it with a fixed environment. `shadow_configuration` gives it a
-configuration that names no program. `repository` finds the repository of a folder by its files.
+`Git` (`command`) runs git in a folder. `environment` starts it with fixed variables and a configuration that names no
+program. `repository` finds the repository of a folder by its files.
 
 Each of the other modules reads one subject and returns frozen values: `history`, `state` of the working tree, `patch`
 of your own work, and so on. `reader` reads the state of a repository and inspects it (`inspection`), and keeps both
@@ -13,9 +13,8 @@ It may import engine.model, clock, files and programs.
 """
 
 from engine.git.command import Git, create, version
-from engine.git.process import MIN_VERSION, GitError
+from engine.git.environment import MIN_VERSION, GitError, Repository
 from engine.git.repository import repository_root, submodule_paths
-from engine.git.shadow_configuration import Repository
 
 __all__ = [
     "MIN_VERSION",

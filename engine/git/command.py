@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import TypedDict, Unpack
 
 from engine.frozen import frozen
-from engine.git.process import GitError, operators_configuration, run_git
+from engine.git.environment import GitError, Repository, operators_configuration, run_git
 from engine.git.repository import find_repository
-from engine.git.shadow_configuration import Repository
 from engine.model import Refusal, sanitise
 
 log = logging.getLogger(__name__)
@@ -59,7 +58,7 @@ class RunOptions(TypedDict, total=False):
 @frozen
 class Git:
     """git in one folder. It has no side effects, and runs no program that a repository names, see
-    `shadow_configuration`."""
+    `environment`."""
 
     folder: Path
     timeout: float = 60.0

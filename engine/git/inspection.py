@@ -27,14 +27,16 @@ from engine.git.lost_commits import (
     read_reflog,
     read_stashes,
 )
-from engine.git.merges import (
+from engine.git.operations import (
     Collision,
     Merge,
+    Operation,
     branch_pairs,
     due_merges,
+    operation_stamp,
+    read_operation,
     try_merge,
 )
-from engine.git.operations import Operation, operation_stamp, read_operation
 from engine.git.own_changes import OwnChanges, own_changes
 from engine.git.state import GitState
 from engine.git.unpushed import (

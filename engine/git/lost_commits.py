@@ -17,7 +17,7 @@ from engine.files import read_plain_or_nothing
 from engine.frozen import frozen
 from engine.git import Git
 from engine.git.history import Commit, log_commits, read_file_at, to_datetime
-from engine.git.merges import try_merge
+from engine.git.operations import try_merge
 from engine.git.patch import read_patch
 from engine.git.state import GitState, modified_at
 

@@ -8,8 +8,14 @@ from functools import lru_cache
 from pathlib import Path
 
 from engine.files import read_plain_or_nothing
-from engine.git.process import GitError, operators_configuration, run_git
-from engine.git.shadow_configuration import Repository, configuration_stamp, operators_files
+from engine.git.environment import (
+    GitError,
+    Repository,
+    configuration_stamp,
+    operators_configuration,
+    operators_files,
+    run_git,
+)
 from engine.model import Refusal, sanitise
 
 

@@ -40,9 +40,16 @@ from engine.prediction.card_rows import CardRow, card_of, load_card, own_session
 from engine.prediction.card_rules import FIX_BY_AGENT, KINDS, Room
 from engine.prediction.card_store import CardStore
 from engine.prediction.context import WorkspaceContext
-from engine.prediction.findings import Findings, is_done_by_operator, leaving_cards, renew_reasons, unsolved_problem
 from engine.prediction.routing import Router
-from engine.prediction.selection import CardSelector, content_block
+from engine.prediction.selection import (
+    CardSelector,
+    Findings,
+    content_block,
+    is_done_by_operator,
+    leaving_cards,
+    renew_reasons,
+    unsolved_problem,
+)
 from engine.prediction.twin import ConfidenceEstimate, EmbeddedTwin
 from engine.storage import state
 from engine.storage.database import Transaction

@@ -18,8 +18,8 @@ from pathlib import Path
 import pytest
 
 from engine.execution.sandbox import Confinement
-from engine.execution.sandbox.bubblewrap import Bubblewrap
 from engine.execution.sandbox.host_paths import link_tools, make_session_environment
+from engine.execution.sandbox.programs import Bubblewrap
 
 PACKAGES = {
     "itsdangerous": ("freezegun",),

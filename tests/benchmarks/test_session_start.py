@@ -20,8 +20,8 @@ from engine.clock import FakeClock
 from engine.events import EventBus
 from engine.execution.runners.flow import FlowResult, Job, Place
 from engine.execution.sandbox import Confinement
-from engine.execution.sandbox.bubblewrap import Bubblewrap
 from engine.execution.sandbox.host_paths import link_tools, make_session_environment
+from engine.execution.sandbox.programs import Bubblewrap
 from engine.storage.database import Database
 from tests.benchmarks.measuring import print_table, time_in_turns
 from tests.conftest import Repository

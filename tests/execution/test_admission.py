@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from engine.config import ChannelSettings, FixedSettings, Settings, WorkspaceSettings
-from engine.execution.admission import Admission
 from engine.execution.runners.flow_registry import PROSE as PROSE_EDIT
+from engine.execution.session_run import Admission
 from engine.model import Assignment, Refusal, RunnerInfo
 from tests.support.helpers import refused
 

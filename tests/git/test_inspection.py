@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from engine.git.merges import MergeTrial, try_merge
+from engine.git.operations import MergeTrial, try_merge
 from engine.git.reader import GitReader
 from tests.conftest import Repository
 

@@ -10,7 +10,7 @@ import pytest
 from engine.git.state import FileState
 from engine.model import SessionState
 from engine.prediction.context import ChangedFile, changed_since
-from engine.prediction.findings import unsolved_problem
+from engine.prediction.selection import unsolved_problem
 from tests.conftest import Repository
 from tests.prediction.sensing import NOW, PastRun, World, dated_commit, session, task, touch
 

@@ -35,7 +35,7 @@ from engine.prediction.card_rows import CardRow
 from engine.prediction.card_rules import FIX_BY_AGENT
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.cycle import FOLLOW_UPS_OF_FAILED_TESTS, next_kinds
-from engine.prediction.findings import is_done_by_operator
+from engine.prediction.selection import is_done_by_operator
 from engine.storage.database import Database
 from tests.conftest import MONDAY_MORNING
 from tests.prediction.deciding import SHOP, World, proposal, refusal, teach

@@ -16,7 +16,7 @@ from engine.execution.runners.flow_registry import (
     parameter_refusal,
     validate_parameters,
 )
-from engine.execution.runners.flows.packages import InstallFlow
+from engine.execution.runners.flows.tooling import InstallFlow
 from engine.execution.runners.runner import RunnerResult
 from engine.execution.runners.toolchains.installing import Installation, install_into_tree
 from engine.execution.session_workspace import SessionWorkspaces

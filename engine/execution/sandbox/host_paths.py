@@ -27,7 +27,7 @@ TABLES = read_table(__file__, "host_paths.toml")
 """The lists of `host_paths.toml`."""
 
 SYSTEM = tuple(map(Path, TABLES["system"]))
-"""Places that every user of the machine may read. macOS has a list of its own (see `seatbelt`)."""
+"""Places that every user of the machine may read. macOS has a list of its own (see `programs`)."""
 
 _SYSTEM_PLACES = frozenset(SYSTEM)
 

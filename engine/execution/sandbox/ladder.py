@@ -26,9 +26,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine.execution.sandbox import Confinement, Sandbox, make_supervised_command
-from engine.execution.sandbox.bubblewrap import Bubblewrap
 from engine.execution.sandbox.landlock import Landlock
-from engine.execution.sandbox.seatbelt import Seatbelt
+from engine.execution.sandbox.programs import Bubblewrap, Seatbelt
 from engine.frozen import frozen
 from engine.model import SANDBOX_FIX
 

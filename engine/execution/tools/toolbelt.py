@@ -22,17 +22,20 @@ from engine.execution.permissions import Permissions
 from engine.execution.runners.flow import CommandBlocked, FlowError
 from engine.execution.tools import texts
 from engine.execution.tools.folder_jail import Content, shorten_path
-from engine.execution.tools.policy import (
+from engine.execution.tools.tool_gate import (
     EXEC_SECONDS,
     MAX_COMMAND,
     MAX_EXEC_SECONDS,
     MAX_QUERY,
+    RAIL_REFUSALS,
     SPECS,
+    AgentToolCall,
+    Gate,
     Policy,
+    ToolServices,
     check_arguments,
     check_plain_text,
 )
-from engine.execution.tools.tool_gate import RAIL_REFUSALS, AgentToolCall, Gate, ToolServices
 from engine.execution.tools.web import Target, Web, parse_url
 from engine.execution.transcripts import describe_command
 from engine.hierarchy.organisation import Tools

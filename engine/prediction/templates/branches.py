@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 from engine.git.github import PullRequest, Wait, WaitsFor
-from engine.git.merges import MAX_COLLIDING
-from engine.git.operations import CONFLICT, Operation
+from engine.git.operations import CONFLICT, MAX_COLLIDING, Operation
 from engine.git.state import STALE_BRANCH, Branch
 from engine.model.text import count, join_shortened, moment, plain
 from engine.prediction.context import WorkspaceContext

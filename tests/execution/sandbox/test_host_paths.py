@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from engine.execution.sandbox import SESSION_MARK, Confinement
-from engine.execution.sandbox.bubblewrap import Bubblewrap
 from engine.execution.sandbox.host_paths import (
     find_readable_places,
     find_secret_places,
@@ -17,6 +16,7 @@ from engine.execution.sandbox.host_paths import (
     make_session_environment,
 )
 from engine.execution.sandbox.ladder import NoSandbox
+from engine.execution.sandbox.programs import Bubblewrap
 from engine.home import Home
 from tests.support.helpers import make_program
 

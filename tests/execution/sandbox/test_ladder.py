@@ -12,10 +12,9 @@ from pathlib import Path
 import pytest
 
 from engine.execution.sandbox import Confinement, Sandbox, ladder
-from engine.execution.sandbox.bubblewrap import Bubblewrap
 from engine.execution.sandbox.ladder import NoSandbox, RungReport, find_best_sandbox
 from engine.execution.sandbox.landlock import Landlock, read_landlock_version
-from engine.execution.sandbox.seatbelt import Seatbelt
+from engine.execution.sandbox.programs import Bubblewrap, Seatbelt
 from engine.model import SANDBOX_FIX
 from tests.support.helpers import make_program
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.execution.sandbox import Confinement
-from engine.execution.sandbox.seatbelt import make_profile, quote_path
+from engine.execution.sandbox.programs import make_profile, quote_path
 
 
 @pytest.fixture

@@ -18,8 +18,7 @@ from engine.execution.runners.flow import SessionStopped
 from engine.execution.sandbox import Confinement, Sandbox
 from engine.execution.sandbox.ladder import NoSandbox
 from engine.execution.session_terms import APPROVED, Limits, StopRequest
-from engine.execution.tools.policy import TOOL_NAMES, Policy
-from engine.execution.tools.tool_gate import Gate, ToolServices
+from engine.execution.tools.tool_gate import TOOL_NAMES, Gate, Policy, ToolServices
 from engine.execution.tools.toolbelt import Toolbelt
 from engine.execution.tools.web import Web, system_resolve
 from engine.execution.transcripts import TranscriptReader, TranscriptWriter

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.config import ProductionSettings
-from engine.execution.tools.policy import TOOL_NAMES, Policy
+from engine.execution.tools.tool_gate import TOOL_NAMES, Policy
 from engine.model import Verdict
 from engine.safety.content import programs_of
 from engine.safety.gate import target_of_file, target_of_host, targets_of_command

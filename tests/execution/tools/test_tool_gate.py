@@ -9,8 +9,7 @@ import pytest
 from engine.clock import FakeClock
 from engine.execution.sandbox.ladder import find_best_sandbox
 from engine.execution.session_terms import AUTONOMOUS
-from engine.execution.tools.policy import TOOL_NAMES, Policy
-from engine.execution.tools.tool_gate import AgentToolCall
+from engine.execution.tools.tool_gate import TOOL_NAMES, AgentToolCall, Policy
 from engine.model import PermissionAnswer, Refusal
 from tests.execution.tools.belt_world import BeltWorld
 from tests.execution.tools.conftest import MakeWorld

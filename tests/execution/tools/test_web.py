@@ -15,7 +15,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from engine.execution.sandbox.host_rules import PUBLIC, is_public, parse_address
-from engine.execution.tools.policy import TOOL_NAMES, Policy
+from engine.execution.tools.tool_gate import TOOL_NAMES, Policy
 from engine.execution.tools.web import MAX_PAGE_BYTES, parse_url
 from engine.model import PermissionAnswer, Refusal
 from tests.execution.tools.belt_world import BeltWorld

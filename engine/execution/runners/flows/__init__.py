@@ -14,10 +14,9 @@ from engine.execution.runners.flows.documents import DraftChangelog, LookAtRelea
 from engine.execution.runners.flows.failing_tests import ApplyFix, Bisect, NarrowFailures, RehearseRevert
 from engine.execution.runners.flows.history import FindJointChanges, LookAtPullRequest, SummariseDay
 from engine.execution.runners.flows.leftovers import FindOutdatedDocs, LookForLeftovers, RemoveLeftovers, UpdateDocs
-from engine.execution.runners.flows.lint import FixLint, Lint
 from engine.execution.runners.flows.merging import ForecastConflicts, RehearseMerge, UnfinishedOperation
-from engine.execution.runners.flows.packages import PrepareEnvironment, UpdateLock
 from engine.execution.runners.flows.testing import CheckCleanHead, RunTests, UncoveredLines
+from engine.execution.runners.flows.tooling import FixLint, Lint, PrepareEnvironment, UpdateLock
 from engine.execution.runners.flows.unpublished_changes import LookAtChanges, ReviewUnpushed
 from engine.execution.runners.flows.unreliable_tests import HuntFlakes, Quarantine, TimeTests
 from engine.execution.runners.flows.upkeep import (

@@ -34,8 +34,16 @@ from engine.execution.runners.flows.git_steps import (
 from engine.execution.runners.flows.suite_runs import describe_check, try_whole_suite
 from engine.git import Git, GitError
 from engine.git.history import is_ancestor
-from engine.git.merges import MAX_COLLIDING, merge_trees, separate_objects
-from engine.git.operations import CONFLICT, Operation, Stage, conflicted_files, read_operation
+from engine.git.operations import (
+    CONFLICT,
+    MAX_COLLIDING,
+    Operation,
+    Stage,
+    conflicted_files,
+    merge_trees,
+    read_operation,
+    separate_objects,
+)
 from engine.model.text import count, join_names
 
 # -- Merge one branch into another, and run the tests on the result -------------------------------------------------

@@ -33,7 +33,7 @@ from engine.execution.trees import create_branch
 from engine.frozen import frozen
 from engine.git.history import count_apart
 from engine.git.lost_commits import Stash, is_reachable, read_stashes
-from engine.git.merges import try_merge
+from engine.git.operations import try_merge
 from engine.model import Refusal
 from engine.model.text import count, join_names, last_line
 

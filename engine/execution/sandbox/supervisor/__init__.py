@@ -6,8 +6,7 @@ is still its descendant. When the command ends, when the engine dies, or on SIGT
 is left. Its exit status is that of the command.
 
 If it gets a seccomp filter, it also confines the command with Landlock and seccomp (`kernel`). Landlock does not cover
-some calls, such as chmod and utime. The kernel passes these on to the supervisor, which judges them
-(`passed_on_calls`).
+some calls, such as chmod and utime. The kernel passes these on to the supervisor, which judges them.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ import stat
 import sys
 
 from . import kernel
-from .passed_on_calls import answer_call
+from .kernel import answer_call
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # `typing` is not imported, because that would make the start slower

@@ -1,4 +1,8 @@
-"""Flows that lint files with the project's own linters and type checkers, and that apply their safe fixes."""
+"""Flows that run a project's own tools: its linters and type checkers, and its package managers.
+
+Linting finds new findings and applies safe fixes. The package managers install the packages of a project, so that its
+tests can run, and update its lock file.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +21,7 @@ from engine.execution.runners.flow import (
     Facts,
     FlowResult,
     Job,
+    Line,
     Place,
     ProjectFlow,
     RepoPath,
@@ -27,12 +32,21 @@ from engine.execution.runners.flow import (
 from engine.execution.runners.flows.git_steps import resolve_commit, restore_tree, store_tree
 from engine.execution.runners.flows.suite_runs import find_project, run_command
 from engine.execution.runners.toolchains.detection import add_package_command
-from engine.execution.runners.toolchains.installing import linked_packages
+from engine.execution.runners.toolchains.installing import (
+    Installation,
+    choose_installation,
+    find_installations,
+    find_lock_updates,
+    installation_failure,
+    linked_packages,
+)
+from engine.execution.runners.toolchains.lock_files import find_mismatches
 from engine.execution.runners.toolchains.project_tools import Finding, Linter, first_missing
+from engine.execution.runners.toolchains.projects import find_packages
 from engine.execution.runners.toolchains.python_projects import is_python_project
 from engine.execution.runners.toolchains.tool_table import LINTERS, read_text
 from engine.frozen import frozen
-from engine.model.text import count, join_names, last_line
+from engine.model.text import capitalised, count, join_names, last_line
 
 MAX_SHOWN_FINDINGS = 100
 
@@ -271,3 +285,105 @@ class FixLint(_LintFlow):
         return FlowResult(
             f"{tools} changed {count(len(changed), 'file')}: {join_names(changed, 4)}", facts={"changed": changed}
         )
+
+
+class InstallFlow(ProjectFlow):
+    """A flow that needs the network of the registries. It runs exactly the `command` that the operator approved."""
+
+    command: list[Line] = Field(
+        min_length=1, max_length=8, description="the project's own command, one line each, for example [`uv sync`]"
+    )
+
+    def installation(self, workspace: Path) -> Installation:
+        """The installation of `command`. Raises `FlowError` if the command is not the project's own, or would change
+        the environment from which this program runs."""
+        raise NotImplementedError
+
+    def _run_all(self, job: Job, installation: Installation) -> float:
+        """Run the commands in order. Returns the seconds that they took. Raises `CannotRun` if a host was not reached,
+        and `FlowError` if a command failed."""
+        seconds = 0.0
+        for command in installation.commands:
+            result = job.run(command, cwd=job.folder / installation.packages.folder, env=installation.environment)
+            seconds += result.seconds
+            if not result.ok:
+                raise installation_failure(command, result, installation.packages.hosts)
+        return seconds
+
+
+class PrepareEnvironment(InstallFlow):
+    """Runs the project's own install command with the network of its registries alone.
+
+    After a success, packages that belong into the tree are put there; see `Installation`.
+    """
+
+    name = "prepare_environment"
+    label = "Install packages"
+    place = Place.INSTALL
+
+    def describe(self) -> str:
+        return f"Install the packages{self.where}: {' && '.join(self.command)}"
+
+    def installation(self, workspace: Path) -> Installation:
+        available = find_installations(workspace, find_packages(workspace), self.project)
+        chosen = choose_installation(
+            available, self.command, f"installs the packages of {self.project or 'this project'}"
+        )
+        if own := chosen.find_own_environment(workspace):
+            raise CannotRun(
+                f"Clawpy itself runs from {own}, which cannot be replaced meanwhile",
+                f"quit Clawpy, then run `{chosen.command}` in a terminal",
+            )
+        return chosen
+
+    def run(self, job: Job) -> FlowResult:
+        installation = self.installation(job.workspace)
+        seconds = self._run_all(job, installation)
+        summary = f"Installed the packages{self.where} with `{installation.command}`"
+        return FlowResult(
+            capitalised(f"{summary} in {seconds:.0f} s; {installation.outcome}"),
+            facts={
+                "next": "run_tests",
+                "project": self.project,
+                "command": installation.lines,
+                "hosts": list(installation.packages.hosts),
+                "folders": [*installation.created, *installation.updated],
+            },
+        )
+
+
+class UpdateLock(InstallFlow):
+    """Runs the lock command of the project's own tool in a worktree, with the network of its registries alone."""
+
+    name = "update_lock"
+    label = "Update the lock file"
+    place = Place.CHANGE_SET
+
+    def describe(self) -> str:
+        return f"Update the lock file{self.where}: {' && '.join(self.command)}"
+
+    def installation(self, workspace: Path) -> Installation:
+        available = find_lock_updates(workspace, find_packages(workspace), self.project)
+        return choose_installation(available, self.command, f"updates a lock file of {self.project or 'this project'}")
+
+    def run(self, job: Job) -> FlowResult:
+        installation = self.installation(job.workspace)
+        lock = job.folder / installation.packages.lock
+        before = lock.read_bytes() if lock.is_file() else b""
+        self._run_all(job, installation)
+        changed = not lock.is_file() or lock.read_bytes() != before
+        stale_locks = [
+            stale
+            for stale in find_mismatches(job.folder, [installation.packages.folder])
+            if stale.lock_path == installation.packages.lock
+        ]
+        for difference in (text for stale in stale_locks for text in stale.differences):
+            job.say(difference)
+        name, command = installation.packages.lock, f"`{installation.command}`"
+        facts = {"project": self.project, "lock": installation.packages.lock, "command": installation.lines}
+        if stale_locks:
+            summary = f"{name} is still out of step after {command}: {join_names(stale_locks[0].differences, 1)}"
+            return FlowResult(summary, sound=False, facts=facts)
+        if not changed:
+            return FlowResult(f"{command} changed nothing: {name} is up to date", facts=facts)
+        return FlowResult(f"{command} updated {name}", facts={**facts, "next": "prepare_environment"})
