@@ -214,7 +214,9 @@ class Tabs(Widget):
 
     auto_links = Reactive(False)
     tabs: reactive[tuple[tuple[str, str], ...]] = reactive(())
+    """(name, text) of each."""
     current: reactive[str] = reactive("")
+    """The name of the one in brackets."""
     hint: reactive[str] = reactive("")
 
     def show(self, tabs: Sequence[tuple[str, str]], current: str, hint: str = "") -> None:
@@ -259,6 +261,7 @@ class KeyLine(Widget):
 
     auto_links = Reactive(False)
     keys: reactive[tuple[tuple[str, str, str], ...]] = reactive(())
+    """(id of the action, key, label) of each action that can be carried out now."""
 
     def on_mount(self) -> None:
         self.screen.bindings_updated_signal.subscribe(self, lambda _: self.update_keys())

@@ -67,6 +67,7 @@ class SessionResult:
     seconds: float = 0.0
     """Time since the session started; 0 if it never started."""
     facts: dict[str, Any] = field(default_factory=dict)
+    """The findings of its flow, for programs (`FlowResult.facts`), and `NOT_BEGUN` if it did nothing."""
 
 
 class SessionRow(Row, table=True):

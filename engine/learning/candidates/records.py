@@ -73,6 +73,7 @@ class LearningRecordRow(Row, table=True):
     agent: str = ""
     session_id: str = ""
     fact: int = 0
+    """The id of the ledger entry that it was made from."""
     details: dict[str, Any] = json_field()
 
 

@@ -62,6 +62,7 @@ class PromotionPlan:
 
     promoted: tuple[LearningEntry, ...] = ()
     reinforced: tuple[tuple[LearningEntry, tuple[str, ...]], ...] = ()
+    """(entry, ids of the sessions that reinforce it)."""
 
     def changes(self, now: datetime) -> list[Change]:
         """The changes of the pages."""

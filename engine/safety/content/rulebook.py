@@ -34,10 +34,15 @@ class Pattern:
     """A parsed pattern, without its programs."""
 
     words: tuple[re.Pattern[str], ...]
+    """The sub-commands, which must follow each other."""
     needed: tuple[tuple[str, ...], ...]
+    """Alternative options, of which each time one must be there."""
     unwanted: tuple[tuple[str, ...], ...]
+    """Alternative options, of which none may be there."""
     globs: tuple[re.Pattern[str], ...]
+    """Each must match an argument."""
     dashes: bool
+    """Whether a bare `--` must be there."""
 
     @classmethod
     def parse(cls, text: str) -> Pattern:

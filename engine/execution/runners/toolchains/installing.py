@@ -50,6 +50,7 @@ class Installation:
 
     packages: PackageSetup
     commands: tuple[tuple[str, ...], ...]
+    """The arguments of each command, in the order in which they run."""
     created: tuple[str, ...] = ()
     """Folders of packages that do not exist in the tree yet."""
     updated: tuple[str, ...] = ()
