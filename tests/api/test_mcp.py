@@ -29,7 +29,7 @@ def client(ask: Any, workspace: str = "/srv/shop", agent: str = "") -> Client:
     return Client(build(ask, workspace=workspace, agent=agent, version="1.2"))
 
 
-class Answers:
+class ScriptedAnswers:
     """Answers each verb with a document or a refusal, and records the requests."""
 
     def __init__(self, **answers: Any) -> None:
@@ -50,7 +50,7 @@ async def test_recall_is_of_this_project_unless_everywhere_is_asked_for() -> Non
         "id": "mem_1", "score": 0.9, "layer": "C", "reason": "the words", "text": "we round half to even",
         "source": "mcp:codex", "speaker": "codex", "timestamp": "2026-01-05T09:30:00Z", "parts": {},
     }  # fmt: skip
-    ask = Answers(recall={"results": [line], "leftOut": []})
+    ask = ScriptedAnswers(recall={"results": [line], "leftOut": []})
     async with client(ask) as session:
         result = await session.call_tool("recall", {"query": "rounding"})
         await session.call_tool("recall", {"query": "rounding", "k": 3, "everywhere": True})
@@ -68,7 +68,7 @@ async def test_recall_is_of_this_project_unless_everywhere_is_asked_for() -> Non
 
 @pytest.mark.parametrize(("agent", "by"), [("", "mcp"), ("reviewer", "reviewer")])
 async def test_what_an_agent_remembers_has_its_name(agent: str, by: str) -> None:
-    ask = Answers(note={"id": "mem_1", "new": True, "by": by})
+    ask = ScriptedAnswers(note={"id": "mem_1", "new": True, "by": by})
     async with client(ask, agent=agent) as session:
         await session.call_tool("remember", {"text": "the port is 8001", "kind": "decision"})
     [(verb, arguments)] = ask.requests
@@ -78,7 +78,7 @@ async def test_what_an_agent_remembers_has_its_name(agent: str, by: str) -> None
 
 async def test_a_refusal_is_told_with_its_remedy_and_without_secrets() -> None:
     refused = Refusal("x", "sk-abcdefghijklmnopqrstuvwx is not a key", "take another")
-    async with client(Answers(cards=refused)) as session:
+    async with client(ScriptedAnswers(cards=refused)) as session:
         result = await session.call_tool("cards", {})
     assert result.is_error
     assert result.content[0].text == "Error executing tool cards: [secret cut] is not a key. take another"
@@ -90,7 +90,7 @@ async def test_a_refusal_is_told_with_its_remedy_and_without_secrets() -> None:
      ("remember", {"text": ""}), ("remember", {"text": "x", "kind": "secret"}), ("propose", {"text": "x" * 4_001})],
 )  # fmt: skip
 async def test_wrong_arguments_reach_no_engine(tool: str, arguments: dict[str, Any]) -> None:
-    ask = Answers()
+    ask = ScriptedAnswers()
     async with client(ask) as session:
         result = await session.call_tool(tool, arguments)
     assert result.is_error

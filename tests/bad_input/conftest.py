@@ -13,7 +13,7 @@ import pytest
 
 from clawpy_console.app import ConsoleApp
 from engine import Home, open_engine
-from tests.cli.conftest import Clawpy, Result, clawpy, shop
+from tests.cli.conftest import Clawpy, VerbOutput, clawpy, shop
 from tests.console.conftest import screen_text
 
 __all__ = ["Clawpy", "clawpy", "shop"]
@@ -24,7 +24,7 @@ FILES_OF_A_HOLDER = ("engine.lock", "engine.json", "clawpy.log", "clawpy.db-shm"
 """Files of whoever has the home open."""
 
 
-def assert_ok(result: Result) -> dict[str, Any]:
+def assert_ok(result: VerbOutput) -> dict[str, Any]:
     """The document of a verb that was done."""
     assert result.code == 0, result.out + result.err
     return result.document
@@ -41,7 +41,7 @@ def doctor_check(clawpy: Clawpy, name: str) -> dict[str, Any]:
     return dict(check)
 
 
-def assert_refused(result: Result, code: str, *words: str) -> dict[str, str]:
+def assert_refused(result: VerbOutput, code: str, *words: str) -> dict[str, str]:
     """The refusal of a verb asked with --json: exit code 1, one document, `code`, and a message that has `words`."""
     assert result.code == 1, result.out + result.err
     error: dict[str, str] = result.document["error"]

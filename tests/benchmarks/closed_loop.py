@@ -35,7 +35,7 @@ FIND_SHARE = 0.5
 
 
 @dataclass(frozen=True)
-class Rule:
+class ShopRule:
     """A rule of the shop that naive code breaks. A prompt with `token` names the remedy."""
 
     name: str
@@ -47,15 +47,15 @@ class Rule:
     """What the operator adds to a prompt."""
 
 
-RULES = tuple(Rule(name, **texts) for name, texts in read_table(__file__).items())
+RULES = tuple(ShopRule(name, **texts) for name, texts in read_table(__file__).items())
 
 
 @dataclass(frozen=True)
-class Task:
+class ShopTask:
     """One piece of work. Tasks with the same number and seed are the same."""
 
     number: int
-    rule: Rule
+    rule: ShopRule
     seed: int
 
     @property
@@ -76,9 +76,9 @@ class Task:
         return int.from_bytes(digest[:8], "big") / 2**64
 
 
-def tasks(seed: int, count: int) -> list[Task]:
+def tasks(seed: int, count: int) -> list[ShopTask]:
     """`count` tasks, the rules in turn."""
-    return [Task(number, RULES[number % len(RULES)], seed) for number in range(count)]
+    return [ShopTask(number, RULES[number % len(RULES)], seed) for number in range(count)]
 
 
 HABIT = ("git status --short", "git log --oneline -3", "ls tests", "python3 -m compileall -q shop")
@@ -88,12 +88,12 @@ CHATTER = ("ls", "git diff --stat", "git branch", "cat pytest.ini", "ls shop", "
 """Commands that are run in no order."""
 
 
-class Model:
+class ShopModel:
     """The policy. `harm_by_words`: by the words of a fragment, the share of tasks that following them ruins.
     `habit_share`: the share of tasks in which it runs `HABIT` before it writes; 0 for no commands. `follow_share`: how
     often it follows its prompt; `guess_share`: how often it is right at once by itself."""
 
-    def __init__(self, tasks: Sequence[Task]) -> None:
+    def __init__(self, tasks: Sequence[ShopTask]) -> None:
         self._tasks = {task.prompt: task for task in tasks}
         self.harm_by_words: dict[str, float] = {}
         self.habit_share = 0.0
@@ -112,14 +112,14 @@ class Model:
         added_lines = re.findall(r"^\s{4}.*$", self._body(task, request, failures), re.M)
         return Reply(text=f"I added {task.function}: {' '.join(line.strip() for line in added_lines[-2:])}")
 
-    def _commands_first(self, task: Task) -> list[str]:
+    def _commands_first(self, task: ShopTask) -> list[str]:
         if not self.habit_share:
             return []
         chatter = sorted(CHATTER, key=lambda command: task.draw(command))
         habit = HABIT if task.is_lucky("habit", self.habit_share) else ()
         return [*chatter[:3], *habit, *chatter[3:5]]
 
-    def _body(self, task: Task, request: Request, failures: Sequence[str]) -> str:
+    def _body(self, task: ShopTask, request: Request, failures: Sequence[str]) -> str:
         prompt = request.system + "\n".join(request.users)
         is_told = task.rule.token in prompt.replace(task.rule.test, "")
         knows_rule = (is_told and task.is_lucky("follows", self.follow_share)) or task.is_lucky(
@@ -216,7 +216,7 @@ class Shop:
         finally:
             self.engine.close()
 
-    def work(self, task: Task, correction: str = "") -> tuple[bool, SessionView]:
+    def work(self, task: ShopTask, correction: str = "") -> tuple[bool, SessionView]:
         """A task from card to end; returns whether its tests passed. `correction` is what the operator adds to it."""
         card = self.engine.cards.propose(task.prompt, workspace=str(self.repository.path), channel=CHANNEL)
         started = self.engine.cards.approve(card.id, edit=f"{task.prompt}. {correction}" if correction else None)

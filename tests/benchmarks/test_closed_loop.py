@@ -26,7 +26,7 @@ from engine.learning.candidates.candidates import add_candidate
 from engine.model import SessionState
 from engine.model.adaptation import Candidate, CandidateStatus, CandidateType, FlowOffload, Lift, PromptFragment
 from engine.storage.database import Transaction
-from tests.benchmarks.closed_loop import HABIT, LADDERS, MEMORY, Model, Shop, approve, tasks
+from tests.benchmarks.closed_loop import HABIT, LADDERS, MEMORY, Shop, ShopModel, approve, tasks
 from tests.support.model_server import ModelServer
 
 MONDAY = datetime(2026, 3, 2, 9, tzinfo=UTC)
@@ -68,7 +68,7 @@ def test_success_rises_with_what_is_learnt_and_returns_without_it(
     for seed in SEEDS:
         shop = Shop(tmp_path / str(seed), server, warm, FakeClock(MONDAY), seed)
         todo = tasks(seed, TASKS)
-        server.answer = Model(todo)
+        server.answer = ShopModel(todo)
         with shop.opened() as engine:
             for phase in phases:
                 learnt = approve(shop) if phase.startswith("on") else []
@@ -112,7 +112,7 @@ def four_weeks(root: Path, server: ModelServer, warm: ModelHost, seed: int, on: 
     adds nothing any more: which of these later tasks were right at once."""
     shop = Shop(root, server, warm, FakeClock(MONDAY.replace(hour=10)), seed, on=on, tries=0, quick=True)
     todo = tasks(seed, DAYS)
-    model = server.answer = Model(todo)
+    model = server.answer = ShopModel(todo)
     model.follow_share, model.guess_share = 0.9, 0.2
     right: list[bool] = []
     with shop.opened():
@@ -131,7 +131,7 @@ def four_weeks(root: Path, server: ModelServer, warm: ModelHost, seed: int, on: 
 
 def test_harmful_fragments_are_found_and_good_ones_kept(tmp_path: Path, server: ModelServer, warm: ModelHost) -> None:
     shop = Shop(tmp_path, server, warm, FakeClock(MONDAY), 7)
-    model = server.answer = Model(tasks(7, MOST))
+    model = server.answer = ShopModel(tasks(7, MOST))
     model.harm_by_words = dict.fromkeys(HARMFUL, 0.5)
     print("\nafter  fragment                                   with    without    from   to  verdict")
     with shop.opened() as engine:
@@ -158,7 +158,7 @@ def test_harmful_fragments_are_found_and_good_ones_kept(tmp_path: Path, server: 
 def test_a_habit_becomes_a_flow_and_chance_does_not(tmp_path: Path, server: ModelServer, warm: ModelHost) -> None:
     shop = Shop(tmp_path, server, warm, FakeClock(MONDAY), 11)
     todo = tasks(11, WATCHED)
-    model = server.answer = Model(todo)
+    model = server.answer = ShopModel(todo)
     model.habit_share = 0.6
     with shop.opened() as engine:
         for task in todo:

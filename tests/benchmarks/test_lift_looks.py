@@ -30,7 +30,7 @@ Numbers = NDArray[Any]
 
 
 @dataclass(frozen=True)
-class Counts:
+class RunCounts:
     """For every world and look the number of runs that went well and badly, with the effect and without."""
 
     with_good: Numbers
@@ -52,7 +52,7 @@ class Counts:
 
 
 @dataclass(frozen=True)
-class Kind:
+class WorldKind:
     """A kind of world. `spells`: work is easy for 20 sessions and hard for the next, each as the dice fall. `counted`:
     the share of runs with the effect whose end counts; of the others all count."""
 
@@ -62,7 +62,7 @@ class Kind:
     spells: bool = False
     counted: float = 1.0
 
-    def worlds(self) -> Counts:
+    def worlds(self) -> RunCounts:
         chance = numpy.random.default_rng(20)
         shape = (WORLDS, SESSIONS)
         without, is_counted = chance.random(shape) < WITHHELD, chance.random(shape) < self.counted
@@ -70,22 +70,22 @@ class Kind:
         good = chance.random(shape) < numpy.where(without, self.without_effect, self.with_effect) + easier
         is_counted |= without
         groups = (good & ~without & is_counted, ~good & ~without & is_counted, good & without, ~good & without)
-        return Counts(*(numpy.cumsum(group, axis=1) for group in groups))
+        return RunCounts(*(numpy.cumsum(group, axis=1) for group in groups))
 
 
 NOTHING = (
-    Kind("0 of .5", 0.5, 0.5),
-    Kind("0 of .7", 0.7, 0.7),
-    Kind("0 of .9", 0.9, 0.9),
-    Kind("0 in spells", 0.65, 0.65, spells=True),
-    Kind("0 lost runs", 0.7, 0.7, counted=0.5),
+    WorldKind("0 of .5", 0.5, 0.5),
+    WorldKind("0 of .7", 0.7, 0.7),
+    WorldKind("0 of .9", 0.9, 0.9),
+    WorldKind("0 in spells", 0.65, 0.65, spells=True),
+    WorldKind("0 lost runs", 0.7, 0.7, counted=0.5),
 )
-GOOD = (Kind("+.05", 0.75, 0.7), Kind("+.15", 0.75, 0.6), Kind("+.3", 0.8, 0.5))
-HARM = (Kind("-.2", 0.5, 0.7), Kind("-.3", 0.45, 0.75), Kind("-.5", 0.25, 0.75))
+GOOD = (WorldKind("+.05", 0.75, 0.7), WorldKind("+.15", 0.75, 0.6), WorldKind("+.3", 0.8, 0.5))
+HARM = (WorldKind("-.2", 0.5, 0.7), WorldKind("-.3", 0.45, 0.75), WorldKind("-.5", 0.25, 0.75))
 
 
 def test_false_alarms_and_harm_found_over_many_looks(capsys: pytest.CaptureFixture[str]) -> None:
-    rules: Mapping[str, Callable[[Counts], Numbers]] = {
+    rules: Mapping[str, Callable[[RunCounts], Numbers]] = {
         "as if each look were the only one, 90 %": lambda counts: (
             has_enough_runs(counts) & (probability_of_harm(counts) > 0.9)
         ),
@@ -96,7 +96,7 @@ def test_false_alarms_and_harm_found_over_many_looks(capsys: pytest.CaptureFixtu
         print(f"\n{WORLDS} worlds of each kind; ever called harmful, in % (and by which session half of them were)\n")
         print(f"{'rule':40}" + "".join(f"{kind.name:>13}" for kind in kinds))
     worlds = {kind: kind.worlds() for kind in kinds}
-    shares: dict[str, dict[Kind, float]] = {}
+    shares: dict[str, dict[WorldKind, float]] = {}
     for name, rule in rules.items():
         cells = []
         for kind, counts in worlds.items():
@@ -115,12 +115,12 @@ def test_false_alarms_and_harm_found_over_many_looks(capsys: pytest.CaptureFixtu
     assert product_shares[HARM[1]] >= 0.75
 
 
-def has_enough_runs(counts: Counts) -> Numbers:
+def has_enough_runs(counts: RunCounts) -> Numbers:
     found: Numbers = (counts.with_effect >= 10) & (counts.without >= 10)
     return found
 
 
-def probability_of_harm(counts: Counts) -> Numbers:
+def probability_of_harm(counts: RunCounts) -> Numbers:
     """How probable it is that the true share with is below the one without, from the even prior, as if this were the
     only look."""
     cells = (numpy.arange(200) + 0.5) / 200
@@ -140,7 +140,7 @@ def probability_of_harm(counts: Counts) -> Numbers:
     return numpy.array(rows)
 
 
-def first_looks(counts: Counts, rule: Callable[[Arms], bool]) -> Numbers:
+def first_looks(counts: RunCounts, rule: Callable[[Arms], bool]) -> Numbers:
     """For each world the first look at which the effect is called harmful, which ends it."""
     called = numpy.zeros(counts.with_effect.shape, bool)
     for world in range(WORLDS):

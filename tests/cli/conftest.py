@@ -26,7 +26,7 @@ A_FORMER_DAY = "2026-01-02T12:00:00+00:00"
 
 
 @dataclass
-class Result:
+class VerbOutput:
     """What one call of `clawpy` came to."""
 
     code: int
@@ -38,7 +38,7 @@ class Result:
         return json.loads(self.out)
 
 
-Clawpy = Callable[..., Result]
+Clawpy = Callable[..., VerbOutput]
 
 
 @pytest.fixture(scope="session")
@@ -79,11 +79,11 @@ def shop(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> Repository:
 def clawpy(home: Home, capsys: pytest.CaptureFixture[str]) -> Clawpy:
     """Runs `clawpy --home HOME ...`."""
 
-    def run(*argv: str) -> Result:
+    def run(*argv: str) -> VerbOutput:
         capsys.readouterr()
         code = main(["--home", str(home.root), *argv])
         out, err = capsys.readouterr()
-        return Result(code, out, err)
+        return VerbOutput(code, out, err)
 
     return run
 

@@ -21,7 +21,7 @@ from engine import Engine, call, open_engine
 from engine.home import Home
 from engine.lock import read_holder
 from engine.safety.stop_file import is_requested, stop_file
-from tests.cli.conftest import Clawpy, Result
+from tests.cli.conftest import Clawpy, VerbOutput
 from tests.support.fork_server import ForkedProcess, ForkServer
 
 LATER = {
@@ -69,7 +69,7 @@ def project(demo_project: Callable[[Path], Path], tmp_path: Path, monkeypatch: p
     return folder
 
 
-def document(result: Result) -> dict[str, Any]:
+def document(result: VerbOutput) -> dict[str, Any]:
     assert result.code == 0, result.out + result.err
     return result.document
 

@@ -187,7 +187,7 @@ def test_chunks_cover_the_text_fit_the_embedder_and_overlap(lengths: list[int]) 
 # -- on a server
 
 
-class Server:
+class RunningChroma:
     """`chroma run` in a folder, on a port of its own."""
 
     def __init__(self, folder: Path) -> None:
@@ -216,8 +216,8 @@ class Server:
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[Server]:
-    server = Server(tmp_path / "server")
+def server(tmp_path: Path) -> Iterator[RunningChroma]:
+    server = RunningChroma(tmp_path / "server")
     server.start()
     yield server
     server.kill()
@@ -225,7 +225,7 @@ def server(tmp_path: Path) -> Iterator[Server]:
 
 @pytest.fixture
 def memory_on_server(
-    server: Server, tmp_path: Path, database: Database, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+    server: RunningChroma, tmp_path: Path, database: Database, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[MemoryService]:
     monkeypatch.setattr(indexing, "RETRY_SECONDS", 0.1)
     monkeypatch.setattr(vectors, "MAX_EXACT", 10)
@@ -248,7 +248,7 @@ def count_on_server(memory: MemoryService) -> int:
 
 @pytest.mark.long
 def test_a_server_holds_the_index_and_may_be_lost(
-    memory_on_server: MemoryService, server: Server, tmp_path: Path
+    memory_on_server: MemoryService, server: RunningChroma, tmp_path: Path
 ) -> None:
     memory = memory_on_server
     memory.remember(turns(*(f"word{number} thing{number % 7}" for number in range(30))))

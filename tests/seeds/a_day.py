@@ -21,7 +21,7 @@ from engine.api.operations import dispatch
 from engine.clock import FakeClock
 from engine.execution.runners.model.host_client import ModelHost
 from engine.model import PromptRequest
-from tests.benchmarks.closed_loop import CHANNEL, LADDERS, RULES, Model, Shop, Task
+from tests.benchmarks.closed_loop import CHANNEL, LADDERS, RULES, Shop, ShopModel, ShopTask
 from tests.conftest import GIT_CONFIG
 from tests.execution.model.world import KEY
 from tests.support.model_server import ModelServer
@@ -29,7 +29,7 @@ from tests.support.model_server import ModelServer
 PAGE = Path(__file__).parents[2] / "docs" / "A_DAY.md"
 MONDAY = datetime(2026, 3, 2, 10, tzinfo=UTC)
 RULE = replace(RULES[0], correction="Amounts are rounded half up, with ROUND_HALF_UP")
-TASKS = [Task(number, RULE, 5) for number in range(16)]
+TASKS = [ShopTask(number, RULE, 5) for number in range(16)]
 LATER = 10
 """Tasks of Thursday and Friday, to which nobody adds anything."""
 
@@ -69,7 +69,7 @@ class Week:
         changes = [line for line in diff if line[:2] not in ("--", "++", "@@") and line[1:].strip()]
         return changes or ["(no difference)"]
 
-    def work(self, task: Task, more: str = "") -> bool:
+    def work(self, task: ShopTask, more: str = "") -> bool:
         """A task; the operator keeps what is green and throws away what is red. Whether it was right at once."""
         green, view = self.shop.work(task, more)
         self.shop.review(view)
@@ -154,7 +154,7 @@ def main() -> None:
         }
         host = ModelHost()
         shop = Shop(root, server, host, FakeClock(MONDAY), 5, on=LADDERS, tries=0)
-        model = server.answer = Model(TASKS)
+        model = server.answer = ShopModel(TASKS)
         model.follow_share = 0.9
         try:
             with shop.opened():

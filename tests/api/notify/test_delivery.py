@@ -23,7 +23,7 @@ from engine.config.settings_file import BadConfig, read_settings
 from engine.home import Home
 from engine.model import Refusal
 from tests.api.notify.notification_server import NotificationServer
-from tests.api.notify.world import FakeKeys, FixedSettings
+from tests.api.notify.world import FakeKeys, MutableSettings
 from tests.support.helpers import read_table
 
 ADDRESSES = read_table(__file__)
@@ -31,8 +31,8 @@ ADDRESSES = read_table(__file__)
 # Where an address comes from, and which may stand in the settings (SPEC 11.1).
 
 
-def settings(url: str) -> FixedSettings:
-    return FixedSettings(Settings(notify=NotifySettings(phone=SurfaceSettings(url=url))))
+def settings(url: str) -> MutableSettings:
+    return MutableSettings(Settings(notify=NotifySettings(phone=SurfaceSettings(url=url))))
 
 
 @pytest.mark.parametrize("url", ADDRESSES["open"])

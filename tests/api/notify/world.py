@@ -23,7 +23,7 @@ from tests.api.stand_in import card
 
 
 @dataclass
-class FixedSettings:
+class MutableSettings:
     current: Settings
 
 
@@ -58,7 +58,7 @@ class Courier:
 class World:
     def __init__(self, database: Database, clock: FakeClock, bus: EventBus, *, real: bool = False) -> None:
         self.database, self.clock = database, clock
-        self.settings = FixedSettings(Settings(glasses_alerts_enabled=True))
+        self.settings = MutableSettings(Settings(glasses_alerts_enabled=True))
         self.keys = FakeKeys()
         self.environment: dict[str, str] = {}
         self.cards: dict[str, Card] = {}
