@@ -24,7 +24,7 @@ from engine.config.service_settings import AUTO, FLOW, MODEL
 from engine.events import EventBus, SessionOutput
 from engine.execution.live_session import LiveSession
 from engine.execution.runners.flow import CannotRun, CommandBlocked, FlowError, RetryLater, SessionStopped
-from engine.execution.runners.flow_registry import PROSE
+from engine.execution.runners.flow_runner import PROSE
 from engine.execution.runners.runner import Runner, RunnerResult
 from engine.execution.sandbox import Sandbox
 from engine.execution.sandbox.ladder import UNCONFINED, find_best_sandbox

@@ -14,7 +14,7 @@ from typing import Any
 from sqlmodel import Session, col, select
 
 from engine.events import PredictionReassigned
-from engine.execution.runners.flow_registry import named_flow
+from engine.execution.runners.flow_runner import named_flow
 from engine.execution.sessions import Sessions
 from engine.frozen import frozen
 from engine.model import (

@@ -16,7 +16,7 @@ from typing import Any
 from sqlmodel import col, desc, select
 
 from engine.events import MuteLifted
-from engine.execution.runners.flow_registry import named_flow
+from engine.execution.runners.flow_runner import named_flow
 from engine.model import (
     UNDONE,
     Assignment,

@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from engine.config import SettingsSource
 from engine.execution.model_router import ModelChoice, ModelRouter
-from engine.execution.runners.flow_registry import named_flow
+from engine.execution.runners.flow_runner import named_flow
 from engine.frozen import frozen
 from engine.keys import TWIN, Key, Keys
 from engine.model import TWIN_INSTRUCTION, Answer, NoAnswer, Proposal, Question, Source, sanitise

@@ -21,7 +21,7 @@ from engine.clock import Clock, FakeClock
 from engine.engine import Engine
 from engine.execution.live_session import LiveSession
 from engine.execution.runners.flow import Place
-from engine.execution.runners.flow_registry import edit_parameters
+from engine.execution.runners.flow_runner import edit_parameters
 from engine.execution.runners.flows import FLOWS
 from engine.execution.runners.runner import RunnerResult
 from engine.execution.sandbox import Confinement, Sandbox

@@ -12,7 +12,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from engine.execution.model_router import ModelRouter
-from engine.execution.runners.flow_registry import FlowRegistry, LearnedFlow, learned_flow
+from engine.execution.runners.flow_runner import FlowRegistry, LearnedFlow, learned_flow
 from engine.execution.runners.flows import FLOWS
 from engine.execution.runners.model.host_protocol import Model
 from engine.execution.trees import make_patch

@@ -18,7 +18,7 @@ from engine.api.gateway.gateway import GatewayState
 from engine.autonomy.autonomous_runs import ApprovalRecord, autonomy_requirements
 from engine.events import EventBus
 from engine.execution.model_router import FIRST_KEY
-from engine.execution.runners.flow_registry import FlowRegistry
+from engine.execution.runners.flow_runner import FlowRegistry
 from engine.execution.runners.flows import FLOWS
 from engine.model import (
     Card,

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from engine.config import ChannelSettings, FixedSettings, Settings, WorkspaceSettings
-from engine.execution.runners.flow_registry import PROSE as PROSE_EDIT
+from engine.execution.runners.flow_runner import PROSE as PROSE_EDIT
 from engine.execution.session_run import Admission
 from engine.model import Assignment, Refusal, RunnerInfo
 from tests.support.helpers import refused

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pydantic import Field
 
 from engine.execution.runners.flow import Flow, Place
-from engine.execution.runners.flow_registry import PROSE, edit_parameters, validate_parameters
+from engine.execution.runners.flow_runner import PROSE, edit_parameters, validate_parameters
 from engine.execution.runners.flows import FLOWS
 from engine.model import Refusal
 from tests.support.helpers import refused

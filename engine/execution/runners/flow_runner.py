@@ -1,32 +1,57 @@
-"""Runs flows (SPEC 3.8, 3.9): finds the flow, checks its parameters, and runs it in its place."""
+"""Runs flows by name (SPEC 3.8, 3.9): finds the flow of a prompt, reads its parameters, and runs it in its place.
+
+Parameters are read from text (SPEC 9.2). A learned flow (SPEC 5.4) is a list of commands that agents often ran one
+after the other. It runs without a model, and like any other flow: the content filter checks every command, the sandbox
+confines it, it works in a worktree of its own, and its changes wait for review. A learned flow that was rolled back
+cannot be started.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import json
+import re
+import shlex
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, ClassVar, get_origin
+
+from pydantic import ValidationError
+from pydantic.fields import FieldInfo
 
 from engine.execution.housekeeping import Housekeeping
 from engine.execution.live_session import LiveSession
-from engine.execution.runners.flow import UNDO_NOTES, Flow, FlowError, Job, Place, ProjectFlow, RunScope
-from engine.execution.runners.flow_registry import (
-    LearnedFlow,
-    edit_parameters,
-    parameter_refusal,
-    validate_parameters,
-)
+from engine.execution.runners.flow import UNDO_NOTES, Flow, FlowError, FlowResult, Job, Place, ProjectFlow, RunScope
 from engine.execution.runners.flows.tooling import InstallFlow
 from engine.execution.runners.runner import RunnerResult
 from engine.execution.runners.toolchains.installing import Installation, install_into_tree
 from engine.execution.session_workspace import SessionWorkspaces
+from engine.files import read_table
 from engine.model import (
     Assignment,
+    FlowForm,
     Refusal,
     RunnerInfo,
     SessionView,
     sanitise,
 )
+from engine.model.text import count, join_names, last_line
+
+_FILLERS = frozenset({"the", "a", "an", "my", "our", "all", "please", "this", "project", "repository", "code"})
+"""Words beside the name of a flow that are ignored."""
+
+ALIASES: Mapping[str, Sequence[str]] = read_table(__file__, "flow_aliases.toml")
+"""Common requests in words, by flow."""
+
+_PAIR = re.compile(r"\s*(?:\w+[ \t]*=|$)")
+"""The beginning of each line of parameters after the first. If a line has another beginning, the text is a prompt."""
+
+VALUE = re.compile(r"\w*[\d_/:~^.]\S*[\w/]|\d+")
+"""Matches a file, a test, a commit or a number. A sentence rarely has only such words."""
+
+PROSE = "prose"
+"""The code of the refusal of an edit that is a sentence, and not a parameter with a mistake."""
 
 
 class FlowRunner:
@@ -136,3 +161,201 @@ def _prepare_installation(live: LiveSession, installation: Installation, place: 
         else:
             (live.confinement.caches / installation.cache).mkdir(parents=True, exist_ok=True)
             yield
+
+
+def named_flow(prompt: str, flows: Collection[str]) -> tuple[str, str] | None:
+    """The flow that a prompt names, and the text of its parameters. None if the prompt names no flow.
+
+    `run_tests`, `Run the tests`, `draft the change-log` and the `ALIASES` name a flow. Parameters may follow, as in
+    `run_tests paths=src` and `run_tests {"paths": ["src"]}`. `bisect tests/test_cart.py` names a flow, too, although
+    the name of the parameter is missing: the refusal then says which parameters the flow has.
+    """
+    normalised = _normalise_words(prompt)
+    for flow in flows:
+        if normalised in (_normalise_words(name) for name in (flow, *ALIASES.get(flow, ()))):
+            return flow, ""
+    first, _, rest = prompt.partition(" ")
+    rest = rest.strip()
+    are_pairs = "=" in rest and all(map(_PAIR.match, rest.split("\n")[1:]))
+    if first in flows and (rest.startswith("{") or are_pairs or _are_values(rest)):
+        return first, rest
+    return None
+
+
+def _are_values(text: str) -> bool:
+    words = text.split()
+    return bool(words) and all(VALUE.fullmatch(word) for word in words)
+
+
+def _normalise_words(text: str) -> str:
+    """The words of a text in lower case, without fillers and separators. Texts with the same meaning become equal."""
+    words = text.lower().rstrip(" .!?").replace("-", " ").replace("_", " ").split()
+    return "".join(word for word in words if word not in _FILLERS)
+
+
+def validate_parameters(flow: type[Flow], values: Mapping[str, Any]) -> Flow:
+    """The flow with its parameters. Raises `Refusal` `bad_parameters`, which says what is wrong and what is
+    accepted."""
+    try:
+        return flow.model_validate(dict(values))
+    except ValidationError as error:
+        raise parameter_refusal(flow, _describe_faults(flow, error)) from error
+
+
+def _describe_faults(flow: type[Flow], error: ValidationError) -> str:
+    unknown, missing, wrong = [], [], []
+    for fault in error.errors(include_url=False, include_context=False)[:5]:
+        place = ".".join(map(str, fault["loc"])) or "parameters"
+        match fault["type"]:
+            case "extra_forbidden":
+                unknown.append(place)
+            case "missing":
+                missing.append(place)
+            case _:
+                wrong.append(f"{flow.name}: {place}: {fault['msg'].removeprefix('Value error, ')}")
+    sentences = [f"{flow.name} has no parameter {join_names(unknown)}"] if unknown else []
+    sentences += [f"{flow.name} needs {join_names(missing)}"] if missing else []
+    return sanitise("; ".join([*sentences, *wrong]))
+
+
+def parameter_refusal(flow: type[Flow], problem: str, *, code: str = "bad_parameters") -> Refusal:
+    """The refusal of parameters. It says how they are written, and what each of them means."""
+    fields = _sorted_fields(flow)
+    if not fields:
+        return Refusal(code, problem, "it has no parameters")
+    form = " ".join(f"{name}=…" if field.is_required() else f"[{name}=…]" for name, field in fields)
+    accepted = "; ".join(_describe_field(name, field) for name, field in fields)
+    return Refusal(code, problem, f"`{flow.name} {form}`; {accepted}")
+
+
+def _sorted_fields(flow: type[Flow]) -> list[tuple[str, FieldInfo]]:
+    """The parameters of a flow by name, required ones first."""
+    return sorted(flow.model_fields.items(), key=lambda named: not named[1].is_required())
+
+
+def edit_parameters(flow: type[Flow], present: Mapping[str, Any], edit: str) -> Flow:
+    """The flow after an edit of its parameters.
+
+    The edit is a JSON object, `key=value` pairs or `key: value` lines. Items of a list are separated by commas or white
+    space. Parameters that the edit does not name stay. Raises `Refusal` `bad_parameters`, and `PROSE` for a sentence.
+    """
+    text = edit.strip()
+    if text.startswith("{"):
+        try:
+            changes = json.loads(text)
+        except json.JSONDecodeError as error:
+            raise parameter_refusal(flow, f"{flow.name}: the edit is not JSON: {error}") from error
+    else:
+        changes = _parse_pairs(flow, text)
+    return validate_parameters(flow, {**present, **changes})
+
+
+def _parse_pairs(flow: type[Flow], text: str) -> dict[str, Any]:
+    known_names = "|".join(map(re.escape, flow.model_fields)) or "(?!)"
+    before, *pieces = re.split(rf"(?:^|(?<=[\s,;]))({known_names})[ \t]*[=:](?!:)", text)
+    names, values, stray = pieces[::2], pieces[1::2], before.strip()
+    if typo := re.search(r"(?:^|\s)([A-Za-z_]\w*)=", " ".join([stray, *values])):
+        raise parameter_refusal(flow, f"{flow.name} has no parameter {typo[1]}")
+    if len(stray.split()) > 1 and not _are_values(stray):
+        message = f"{flow.name} takes parameters, and no model or agent is configured for other text"
+        raise parameter_refusal(flow, message, code=PROSE)
+    if stray or not names:
+        problem = f"which parameter is {sanitise(stray)[:80]!r}?" if stray else "the edit contains no parameter"
+        raise parameter_refusal(flow, f"{flow.name}: {problem}")
+    pairs = zip(names, values, strict=True)
+    return {name: _parse_value(flow.model_fields[name], value.strip().rstrip(",;").rstrip()) for name, value in pairs}
+
+
+def _parse_value(field: FieldInfo, text: str) -> Any:
+    if get_origin(field.annotation) is list and not text.startswith("["):
+        return [item for item in re.split(r"[,\s]+", text) if item]
+    if text[:1] in '["{' or field.annotation is not str:
+        try:
+            return json.loads(text)
+        except json.JSONDecodeError:
+            return text  # validation reports it
+    return text
+
+
+def _describe_field(name: str, field: FieldInfo) -> str:
+    kind = "list" if get_origin(field.annotation) is list else getattr(field.annotation, "__name__", "text")
+    default = ""
+    if not field.is_required():
+        default = f" = {json.dumps(field.get_default(call_default_factory=True), default=str)}"
+    note = f" ({field.description})" if field.description else ""
+    return f"{name}: {'text' if kind == 'str' else kind}{default}{note}"
+
+
+class LearnedFlow(Flow):
+    """A flow that runs commands and has no parameters. `learned_flow` makes a class for each active one."""
+
+    place = Place.CHANGE_SET
+    commands: ClassVar[tuple[tuple[str, ...], ...]]
+    """The commands, each as a program with its arguments."""
+    workspace: ClassVar[str]
+    """The only workspace in which it may run; "" for all."""
+
+    @classmethod
+    def describe_commands(cls) -> str:
+        """The commands as a card shows them for approval."""
+        return ", then ".join(map(shlex.join, cls.commands))
+
+    def describe(self) -> str:
+        """The commands."""
+        return f"Run {self.describe_commands()}"
+
+    def run(self, job: Job) -> FlowResult:
+        """Run the commands in order. Raises `FlowError` at the first one that fails."""
+        for number, argv in enumerate(self.commands, start=1):
+            result = job.run(argv)
+            if not result.ok:
+                raise FlowError(
+                    f"step {number} of {len(self.commands)}, `{shlex.join(argv)}`, ended with exit code "
+                    f"{result.exit_code}: {last_line(result.output)}"
+                )
+        return FlowResult(f"{count(len(self.commands), 'command')} of {self.name} ran")
+
+
+def learned_flow(name: str, label: str, commands: Sequence[Sequence[str]], workspace: str = "") -> type[LearnedFlow]:
+    """Make the class of a learned flow."""
+    attributes = {"name": name, "label": label, "commands": tuple(map(tuple, commands)), "workspace": workspace}
+    return type("LearnedFlow", (LearnedFlow,), {**attributes, "__module__": __name__})
+
+
+class FlowRegistry(Mapping[str, type[Flow]]):
+    """All flows by name. The flows of the program itself come first, and a learned flow cannot replace them."""
+
+    def __init__(self, own: Mapping[str, type[Flow]], learned: Callable[[], Sequence[type[LearnedFlow]]]) -> None:
+        self._own = own
+        self._learned = learned
+
+    def __getitem__(self, name: str) -> type[Flow]:
+        flow = self._own.get(name)
+        return self._learned_by_name()[name] if flow is None else flow
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self._own
+        yield from (name for name in self._learned_by_name() if name not in self._own)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def find_named(self, prompt: str) -> str:
+        """The name of the flow that `prompt` names; "" if it names none."""
+        named = named_flow(prompt, tuple(self))
+        return named[0] if named else ""
+
+    def forms(self) -> list[FlowForm]:
+        """The form of each flow, with required parameters first. Blocks, because it reads learned flows from the
+        database."""
+        return [
+            FlowForm(
+                flow.name,
+                flow.label,
+                tuple((name, field.description or "", field.is_required()) for name, field in _sorted_fields(flow)),
+            )
+            for flow in self.values()
+        ]
+
+    def _learned_by_name(self) -> Mapping[str, type[Flow]]:
+        return {flow.name: flow for flow in self._learned()}

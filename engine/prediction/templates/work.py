@@ -8,7 +8,7 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Final
 
-from engine.execution.runners.flow_registry import ALIASES, named_flow
+from engine.execution.runners.flow_runner import ALIASES, named_flow
 from engine.execution.runners.flows.testing import format_line_ranges
 from engine.frozen import frozen
 from engine.model import Proposal, SessionState, SessionView, Task, Tier

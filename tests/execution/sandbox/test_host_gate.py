@@ -23,8 +23,14 @@ from hypothesis import strategies as st
 
 from engine.execution.live_session import LiveSession
 from engine.execution.sandbox import host_gate
-from engine.execution.sandbox.host_gate import HostGate, read_server_name
-from engine.execution.sandbox.host_rules import find_local_hosts, normalise_host, parse_rules, split_address
+from engine.execution.sandbox.host_gate import (
+    HostGate,
+    find_local_hosts,
+    normalise_host,
+    parse_rules,
+    read_server_name,
+    split_address,
+)
 from engine.execution.sandbox.ladder import find_best_sandbox
 from engine.model import Refusal, SessionState
 from tests.execution.session_world import MakeWorld, World

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from engine.execution.sandbox.host_rules import PUBLIC, is_public, parse_address
+from engine.execution.sandbox.host_gate import PUBLIC, is_public, parse_address
 from engine.execution.tools.tool_gate import TOOL_NAMES, Policy
 from engine.execution.tools.web import MAX_PAGE_BYTES, parse_url
 from engine.model import PermissionAnswer, Refusal
