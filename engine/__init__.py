@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from engine.api.gateway.access import gateway_token
     from engine.api.mcp import mcp_serve
     from engine.api.model_checks import store_key
-    from engine.api.notify.addresses import store_address
+    from engine.api.notify.delivery import store_address
     from engine.api.offline import completion_names
     from engine.api.operations import dispatch
     from engine.engine import Engine, open_engine
@@ -60,7 +60,7 @@ _MODULES = {
     "dispatch": "engine.api.operations",
     "document": "engine.api.documents",
     "gateway_token": "engine.api.gateway.access",
-    "store_address": "engine.api.notify.addresses",
+    "store_address": "engine.api.notify.delivery",
     "store_key": "engine.api.model_checks",
     "kind_title": "engine.prediction.card_rules",
     "mcp_serve": "engine.api.mcp",

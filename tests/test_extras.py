@@ -13,10 +13,9 @@ import pytest
 
 from engine.api import model_checks
 from engine.api.doctor import examine
-from engine.api.notify.addresses import Address, is_known_service, store_address
-from engine.api.notify.delivery import deliver
+from engine.api.notify.delivery import Address, deliver, is_known_service, store_address
 from engine.api.notify.notes import Form, Note
-from engine.config.service_settings import Surface
+from engine.config.sections import Surface
 from engine.home import Home
 from engine.installed import EXTRAS, extras_command, install_command, missing_extras
 from engine.model import Refusal

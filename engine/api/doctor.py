@@ -32,13 +32,12 @@ from engine.api.model_checks import (
     provider_checks,
     text_prompt_check,
 )
-from engine.api.notify.addresses import Addresses
+from engine.api.notify.delivery import Addresses
 from engine.api.notify.notes import is_switched_on
 from engine.api.offline import read_rows
 from engine.clock import SystemClock
 from engine.config import FixedSettings, Settings
-from engine.config.section import url_problem
-from engine.config.service_settings import DESKTOP_SCHEME, SPEAK_SCHEME, Surface
+from engine.config.sections import DESKTOP_SCHEME, SPEAK_SCHEME, Surface, url_problem
 from engine.config.settings_file import VARIABLES, format_key
 from engine.git import MIN_VERSION, Git, repository_root
 from engine.git import version as git_version

@@ -17,7 +17,7 @@ from typing import Any
 from engine.api.documents import Document
 from engine.clock import SystemClock
 from engine.config import FixedSettings, Settings, SettingsSource
-from engine.config.service_settings import ACP, AUTO, MODEL, ProviderKind, ProviderSettings
+from engine.config.sections import ACP, AUTO, MODEL, ProviderKind, ProviderSettings
 from engine.execution.model_router import ModelRouter, ProviderState, describe_setup
 from engine.frozen import frozen
 from engine.hierarchy.agents import Agents

@@ -17,18 +17,26 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, StringConstraints, field_validator
 
-from engine.config.retention_settings import RetentionSettings, WorkspaceRetention
-from engine.config.section import Dollars, Hour, Milliseconds, Name, Section, checked, url_problem, without_slash
-from engine.config.service_settings import (
+from engine.config.sections import (
     AUTO,
     PROVIDERS,
     RUNNERS,
     AcpSettings,
+    Dollars,
+    Hour,
+    Milliseconds,
     ModelId,
+    Name,
     NotifySettings,
     ProviderSettings,
+    RetentionSettings,
+    Section,
+    WorkspaceRetention,
+    checked,
     fallback_problem,
     runner_problem,
+    url_problem,
+    without_slash,
 )
 from engine.frozen import frozen
 from engine.model import Refusal, sanitise

@@ -7,7 +7,6 @@ that must not lose events reads the ledger with a cursor of its own.
 
 from __future__ import annotations
 
-from engine.events.agents import *
 from engine.events.engine import *
 from engine.events.event import Event as Event
 from engine.events.event import EventBus as EventBus

@@ -18,7 +18,7 @@ from pathlib import Path
 from urllib.parse import SplitResult, urlsplit
 
 from engine.background import run_in_thread
-from engine.config.service_settings import ACP, AUTO, MODEL, ProviderKind, ProviderSettings, model_problem
+from engine.config.sections import ACP, AUTO, MODEL, ProviderKind, ProviderSettings, model_problem
 from engine.execution.model_router import ModelChoice
 from engine.execution.runners.acp.agents import KNOWN_AGENTS, describe_agent, find_agents
 from engine.model import FoundAgent, LocalModels, Refusal, SetupStep, sanitise

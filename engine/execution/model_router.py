@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import Enum, auto
 
 from engine.config import SettingsSource
-from engine.config.service_settings import ProviderKind, ProviderSettings, model_problem
+from engine.config.sections import ProviderKind, ProviderSettings, model_problem
 from engine.frozen import frozen
 from engine.installed import MODELS, extra_not_installed, extras_command, has_extra
 from engine.keys import Key, Keys, without_keyring

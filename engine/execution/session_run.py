@@ -20,7 +20,7 @@ from pathlib import Path
 
 from engine.clock import Clock
 from engine.config import SettingsSource
-from engine.config.service_settings import AUTO, FLOW, MODEL
+from engine.config.sections import AUTO, FLOW, MODEL
 from engine.events import EventBus, SessionOutput
 from engine.execution.live_session import LiveSession
 from engine.execution.runners.flow import CannotRun, CommandBlocked, FlowError, RetryLater, SessionStopped

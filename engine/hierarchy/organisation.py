@@ -19,7 +19,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 from pydantic_core import ErrorDetails, PydanticCustomError
 
-from engine.config.service_settings import model_problem
+from engine.config.sections import model_problem
 from engine.files import FileCache, create_filled_folder, json_bytes, read_plain, read_table, sync_folder, write_json
 from engine.frozen import frozen
 from engine.model import Refusal, sanitise

@@ -1,22 +1,29 @@
-"""Drafts of facts for layer G that wait for the operator's decision (SPEC 4.8, 6.8): statements of tools, agents and
-models. If no model evaluates a day, all of its facts are drafts.
+"""Drafts facts for layer G from a local day, and keeps those that wait for the operator's decision (SPEC 4.8, 6.8).
+
+Statements of tools, agents and models wait. If no model evaluates a day, all of its facts do. `Day` is pure: `nightly`
+reads what happened, makes a `Day` of it, and stores what this returns.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import field, replace
 from datetime import datetime
+from pathlib import PurePath
 
 from sqlalchemy import literal_column
 from sqlmodel import Field, col, select
 
 from engine.clock import Clock
 from engine.events import FactPromoted, FactRejected
+from engine.frozen import frozen
+from engine.memory.capture_rules import corrected_by, digest
 from engine.memory.captures import Captures
-from engine.memory.day import CAPTURE_SOURCE
-from engine.memory.para import NewFact, Para
-from engine.model import Bucket, FactDraft, ParaFact, Refusal, Trust, sanitise
+from engine.memory.para import NewFact, Para, group_name
+from engine.model import Bucket, Capture, FactDraft, ParaFact, Refusal, SessionView, Trust, sanitise
+from engine.model.base import trust_of_names
+from engine.model.text import count, plain
 from engine.storage.database import Database, Transaction
 from engine.storage.rows import Row, enum_field, shallow_dict, utc_field, value_of
 
@@ -142,3 +149,161 @@ class Drafts:
                 tx.record(FactRejected(subject=draft.id, workspace=draft.workspace))
 
         self._database.write(store_decision)
+
+
+CAPTURE_SOURCE = "capture:"
+"""Prefix of the source of a fact that was captured in a session."""
+
+MAX_FACTS = 8
+"""Maximum number of facts of one night (SPEC 4.8)."""
+
+MIN_FAILING_SESSIONS = 2
+"""Number of sessions of a day in which a test must still fail before that becomes a fact."""
+
+MAX_LINES = 12
+"""Maximum number of lines of one agent's day."""
+
+MAX_LINE = 200
+"""Maximum number of characters of such a line."""
+
+MAX_SYNTHESIS = 12_000
+"""Maximum number of characters of the synthesis."""
+
+
+@frozen
+class Day:
+    """What happened on a local day. `date` is in the form `2026-01-05`, `sessions` are those that ended, and `files`
+    has the number of files that landed by the id of a session. `failing` has the workspace, and the tests that still
+    failed, of each session that could not fix them."""
+
+    date: str
+    sessions: tuple[SessionView, ...] = ()
+    files: Mapping[str, int] = field(default_factory=dict)
+    captures: tuple[Capture, ...] = ()
+    failing: Mapping[str, tuple[str, tuple[str, ...]]] = field(default_factory=dict)
+    approved: int = 0
+    rejected: int = 0
+
+    @property
+    def empty(self) -> bool:
+        """Nothing happened."""
+        return not (self.sessions or self.captures or self.failing)
+
+    def draft(self, known_facts: Sequence[ParaFact]) -> list[NewFact]:
+        """The facts that rules draw from the day: at most 8, corrections first, without facts that are known."""
+        known_digests = {digest(fact.fact) for fact in known_facts if not fact.forgotten}
+        new_facts: dict[str, NewFact] = {}
+        for item in (*self._captured_facts(), *self._failure_facts(), *self._landed_facts()):
+            if item.digest not in known_digests:
+                new_facts.setdefault(item.digest, item)
+        return [_add_superseded(item, known_facts) for item in list(new_facts.values())[:MAX_FACTS]]
+
+    def lines_for(self, agent: str) -> list[str]:
+        """The lines of this day for an agent's `memory.md`; none if it did nothing."""
+        lines = [
+            f"{session.outcome}: {session.prompt}{self._landed(session, ' ({} landed)')}"
+            for session in self.sessions
+            if session.agent == agent
+        ]
+        lines += [
+            f"{capture.kind}: {capture.text}"
+            if capture.trust is Trust.OPERATOR
+            else f"somebody said ({capture.kind}): “{capture.text}”"
+            for capture in self.captures
+            if capture.agent == agent
+        ]
+        if len(lines) > MAX_LINES:
+            lines = [*lines[: MAX_LINES - 1], f"and {len(lines) - MAX_LINES + 1} more"]
+        return [plain(line, MAX_LINE) for line in lines]
+
+    def synthesis(self) -> str:
+        """The day as a model reads it: one event a line, each beginning with its source in brackets."""
+        lines = [f"Day {self.date}: {count(self.approved, 'card')} approved, {self.rejected} rejected."]
+        for item in self.sessions:
+            text = f"{item.prompt}: {item.outcome}{self._landed(item, ', {} landed')}. {item.error or item.summary}"
+            lines.append(f"[{item.id}] {item.agent} in {_group_of(item.workspace)}: {text}")
+        lines += [f"[{item.source}] {item.kind} said {_speaker(item)}: {item.text}" for item in self.captures]
+        for session, (_, tests) in sorted(self.failing.items()):
+            lines.append(f"[{session}] still failed: {', '.join(tests[:5])}")
+        joined = "\n".join(plain(line, 2 * MAX_LINE) for line in lines)
+        return joined if len(joined) <= MAX_SYNTHESIS else joined[: MAX_SYNTHESIS - 1] + "…"
+
+    def fact_of(self, *, fact: str, category: str, bucket: Bucket, group: str, source: str) -> NewFact:
+        """A fact that a model draws from the line of the synthesis with this `source`, in whose workspace it belongs.
+        If a capture has the same words, the fact has its trust; otherwise it is the model's own statement."""
+        captures = [capture for capture in self.captures if capture.source == source]
+        trust = next((item.trust for item in captures if digest(item.text) == digest(fact)), Trust.QUOTED)
+        workspaces = {session: place for session, (place, _) in self.failing.items()}
+        workspaces |= {item.source: item.workspace for item in captures}
+        workspaces |= {item.id: item.workspace for item in self.sessions}
+        origin = f"nightly:{self.date}:{source}"
+        return NewFact(fact, category or "fact", bucket, group, origin, workspaces.get(source, ""), trust=trust)
+
+    def _landed(self, session: SessionView, words: str) -> str:
+        files = self.files.get(session.id)
+        return words.format(count(files, "file")) if files else ""
+
+    def _captured_facts(self) -> Iterator[NewFact]:
+        order = ("correction", "decision", "fact")
+        for item in sorted(self.captures, key=lambda item: (order.index(item.kind), -item.seen, item.at, item.id)):
+            is_preference = "preference" in item.tags
+            occurrences = f", in {item.seen} sessions" if item.seen > 1 else ""
+            yield NewFact(
+                item.text,
+                "preference" if is_preference else item.kind,
+                Bucket.AREAS if is_preference else Bucket.PROJECTS,
+                "preferences" if is_preference else _group_of(item.workspace),
+                f"{CAPTURE_SOURCE}{item.source}",
+                item.workspace,
+                trust=item.trust,
+                reason=f"said {_speaker(item)}{occurrences}",
+            )
+
+    def _failure_facts(self) -> Iterator[NewFact]:
+        sessions: dict[tuple[str, str], list[str]] = {}
+        for session, (workspace, tests) in sorted(self.failing.items()):
+            for test in set(tests):
+                sessions.setdefault((workspace, test), []).append(session)
+        for (workspace, test), failed in sorted(sessions.items(), key=lambda item: (-len(item[1]), item[0])):
+            if len(failed) >= MIN_FAILING_SESSIONS:
+                yield NewFact(
+                    f"{plain(test, 300)} resists being fixed by agents",
+                    "failure",
+                    Bucket.RESOURCES,
+                    _group_of(workspace),
+                    "nightly:" + ",".join(failed[:5]),
+                    workspace,
+                    trust=trust_of_names([test]),
+                    reason=f"it still failed in {len(failed)} sessions of {self.date}",
+                )
+
+    def _landed_facts(self) -> Iterator[NewFact]:
+        for session in self.sessions:
+            if landed := self._landed(session, " ({})"):
+                yield NewFact(
+                    f"Done on {self.date}: {plain(session.prompt, 300)}{landed}",
+                    "change",
+                    Bucket.ARCHIVES,
+                    _group_of(session.workspace),
+                    f"session:{session.id}",
+                    session.workspace,
+                    reason="it was landed",
+                )
+
+
+def _add_superseded(new: NewFact, known_facts: Sequence[ParaFact]) -> NewFact:
+    """A new fact; if it is a correction, with the id of the valid fact that it most likely corrects."""
+    if new.category != "correction":
+        return new
+    valid = ((fact.id, fact.fact) for fact in known_facts if fact.active and fact.workspace in ("", new.workspace))
+    return replace(new, supersedes=corrected_by(new.fact, valid))
+
+
+def _speaker(capture: Capture) -> str:
+    if capture.trust is Trust.OPERATOR:
+        return "by the operator"
+    return f"in a session of {capture.agent}" if capture.agent else "in a session"
+
+
+def _group_of(workspace: str) -> str:
+    return group_name(PurePath(workspace).name)

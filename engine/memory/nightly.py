@@ -23,8 +23,7 @@ from engine.events import FactPromoted, NightlyFinished
 from engine.frozen import frozen
 from engine.memory.agent_files import AgentFiles
 from engine.memory.captures import Captures, WorkReader
-from engine.memory.day import MAX_FACTS, Day
-from engine.memory.drafts import Drafts
+from engine.memory.drafts import MAX_FACTS, Day, Drafts
 from engine.memory.para import GROUP, MAX_FACT, Para
 from engine.model import Asks, Bucket, CheckResult, NoAnswer, Question, Refusal, Trust, sanitise
 from engine.model.secrets import redact

@@ -19,7 +19,7 @@ import numpy
 
 from engine.frozen import frozen
 from engine.memory.question import MONTHS, USERS, WORD, Question, stem
-from engine.memory.search_reader import MAX_FOUND, MemoryRow
+from engine.memory.store import MAX_FOUND, MemoryRow
 from engine.memory.vector_math import Near, Vector
 from engine.model import ScorePart
 from engine.model.memory import weighted_sum

@@ -14,7 +14,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from engine.frozen import frozen
 from engine.model import RETENTION_BY_KIND, Layer, Memory, NewMemory, Refusal, RememberResult, Retention, Trust
@@ -24,6 +24,9 @@ from engine.storage.erasing import SearchTerms
 from engine.storage.rows import as_stored, driver_of, shallow_dict
 
 LAYERS = frozenset({Layer.VECTORS, Layer.CONTEXT})
+
+MAX_FOUND = 300
+"""Candidates of each search. Similarities are scaled so that the last candidate has 0."""
 
 MAX_BYTES = 1024 * 1024
 """Maximum number of bytes of one memory, in UTF-8."""
@@ -81,6 +84,15 @@ class NewPassage:
     stop: int
     vector: bytes
     tokens: bytes | None = None
+
+
+class MemoryRow(NamedTuple):
+    """A memory without its text. `at` is as it is stored: ISO 8601 in UTC."""
+
+    seq: int
+    speaker: str
+    session: str
+    at: str
 
 
 class MemoryStore:

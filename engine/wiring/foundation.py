@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from engine.config.section import url_problem
+from engine.config.sections import url_problem
 from engine.events import EventBus
 from engine.execution.runners.model.single_questions import MemoryModel
 from engine.git.history import ProjectIds

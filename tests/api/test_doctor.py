@@ -19,7 +19,7 @@ from engine.api import doctor, model_checks
 from engine.api.doctor import index_server_checks, notification_checks, shared_database_checks
 from engine.clock import FakeClock
 from engine.config import GatewaySettings, MemorySettings, Settings
-from engine.config.service_settings import PROVIDERS, NotifySettings, SurfaceSettings
+from engine.config.sections import PROVIDERS, NotifySettings, SurfaceSettings
 from engine.home import Home
 from engine.keys import Keyring, Keys
 from engine.lock import HomeLock

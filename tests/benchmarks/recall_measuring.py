@@ -101,7 +101,7 @@ def observe_question(memory: MemoryService, question: Question) -> Observation:
 def search_plainly(memory: MemoryService, text: str) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
     """What FTS5 alone, vectors alone, and both added (min-max, half and half) put first, without anything of ours:
     all words of the question as they stand, its vector as it stands."""
-    from engine.memory.search_reader import open_reader
+    from engine.memory.search import open_reader
 
     with open_reader(memory.database, RecallQuery(text)) as reader:
         words = reader.by_words(re.findall(r"\w+", text), 300)

@@ -15,7 +15,7 @@ from clawpy_console.cli.main import main
 from clawpy_console.cli.verbs import VERBS, Verb
 from engine.api.offline import completion_names, source_files
 from engine.config import Settings
-from engine.config.service_settings import ProviderSettings
+from engine.config.sections import ProviderSettings
 from engine.config.settings_file import describe_accepted
 from engine.execution.runners import flows
 from engine.execution.runners.acp.agents import KnownAgent

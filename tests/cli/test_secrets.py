@@ -16,7 +16,7 @@ import keyring
 import pytest
 
 from engine.clock import FakeClock
-from engine.config.service_settings import PROVIDERS
+from engine.config.sections import PROVIDERS
 from engine.home import Home
 from engine.keys import Keys
 from engine.lock import HomeLock

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from engine.clock import FakeClock
-from engine.config.service_settings import ProviderKind, ProviderSettings
+from engine.config.sections import ProviderKind, ProviderSettings
 from engine.execution.channel_setup import MAX_ANSWER_BYTES, MAX_MODELS, TIMEOUT_S, ChannelSetup, query_local_models
 from engine.execution.model_router import FIRST_KEY
 from engine.model import Refusal, SetupStep

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from engine.config import FixedSettings
-from engine.config.service_settings import PROVIDERS, ProviderKind
+from engine.config.sections import PROVIDERS, ProviderKind
 from engine.config.settings_file import read_settings
 from engine.execution import model_router
 from engine.execution.model_router import ModelRouter

@@ -16,8 +16,7 @@ from engine.clock import FakeClock
 from engine.events import ChangeSetLanded
 from engine.memory.agent_files import AgentFiles
 from engine.memory.captures import Captures
-from engine.memory.day import MAX_FACTS, Day
-from engine.memory.drafts import Drafts
+from engine.memory.drafts import MAX_FACTS, Day, Drafts
 from engine.memory.nightly import COST_CAP, Nightly, day_bounds, latest_day, missed_days, parse_evaluation
 from engine.memory.para import NewFact, Para
 from engine.model import Answer, Bucket, Capture, NoAnswer, Question, Trust

@@ -20,7 +20,7 @@ from engine.memory.ranking import (
     rank,
     select_candidates,
 )
-from engine.memory.search_reader import MemoryRow
+from engine.memory.store import MemoryRow
 
 NOW = datetime(2025, 6, 15, 12, tzinfo=UTC)
 LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)

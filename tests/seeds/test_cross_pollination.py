@@ -14,7 +14,7 @@ from websockets.sync.client import connect
 from clawpy_console.cli.status_bar import line as status_bar
 from engine.api.status_bar_file import StatusBarFile
 from engine.autonomy.state import AutonomyState
-from engine.config.service_settings import Surface
+from engine.config.sections import Surface
 from engine.model import (
     Assignment,
     DecidedBy,

@@ -24,9 +24,8 @@ from starlette.websockets import WebSocket
 from engine.api.documents import Document
 from engine.api.gateway import replies
 from engine.api.gateway.access import Access, ClientCounts, Limits, ListenAddress
-from engine.api.gateway.guard import Guard
 from engine.api.gateway.pulse import Pulse
-from engine.api.gateway.server import Server
+from engine.api.gateway.server import Guard, Server
 from engine.api.operations import OPERATIONS
 from engine.api.operations.operation import NOT_AN_OBJECT, ApiServices, describe_fault, validate_arguments
 from engine.model import DecidedBy, Refusal

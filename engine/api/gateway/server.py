@@ -1,7 +1,10 @@
-"""The server of the gateway: its thread with the event loop, its listening socket, and its connections.
+"""The server of the gateway: its thread with the event loop, its socket, its connections, the check of each request.
 
 The engine is synchronous, so worker threads call it, never the event loop. The socket is bound before the thread
 starts, so that a port in use raises a `Refusal`.
+
+`Guard` checks each request in this order: it is well-formed (400), then the Host (421), the Origin (403), the token
+(401), the rate (429) and the size (413).
 """
 
 from __future__ import annotations
@@ -15,18 +18,23 @@ import socket
 import sys
 import termios
 import threading
+import time
+import traceback
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NoReturn
 
 import h11
 import uvicorn
+from starlette.datastructures import MutableHeaders
+from starlette.responses import JSONResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
-from engine.api.gateway.access import ClientCounts, Limits, ListenAddress, check_certificate
-from engine.api.gateway.guard import Guard
+from engine.api.gateway.access import Access, ClientCounts, Limits, ListenAddress, TokenBucket, check_certificate
 from engine.model import Refusal
+from engine.model.secrets import redact
 
 log = logging.getLogger(__name__)
 
@@ -234,3 +242,203 @@ def _bind(address: ListenAddress) -> socket.socket:
         fix = "name an address of this machine, and a port of 1024 or higher"
         raise Refusal("bad_address", f"{where} cannot be opened: {error.strerror or error}", fix) from error
     return listening
+
+
+SINGLE_HEADERS = ("host", "authorization", "origin", "content-length", "content-type", "transfer-encoding")
+"""Headers that may appear only once, because two programs could each use a different value."""
+
+BEARER_PREFIX = "bearer."
+"""The prefix of a WebSocket subprotocol that has the token. A web page needs this, because it cannot set headers."""
+
+RESPONSE_HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
+
+
+class HttpRefusal(Refusal):
+    """The refusal of a request, with its status and headers."""
+
+    def __init__(self, status: int, code: str, message: str, fix: str = "", headers: dict[str, str] | None = None):
+        super().__init__(code, message, fix)
+        self.status = status
+        self.headers = headers or {}
+
+    async def answer(self, scope: Scope, receive: Receive, send: Send, headers: dict[str, str]) -> None:
+        """Send the refusal."""
+        if scope["type"] == "websocket" and "websocket.http.response" not in scope.get("extensions", {}):
+            await send({"type": "websocket.close", "code": 1008, "reason": self.code})
+            return
+        # The sender was refused, so nothing more is read from this connection.
+        connection = {"connection": "close"} if scope["type"] == "http" else {}
+        response = JSONResponse(self.document(), self.status, self.headers | RESPONSE_HEADERS | headers | connection)
+        await response(scope, receive, send)
+
+
+class Guard:
+    """The ASGI middleware that checks requests. For one event loop."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        access: Access,
+        address: ListenAddress,
+        limits: Limits,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._app = app
+        self._access = access
+        self.address = address
+        self._limits = limits
+        self._clock = clock
+        self._request_bucket = TokenBucket(limits.requests, limits.burst, clock())
+        self._failure_bucket = TokenBucket(limits.failures, limits.failure_burst, clock())
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle a request (ASGI)."""
+        cors_headers: dict[str, str] = {}
+        try:
+            headers = _read_headers(scope)
+            if origin := self._allowed_origin(headers):
+                cors_headers = {"access-control-allow-origin": origin, "vary": "Origin"}
+            is_preflight = scope["type"] == "http" and scope["method"] == "OPTIONS"
+            if origin and is_preflight and "access-control-request-method" in headers:
+                allowed = {
+                    "access-control-allow-methods": "GET, POST, PATCH",
+                    "access-control-allow-headers": "authorization, content-type",
+                    "access-control-max-age": "600",
+                }
+                await Response(status_code=204, headers=cors_headers | allowed)(scope, receive, send)
+                return
+            with_pass = await self._authenticate(scope, headers)
+            if scope["type"] == "http":
+                receive = await self._read_body(headers, receive, empty=with_pass)
+        except HttpRefusal as refusal:
+            await refusal.answer(scope, receive, send, cors_headers)
+            return
+        await self._run_app(scope, receive, send, cors_headers)
+
+    async def _run_app(self, scope: Scope, receive: Receive, send: Send, cors_headers: dict[str, str]) -> None:
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message).update(RESPONSE_HEADERS | cors_headers)
+            await send(message)
+
+        try:
+            await self._app(scope, receive, send_with_headers)
+        except Exception:
+            # The application has answered already. The error goes only to the log, because it may contain secrets.
+            log.error("a request to the gateway failed\n%s", redact(traceback.format_exc()))
+
+    def _allowed_origin(self, headers: dict[str, str]) -> str:
+        """The Origin of a request, if the settings allow it; "" for no Origin. Raises `HttpRefusal` for a foreign host
+        or page."""
+        if not self.address.answers_to(headers.get("host", "")):
+            message = "this gateway does not serve that host name"
+            raise HttpRefusal(421, "foreign_host", message, "if it should, add the name to gateway.hosts")
+        origin = headers.get("origin")
+        if origin in self.address.origins:
+            return origin
+        foreign = origin is not None
+        if foreign or headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
+            message = "requests from web pages are refused"
+            fix = "to allow this page, add its origin to gateway.origins"
+            raise HttpRefusal(403, "foreign_origin" if foreign else "cross_site", message, fix)
+        return ""
+
+    async def _authenticate(self, scope: Scope, headers: dict[str, str]) -> bool:
+        """Check the credential. Returns whether it was a pass. Raises `HttpRefusal`."""
+        method = scope.get("method", "GET")
+        path = scope.get("raw_path", scope["path"].encode()).decode("latin-1")
+        credential = _find_credential(scope, headers)
+        with_pass = scope["type"] == "http" and await self._redeem_pass(credential, method, path)
+        if self._access.accepts(credential) or with_pass:
+            self._charge(self._request_bucket)
+            if with_pass and scope["query_string"]:
+                _refuse_content_with_pass()
+            return with_pass
+        self._charge(self._failure_bucket)
+        raise HttpRefusal(
+            401,
+            "no_token",
+            "the gateway's token is missing or wrong",
+            "send `Authorization: Bearer TOKEN`; `clawpy token` shows it",
+            {"www-authenticate": 'Bearer realm="clawpy"'},
+        )
+
+    async def _redeem_pass(self, credential: str, method: str, path: str) -> bool:
+        """Use the credential up if it is a pass for this request. Returns whether it is. Raises `HttpRefusal`."""
+        now = time.time()
+        if not self._access.is_pass(credential, method=method, path=path, now=now):
+            return False
+        try:
+            return await asyncio.to_thread(self._access.spend, credential, now=now)
+        except Refusal as refusal:  # its use cannot be stored, so it could be used twice
+            raise HttpRefusal(503, refusal.code, refusal.message, refusal.fix) from refusal
+
+    def _charge(self, bucket: TokenBucket) -> None:
+        if wait := bucket.take_or_wait(self._clock()):
+            seconds = max(1, round(wait + 0.5))
+            fix = f"wait {seconds} s and send fewer requests"
+            raise HttpRefusal(429, "too_many", "too many requests", fix, {"retry-after": str(seconds)})
+
+    async def _read_body(self, headers: dict[str, str], receive: Receive, *, empty: bool) -> Receive:
+        """Read the whole body, so that the application never waits for a slow sender. If `empty`, any content is
+        refused."""
+        if headers.get("content-encoding", "identity").lower() != "identity":
+            raise HttpRefusal(415, "bad_request", "a compressed body is not accepted", "send it uncompressed")
+        too_large = HttpRefusal(413, "too_large", f"a request may have at most {self._limits.body} bytes")
+        if int(headers.get("content-length", 0)) > self._limits.body:
+            raise too_large
+        body = bytearray()
+        try:
+            async with asyncio.timeout(self._limits.body_seconds):
+                while (message := await receive())["type"] == "http.request":
+                    body += message.get("body", b"")
+                    if len(body) > self._limits.body:
+                        raise too_large
+                    if not message.get("more_body", False):
+                        break
+                else:
+                    raise HttpRefusal(400, "bad_request", "the request ended early")
+        except TimeoutError as error:
+            raise HttpRefusal(400, "bad_request", "the body did not come in time") from error
+        if empty and body:
+            _refuse_content_with_pass()
+        pending: list[Message] = [{"type": "http.request", "body": bytes(body), "more_body": False}]
+
+        async def replay() -> Message:
+            return pending.pop() if pending else await receive()
+
+        return replay
+
+
+def _read_headers(scope: Scope) -> dict[str, str]:
+    """The headers by name. Raises `HttpRefusal` for headers that two programs could read differently."""
+    headers: dict[str, str] = {}
+    for raw, value in scope["headers"]:
+        name = raw.decode("latin-1")
+        if name in headers and name in SINGLE_HEADERS:
+            raise HttpRefusal(400, "bad_request", f"the header {name} appears twice")
+        headers[name] = value.decode("latin-1")
+    if "transfer-encoding" in headers and "content-length" in headers:
+        raise HttpRefusal(400, "bad_request", "the body has two lengths")
+    return headers
+
+
+def _find_credential(scope: Scope, headers: dict[str, str]) -> str:
+    """The bearer token in the headers, or in the subprotocols of a WebSocket. It is never read from the URL, which
+    appears in logs."""
+    kind, _, value = headers.get("authorization", "").partition(" ")
+    if kind.lower() == "bearer":
+        return value.strip()
+    tokens = (
+        protocol.removeprefix(BEARER_PREFIX)
+        for protocol in scope.get("subprotocols", ())
+        if protocol.startswith(BEARER_PREFIX)
+    )
+    return next(tokens, "")
+
+
+def _refuse_content_with_pass() -> NoReturn:
+    """Refuse a request with a pass that has other content, such as another prompt. Passes go through foreign servers,
+    so the content may come from someone else."""
+    raise HttpRefusal(403, "pass_alone", "a pass is valid for exactly this path", "use the token instead")

@@ -17,7 +17,7 @@ from typing import Any
 from pydantic.alias_generators import to_camel
 
 from engine.config import Settings
-from engine.config.service_settings import Surface
+from engine.config.sections import Surface
 from engine.files import read_table
 from engine.frozen import frozen
 from engine.model import (

@@ -13,8 +13,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from engine.api.documents import Document, instant
-from engine.api.notify.addresses import EXAMPLE_FIX, Address, Addresses
-from engine.api.notify.delivery import Button, Failure, PassFor, deliver, make_buttons
+from engine.api.notify.delivery import EXAMPLE_FIX, Address, Addresses, Button, Failure, PassFor, deliver, make_buttons
 from engine.api.notify.notes import (
     FACT_KINDS,
     FORMS,
@@ -40,7 +39,7 @@ from engine.api.notify.outbox import (
     plan_delivery,
 )
 from engine.background import Background
-from engine.config.service_settings import Surface, address_variable
+from engine.config.sections import Surface, address_variable
 from engine.events import Subscription
 from engine.model import Refusal, Waiting
 from engine.storage.ledger import LedgerCursor, LedgerEntry

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.sqlite import insert
 from sqlmodel import Field, SQLModel, col, select
 
-from engine.config.service_settings import Surface
+from engine.config.sections import Surface
 from engine.events import Event, NotificationsGivenUp
 from engine.frozen import frozen
 from engine.storage.database import Database, Transaction

@@ -13,7 +13,7 @@ from engine.api import model_checks
 from engine.api.doctor import examine
 from engine.api.documents import Document, document, instant
 from engine.api.operations.operation import ACCEPT_WHOLE_FLOAT, Seconds, Text, operation, require
-from engine.config.service_settings import Surface
+from engine.config.sections import Surface
 from engine.config.settings_file import describe_accepted, parse_key
 from engine.model import Hold, Refusal
 from engine.safety.content import check_command, check_prompt

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from engine.config.service_settings import ACP, MODEL
+from engine.config.sections import ACP, MODEL
 from engine.learning.candidates.records import Part, Reading
 from engine.model import MICRO, PermissionAnswer, Trust, dollars
 from engine.model.adaptation import LearningRecord, RecordKind

@@ -14,7 +14,7 @@ from datetime import datetime
 from difflib import SequenceMatcher
 from statistics import fmean
 
-from engine.config.service_settings import model_problem
+from engine.config.sections import model_problem
 from engine.frozen import frozen
 from engine.learning.learnings.recurrence import may_be_same
 from engine.model import Refusal, dollars, sanitise

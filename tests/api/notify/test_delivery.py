@@ -14,11 +14,10 @@ import pytest
 from apprise.plugins.discord import NotifyDiscord
 
 from engine.api.notify import delivery
-from engine.api.notify.addresses import Address, Addresses, store_address
-from engine.api.notify.delivery import Button, Failure, deliver, describe_failure
+from engine.api.notify.delivery import Address, Addresses, Button, Failure, deliver, describe_failure, store_address
 from engine.api.notify.notes import Form, Note, NotificationContent, NotificationKind, make_note
 from engine.config import Settings
-from engine.config.service_settings import NotifySettings, Surface, SurfaceSettings, address_problem
+from engine.config.sections import NotifySettings, Surface, SurfaceSettings, address_problem
 from engine.config.settings_file import BadConfig, read_settings
 from engine.home import Home
 from engine.model import Refusal

@@ -24,7 +24,7 @@ from engine.api.notify.notes import (
     make_note,
 )
 from engine.config import Settings
-from engine.config.service_settings import Surface
+from engine.config.sections import Surface
 from engine.model import Tier
 from tests.support.helpers import read_table
 

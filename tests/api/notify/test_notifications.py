@@ -16,8 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.api.notify.addresses import Address
-from engine.api.notify.delivery import BUTTON_LIFETIME, Button, Failure
+from engine.api.notify.delivery import BUTTON_LIFETIME, Address, Button, Failure
 from engine.api.notify.notes import Form, Note
 from engine.api.notify.outbox import (
     BACKOFF_S,
@@ -25,7 +24,7 @@ from engine.api.notify.outbox import (
     MAX_TRIES,
 )
 from engine.clock import FakeClock
-from engine.config.service_settings import Surface
+from engine.config.sections import Surface
 from engine.events import (
     CostWarned,
     Event,

@@ -7,13 +7,12 @@ from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any
 
-from engine.api.notify.addresses import Address, Addresses
-from engine.api.notify.delivery import Button, Failure, deliver
+from engine.api.notify.delivery import Address, Addresses, Button, Failure, deliver
 from engine.api.notify.notes import Note
 from engine.api.notify.notifications import Notifications
 from engine.clock import FakeClock
 from engine.config import Settings
-from engine.config.service_settings import NotifySettings, Surface, SurfaceSettings
+from engine.config.sections import NotifySettings, Surface, SurfaceSettings
 from engine.events import Event, EventBus
 from engine.keys import Key, Keys
 from engine.model import Card, Refusal, SessionView, Status

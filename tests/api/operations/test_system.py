@@ -11,7 +11,7 @@ from clawpy_console.cli.printing import render_document
 from engine.api.notify.delivery import Failure
 from engine.api.operations import dispatch
 from engine.clock import FakeClock
-from engine.config.service_settings import Surface
+from engine.config.sections import Surface
 from engine.events import EventBus, StateChanged
 from engine.model import Refusal
 from engine.storage.database import Database

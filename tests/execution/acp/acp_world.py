@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.config import Settings
-from engine.config.service_settings import AcpSettings
+from engine.config.sections import AcpSettings
 from engine.execution.live_session import LiveSession
 from engine.execution.runners.acp.runner import AcpRunner
 from engine.execution.runners.flow import SessionStopped

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from engine.config import FixedSettings, Settings
-from engine.config.service_settings import ProviderSettings
+from engine.config.sections import ProviderSettings
 from engine.execution.model_router import ModelRouter
 from engine.keys import Key
 from engine.wiring.adaptation import price

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from engine.config.service_settings import ACP
+from engine.config.sections import ACP
 from engine.execution.live_session import LiveSession
 from engine.execution.runners.acp.agents import (
     ConfiguredAgent,

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from acp import schema
 
-from engine.config.service_settings import ACP
+from engine.config.sections import ACP
 from engine.execution.live_session import LiveSession
 from engine.execution.model_calls import CallState, CallUsage, ModelCalls
 from engine.execution.runners.acp.agents import ConfiguredAgent

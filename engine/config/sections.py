@@ -1,20 +1,88 @@
-"""The settings of services outside the engine: model providers, coding agents and notifications (SPEC 3.8, 7.6, 10.2).
+"""Sections of the settings: their base class, those of services outside the engine, and that of retention
+(SPEC 3.8, 4.2, 7.6, 10.2).
 
-Only the form of a value is checked here, not whether a provider has a key or an agent is installed. An address of
-notifications with a password or a token in it is a key (SPEC 11.1), so it is not in the settings file. `url = "key"`
-says that it is stored with the keys, under `notify-SURFACE`.
+Only the form of a value is checked here, not whether a provider has a key or an agent is installed. An address must
+have no password or token in it, because secrets are stored with the keys (SPEC 11.1). For an address of notifications
+with a token, `url = "key"` says that it is stored there, under `notify-SURFACE`.
 """
 
 from __future__ import annotations
 
+import ipaddress
 import re
+from collections.abc import Callable
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any
 from urllib.parse import parse_qsl, urlsplit
 
-from pydantic import AfterValidator, Field, ValidationInfo, field_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationInfo, field_validator
+from pydantic.alias_generators import to_camel
 
-from engine.config.section import Section, checked, url_problem, without_slash
+from engine.frozen import frozen
+
+Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_-]{0,39}$")]
+"""A name in the settings: a lower-case letter, then at most 39 of a-z, 0-9, _ and -."""
+
+Hour = Annotated[int, Field(ge=0, le=23)]
+"""An hour of the day, local time."""
+
+Dollars = Annotated[float, Field(ge=0, le=1_000_000)]
+
+Milliseconds = Annotated[int, Field(ge=1_000, le=366 * 24 * 3_600_000)]
+"""A time span from one second to a leap year."""
+
+
+class Section(BaseModel):
+    """A section of the settings: names in camel case, unknown keys refused, values fixed."""
+
+    model_config = ConfigDict(
+        alias_generator=to_camel, populate_by_name=True, extra="forbid", frozen=True, allow_inf_nan=False
+    )
+
+
+def checked(problem_of: Callable[[str], str], *, optional: bool = False) -> AfterValidator:
+    """Refuses a text, or a list of texts, in which `problem_of` finds a problem. `optional`: "" is accepted."""
+
+    def check(value: Any) -> Any:
+        for text in (value,) if isinstance(value, str) else value:
+            if (text or not optional) and (problem := problem_of(text)):
+                raise ValueError(problem)
+        return value
+
+    return AfterValidator(check)
+
+
+def url_problem(url: str, *, insecure: bool = False) -> str:
+    """The problem of the address of a server, in words that never repeat the address; "" for none."""
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname or "", parts.port
+    except ValueError:
+        return "is not an address; write, for example, https://api.example.com/v1"
+    if "@" in parts.netloc:
+        return "an address must not contain a user name or password; set the key with: clawpy key set NAME"
+    if parts.scheme not in ("http", "https") or not host or port == 0 or not re.fullmatch(r"[!-~]+", url):
+        return "is not an address; write, for example, https://api.example.com/v1"
+    if parts.query or parts.fragment:
+        return "an address must end with its path, without ? or #; set the key with: clawpy key set NAME"
+    if parts.scheme == "http" and not insecure and not _is_nearby_host(host):
+        return "plain http sends the key unencrypted; write https://, or add insecure = true"
+    return ""
+
+
+def _is_nearby_host(host: str) -> bool:
+    """Whether a host is this machine or in a private network, judged by the name alone."""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return "." not in host or host.endswith((".localhost", ".local", ".internal", ".lan", ".home.arpa"))
+    return address.is_loopback or (address.is_private and not address.is_unspecified)
+
+
+def without_slash(url: str) -> str:
+    """An address without a slash at its end."""
+    return url.rstrip("/")
+
 
 AUTO, FLOW, MODEL, ACP = "auto", "flow", "model", "acp:"
 """Names of runners. `ACP` is followed by the name of a coding agent."""
@@ -228,3 +296,66 @@ class NotifySettings(Section):
         """The section of one surface."""
         section: SurfaceSettings = getattr(self, surface.value)
         return section
+
+
+MAX_DAYS = 36_500
+"""Most days that a setting accepts. 0 keeps rows forever."""
+
+
+@frozen
+class Minimum:
+    """The fewest days for which the rows of a table may be kept, and the reason."""
+
+    days: int
+    reason: str
+
+
+MINIMUM_OF_TABLE = {
+    "memory_events": Minimum(35, "agents' work of the last 30 days is analysed"),
+    "learning_records": Minimum(90, "candidates are drafted from the last 90 days"),
+    "validation_runs": Minimum(35, "recent test failures are needed"),
+    "cost_entries": Minimum(35, "the monthly caps are computed from them"),
+    "crosspoll_log": Minimum(35, "the rails need their recent blocks"),
+}
+
+
+def _days(table: str, default: int | None) -> Any:
+    """The field with the days of one table."""
+    days = MINIMUM_OF_TABLE[table].days
+    return Field(default, description=f"0 (keep forever) or days from {days} to {MAX_DAYS}")
+
+
+class _Days(Section):
+    """Days by table. Each is 0, or at least the minimum of its table."""
+
+    @field_validator("*")
+    @classmethod
+    def _check(cls, value: int | None, info: ValidationInfo) -> int | None:
+        minimum = MINIMUM_OF_TABLE[info.field_name or ""]
+        if value and not minimum.days <= value <= MAX_DAYS:
+            accepted = f"0 (keep forever) or {minimum.days} to {MAX_DAYS} days: {minimum.reason}"
+            raise ValueError(f"{value} is not accepted; expected {accepted}")
+        return value
+
+
+class RetentionSettings(_Days):
+    """`[retention]`: for how many days the rows of each table are kept; 0 is forever. Sums by day are always kept.
+
+    Rows that the program still needs are kept, whatever their age: see `engine.retention`.
+    """
+
+    memory_events: int = _days("memory_events", 0)
+    learning_records: int = _days("learning_records", 180)
+    validation_runs: int = _days("validation_runs", 0)
+    cost_entries: int = _days("cost_entries", 0)
+    crosspoll_log: int = _days("crosspoll_log", 0)
+
+
+class WorkspaceRetention(_Days):
+    """`[workspaces."/path".retention]`: the same for one workspace. None: as in `[retention]`."""
+
+    memory_events: int | None = _days("memory_events", None)
+    learning_records: int | None = _days("learning_records", None)
+    validation_runs: int | None = _days("validation_runs", None)
+    cost_entries: int | None = _days("cost_entries", None)
+    crosspoll_log: int | None = _days("crosspoll_log", None)

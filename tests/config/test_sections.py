@@ -7,8 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from engine.config import Settings
-from engine.config.section import url_problem
-from engine.config.service_settings import PROVIDERS, model_problem, runner_problem
+from engine.config.sections import PROVIDERS, model_problem, runner_problem, url_problem
 from engine.config.settings_file import BadConfig, read_settings
 
 
