@@ -38,6 +38,8 @@ def answer(argv: list[str]) -> str | None:
 
 
 class World:
+    """The file of an engine whose pending cards and holds a test sets."""
+
     def __init__(self, home: Home, clock: FakeClock, bus: EventBus) -> None:
         self.home, self.clock, self.bus = home, clock, bus
         self.pending: list[Card] = []

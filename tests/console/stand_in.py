@@ -221,6 +221,8 @@ class StandInCalls(StandInService):
 
 
 class StandInChangeComments:
+    """The comments of the first change set, of which each new one replaces the others."""
+
     def __init__(self, changes: StandInChanges) -> None:
         self._changes = changes
 

@@ -41,6 +41,8 @@ AGENTS = PurePosixPath("/home/ada/.local/share/clawpy/agents")
 
 
 class StandInAgentFiles(StandInService):
+    """The service `agent_files`; a file with `"reports_to": }` has a problem."""
+
     def fill(self) -> None:
         self.folder = AGENTS
         self.all = {tuple(path.split("/")): text for path, text in TABLES["agent_files"].items()}

@@ -58,6 +58,8 @@ class Agent(ProseRunner):
 
 
 class World(SessionWorld):
+    """Sessions of an agent whose turns a test gives, with the real validation loop."""
+
     def make_runners(self) -> list[Runner]:
         self.agent = Agent(self.workspaces)
         return [self.agent]

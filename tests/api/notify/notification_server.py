@@ -22,6 +22,8 @@ class Post:
 
 @dataclass
 class NotificationServer:
+    """The running server: it records each post, and answers it with `status` once `open` is set."""
+
     status: int = 200
     posts: list[Post] = field(default_factory=list)
     open: threading.Event = field(default_factory=threading.Event)

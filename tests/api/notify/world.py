@@ -55,6 +55,8 @@ class Courier:
 
 
 class World:
+    """Notifications of an engine whose cards and sessions a test sets. A courier delivers them unless `real`."""
+
     def __init__(self, database: Database, clock: FakeClock, bus: EventBus, *, real: bool = False) -> None:
         self.database, self.clock = database, clock
         self.settings = MutableSettings(Settings(glasses_alerts_enabled=True))
