@@ -1,7 +1,8 @@
 """The activity since an instant, and the queue of things that wait for you, for when you come back (SPEC 9.3).
 
 The queue has permissions, change sets, and interrupted sessions. An interrupted session leaves the queue when you
-acknowledge it, when the same work runs again, or after a day.
+acknowledge it, when the same work runs again, or after a day. While its work is pending as a card, it is not in the
+queue.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from datetime import datetime, timedelta
 
 from engine.frozen import frozen
 from engine.model import (
+    Card,
     ChangeSet,
     DecidedBy,
     LogEntry,
@@ -154,9 +156,10 @@ def waiting_entries(
     permissions: Iterable[PermissionRequest],
     now: datetime,
     acknowledged: Collection[str] = (),
+    pending: Iterable[Card] = (),
 ) -> list[Waiting]:
-    """Entries for permissions, change sets, and interrupted sessions that are not `acknowledged`. Sessions come newest
-    first."""
+    """Entries for permissions, change sets, and interrupted sessions that are not `acknowledged` and whose work is not
+    among the `pending` cards. Sessions come newest first."""
     return [
         *(
             Waiting(
@@ -178,17 +181,22 @@ def waiting_entries(
             )
             for change in changes
         ),
-        *_interrupted(sessions, now - INTERRUPTED_FOR, acknowledged),
+        *_interrupted(sessions, now - INTERRUPTED_FOR, acknowledged, pending),
     ]
 
 
-def _interrupted(sessions: Sequence[SessionView], since: datetime, acknowledged: Collection[str]) -> Iterable[Waiting]:
-    """Entries for sessions that were interrupted after `since`, without those whose work ran again later."""
+def _interrupted(
+    sessions: Sequence[SessionView], since: datetime, acknowledged: Collection[str], pending: Iterable[Card]
+) -> Iterable[Waiting]:
+    """Entries for sessions that were interrupted after `since`, without those whose work ran again later or is
+    pending."""
+    pending_work = {(card.workspace, card.assignment.prompt) for card in pending}
     newer_work: set[tuple[str, str]] = set()
     for session in sessions:
         work, ended_at = (session.workspace, session.flow or session.prompt), session.ended_at
         interrupted = session.state is SessionState.INTERRUPTED and session.id not in acknowledged
-        if interrupted and ended_at is not None and ended_at > since and work not in newer_work:
+        is_offered = work in newer_work or (session.workspace, session.prompt) in pending_work
+        if interrupted and ended_at is not None and ended_at > since and not is_offered:
             yield Waiting(
                 kind="interrupted",
                 id=session.id,

@@ -21,7 +21,7 @@ from engine.frozen import frozen
 from engine.git import repository_root
 from engine.git.reader import workspace_label
 from engine.home import Home
-from engine.model import ChangeState, LayerState, PromptPart, Randomness, Refusal, Waiting
+from engine.model import ChangeState, LayerState, PromptPart, Randomness, Refusal, SessionState, Waiting
 from engine.safety.content import line_objections
 
 if TYPE_CHECKING:
@@ -197,12 +197,15 @@ class Services:
 
     def queue(self) -> list[Waiting]:
         """The entries that wait for you (SPEC 9.3): those that block an agent first, then the oldest."""
+        sessions = self.sessions.list(limit=20)
+        has_interrupted = any(session.state is SessionState.INTERRUPTED for session in sessions)
         entries = activity.waiting_entries(
             self.changes.list(state=ChangeState.WAITING, limit=100),
-            self.sessions.list(limit=20),
+            sessions,
             self.permissions.waiting(),
             self.clock.now(),
             activity.acknowledged_sessions(self.database),
+            self.cards.pending() if has_interrupted else (),
         )
         check = self.safety.check_prompt
         entries += [activity.mark_hostile(entry, check) for source in self._queues for entry in source()]

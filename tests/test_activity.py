@@ -149,6 +149,14 @@ def test_an_interrupted_session_leaves_the_queue_when_it_ran_again_or_after_a_da
     assert "sess_1" not in queued_ids(stopped, now=NOW + timedelta(hours=24))
 
 
+def test_interrupted_work_that_is_pending_again_is_not_in_the_queue_besides() -> None:
+    stopped = interrupted("sess_1")
+    again: Any = SimpleNamespace(workspace=stopped.workspace, assignment=SimpleNamespace(prompt=stopped.prompt))
+    elsewhere: Any = SimpleNamespace(workspace="/other", assignment=again.assignment)
+    assert waiting_entries([], [stopped], [], NOW, pending=[again]) == []
+    assert waiting_entries([], [stopped], [], NOW, pending=[elsewhere])
+
+
 def test_a_permission_comes_before_what_waits_longer() -> None:
     permission = PermissionRequest(
         "perm_1", "sess_1", "builder", "/shop", "exec", "exec git push", "git push", "why", NOW

@@ -36,6 +36,7 @@ from engine.execution.transcripts import TranscriptReader, TranscriptWriter
 from engine.files import remove_folder
 from engine.home import Home
 from engine.model import (
+    ENGINE_CLOSED,
     Assignment,
     Permit,
     Randomness,
@@ -233,7 +234,7 @@ class Sessions(Admission):
             live = [*self._live.values()]
             threads = [*self._threads]
         for session in live:
-            self._request_stop(session, StopRequest(SessionState.CANCELLED, "the engine was closed"))
+            self._request_stop(session, StopRequest(SessionState.CANCELLED, ENGINE_CLOSED))
         until = time.monotonic() + CLOSE_TIMEOUT_S
         for thread in threads:
             thread.join(max(0, until - time.monotonic()))

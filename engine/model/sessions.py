@@ -80,6 +80,10 @@ class SessionState(StrEnum):
         return self not in (SessionState.QUEUED, SessionState.RUNNING)
 
 
+ENGINE_CLOSED = "the engine was closed"
+"""The error of a session that was cancelled because its engine ended."""
+
+
 class Result(StrEnum):
     """The result of a session that is over (SPEC 2.12)."""
 

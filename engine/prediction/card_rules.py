@@ -82,6 +82,8 @@ class Kind:
     during_operation: bool = False
     """Whether it is proposed even while a merge, a rebase or the like is unfinished. At that time the files belong to
     neither side and HEAD may be anywhere, so most findings about them are no reason for a card."""
+    one_at_a_time: bool = False
+    """Whether a workspace has only one such card at a time, as it has only one upkeep card."""
     place: int = 0
     """Its row in the table."""
 
@@ -248,10 +250,11 @@ class Room:
     def take(self, card: Card, may_displace: MayDisplace = MayDisplace.LOWER_TIERS) -> list[str] | None:
         """Take a place for this card; returns the ids of the cards that it displaces, or None if there is no place.
 
-        A workspace has at most one upkeep card (SPEC 2.11), which only a next step may displace. If all places are
-        taken, the last card that may be displaced gives its place, preferably one that was not shown yet.
+        A workspace has at most one upkeep card (SPEC 2.11), which only a next step may displace. The same holds for a
+        kind with `one_at_a_time`. If all places are taken, the last card that may be displaced gives its place,
+        preferably one that was not shown yet.
         """
-        displaced = self._displaced_upkeep(card, may_displace)
+        displaced = self._displaced_single(card, may_displace)
         if displaced is None:
             return None
         if takes_place(card, self._now):
@@ -262,14 +265,16 @@ class Room:
         self._awake = [other for other in self._awake if other.id not in displaced] + [card]
         return displaced
 
-    def _displaced_upkeep(self, card: Card, may_displace: MayDisplace) -> list[str] | None:
-        """The id of the upkeep card that `card` displaces, in a list that is empty if there is none. None if that card
-        keeps its place."""
-        if card.tier is not Tier.UPKEEP:
+    def _displaced_single(self, card: Card, may_displace: MayDisplace) -> list[str] | None:
+        """The ids of the cards that `card` displaces because there is only one such card in a workspace. None if they
+        keep their places."""
+        group = group_of_one(card)
+        if not group:
             return []
-        upkeep = [other.id for other in self._awake if (other.tier, other.workspace) == (card.tier, card.workspace)]
+        others = [other for other in self._awake if other.workspace == card.workspace]
+        similar = [other.id for other in others if group_of_one(other) == group]
         is_next_step = card.source is Source.FOLLOW_UP and may_displace is not MayDisplace.NONE
-        return upkeep if not upkeep or is_next_step or may_displace is MayDisplace.ANY else None
+        return similar if not similar or is_next_step or may_displace is MayDisplace.ANY else None
 
     def _displaced_for_place(self, card: Card, may_displace: MayDisplace, displaced: list[str]) -> list[str] | None:
         """The ids of further cards that `card` displaces: one for each limit that is reached. None if no card may be
@@ -302,6 +307,14 @@ class Room:
     def leave(self, card: Card) -> None:
         """Free the place of this card."""
         self._awake.remove(card)
+
+
+def group_of_one(card: Card) -> str:
+    """The group of cards of which a workspace has only one: upkeep, or a kind with `one_at_a_time`. "" for any other
+    card."""
+    if card.tier is Tier.UPKEEP:
+        return card.tier.word
+    return card.kind if kind_of(card.kind).one_at_a_time else ""
 
 
 def _highest_kept(card: Card, may_displace: MayDisplace) -> int:

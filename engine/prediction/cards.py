@@ -18,6 +18,7 @@ from sqlmodel import col, desc, select
 from engine.events import MuteLifted
 from engine.execution.runners.flow_runner import named_flow
 from engine.model import (
+    ENGINE_CLOSED,
     UNDONE,
     Assignment,
     Card,
@@ -255,13 +256,15 @@ class Cards:
 
     def session_ended(self, tx: Transaction, view: SessionView) -> None:
         """Store the outcome of a session on its card. Sessions call this in the transaction of their end. If the engine
-        stopped while the session ran, its work is a pending card again, unless it had begun by itself."""
+        stopped or was closed while the session ran, its work is a pending card again, unless it had begun by itself or
+        the operator undid it."""
         row = load(tx.session, CardRow, view.prediction_id)
         if row is None or row.status != Status.APPROVED:
             return
         self.store.store_session_end(tx, row, view)
         unwanted = row.undo_requested_at is not None or row.decided_by == DecidedBy.AUTONOMY
-        if view.state is SessionState.INTERRUPTED and not unwanted:
+        is_closed = view.state is SessionState.CANCELLED and view.error == ENGINE_CLOSED
+        if (view.state is SessionState.INTERRUPTED or is_closed) and not unwanted:
             self._add_again(tx, row, "interrupted: the engine stopped while it ran")
 
     def _reverse(self, row: CardRow) -> None:

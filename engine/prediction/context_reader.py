@@ -242,10 +242,15 @@ class ContextReader:
         return tuple(parts)
 
     def _with_history(self, folder: Path, git: GitState, part: Part) -> Part:
-        """The part with what changed since its last run, and with the commits of tests that fail."""
+        """The part with what changed since its last run, and with the commits and missing files of tests that fail."""
         changed = self._changed(folder, git, part.tree_runs[0]) if part.tree_runs else ()
         changed = tuple(file for file in changed if part.holds(file.path))
-        return replace(part, changed=changed, test_written_in=_commits_of_failed_tests(folder, git, part))
+        return replace(
+            part,
+            changed=changed,
+            test_written_in=_commits_of_failed_tests(folder, git, part),
+            deleted_tests=_find_deleted_tests(folder, part),
+        )
 
     def _changed(self, folder: Path, git: GitState, last: ValidationRun) -> tuple[ChangedFile, ...]:
         """The files that changed since a run of the tests."""
@@ -272,6 +277,14 @@ def _commits_of_failed_tests(folder: Path, git: GitState, part: Part) -> dict[st
     tests = run.check.failing[:MAX_LOCATED_TESTS] if run is not None else ()
     commits = {test: _last_commit_of_test(folder, git, part, test) for test in tests}
     return {test: commit for test, commit in commits.items() if commit}
+
+
+def _find_deleted_tests(folder: Path, part: Part) -> frozenset[str]:
+    """See `Part.deleted_tests`. Only the names that pytest gives begin with the path of a file for sure."""
+    failed = {test for run in part.tree_runs for test in run.check.failing}
+    files = {test: test.partition("::")[0] for test in failed if ".py::" in test}
+    missing = {file for file in set(files.values()) if not os.path.lexists(folder / part.project.path / file)}
+    return frozenset(test for test, file in files.items() if file in missing)
 
 
 def _last_commit_of_test(folder: Path, git: GitState, part: Part, test: str) -> str:

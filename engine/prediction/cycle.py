@@ -46,6 +46,7 @@ from engine.prediction.selection import (
     Findings,
     content_block,
     is_done_by_operator,
+    knows_problems,
     leaving_cards,
     renew_reasons,
     unsolved_problem,
@@ -298,8 +299,7 @@ class CardCycle:
         withdrawn = self._withdraw_leaving(tx, pending, findings)
         checked_at = {workspace: found.context.now.isoformat() for workspace, found in findings.items()}
         state.put(tx, LAST_CHECKED, state.get(tx.session, LAST_CHECKED, {}) | checked_at)
-        remarks = {workspace: _remark(found.context) for workspace, found in findings.items()}
-        state.put(tx, REMARKS, state.get(tx.session, REMARKS, {}) | remarks)
+        self._store_remarks(tx, findings)
         pending = [card for card in pending if card.id not in withdrawn]
         renew_reasons(tx.session, pending, findings)
         unavailable = self._selector.unavailable(tx.session, rows, tx.now, pending)
@@ -317,6 +317,16 @@ class CardCycle:
             withdrawn += displaced
             cards.append(store.add(tx, row))
         return cards, withdrawn
+
+    def _store_remarks(self, tx: Transaction, findings: Mapping[str, Findings]) -> None:
+        """Store what this check has to say of each workspace. If it could not read whether the problem that was found
+        before still holds, that one stays."""
+        remarks: dict[str, str] = state.get(tx.session, REMARKS, {})
+        for workspace, found in findings.items():
+            if knows_problems(found.context) or not remarks.get(workspace):
+                muted = self._selector.muted(tx.session, found.proposals, tx.now)
+                remarks[workspace] = _remark(found.context, muted)
+        state.put(tx, REMARKS, remarks)
 
     def _make_way(self, tx: Transaction, card_ids: Sequence[str]) -> None:
         for card_id in card_ids:
@@ -362,9 +372,10 @@ def _next_step(proposals: Sequence[Proposal], kinds: Sequence[str], unavailable:
     return [replace(first, source=Source.FOLLOW_UP)] if first else []
 
 
-def _remark(context: WorkspaceContext) -> str:
-    """Why there may be no cards in a workspace, or else its newest problem that still holds; "" for neither."""
-    return next(iter(context.reasons_for_no_cards), "") or unsolved_problem(context)
+def _remark(context: WorkspaceContext, muted: Sequence[Proposal]) -> str:
+    """Why there may be no cards in a workspace, or else its newest problem that still holds and is not `muted`; "" for
+    neither."""
+    return next(iter(context.reasons_for_no_cards), "") or unsolved_problem(context, muted)
 
 
 def _no_room(settings: Settings) -> str:

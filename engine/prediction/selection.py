@@ -36,7 +36,15 @@ from engine.model import (
 from engine.model.text import count, join_shortened, moment, plain
 from engine.prediction.approvals import Approvals
 from engine.prediction.card_rows import CardRow, card_of, last_trigger_times, load_card, make_row
-from engine.prediction.card_rules import MAX_COOL_DOWN, Room, adjusted_tier, is_cooling_down, is_ordered, rank_cards
+from engine.prediction.card_rules import (
+    MAX_COOL_DOWN,
+    Room,
+    adjusted_tier,
+    group_of_one,
+    is_cooling_down,
+    is_ordered,
+    rank_cards,
+)
 from engine.prediction.card_store import CardStore
 from engine.prediction.context import Part, WorkspaceContext
 from engine.prediction.dismissals import MuteIndex, read_mutes
@@ -181,12 +189,27 @@ class _Problem:
     sentence: str
 
 
-def unsolved_problem(context: WorkspaceContext) -> str:
+PROBLEM_INSPECTIONS = frozenset({"unpushed", "unfinished", "merges"})
+"""The fields of `Inspection` that say whether a problem still holds."""
+
+
+def knows_problems(context: WorkspaceContext) -> bool:
+    """Whether the check could read all that says which problems still hold."""
+    return context.git is not None and PROBLEM_INSPECTIONS.isdisjoint(context.inspection.unknown)
+
+
+def unsolved_problem(context: WorkspaceContext, muted: Sequence[Proposal] = ()) -> str:
     """The newest problem that is known in a workspace and still holds, in words; "" for none. It is named also after
-    its cards were decided and other work has run."""
+    its cards were approved and other work has run, but not if its card is among those that are `muted`."""
     if context.git is None:
         return ""
-    problems = [*_secrets(context), *_unfinished(context), *_conflicts(context), *_failing_tests(context)]
+    muted_kinds = {proposal.kind for proposal in muted if proposal.facts.get("committed", True)}
+    problems = [
+        *(_secrets(context) if "secret" not in muted_kinds else ()),
+        *(_unfinished(context) if "unfinished_operation" not in muted_kinds else ()),
+        *_conflicts(context),
+        *_failing_tests(context),
+    ]
     problems.sort(key=lambda problem: problem.at, reverse=True)
     if len(problems) < 2:
         return "".join(problem.sentence for problem in problems)
@@ -229,7 +252,11 @@ def _failing_tests(context: WorkspaceContext) -> Iterator[_Problem]:
         for number, run in enumerate(part.tree_runs):
             later_runs = part.tree_runs[:number]
             failed = [] if run.check.green else run.check.failing or ("",)
-            failing = [test for test in failed if not any(_passed(later, test) for later in later_runs)]
+            failing = [
+                test
+                for test in failed
+                if test not in part.deleted_tests and not any(_passed(later, test) for later in later_runs)
+            ]
             if failing:
                 yield _Problem(run.ran_at, _describe_failing(context, part, run, failing))
                 break
@@ -245,7 +272,7 @@ def _passed(run: ValidationRun, test: str) -> bool:
 
 
 def _describe_failing(context: WorkspaceContext, part: Part, run: ValidationRun, failing: Sequence[str]) -> str:
-    """What failed and when, and while no file has changed since, what the operator can do now."""
+    """What failed and when, and if no file has changed since that run, what the operator can do now."""
     test = failing[0]
     which = f"`{short_test(test)}`" if len(failing) == 1 else count(len(failing), "test")
     has = "has" if len(failing) == 1 else "have"
@@ -253,13 +280,22 @@ def _describe_failing(context: WorkspaceContext, part: Part, run: ValidationRun,
         f"{which if test else 'the run of the tests'}{part.within} failed at {moment(run.ran_at, context.local)} and "
         f"{has} not passed since"
     )
-    if part.changed:
+    if part.changed or not _saw_same_files(run, part.tree_runs[0]):
         return sentence
     can_bisect = (
         is_usable(test) and part.tool is not None and part.tool.runs_single_tests and len(context.repository.recent) > 1
     )
-    asking = f", or ask for “bisect test={test} good=COMMIT” with a commit where it passed" if can_bisect else ""
+    project = f" project={part.project.path}" if part.project.path else ""
+    asking = (
+        f", or ask for “bisect test={test} good=COMMIT{project}” with a commit where it passed" if can_bisect else ""
+    )
     return f"{sentence}; fix {'it' if len(failing) == 1 else 'them'}{asking}"
+
+
+def _saw_same_files(run: ValidationRun, latest_run: ValidationRun) -> bool:
+    """Whether the newest run saw the same files as this run, as far as it is known."""
+    is_same_commit = run.clean and latest_run.clean and run.head == latest_run.head
+    return run is latest_run or is_same_commit or bool(run.tree and run.tree == latest_run.tree)
 
 
 @frozen
@@ -344,6 +380,11 @@ class CardSelector:
             if new.about in pending or muted.covers(*new.about, tier=int(new.tier))
         } | {fingerprint for fingerprint, *row in ask(session, _SAME_EVIDENCE, values) if is_cooling_down(now, *row)}
 
+    def muted(self, session: Session, proposals: Sequence[Proposal], now: datetime) -> list[Proposal]:
+        """The proposals whose subject or kind is muted."""
+        mutes = MuteIndex(read_mutes(session, now)) if proposals else MuteIndex(())
+        return [proposal for proposal in proposals if mutes.covers(*proposal.about, tier=int(proposal.tier))]
+
     def select(
         self,
         session: Session,
@@ -375,7 +416,7 @@ class CardSelector:
         selected, is_full = [], False
         for card in rank_cards(map(card_of, rows.values()), now):
             if room.take(card) is None:
-                is_full = is_full or card.tier is not Tier.UPKEEP
+                is_full = is_full or not group_of_one(card)
                 continue
             row, info = rows[card.id], self._approvals.launcher.check(card.assignment)
             row.set_verdicts(self._approvals.preview_work(session, row, card.assignment, info))

@@ -151,8 +151,10 @@ class FakeSessions:
         card = next(view.prediction_id for view in self.views.values() if view.id == session_id)
         self.end(card, SessionState.CANCELLED)
 
-    def end(self, card_id: str, state: SessionState = SessionState.SUCCEEDED) -> None:
-        view = self.views[card_id] = replace(self.views[card_id], state=state, ended_at=self._clock.now())
+    def end(self, card_id: str, state: SessionState = SessionState.SUCCEEDED, error: str = "") -> None:
+        before = self.views[card_id]
+        ended = replace(before, state=state, error=error or before.error, ended_at=self._clock.now())
+        view = self.views[card_id] = ended
         self._database.write(lambda tx: self.cards.session_ended(tx, view))
 
     def choose(self, assignment: Assignment) -> tuple[Assignment, str]:

@@ -266,9 +266,12 @@ def test_an_undone_card_whose_session_could_not_begin_is_not_approved(world: Wor
     assert could_not_begin(world, card).status is not Status.APPROVED
 
 
-def test_interrupted_work_is_a_pending_card_again(world: World) -> None:
+@pytest.mark.parametrize(
+    ("state", "error"), [(SessionState.INTERRUPTED, ""), (SessionState.CANCELLED, "the engine was closed")]
+)
+def test_interrupted_work_is_a_pending_card_again(world: World, state: SessionState, error: str) -> None:
     card = world.running()
-    world.sessions.end(card.id, SessionState.INTERRUPTED)
+    world.sessions.end(card.id, state, error=error)
     again, *_ = world.cards.pending()
     assert world.cards.get(card.id).status is Status.EXECUTED, "the decision stays"
     assert (again.assignment, again.note) == (card.assignment, "interrupted: the engine stopped while it ran")
@@ -284,6 +287,8 @@ def test_interrupted_work_that_was_undone_or_ran_by_itself_is_not_offered_again(
     world.sessions.end(undone.id, SessionState.INTERRUPTED)
     by_itself = world.running("b", by=DecidedBy.AUTONOMY)
     world.sessions.end(by_itself.id, SessionState.INTERRUPTED)
+    stopped = world.running("c")
+    world.sessions.end(stopped.id, SessionState.CANCELLED, error="stopped by you")
     assert world.cards.pending() == []
 
 

@@ -12,14 +12,14 @@ from engine.model import SessionState
 from engine.prediction.context import ChangedFile, changed_since
 from engine.prediction.selection import unsolved_problem
 from tests.conftest import Repository
-from tests.prediction.sensing import NOW, PastRun, World, dated_commit, session, task, touch
+from tests.prediction.sensing import NOW, PYTEST, PastRun, World, dated_commit, session, task, touch
 
 BEFORE, RUN, AFTER = NOW - timedelta(hours=2), NOW - timedelta(hours=1), NOW - timedelta(minutes=5)
 
 
 @pytest.fixture
 def world(repository: Repository) -> World:
-    dated_commit(repository, "one", {"a.py": "1", "b.py": "1"}, BEFORE)
+    dated_commit(repository, "one", {"a.py": "1", "b.py": "1", "t.py": "1"}, BEFORE)
     for path in (".git/index", ".git/logs/HEAD"):
         touch(repository.path / path, BEFORE)
     return World(repository.path)
@@ -90,6 +90,31 @@ def test_a_run_of_other_tests_does_not_answer_a_failed_test(world: World, reposi
     assert unsolved_problem(world.sense()) == ""
     world.runs = [replace(measured, durations=()), *world.runs[1:]]
     assert unsolved_problem(world.sense()) == "", "a green run that names no tests counts"
+
+
+def test_advice_on_a_failed_test_names_its_project(world: World, repository: Repository) -> None:
+    head = repository.commit("two", {"b/tests/test_b.py": "1"}, at=BEFORE.isoformat())
+    world.projects = [replace(PYTEST, path="b")]
+    world.runs = [PastRun(head, ("tests/test_b.py::test_b",), project="b")]
+    assert "“bisect test=tests/test_b.py::test_b good=COMMIT project=b”" in unsolved_problem(world.sense())
+
+
+def test_there_is_no_advice_if_files_changed_between_a_failed_run_and_a_later_one(
+    world: World, repository: Repository
+) -> None:
+    head = repository.git("rev-parse", "HEAD")
+    failed = PastRun(head, ("t.py::test_a",), clean=False, tree="1")
+    later = PastRun(head, passed=1, durations=(("t.py::test_b", 0.1),), clean=False, full=False)
+    world.runs = [replace(later, tree="1"), failed]
+    assert unsolved_problem(world.sense()) == FAILED
+    world.runs = [replace(later, tree="2"), failed]
+    assert unsolved_problem(world.sense()) == FAILED.removesuffix("; fix it")
+
+
+def test_a_failed_test_whose_file_is_gone_is_no_problem(world: World, repository: Repository) -> None:
+    failing = ("t.py::test_a", "gone.py::test_b", "pkg::TestC")
+    world.runs = [PastRun(repository.git("rev-parse", "HEAD"), failing)]
+    assert unsolved_problem(world.sense()).startswith("2 tests failed")
 
 
 def test_the_situation_in_words(world: World, repository: Repository) -> None:

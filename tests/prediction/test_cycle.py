@@ -71,6 +71,9 @@ def test_a_workspace_without_a_commit_is_remarked_until_it_has_one(world: World)
     reason = "no commit yet; most cards need a history, so make a commit"
     assert world.card_cycle.run_cycle(requested=True).errors == (f"{SHOP}: {reason}",)
     assert world.card_cycle.remarks() == {SHOP: reason}
+    world.state = None
+    world.cycle()
+    assert world.card_cycle.remarks() == {SHOP: reason}, "a check that cannot read git does not know better"
     world.state = committed(world)
     world.cycle()
     assert world.card_cycle.remarks() == {}

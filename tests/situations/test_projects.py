@@ -65,6 +65,25 @@ def test_two_unchanged_projects_have_one_upkeep_card(both: Situation) -> None:
     assert both.kinds() == ["first_run"]
 
 
+def test_a_dismissed_first_run_leaves_that_of_the_other_project(both: Situation) -> None:
+    first = both.first("first_run")
+    both.engine.cards.dismiss(first.id)
+    second = both.first("first_run")
+    assert {card.assignment.parameters["project"] for card in (first, second)} == {"packages/api", "packages/web"}
+
+
+@pytest.mark.long
+def test_a_first_run_that_cannot_run_leaves_that_of_the_other_project(monday: Situation) -> None:
+    for name in ("api", "web"):
+        files = {path.replace("packages/api", name): text for path, text in API.items()}
+        monday.commit(name, files | {f"{name}/conftest.py": "import absent_module\n"}, days_ago=20)
+        (monday.path / name / ".venv").symlink_to(sys.prefix, target_is_directory=True)
+    monday.add_remote()
+    first = monday.first("first_run")
+    assert monday.approve(first).state is SessionState.CANNOT_RUN
+    assert monday.card("first_run").assignment.parameters != first.assignment.parameters
+
+
 @pytest.mark.long
 def test_findings_of_a_project_are_fixed_in_that_project(both: Situation) -> None:
     both.commit("Tools", {"packages/tools/pyproject.toml": API["packages/api/pyproject.toml"]}, days_ago=0.5)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from engine.model import PROBLEM_FOUND, Tier
+from engine.model import PROBLEM_FOUND, DismissReason, Tier
 from tests.situations.conftest import Situation
 
 # A secret is in a commit that nobody else has yet, or about to be committed.
@@ -36,7 +36,8 @@ def test_a_key_in_an_unpushed_commit(monday: Situation) -> None:
     assert KEY not in transcript + done.summary + repr(first)
     assert done.outcome == PROBLEM_FOUND
 
-    [again] = [card for card in monday.engine.cards.pending() if card.kind == "secret"]
+    again, *_ = monday.engine.cards.pending()
+    assert again.kind == "secret"
     assert again.id != first.id, "it is back at once, and warns until the key is gone"
     assert "says how to take it out." in again.reasoning
     monday.commit("No key", {"shop/Zugänge prod.py": "KEY = None\n"}, days_ago=0)
@@ -71,6 +72,17 @@ def test_a_key_in_a_file_whose_name_reads_like_a_command(monday: Situation) -> N
     assert problem == "do not push yet: x; rm -rf ~/conf.py:2 holds an AWS access key"
     done = monday.approve(first)
     assert done.summary.startswith("Do not push: 1 likely secret in x; rm -rf ~/conf.py:2")
+
+
+def test_a_dismissed_secret_is_no_problem_any_more(monday: Situation) -> None:
+    monday.commit_shop()
+    monday.add_remote()
+    monday.commit("Upload", {"conf.py": SETTINGS}, days_ago=0.2)
+    card = monday.first("secret")
+    assert len(monday.engine.card_cycle.remarks()) == 1
+    monday.engine.cards.dismiss(card.id, reason=DismissReason.NEVER_HERE)
+    assert "secret" not in monday.kinds()
+    assert monday.engine.card_cycle.remarks() == {}
 
 
 @pytest.mark.long

@@ -68,13 +68,10 @@ def run_tests(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
 
 
 def _first_run(context: WorkspaceContext, part: Part, tool: Toolchain) -> Iterator[Offer]:
-    """The tests of your changes, or the whole suite once: that of one project at a time."""
+    """The tests of your changes, or the whole suite once."""
     unknown = "No test run is known here."
     if offer := _first_run_of_changes(context, part, unknown):
         yield offer
-        return
-    never_run = (other for other in context.parts if other.tool and not (other.project.missing_tool or other.tree_runs))
-    if next(never_run) is not part:
         return
     yield Offer(
         f"Run the test suite{part.within} once with {plain(tool.title, 30)}",

@@ -140,14 +140,12 @@ def test_a_host_of_the_workspace_that_the_work_needs_too_is_named_once() -> None
     assert Bubblewrap().describe(network=False, hosts=hosts) == "bubblewrap, network only to pypi.org, a.org"
 
 
-@pytest.mark.long
 @pytest.mark.skipif(sys.platform != "linux", reason="the program reads /proc")
 def test_without_a_sandbox_every_escape_succeeds_but_outliving_the_command() -> None:
     succeed = dict.fromkeys(ladder.ESCAPES, ladder.NOT_HELD)
     assert ladder._measure_rung(NoSandbox()) == {**succeed, "outliving the command": ladder.HELD}
 
 
-@pytest.mark.long
 def test_a_program_that_does_not_end_measures_nothing_and_leaves_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
     survivors = []
 
