@@ -97,7 +97,8 @@ class CardController:
             notify(f"“{crop(one_line(card.assignment.prompt), MAX_TITLE_CELLS)}” {outcome}.")
 
         def on_note(note: str) -> None:
-            notify(f"{note}{undo}")
+            if note != card.note:  # what the card said before is no news about its dismissal
+                notify(f"{note}{undo}")
 
         self._send_decision(card.id, calls[decision], on_refusal, notify=on_note if decision == "dismiss" else None)
 

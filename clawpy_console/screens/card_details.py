@@ -81,8 +81,11 @@ def parameter_lines(parameters: Mapping[str, Any]) -> str:
 
 def _place_fields(card: Card) -> Iterator[Field]:
     """The place of a card in the stack, and the reasons for it."""
-    if card.source is Source.OPERATOR:
+    if not card.can_run:
+        yield text_line("cards that cannot run come last", "grey")
+    elif card.source is Source.OPERATOR:
         yield text_line("your own prompts come first", "grey")
+    if card.source is Source.OPERATOR:
         return
     place = f"{tier_label(card)}: {card.tier.meaning} (group {int(card.tier)} of 4)"
     yield text_line(place, "wrong" if card.tier is Tier.BROKEN else "ink")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -38,6 +38,7 @@ class CardView(Widget):
     CardView { border: round $line; padding: 0 2; height: 1fr; background: $background; }
     """
 
+    app: Console
     card: reactive[Card | None] = reactive(None)
 
     def render(self) -> Content:
@@ -45,7 +46,8 @@ class CardView(Widget):
             return Content("")
         width, height = self.content_size
         has_evidence_pane = self.screen.has_class("-wide")
-        return Content("\n").join(card_lines(self.card, width, height, with_signals=not has_evidence_pane))
+        way_out = block_way_out(self.card, self.app.keymap)
+        return Content("\n").join(card_lines(self.card, width, height, way_out, with_signals=not has_evidence_pane))
 
 
 GUARD_S = 0.4
@@ -259,11 +261,18 @@ class CardStack(Widget, can_focus=True):
         if self.armed:
             self.action_decide("approve")
         elif self.front is not None:
-            approve = shown_key("stack.approve", self.app.keymap)
-            is_risky = bool(states.approval_risk(self.front))
-            self.app.show_toast(
-                f"{approve} shows the risk first." if is_risky else f"No risk here: {approve} approves it."
-            )
+            self.app.show_toast(self._explain_approval(self.front))
+
+    def _explain_approval(self, card: Card) -> str:
+        """What approving `card` needs or does."""
+        approve = shown_key("stack.approve", self.app.keymap)
+        if blocking_verdict := states.blocking_verdict(card):
+            return f"The rail “{blocking_verdict.rail}” blocks it. {block_way_out(card, self.app.keymap)}"
+        if not card.can_run:
+            return states.cannot_run_text(card.assignment.flow)
+        if states.approval_risk(card):
+            return f"{approve} shows the risk first."
+        return f"No risk here: {approve} approves it."
 
     def action_turn(self, by: int) -> None:
         """Show the next card, or with -1 the previous one; the first follows the last."""
@@ -392,10 +401,25 @@ def describe_work(card: Card) -> str:
     return " · ".join(parts)
 
 
-def caution_and_style(card: Card) -> tuple[str, str]:
-    """A warning to read before approving, "" for none, and its style."""
+def block_way_out(card: Card, keymap: Mapping[str, str]) -> str:
+    """What the operator can do about the rail that would block `card`, with the keys; "" when none would."""
+    blocking_verdict = states.blocking_verdict(card)
+    if blocking_verdict is None:
+        return ""
+    approve, safety, next_pane, allow_once = (
+        shown_key(action_id, keymap) for action_id in ("stack.approve", "app.safety", "panes.next", "safety.allow_once")
+    )
+    if blocking_verdict.rail != "content":
+        return f"{safety} shows the rails."
+    # The safety screen lists only work that was blocked, so the card has to be tried first.
+    return f"To run it once: {approve}, then {safety} {next_pane} {allow_once} allows it, then {approve} again."
+
+
+def caution_and_style(card: Card, way_out: str) -> tuple[str, str]:
+    """A warning to read before approving, "" for none, and its style. `way_out` is that of `block_way_out`."""
     if blocking_verdict := states.blocking_verdict(card):
-        return f"✗ {blocking_verdict.rail} would block: {one_line(blocking_verdict.reason)}", "$wrong"
+        reason = one_line(blocking_verdict.reason)
+        return f"✗ {blocking_verdict.rail} would block: {reason}. {way_out}", "$wrong"
     if (risk := states.approval_risk(card)) and risk != states.NO_SANDBOX:  # that stands under the headline
         return f"▲ risky: {risk}", "$wants"
     if card.note:
@@ -422,9 +446,9 @@ SHRINK_STEPS = (
 """They are taken in this order until the card is low enough."""
 
 
-def card_lines(card: Card, width: int, height: int, *, with_signals: bool = True) -> list[Content]:
-    """The card as exactly `height` lines of at most `width` cells."""
-    parts = _card_parts(card, width, with_signals)
+def card_lines(card: Card, width: int, height: int, way_out: str, *, with_signals: bool) -> list[Content]:
+    """The card as exactly `height` lines of at most `width` cells. `way_out` is that of `block_way_out`."""
+    parts = _card_parts(card, width, way_out, with_signals)
     _shrink(parts, width, height)
     sandbox_warning = crop(f"▲ {states.NO_SANDBOX}", width) if card.without_sandbox else ""
     top = [headline(card, width), Content.styled(sandbox_warning, "bold $wants"), *parts["prompt"]]
@@ -436,7 +460,7 @@ def card_lines(card: Card, width: int, height: int, *, with_signals: bool = True
     return (top + blank + bottom)[:height]
 
 
-def _card_parts(card: Card, width: int, with_signals: bool) -> dict[str, list[Content]]:
+def _card_parts(card: Card, width: int, way_out: str, with_signals: bool) -> dict[str, list[Content]]:
     """The lines of each part of the card below its headline, as many as fit a high card."""
     signals = [signal for signal in card.signals if with_signals and signal.relevance > 0.02]
     signals.sort(key=lambda signal: -signal.share)
@@ -444,7 +468,7 @@ def _card_parts(card: Card, width: int, with_signals: bool) -> dict[str, list[Co
         "prompt": _wrap(card.assignment.prompt, "bold $ink", width, 5),
         "reason": _wrap(card.reasoning, "$grey", width, 5),
         "signals": [signal_line(signal).truncate(width, ellipsis=True) for signal in signals],
-        "caution": _wrap(*caution_and_style(card), width, 6),
+        "caution": _wrap(*caution_and_style(card, way_out), width, 6),
         "facts": _wrap(describe_work(card), "$faint", width, 5),
     }
 

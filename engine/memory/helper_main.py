@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import importlib
 import os
 import pickle
 import sys
@@ -72,6 +73,9 @@ def main() -> None:
     """Answer the requests on standard input until it ends."""
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what a library prints must not get between the messages
+    # Two lanes that import numpy at the same time, one of them through Chroma, could get it half imported: Python's
+    # import locks prefer that to a deadlock.
+    importlib.import_module("numpy.typing")
     write_lock = threading.Lock()
 
     def send(answer: Answer) -> None:

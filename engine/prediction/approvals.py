@@ -55,6 +55,12 @@ APPROVE_AGAIN = "look at the card and approve it again"
 KILL = "kill"
 """The rail of the kill switch. Its refusals are not noted on a card: every screen shows the stop, resuming ends it."""
 
+WAYS_OUT = {
+    KILL: "resume",
+    "content": "edit it, or press 6, Tab and a in the console to allow it once,",
+}
+"""What the operator can do before approving again, by the rail that blocked the card."""
+
 
 @frozen
 class ApprovalRequest:
@@ -183,7 +189,7 @@ class Approvals:
                 raise Refusal("no_sandbox", NO_CONFINEMENT, HOW_TO_CONFIRM.format(card_id))
             if ruling.asks_about_content:
                 raise Refusal("needs_acknowledgement", message, APPROVE_AGAIN)
-            fix = "resume" if ruling.rail == KILL else "fix the cause"
+            fix = WAYS_OUT.get(ruling.rail, "fix the cause")
             raise Refusal("blocked", message, f"the card stays pending; {fix} and approve it again")
 
     def refresh_runners(self) -> int:

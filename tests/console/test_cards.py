@@ -106,6 +106,7 @@ def next_check_finds(cards: Callable[[StandIn], tuple[Card, ...]]) -> Given:
     return Given(change)
 
 
+BLOCKED_BY_CONTENT = RailVerdict("content", Verdict.BLOCK, "deletes everything", "test-rule")
 LINT_OFF = "“lint” cards are switched off in shop"
 LACKS = "bisect needs test and good"
 PATHS = 'paths = ["shop/cart.py", "shop/price.py", "shop/tax.py"]'
@@ -153,6 +154,26 @@ STORIES: dict[str, tuple[Step, ...]] = {
     "A says what approves a card that is not risky": (
         press("A"), sees("No risk here: → approves it."), press("left left A"), sees("→ shows the risk first."),
         UNDECIDED_BY_A,
+    ),
+    "a card that the content rail blocks says on itself and after A how to run it": (
+        with_first_card(verdicts=(BLOCKED_BY_CONTENT,)),
+        sees("✗ content would block: deletes everything. To run it once: →, then 6"),
+        press("A"), sees("The rail “content” blocks it. To run it once: →, then 6 ⇥ a"), hides("No risk here"),
+    ),
+    "a card that another rail blocks names the screen of the rails": (
+        with_first_card(verdicts=(RailVerdict("cost", Verdict.BLOCK, "the cap is reached", "the cap is reached"),)),
+        press("A"), sees("The rail “cost” blocks it. 6 shows the rails."), hides("No risk here"),
+    ),
+    "dismissing a card with a note says what was dismissed": (
+        with_first_card(note="content: deletes everything"), press("left"), called("dismiss", FIRST),
+        sees("← Dismissed:", "Undo: u"), hides("content: deletes everything"),
+    ),
+    "an own prompt that cannot run is not said to come first": (
+        with_first_card(source=Source.OPERATOR), press("enter"), sees("your own prompts come first"),
+    ),
+    "but last": (
+        with_first_card(source=Source.OPERATOR, undo_note=""), press("enter"),
+        sees("cards that cannot run come last"), hides("your own prompts come first"),
     ),
     "a card that another console approved first does not come back": (
         refused("approve", "was already approved", code="already_decided"), approved_elsewhere, press("right"),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -38,6 +40,16 @@ def test_the_local_model_embeds_meaning_and_each_text_by_itself(local: LocalEmbe
     assert float(cat @ cat) == pytest.approx(1, abs=1e-5)
     assert float(cat @ kitten) > float(cat @ tax) + 0.2
     assert alone[0].tokens == ("a", "cat", "sat", "on", "the", "mat")
+
+
+def test_the_helper_imports_numpy_before_its_threads_can() -> None:
+    code = (
+        "import sys; from engine.memory import helper_main;"
+        "helper_main.RequestLanes = lambda send: print('numpy.typing' in sys.modules, file=sys.stderr);"
+        "helper_main.main()"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], stdin=subprocess.DEVNULL, capture_output=True, check=True)
+    assert ended.stderr.split() == [b"True"]
 
 
 class EmbeddingHandler(BaseHTTPRequestHandler):

@@ -32,7 +32,9 @@ def test_an_approved_card_runs_with_its_permit(world: World) -> None:
 
 def test_a_blocked_card_stays_pending_with_the_reason(world: World) -> None:
     card = world.propose("run_tests paths=forbidden")
-    assert refusal(world.cards.approve, card.id) == "blocked"
+    with pytest.raises(Refusal, match="press 6, Tab and a in the console to allow it once") as refused:
+        world.cards.approve(card.id)
+    assert refused.value.code == "blocked"
     [stuck] = world.cards.pending()
     assert stuck.note == "content: it is forbidden"
     assert world.sessions.started == []
