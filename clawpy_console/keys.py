@@ -167,7 +167,7 @@ def _suggest_action(action_id: str) -> str:
     """The actions that were probably meant by an unknown id, in words; else where the ids are shown."""
     name = action_id.rpartition(".")[2]
     likely = [action.id for action in ACTIONS if action.id == f"{action.group}.{name}"]
-    likely = likely or difflib.get_close_matches(action_id, BY_ID, n=3)
+    likely = likely or difflib.get_close_matches(action_id, BY_ID, n=3, cutoff=0.8)
     if likely:
         return f"did you mean {' or '.join(likely[:3])}?"
     return "`?` in the console shows the name of each action, such as stack.approve"

@@ -7,6 +7,7 @@ import argparse
 import io
 import json
 import os
+import re
 import shlex
 import sys
 import time
@@ -106,8 +107,12 @@ def split_lines(lines: Iterable[tuple[int, str]], limit: int) -> Iterator[dict[i
         yield piece
 
 
-def numbered_lines(name: str) -> Iterator[tuple[int, str]]:
-    """The lines of a file, `-` for standard input, with their numbers from 1.
+FILE_FIX = "name a file of JSON lines, such as chats.jsonl, or - for stdin"
+
+
+def numbered_lines(name: str, *, fix: str = FILE_FIX) -> Iterator[tuple[int, str]]:
+    """The lines of a file, `-` for standard input, with their numbers from 1. `fix` is that of a file that cannot be
+    read.
 
     Raises `Refusal`: `no_file`; `not_text` if bytes that are no text come before the first JSON object."""
     if name == "-" and isinstance(sys.stdin, io.TextIOWrapper):
@@ -123,9 +128,7 @@ def numbered_lines(name: str) -> Iterator[tuple[int, str]]:
                 yield number, line
     except OSError as error:
         message = f"{name} cannot be read: {error.strerror}"
-        raise engine.Refusal(
-            "no_file", message, "name a file of JSON lines, such as chats.jsonl, or - for stdin"
-        ) from error
+        raise engine.Refusal("no_file", message, fix) from error
 
 
 MAX_PIECE_LINES = 200
@@ -140,8 +143,9 @@ SETTLE_S = 2.0
 
 
 def is_sentence(name: str) -> bool:
-    """Whether the argument of `remember` is a text to store: it has several words, and is no file of JSON lines."""
-    is_file_name = name.lower().endswith((".jsonl", ".json")) or os.path.lexists(name)
+    """Whether the argument of `remember` is a text to store: it has several words, and is no name of a file, which
+    ends with a suffix such as `.txt`."""
+    is_file_name = re.search(r"\.[A-Za-z]\w{0,4}$", name) or os.path.lexists(name)
     return len(name.split()) > 1 and not is_file_name
 
 
@@ -160,7 +164,8 @@ def remember(name: str, common: CommonOptions, *, opener: Callable[..., Any], wa
     if is_sentence(name):
         source, lines = "command line", iter([(1, json.dumps({"text": name}))])
     else:
-        source, lines = "stdin" if name == "-" else Path(name).name[:200], numbered_lines(name)
+        fix = f"{FILE_FIX}; a sentence has several words and a full stop at its end"
+        source, lines = "stdin" if name == "-" else Path(name).name[:200], numbered_lines(name, fix=fix)
     answer: dict[str, Any] = {"missing": 0, "trouble": ""}
 
     def report_bad(line: dict[str, Any]) -> None:

@@ -66,8 +66,8 @@ DIRECTIONS = {"approve": Offset(1, 0), "dismiss": Offset(-1, 0), "snooze": Offse
 class CardStack(Widget, can_focus=True):
     """The pending cards in rank order; one of them is in front.
 
-    Until the operator decides a card or chooses another, that is the first. A card that follows from a result comes in
-    front if the operator chose no other card since the last decision.
+    Until the operator presses a key, that is the first. A card that follows from a result comes in front unless the
+    operator chose a card, opened its details or saw its risk since the last decision.
     """
 
     BINDINGS = bindings("stack")
@@ -110,8 +110,8 @@ class CardStack(Widget, can_focus=True):
         self.cards: tuple[Card, ...] = ()
         """The pending cards, as the engine ranks them."""
         self.has_chosen = False
-        """Whether the operator chose the card in front since the last decision."""
-        self._has_decided = False
+        """Whether the operator chose the card in front, or read more about it, since the last decision."""
+        self._has_pressed_key = False
         self._front_index = 0
         self._dismissed_id = ""  # the last card that was dismissed here, until its reason is given or not any more
         self._dismissed_at = 0.0
@@ -151,7 +151,7 @@ class CardStack(Widget, can_focus=True):
             for index, card in enumerate(cards):
                 if card.source is Source.FOLLOW_UP and card.id not in known:
                     return index
-            if not self._has_decided:
+            if not self._has_pressed_key:
                 return 0
         return self._index_of(self.front.id if self.front else "", cards)
 
@@ -211,7 +211,7 @@ class CardStack(Widget, can_focus=True):
         if card is None or not self._accepts_decisions():
             return
         self._fly_out(card, DIRECTIONS[decision])
-        self._has_decided, self.has_chosen = True, False
+        self.has_chosen = False
         self._dismissed_id = card.id if decision == "dismiss" else ""
         self._dismissed_at = self.clock()
         self._replace(tuple(other for other in self.cards if other.id != card.id), self._front_index, by_key=True)
@@ -251,7 +251,7 @@ class CardStack(Widget, can_focus=True):
         if card is None or not self._accepts_decisions():
             return
         if states.approval_risk(card):
-            self._armed_id = card.id
+            self._armed_id, self.has_chosen = card.id, True
             self._draw()
             self.post_message(self.Changed())
         else:
@@ -294,7 +294,8 @@ class CardStack(Widget, can_focus=True):
             self._end_reason_question()
 
     def on_key(self, event: events.Key) -> None:
-        """End the question for a reason at any key that gives none."""
+        """Keep the card in front from now on; end the question for a reason at any key that gives none."""
+        self._has_pressed_key = True
         active = self.screen.active_bindings.get(event.key)
         is_reason = active and active.node is self and active.binding.action.startswith("why(")
         if self.reason_card_id and not is_reason:

@@ -372,6 +372,7 @@ class MissionScreen(ConsoleScreen):
         if (card := self._stack.front) is not None:
             from clawpy_console.screens.card_details import Details
 
+            self._stack.has_chosen = True
             self.app.push_screen(Details(card))
 
     def action_undo(self) -> None:

@@ -67,7 +67,9 @@ def test_a_byte_that_is_no_text_spoils_no_file_of_objects(clawpy: Clawpy, tmp_pa
     [
         ("Releases are on Fridays.", True),
         ("see README.md first", True),
+        ("we are on version 1.2", True),
         ("my chats.jsonl", False),
+        ("my notes.txt", False),  # it does not exist, and is a name all the same
         ("a file with spaces", False),
         ("Fridays", False),
         ("-", False),

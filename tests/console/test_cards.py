@@ -147,6 +147,13 @@ STORIES: dict[str, tuple[Step, ...]] = {
     "unless another card was chosen meanwhile": (
         press("right j"), in_front(RISKY), engine_says(NEXT_STEP), sees("CARDS  3 of 5"), in_front(RISKY)
     ),
+    "nor while its details were open, after another pane had the focus, or while its risk is shown": (
+        press("enter"), engine_says(NEW), press("escape"), in_front(FIRST), press("left left right"), in_front(RISKY),
+        engine_says(NEXT_STEP), in_front(RISKY), Until("armed", lambda app: stack(app).armed),
+    ),
+    "a key that leaves the stack keeps its first card too": (
+        press("tab"), engine_says(NEW), press("shift+tab"), in_front(FIRST)
+    ),
     "a snooze says until when": (press("up"), sees("↑ Snoozed until 16:12: HEAD is red")),
     "undo is not offered for what only reads": (
         press("j right"), sees("✓ Started: Run the tests"), hides("Undo: u")

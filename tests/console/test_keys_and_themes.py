@@ -75,7 +75,7 @@ def test_a_bad_entry_of_the_keymap_is_named(keys: dict[str, str], named: str) ->
 @pytest.mark.parametrize(
     ("action_id", "fix"),
     [
-        ("stack.aprove", "did you mean stack.approve"),
+        ("stack.aprove", "did you mean stack.approve?"),
         ("approve", "did you mean stack.approve or "),
         ("zzz", "`?` in the console shows the name of each action, such as stack.approve"),
     ],
