@@ -199,7 +199,7 @@ class ConsoleScreen(BaseScreen[None]):
     def action_copy_id(self) -> None:
         if text := self.copy_text():
             self.app.copy_to_clipboard(text)
-            self.app.show_toast(f"copied {text}")
+            self.app.show_toast(f"Copied {text}")
 
     def disabled_key_message(self, key: str, character: str) -> str:
         """What a key does, and that it cannot be done now; "" for a key that works or is in no key line."""

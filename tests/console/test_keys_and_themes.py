@@ -143,7 +143,7 @@ STORIES: dict[str, tuple[Step, ...]] = {
         with_keys(stack__dismiss="c", stack__nope="y"), sees("stack.nope"), press("left"), never_called("dismiss"),
         press("c"), called("dismiss", FIRST), sees("c dismiss"),
     ),
-    **{f"y copies the id on screen {screen}": (press(screen), COPY_TEXT, press("y"), COPIED, sees("copied"))
+    **{f"y copies the id on screen {screen}": (press(screen), COPY_TEXT, press("y"), COPIED, sees("Copied"))
        for screen in "124567"},
 }  # fmt: skip
 

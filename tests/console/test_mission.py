@@ -231,6 +231,14 @@ async def test_a_long_toast_keeps_its_beginning(console: ConsoleApp) -> None:
         await until(pilot, lambda: "this is what is wrong" in screen_text(console), "for the toast")
 
 
+async def test_two_long_toasts_on_a_low_terminal_both_keep_their_beginning(console: ConsoleApp) -> None:
+    async with running(console, size=(80, 24), notifications=True) as pilot:
+        for fault in ("first fault", "second fault"):
+            console.show_toast(f"{fault}: {'and more of it ' * 8}")
+        for fault in ("first fault", "second fault"):
+            await until(pilot, lambda fault=fault: fault in screen_text(console), f"for the {fault}")
+
+
 async def test_what_is_said_again_takes_the_place_of_its_toast(console: ConsoleApp) -> None:
     async with running(console, notifications=True) as pilot:
         for text in ("twice", "once", "twice"):
