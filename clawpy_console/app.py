@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -25,7 +26,7 @@ from clawpy_console.bridge import Bridge, EngineChanged, toasts_of
 from clawpy_console.card_controller import CardConsole, CardController
 from clawpy_console.console import StopKey
 from clawpy_console.external_programs import notify_in_terminal, set_terminal_title
-from clawpy_console.keys import bindings, shown_key
+from clawpy_console.keys import bindings, find_key_line_actions, shown_key
 from clawpy_console.screens.base import ConsoleScreen
 from clawpy_console.screens.mission import MissionScreen
 from clawpy_console.state import TOPICS
@@ -58,6 +59,10 @@ SCREENS: dict[str, str | Callable[[], Screen[None]]] = {
 
 
 log = logging.getLogger(__name__)
+
+
+WORDS_IGNORED_S = 1.0
+"""Seconds after the key of a field that is not there, and after each key ignored since, in which words are ignored."""
 
 
 class ConsoleApp(CardConsole):
@@ -107,6 +112,7 @@ class ConsoleApp(CardConsole):
         self._title = ""  # the title of the terminal
         self.appearance = Appearance(self, self.last)
         self._presence = Presence(self)
+        self._words_ignored_until = 0.0  # see `_is_for_no_field`
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         """The default of each colour name that our style sheets use, for themes that do not define it."""
@@ -263,11 +269,20 @@ class ConsoleApp(CardConsole):
     # The operator
 
     async def on_event(self, event: events.Event) -> None:
+        if isinstance(event, events.Key) and self._is_for_no_field(event):
+            return
         if isinstance(event, (events.Key, events.MouseDown)):
             self.host.garbage_collector.note_key()
             self._presence.note_activity(event.key if isinstance(event, events.Key) else "")
             await asyncio.sleep(0)  # other consoles get their turn while this terminal sends thousands of keys
         await super().on_event(event)
+
+    def _is_for_no_field(self, event: events.Key) -> bool:
+        """Whether a key belongs to words for a field that did not open, such as those typed after `/` on the cards."""
+        now = time.monotonic()
+        is_ignored = now < self._words_ignored_until and (event.character or "").isalnum()
+        self._words_ignored_until = now + WORDS_IGNORED_S if is_ignored else 0.0
+        return is_ignored
 
     def on_app_blur(self) -> None:
         self._presence.note_blur()
@@ -287,6 +302,9 @@ class ConsoleApp(CardConsole):
                 text := self.screen.disabled_key_message(event.key, event.character)
             ):
                 self.show_toast(text)
+                actions = find_key_line_actions({event.key, event.character}, self.keymap)
+                if any(action.id == "filter.open" for action in actions):
+                    self._words_ignored_until = time.monotonic() + WORDS_IGNORED_S
 
     # Actions
 

@@ -43,6 +43,12 @@ class Files(Rows):
 
         path: str
 
+    can_mark = True
+    """Whether the change set can still be landed."""
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        return self.can_mark if action == "mark_file" else super().check_action(action, parameters)
+
     def action_mark_file(self) -> None:
         if self.current:
             self.post_message(self.Marked(self.current))
@@ -128,6 +134,7 @@ class Changes(Vertical):
         self._session, self._change = session, change
         files = change.files if change else ()
         self._files.display = self.view.display = bool(files)
+        self._files.can_mark = self.view.can_mark = is_waiting_to_land(change)
         version = _DiffVersion(change.id, change.state, change.landed, files) if change else None
         if version != self._diff_version:
             self._keep_marked_lines()

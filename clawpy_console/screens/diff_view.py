@@ -71,6 +71,8 @@ class DiffView(CursorView, can_focus=True):
         self.files: Sequence[DiffFile] = ()
         self.marked: set[Mark] = set()
         """The hunks that land; the whole change set lands while nothing is marked."""
+        self.can_mark = True
+        """Whether the change set can still be landed."""
         self._entries: list[Entry] = []
         self._comments: tuple[DiffComment, ...] = ()
         self._digits = 3  # cells of a line number
@@ -359,6 +361,9 @@ class DiffView(CursorView, can_focus=True):
             foldable = entry.hunk or entry.file
             foldable.folded = not foldable.folded
             self._rebuild_rows(Entry("hunk" if entry.hunk else "file", entry.file, entry.hunk))
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        return self.can_mark if action == "mark" else super().check_action(action, parameters)
 
     def action_mark(self) -> None:
         """Mark the hunk under the cursor to be landed, or no longer; on a file all of it."""

@@ -348,8 +348,9 @@ class WorkScreen(SessionActions):
 
     def action_stop(self) -> None:
         if (session := self.session) is not None:
-            self.app.carry_out(
-                lambda engine: engine.sessions.stop(session.id, "stopped by you"), "stopped", "changes", "sessions"
+            self.app.call_engine(  # the end of the session is a toast
+                lambda engine: engine.sessions.stop(session.id, "stopped by you"),
+                lambda _: self.app.reload(["changes", "sessions"]),
             )
 
     @property

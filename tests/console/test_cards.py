@@ -171,6 +171,10 @@ STORIES: dict[str, tuple[Step, ...]] = {
         with_first_card(verdicts=(RailVerdict("cost", Verdict.BLOCK, "the cap is reached", "the cap is reached"),)),
         press("A"), sees("The rail “cost” blocks it. 6 shows the rails."), hides("No risk here"),
     ),
+    "words after a / that opens no field decide nothing, until another key": (
+        press("slash s l o w"), sees("/ does nothing on this screen"), UNDECIDED, in_front(FIRST), press("escape s"),
+        called("snooze", FIRST),
+    ),
     "dismissing a card with a note says what was dismissed": (
         with_first_card(note="content: deletes everything"), press("left"), called("dismiss", FIRST),
         sees("← Dismissed:", "Undo: u"), hides("content: deletes everything"),

@@ -15,7 +15,7 @@ from clawpy_console.widgets.session import heading_lines
 from clawpy_console.widgets.transcript import Transcript
 from engine.events import SessionOutput
 from engine.model import ChangeState, SessionState, TranscriptLine
-from tests.console.conftest import running, screen_text, until
+from tests.console.conftest import running, screen_text, toasts, until
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import AGENT, NOW, SHOP, sessions
 from tests.console.stories import (
@@ -106,6 +106,11 @@ STORIES = {
         called("propose", "why is it slow", SHOP),
     ),
     "branch": (press("2 b"), called("branched", CHANGE)),
+    "what was landed cannot be marked": (
+        press("2"), READ, press("tab tab"), Until("files", lambda app: app.screen.pane in ("files", "diff")),
+        Until("mark", lambda app: "space" in app.screen.active_bindings), press("L"),
+        Until("no mark", lambda app: "space" not in app.screen.active_bindings),
+    ),
     "discard asks for a key of its own": (
         press("2 D y"), sees("y does nothing here. X: discard · n: cancel"), press("up enter D"),
         never_called("discarded"), press("escape"), CLOSED, press("D X"),
@@ -117,7 +122,8 @@ STORIES = {
         called("discarded", CHANGE),
     ),
     "stop the running session": (
-        press("2 up S"), called("stop_session", RUNS), press("down S"), called("stop_session", RUNS)
+        press("2 up S"), called("stop_session", RUNS), press("down S"), called("stop_session", RUNS),
+        Until("no toast besides that of the end", lambda app: "stopped" not in toasts(app)),
     ),
     "the filter keeps the sessions with these words": (
         press("2 slash"), type_text("lint failed"), press("enter"), session(LINT),
