@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import field
 from datetime import UTC, datetime
 from functools import wraps
+from functools import lru_cache
 from typing import Any
 
 from engine.frozen import frozen
@@ -95,6 +96,7 @@ def make_proposal(context: WorkspaceContext, kind: str, offer: Offer, part: Part
     )
 
 
+@lru_cache(256)  # each check makes the same titles again
 def _harmless_title(title: str, kind: Kind) -> str:
     """The title of a card for a flow. Names in it come from git. If one of them reads like a destructive command, the
     content filter would hide the card, so the title is then without names. The flow does not read its title."""
