@@ -9,8 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import field
 from datetime import UTC, datetime
-from functools import wraps
-from functools import lru_cache
+from functools import lru_cache, wraps
 from typing import Any
 
 from engine.frozen import frozen
