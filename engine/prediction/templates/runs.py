@@ -61,7 +61,8 @@ def run_tests(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
         context,
         part,
         [file.path for file in changed],
-        f"{join_shortened((file.path for file in changed), 3)} changed since {when} ({result_words(last.check)}).",
+        f"{join_shortened((file.path for file in changed), 3)} changed after the last test run, at {when}: "
+        f"{result_words(last.check)}.",
         facts={"run": last.session_id or last.ran_at.isoformat()},
         evidence_at=earliest(file.at for file in changed) or newest_commit(git),
     )

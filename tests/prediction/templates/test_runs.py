@@ -43,6 +43,9 @@ def test_more_than_50_changed_files_run_the_whole_suite(world: World, repository
     proposal = only(run_tests(*world.top()))
     assert proposal.prompt == "Run the whole suite: 51 files changed"
     assert proposal.parameters == {"paths": []}
+    assert "changed after the last test run, at " in proposal.reasoning, (
+        "a new file did not exist at the time of the run"
+    )
 
 
 def test_failing_ci_offers_a_run_here(
