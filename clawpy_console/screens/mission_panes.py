@@ -16,7 +16,7 @@ from clawpy_console.fields.states import absence_fields
 from clawpy_console.formats import clock_time, crop, fit_to_width, one_line, workspace_name
 from clawpy_console.keys import shown_key
 from clawpy_console.screens.card_stack import tier_label, work_word
-from clawpy_console.state import AppState
+from clawpy_console.state import AppState, Autonomy
 from clawpy_console.widgets.reflowing_text import render_fields
 from clawpy_console.widgets.rows import Row
 from clawpy_console.widgets.session import session_outcome
@@ -206,11 +206,21 @@ def _bad_run_words(session: SessionView | None, keymap: Mapping[str, str]) -> It
 
 
 def _last_bad_run(state: AppState, workspace: str) -> SessionView | None:
-    """The last run, if it went wrong."""
+    """The last run, if it went wrong and what it found may still hold."""
     over = (session for session in state.sessions if session.state.over and workspace in ("", session.workspace))
     last = max(over, key=event_time, default=None)
-    is_bad = last is not None and not last.discarded_at and last.result in (Result.FAILED, Result.CANNOT_RUN)
-    return last if is_bad else None
+    if last is None or last.discarded_at or last.result not in (Result.FAILED, Result.CANNOT_RUN):
+        return None
+    return None if _is_solved(last, state.autonomy) else last
+
+
+def _is_solved(review: SessionView, autonomy: Autonomy) -> bool:
+    """Whether a run found nothing but secrets in unpushed commits, and a later check found no problem there."""
+    findings = review.facts.get("findings", ()) if review.facts.get("next") == "secret" else ()
+    only_commits = bool(findings) and all(finding["commit"] and finding["line"] for finding in findings)
+    checked_at = dict(autonomy.checked).get(review.workspace)
+    is_checked = checked_at is not None and review.ended_at is not None and checked_at > review.ended_at
+    return only_commits and is_checked and not autonomy.remark
 
 
 # What waits (SPEC 9.3). The dialogs are imported when they are opened: not before the first frame.

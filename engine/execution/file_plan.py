@@ -134,11 +134,13 @@ class Plan:
     algorithm: str = "sha1"
     folds_case: bool = False
     """On this file system `a` and `A` are one name."""
+    tree: str = ""
+    """The tree of all files after a landing; "" for unknown."""
 
     def reversed(self) -> Plan:
         """The plan that undoes this one."""
         entries = tuple(Entry(path, after, before) for path, before, after in self.entries)
-        return replace(self, entries=entries, old_folders=self.new_folders, new_folders=self.old_folders)
+        return replace(self, entries=entries, old_folders=self.new_folders, new_folders=self.old_folders, tree="")
 
     def as_json(self) -> dict[str, Any]:
         """The plan as JSON; paths that are no UTF-8 have surrogate escapes."""

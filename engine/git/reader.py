@@ -158,6 +158,13 @@ def files_between(workspace: Path, old: str, new: str) -> tuple[str, ...] | None
     return tuple(itertools.islice(itertools.filterfalse(is_litter, paths), MAX_FILES))
 
 
+def holds_patch(workspace: Path, patch: str) -> bool:
+    """Whether the present files have all the changes of `patch`, a diff of git."""
+    git = Git(workspace, timeout=TIMEOUT_S)
+    done = git.run("apply", "--check", "--reverse", "-", stdin=patch.encode(), allowed=(0, 1, 128))
+    return done.returncode == 0
+
+
 def _read_ref_state(git: Git, status: Status, refs: list[str]) -> GitState:
     """The part of the state that changes only when HEAD or a ref moves."""
     tips: dict[str, str] = {}

@@ -54,7 +54,8 @@ class Part:
     runs: tuple[ValidationRun, ...] = ()
     """Newest first."""
     tree_runs: tuple[ValidationRun, ...] = ()
-    """The runs on the operator's own files: not those on HEAD alone, or on a trial merge."""
+    """The runs on the operator's own files: not those on HEAD alone, or on a trial merge. A run on a session's changes
+    is one of them from their landing on."""
     changed: tuple[ChangedFile, ...] = ()
     """The files that changed since `tree_runs[0]`. There are none without such a run."""
     inner_folders: tuple[str, ...] = ()
@@ -141,7 +142,8 @@ class WorkspaceContext:
     is_first: bool = True
     """Whether it is the first workspace. Tasks that belong to no workspace are proposed there."""
     fixes: tuple[KnownFix, ...] = ()
-    """Diffs that made tests pass before, the surest first. They are read only if the last run failed."""
+    """Diffs that made tests pass before and that the files do not have, the surest first. They are read only if the
+    last run failed."""
     learned_flows: tuple[str, ...] = ()
     """The names of the learned flows that may run here. These flows take no parameters."""
 

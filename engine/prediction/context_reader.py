@@ -23,7 +23,7 @@ from engine.execution.sessions import Sessions
 from engine.frozen import frozen
 from engine.git.github import GitHub
 from engine.git.inspection import NOTHING_INSPECTED
-from engine.git.reader import GitReader, files_between, in_history, is_text_at, last_commit_of
+from engine.git.reader import GitReader, files_between, holds_patch, in_history, is_text_at, last_commit_of
 from engine.git.state import GitState, Touch, is_byproduct
 from engine.model import ChangeSet, Refusal, Signal, sanitise
 from engine.model.adaptation import KnownFix
@@ -179,7 +179,7 @@ class ContextReader:
             meetings=fetch.all("calendar", lambda: self._calendars.meetings(self._calendar_files, local)),
             disk=fetch("disk", lambda: sources.disk(workspace), None),
             landings=fetch.all("landings", lambda: sources.landings(workspace)),
-            fixes=fetch.all("fixes", lambda: sources.fixes(workspace) if red else ()),
+            fixes=fetch.all("fixes", lambda: self._missing_fixes(folder) if red else ()),
             learned_flows=fetch.all("learned flows", lambda: sources.learned_flows(workspace)),
         )
         signals = self._signals(context, fetch)
@@ -223,6 +223,10 @@ class ContextReader:
             signs.append(last_activity(now, None, touches, writes))
         return max((sign for sign in signs if sign is not None), default=None)
 
+    def _missing_fixes(self, folder: Path) -> list[KnownFix]:
+        """The known fixes that the present files do not have."""
+        return [fix for fix in self._sources.fixes(str(folder)) if not holds_patch(folder, fix.template.patch)]
+
     def _parts(
         self,
         folder: Path,
@@ -236,7 +240,7 @@ class ContextReader:
         for project in projects:
             inner = [path for path in equipped if path != project.path and project.path_inside(path) is not None]
             of_project = [run for run in runs if run.project == project.path]
-            on_tree = [run for run in of_project if run.session_id not in elsewhere]
+            on_tree = [run for run in of_project if run.changed or run.session_id not in elsewhere]
             part = Part(project, tuple(of_project), tuple(on_tree), inner_folders=tuple(inner))
             parts.append(part if git is None else self._with_history(folder, git, part))
         return tuple(parts)

@@ -7,19 +7,20 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any
 
-from sqlalchemy import bindparam
+import sqlalchemy
+from sqlalchemy import bindparam, func
 from sqlmodel import Field, col, desc
 
 from engine.model import CheckResult
 from engine.model.sessions import KEPT_DURATIONS
 from engine.storage.database import Database, Transaction
-from engine.storage.rows import Row, json_field, load_all, select_all, utc_field
+from engine.storage.rows import Row, UtcDateTime, json_field, load_all, read_all, select_all, table_of, utc_field
 
 
 class ValidationRun(Row, table=True):
     """One run of the tests of `project`, a folder of the workspace ("" = its top). `head` is the commit, and `tree` the
     git tree of the files at that time. `full`: the project's whole suite ran. `changed`: it ran on files that a session
-    had changed, and that the operator does not have.
+    had changed, and that the operator did not have.
 
     `attempt` counts the runs of one validation loop from 1; it is 0 outside of one. `cost_microusd` is the cost of the
     loop until then (SPEC 4.9).
@@ -69,6 +70,30 @@ _SELECT_LATEST = (
     .order_by(desc(col(ValidationRun.id)))
     .limit(bindparam("limit"))
 )
+_CHANGE_SETS = sqlalchemy.table(
+    "change_sets",
+    *(sqlalchemy.column(name) for name in ("session_id", "state", "landings")),
+    sqlalchemy.column("decided_at", UtcDateTime()),
+)
+_SELECT_LANDED = (
+    # The columns of a run, which ran at the time of the landing.
+    sqlalchemy.select(
+        *(
+            _CHANGE_SETS.c.decided_at if column.name == "ran_at" else column
+            for column in table_of(ValidationRun).columns
+        )
+    )
+    .join(_CHANGE_SETS, _CHANGE_SETS.c.session_id == col(ValidationRun.session_id))
+    .where(
+        col(ValidationRun.workspace) == bindparam("workspace"),
+        col(ValidationRun.changed),
+        col(ValidationRun.tree) != "",
+        _CHANGE_SETS.c.state == "landed",
+        col(ValidationRun.tree) == func.json_extract(_CHANGE_SETS.c.landings, "$[#-1].plan.tree"),
+    )
+    .order_by(desc(col(ValidationRun.id)))
+    .limit(bindparam("limit"))
+)
 _SELECT_OF_SESSION = (
     select_all(ValidationRun)
     .where(col(ValidationRun.session_id) == bindparam("session_id"))
@@ -88,10 +113,17 @@ class ValidationRuns:
         transaction.insert(ValidationRun.of(check, ran_at=transaction.now, cost_microusd=cost, **run))
 
     def latest(self, workspace: str, limit: int = 20) -> list[ValidationRun]:
-        """Runs on the operator's own files or commits, newest first. Runs on an agent's changes are left out, because
-        they say nothing about the operator's files."""
+        """Runs on the operator's own files or commits, newest first.
+
+        A run on the changes of a session says nothing about the operator's files, and is left out until these were
+        landed as a whole and gave the very files that it saw. It then counts from the time of the landing on."""
+        values = {"workspace": workspace, "limit": limit}
         with self._database.read() as session:
-            return load_all(session, ValidationRun, _SELECT_LATEST, {"workspace": workspace, "limit": limit})
+            runs = load_all(session, ValidationRun, _SELECT_LATEST, values)
+            landed = read_all(session, ValidationRun, _SELECT_LANDED, values)
+        if landed:
+            runs = sorted([*runs, *landed], key=lambda run: (run.ran_at, run.id), reverse=True)
+        return runs[:limit]
 
     def of_session(self, session_id: str) -> list[ValidationRun]:
         """The runs of a session, the oldest first."""

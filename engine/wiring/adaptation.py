@@ -103,8 +103,8 @@ class _Sources:
         if not runs:
             return None
         view = services.sessions.get(session_id)
-        before = [run for run in services.validation_runs.latest(view.workspace) if run.ran_at <= view.created_at]
-        before = [run for run in before if run.project == runs[-1].project]
+        earlier = [run for run in services.validation_runs.latest(view.workspace) if run.ran_at <= view.created_at]
+        before = [run for run in earlier if run.project == runs[-1].project and run.session_id != session_id]
         mended_by_run = mended_tests(before, runs[-1])
         return (
             HealedTests(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 from rich.cells import cell_len
@@ -86,6 +86,14 @@ def nothing_waits(engine: StandIn) -> None:
     engine.changes.all = []
 
 
+def find_secret(engine: StandIn, checked_at: datetime) -> None:
+    """The last run found a secret in a commit, and the newest check was at this time."""
+    facts = {"has_problem": True, "next": "secret", "findings": [{"commit": "abc", "line": 3}]}
+    found = {"state": SessionState.SUCCEEDED, "error": "", "summary": "Do not push: 1 likely secret", "facts": facts}
+    with_session(1, **found).change(engine)
+    engine.card_cycle.last_checked = lambda: {SHOP: checked_at}
+
+
 LANDED_SESSION = Until("its session", lambda app: app.screen.session.id == "sess_000000000002")
 STORIES: dict[str, tuple[Step, ...]] = {
     "work says how each session ended and when": (
@@ -107,6 +115,16 @@ STORIES: dict[str, tuple[Step, ...]] = {
         with_session(1, state=SessionState.CANNOT_RUN, error="ruff is not found (pip install ruff)"),
         sees("No cards · the last run could not run: press 2", "ruff is not found (pip install ruff)"),
         hides("Nothing needs you"),
+    ),
+    "an empty stack is silent about a secret that is out of the history again": (
+        Given(nothing_waits),
+        Given(lambda engine: find_secret(engine, checked_at=engine.now)),
+        sees("✓ Nothing needs you"), hides("Do not push"),
+    ),
+    "an empty stack names a secret until a later check": (
+        Given(nothing_waits),
+        Given(lambda engine: find_secret(engine, checked_at=engine.now - timedelta(days=9))),
+        sees("the last run found a problem: press 2", "Do not push"),
     ),
     "an empty stack gives the remark of the last check": (
         Given(nothing_waits),

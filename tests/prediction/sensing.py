@@ -52,6 +52,7 @@ class PastRun:
     ran_at: datetime = NOW - timedelta(hours=1)
     session_id: str = "s"
     project: str = ""
+    changed: bool = False
 
     @property
     def check(self) -> CheckResult:

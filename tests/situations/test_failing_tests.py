@@ -61,6 +61,30 @@ def test_the_commit_that_broke_a_test_is_reverted(monday: Situation) -> None:
     assert not {"bisect", "rehearse_revert", "still_red"} & set(monday.kinds())
 
 
+def test_a_landed_revert_whose_tests_passed_needs_no_further_run(monday: Situation) -> None:
+    monday.commit_shop()
+    culprit = monday.commit("Faster cart", {"cart.py": WRONG_TOTAL}, days_ago=0.01)
+    monday.run_tests()
+    monday.advance(minutes=1)
+    reverted = monday.approve(monday.propose(f"rehearse_revert commit={culprit} test={TEST}"))
+    assert "has not passed since" in problem_of(monday), "nothing is landed yet"
+    monday.advance(minutes=1)
+    monday.land(reverted)
+
+    monday.write("cart.py", SHOP["cart.py"])  # dates it by the clock of the situation
+    assert not {"apply_fix", "rerun_failing", "run_tests", "still_red"} & set(monday.kinds())
+    assert problem_of(monday) == ""
+
+    monday.engine.changes.undo(reverted.change_set_id)
+    assert "has not passed since" in problem_of(monday), "the revert was undone"
+
+
+def problem_of(monday: Situation) -> str:
+    """The problem that the status names after a cycle, "" for none."""
+    monday.cards()
+    return "".join(monday.engine.card_cycle.remarks().values())
+
+
 def test_a_revert_of_a_commit_that_others_built_on_conflicts(monday: Situation) -> None:
     monday.commit_shop()
     monday.run_tests()
@@ -232,6 +256,15 @@ def test_a_known_fix_is_offered_and_its_landing_confirms_it(monday: Situation) -
     assert isinstance(fix.effect, FixTemplate)
     assert fix.effect.causes == ("ZeroDivisionError: division by zero in cart.py",)
     assert len(fix.corroborated_by) == 1, "another session turned the same test green"
+
+
+def test_a_fix_that_the_files_have_is_not_offered(monday: Situation) -> None:
+    break_and_fix(monday)
+    monday.advance(minutes=1)
+    monday.record_test_run(TEST, passed=0)
+    monday.cards()
+    assert monday.engine.adaptation.fixes(str(monday.path)), "it is known"
+    assert "apply_fix" not in monday.kinds()
 
 
 def test_a_fix_that_does_not_help_says_so(monday: Situation) -> None:

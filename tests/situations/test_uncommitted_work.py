@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from engine.model import PROBLEM_FOUND, SessionState, Tier
-from tests.situations.conftest import Situation
+from tests.situations.conftest import SHOP, Situation
 
 # What you committed may need what you did not commit.
 
@@ -200,6 +200,21 @@ def test_a_breakpoint_that_is_not_committed(monday: Situation) -> None:
     assert removed.change_set_id
     assert monday.path.joinpath("cart.py").read_text() == CART, "it waits as a diff"
     assert {"leftovers", "remove_leftovers"}.isdisjoint(monday.kinds())
+
+
+@pytest.mark.long
+def test_landed_changes_whose_tests_passed_are_tested(monday: Situation) -> None:
+    monday.commit_shop()
+    monday.write("cart.py", f"import os\n\n\n{CART}", days_ago=0.01)
+    removed = monday.approve(monday.propose("remove_leftovers paths=cart.py"))
+    monday.advance(minutes=1)
+    monday.land(removed)
+    monday.write("cart.py", monday.path.joinpath("cart.py").read_text())  # dates it by the clock of the situation
+    assert {"run_tests", "first_run"}.isdisjoint(monday.kinds()), "they ran on these very files"
+
+    monday.advance(minutes=1)
+    monday.write("cart.py", SHOP["cart.py"])
+    assert "1 passed" in monday.card("run_tests").reasoning
 
 
 @pytest.mark.long
