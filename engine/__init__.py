@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from engine.engine import Engine, open_engine
     from engine.lock import Holder, read_holder
     from engine.model import Refusal
-    from engine.prediction.card_rules import kind_title
+    from engine.prediction.kinds import kind_title
     from engine.simulation.simulate import simulate
 
 __all__ = [
@@ -62,7 +62,7 @@ _MODULES = {
     "gateway_token": "engine.api.gateway.access",
     "store_address": "engine.api.notify.delivery",
     "store_key": "engine.api.model_checks",
-    "kind_title": "engine.prediction.card_rules",
+    "kind_title": "engine.prediction.kinds",
     "mcp_serve": "engine.api.mcp",
     "open_engine": "engine.engine",
     "read_holder": "engine.lock",

@@ -36,7 +36,7 @@ from engine.model import (
     Shift,
 )
 from engine.model.base import label
-from engine.prediction.card_rules import kind_title
+from engine.prediction.kinds import kind_title
 
 Document = dict[str, Any]
 

@@ -14,9 +14,9 @@ from engine.execution.sessions import Sessions
 from engine.frozen import frozen
 from engine.learning.decisions.decisions import Decisions
 from engine.model import Card, DecidedBy, GateRuleName, RailVerdict, Refusal, Verdict
-from engine.prediction.card_rules import ALWAYS_ASK, kind_of, kind_title
 from engine.prediction.cards import Cards
 from engine.prediction.cycle import CardCycle
+from engine.prediction.kinds import ALWAYS_ASK, kind_of, kind_title
 from engine.safety.gate import MIN_APPROVAL_BOUND
 from engine.statistics import wilson_lower_bound
 from engine.storage.database import Database

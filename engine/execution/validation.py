@@ -89,6 +89,11 @@ class ValidationResult:
     check: CheckResult | None = None
     """The result of the last run; None when the changed files have no tests."""
 
+    @property
+    def sound(self) -> bool:
+        """False if a test fails, even one that failed before, because the task may have been to mend it."""
+        return self.check is None or not (self.check.failed or self.check.errors)
+
 
 def find_give_up_reason(attempts: Sequence[Attempt], *, caps: Caps, spent: int) -> str:
     """Why the agent gets no further turn after the last of `attempts`, which failed; "" when it gets one. `spent` is

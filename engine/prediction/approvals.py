@@ -36,8 +36,9 @@ from engine.model import (
 )
 from engine.model.secrets import refuse_secret
 from engine.prediction.card_rows import CardRow, card_of, load_card
-from engine.prediction.card_rules import ALWAYS_ASK, RUN_FACT, Move, is_heartbeat
+from engine.prediction.card_rules import Move
 from engine.prediction.card_store import CardStore, status_after
+from engine.prediction.kinds import ALWAYS_ASK, RUN_FACT, is_heartbeat
 from engine.prediction.tasks import HEARTBEAT_ORDER, TaskRow
 from engine.prediction.templates.history import default_parameters
 from engine.prediction.twin import EmbeddedTwin

@@ -46,10 +46,11 @@ from engine.prediction.card_rows import (
     load_pending,
     make_row,
 )
-from engine.prediction.card_rules import DEFAULT_SNOOZE, MAX_SNOOZE, OWN_PROMPT, SUGGESTED, kind_of, kind_title
+from engine.prediction.card_rules import DEFAULT_SNOOZE, MAX_SNOOZE
 from engine.prediction.card_store import CardStore
 from engine.prediction.cycle import CardCycle
 from engine.prediction.dismissals import MuteIndex, describe_switch_off, end_mute, read_mutes
+from engine.prediction.kinds import OWN_PROMPT, SUGGESTED, kind_of, kind_title
 from engine.prediction.routing import Route, Router
 from engine.storage.database import Transaction
 from engine.storage.rows import ids_with_prefix, load

@@ -37,9 +37,10 @@ from engine.model import (
 from engine.model.text import count
 from engine.prediction.approvals import Approvals
 from engine.prediction.card_rows import CardRow, card_of, load_card, own_session_ids, pending_cards
-from engine.prediction.card_rules import FIX_BY_AGENT, KINDS, Room
+from engine.prediction.card_rules import Room
 from engine.prediction.card_store import CardStore
 from engine.prediction.context import WorkspaceContext
+from engine.prediction.kinds import FIX_BY_AGENT, KINDS
 from engine.prediction.routing import Router
 from engine.prediction.selection import (
     CardSelector,

@@ -19,7 +19,7 @@ from sqlmodel import Field, Session, col, update
 from engine.frozen import frozen
 from engine.model import DismissReason, Mute, Tier
 from engine.prediction.card_rows import CardRow
-from engine.prediction.card_rules import kind_title
+from engine.prediction.kinds import kind_title
 from engine.storage.database import Transaction
 from engine.storage.rows import Row, ask, load, utc_field
 

@@ -36,18 +36,11 @@ from engine.model import (
 from engine.model.text import count, join_shortened, moment, plain
 from engine.prediction.approvals import Approvals
 from engine.prediction.card_rows import CardRow, card_of, last_trigger_times, load_card, make_row
-from engine.prediction.card_rules import (
-    MAX_COOL_DOWN,
-    Room,
-    adjusted_tier,
-    group_of_one,
-    is_cooling_down,
-    is_ordered,
-    rank_cards,
-)
+from engine.prediction.card_rules import MAX_COOL_DOWN, Room, adjusted_tier, group_of_one, is_cooling_down, rank_cards
 from engine.prediction.card_store import CardStore
 from engine.prediction.context import Part, WorkspaceContext
 from engine.prediction.dismissals import MuteIndex, read_mutes
+from engine.prediction.kinds import is_ordered
 from engine.prediction.routing import Router
 from engine.prediction.templates.history import describe_problem
 from engine.prediction.templates.offers import is_usable, short_test

@@ -26,12 +26,12 @@ from engine.learning.decisions.training_runs import TrainingPlan, TwinModel
 from engine.model import Assignment, NoAnswer, Refusal, microusd
 from engine.prediction import templates
 from engine.prediction.approvals import Approvals
-from engine.prediction.card_rules import FIX_BY_AGENT, kind_of
 from engine.prediction.card_store import CardStore
 from engine.prediction.cards import Cards, PromptCards
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.context_reader import ContextReader, Sources
 from engine.prediction.cycle import CardCycle
+from engine.prediction.kinds import FIX_BY_AGENT, kind_of
 from engine.prediction.predictors import ModelTwin, PredictorHook, TwinAccess, UnusableReply
 from engine.prediction.routing import PromptPlacer, Router
 from engine.prediction.signals import OurWrite

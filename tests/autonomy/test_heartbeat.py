@@ -26,7 +26,7 @@ from engine.autonomy.schedule import (
 from engine.clock import FakeClock
 from engine.hierarchy.agents import HeartbeatPage
 from engine.model import Card, Randomness, Refusal, TriggerType
-from engine.prediction.card_rules import is_heartbeat
+from engine.prediction.kinds import is_heartbeat
 from engine.prediction.tasks import TaskBoard
 from engine.storage.database import Database
 from tests.autonomy.world import World

@@ -54,7 +54,7 @@ class Agent(ProseRunner):
 
             validated = self.validation.validate(live, view, workspace, heal)
             write = self.workspaces.keep(live, view, workspace, Place.CHANGE_SET, check=validated.check)
-        return RunnerResult(summary=validated.summary, check=validated.check, write=write)
+        return RunnerResult(validated.summary, validated.check, validated.sound, write=write)
 
 
 class World(SessionWorld):

@@ -12,7 +12,7 @@ import pytest
 
 from engine.clock import FakeClock
 from engine.model import Card, DecidedBy, Outcome, Randomness, Refusal, SessionState, Status, TriggerType
-from engine.prediction.card_rules import RUN_FACT
+from engine.prediction.kinds import RUN_FACT
 from engine.prediction.tasks import TaskBoard
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger

@@ -22,7 +22,6 @@ from engine.model import (
     Tier,
 )
 from engine.prediction.card_rules import (
-    KINDS,
     TRANSITIONS,
     MayDisplace,
     Move,
@@ -35,6 +34,7 @@ from engine.prediction.card_rules import (
     sort_cards,
     takes_place,
 )
+from engine.prediction.kinds import KINDS
 from tests.conftest import MONDAY_MORNING as NOW
 
 STEPS = {

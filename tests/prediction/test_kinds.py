@@ -11,7 +11,7 @@ import pytest
 from engine.execution.runners.flows import FLOWS
 from engine.git.inspection import Inspection
 from engine.model import Tier
-from engine.prediction.card_rules import (
+from engine.prediction.kinds import (
     BLOCKED_TASK,
     FIX_BY_AGENT,
     KINDS,

@@ -10,7 +10,7 @@ import pytest
 
 from engine.model import Card, ChangeState, Result, SessionState, Tier
 from engine.model.adaptation import FixTemplate
-from engine.prediction.card_rules import FIX_BY_AGENT
+from engine.prediction.kinds import FIX_BY_AGENT
 from tests.situations.conftest import SHOP, TESTS, Situation
 
 pytestmark = pytest.mark.long

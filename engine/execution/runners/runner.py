@@ -197,9 +197,7 @@ class AgentRunner:
         closing: str,
         facts: Mapping[str, Any],
     ) -> RunnerResult:
-        """The result of a session, with its change set. The runs of the validation are recorded already. A failing test
-        is a problem even if it failed before, because the task may have been to mend it."""
+        """The result of a session, with its change set. The runs of the validation are recorded already."""
         write = self._services.workspaces.keep(live, view, workspace, Place.CHANGE_SET, check=validated.check)
         check = validated.check and validated.check.for_storage(live.without_secrets)
-        sound = check is None or not (check.failed or check.errors)
-        return RunnerResult(summary, check, sound, facts=facts, write=write, closing=closing)
+        return RunnerResult(summary, check, validated.sound, facts=facts, write=write, closing=closing)

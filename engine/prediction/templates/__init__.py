@@ -13,8 +13,8 @@ from functools import partial
 from typing import Final
 
 from engine.model import Proposal
-from engine.prediction.card_rules import is_heartbeat, kind_of
 from engine.prediction.context import Part, WorkspaceContext
+from engine.prediction.kinds import is_heartbeat, kind_of
 from engine.prediction.templates import branches, changes, failures, history, runs, work
 
 Template = Callable[[WorkspaceContext], Sequence[Proposal]]

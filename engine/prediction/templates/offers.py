@@ -16,8 +16,8 @@ from engine.frozen import frozen
 from engine.git.state import GitState
 from engine.model import Proposal, SessionState, SessionView, Signal, Task, Tier, Verdict, sanitise
 from engine.model.text import count, plain
-from engine.prediction.card_rules import KINDS, Kind, kind_of
 from engine.prediction.context import Part, WorkspaceContext
+from engine.prediction.kinds import KINDS, Kind, kind_of
 from engine.prediction.signals import related_task, signal, task_signal
 from engine.safety.content import check_prompt
 from engine.storage.validation_runs import ValidationRun

@@ -13,8 +13,8 @@ from engine.execution.runners.flows.testing import format_line_ranges
 from engine.frozen import frozen
 from engine.model import Proposal, SessionState, SessionView, Task, Tier
 from engine.model.text import count, moment, plain
-from engine.prediction.card_rules import BLOCKED_TASK, HEARTBEAT_PREFIX, KINDS, OPEN_TASK, RUN_FACT, STALE_TASK
 from engine.prediction.context import WorkspaceContext
+from engine.prediction.kinds import BLOCKED_TASK, HEARTBEAT_PREFIX, KINDS, OPEN_TASK, RUN_FACT, STALE_TASK
 from engine.prediction.signals import FULLY_STALE, open_tasks
 from engine.prediction.tasks import HEARTBEAT, HEARTBEAT_ORDER
 from engine.prediction.templates.history import default_parameters

@@ -9,7 +9,7 @@ import pytest
 
 from engine.git.unpushed import Unpushed, UnpushedProblem
 from engine.model import Proposal
-from engine.prediction.card_rules import kind_title
+from engine.prediction.kinds import kind_title
 from engine.prediction.templates.changes import leftovers, lint
 from engine.prediction.templates.history import large_file, secret
 from tests.conftest import Repository

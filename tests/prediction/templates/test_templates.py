@@ -11,7 +11,7 @@ import pytest
 
 from engine.execution.runners.flows import FLOWS
 from engine.model import Proposal
-from engine.prediction.card_rules import KINDS
+from engine.prediction.kinds import KINDS
 from engine.prediction.signals import WEIGHTS
 from engine.prediction.templates import propose
 from engine.prediction.templates.branches import unfinished_operation

@@ -8,12 +8,7 @@ from datetime import timedelta
 import pytest
 
 from engine.model import Task
-from engine.prediction.card_rules import (
-    BLOCKED_TASK,
-    KINDS,
-    OPEN_TASK,
-    STALE_TASK,
-)
+from engine.prediction.kinds import BLOCKED_TASK, KINDS, OPEN_TASK, STALE_TASK
 from engine.prediction.templates import propose
 from engine.prediction.templates.work import MAX_TASKS, LearnedWork, open_task, propose_learned
 from tests.prediction.sensing import NOW, World, session

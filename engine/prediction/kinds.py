@@ -1,0 +1,120 @@
+"""Every kind of card in one table, `kinds.toml`: its tier, title, flow and channel (SPEC 2.11)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+from engine.files import read_table
+from engine.frozen import frozen
+from engine.model import Tier
+
+HEARTBEAT_PREFIX: Final = "heartbeat"
+"""Prefix of the kinds of heartbeat cards: each item of a heartbeat is a kind of its own."""
+
+RUN_FACT: Final = "run"
+"""Key of a heartbeat card's facts: whether the operator ordered it to run by itself when it is due."""
+
+SUGGESTED: Final = "suggested"
+"""The kind of cards that agents or programs suggest."""
+
+FIX_BY_AGENT: Final = "let_agent_fix"
+"""The kind of cards for a problem that a flow found and an agent or a model may fix."""
+
+BLOCKED_TASK: Final = "blocked_task"
+STALE_TASK: Final = "stale_task"
+OPEN_TASK: Final = "open_task"
+"""The kinds of tasks of the board."""
+
+ALWAYS_ASK: Final = frozenset({SUGGESTED, BLOCKED_TASK, STALE_TASK, OPEN_TASK})
+"""Kinds whose cards never run by themselves, however many were approved: their texts differ, and others may have
+written them."""
+
+MEETING: Final = "prepare_meeting"
+
+OWN_PROMPT: Final = "own"
+"""The kind of the operator's own prompts: approving one earns no card the right to run by itself (SPEC 2.5)."""
+
+
+_USUAL_HOURS: Final = {Tier.BROKEN: 2.0, Tier.BLOCKS: 12.0, Tier.CHECK: 8.0, Tier.UPKEEP: 72.0}
+_STRENGTH: Final = {Tier.BROKEN: 1.0, Tier.BLOCKS: 0.8, Tier.CHECK: 0.5, Tier.UPKEEP: 0.3}
+
+
+@frozen
+class Kind:
+    """One kind of card."""
+
+    name: str
+    tier: Tier
+    title: str
+    flow: str = ""
+    """The flow that → runs, "" for the flow of the kind's own name."""
+    channel: str = "koji-core"
+    continues: tuple[str, ...] = ()
+    """The kinds whose sessions a card of this kind continues."""
+    signals: tuple[str, ...] = ("git",)
+    """The signals that are evidence for its cards (SPEC 2.1). The other signals are the same for every card at that
+    time, so they are not shown."""
+    comes_back: bool = False
+    """Whether it is a warning, which is shown again until its reason is gone."""
+    inspections: tuple[str, ...] = ()
+    """The fields of `engine.git.inspection` that it depends on. If such a check fails, its cards stay."""
+    yields_to: tuple[str, ...] = ()
+    """The kinds that say more about the same tests or files. Beside one of those, it is not proposed for a project."""
+    during_operation: bool = False
+    """Whether it is proposed even while a merge, a rebase or the like is unfinished. At that time the files belong to
+    neither side and HEAD may be anywhere, so most findings about them are no reason for a card."""
+    one_at_a_time: bool = False
+    """Whether a workspace has only one such card at a time, as it has only one upkeep card."""
+    place: int = 0
+    """Its row in the table."""
+
+    @property
+    def usual_hours(self) -> float:
+        """How many hours such cards usually wait before they are approved (> 0). It is used until the operator's own
+        habit is known."""
+        return _USUAL_HOURS[self.tier]
+
+    @property
+    def strength(self) -> float:
+        """The relevance of the git signal for its cards, in [0, 1]."""
+        return _STRENGTH[self.tier]
+
+
+def _read() -> Mapping[str, Kind]:
+    kinds = {}
+    for place, (name, row) in enumerate(read_table(__file__, "kinds.toml").items()):
+        columns: dict[str, Any] = {"name": name, "flow": name, **row, "tier": Tier(row["tier"]), "place": place}
+        columns |= {key: tuple(value) for key, value in row.items() if isinstance(value, list)}
+        kinds[name] = Kind(**columns)
+    return MappingProxyType(kinds)
+
+
+KINDS: Final = _read()
+"""Every kind by its name, as `kinds.toml` has them."""
+
+
+def is_heartbeat(name: str) -> bool:
+    """Whether cards of this kind come from a heartbeat."""
+    return name.startswith(f"{HEARTBEAT_PREFIX}-")
+
+
+def is_ordered(name: str) -> bool:
+    """Whether the operator ordered cards of this kind, with a heartbeat or an entry of the calendar. Such cards are not
+    predictions: they are shown whatever their confidence is, and take no place."""
+    return is_heartbeat(name) or name == MEETING
+
+
+def kind_title(name: str) -> str:
+    """The title for cards of this kind: "Test that broke", not `bisect`."""
+    return kind_of(name).title
+
+
+def kind_of(name: str) -> Kind:
+    """The kind with this name. A name that is not in the table is that of a heartbeat item, which blocks because it was
+    ordered, or else of a learned flow."""
+    if name in KINDS:
+        return KINDS[name]
+    tier, title = (Tier.BLOCKS, "Due by a heartbeat") if is_heartbeat(name) else (Tier.CHECK, name.replace("_", " "))
+    return Kind(name, tier, title, name, signals=() if is_heartbeat(name) else ("git",), place=len(KINDS))
