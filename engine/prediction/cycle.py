@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
 from engine.config import Settings
-from engine.events import CycleFinished, TriggerBlocked
+from engine.events import CycleFinished
 from engine.model import (
     Assignment,
     CalibrationCheck,
@@ -45,7 +46,7 @@ from engine.prediction.routing import Router
 from engine.prediction.selection import (
     CardSelector,
     Findings,
-    content_block,
+    describe_held_back,
     is_done_by_operator,
     knows_problems,
     leaving_cards,
@@ -72,6 +73,9 @@ LAST_CHECKED = "cards.looked"
 
 REMARKS = "cards.remarks"
 """Key in the state table: what the last check of each workspace had to say, "" for nothing."""
+
+HELD_BACK = "cards.held_back"
+"""Key in the state table: the cards of each workspace that the content filter held back in the last cycle, in words."""
 
 MAX_AGE = timedelta(hours=24)
 """A session that ended longer ago leads to no next step any more."""
@@ -131,8 +135,6 @@ class CardCycle:
         """Whether a cycle runs now."""
         self._last_contexts: dict[str, WorkspaceContext] = {}
         """By workspace: its context in the last cycle."""
-        self._blocked: set[str] = set()
-        """Fingerprints of the cards that the content filter blocked. Each of these blocks was recorded once."""
         self._ended = LedgerCursor(store.ledger, FOLLOW_UP_CURSOR, lambda fact: fact.kind == "SessionEnded")
 
     def run_cycle(self, *, workspaces: Sequence[str] | None = None, requested: bool = False) -> CycleReport:
@@ -149,11 +151,15 @@ class CardCycle:
                 self.is_checking = False
 
     def remarks(self) -> dict[str, str]:
-        """By workspace: why there may be no cards, or else the newest problem that still holds. Without workspaces of
-        which their last check, also by an earlier engine, found neither."""
+        """By workspace: why there may be no cards, or else the newest problem that still holds; and how many cards are
+        held back. Without workspaces of which their last check, also by an earlier engine, found none of these."""
         with self._database.read() as session:
-            remarks: dict[str, str] = state.get(session, REMARKS, {})
-        return {workspace: remark for workspace in self._workspaces() if (remark := remarks.get(workspace))}
+            found: list[dict[str, str]] = [state.get(session, key, {}) for key in (REMARKS, HELD_BACK)]
+        remarks = {
+            workspace: "; ".join(filter(None, (words.get(workspace, "") for words in found)))
+            for workspace in self._workspaces()
+        }
+        return {workspace: remark for workspace, remark in remarks.items() if remark}
 
     def last_checked(self) -> dict[str, datetime]:
         """By workspace: when it was last checked, also by an earlier engine. Without workspaces that never were."""
@@ -234,13 +240,16 @@ class CardCycle:
         active_paths = [path for path in paths if not store.is_off(path)]
         errors: list[str] = []
         findings, rows, is_full = self._plan(active_paths, errors)
+        held_back = self._held_back(findings, rows)
         if requested:
             off = [f"{path}: autonomy is off, so it gets no cards" for path in paths if path not in active_paths]
             errors = [*off, *errors, *_reasons_for_no_cards(findings)]
+            errors += [f"{workspace}: {words}" for workspace, words in held_back.items() if words]
             errors += [_no_room(store.settings.current)] if is_full else []
 
         def apply(tx: Transaction) -> tuple[list[Card], list[str]]:
             cards, withdrawn = self._store_plan(tx, findings, rows)
+            state.put(tx, HELD_BACK, state.get(tx.session, HELD_BACK, {}) | held_back)
             created, left, seconds = len(cards), len(withdrawn), clock.monotonic() - began
             tx.record(CycleFinished(created=created, withdrawn=left, seconds=seconds, errors=tuple(errors)))
             return cards, withdrawn
@@ -307,8 +316,8 @@ class CardCycle:
         room = Room(store.settings.current, [card for card in pending if not card.snoozed(tx.now)], tx.now)
         cards: list[Card] = []
         for row in rows:
-            if verdict := content_block(row):
-                self._record_block(tx, row, verdict)
+            if verdict := self._selector.content_block(tx.session, row):
+                store.safety.pipeline.hold_back(tx, row.id, row.assignment, row.verdicts, verdict)
                 continue
             is_new = row.fingerprint not in unavailable and row.about not in {card.about for card in cards}
             displaced = room.take(card_of(row)) if is_new else None
@@ -352,12 +361,14 @@ class CardCycle:
             self._store.withdraw(tx, row, reason, by_operator=by_operator)
         return withdrawn
 
-    def _record_block(self, tx: Transaction, row: CardRow, verdict: RailVerdict) -> None:
-        """Record once that the content filter blocks a card."""
-        if row.fingerprint not in self._blocked:
-            self._blocked.add(row.fingerprint)
-            rail, word, reason = verdict.rail, verdict.verdict.value, verdict.reason
-            tx.record(TriggerBlocked(subject=row.id, workspace=row.workspace, rail=rail, verdict=word, reason=reason))
+    def _held_back(self, workspaces: Iterable[str], rows: Sequence[CardRow]) -> dict[str, str]:
+        """By workspace: which rows the content filter holds back, in words; "" for none."""
+        verdicts = defaultdict[str, list[RailVerdict]](list)
+        with self._database.read() as session:
+            for row in rows:
+                if verdict := self._selector.content_block(session, row):
+                    verdicts[row.workspace].append(verdict)
+        return {workspace: describe_held_back(verdicts[workspace]) for workspace in workspaces}
 
 
 def _reasons_for_no_cards(findings: Mapping[str, Findings]) -> list[str]:

@@ -33,7 +33,7 @@ from engine.model import (
     Verdict,
     sanitise,
 )
-from engine.model.text import count, join_shortened, moment, plain
+from engine.model.text import count, join_names, join_shortened, moment, plain
 from engine.prediction.approvals import Approvals
 from engine.prediction.card_rows import CardRow, card_of, last_trigger_times, load_card, make_row
 from engine.prediction.card_rules import MAX_COOL_DOWN, Room, adjusted_tier, group_of_one, is_cooling_down, rank_cards
@@ -336,10 +336,15 @@ def _is_certain(row: CardRow) -> bool:
     return row.tier == Tier.BROKEN or is_ordered(row.kind) or row.source == Source.FOLLOW_UP
 
 
-def content_block(row: CardRow) -> RailVerdict | None:
-    """The verdict of the content filter, if that blocks the card."""
-    blocking = (verdict for verdict in row.verdicts if verdict.verdict is Verdict.BLOCK)
-    return next((verdict for verdict in blocking if verdict.rail == "content"), None)
+def describe_held_back(verdicts: Sequence[RailVerdict]) -> str:
+    """The number of cards that the content filter holds back, and why; "" for none."""
+    if not verdicts:
+        return ""
+    number, reasons = len(verdicts), list(dict.fromkeys(verdict.reason for verdict in verdicts))
+    return (
+        f"{count(number, 'card')} {'is' if number == 1 else 'are'} held back by the content rail "
+        f"({join_names(reasons, 1)}); the safety screen lists {'it' if number == 1 else 'them'}"
+    )
 
 
 class CardSelector:
@@ -413,10 +418,18 @@ class CardSelector:
                 continue
             row, info = rows[card.id], self._approvals.launcher.check(card.assignment)
             row.set_verdicts(self._approvals.preview_work(session, row, card.assignment, info))
-            if content_block(row):
+            if self.content_block(session, row):
                 room.leave(card)
             selected.append(row)
         return selected, is_full
+
+    def content_block(self, session: Session, row: CardRow) -> RailVerdict | None:
+        """The verdict of the content filter, if that blocks the card and the operator did not allow it once."""
+        blocking = (verdict for verdict in row.verdicts if verdict.verdict is Verdict.BLOCK)
+        verdict = next((verdict for verdict in blocking if verdict.rail == "content"), None)
+        if verdict and self._store.safety.pipeline.is_allowed_once(session, row.assignment.digest):
+            return None
+        return verdict
 
     def _make_row(self, proposal: Proposal, cycle: _Cycle, context: str) -> CardRow:
         """The row of one proposal, without an id and not stored yet. `context` is the situation in words. Raises

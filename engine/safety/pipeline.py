@@ -23,10 +23,13 @@ from sqlmodel import Field, Session, col, desc, select
 
 from engine.clock import Clock
 from engine.config import SettingsSource, WorkspaceAutonomy
+from engine.config.sections import FLOW
 from engine.events import LoopDetected, PermitIssued, TriggerBlocked
 from engine.model import (
     ALWAYS_ASKED,
+    Assignment,
     CostState,
+    DecidedBy,
     GateRuleName,
     Permit,
     RailVerdict,
@@ -64,6 +67,8 @@ log = logging.getLogger(__name__)
 
 LOCAL_USER = "local"
 LOOP_COUNT_KEY = "safety.loop_detections"
+HELD_BACK_AGAIN = timedelta(hours=24)
+"""Time after which work that is still held back is logged again."""
 RAIL_ORDER = (trigger_history.LOOP, trigger_history.RATE, costs.RAIL, CONTENT, gate.RAIL, KILL)
 
 
@@ -112,7 +117,7 @@ _PAIR = """
 
 class Pipeline:
     """Asks all rails about triggers. `quiet` tells whether quiet hours apply now (SPEC 7.3), `confined` whether a
-    sandbox works on this machine."""
+    sandbox works on this machine, and `data_parameters` which parameters of a flow are data."""
 
     def __init__(
         self,
@@ -125,6 +130,7 @@ class Pipeline:
         kill_switch: KillSwitch,
         quiet: Callable[[], bool],
         confined: Callable[[], bool],
+        data_parameters: Callable[[str | None], frozenset[str]],
     ) -> None:
         self._database = database
         self._settings = settings
@@ -134,6 +140,7 @@ class Pipeline:
         self._kill_switch = kill_switch
         self._quiet = quiet
         self._confined = confined
+        self._data_parameters = data_parameters
 
     def preview(self, trigger: Trigger) -> tuple[RailVerdict, ...]:
         """The verdicts of all rails on a pending card; changes nothing.
@@ -186,6 +193,36 @@ class Pipeline:
         assert newest is not None
         transaction.session.merge(Allowance(digest=newest.digest, granted_at=transaction.now, used_at=None))
         return newest.digest
+
+    def is_allowed_once(self, session: Session, digest: str) -> bool:
+        """Whether the operator allowed one run of the work with this digest, and it has not run yet."""
+        allowance = load(session, Allowance, digest)
+        return allowance is not None and allowance.used_at is None
+
+    def hold_back(
+        self,
+        transaction: Transaction,
+        prediction_id: str,
+        assignment: Assignment,
+        verdicts: tuple[RailVerdict, ...],
+        blocked_by: RailVerdict,
+    ) -> None:
+        """Log a proposal that is no card because of a rail. The same work is logged again after a day."""
+        since = transaction.now - HELD_BACK_AGAIN
+        same = (CrosspollLog.digest == assignment.digest, col(CrosspollLog.created_at) > since)
+        if _newest_entry(transaction.session, col(CrosspollLog.blocked).is_(True), *same) is not None:
+            return
+        trigger = Trigger(
+            prediction_id=prediction_id,
+            type=TriggerType.AUTONOMOUS,
+            assignment=assignment,
+            agent="",
+            confidence=0.0,
+            estimate=0,
+            decided_by=DecidedBy.AUTONOMY,
+        )
+        self._record_block(transaction, trigger, (), blocked_by)
+        transaction.insert(_log_row(trigger, Ruling(verdicts, None, blocked_by), transaction.now))
 
     def session_ended(self, transaction: Transaction, view: SessionView) -> None:
         """Store the result of a trigger in its row of the log."""
@@ -259,15 +296,14 @@ class Pipeline:
     def _decide_content(self, session: Session, trigger: Trigger, by_operator: bool) -> RailVerdict:
         settings = self._settings.current
         own = own_rules(settings.content.allow, settings.content.block)
-        verdict = check_assignment(trigger.assignment, settings.channels, own=own)
-        allowed_once = False
-        if verdict.verdict is Verdict.BLOCK:
-            allowance = load(session, Allowance, trigger.assignment.digest)
-            allowed_once = allowance is not None and allowance.used_at is None
+        assignment = trigger.assignment
+        data = self._data_parameters(assignment.flow) if assignment.runner == FLOW else frozenset()
+        verdict = check_assignment(assignment, settings.channels, own=own, data=data)
+        is_blocked = verdict.verdict is Verdict.BLOCK
         facts = ContentFacts(
             by_operator=by_operator,
-            acknowledged=trigger.acknowledged_digest == trigger.assignment.digest,
-            allowed_once=allowed_once,
+            acknowledged=trigger.acknowledged_digest == assignment.digest,
+            allowed_once=is_blocked and self.is_allowed_once(session, assignment.digest),
         )
         return decide_content(verdict, facts)
 

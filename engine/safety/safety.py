@@ -58,6 +58,8 @@ class Hooks:
     """Whether quiet hours apply now."""
     confined: Callable[[], bool] = lambda: True
     """Whether a sandbox works on this machine."""
+    data_parameters: Callable[[str | None], frozenset[str]] = lambda flow: frozenset()
+    """The parameters of a flow that are never run, such as names of files. The content rail does not judge them."""
     on_change: Callable[[], None] = lambda: None
     """Called after holds changed, possibly on the writer thread, so it must neither write nor wait."""
 
@@ -105,6 +107,7 @@ class Safety:
             kill_switch=self.kill_switch,
             quiet=hooks.quiet,
             confined=hooks.confined,
+            data_parameters=hooks.data_parameters,
         )
         self._rail_states = RailStates(
             database,

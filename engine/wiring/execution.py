@@ -64,6 +64,7 @@ def build_rails(services: Services) -> None:
             agent_budget=services.agents.budget,
             quiet=lambda: services.autonomy.quiet(),
             confined=lambda: services.sessions.sandbox.confines,
+            data_parameters=lambda flow: services.flows.data_parameters(flow),
             on_change=lambda: services.autonomy.poke(),
         ),
     )

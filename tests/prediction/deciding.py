@@ -69,6 +69,8 @@ class SimpleRails:
         self.open: dict[str, Permit] = {}
         self.ruled: list[Trigger] = []
         self.revoked: list[str] = []
+        self.held_back: list[Assignment] = []
+        self.allowed_once: set[str] = set()
         self.novel = False
         self.stopped = False
 
@@ -91,6 +93,14 @@ class SimpleRails:
         )  # fmt: skip
         self.open[trigger.prediction_id] = permit
         return Ruling((verdict,), permit, None)
+
+    def is_allowed_once(self, session: object, digest: str) -> bool:
+        return digest in self.allowed_once
+
+    def hold_back(
+        self, transaction: Transaction, prediction_id: str, assignment: Assignment, *verdicts: object
+    ) -> None:
+        self.held_back.append(assignment)
 
     def revoke(self, transaction: Transaction, prediction_id: str) -> None:
         self.open.pop(prediction_id, None)

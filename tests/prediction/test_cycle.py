@@ -13,7 +13,7 @@ import pytest
 
 from engine.clock import FakeClock
 from engine.config import Settings, WorkspaceAutonomy, WorkspaceSettings
-from engine.events import EventBus, SessionEnded
+from engine.events import SessionEnded
 from engine.git.history import Commit
 from engine.git.state import Branch, GitState
 from engine.model import (
@@ -199,11 +199,21 @@ def test_a_fault_of_a_template_costs_no_card_of_another(world: World) -> None:
     assert world.cards.get(pending.id).status is Status.PENDING
 
 
-def test_a_card_that_the_content_rail_blocks_is_logged_once_and_not_shown(world: World, bus: EventBus) -> None:
-    heard = bus.subscribe(lambda: None)
-    for _ in range(2):
-        assert world.cycle(proposal("a", prompt="forbidden")) == []
-    assert [event.kind for event in heard.drain()].count("TriggerBlocked") == 1
+def test_a_card_that_the_content_rail_blocks_is_held_back_and_named_until_it_is_gone(world: World) -> None:
+    world.state = committed(world)
+    world.proposals = [proposal("a", prompt="forbidden"), proposal("b", prompt="forbidden, too"), proposal("c")]
+    report = world.card_cycle.run_cycle(requested=True)
+    assert [card.assignment.prompt for card in report.created] == [proposal("c").prompt]
+    told = "2 cards are held back by the content rail (it is forbidden); the safety screen lists them"
+    assert report.errors == (f"{SHOP}: {told}",)
+    assert world.card_cycle.remarks() == {SHOP: told}
+    assert len(world.rails.held_back) == 2
+
+    world.rails.allowed_once.add(world.rails.held_back[0].digest)
+    assert [card.assignment.prompt for card in world.card_cycle.run_cycle().created] == ["forbidden"]
+    world.proposals = []
+    world.card_cycle.run_cycle()
+    assert world.card_cycle.remarks() == {}
 
 
 def test_confidence_is_fixed_in_phase_0_and_the_twins_in_phase_1(world: World) -> None:

@@ -58,6 +58,22 @@ def test_every_text_of_an_assignment_is_checked() -> None:
     assert found(channel="elsewhere") is Verdict.BLOCK
 
 
+@pytest.mark.parametrize(
+    ("prompt", "parameters", "expected"),
+    [
+        ("Run the tests of x; rm -rf ~/conf.py", {"paths": ["x; rm -rf ~/conf.py"]}, Verdict.ALLOW),
+        ("Run the tests", {"paths": ["a.py", "rm -rf /"]}, Verdict.ALLOW),
+        ("rm -rf ~/conf.py", {"paths": ["x; rm -rf ~/conf.py"]}, Verdict.BLOCK),  # the prompt has more than the name
+        ("rm -rf ~/conf.py", {"paths": ["rm"]}, Verdict.BLOCK),  # a name that is no command is not left out
+        ("Run x", {"paths": ["a.py"], "command": ["rm -rf ~"]}, Verdict.BLOCK),  # of the same flow, but no name
+    ],
+)
+def test_a_name_in_a_parameter_is_data(prompt: str, parameters: dict[str, object], expected: Verdict) -> None:
+    assignment = Assignment(prompt, "koji-core", "/w", "flow", "x", parameters)
+    assert check_assignment(assignment, {"koji-core"}, data={"paths"}).verdict is expected
+    assert check_assignment(assignment, {"koji-core"}).verdict is Verdict.BLOCK
+
+
 def test_look_alikes_and_invisible_characters_are_folded() -> None:
     assert fold("ѕυdo\u00a0r\u200bm \u2014rf") == "sudo rm -rf"
     assert fold("naïve café") == "naïve café"

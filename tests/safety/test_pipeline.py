@@ -130,6 +130,24 @@ def test_allow_once_lifts_a_content_block_once_for_one_digest(rails: Rails) -> N
     assert rails.decide(trigger).permit is None
 
 
+def test_work_that_is_held_back_is_logged_once_a_day_until_it_is_allowed_once(rails: Rails) -> None:
+    trigger = prompt_approval("run `rm -rf /` please")
+    verdicts = rails.safety.pipeline.preview(trigger)
+    work = ("pred_2", trigger.assignment, verdicts, verdicts[3])
+    rails.write(rails.safety.pipeline.hold_back, *work)
+    rails.write(rails.safety.pipeline.hold_back, *work)
+    [entry] = rails.safety.log(blocked_only=True)
+    assert (entry.prediction_id, entry.reason) == ("pred_2", "content: deletes everything below /")
+    assert len(Ledger(rails.database).latest(kinds=("TriggerBlocked",))) == 1
+    rails.clock.advance(timedelta(hours=25))
+    rails.write(rails.safety.pipeline.hold_back, *work)
+    assert len(rails.safety.log(blocked_only=True)) == 2
+
+    rails.safety.allow_once("pred_2")
+    with rails.database.read() as session:
+        assert rails.safety.pipeline.is_allowed_once(session, trigger.assignment.digest)
+
+
 TRIGGERS = st.builds(
     Trigger,
     prediction_id=st.sampled_from(["a", "b", "c"]),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.model import PROBLEM_FOUND, SessionState, Tier
+from engine.model import PROBLEM_FOUND, SessionState, Tier, Verdict
 from tests.situations.conftest import SHOP, Situation
 
 # What you committed may need what you did not commit.
@@ -200,6 +200,22 @@ def test_a_breakpoint_that_is_not_committed(monday: Situation) -> None:
     assert removed.change_set_id
     assert monday.path.joinpath("cart.py").read_text() == CART, "it waits as a diff"
     assert {"leftovers", "remove_leftovers"}.isdisjoint(monday.kinds())
+
+
+@pytest.mark.long
+def test_a_breakpoint_in_a_file_whose_name_reads_like_a_command(monday: Situation) -> None:
+    monday.commit_shop()
+    monday.run_tests()
+    monday.write("x; rm -rf ~/conf.py", CART, days_ago=0.01)
+    assert "run_tests" in monday.kinds()
+    done = monday.approve(monday.card("leftovers"))
+    assert done.summary == "1 breakpoint: x; rm -rf ~/conf.py:2"
+    assert {"remove_leftovers", "run_tests"} <= {card.kind for card in monday.cards()}
+
+    removed = monday.approve(monday.propose('remove_leftovers {"paths": ["x; rm -rf ~/conf.py"]}'))
+    assert removed.summary.startswith("1 line removed from x; rm -rf ~/conf.py"), removed
+    blocked = monday.propose("rm -rf ~")
+    assert {verdict.rail: verdict.verdict for verdict in blocked.verdicts}["content"] is Verdict.BLOCK
 
 
 @pytest.mark.long

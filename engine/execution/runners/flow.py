@@ -13,9 +13,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Protocol
+from typing import Annotated, Any, ClassVar, Protocol, get_args
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic.fields import FieldInfo
 
 from engine.clock import Clock, SystemClock
 from engine.execution.housekeeping import Housekeeping
@@ -261,6 +262,11 @@ class Flow(BaseModel):
     """The name on screens."""
     place: ClassVar[Place]
 
+    @classmethod
+    def data_parameters(cls) -> frozenset[str]:
+        """The names of the parameters whose values are `IsData`."""
+        return frozenset(name for name, field in cls.model_fields.items() if _is_data(field))
+
     def describe(self) -> str:
         """The assignment in words. The card shows it, also after its parameters were edited."""
         raise NotImplementedError
@@ -304,19 +310,37 @@ def _check_repo_path(text: str) -> str:
     return text.removeprefix("./")
 
 
-RepoPath = Annotated[str, AfterValidator(_check_repo_path)]
+@frozen
+class IsData:
+    """Marks a value that is never run: a name of a file, a test or a commit, or a line that is only shown. A flow gives
+    it to a program as one argument, and the content filter judges the command when it runs."""
+
+
+IS_DATA = IsData()
+
+
+def _is_data(field: FieldInfo) -> bool:
+    """Whether a parameter, or each item of its list, is `IsData`."""
+    items = (IS_DATA in getattr(item, "__metadata__", ()) for item in get_args(field.annotation))
+    return IS_DATA in field.metadata or any(items)
+
+
+RepoPath = Annotated[str, AfterValidator(_check_repo_path), IS_DATA]
 """A file of the repository, as a path relative to its top folder with `/` between folders."""
 
-ProjectPath = Annotated[str, AfterValidator(lambda text: _check_repo_path(text).rstrip("/") if text else "")]
+ProjectPath = Annotated[str, AfterValidator(lambda text: _check_repo_path(text).rstrip("/") if text else ""), IS_DATA]
 """The folder of a project, relative to the top of the repository; "" is the top."""
 
-Revision = Annotated[str, AfterValidator(check_argument)]
+Revision = Annotated[str, AfterValidator(check_argument), IS_DATA]
 """The name of a commit, tag or branch for git. It cannot be an option."""
 
-Line = Annotated[str, AfterValidator(lambda text: one_line(text))]
-"""One line of text."""
+Line = Annotated[str, AfterValidator(lambda text: one_line(text)), IS_DATA]
+"""One line of text, which is only shown."""
 
-TestId = Annotated[str, AfterValidator(check_argument)]
+CommandLine = Annotated[str, AfterValidator(lambda text: one_line(text))]
+"""A command in one line."""
+
+TestId = Annotated[str, AfterValidator(check_argument), IS_DATA]
 """The id of a test, as its own tool names it, such as `tests/test_cart.py::test_total`."""
 
 

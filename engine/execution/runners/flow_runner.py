@@ -340,6 +340,11 @@ class FlowRegistry(Mapping[str, type[Flow]]):
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
+    def data_parameters(self, name: str | None) -> frozenset[str]:
+        """The parameters of a flow that are data; see `Flow.data_parameters`. A learned flow has none."""
+        flow = self._own.get(name or "")
+        return flow.data_parameters() if flow else frozenset()
+
     def find_named(self, prompt: str) -> str:
         """The name of the flow that `prompt` names; "" if it names none."""
         named = named_flow(prompt, tuple(self))

@@ -12,7 +12,7 @@ instance because a program's name is computed, the verdict is `ask`. May import 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterator, Sequence
 from functools import lru_cache
 
 from engine.frozen import frozen
@@ -89,18 +89,42 @@ _checked = lru_cache(256)(check_prompt)
 """A card is judged each time that it is shown, with the same verdict."""
 
 
-def check_assignment(assignment: Assignment, channels: Container[str], *, own: OwnRules = NO_RULES) -> RailVerdict:
-    """The verdict on a whole assignment: its channel, its prompt, and every text in its parameters."""
+def check_assignment(
+    assignment: Assignment, channels: Container[str], *, own: OwnRules = NO_RULES, data: Container[str] = ()
+) -> RailVerdict:
+    """The verdict on a whole assignment: its channel, its prompt, and the texts in its parameters.
+
+    The parameters named in `data` are never run, such as names of files, so they are not judged. Where the prompt of
+    their flow repeats one that reads like a command, that part is left out, because the flow does not read its prompt.
+    """
     if assignment.channel not in channels:
         return RailVerdict(
             RAIL, Verdict.BLOCK, f"{assignment.channel!r} is not a registered channel", "unregistered-channel"
         )
     worst = _checked(assignment.prompt, own=own)
-    for value in assignment.parameters.values():
+    if data and worst.verdict is not Verdict.ALLOW:
+        names = [text for name, text in _parameter_texts(assignment) if name in data]
+        worst = _checked(_leave_out(assignment.prompt, names, own), own=own)
+    for name, text in _parameter_texts(assignment):
+        if name not in data:
+            worst = max(worst, _checked(text, own=own), key=lambda verdict: STRICTNESS[verdict.verdict])
+    return worst
+
+
+def _parameter_texts(assignment: Assignment) -> Iterator[tuple[str, str]]:
+    """The texts in the parameters of an assignment, each with the name of its parameter."""
+    for name, value in assignment.parameters.items():
         for text in value if isinstance(value, (list, tuple)) else (value,):
             if isinstance(text, str) and text:
-                worst = max(worst, _checked(text, own=own), key=lambda verdict: STRICTNESS[verdict.verdict])
-    return worst
+                yield name, text
+
+
+def _leave_out(prompt: str, names: Sequence[str], own: OwnRules) -> str:
+    """The prompt with "it" in place of the names that would be stopped if they were commands."""
+    for name in sorted(names, key=len, reverse=True):
+        if name in prompt and _checked(name, own=own).verdict is not Verdict.ALLOW:
+            prompt = prompt.replace(name, "it")
+    return prompt
 
 
 def _verdict(hit: Hit | None) -> RailVerdict:

@@ -31,6 +31,24 @@ def test_a_flow_describes_its_parameters(name: str) -> None:
     assert all(field.description for field in flow.model_fields.values())
 
 
+def test_names_are_data_and_what_may_run_is_not() -> None:
+    """The content filter judges the parameters that are not data."""
+    texts = {
+        (name, field)
+        for name, flow in FLOWS.items()
+        for field, value in flow(**EXAMPLES[name]["parameters"]).model_dump(mode="json").items()
+        if field not in flow.data_parameters() and isinstance(value, str | list)
+    }
+    assert texts == {
+        ("apply_fix", "patch"),
+        ("prepare_environment", "command"),
+        ("summarise_day", "since"),
+        ("unfinished_operation", "operation"),
+        ("update_lock", "command"),
+        ("write_agents_md", "lessons"),
+    }
+
+
 @pytest.mark.parametrize("name", list(EXAMPLES))
 def test_unknown_parameters_are_refused(name: str) -> None:
     with pytest.raises(ValidationError, match="extra"):

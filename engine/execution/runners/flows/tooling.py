@@ -17,11 +17,11 @@ from pydantic import Field
 
 from engine.execution.runners.flow import (
     CannotRun,
+    CommandLine,
     CommandResult,
     Facts,
     FlowResult,
     Job,
-    Line,
     Place,
     ProjectFlow,
     RepoPath,
@@ -290,7 +290,7 @@ class FixLint(_LintFlow):
 class InstallFlow(ProjectFlow):
     """A flow that needs the network of the registries. It runs exactly the `command` that the operator approved."""
 
-    command: list[Line] = Field(
+    command: list[CommandLine] = Field(
         min_length=1, max_length=8, description="the project's own command, one line each, for example [`uv sync`]"
     )
 
